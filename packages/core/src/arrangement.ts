@@ -1,0 +1,86 @@
+import type { Document, DocumentInput } from './document.js';
+import type { ErrorCode, Warning } from './errors.js';
+import type { PolicyName, Preamble } from './ordering/policy.js';
+import type { ResidencyState } from './residency/view.js';
+
+/** What `arrange` is asked: prepared documents and the dial. Validation of raw input happens in `prepareRequest`. */
+export interface ArrangeRequest {
+  /** In retrieval order (see `prepareDocuments`). */
+  readonly documents: readonly Document[];
+  readonly preamble?: Preamble;
+  /** Default `exact`. */
+  readonly policy?: PolicyName;
+  /** Places a document may move from its retrieval rank. */
+  readonly maxShift?: number;
+  /** Ids of documents that keep their place. */
+  readonly pin?: readonly string[];
+  /** Whether to state the retrieval order in a hint when it changed. Default true. */
+  readonly hints?: boolean;
+  /** Carried into the trace. */
+  readonly warnings?: readonly Warning[];
+}
+
+/** A document that stands elsewhere in the conversation; the list stays empty until sessions are known. */
+export interface DocumentReference {
+  readonly document: Document;
+  readonly rank: number;
+}
+
+/** Tells the model the retrieval order, by label, when the prompt's order differs (RAGBoost §5.3). */
+export interface OrderHint {
+  /** Labels, most relevant first. */
+  readonly labels: readonly string[];
+}
+
+/** Why the arrangement is what it is. Data, not text. */
+export interface ArrangementTrace {
+  readonly policy: PolicyName;
+  readonly residency: ResidencyState;
+  /** `moves[p]` = retrieval rank minus place: positive if the document at place `p` moved forward. */
+  readonly moves: readonly number[];
+  /** Leading documents that follow a path of the knowledge tree. */
+  readonly cachedDocuments: number;
+  readonly maxShift: number | undefined;
+  readonly pinned: readonly number[];
+  readonly warnings: readonly Warning[];
+  /** Set when a failure made this the retrieval order. */
+  readonly fellBack: ErrorCode | undefined;
+}
+
+/** The answer to «in which order?»: documents in prompt order, the hint, what the engine should already hold, and why. */
+export interface Arrangement {
+  /** In prompt order. */
+  readonly documents: readonly Document[];
+  /** `order[p]` is the retrieval rank of `documents[p]`. */
+  readonly order: readonly number[];
+  readonly references: readonly DocumentReference[];
+  readonly hint: OrderHint | undefined;
+  readonly preamble: Preamble | undefined;
+  /** Tokens of the prompt's start that the engine is believed to hold: the preamble and the leading documents of a known path. */
+  readonly predictedCachedTokens: number;
+  readonly trace: ArrangementTrace;
+}
+
+/** The dial and the switches as they come from outside, unchecked (the gateway's `warmpath` field, the CLI's JSON). */
+export interface RawArrangeRequest {
+  readonly documents: readonly DocumentInput[];
+  readonly policy?: string;
+  readonly maxShift?: number;
+  readonly pin?: readonly string[];
+  readonly hints?: boolean;
+}
+
+/** What became of a request; the only thing that changes state. Times in milliseconds of the caller's monotonic clock. */
+export type Outcome =
+  | { readonly kind: 'dispatched'; readonly arrangement: Arrangement; readonly now: number }
+  | {
+      readonly kind: 'completed';
+      readonly arrangement: Arrangement;
+      readonly now: number;
+      /** The engine's own count, when it reports one. */
+      readonly promptTokens?: number;
+      readonly cachedTokens?: number;
+      readonly ttftMs?: number;
+    }
+  /** The engine failed or the client left before the prompt was prefilled: its path is not believed resident. */
+  | { readonly kind: 'failed'; readonly arrangement: Arrangement; readonly now: number };

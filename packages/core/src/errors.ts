@@ -1,0 +1,282 @@
+/** One row of the error table. */
+export interface ErrorEntry {
+  /** HTTP status the gateway and the engine answer with. */
+  readonly status: number;
+  /** OpenAI's `error.type`. */
+  readonly type:
+    | 'invalid_request_error'
+    | 'server_error'
+    | 'upstream_error'
+    | 'not_found_error'
+    | 'configuration_error';
+  /** What is wrong, in one line. */
+  readonly message: string;
+  /** What to do about it, in one line. */
+  readonly remedy: string;
+}
+
+/**
+ * The one error table: every code that Warmpath can answer with. Codes are stable and are never reused for another
+ * meaning; match on `error.code`, never on the message.
+ */
+export const ERROR_TABLE = {
+  WARMPATH_INVALID_JSON: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The body is not valid JSON.',
+    remedy: 'Send one complete JSON object.',
+  },
+  WARMPATH_INVALID_REQUEST: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'A field of the request has the wrong type or value.',
+    remedy: 'Correct the field that `param` names.',
+  },
+  WARMPATH_BODY_TOO_LARGE: {
+    status: 413,
+    type: 'invalid_request_error',
+    message: 'The body is larger than this server accepts.',
+    remedy: 'Send fewer or shorter documents, or raise the body limit in the configuration.',
+  },
+  WARMPATH_NOT_FOUND: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'There is nothing at this path.',
+    remedy: 'See the README for the routes.',
+  },
+  WARMPATH_MODEL_NOT_FOUND: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'This engine does not serve that model.',
+    remedy: 'Ask GET /v1/models for the names it serves.',
+  },
+  WARMPATH_INVALID_DOCUMENTS: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: '`documents` is not an array of documents.',
+    remedy: 'Send `documents: [{id?, title?, content, metadata?}]`.',
+  },
+  WARMPATH_INVALID_DOCUMENT: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'A document has a field of the wrong type.',
+    remedy: 'A document needs a string `content` (or `text`); `id` and `title` are strings, `metadata` is an object.',
+  },
+  WARMPATH_EMPTY_DOCUMENT: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'A document has no text.',
+    remedy: 'Leave documents without text out.',
+  },
+  WARMPATH_DOCUMENT_TOO_LARGE: {
+    status: 413,
+    type: 'invalid_request_error',
+    message: 'A document is longer than the limit.',
+    remedy: 'Split it into passages, or raise the limit in the configuration.',
+  },
+  WARMPATH_TOO_MANY_DOCUMENTS: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The request has more documents than the limit.',
+    remedy: 'Send fewer documents, or raise the limit in the configuration.',
+  },
+  WARMPATH_DUPLICATE_DOCUMENT: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The same document appears twice; the first one stands.',
+    remedy: 'Nothing is lost; de-duplicate in retrieval to silence this warning.',
+  },
+  WARMPATH_CONFLICTING_DOCUMENT: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'Two different documents have the same id; the later one was given an id of its own.',
+    remedy: 'Give every passage its own id.',
+  },
+  WARMPATH_UNKNOWN_POLICY: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'There is no ordering policy of that name.',
+    remedy: 'Use one of retrieval, sorted, random, recency, frequency, hotness, greedy, exact, oracle.',
+  },
+  WARMPATH_INVALID_MAX_SHIFT: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: '`maxShift` is not a whole number of 0 or more.',
+    remedy: 'Leave it out, or say by how many places a document may move.',
+  },
+  WARMPATH_INVALID_PIN: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: '`pin` does not name documents of this request.',
+    remedy: 'Pin by the ids of documents in the same request.',
+  },
+  WARMPATH_TOO_MANY_FOR_POLICY: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The policy `oracle` tries every permutation and takes at most 8 documents.',
+    remedy: 'Use `exact`, which finds the same optimum.',
+  },
+  WARMPATH_CONTEXT_TOO_LONG: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: "The prompt and the tokens asked for do not fit the model's context.",
+    remedy: 'Send fewer documents or ask for fewer tokens.',
+  },
+  WARMPATH_EMPTY_PROMPT: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The prompt is empty.',
+    remedy: 'Send at least one token or one message.',
+  },
+  WARMPATH_CHAT_TEMPLATE: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: "The model's chat template refused these messages.",
+    remedy: "Check the order and the roles of the messages against the model's template.",
+  },
+  WARMPATH_OVERLOADED: {
+    status: 429,
+    type: 'server_error',
+    message: 'The queue is full.',
+    remedy: 'Try again after the seconds that Retry-After names.',
+  },
+  WARMPATH_SHUTTING_DOWN: {
+    status: 503,
+    type: 'server_error',
+    message: 'The server is shutting down.',
+    remedy: 'Send the request to another instance, or try again later.',
+  },
+  WARMPATH_UPSTREAM_UNREACHABLE: {
+    status: 502,
+    type: 'upstream_error',
+    message: 'The engine cannot be reached.',
+    remedy: 'Check that the engine runs at the configured URL (`warmpath doctor`).',
+  },
+  WARMPATH_UPSTREAM_TIMEOUT: {
+    status: 504,
+    type: 'upstream_error',
+    message: 'The engine did not answer in time.',
+    remedy: 'Raise the timeout in the configuration, or relieve the engine.',
+  },
+  WARMPATH_UPSTREAM_CUT: {
+    status: 502,
+    type: 'upstream_error',
+    message: 'The engine closed the connection before the answer was complete.',
+    remedy: 'The answer so far is incomplete; send the request again.',
+  },
+  WARMPATH_CLIENT_CLOSED: {
+    status: 499,
+    type: 'invalid_request_error',
+    message: 'The client closed the connection before the answer was complete.',
+    remedy: 'None; the engine was told to stop.',
+  },
+  WARMPATH_CONFIG_NOT_FOUND: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The configuration file cannot be read.',
+    remedy: 'Check the path given with --config.',
+  },
+  WARMPATH_CONFIG_INVALID: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The configuration is not valid.',
+    remedy: 'Correct the key that the path names (`warmpath check-config`).',
+  },
+  WARMPATH_NATIVE_MISSING: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The native llama.cpp library is not installed.',
+    remedy: 'Run `npm install @node-llama-cpp/<platform>@3.22.1` beside Warmpath.',
+  },
+  WARMPATH_NATIVE_MISMATCH: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The native llama.cpp library is not the build that this engine was written for.',
+    remedy: 'Install the exact version that the message names.',
+  },
+  WARMPATH_MODEL_FILE: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The model file is not a GGUF file that can be loaded.',
+    remedy: 'Check the path, and download the file again if it was cut short.',
+  },
+  WARMPATH_MODEL_SPEC: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The model is not named in a way that the engine understands.',
+    remedy: 'Use a path to a .gguf file, hf:org/repo/file.gguf, demo, or random:<size>.',
+  },
+  WARMPATH_DOWNLOAD_FAILED: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The model could not be downloaded.',
+    remedy: 'Check the name and the network; the part that arrived is kept and the next try resumes.',
+  },
+  WARMPATH_ENGINE_FAILED: {
+    status: 500,
+    type: 'server_error',
+    message: 'The engine failed while it computed.',
+    remedy: "Send the request again; report it with the engine's log if it happens twice.",
+  },
+  WARMPATH_INTERNAL: {
+    status: 500,
+    type: 'server_error',
+    message: 'Something unexpected went wrong in Warmpath.',
+    remedy: 'Report it with the request id.',
+  },
+} as const satisfies Record<string, ErrorEntry>;
+
+/** A code of the error table. */
+export type ErrorCode = keyof typeof ERROR_TABLE;
+
+/** Something that was mended instead of refused; same codes, same paths as errors. */
+export interface Warning {
+  readonly code: ErrorCode;
+  /** Path into the input, for instance `documents[3].id`. */
+  readonly path: string;
+  readonly message: string;
+}
+
+const MARKER = Symbol.for('warmpath.error');
+
+export interface WarmpathErrorOptions {
+  /** Path into the input, for instance `documents[3].content`. */
+  readonly path?: string;
+  /** What exactly was wrong; the table's message when left out. */
+  readonly detail?: string;
+  readonly cause?: unknown;
+}
+
+/** Every error that Warmpath raises on purpose. Recognise it with `WarmpathError.isInstance`, then read `code`. */
+export class WarmpathError extends Error {
+  override readonly name = 'WarmpathError';
+  readonly [MARKER] = true;
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly type: ErrorEntry['type'];
+  readonly remedy: string;
+  readonly path: string | undefined;
+
+  constructor(code: ErrorCode, options: WarmpathErrorOptions = {}) {
+    const entry = ERROR_TABLE[code];
+    const detail = options.detail ?? entry.message;
+    super(options.path === undefined ? detail : `${options.path}: ${detail}`, { cause: options.cause });
+    this.code = code;
+    this.status = entry.status;
+    this.type = entry.type;
+    this.remedy = entry.remedy;
+    this.path = options.path;
+  }
+
+  /** Works across duplicated copies of this package, unlike `instanceof`. */
+  static isInstance(error: unknown): error is WarmpathError {
+    return typeof error === 'object' && error !== null && (error as Record<symbol, unknown>)[MARKER] === true;
+  }
+
+  /** The body that OpenAI clients understand: `{error: {message, type, param, code}}`, with the remedy beside it. */
+  toOpenAI(): { error: { message: string; type: string; param: string | null; code: ErrorCode; remedy: string } } {
+    return {
+      error: { message: this.message, type: this.type, param: this.path ?? null, code: this.code, remedy: this.remedy },
+    };
+  }
+}

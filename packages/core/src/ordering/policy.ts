@@ -1,0 +1,55 @@
+import type { Document } from '../document.js';
+import type { ResidencyView } from '../residency/view.js';
+
+/** The ordering policies, by the names that requests and configurations use. */
+export const POLICY_NAMES = [
+  'retrieval',
+  'sorted',
+  'random',
+  'recency',
+  'frequency',
+  'hotness',
+  'greedy',
+  'exact',
+  'oracle',
+] as const;
+
+export type PolicyName = (typeof POLICY_NAMES)[number];
+
+/** What stands before the documents in the prompt and must match for any of their KV to be reused. */
+export interface Preamble {
+  /** Equal for two requests if, and only if, everything rendered before the documents is equal (model, template, messages, tools). */
+  readonly key: string;
+  /** Tokens of it. */
+  readonly tokens: number;
+}
+
+/** One request's documents, and how far they may move. */
+export interface Context {
+  /** In retrieval order, without duplicates. */
+  readonly documents: readonly Document[];
+  readonly preamble: Preamble | undefined;
+  /** Places a document may move from its retrieval rank; `undefined` for any number. */
+  readonly maxShift: number | undefined;
+  /** Retrieval ranks whose documents keep their place; sorted ascending. */
+  readonly pinned: readonly number[];
+}
+
+/** A policy's answer. */
+export interface Ordering {
+  /** `order[p]` is the retrieval rank of the document at place `p` of the prompt: a permutation of 0..k-1. */
+  readonly order: readonly number[];
+  /** How many leading documents of `order` the view holds as a path behind the preamble. */
+  readonly cachedDocuments: number;
+  /** Tokens of that path, the preamble's included. */
+  readonly cachedTokens: number;
+}
+
+/**
+ * Chooses a document order. Pure: same context, view and now, same answer. A policy never invents or loses a document,
+ * and always keeps within `maxShift` and `pinned` (the conformance suite holds every policy to it).
+ */
+export interface OrderingPolicy {
+  readonly name: PolicyName;
+  arrange(context: Context, view: ResidencyView, now: number): Ordering;
+}

@@ -1,0 +1,49 @@
+import type { Document } from '../document.js';
+
+/** How well a view knows what the engine holds (DESIGN, vocabulary). */
+export type ResidencyState = 'exact' | 'modelled' | 'history' | 'degraded';
+
+/** Access statistics of documents in the sliding window of recent requests (the CA-Table of the CP-Tree paper). */
+export interface HotnessView {
+  /** Requests in the window that held this document. O(1). */
+  frequency(key: string): number;
+  /** Requests since the start that held this document, as far as the bounded table remembers. O(1). */
+  total(key: string): number;
+  /** Number of the request that held this document last, counted from 1; 0 if never seen. O(1). */
+  lastSeen(key: string): number;
+}
+
+/** A path of the knowledge tree that starts at the root's child for the preamble. */
+export interface CachedPath {
+  /** Positions in the given documents, in path order. */
+  readonly order: readonly number[];
+  /** Tokens of the path, the preamble's included. */
+  readonly tokens: number;
+}
+
+/** Whether a document may stand at a place; lets a search keep within the dial. */
+export interface PlacementRule {
+  /** May `order` (the prefix chosen so far, retrieval ranks) be extended by `rank`, such that the rest can still be placed? */
+  allows(prefix: readonly number[], rank: number): boolean;
+}
+
+/** What ordering may read of the knowledge tree. All node numbers are opaque; 0 is the root, -1 is none. */
+export interface KnowledgeTreeView {
+  /** The resident child of `node` for `key`, or -1. O(1) expected. */
+  child(node: number, key: string): number;
+  /** The longest resident path that spells `keys` from the root; number of leading keys matched. O(keys). */
+  longestPrefix(keys: readonly string[]): number;
+  readonly nodes: number;
+  readonly bytes: number;
+}
+
+/** Read-only state that an ordering policy may look at. */
+export interface ResidencyView {
+  readonly state: ResidencyState;
+  readonly tree: KnowledgeTreeView;
+  readonly hotness: HotnessView;
+  /** Requests observed so far; a deterministic source for seeded policies. */
+  readonly requests: number;
+  /** The resident path of `documents`, in any order, that saves most tokens. See tree/best-path.ts for cost and exactness. */
+  bestPath(documents: readonly Document[], preamble: string | undefined, rule: PlacementRule | undefined): CachedPath;
+}
