@@ -1,1 +1,8 @@
-export {};
+export {
+  ERROR_TABLE,
+  type ErrorCode,
+  type ErrorEntry,
+  WarmpathError,
+  type WarmpathErrorOptions,
+  type Warning,
+} from './errors.js';
