@@ -218,6 +218,24 @@ export const ERROR_TABLE = {
     message: 'The engine failed while it computed.',
     remedy: "Send the request again; report it with the engine's log if it happens twice.",
   },
+  WARMPATH_PORT_IN_USE: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The port is taken by another program.',
+    remedy: 'Choose another with --port (0 picks a free one), or stop the program that listens there.',
+  },
+  WARMPATH_USAGE: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The command line is not understood.',
+    remedy: 'See `warmpath --help` or `warmpath <command> --help`.',
+  },
+  WARMPATH_ENGINE_EXITED: {
+    status: 500,
+    type: 'server_error',
+    message: 'The engine process ended unexpectedly.',
+    remedy: "Start it alone with `warmpath engine` to see why; report it with the engine's log if it happens twice.",
+  },
   WARMPATH_INTERNAL: {
     status: 500,
     type: 'server_error',
