@@ -182,6 +182,24 @@ export const ERROR_TABLE = {
     message: 'The configuration is not valid.',
     remedy: 'Correct the key that the path names (`warmpath check-config`).',
   },
+  WARMPATH_CONFIG_SYNTAX: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The configuration file is not valid YAML or JSON.',
+    remedy: 'Correct the line that the message names.',
+  },
+  WARMPATH_CONFIG_UNKNOWN_KEY: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The configuration has a key that nothing reads.',
+    remedy: 'Remove it, or correct its name.',
+  },
+  WARMPATH_CONFIG_VARIABLE: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The configuration names an environment variable that is not set.',
+    remedy: 'Set it, or give a default: ${NAME:-default}.',
+  },
   WARMPATH_NATIVE_MISSING: {
     status: 500,
     type: 'configuration_error',
