@@ -198,7 +198,7 @@ export const ERROR_TABLE = {
     status: 500,
     type: 'configuration_error',
     message: 'The configuration names an environment variable that is not set.',
-    remedy: 'Set it, or give a default: ${NAME:-default}.',
+    remedy: 'Set it, or give a default after `:-` inside the braces.',
   },
   WARMPATH_NATIVE_MISSING: {
     status: 500,
