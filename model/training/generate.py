@@ -1,0 +1,192 @@
+"""Synthetic grounded question answering: fictional entities, facts about them in documents, questions about the facts.
+
+Every entity, value, document id and order is random, so the only way to answer is to read the prompt.
+"""
+import random
+
+# What names are made of: syllables of onset, vowel and coda.
+ONSETS = ['v', 't', 'k', 'm', 'br', 's', 'dr', 'l', 'n', 'z', 'p', 'gr', 'th', 'f', 'h', 'r', 'b', 'qu', 'st', 'j', 'c', 'd', 'w', 'tr', 'x']
+VOWELS = ['a', 'e', 'i', 'o', 'u', 'ai', 'ea', 'io', 'ou', 'y']
+CODAS = ['n', 'r', 'l', 's', '', '', '', 'm', 'k', 'th', 'x', 'nd', 'rt', 'v']
+
+MONTHS = 'January February March April May June July August September October November December'.split()
+COLOURS = 'red blue green white black amber violet silver golden grey teal orange'.split()
+MATERIALS = 'steel oak granite copper glass cedar marble bronze linen slate ceramic carbon'.split()
+
+
+def syllable(r):
+    return r.choice(ONSETS) + r.choice(VOWELS) + r.choice(CODAS)
+
+
+def name(r):
+    """An invented name: one word, two words, or a word and a model number."""
+    word = ''.join(syllable(r) for _ in range(r.choice((2, 2, 3)))).capitalize()
+    kind = r.random()
+    if kind < .15:
+        return word + ' ' + ''.join(syllable(r) for _ in range(2)).capitalize()
+    if kind < .25:
+        return word + ' ' + r.choice('XZQR') + str(r.randint(1, 9))
+    return word
+
+
+def quantity(unit, low, high):
+    return lambda r: f'{r.randint(low, high)} {unit}'
+
+
+def year(r):
+    return str(r.randint(1400, 2090))
+
+
+def pick(values):
+    return lambda r: r.choice(values)
+
+
+def colour_and_material(r):
+    return r.choice(COLOURS) + ' ' + r.choice(MATERIALS)
+
+
+# attribute -> what invents its value; the order matters to the seeded almanac
+ATTRIBUTES = {
+    'weight': quantity('kg', 2, 990), 'height': quantity('m', 2, 990), 'length': quantity('km', 2, 990),
+    'capacity': quantity('litres', 2, 990), 'price': quantity('crowns', 2, 990), 'population': quantity('thousand', 2, 990),
+    'range': quantity('km', 2, 990), 'warranty': quantity('months', 3, 96), 'speed': quantity('knots', 2, 190),
+    'depth': quantity('fathoms', 2, 990), 'power': quantity('watts', 2, 990), 'age': quantity('years', 2, 900),
+    'area': quantity('acres', 2, 990), 'temperature': quantity('degrees', 2, 990), 'port count': lambda r: str(r.randint(2, 96)),
+    'colour': pick(COLOURS), 'material': pick(MATERIALS), 'founder': name, 'capital': name, 'maker': name, 'owner': name,
+    'designer': name, 'captain': name, 'rival': name, 'birthplace': name, 'release year': year, 'founding year': year,
+    'opening month': pick(MONTHS), 'harvest month': pick(MONTHS), 'code name': name, 'motto': colour_and_material,
+    'emblem': colour_and_material, 'language': name, 'currency': name, 'main export': pick(MATERIALS), 'patron': name,
+}
+ATTRIBUTE_NAMES = list(ATTRIBUTES)
+# Attributes whose values look alike: only the attribute's name tells the right value of an entity from its others.
+ALIKE = [
+    [a for a in ATTRIBUTE_NAMES if ATTRIBUTES[a] is name],
+    ['length', 'range', 'release year', 'founding year', 'opening month', 'harvest month', 'motto', 'emblem', 'material', 'main export', 'port count'],
+]
+
+FACTS = ['The {a} of {e} is {v}.', '{e} has a {a} of {v}.', 'The {a} of {e} is {v}.', "{e}'s {a} is {v}.",
+         'The {a} recorded for {e} is {v}.', 'For {e}, the {a} is {v}.']
+QUESTIONS = ['What is the {a} of {e}?', 'What is the {a} of {e}?', 'Tell me the {a} of {e}.', 'Which {a} does {e} have?',
+             "What is {e}'s {a}?", '{a} of {e}?']
+FILLERS = ['It is described in the register of the guild.', 'Visitors often ask about it.', 'The archive keeps a copy of this entry.',
+           'This entry was checked twice.', 'More is known from older sources.', 'The entry is part of the almanac.',
+           'Several travellers wrote about it.', 'It is mentioned in many letters.', 'The details below come from the registry.',
+           'No other source disagrees.']
+SYSTEMS = ['Answer from the documents.', 'You are a helpful assistant. Answer the question using the documents.',
+           'Use only the documents to answer. Be brief.', 'You answer questions from the given context.',
+           'Answer the question using only the provided documents.', 'You are a helpful assistant.']
+UNKNOWN = 'The documents do not say.'
+
+# In generated text these two characters stand for the special tokens <|im_start|> and <|im_end|>.
+START, END = '\x01', '\x02'
+
+
+def document_id(r):
+    kind = r.random()
+    if kind < .4:
+        return ''.join(r.choice('abcdefghjkmnpqrstuvwxyz23456789') for _ in range(r.choice((4, 6, 8))))
+    if kind < .6:
+        return 'd' + str(r.randint(1, 999))
+    if kind < .8:
+        return 'doc_%04d' % r.randint(0, 9999)
+    return name(r).lower().replace(' ', '-')
+
+
+class Document:
+    """An entity with facts, written out as sentences in random wording and sprinkled with sentences that say nothing."""
+
+    def __init__(self, r, facts, entity=None, easy=0., attributes=ATTRIBUTE_NAMES):
+        self.entity = entity or name(r)
+        self.id = document_id(r)
+        self.facts = [(a, ATTRIBUTES[a](r)) for a in r.sample(attributes, facts)]
+        sentences = [(FACTS[0] if r.random() < easy else r.choice(FACTS)).format(a=a, e=self.entity, v=v) for a, v in self.facts]
+        for _ in range(r.choice((0, 0, 1, 2))):
+            sentences.insert(r.randint(0, len(sentences)), r.choice(FILLERS))
+        self.text = ' '.join(sentences)
+
+    def render(self, style):
+        if style == 0:
+            return f'<document id="{self.id}" title="{self.entity}">\n{self.text}\n</document>\n'
+        if style == 1:
+            return f'[{self.id}] {self.entity}\n{self.text}\n\n'
+        if style == 2:
+            return f'[Doc_{self.id}] {self.text}\n\n'
+        if style == 3:
+            return f'## {self.entity}\n{self.text}\n\n'
+        if style == 4:
+            return f'<document id="{self.id}">\n{self.text}\n</document>\n'
+        if style == 5:
+            return f'Document {self.id}: {self.text}\n\n'
+        if style == 6:
+            return f'[{self.id}]\n{self.text}\n\n'
+        if style == 7:
+            return f'## {self.id}\n{self.text}\n\n'
+        return f'{self.text}\n\n'
+
+
+def sample(r, documents, facts, questions, turns=1, easy=0., distinct=False, alike=0., unknown=.06, varied=False):
+    """One prompt with its answers -> list of (text, is_answer).
+
+    documents: how many a turn; facts: at most so many a document; questions: how many a turn; turns: each brings fresh
+    documents; easy: share of plain wordings, and of plain completions instead of chat questions; distinct: ask no fact
+    twice (then earlier answers in the prompt never give a later one away); alike: share of documents whose facts have
+    values that look alike; unknown: share of questions whose answer may be in no document; varied: more ways of writing
+    documents, sometimes in the system message or with no system message at all.
+    """
+    out, seen, asked = [], [], set()
+    style = r.randint(0, 8 if varied else 5)
+    place = r.random() if varied and turns == 1 else 1.
+    if place >= .3:
+        out.append((START + 'system\n' + r.choice(SYSTEMS) + END + '\n', False))
+    for _ in range(turns):
+        docs = []
+        for _ in range(documents):
+            n = r.randint(max(2, facts - 2), facts)
+            docs.append(Document(r, n, None, easy, r.choice(ALIKE) if alike and r.random() < alike else ATTRIBUTE_NAMES))
+        r.shuffle(docs)
+        body, hint = ''.join(d.render(style) for d in docs), ''
+        if r.random() < .3:
+            order = docs[:]
+            r.shuffle(order)
+            hint = 'Read the documents in this order of relevance: ' + ' > '.join('[' + d.id + ']' for d in order) + '.\n'
+        if seen and r.random() < .5:
+            hint += 'Document [' + r.choice(seen).id + '] was given earlier in this conversation.\n'
+        seen += docs
+        if place < .15:  # the documents at the end of the system message
+            out.append((START + 'system\n' + r.choice(SYSTEMS) + '\n\n' + body + END + '\n', False))
+            body = ''
+        layout, first = r.random(), True
+        for _ in range(questions):
+            d = r.choice(docs if r.random() < .7 or len(seen) == len(docs) else seen)
+            if r.random() < unknown * (1 - easy):
+                a = r.choice(ATTRIBUTE_NAMES)
+                v = dict(d.facts).get(a, UNKNOWN)
+            else:
+                a, v = r.choice(d.facts)
+            if distinct:
+                if (d.entity, a) in asked:
+                    continue
+                asked.add((d.entity, a))
+            if r.random() < easy:  # a plain completion right after the documents: the shortest way to learn copying
+                if first:
+                    out.append((START + 'user\n' + body, False))
+                    first = False
+                out.append((f'The {a} of {d.entity} is', False))
+                out.append((f' {v}.\n', True))
+                continue
+            question = r.choice(QUESTIONS).format(a=a, e=d.entity)
+            if not first:
+                out.append((START + 'user\n' + question + END + '\n', False))
+            elif layout >= .5 and body:  # the documents in a message of their own
+                out.append((START + 'user\n' + body + END + '\n' + START + 'user\n' + hint + question + END + '\n', False))
+            elif r.random() < .5:
+                out.append((START + 'user\n' + body + hint + '\nQuestion: ' + question + END + '\n', False))
+            else:
+                out.append((START + 'user\n' + body + hint + question + END + '\n', False))
+            first = False
+            out += [(START + 'assistant\n', False), (' ' + v + END, True), ('\n', False)]
+    return out
+
+
+if __name__ == '__main__':
+    print(''.join(t for t, _ in sample(random.Random(), 3, 4, 3)).replace(START, '<|im_start|>').replace(END, '<|im_end|>'))
