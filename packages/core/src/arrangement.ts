@@ -1,6 +1,7 @@
 import type { Document, DocumentInput } from './document.js';
 import type { ErrorCode, Warning } from './errors.js';
-import type { PolicyName, Preamble } from './ordering/policy.js';
+import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
+import type { Preamble } from './preamble.js';
 import type { ResidencyState } from './residency/view.js';
 
 /** What `arrange` is asked: prepared documents and the dial. Validation of raw input happens in `prepareRequest`. */
@@ -8,15 +9,15 @@ export interface ArrangeRequest {
   /** In retrieval order (see `prepareDocuments`). */
   readonly documents: readonly Document[];
   readonly preamble?: Preamble;
-  /** Default `exact`. */
-  readonly policy?: PolicyName;
+  /** A policy's name, or a policy of one's own. Default `exact`. */
+  readonly policy?: PolicyName | OrderingPolicy;
   /** Places a document may move from its retrieval rank. */
   readonly maxShift?: number;
   /** Ids of documents that keep their place. */
   readonly pin?: readonly string[];
   /** Whether to state the retrieval order in a hint when it changed. Default true. */
   readonly hints?: boolean;
-  /** Carried into the trace. */
+  /** Carried into the trace: what `prepareDocuments` mended. */
   readonly warnings?: readonly Warning[];
 }
 

@@ -1,8 +1,53 @@
-export {
-  ERROR_TABLE,
-  type ErrorCode,
-  type ErrorEntry,
-  WarmpathError,
-  type WarmpathErrorOptions,
-  type Warning,
-} from './errors.js';
+export { arrange } from './arrange.js';
+export type {
+  Arrangement,
+  ArrangementTrace,
+  ArrangeRequest,
+  DocumentReference,
+  OrderHint,
+  Outcome,
+  RawArrangeRequest,
+} from './arrangement.js';
+export type { Document, DocumentInput, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
+export type { ErrorCode, ErrorEntry, WarmpathErrorOptions, Warning } from './errors.js';
+export { ERROR_TABLE, WarmpathError } from './errors.js';
+export { fingerprint } from './fingerprint.js';
+export { nearestName } from './nearest-name.js';
+export { observe } from './observe.js';
+export type { PolicyOptions } from './ordering/create-policy.js';
+export { createPolicy } from './ordering/create-policy.js';
+export type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
+export { POLICY_NAMES } from './ordering/policy.js';
+export type { Preamble } from './preamble.js';
+export type { PrepareDocumentsOptions } from './prepare-documents.js';
+export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
+export type { PrepareRequestOptions } from './prepare-request.js';
+export { prepareRequest, readPolicyName } from './prepare-request.js';
+export { canonicalJson } from './render/canonical-json.js';
+export { renderHint } from './render/hints.js';
+export type { PreambleOptions } from './render/layout.js';
+export { chatPreamble, completionPreamble, renderChat, renderCompletion } from './render/layout.js';
+export type { ChatMessage, ContentPart, LayoutName, RenderOptions, TemplateName } from './render/prompt.js';
+export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
+export type { RenderedFields } from './render/template.js';
+export { documentName, renderDocument, renderDocuments } from './render/template.js';
+export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
+export type { EngineReport, ServedHistoryOptions } from './residency/history.js';
+export { ServedHistory } from './residency/history.js';
+export type {
+  CachedPath,
+  HotnessView,
+  KnowledgeTreeView,
+  PlacementRule,
+  ResidencyState,
+  ResidencyView,
+} from './residency/view.js';
+export { estimateTokens } from './token-estimate.js';
+export type {
+  Insertion,
+  KnowledgeNode,
+  KnowledgeTreeOptions,
+  ResidencyMark,
+  ServedPath,
+} from './tree/knowledge-tree.js';
+export { KnowledgeTree } from './tree/knowledge-tree.js';

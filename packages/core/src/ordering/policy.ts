@@ -1,4 +1,5 @@
 import type { Document } from '../document.js';
+import type { Preamble } from '../preamble.js';
 import type { ResidencyView } from '../residency/view.js';
 
 /** The ordering policies, by the names that requests and configurations use. */
@@ -15,14 +16,6 @@ export const POLICY_NAMES = [
 ] as const;
 
 export type PolicyName = (typeof POLICY_NAMES)[number];
-
-/** What stands before the documents in the prompt and must match for any of their KV to be reused. */
-export interface Preamble {
-  /** Equal for two requests if, and only if, everything rendered before the documents is equal (model, template, messages, tools). */
-  readonly key: string;
-  /** Tokens of it. */
-  readonly tokens: number;
-}
 
 /** One request's documents, and how far they may move. */
 export interface Context {

@@ -1,6 +1,3 @@
-import type { Arrangement } from '../arrangement.js';
-import type { Preamble } from '../ordering/policy.js';
-
 export const TEMPLATE_NAMES = ['xml', 'brackets', 'plain'] as const;
 /** How one document is written. */
 export type TemplateName = (typeof TEMPLATE_NAMES)[number];
@@ -28,18 +25,4 @@ export interface ContentPart {
   readonly type: string;
   readonly text?: string;
   readonly [field: string]: unknown;
-}
-
-/** The signatures that `render/` implements. */
-export interface PromptRenderer {
-  /** Everything of `messages` that stands before the documents under this layout, as a key and a token count. */
-  chatPreamble(messages: readonly ChatMessage[], scope: string, options: RenderOptions): Preamble;
-  /** Messages with documents and hint in place. Never mutates its input; the same input gives the same bytes. */
-  renderChat(
-    messages: readonly ChatMessage[],
-    arrangement: Arrangement,
-    options: RenderOptions,
-  ): readonly ChatMessage[];
-  /** `documents + hint + prompt`. */
-  renderCompletion(prompt: string, arrangement: Arrangement, options: RenderOptions): string;
 }

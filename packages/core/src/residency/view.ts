@@ -1,4 +1,5 @@
 import type { Document } from '../document.js';
+import type { Preamble } from '../preamble.js';
 
 /** How well a view knows what the engine holds (DESIGN, vocabulary). */
 export type ResidencyState = 'exact' | 'modelled' | 'history' | 'degraded';
@@ -13,9 +14,9 @@ export interface HotnessView {
   lastSeen(key: string): number;
 }
 
-/** A path of the knowledge tree that starts at the root's child for the preamble. */
+/** A path of the knowledge tree that starts at the root's child for the preamble, or at the root if there is none. */
 export interface CachedPath {
-  /** Positions in the given documents, in path order. */
+  /** Retrieval ranks (indices into the given documents), in path order. */
   readonly order: readonly number[];
   /** Tokens of the path, the preamble's included. */
   readonly tokens: number;
@@ -29,11 +30,17 @@ export interface PlacementRule {
 
 /** What ordering may read of the knowledge tree. All node numbers are opaque; 0 is the root, -1 is none. */
 export interface KnowledgeTreeView {
+  /** The tree's own number for a document or preamble key, or -1 if no node has it. O(1) expected. */
+  numberOf(key: string): number;
+  /** The resident child of `node` for a number that `numberOf` gave, or -1. O(1) expected. */
+  childByNumber(node: number, number: number): number;
   /** The resident child of `node` for `key`, or -1. O(1) expected. */
   child(node: number, key: string): number;
   /** The longest resident path that spells `keys` from the root; number of leading keys matched. O(keys). */
   longestPrefix(keys: readonly string[]): number;
+  /** Nodes in use, the root not counted. */
   readonly nodes: number;
+  /** Bytes held. */
   readonly bytes: number;
 }
 
@@ -44,6 +51,9 @@ export interface ResidencyView {
   readonly hotness: HotnessView;
   /** Requests observed so far; a deterministic source for seeded policies. */
   readonly requests: number;
-  /** The resident path of `documents`, in any order, that saves most tokens. See tree/best-path.ts for cost and exactness. */
-  bestPath(documents: readonly Document[], preamble: string | undefined, rule: PlacementRule | undefined): CachedPath;
+  /**
+   * The resident path of `documents`, in any order that `rule` allows, that saves most tokens; among equals the first in
+   * lexicographic order of ranks. See tree/best-path.ts for cost and exactness.
+   */
+  bestPath(documents: readonly Document[], preamble: Preamble | undefined, rule: PlacementRule | undefined): CachedPath;
 }

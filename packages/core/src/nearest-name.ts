@@ -1,0 +1,34 @@
+/** Longer names than this are not compared: nobody mistypes a name by that much, and the cost is quadratic. */
+const LONGEST_COMPARED = 64;
+
+/**
+ * The known name that is fewest edits (insert, delete, replace) away from `name`, for error messages that say what was
+ * probably meant; `undefined` when none is closer than half its own length. Letter case does not count.
+ * Cost: O(names × length²).
+ */
+export function nearestName(name: string, known: readonly string[]): string | undefined {
+  if (name.length > LONGEST_COMPARED) return undefined;
+  let nearest: string | undefined;
+  let fewest = Number.POSITIVE_INFINITY;
+  for (const candidate of known) {
+    const edits = editDistance(name.toLowerCase(), candidate.toLowerCase());
+    if (edits < fewest && edits <= candidate.length / 2) {
+      fewest = edits;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+function editDistance(from: string, to: string): number {
+  let previous = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= from.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= to.length; column++) {
+      const replaced = previous[column - 1]! + (from[row - 1] === to[column - 1] ? 0 : 1);
+      current.push(Math.min(previous[column]! + 1, current[column - 1]! + 1, replaced));
+    }
+    previous = current;
+  }
+  return previous[to.length]!;
+}

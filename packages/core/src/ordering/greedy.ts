@@ -1,0 +1,47 @@
+import type { ResidencyView } from '../residency/view.js';
+import { DialRule, isFree } from './placement.js';
+import type { Context, Ordering, OrderingPolicy } from './policy.js';
+import { followedByRetrievalOrder } from './retrieval-order.js';
+
+/**
+ * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child; when
+ * there is none, append the rest in retrieval order. Under a dial, a document that may not stand at the place is passed over.
+ * O(k²) look-ups.
+ */
+export function createGreedyPolicy(): OrderingPolicy {
+  return { name: 'greedy', arrange: arrangeGreedily };
+}
+
+function arrangeGreedily(context: Context, view: ResidencyView): Ordering {
+  const { documents, preamble } = context;
+  const { tree } = view;
+  const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
+  const path: number[] = [];
+  let node = preamble === undefined ? 0 : tree.child(0, preamble.key);
+  let cachedTokens = preamble === undefined || node < 0 ? 0 : preamble.tokens;
+  const left: number[] = [];
+  const numbers: number[] = [];
+  for (let rank = 0; rank < documents.length; rank++) {
+    const number = node < 0 ? -1 : tree.numberOf(documents[rank]!.key);
+    if (number >= 0) {
+      left.push(rank);
+      numbers.push(number);
+    }
+  }
+  for (let i = 0; i < left.length; ) {
+    const rank = left[i]!;
+    const child = tree.childByNumber(node, numbers[i]!);
+    if (child < 0 || (rule !== undefined && !rule.allows(path, rank))) {
+      i++;
+      continue;
+    }
+    path.push(rank);
+    cachedTokens += documents[rank]!.tokens;
+    node = child;
+    left.splice(i, 1);
+    numbers.splice(i, 1);
+    i = 0;
+  }
+  const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
+  return { order, cachedDocuments: path.length, cachedTokens };
+}

@@ -1,0 +1,90 @@
+import type { PlacementRule } from '../residency/view.js';
+
+/** The dial: how far a document may move, and which may not move at all. Ranks and places count from 0. */
+export interface Dial {
+  /** Places a document may move from its retrieval rank; `undefined` for any number. */
+  readonly maxShift: number | undefined;
+  /** Ranks whose documents keep their place; sorted ascending. */
+  readonly pinned: readonly number[];
+}
+
+/** Whether the dial leaves every order open. */
+export function isFree(dial: Dial): boolean {
+  return dial.maxShift === undefined && dial.pinned.length === 0;
+}
+
+/**
+ * The dial as a rule for building an order from the front.
+ *
+ * Pinned documents hold their places. The others fill the free places, and a prefix can be completed within `maxShift` if,
+ * and only if, the documents left, taken in retrieval order, fit the free places left, taken in order: windows of equal
+ * width around sorted centres match sorted places best in sorted order. So a document may come next if all that it
+ * overtakes can still wait for one place more.
+ */
+export class DialRule implements PlacementRule {
+  readonly #count: number;
+  readonly #maxShift: number;
+  readonly #pinned: Uint8Array;
+  readonly #taken: Uint8Array;
+
+  /** For `count` documents. O(count). */
+  constructor(count: number, dial: Dial) {
+    this.#count = count;
+    this.#maxShift = dial.maxShift ?? count;
+    this.#pinned = new Uint8Array(count);
+    this.#taken = new Uint8Array(count);
+    for (const rank of dial.pinned) this.#pinned[rank] = 1;
+  }
+
+  /**
+   * May `rank` follow `prefix` (ranks chosen so far, itself within the dial) such that the rest can still be placed?
+   * O(count), no allocation.
+   */
+  allows(prefix: readonly number[], rank: number): boolean {
+    const place = prefix.length;
+    if (this.#pinned[place] === 1 || this.#pinned[rank] === 1) return place === rank;
+    if (Math.abs(place - rank) > this.#maxShift) return false;
+    const taken = this.#taken;
+    taken.fill(0);
+    for (let p = 0; p < place; p++) taken[prefix[p]!] = 1;
+    return this.#canOvertake(place, rank);
+  }
+
+  /** Can all documents before `rank` that are left wait for the next free place when `rank` goes to `place`? */
+  #canOvertake(place: number, rank: number): boolean {
+    let next = place;
+    for (let waiting = 0; waiting < rank; waiting++) {
+      if (this.#taken[waiting] === 1 || this.#pinned[waiting] === 1) continue;
+      do next++;
+      while (this.#pinned[next] === 1);
+      if (next - waiting > this.#maxShift) return false;
+    }
+    return true;
+  }
+
+  /** Whether the document of this rank keeps its place. */
+  isPinned(rank: number): boolean {
+    return this.#pinned[rank] === 1;
+  }
+
+  /**
+   * Completes a prefix within the dial: pinned documents at their places, all others in retrieval order.
+   * O(count).
+   */
+  complete(prefix: readonly number[]): number[] {
+    const taken = this.#taken;
+    taken.fill(0);
+    const order = prefix.slice();
+    for (const rank of prefix) taken[rank] = 1;
+    let next = 0;
+    for (let place = prefix.length; place < this.#count; place++) {
+      if (this.#pinned[place] === 1) {
+        order.push(place);
+        continue;
+      }
+      while (taken[next] === 1 || this.#pinned[next] === 1) next++;
+      order.push(next++);
+    }
+    return order;
+  }
+}

@@ -1,0 +1,177 @@
+import type { Document, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
+import { WarmpathError, type Warning } from './errors.js';
+import { fingerprint } from './fingerprint.js';
+import type { TemplateName } from './render/prompt.js';
+import { renderDocument } from './render/template.js';
+import { estimateTokens } from './token-estimate.js';
+
+/** The default bounds on what one request may bring. */
+export const DEFAULT_DOCUMENT_LIMITS: DocumentLimits = { maxDocuments: 1_000, maxContentLength: 1_000_000 };
+
+/** UTF-16 units of an id; longer ones are refused, because ids are kept for as long as the knowledge tree remembers them. */
+const MAX_ID_LENGTH = 512;
+
+/** Ids that a model can repeat and that no template has to escape; they serve as labels as they are. */
+const SAFE_LABEL = /^[A-Za-z0-9._:-]{1,32}$/;
+
+export interface PrepareDocumentsOptions {
+  /** Where the documents stand in the caller's input, for error paths. Default `documents`. */
+  readonly path?: string;
+  /** Counts the tokens of a rendered document. Default: `estimateTokens`. */
+  readonly countTokens?: TokenCounter;
+  readonly limits?: Partial<DocumentLimits>;
+  /** The template that the document will be rendered with, because its tags count. Default `xml`. */
+  readonly template?: TemplateName;
+}
+
+/**
+ * Turns documents from outside into prepared ones, in the same order.
+ *
+ * Accepts `content` or, as vLLM and some chat templates name it, `text`; `null` for an optional field counts as absent.
+ * Without an id, the id is a hash of title and content. Mends what can be mended and warns: the same document twice is
+ * kept once (`WARMPATH_DUPLICATE_DOCUMENT`); another text under an id already taken gets an id of its own
+ * (`WARMPATH_CONFLICTING_DOCUMENT`). Everything else is an error with a path: `WARMPATH_INVALID_DOCUMENTS`,
+ * `WARMPATH_INVALID_DOCUMENT`, `WARMPATH_EMPTY_DOCUMENT`, `WARMPATH_DOCUMENT_TOO_LARGE`, `WARMPATH_TOO_MANY_DOCUMENTS`.
+ *
+ * Cost: O(total length): one pass to fingerprint and one to count tokens.
+ */
+export function prepareDocuments(input: unknown, options: PrepareDocumentsOptions = {}): PreparedDocuments {
+  const path = options.path ?? 'documents';
+  const limits = { ...DEFAULT_DOCUMENT_LIMITS, ...options.limits };
+  if (!Array.isArray(input)) throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path });
+  if (input.length > limits.maxDocuments) {
+    const detail = `${input.length} documents, and the limit is ${limits.maxDocuments}.`;
+    throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path, detail });
+  }
+  const preparation = new Preparation(options.template ?? 'xml', options.countTokens ?? estimateTokens);
+  for (let i = 0; i < input.length; i++) preparation.add(readDocument(input[i], `${path}[${i}]`, limits));
+  return { documents: preparation.documents, warnings: preparation.warnings };
+}
+
+/** The checked fields of one document. */
+interface CheckedDocument {
+  readonly path: string;
+  readonly id: string | undefined;
+  readonly title: string | undefined;
+  readonly content: string;
+  readonly metadata: Readonly<Record<string, unknown>> | undefined;
+  readonly tokens: number | undefined;
+}
+
+function readDocument(input: unknown, path: string, limits: DocumentLimits): CheckedDocument {
+  if (!isRecord(input)) throw invalid(path, 'A document is an object with a string `content` (or `text`).');
+  const field = input['content'] == null && input['text'] != null ? 'text' : 'content';
+  const content = input[field];
+  if (typeof content !== 'string') throw invalid(`${path}.${field}`, 'The text of a document is a string.');
+  const id = optionalString(input['id'], `${path}.id`);
+  if (id !== undefined && (id === '' || id.length > MAX_ID_LENGTH)) {
+    throw invalid(`${path}.id`, `An id has 1 to ${MAX_ID_LENGTH} characters.`);
+  }
+  const title = optionalString(input['title'], `${path}.title`);
+  if (!/\S/.test(content)) throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: `${path}.${field}` });
+  const length = content.length + (title?.length ?? 0);
+  if (length > limits.maxContentLength) {
+    const detail = `${length} characters, and the limit is ${limits.maxContentLength}.`;
+    throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `${path}.${field}`, detail });
+  }
+  const metadata = input['metadata'] ?? undefined;
+  if (metadata !== undefined && !isRecord(metadata)) throw invalid(`${path}.metadata`, 'Metadata is an object.');
+  const tokens = input['tokens'] ?? undefined;
+  if (tokens !== undefined && !isPositiveInteger(tokens)) {
+    throw invalid(`${path}.tokens`, 'A token count is a whole number of 1 or more.');
+  }
+  return { path, id, title: title === '' ? undefined : title, content, metadata, tokens };
+}
+
+/** Collects prepared documents; knows which ids, keys and labels this request has used. */
+class Preparation {
+  readonly documents: Document[] = [];
+  readonly warnings: Warning[] = [];
+  readonly #byId = new Map<string, Document>();
+  readonly #labels = new Set<string>();
+  readonly #template: TemplateName;
+  readonly #countTokens: TokenCounter;
+
+  constructor(template: TemplateName, countTokens: TokenCounter) {
+    this.#template = template;
+    this.#countTokens = countTokens;
+  }
+
+  add(checked: CheckedDocument): void {
+    const print = fingerprint([checked.title ?? '', checked.content]);
+    let id = checked.id ?? print.slice(0, 12);
+    let conflict = false;
+    for (let holder = this.#byId.get(id); holder !== undefined; holder = this.#byId.get(id)) {
+      if (holder.content === checked.content && holder.title === checked.title) {
+        this.#warn(
+          'WARMPATH_DUPLICATE_DOCUMENT',
+          checked.path,
+          'The same document appears twice; the first one stands.',
+        );
+        return;
+      }
+      id = conflict ? `${id}~` : `${id}~${print.slice(0, 8)}`;
+      conflict = true;
+    }
+    if (conflict) {
+      const message = 'Another document of this request has the same id; this one was given an id of its own.';
+      this.#warn('WARMPATH_CONFLICTING_DOCUMENT', `${checked.path}.id`, message);
+    }
+    const document = this.#prepare(checked, id, print);
+    this.#byId.set(id, document);
+    this.documents.push(document);
+  }
+
+  #prepare(checked: CheckedDocument, id: string, print: string): Document {
+    const usual = labelOf(id);
+    const label = this.#unused(usual, id);
+    // A label that had to give way changes what is rendered, so it is part of the identity.
+    const key = label === usual ? `${id}#${print}` : `${id}#${print}#${label}`;
+    const { title, content, metadata } = checked;
+    const tokens = checked.tokens ?? this.#count(renderDocument({ label, title, content }, this.#template));
+    return { id, key, label, title, content, metadata, tokens };
+  }
+
+  #count(text: string): number {
+    const tokens = this.#countTokens(text);
+    return Number.isFinite(tokens) && tokens >= 1 ? Math.ceil(tokens) : estimateTokens(text);
+  }
+
+  /** Two documents of one request never share a label. */
+  #unused(usual: string, id: string): string {
+    let label = usual;
+    for (let attempt = 1; this.#labels.has(label); attempt++) {
+      label = attempt === 1 ? `d${fingerprint([id])}` : `d${fingerprint([id])}-${attempt}`;
+    }
+    this.#labels.add(label);
+    return label;
+  }
+
+  #warn(code: Warning['code'], path: string, message: string): void {
+    this.warnings.push({ code, path, message });
+  }
+}
+
+/** What the prompt calls a document: the id itself when it is short and safe, else a short hash of it. */
+export function labelOf(id: string): string {
+  return SAFE_LABEL.test(id) ? id : `d${fingerprint([id]).slice(0, 8)}`;
+}
+
+function optionalString(value: unknown, path: string): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'string')
+    throw invalid(path, `A string was expected, not ${Array.isArray(value) ? 'an array' : typeof value}.`);
+  return value;
+}
+
+function invalid(path: string, detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path, detail });
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isPositiveInteger(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 1;
+}

@@ -1,0 +1,90 @@
+import type { ArrangeRequest } from './arrangement.js';
+import type { Document } from './document.js';
+import { WarmpathError } from './errors.js';
+import { nearestName } from './nearest-name.js';
+import { ORACLE_MAX_DOCUMENTS } from './ordering/oracle.js';
+import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
+import { type PrepareDocumentsOptions, prepareDocuments } from './prepare-documents.js';
+
+export interface PrepareRequestOptions extends PrepareDocumentsOptions {
+  /** Where policy, maxShift, pin and hints stand in the caller's input, for error paths; none by default. */
+  readonly dialPath?: string;
+}
+
+/**
+ * Checks an arrange request from outside (see `RawArrangeRequest` for its shape) and prepares its documents.
+ * Fields that are `null` count as absent; fields it does not know are ignored.
+ *
+ * Errors: those of `prepareDocuments`; `WARMPATH_INVALID_REQUEST` when it is no object or `hints` is no boolean,
+ * `WARMPATH_UNKNOWN_POLICY` (naming the nearest known policy), `WARMPATH_TOO_MANY_FOR_POLICY`,
+ * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_PIN`. Cost: that of `prepareDocuments`.
+ */
+export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}): ArrangeRequest {
+  if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'An object with `documents` was expected.' });
+  }
+  const input = raw as Readonly<Record<string, unknown>>;
+  const pathOf = (field: string) => (options.dialPath === undefined ? field : `${options.dialPath}.${field}`);
+  const { documents, warnings } = prepareDocuments(input['documents'], options);
+  const policy = readPolicy(input['policy'], pathOf('policy'));
+  if (policy === 'oracle' && documents.length > ORACLE_MAX_DOCUMENTS) {
+    throw new WarmpathError('WARMPATH_TOO_MANY_FOR_POLICY', { path: pathOf('policy') });
+  }
+  const maxShift = readMaxShift(input['maxShift'], pathOf('maxShift'));
+  const pin = readPin(input['pin'], documents, pathOf('pin'));
+  const hints = readHints(input['hints'], pathOf('hints'));
+  return {
+    documents,
+    warnings,
+    ...(policy !== undefined && { policy }),
+    ...(maxShift !== undefined && { maxShift }),
+    ...(pin !== undefined && { pin }),
+    ...(hints !== undefined && { hints }),
+  };
+}
+
+/** The policy of that name. Error: `WARMPATH_UNKNOWN_POLICY`, which names the nearest known policy. */
+export function readPolicyName(name: unknown, path = 'policy'): PolicyName {
+  if (typeof name === 'string') {
+    const known = POLICY_NAMES.find((candidate) => candidate === name);
+    if (known !== undefined) return known;
+  }
+  const nearest = typeof name === 'string' ? nearestName(name, POLICY_NAMES) : undefined;
+  const detail =
+    nearest === undefined ? undefined : `There is no ordering policy of that name; did you mean \`${nearest}\`?`;
+  throw new WarmpathError('WARMPATH_UNKNOWN_POLICY', detail === undefined ? { path } : { path, detail });
+}
+
+function readPolicy(value: unknown, path: string): PolicyName | undefined {
+  return value === undefined || value === null ? undefined : readPolicyName(value, path);
+}
+
+function readMaxShift(value: unknown, path: string): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (!Number.isSafeInteger(value) || (value as number) < 0) {
+    throw new WarmpathError('WARMPATH_INVALID_MAX_SHIFT', { path });
+  }
+  return value as number;
+}
+
+function readPin(value: unknown, documents: readonly Document[], path: string): readonly string[] | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (!Array.isArray(value)) throw new WarmpathError('WARMPATH_INVALID_PIN', { path });
+  const ids = new Set(documents.map((document) => document.id));
+  const pin = new Set<string>();
+  for (let i = 0; i < value.length; i++) {
+    const id: unknown = value[i];
+    if (typeof id !== 'string' || !ids.has(id))
+      throw new WarmpathError('WARMPATH_INVALID_PIN', { path: `${path}[${i}]` });
+    pin.add(id);
+  }
+  return [...pin];
+}
+
+function readHints(value: unknown, path: string): boolean | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'boolean') {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail: '`hints` is true or false.' });
+  }
+  return value;
+}

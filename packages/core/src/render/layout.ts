@@ -1,0 +1,148 @@
+import type { Arrangement } from '../arrangement.js';
+import type { TokenCounter } from '../document.js';
+import { WarmpathError } from '../errors.js';
+import { fingerprint } from '../fingerprint.js';
+import type { Preamble } from '../preamble.js';
+import { estimateTokens } from '../token-estimate.js';
+import { canonicalJson } from './canonical-json.js';
+import { renderHint } from './hints.js';
+import type { ChatMessage, ContentPart, RenderOptions } from './prompt.js';
+import { renderDocuments } from './template.js';
+
+/** Tokens that a chat template spends on one message beside its text (ChatML: start, role, line end, end). */
+const TOKENS_PER_MESSAGE = 5;
+
+export interface PreambleOptions extends RenderOptions {
+  /** Counts tokens of text. Default: `estimateTokens`. */
+  readonly countTokens?: TokenCounter;
+}
+
+/**
+ * Puts documents and hint into a chat. Never mutates its input; the same input gives the same bytes; all messages and
+ * parts that are not added to stay the very objects they were. Without documents, the messages come back as they are.
+ *
+ * - `question`: documents, hint, then the question, in the last user message. In a message of content parts they become
+ *   a text part in front.
+ * - `message`: documents in a user message of their own before the last one; the hint opens the question.
+ * - `system`: documents at the end of the first system (or developer) message, which is created at the start if there is
+ *   none; the hint opens the question.
+ *
+ * Error: `WARMPATH_INVALID_REQUEST` (path `messages`) when there is no user message to ask the question, or when the
+ * content to add to is neither text nor parts. Cost: O(length of the documents).
+ */
+export function renderChat(
+  messages: readonly ChatMessage[],
+  arrangement: Arrangement,
+  options: RenderOptions,
+): readonly ChatMessage[] {
+  if (arrangement.documents.length === 0) return messages;
+  const question = questionIndex(messages);
+  const body = renderDocuments(arrangement.documents, options.template);
+  const hint = renderHint(arrangement, options.template);
+  const rendered = messages.slice();
+  switch (options.layout) {
+    case 'question':
+      rendered[question] = withTextBefore(messages, question, body + hint);
+      return rendered;
+    case 'message':
+      rendered[question] = withTextBefore(messages, question, hint);
+      rendered.splice(question, 0, { role: 'user', content: body });
+      return rendered;
+    case 'system': {
+      rendered[question] = withTextBefore(messages, question, hint);
+      const system = systemIndex(messages);
+      if (system < 0) rendered.unshift({ role: 'system', content: body });
+      else rendered[system] = withTextAfter(messages, system, body);
+      return rendered;
+    }
+  }
+}
+
+/** `documents + hint + prompt`. Without documents, the prompt as it is. O(length of the documents). */
+export function renderCompletion(
+  prompt: string,
+  arrangement: Arrangement,
+  options: Pick<RenderOptions, 'template'>,
+): string {
+  const body = renderDocuments(arrangement.documents, options.template);
+  return body + renderHint(arrangement, options.template) + prompt;
+}
+
+/**
+ * What stands before the documents of a chat under this layout. `scope` is whatever else decides the prompt's beginning:
+ * model, tools, cache salt. The key is a fingerprint of scope, layout, template and all message fields in front of the
+ * documents, whatever order their JSON had; it reveals no text. Tokens count text only, and the chat template's own at a
+ * flat rate. Same errors as `renderChat`. Cost: O(length of the messages before the documents).
+ */
+export function chatPreamble(messages: readonly ChatMessage[], scope: string, options: PreambleOptions): Preamble {
+  const before = messagesBeforeDocuments(messages, options);
+  const countTokens = options.countTokens ?? estimateTokens;
+  let tokens = 0;
+  for (const message of before) {
+    const text = textOf(message);
+    tokens += TOKENS_PER_MESSAGE + (text === '' ? 0 : Math.ceil(countTokens(text)));
+  }
+  return { key: preambleKey(scope, options, canonicalJson(before)), tokens };
+}
+
+/** What stands before the documents of a plain completion: nothing but what `scope` names. */
+export function completionPreamble(scope: string, options: Pick<RenderOptions, 'template'>): Preamble {
+  return { key: preambleKey(scope, { ...options, layout: 'completion' }, ''), tokens: 0 };
+}
+
+function preambleKey(scope: string, options: { layout: string; template: string }, before: string): string {
+  return `preamble#${fingerprint([scope, options.layout, options.template, before])}`;
+}
+
+/** The messages in front of the documents; of the one that the documents stand in, what is rendered before them. */
+function messagesBeforeDocuments(messages: readonly ChatMessage[], options: RenderOptions): readonly ChatMessage[] {
+  const question = questionIndex(messages);
+  if (options.layout === 'message') return [...messages.slice(0, question), { role: 'user' }];
+  if (options.layout === 'system') {
+    const system = systemIndex(messages);
+    return system < 0 ? [{ role: 'system' }] : messages.slice(0, system + 1);
+  }
+  const { role, name } = messages[question]!;
+  return [...messages.slice(0, question), name === undefined ? { role } : { role, name }];
+}
+
+function questionIndex(messages: readonly ChatMessage[]): number {
+  const index = messages.findLastIndex((message) => message.role === 'user');
+  if (index >= 0) return index;
+  const detail = 'There is no user message to put the documents before.';
+  throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'messages', detail });
+}
+
+function systemIndex(messages: readonly ChatMessage[]): number {
+  return messages.findIndex((message) => message.role === 'system' || message.role === 'developer');
+}
+
+function withTextBefore(messages: readonly ChatMessage[], index: number, text: string): ChatMessage {
+  const message = messages[index]!;
+  if (text === '') return message;
+  const content = contentOf(message, index);
+  if (typeof content === 'string') return { ...message, content: text + content };
+  return { ...message, content: [{ type: 'text', text }, ...content] };
+}
+
+function withTextAfter(messages: readonly ChatMessage[], index: number, text: string): ChatMessage {
+  const message = messages[index]!;
+  const content = contentOf(message, index);
+  if (typeof content !== 'string') return { ...message, content: [...content, { type: 'text', text }] };
+  return { ...message, content: content === '' ? text : `${content}\n\n${text}` };
+}
+
+function contentOf(message: ChatMessage, index: number): string | readonly ContentPart[] {
+  const { content } = message;
+  if (content === undefined || content === null) return '';
+  if (typeof content === 'string' || Array.isArray(content)) return content;
+  const path = `messages[${index}].content`;
+  throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail: 'Content is a string or an array of parts.' });
+}
+
+function textOf(message: ChatMessage): string {
+  const { content } = message;
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return (content as readonly ContentPart[]).map((part) => (typeof part?.text === 'string' ? part.text : '')).join('');
+}

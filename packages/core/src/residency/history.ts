@@ -1,0 +1,140 @@
+import type { Arrangement } from '../arrangement.js';
+import type { Document } from '../document.js';
+import type { Preamble } from '../preamble.js';
+import { BestPathSearch } from '../tree/best-path.js';
+import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPath } from '../tree/knowledge-tree.js';
+import { DocumentStatistics, type DocumentStatisticsOptions } from './document-statistics.js';
+import { PredictionRecord } from './prediction-record.js';
+import type {
+  CachedPath,
+  HotnessView,
+  KnowledgeTreeView,
+  PlacementRule,
+  ResidencyState,
+  ResidencyView,
+} from './view.js';
+
+export interface ServedHistoryOptions {
+  /** Bounds of the knowledge tree. */
+  readonly tree?: KnowledgeTreeOptions;
+  /** Window and bound of the access statistics. */
+  readonly hotness?: DocumentStatisticsOptions;
+  /** Paths not used for so many milliseconds are forgotten, for engines that keep a cache for a limited time. Default: never. */
+  readonly maxAgeMs?: number;
+  /**
+   * Whether the engine evicts what it used least recently (vLLM, SGLang and the embedded engine do): then a document found
+   * missing shows that everything last used before it is gone too. Default true; set false for engines that cache by slot
+   * (llama-server) and for hosted APIs, where a miss may only mean another machine.
+   */
+  readonly evictsLeastRecent?: boolean;
+}
+
+/** What the engine reported about a completed request, as far as it did. */
+export interface EngineReport {
+  readonly promptTokens?: number | undefined;
+  readonly cachedTokens?: number | undefined;
+}
+
+/**
+ * Residency from what was recently served: the source that works with every engine, and the least certain one. One
+ * instance per engine replica and tenant, for caches are never shared across either.
+ *
+ * A request's path counts as resident from its dispatch, so that requests in flight at the same time follow each other;
+ * it is taken back if the request fails. Where the engine reports cached tokens, they correct the history (`completed`).
+ * State changes through `observe` alone. Everything is bounded: the tree, the statistics, and the notes on requests in
+ * flight, which live as long as their arrangement.
+ */
+export class ServedHistory implements ResidencyView {
+  readonly #tree: KnowledgeTree;
+  readonly #statistics: DocumentStatistics;
+  readonly #search: BestPathSearch;
+  readonly #predictions = new PredictionRecord();
+  readonly #dispatches = new WeakMap<Arrangement, Insertion>();
+  readonly #maxAgeMs: number;
+  readonly #evictsLeastRecent: boolean;
+
+  constructor(options: ServedHistoryOptions = {}) {
+    this.#tree = new KnowledgeTree(options.tree);
+    this.#statistics = new DocumentStatistics(options.hotness);
+    this.#search = new BestPathSearch(this.#tree);
+    this.#maxAgeMs = options.maxAgeMs ?? Number.POSITIVE_INFINITY;
+    this.#evictsLeastRecent = options.evictsLeastRecent ?? true;
+  }
+
+  /** `degraded` while most of the recent predictions that could be checked were missed, else `history`. */
+  get state(): ResidencyState {
+    return this.#predictions.mostlyMissed ? 'degraded' : 'history';
+  }
+
+  get tree(): KnowledgeTreeView {
+    return this.#tree;
+  }
+
+  get hotness(): HotnessView {
+    return this.#statistics;
+  }
+
+  /** Requests dispatched so far. */
+  get requests(): number {
+    return this.#statistics.requests;
+  }
+
+  bestPath(
+    documents: readonly Document[],
+    preamble: Preamble | undefined,
+    rule: PlacementRule | undefined,
+  ): CachedPath {
+    return this.#search.find(documents, preamble, rule);
+  }
+
+  /** The request goes to the engine: its path will be resident, and its documents were accessed. O(path). */
+  dispatched(arrangement: Arrangement, now: number): void {
+    this.#statistics.record(arrangement.documents.map((document) => document.key));
+    this.#dispatches.set(arrangement, this.#tree.insert(pathOf(arrangement), 'expected', now));
+    if (this.#maxAgeMs !== Number.POSITIVE_INFINITY) this.#tree.pruneUsedBefore(now - this.#maxAgeMs);
+  }
+
+  /**
+   * The engine has prefilled the prompt: the path is resident. When it reports cached tokens, the prediction is judged on
+   * the part of the path that completed requests had confirmed before the dispatch, and, if the engine evicts what is
+   * least recent, everything last used before the first document that was certainly missing is forgotten (the watermark:
+   * it needs neither the engine's capacity nor its events). O(path + forgotten).
+   */
+  completed(arrangement: Arrangement, now: number, report: EngineReport): void {
+    if (!this.#dispatches.has(arrangement)) this.dispatched(arrangement, now);
+    const dispatch = this.#dispatches.get(arrangement)!;
+    this.#dispatches.delete(arrangement);
+    const path = pathOf(arrangement);
+    if (report.cachedTokens !== undefined) {
+      const missing = this.#predictions.judge(path.tokens, dispatch, {
+        cachedTokens: report.cachedTokens,
+        promptTokens: report.promptTokens,
+      });
+      if (missing > 0 && this.#evictsLeastRecent) this.#tree.pruneUpTo(missing);
+    }
+    this.#tree.insert(path, 'confirmed', now);
+  }
+
+  /** The prompt never reached the cache: the part of the path that only this request had promised is taken back. O(path). */
+  failed(arrangement: Arrangement): void {
+    const dispatch = this.#dispatches.get(arrangement);
+    if (dispatch === undefined) return;
+    this.#dispatches.delete(arrangement);
+    this.#tree.withdraw(pathOf(arrangement).keys, dispatch.access);
+  }
+
+  /** Forgets everything, for an engine that was restarted or whose cache was reset. */
+  clear(): void {
+    this.#tree.clear();
+    this.#statistics.clear();
+    this.#predictions.clear();
+  }
+}
+
+function pathOf(arrangement: Arrangement): ServedPath {
+  const { documents, preamble } = arrangement;
+  const keys = documents.map((document) => document.key);
+  const tokens = documents.map((document) => document.tokens);
+  if (preamble === undefined) return { keys, tokens };
+  return { keys: [preamble.key, ...keys], tokens: [preamble.tokens, ...tokens] };
+}

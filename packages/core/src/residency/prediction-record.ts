@@ -1,0 +1,76 @@
+import type { Insertion } from '../tree/knowledge-tree.js';
+
+/** Predictions remembered. */
+const REMEMBERED = 16;
+/** Fewer judged predictions than this say nothing about the source. */
+const FEWEST_JUDGED = 4;
+/** A prediction is missed when less than this share of it was cached. */
+const MISSED_SHARE = 0.5;
+/**
+ * Tokens that an engine may leave out of a full hit: it counts whole blocks (16 tokens in vLLM, up to some dozens
+ * elsewhere) and always recomputes the last token.
+ */
+const BLOCK_SLACK = 64;
+/** A document counts as certainly missing only beyond this multiple of the cached tokens, because our counts may be estimates. */
+const ESTIMATE_SLACK = 1.25;
+
+/** What the engine counted. */
+interface EngineCount {
+  readonly cachedTokens: number;
+  readonly promptTokens: number | undefined;
+}
+
+/**
+ * Compares what the history predicted with what the engine reports. Only nodes that completed requests had confirmed
+ * before the dispatch count: that a path still in flight was not cached yet proves nothing.
+ */
+export class PredictionRecord {
+  /** The last judgements, the latest in bit 0; 1 = missed. */
+  #missed = 0;
+  #judged = 0;
+
+  /** Whether most of the last 16 judged predictions were missed; false until there are 4. */
+  get mostlyMissed(): boolean {
+    if (this.#judged < FEWEST_JUDGED) return false;
+    let missed = 0;
+    for (let bits = this.#missed; bits !== 0; bits >>>= 1) missed += bits & 1;
+    return missed * 2 > this.#judged;
+  }
+
+  /**
+   * Judges one prediction. `tokens` of the path's steps, by the counts of Warmpath. Returns the access number of the last
+   * use of the first step that was certainly missing, or 0 if none was. O(path).
+   */
+  judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): number {
+    const scale = overestimate(tokens, engine.promptTokens);
+    const reach = engine.cachedTokens * ESTIMATE_SLACK + BLOCK_SLACK;
+    let predicted = 0;
+    let missing = 0;
+    for (let depth = 0; depth < dispatch.depth; depth++) {
+      const confirmedAt = dispatch.confirmedAt[depth]!;
+      if (confirmedAt === 0) break;
+      if (missing === 0 && predicted > reach) missing = confirmedAt;
+      predicted += tokens[depth]! * scale;
+    }
+    if (predicted > BLOCK_SLACK) this.#remember(engine.cachedTokens + BLOCK_SLACK < predicted * MISSED_SHARE);
+    return missing;
+  }
+
+  clear(): void {
+    this.#missed = 0;
+    this.#judged = 0;
+  }
+
+  #remember(missed: boolean): void {
+    this.#missed = ((this.#missed << 1) | (missed ? 1 : 0)) & (2 ** REMEMBERED - 1);
+    this.#judged = Math.min(REMEMBERED, this.#judged + 1);
+  }
+}
+
+/** The whole path cannot have more tokens than the prompt: if it does by our counts, they are too high by that factor. */
+function overestimate(tokens: readonly number[], promptTokens: number | undefined): number {
+  if (promptTokens === undefined) return 1;
+  let total = 0;
+  for (const count of tokens) total += count;
+  return total > promptTokens ? promptTokens / total : 1;
+}
