@@ -164,6 +164,12 @@ export const ERROR_TABLE = {
     message: 'The engine closed the connection before the answer was complete.',
     remedy: 'The answer so far is incomplete; send the request again.',
   },
+  WARMPATH_UPSTREAM_ERROR: {
+    status: 502,
+    type: 'upstream_error',
+    message: 'The engine answered with an error.',
+    remedy: "See the engine's own message and log.",
+  },
   WARMPATH_CLIENT_CLOSED: {
     status: 499,
     type: 'invalid_request_error',
