@@ -1,0 +1,193 @@
+import {
+  type Arrangement,
+  type ArrangeRequest,
+  arrange as arrangeByPolicy,
+  type ChatMessage,
+  chatPreamble,
+  completionPreamble,
+  estimateTokens,
+  type Preamble,
+  prepareRequest,
+  renderChat,
+  renderCompletion,
+  WarmpathError,
+  type Warning,
+} from '@warmpath/core';
+import type { GatewayConfig } from './config.js';
+import type { ExtractedRequest, RequestSwitches } from './extract.js';
+import { arrayElements } from './json-members.js';
+import type { TenantModel } from './served-histories.js';
+
+/** How `arrange` is called; a test puts a failing one in its place. */
+export type Arrange = typeof arrangeByPolicy;
+
+/** What the gateway did instead, when a defect of its own kept it from arranging. */
+export type Fallback = 'retrieval' | 'original';
+
+/** A request ready for the engine. */
+export interface ComposedRequest {
+  readonly body: string;
+  readonly arrangement: Arrangement;
+  readonly warnings: readonly Warning[];
+  /** The whole prompt, in estimated tokens: tools, messages, documents and hint. */
+  readonly estimatedTokens: number;
+  readonly fallback: Fallback | undefined;
+  /** What went wrong, if something did. */
+  readonly defect: unknown;
+}
+
+/** Fields that chat templates render before the messages; a request that differs in one shares no prefix. */
+const PROMPT_FIELDS = [
+  'tools',
+  'functions',
+  'tool_choice',
+  'function_call',
+  'response_format',
+  'reasoning_effort',
+  'chat_template',
+  'chat_template_kwargs',
+  'cache_salt',
+];
+
+/** Extracted request in, body for the engine out: arrange, render, put back. Pure but for the policy's view and `now`. */
+export class Composer {
+  /** Core's `arrange`, or what stands in for it. */
+  readonly arrange: Arrange;
+  readonly #config: GatewayConfig;
+
+  constructor(config: GatewayConfig, arrange: Arrange = arrangeByPolicy) {
+    this.#config = config;
+    this.arrange = arrange;
+  }
+
+  /**
+   * Checks the request's documents and switches, and fills in the configured defaults. Errors: those of core's
+   * `prepareRequest`, with paths into the body.
+   */
+  prepare(
+    extracted: { readonly documents: unknown; readonly switches: RequestSwitches },
+    dialPath?: string,
+  ): ArrangeRequest {
+    const { arrange, limits } = this.#config;
+    const request = prepareRequest(
+      { ...extracted.switches, documents: extracted.documents },
+      {
+        ...(dialPath !== undefined && { dialPath }),
+        limits: { maxDocuments: limits.documents, maxContentLength: limits.documentLength },
+        template: arrange.template,
+      },
+    );
+    return {
+      policy: arrange.policy,
+      hints: arrange.hints,
+      ...(arrange.maxShift !== undefined && { maxShift: arrange.maxShift }),
+      ...request,
+    };
+  }
+
+  /**
+   * Arranges and renders. A defect in between costs the order, not the answer: the documents go out in retrieval order.
+   * Should that fail as well, or the input be bad, this throws.
+   */
+  compose(extracted: ExtractedRequest, request: ArrangeRequest, state: TenantModel, now: number): ComposedRequest {
+    const preamble = this.preamble(extracted);
+    try {
+      const arrangement = this.arrange({ ...request, preamble }, state.history, now);
+      return this.#render(extracted, arrangement, undefined);
+    } catch (error) {
+      if (isBadInput(error)) throw error;
+      return this.#render(extracted, retrievalOrder(request, preamble, state), error);
+    }
+  }
+
+  /** What stands before the documents. */
+  preamble(extracted: Pick<ExtractedRequest, 'prompt' | 'rawValue' | 'model'>): Preamble {
+    const scope = promptScope(extracted);
+    if (extracted.prompt?.kind !== 'chat') return completionPreamble(scope, this.#config.arrange);
+    return chatPreamble(extracted.prompt.messages, scope, this.#config.arrange);
+  }
+
+  #render(extracted: ExtractedRequest, arrangement: Arrangement, defect: unknown): ComposedRequest {
+    const { prompt } = extracted;
+    const changes = new Map<string, string>();
+    if (prompt?.kind === 'chat') {
+      const messages = renderChat(prompt.messages, arrangement, this.#config.arrange);
+      changes.set('messages', messagesText(messages, prompt.messages, extracted.rawValue('messages')!));
+    } else if (prompt?.kind === 'completion') {
+      changes.set('prompt', JSON.stringify(renderCompletion(prompt.prompt, arrangement, this.#config.arrange)));
+    }
+    return {
+      body: extracted.rewrite(changes),
+      arrangement,
+      warnings: arrangement.trace.warnings,
+      estimatedTokens: estimatePrompt(extracted, arrangement),
+      fallback: arrangement.trace.fellBack === undefined ? undefined : 'retrieval',
+      defect,
+    };
+  }
+}
+
+/** Whether an error is the client's to mend; every other one is a defect of the gateway, and fails open. */
+export function isBadInput(error: unknown): error is WarmpathError {
+  return WarmpathError.isInstance(error) && error.status < 500;
+}
+
+/** Retrieval order by the shortest path: no policy, no hint, no prediction. */
+function retrievalOrder(request: ArrangeRequest, preamble: Preamble, state: TenantModel): Arrangement {
+  const { documents, maxShift, warnings = [] } = request;
+  return {
+    documents,
+    order: documents.map((_, rank) => rank),
+    references: [],
+    hint: undefined,
+    preamble,
+    predictedCachedTokens: 0,
+    trace: {
+      policy: 'retrieval',
+      residency: state.history.state,
+      moves: documents.map(() => 0),
+      cachedDocuments: 0,
+      maxShift,
+      pinned: [],
+      warnings,
+      fellBack: 'WARMPATH_INTERNAL',
+    },
+  };
+}
+
+function promptScope({ model, rawValue }: Pick<ExtractedRequest, 'rawValue' | 'model'>): string {
+  const parts = [JSON.stringify(model)];
+  for (const field of PROMPT_FIELDS) {
+    const value = rawValue(field);
+    if (value !== undefined) parts.push(`${field}:${value}`);
+  }
+  return parts.join('\n');
+}
+
+/** The messages as JSON, where a message that rendering left alone keeps the client's own bytes. */
+function messagesText(rendered: readonly ChatMessage[], given: readonly ChatMessage[], text: string): string {
+  const spans = arrayElements(text, 0);
+  const positions = new Map(given.map((message, position) => [message, position]));
+  const parts = rendered.map((message) => {
+    const position = positions.get(message);
+    if (position === undefined) return JSON.stringify(message);
+    const { start, end } = spans[position]!;
+    return text.slice(start, end);
+  });
+  return `[${parts.join(',')}]`;
+}
+
+function estimatePrompt(extracted: ExtractedRequest, arrangement: Arrangement): number {
+  let tokens = 0;
+  for (const document of arrangement.documents) tokens += document.tokens;
+  if (arrangement.hint !== undefined) tokens += estimateTokens(arrangement.hint.labels.join(', '));
+  const tools = extracted.rawValue('tools');
+  if (tools !== undefined) tokens += estimateTokens(tools);
+  const { prompt } = extracted;
+  if (prompt?.kind === 'completion') return tokens + estimateTokens(prompt.prompt);
+  for (const { content } of prompt?.messages ?? []) {
+    const texts = typeof content === 'string' ? [content] : (content ?? []).map((part) => part.text ?? '');
+    for (const text of texts) tokens += estimateTokens(text);
+  }
+  return tokens;
+}

@@ -1,0 +1,170 @@
+import { LAYOUT_NAMES, POLICY_NAMES, TEMPLATE_NAMES } from '@warmpath/core';
+import { z } from 'zod';
+
+const milliseconds = () => z.int().min(1).max(86_400_000);
+const count = (max: number) => z.int().min(1).max(max);
+
+const server = z.strictObject({
+  host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` for every interface.'),
+  port: z.int().min(0).max(65_535).default(8700).describe('TCP port to listen on; 0 for any free one.'),
+  bodyLimitBytes: count(1_073_741_824)
+    .default(33_554_432)
+    .describe('Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE.'),
+  drainMs: milliseconds()
+    .default(30_000)
+    .describe('At shutdown, milliseconds that answers in flight get to finish before their connections are cut.'),
+});
+
+const timeouts = z.strictObject({
+  connectMs: milliseconds().default(5_000).describe('Milliseconds to open a connection to the engine.'),
+  headersMs: milliseconds()
+    .default(300_000)
+    .describe('Milliseconds from the request sent until the response headers: queueing and prefill in the engine.'),
+  idleMs: milliseconds().default(120_000).describe('Milliseconds between two chunks of a response body.'),
+  totalMs: milliseconds().default(1_800_000).describe('Milliseconds for the whole exchange, waiting included.'),
+});
+
+const upstream = z.strictObject({
+  url: z
+    .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+    .describe("Base URL of the engine's OpenAI API, with or without `/v1` at its end."),
+  apiKey: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      "Sent to the engine as `Authorization: Bearer …` in place of the client's own. Best taken from the environment.",
+    ),
+  connections: count(65_536)
+    .default(1_024)
+    .describe('Connections to the engine, one request each. Requests beyond that wait in a queue.'),
+  timeouts: timeouts.prefault({}),
+});
+
+const arrange = z.strictObject({
+  policy: z.enum(POLICY_NAMES).default('exact').describe('Ordering policy where a request names none.'),
+  maxShift: z
+    .int()
+    .min(0)
+    .optional()
+    .describe(
+      'Places a document may move from its retrieval rank where a request does not say; any number if left out.',
+    ),
+  hints: z.boolean().default(true).describe('State the retrieval order in the prompt when the order changed.'),
+  template: z.enum(TEMPLATE_NAMES).default('xml').describe('How one document is written.'),
+  layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
+});
+
+const residency = z.strictObject({
+  evictsLeastRecent: z
+    .boolean()
+    .default(true)
+    .describe(
+      'Whether the engine evicts what it used least recently, as vLLM, SGLang and the embedded engine do. Set false for llama-server (one cache per slot) and hosted APIs.',
+    ),
+  maxAgeMs: milliseconds()
+    .optional()
+    .describe(
+      'Milliseconds without use after which a path is believed gone, for engines that cache for a limited time.',
+    ),
+});
+
+const limits = z.strictObject({
+  documents: count(100_000).default(1_000).describe('Documents that one request may bring.'),
+  documentLength: count(100_000_000).default(1_000_000).describe("Length of one document's content, in UTF-16 units."),
+  tenants: count(100_000)
+    .default(64)
+    .describe('Histories kept, one per tenant and model; the least recently used one goes first.'),
+  treeNodes: count(10_000_000)
+    .default(262_144)
+    .describe("Nodes of one history's knowledge tree; the least recently used path goes first."),
+  treeBytes: count(4_294_967_296).default(67_108_864).describe("Bytes of one history's knowledge tree."),
+  totalTreeBytes: count(17_179_869_184)
+    .default(268_435_456)
+    .describe('Bytes of all knowledge trees together; beyond it the least recently used history goes.'),
+  window: count(1_000_000).default(100).describe('Recent requests that hotness counts (the CA-Table).'),
+});
+
+const warmup = z.strictObject({
+  ttlMs: milliseconds()
+    .default(300_000)
+    .describe('Milliseconds without a request after which a prompt prefix counts as cold again.'),
+  prefixes: count(1_000_000).default(1_024).describe('Prompt prefixes whose last use is remembered.'),
+  concurrency: count(1_024).default(4).describe('Warm-ups under way at once; one more gets 429.'),
+});
+
+const log = z.strictObject({
+  level: z
+    .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
+    .default('info')
+    .describe('Least severe level that is logged. Never logged at any level: bodies, prompts, keys.'),
+});
+
+/**
+ * The one schema of the gateway's configuration: validation, defaults and documentation come from it. Every key is
+ * read by the gateway; an unknown key is an error.
+ */
+export const gatewayConfigSchema = z.strictObject({
+  server: server.prefault({}).describe('The HTTP server that clients talk to.'),
+  upstream: upstream.describe('The engine behind the gateway.'),
+  arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
+  residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
+  limits: limits.prefault({}).describe('Bounds on requests and on state.'),
+  warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
+  log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
+});
+
+/** A complete configuration: every default filled in. */
+export type GatewayConfig = z.output<typeof gatewayConfigSchema>;
+/** A configuration as a person writes it: only `upstream.url` is required. */
+export type GatewayConfigInput = z.input<typeof gatewayConfigSchema>;
+
+/** The configuration's JSON Schema (draft 2020-12), for editors, `--help` and the documentation. */
+export function configJsonSchema(): Record<string, unknown> {
+  return z.toJSONSchema(gatewayConfigSchema, { io: 'input' });
+}
+
+/** One key of the configuration, for a documentation table. */
+export interface ConfigKey {
+  /** Dotted path, for instance `upstream.timeouts.idleMs`. */
+  readonly path: string;
+  /** `string`, `integer`, `boolean`, or the allowed values joined by `|`. */
+  readonly type: string;
+  /** `undefined` where there is none. */
+  readonly default: unknown;
+  readonly required: boolean;
+  readonly description: string;
+}
+
+interface SchemaNode {
+  readonly type?: string;
+  readonly enum?: readonly string[];
+  readonly default?: unknown;
+  readonly description?: string;
+  readonly properties?: Readonly<Record<string, SchemaNode>>;
+  readonly required?: readonly string[];
+}
+
+/** Every key of the configuration in the schema's order, with type, default and description. */
+export function describeConfig(): readonly ConfigKey[] {
+  const keys: ConfigKey[] = [];
+  collectKeys(configJsonSchema() as SchemaNode, '', keys);
+  return keys;
+}
+
+function collectKeys(node: SchemaNode, prefix: string, keys: ConfigKey[]): void {
+  for (const [name, child] of Object.entries(node.properties ?? {})) {
+    const path = prefix === '' ? name : `${prefix}.${name}`;
+    if (child.properties !== undefined) {
+      collectKeys(child, path, keys);
+      continue;
+    }
+    keys.push({
+      path,
+      type: child.enum?.join('|') ?? child.type ?? 'string',
+      default: child.default,
+      required: node.required?.includes(name) ?? false,
+      description: child.description ?? '',
+    });
+  }
+}

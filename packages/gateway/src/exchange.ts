@@ -1,0 +1,41 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { ErrorCode } from '@warmpath/core';
+
+/** Who failed: the gateway, which refused or broke, or the engine behind it. */
+export type ErrorSource = 'gateway' | 'upstream';
+
+const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
+
+/** One client request on its way through the gateway: what the access log and the metrics say about it in the end. */
+export class Exchange {
+  /** The client's `x-request-id` if it is a plain token of at most 128 characters, else a new UUID. */
+  readonly requestId: string;
+  /** When the request's headers had come, in milliseconds of the monotonic clock. */
+  readonly arrivedAt: number;
+  /** When the request's body was complete and the gateway's own work began. */
+  bodyAt: number;
+  /** Milliseconds of the gateway's own work, from the complete body until the request went out to the engine. */
+  overheadMs: number | undefined;
+  errorCode: ErrorCode | undefined;
+  errorSource: ErrorSource | undefined;
+  documents: number | undefined;
+  documentsMoved: number | undefined;
+  predictedCachedTokens: number | undefined;
+  promptTokens: number | undefined;
+  cachedTokens: number | undefined;
+  /** Milliseconds from the dispatch to the engine until its first content. */
+  ttftMs: number | undefined;
+
+  constructor(headers: IncomingHttpHeaders, now: number) {
+    const given = headers['x-request-id'];
+    this.requestId = typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
+    this.arrivedAt = now;
+    this.bodyAt = now;
+  }
+
+  failed(code: ErrorCode, source: ErrorSource): void {
+    this.errorCode = code;
+    this.errorSource = source;
+  }
+}

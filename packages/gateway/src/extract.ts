@@ -1,0 +1,156 @@
+import { type ChatMessage, WarmpathError } from '@warmpath/core';
+import { type JsonMember, objectMembers, rewriteObject } from './json-members.js';
+
+/** The two endpoints that take documents. */
+export type PromptKind = 'chat' | 'completion';
+
+/** The request's own switches, from its top-level `warmpath` field. Policy, maxShift, pin and hints are checked by core. */
+export interface RequestSwitches {
+  readonly policy?: unknown;
+  readonly maxShift?: unknown;
+  readonly pin?: unknown;
+  readonly hints?: unknown;
+}
+
+/** A body that concerns the gateway, taken apart. */
+export interface ExtractedRequest {
+  /** The body without what is only for the gateway; `messages` or `prompt` still as the client sent them. */
+  rewrite(changes: ReadonlyMap<string, string | undefined>): string;
+  /** The text of a top-level value, as the client wrote it. */
+  rawValue(key: string): string | undefined;
+  readonly model: string;
+  /** The client wants nothing arranged; documents, if any, go to the engine as they are. */
+  readonly bypass: boolean;
+  /** As the client sent them; empty if there are none. */
+  readonly documents: readonly unknown[];
+  readonly switches: RequestSwitches;
+  readonly prompt:
+    | { readonly kind: 'chat'; readonly messages: readonly ChatMessage[] }
+    | { readonly kind: 'completion'; readonly prompt: string }
+    /** Nothing to arrange. */
+    | undefined;
+}
+
+/** Fields of a request that only the gateway reads. */
+export const GATEWAY_FIELDS: ReadonlyMap<string, undefined> = new Map([
+  ['documents', undefined],
+  ['warmpath', undefined],
+]);
+const BYPASS_FIELDS: ReadonlyMap<string, undefined> = new Map([['warmpath', undefined]]);
+
+const SWITCHES = ['session', 'policy', 'hints', 'maxShift', 'pin', 'bypass'];
+const SESSION_MAX_LENGTH = 256;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+
+/**
+ * Takes a request body apart. Answers `undefined` for a body that does not concern the gateway: it mentions neither
+ * `documents` nor `warmpath` and goes through as it is, unparsed. A bypassed request comes back without documents.
+ *
+ * Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`, `WARMPATH_INVALID_DOCUMENTS`, each with a path.
+ * Cost: one `JSON.parse` and one scan of the text, O(body).
+ */
+export function extract(body: Buffer, kind: PromptKind): ExtractedRequest | undefined {
+  if (!isObjectText(body)) throw new WarmpathError('WARMPATH_INVALID_JSON');
+  if (!body.includes('"documents"') && !body.includes('"warmpath"')) return undefined;
+  const text = body.toString('utf8');
+  const object = parseObject(text);
+  if (!Object.hasOwn(object, 'documents') && !Object.hasOwn(object, 'warmpath')) return undefined;
+
+  const { bypass, ...switches } = readSwitches(object['warmpath']);
+  const members = objectMembers(text);
+  const removed = bypass ? BYPASS_FIELDS : GATEWAY_FIELDS;
+  const documents = bypass ? [] : readDocuments(object['documents']);
+  return {
+    rewrite: (changes) => rewriteObject(text, members, new Map([...removed, ...changes])),
+    rawValue: (key) => rawValue(text, members, key),
+    model: typeof object['model'] === 'string' ? object['model'] : '',
+    bypass,
+    documents,
+    switches,
+    prompt: documents.length === 0 ? undefined : readPrompt(object, kind),
+  };
+}
+
+/** Parses a request body that must be one JSON object. Error: `WARMPATH_INVALID_JSON`, without any of the body's text. */
+export function parseObject(text: string): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // The parser's own message quotes the body; it stays here.
+    throw new WarmpathError('WARMPATH_INVALID_JSON');
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The body is not a JSON object.' });
+  }
+  return value as Readonly<Record<string, unknown>>;
+}
+
+/** Checks chat messages as far as the gateway reads them. Error: `WARMPATH_INVALID_REQUEST` with the message's path. */
+export function readMessages(value: unknown): readonly ChatMessage[] {
+  if (!Array.isArray(value)) throw invalid('messages', 'an array of messages was expected');
+  for (const [position, message] of value.entries()) {
+    const { role, content } = (message ?? {}) as { role?: unknown; content?: unknown };
+    const path = `messages[${position}]`;
+    if (typeof role !== 'string') throw invalid(`${path}.role`, 'a string was expected');
+    if (content !== undefined && content !== null && typeof content !== 'string' && !Array.isArray(content)) {
+      throw invalid(`${path}.content`, 'a string or an array of content parts was expected');
+    }
+  }
+  return value as readonly ChatMessage[];
+}
+
+/** A cheap look at both ends: a body that was cut short is refused here and does not cost the engine a connection. */
+function isObjectText(body: Buffer): boolean {
+  let first = 0;
+  let last = body.length - 1;
+  while (first < body.length && body[first]! <= 0x20) first++;
+  while (last > first && body[last]! <= 0x20) last--;
+  return last > first && body[first] === OPEN_BRACE && body[last] === CLOSE_BRACE;
+}
+
+function readSwitches(value: unknown): RequestSwitches & { readonly bypass: boolean } {
+  if (value === undefined || value === null) return { bypass: false };
+  if (typeof value !== 'object' || Array.isArray(value)) throw invalid('warmpath', 'an object was expected');
+  for (const key of Object.keys(value)) {
+    if (!SWITCHES.includes(key))
+      throw invalid(`warmpath.${key}`, `unknown field; known ones are ${SWITCHES.join(', ')}`);
+  }
+  const { session, bypass, ...switches } = value as Record<string, unknown>;
+  const isSession = typeof session === 'string' && session.length > 0 && session.length <= SESSION_MAX_LENGTH;
+  if (session !== undefined && session !== null && !isSession) {
+    throw invalid('warmpath.session', `a string of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
+  }
+  if (bypass !== undefined && bypass !== null && typeof bypass !== 'boolean') {
+    throw invalid('warmpath.bypass', 'true or false was expected');
+  }
+  return { ...switches, bypass: bypass === true };
+}
+
+function readDocuments(value: unknown): readonly unknown[] {
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value)) throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: 'documents' });
+  return value;
+}
+
+function readPrompt(object: Readonly<Record<string, unknown>>, kind: PromptKind): ExtractedRequest['prompt'] {
+  if (kind === 'chat') return { kind, messages: readMessages(object['messages']) };
+  const { prompt } = object;
+  if (typeof prompt !== 'string') {
+    throw invalid(
+      'prompt',
+      'with `documents`, the prompt must be one string: documents cannot be put before token ids',
+    );
+  }
+  return { kind, prompt };
+}
+
+function rawValue(text: string, members: readonly JsonMember[], key: string): string | undefined {
+  const member = members.findLast((candidate) => candidate.key === key);
+  return member === undefined ? undefined : text.slice(member.valueStart, member.end);
+}
+
+function invalid(path: string, detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
+}

@@ -1,0 +1,58 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Gateway } from './gateway.js';
+import { RESPONSE_HEADERS, requestHeaders } from './headers.js';
+import { type RelayResult, relay } from './relay.js';
+
+/** How a request goes to the engine when it is not simply passed through. */
+export interface ForwardOptions {
+  /** In place of the client's request headers; names in lower case. */
+  readonly requestHeaders?: Readonly<Record<string, string>>;
+  /** Added to the response. */
+  readonly responseHeaders?: Readonly<Record<string, string>>;
+  /** Once, when the exchange with the engine is over. Must not throw. */
+  readonly onSettled?: (result: RelayResult) => void;
+}
+
+/** Sends a request to the engine at the same path, and relays the answer. */
+export function forward(
+  gateway: Gateway,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+  body: Buffer | string | null,
+  options: ForwardOptions = {},
+): void {
+  const { exchange } = request;
+  reply.hijack();
+  exchange.overheadMs = gateway.now() - exchange.bodyAt;
+  relay(
+    gateway.upstream,
+    {
+      method: request.method,
+      path: request.raw.url!,
+      headers: requestHeaders(request.headers, {
+        ...engineHeaders(gateway, exchange.requestId),
+        ...options.requestHeaders,
+      }),
+      body,
+    },
+    { raw: reply.raw, exchange },
+    {
+      headers: {
+        [RESPONSE_HEADERS.requestId]: exchange.requestId,
+        [RESPONSE_HEADERS.overheadMs]: exchange.overheadMs.toFixed(3),
+        ...options.responseHeaders,
+        ...(gateway.draining && { connection: 'close' }),
+      },
+      now: gateway.now,
+      onSettled: (result) => options.onSettled?.(result),
+    },
+  );
+}
+
+/** What every request to the engine carries from the gateway. */
+export function engineHeaders(gateway: Gateway, requestId: string): Record<string, string> {
+  const { apiKey } = gateway.config.upstream;
+  return {
+    [RESPONSE_HEADERS.requestId]: requestId,
+    ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
+  };
+}

@@ -1,0 +1,22 @@
+import type { Composer } from './compose.js';
+import type { GatewayConfig } from './config.js';
+import type { Metrics } from './metrics.js';
+import type { ServedHistories } from './served-histories.js';
+import type { Upstream } from './upstream.js';
+import type { WarmPrefixes } from './warm-prefixes.js';
+import type { Warmups } from './warmups.js';
+
+/** What every route works with. */
+export interface Gateway {
+  readonly config: GatewayConfig;
+  readonly upstream: Upstream;
+  readonly histories: ServedHistories;
+  readonly composer: Composer;
+  readonly prefixes: WarmPrefixes;
+  readonly warmups: Warmups;
+  readonly metrics: Metrics;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  /** True once shutdown has begun. */
+  draining: boolean;
+}

@@ -1,0 +1,64 @@
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
+
+/** Headers that concern one connection only and are never forwarded (RFC 9110, section 7.6.1). */
+const HOP_BY_HOP = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** The HTTP client writes these itself, from the URL and the body. */
+const WRITTEN_ANEW = new Set(['host', 'content-length', 'expect']);
+
+/** Header names that the gateway sets in responses; the README documents each. */
+export const RESPONSE_HEADERS = {
+  requestId: 'x-request-id',
+  errorSource: 'x-warmpath-error-source',
+  overheadMs: 'x-warmpath-overhead-ms',
+  predictedCachedTokens: 'x-warmpath-predicted-cached-tokens',
+  policy: 'x-warmpath-policy',
+  warnings: 'x-warmpath-warnings',
+  fallback: 'x-warmpath-fallback',
+} as const;
+
+/** The client's headers for the engine: hop-by-hop ones removed, `overrides` (names in lower case) in place of the client's. */
+export function requestHeaders(
+  incoming: IncomingHttpHeaders,
+  overrides: Readonly<Record<string, string>>,
+): Record<string, string | string[]> {
+  const outgoing: Record<string, string | string[]> = {};
+  const perConnection = connectionTokens(incoming);
+  for (const name in incoming) {
+    const value = incoming[name];
+    if (value === undefined || HOP_BY_HOP.has(name) || WRITTEN_ANEW.has(name) || perConnection?.has(name)) continue;
+    outgoing[name] = value;
+  }
+  for (const name in overrides) outgoing[name] = overrides[name]!;
+  return outgoing;
+}
+
+/** The engine's headers for the client, hop-by-hop ones removed, the gateway's own added. */
+export function responseHeaders(incoming: IncomingHttpHeaders, own: Readonly<Record<string, string>>) {
+  const outgoing: OutgoingHttpHeaders = {};
+  const perConnection = connectionTokens(incoming);
+  for (const name in incoming) {
+    const value = incoming[name];
+    if (value === undefined || HOP_BY_HOP.has(name) || perConnection?.has(name)) continue;
+    outgoing[name] = value;
+  }
+  for (const name in own) outgoing[name] = own[name]!;
+  return outgoing;
+}
+
+/** Names that `Connection` declares to be hop-by-hop, too; `undefined` in the usual case. */
+function connectionTokens(headers: IncomingHttpHeaders): ReadonlySet<string> | undefined {
+  const { connection } = headers;
+  if (connection === undefined || connection === 'keep-alive' || connection === 'close') return undefined;
+  return new Set(connection.toLowerCase().split(/\s*,\s*/));
+}

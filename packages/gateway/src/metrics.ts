@@ -1,0 +1,121 @@
+import type { ErrorCode } from '@warmpath/core';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { Fallback } from './compose.js';
+import type { Exchange } from './exchange.js';
+
+/** What the gauges read when someone asks. */
+export interface GaugeSources {
+  readonly histories: () => number;
+  readonly treeNodes: () => number;
+  readonly treeBytes: () => number;
+  readonly warmPrefixes: () => number;
+  readonly retries: () => number;
+}
+
+const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
+const OVERHEAD_SECONDS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1];
+
+/** The gateway's Prometheus metrics, each in its own registry so that two gateways in one process stay apart. */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #requests = this.#counter('requests_total', 'Requests answered.', ['route', 'status']);
+  readonly #inFlight = this.#gauge('requests_in_flight', 'Requests whose answer is not complete.');
+  readonly #overhead = this.#histogram('overhead_seconds', "The gateway's own time before dispatch.", OVERHEAD_SECONDS);
+  readonly #ttft = this.#histogram('ttft_seconds', 'From dispatch to the first content.', SECONDS);
+  readonly #documents = this.#counter('documents_total', 'Documents arranged.');
+  readonly #moved = this.#counter('documents_moved_total', 'Documents that left their retrieval rank.');
+  readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
+  readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens of arranged requests, by the engine.');
+  readonly #cached = this.#counter('cached_tokens_total', 'Of those, tokens the engine had cached.');
+  readonly #failOpen = this.#counter('fail_open_total', 'Defects that cost an order, not an answer.', ['fallback']);
+  readonly #errors = this.#counter('errors_total', 'Errors by code of the table.', ['code', 'source']);
+  readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
+  readonly #warmups = this.#counter('warmups_total', 'Answers to warm-up calls.', ['state']);
+
+  constructor(sources: GaugeSources) {
+    this.#read('histories', 'Histories kept, one per tenant and model.', sources.histories);
+    this.#read('tree_nodes', 'Nodes of all knowledge trees.', sources.treeNodes);
+    this.#read('tree_bytes', 'Bytes of all knowledge trees.', sources.treeBytes);
+    this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
+    this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', sources.retries);
+    this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
+    this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
+      const { user, system } = process.cpuUsage();
+      return (user + system) / 1e6;
+    });
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  /** Prometheus text. */
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  began(): void {
+    this.#inFlight.inc();
+  }
+
+  /** The client has its answer, or has gone. `status` is what was sent, 499 for a client that left before. */
+  ended(route: string, status: number, exchange: Exchange): void {
+    this.#inFlight.dec();
+    this.#requests.inc({ route, status: String(status) });
+    if (exchange.overheadMs !== undefined) this.#overhead.observe(exchange.overheadMs / 1_000);
+    if (exchange.ttftMs !== undefined) this.#ttft.observe(exchange.ttftMs / 1_000);
+    if (exchange.documents !== undefined) this.#documents.inc(exchange.documents);
+    if (exchange.documentsMoved !== undefined) this.#moved.inc(exchange.documentsMoved);
+    if (exchange.predictedCachedTokens !== undefined) this.#predicted.inc(exchange.predictedCachedTokens);
+    if (exchange.promptTokens !== undefined) this.#prompt.inc(exchange.promptTokens);
+    if (exchange.cachedTokens !== undefined) this.#cached.inc(exchange.cachedTokens);
+    if (exchange.errorCode === 'WARMPATH_CLIENT_CLOSED') this.#clientAborts.inc();
+    else if (exchange.errorCode !== undefined) this.error(exchange.errorCode, exchange.errorSource ?? 'gateway');
+  }
+
+  error(code: ErrorCode, source: 'gateway' | 'upstream'): void {
+    this.#errors.inc({ code, source });
+  }
+
+  failedOpen(fallback: Fallback): void {
+    this.#failOpen.inc({ fallback });
+  }
+
+  warmup(state: string): void {
+    this.#warmups.inc({ state });
+  }
+
+  #counter<Label extends string = never>(name: string, help: string, labelNames: Label[] = []): Counter<Label> {
+    return new Counter({ name: `warmpath_${name}`, help, labelNames, registers: [this.#registry] });
+  }
+
+  #gauge(name: string, help: string): Gauge {
+    return new Gauge({ name: `warmpath_${name}`, help, registers: [this.#registry] });
+  }
+
+  #histogram(name: string, help: string, buckets: number[]): Histogram {
+    return new Histogram({ name: `warmpath_${name}`, help, buckets, registers: [this.#registry] });
+  }
+
+  #read(name: string, help: string, value: () => number): void {
+    const gauge: Gauge = new Gauge({
+      name: `warmpath_${name}`,
+      help,
+      registers: [this.#registry],
+      collect: () => gauge.set(value()),
+    });
+  }
+
+  /** A counter that someone else keeps. */
+  #readTotal(name: string, help: string, value: () => number): void {
+    const counter: Counter = new Counter({
+      name: `warmpath_${name}`,
+      help,
+      registers: [this.#registry],
+      collect: () => {
+        counter.reset();
+        counter.inc(value());
+      },
+    });
+  }
+}

@@ -1,0 +1,101 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { readStreamEvent, type Usage, usageOfResponse } from './usage.js';
+
+/** A stream's line or a response body longer than this is not looked into, in bytes. */
+const LOOK_LIMIT_BYTES = 1_048_576;
+
+const NEWLINE = 0x0a;
+const USAGE = '"usage"';
+
+/**
+ * Reads along while a response is relayed: the engine's `usage`, and when the first content came. It sees chunks after
+ * they were handed on, so it can neither change nor delay them, and it holds at most one line of a stream, or one body,
+ * of at most 1 MiB. Compressed and foreign responses are not read.
+ */
+export class ResponseSniffer {
+  readonly #now: () => number;
+  #mode: 'json' | 'stream' | 'blind' = 'blind';
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  #usage: Usage | undefined;
+  #firstContentAt: number | undefined;
+
+  /** `now`: the monotonic clock, in milliseconds. */
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /** The last usage that the engine stated. */
+  get usage(): Usage | undefined {
+    return this.#usage;
+  }
+
+  /** When the first generated content came, on the clock of `now`: the end of prefill. */
+  get firstContentAt(): number | undefined {
+    return this.#firstContentAt;
+  }
+
+  head(status: number, headers: IncomingHttpHeaders): void {
+    const encoding = headers['content-encoding'];
+    if (status !== 200 || (encoding !== undefined && encoding !== 'identity')) return;
+    const type = headers['content-type'] ?? '';
+    if (type.startsWith('text/event-stream')) this.#mode = 'stream';
+    else if (type.startsWith('application/json')) this.#mode = 'json';
+  }
+
+  data(chunk: Buffer): void {
+    if (this.#mode === 'stream') this.#readLines(chunk);
+    else if (this.#mode === 'json') {
+      this.#firstContentAt ??= this.#now();
+      this.#hold(chunk);
+    }
+  }
+
+  /** The response is complete. */
+  end(): void {
+    const rest = this.#release();
+    if (this.#mode === 'json' && rest !== undefined) this.#usage = usageOfResponse(rest.toString('utf8'));
+    else if (this.#mode === 'stream' && rest !== undefined) this.#readLine(rest);
+    this.#mode = 'blind';
+  }
+
+  #readLines(chunk: Buffer): void {
+    let start = 0;
+    for (;;) {
+      const newline = chunk.indexOf(NEWLINE, start);
+      if (newline < 0) break;
+      const tail = chunk.subarray(start, newline);
+      start = newline + 1;
+      if (this.#heldBytes > 0) {
+        this.#hold(tail);
+        const line = this.#release();
+        if (line !== undefined) this.#readLine(line);
+      } else this.#readLine(tail);
+    }
+    if (start < chunk.length) this.#hold(chunk.subarray(start));
+  }
+
+  #readLine(line: Buffer): void {
+    // Most lines carry one token of text: after the first content only a line that states usage is worth parsing.
+    if (line.length < 6 || line.length > LOOK_LIMIT_BYTES || line.toString('latin1', 0, 5) !== 'data:') return;
+    if (this.#firstContentAt !== undefined && !line.includes(USAGE)) return;
+    const event = readStreamEvent(line.toString('utf8', 5));
+    this.#usage = event.usage ?? this.#usage;
+    if (event.content) this.#firstContentAt ??= this.#now();
+  }
+
+  /** Keeps bytes until the line or body is whole; past the limit only counts them. */
+  #hold(bytes: Buffer): void {
+    this.#heldBytes += bytes.length;
+    if (this.#heldBytes <= LOOK_LIMIT_BYTES) this.#held.push(bytes);
+    else this.#held = [];
+  }
+
+  #release(): Buffer | undefined {
+    const { length } = this.#held;
+    const whole = length === 0 ? undefined : length === 1 ? this.#held[0] : Buffer.concat(this.#held);
+    this.#held = [];
+    this.#heldBytes = 0;
+    return whole;
+  }
+}

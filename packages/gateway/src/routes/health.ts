@@ -1,0 +1,42 @@
+import { WarmpathError } from '@warmpath/core';
+import type { FastifyInstance } from 'fastify';
+import { engineHeaders } from '../forward.js';
+import type { Gateway } from '../gateway.js';
+
+/**
+ * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine answers HTTP; 503 otherwise.
+ * An engine that wants a key the gateway does not have is there nevertheless, so any status below 500 counts.
+ */
+export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
+  app.get('/healthz', () => ({ status: 'ok' }));
+  app.get('/readyz', async (request, reply) => {
+    if (gateway.draining) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
+    const failure = await probe(gateway, request.exchange.requestId);
+    if (failure === undefined) return { status: 'ready' };
+    request.exchange.failed(failure.code, 'upstream');
+    return reply.code(503).send(failure.toOpenAI());
+  });
+}
+
+/** Asks the engine for its models, within the time that a connection may take. */
+function probe(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
+  return new Promise((resolve) => {
+    let status = 0;
+    gateway.upstream.start(
+      { method: 'GET', path: '/v1/models', headers: engineHeaders(gateway, requestId), body: null },
+      {
+        onHead: (answered) => {
+          status = answered;
+        },
+        onData: () => true,
+        onEnd: () => resolve(status < 500 ? undefined : unhealthy(status)),
+        onError: resolve,
+      },
+      gateway.config.upstream.timeouts.connectMs,
+    );
+  });
+}
+
+function unhealthy(status: number): WarmpathError {
+  return new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE', { detail: `The engine answers with status ${status}.` });
+}

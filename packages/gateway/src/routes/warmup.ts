@@ -1,0 +1,75 @@
+import type { ChatMessage } from '@warmpath/core';
+import type { FastifyInstance } from 'fastify';
+import { parseObject, readMessages } from '../extract.js';
+import { engineHeaders } from '../forward.js';
+import type { Gateway } from '../gateway.js';
+import { RESPONSE_HEADERS, requestHeaders } from '../headers.js';
+import { objectMembers, rewriteObject } from '../json-members.js';
+import { prefixOf } from '../prefix.js';
+import { tenantOf } from '../tenant.js';
+
+/** What would make a warm-up more than the prefill of a prefix, or is none of the engine's business. */
+const LEFT_OUT = [
+  'documents',
+  'warmpath',
+  'stream',
+  'stream_options',
+  'n',
+  'max_tokens',
+  'max_completion_tokens',
+  'min_tokens',
+];
+
+/**
+ * `POST /v1/warmup`: called when a retrieval starts, with the messages that the request will have, as far as they are
+ * known. Prefills what will stand before the documents, unless that is warm (RAGCache++ §3.6). Answers 202 at once with
+ * `{"state": "warming" | "warm"}`.
+ *
+ * The engine gets these messages with an empty user message in the question's place, and `max_tokens: 1`: what a chat
+ * template writes before a user's text is the same for every text, so all tokens up to the documents are a prefix of
+ * the real prompt, for any template that renders messages one after the other.
+ */
+export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
+  app.post('/v1/warmup', (request, reply) => {
+    request.exchange.bodyAt = gateway.now();
+    const text = ((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8');
+    const object = parseObject(text);
+    const messages = withEmptyQuestion(readMessages(object['messages']), gateway.config.arrange.layout);
+    const model = typeof object['model'] === 'string' ? object['model'] : '';
+    const members = objectMembers(text);
+    const preamble = gateway.composer.preamble({
+      model,
+      prompt: { kind: 'chat', messages },
+      rawValue: (key) => {
+        const member = members.findLast((candidate) => candidate.key === key);
+        return member === undefined ? undefined : text.slice(member.valueStart, member.end);
+      },
+    });
+    const { requestId } = request.exchange;
+    const state = gateway.warmups.start(prefixOf(tenantOf(request.headers.authorization), model, preamble.key), () => ({
+      method: 'POST',
+      path: '/v1/chat/completions',
+      headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),
+      body: warmupBody(text, messages),
+    }));
+    gateway.metrics.warmup(state);
+    return reply.code(202).header(RESPONSE_HEADERS.requestId, requestId).send({ state });
+  });
+}
+
+/** The messages before the documents, then a user's turn that has just begun. */
+function withEmptyQuestion(messages: readonly ChatMessage[], layout: string): readonly ChatMessage[] {
+  const question: ChatMessage = { role: 'user', content: '' };
+  if (layout === 'system') {
+    const system = messages.findIndex(({ role }) => role === 'system' || role === 'developer');
+    return [...messages.slice(0, system + 1), question];
+  }
+  const last = messages.at(-1)?.role === 'user' ? messages.length - 1 : messages.length;
+  return [...messages.slice(0, last), question];
+}
+
+function warmupBody(text: string, messages: readonly ChatMessage[]): string {
+  const changes = new Map<string, string | undefined>(LEFT_OUT.map((key) => [key, undefined]));
+  changes.set('messages', JSON.stringify(messages));
+  return `${rewriteObject(text, objectMembers(text), changes).slice(0, -1)},"max_tokens":1}`;
+}

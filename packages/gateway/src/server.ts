@@ -1,0 +1,193 @@
+import { performance } from 'node:perf_hooks';
+import { WarmpathError } from '@warmpath/core';
+import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { type Arrange, Composer } from './compose.js';
+import type { GatewayConfigInput } from './config.js';
+import { resolveConfig } from './config-load.js';
+import { Exchange } from './exchange.js';
+import type { Gateway } from './gateway.js';
+import { RESPONSE_HEADERS } from './headers.js';
+import { Metrics } from './metrics.js';
+import { arrangeRoute } from './routes/arrange.js';
+import { chatCompletionsRoute } from './routes/chat-completions.js';
+import { completionsRoute } from './routes/completions.js';
+import { healthRoutes } from './routes/health.js';
+import { metricsRoute } from './routes/metrics.js';
+import { passthroughRoute } from './routes/passthrough.js';
+import { warmupRoute } from './routes/warmup.js';
+import { describeDefect } from './serve-prompt.js';
+import { ServedHistories } from './served-histories.js';
+import { Upstream } from './upstream.js';
+import { WarmPrefixes } from './warm-prefixes.js';
+import { Warmups } from './warmups.js';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set for every request before anything else happens. */
+    exchange: Exchange;
+  }
+}
+
+/** A gateway that listens. */
+export interface RunningGateway {
+  /** Where it listens, for instance `http://127.0.0.1:8700`. */
+  readonly url: string;
+  /**
+   * Stops: no new requests, warm-ups aborted, answers in flight finished within `server.drainMs` or cut.
+   * Resolves when every connection is closed; safe to call twice.
+   */
+  close(): Promise<void>;
+}
+
+/** Parts that a caller may replace. */
+export interface GatewayParts {
+  /** In place of core's `arrange`. */
+  readonly arrange?: Arrange;
+  /** The monotonic clock, in milliseconds; `performance.now` by default. */
+  readonly now?: () => number;
+}
+
+/** Time a client gets to send a whole request, in milliseconds. */
+const REQUEST_TIMEOUT_MS = 300_000;
+
+/** Asked for every few seconds by machines; logged at `debug` only. */
+const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
+
+/**
+ * Starts a gateway in front of the engine at `config.upstream.url`. Defaults are filled in.
+ * Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
+ */
+export async function startGateway(config: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
+  const gateway = assemble(config, parts);
+  const app = buildServer(gateway);
+  let url: string;
+  try {
+    url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port });
+  } catch (error) {
+    await gateway.upstream.destroy();
+    throw error;
+  }
+  let closing: Promise<void> | undefined;
+  return {
+    url,
+    close: () => {
+      closing ??= shutDown(app, gateway);
+      return closing;
+    },
+  };
+}
+
+function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
+  const config = resolveConfig(input);
+  const now = parts.now ?? (() => performance.now());
+  const upstream = new Upstream(config.upstream);
+  const histories = new ServedHistories(config);
+  const prefixes = new WarmPrefixes(config.warmup.prefixes, config.warmup.ttlMs);
+  const metrics = new Metrics({
+    histories: () => histories.size,
+    treeNodes: () => histories.treeNodes,
+    treeBytes: () => histories.treeBytes,
+    warmPrefixes: () => prefixes.size,
+    retries: () => upstream.retries,
+  });
+  const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
+  const composer = new Composer(config, parts.arrange);
+  return { config, upstream, histories, composer, prefixes, warmups, metrics, now, draining: false };
+}
+
+function buildServer(gateway: Gateway): FastifyInstance {
+  const { server, log } = gateway.config;
+  const app = fastify({
+    bodyLimit: server.bodyLimitBytes,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    disableRequestLogging: true,
+    logger: log.level === 'silent' ? false : { level: log.level, base: null },
+    // Every line carries the request id itself; a child logger per request would cost more than the line.
+    childLoggerFactory: (logger) => logger,
+    frameworkErrors: (error, request, reply) => {
+      request.exchange ??= new Exchange(request.headers, gateway.now());
+      sendTableError(gateway, request, reply, fromFramework(error));
+    },
+  });
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  app.decorateRequest('exchange');
+  app.addHook('onRequest', (request, reply, done) => {
+    begin(app, gateway, request, reply);
+    done(gateway.draining && !PROBES.has(request.url) ? new WarmpathError('WARMPATH_SHUTTING_DOWN') : undefined);
+  });
+  app.setErrorHandler((error: FastifyError, request, reply) => {
+    if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
+      request.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
+    }
+    sendTableError(gateway, request, reply, WarmpathError.isInstance(error) ? error : fromFramework(error));
+  });
+  app.setNotFoundHandler((request, reply) => {
+    sendTableError(gateway, request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
+  });
+  for (const route of [chatCompletionsRoute, completionsRoute, arrangeRoute, warmupRoute]) route(app, gateway);
+  for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
+  return app;
+}
+
+function begin(app: FastifyInstance, gateway: Gateway, request: FastifyRequest, reply: FastifyReply): void {
+  const exchange = new Exchange(request.headers, gateway.now());
+  request.exchange = exchange;
+  gateway.metrics.began();
+  reply.raw.once('close', () => {
+    const route = request.routeOptions.url ?? 'unmatched';
+    const gone = !reply.raw.writableFinished && exchange.errorSource === undefined;
+    if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
+    const status = gone ? 499 : reply.raw.statusCode;
+    gateway.metrics.ended(route, status, exchange);
+    logAccess(gateway, request, { route, status });
+    if (gateway.draining) app.server.closeIdleConnections();
+  });
+}
+
+/** One line per request: counts and times, no body, no prompt, no key, no query string. */
+function logAccess(
+  gateway: Gateway,
+  { log, exchange, method }: FastifyRequest,
+  { route, status }: { readonly route: string; readonly status: number },
+): void {
+  const { requestId, arrivedAt, bodyAt: _bodyAt, ...facts } = exchange;
+  const line = { requestId, method, route, status, durationMs: round(gateway.now() - arrivedAt), ...facts };
+  if (PROBES.has(route)) log.debug(line, 'request');
+  else log.info(line, 'request');
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 1_000) / 1_000;
+}
+
+function sendTableError(gateway: Gateway, request: FastifyRequest, reply: FastifyReply, error: WarmpathError): void {
+  request.exchange.failed(error.code, 'gateway');
+  reply
+    .code(error.status)
+    .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
+    .header(RESPONSE_HEADERS.errorSource, 'gateway');
+  if (error.status === 429) reply.header('retry-after', '1');
+  if (gateway.draining) reply.header('connection', 'close');
+  reply.send(error.toOpenAI());
+}
+
+/** Fastify's own errors in terms of the table. */
+function fromFramework(error: FastifyError): WarmpathError {
+  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new WarmpathError('WARMPATH_BODY_TOO_LARGE');
+  if (error.statusCode !== undefined && error.statusCode < 500) {
+    return new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: error.message });
+  }
+  return new WarmpathError('WARMPATH_INTERNAL');
+}
+
+async function shutDown(app: FastifyInstance, gateway: Gateway): Promise<void> {
+  gateway.draining = true;
+  gateway.warmups.close();
+  const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
+  await app.close();
+  clearTimeout(deadline);
+  await gateway.upstream.destroy();
+}
