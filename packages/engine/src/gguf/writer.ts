@@ -30,7 +30,7 @@ export interface GgufTensorSource {
 export interface WriteGgufOptions {
   /** Called with the bytes written so far and the size that the file will have. */
   readonly onProgress?: (bytes: number, totalBytes: number) => void;
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**

@@ -36,8 +36,8 @@ export interface RandomModelRequest {
 export interface RandomModelOptions {
   /** Folder for models; the file lies in `random/` below it. */
   readonly cacheDir: string;
-  readonly onProgress?: ModelProgressListener;
-  readonly signal?: AbortSignal;
+  readonly onProgress?: ModelProgressListener | undefined;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -84,7 +84,7 @@ export async function randomModel(request: RandomModelRequest, options: RandomMo
   const architecture = chooseArchitecture(request.millions * 1e6);
   const metadata = describeModel(name, architecture, buildVocabulary(), request.weights);
   await writeGguf(path, metadata, planTensors(architecture, request), {
-    ...(options.signal && { signal: options.signal }),
+    signal: options.signal,
     onProgress: (bytes, totalBytes) => options.onProgress?.({ kind: 'generate', name, bytes, totalBytes }),
   });
   return path;

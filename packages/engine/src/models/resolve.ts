@@ -1,22 +1,145 @@
+import { stat } from 'node:fs/promises';
+import { basename, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { WarmpathError } from '@warmpath/core';
+import { readGgufHeader } from '../gguf/reader.js';
+import { cacheFolder } from './cache-folder.js';
+import { downloadFromHub } from './hub-download.js';
+import { parseHubReference } from './hub-reference.js';
 import type { ModelProgressListener } from './progress.js';
+import { parseRandomModel, randomModel, randomModelName } from './random-model.js';
+
+/** The demo model that comes with this package; the same place from the sources and from the build. */
+const DEMO_PATH = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
+const DEMO_NAME = 'warmpath-tiny';
+/** Stands in for the demo model: as small as it, so that it is there in a second. */
+const STAND_IN = '1m';
+
+const ACCEPTED_FORMS =
+  'a path to a .gguf file, hf:org/repo/file.gguf (hf:org/repo@revision/file.gguf), demo, or random:<size> such as random:24m';
 
 export interface ResolveModelOptions {
+  /** Folder for downloaded and generated models; by default what {@link cacheFolder} says. */
   readonly cacheDir?: string;
-  readonly onProgress?: ModelProgressListener;
-  readonly signal?: AbortSignal;
+  readonly onProgress?: ModelProgressListener | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Base address of the hub; by default `$HF_ENDPOINT`, else the public one. */
   readonly hubUrl?: string;
+  /** The hub's access token; by default `$HF_TOKEN`. */
   readonly token?: string;
+  /** Where the demo model lies; by default inside this package. */
   readonly demoPath?: string;
 }
 
+/** A model file that is on this machine and whose header was checked. */
 export interface ResolvedModel {
+  /** Absolute path of the GGUF file. */
   readonly path: string;
+  /** What `/v1/models` calls it. */
   readonly name: string;
   readonly kind: 'demo' | 'random' | 'file' | 'hub';
+  /** Whether its text means nothing (random weights). */
   readonly noise: boolean;
+  /** One plain line that the user ought to see. */
   readonly notice?: string;
 }
 
-export function resolveModel(spec: string | undefined, options: ResolveModelOptions = {}): Promise<ResolvedModel> {
-  return Promise.resolve({ path: options.demoPath ?? '', name: spec ?? 'demo', kind: 'demo', noise: false });
+/**
+ * Turns the name of a model into a file: `demo` (or nothing), `random:<size>`, `hf:org/repo/file.gguf`, or a path. Downloads
+ * and generates where needed. When the demo model is missing, a random-weights model of its size stands in and the
+ * notice says so.
+ *
+ * Errors: `WARMPATH_MODEL_SPEC` (not a name of a model; says the accepted forms), `WARMPATH_MODEL_FILE`,
+ * `WARMPATH_DOWNLOAD_FAILED`, the signal's reason.
+ */
+export async function resolveModel(
+  spec: string | undefined,
+  options: ResolveModelOptions = {},
+): Promise<ResolvedModel> {
+  if (spec === undefined || spec === 'demo') return resolveDemo(options);
+  if (spec.startsWith('random:')) return resolveRandom(spec.slice('random:'.length), options);
+  if (spec.startsWith('hf:')) return resolveHub(spec.slice('hf:'.length), options);
+  return resolveFile(spec);
+}
+
+async function resolveDemo(options: ResolveModelOptions): Promise<ResolvedModel> {
+  const path = resolve(options.demoPath ?? DEMO_PATH);
+  if (!(await exists(path))) {
+    return {
+      ...(await resolveRandom(STAND_IN, options)),
+      notice:
+        'The demo model is missing, so a model with random weights stands in: its text is noise, timings and caching are real.',
+    };
+  }
+  await readGgufHeader(path);
+  return {
+    path,
+    name: DEMO_NAME,
+    kind: 'demo',
+    noise: false,
+    notice:
+      'This is a tiny demonstration model: it answers simple questions from the documents it is given and is no general model.',
+  };
+}
+
+async function resolveRandom(text: string, options: ResolveModelOptions): Promise<ResolvedModel> {
+  const request = parseRandomModel(text);
+  const { onProgress, signal } = options;
+  const path = await randomModel(request, { cacheDir: cacheDirOf(options), onProgress, signal });
+  return {
+    path,
+    name: randomModelName(request),
+    kind: 'random',
+    noise: true,
+    notice: 'This model has random weights: its text is noise, timings and caching are real.',
+  };
+}
+
+async function resolveHub(text: string, options: ResolveModelOptions): Promise<ResolvedModel> {
+  const { onProgress, signal } = options;
+  const path = await downloadFromHub(parseHubReference(text), {
+    cacheDir: cacheDirOf(options),
+    hubUrl: options.hubUrl ?? nonEmpty(process.env['HF_ENDPOINT']),
+    token: options.token ?? nonEmpty(process.env['HF_TOKEN']),
+    onProgress,
+    signal,
+  });
+  return { path, name: modelName(path), kind: 'hub', noise: false };
+}
+
+async function resolveFile(spec: string): Promise<ResolvedModel> {
+  const looksLikePath = /[\\/]|\.gguf$/i.test(spec) && !/^[a-z][a-z0-9+.-]+:/i.test(spec);
+  if (!looksLikePath && (spec === '' || !(await exists(spec)))) {
+    throw new WarmpathError('WARMPATH_MODEL_SPEC', {
+      path: 'model',
+      detail: `${JSON.stringify(spec)} names no model; use ${ACCEPTED_FORMS}`,
+    });
+  }
+  const path = resolve(spec);
+  await readGgufHeader(path, spec);
+  return { path, name: modelName(path), kind: 'file', noise: false };
+}
+
+function cacheDirOf({ cacheDir }: ResolveModelOptions): string {
+  return cacheDir === undefined ? cacheFolder() : resolve(cacheDir);
+}
+
+function modelName(path: string): string {
+  return basename(path).replace(/\.gguf$/i, '');
+}
+
+function nonEmpty(text: string | undefined): string | undefined {
+  const trimmed = text?.trim();
+  return trimmed === '' ? undefined : trimmed;
+}
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return false;
+    throw new WarmpathError('WARMPATH_MODEL_FILE', { path, detail: `cannot be read: ${code}`, cause: error });
+  }
 }

@@ -1,0 +1,137 @@
+import { randomUUID } from 'node:crypto';
+import { link, open, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
+
+const POLL_MS = 200;
+const HEARTBEAT_MS = 10_000;
+/** Without a heartbeat for this long the holder is gone, wherever it ran. */
+const STALE_MS = 60_000;
+
+/** What the lock file says about its holder. */
+interface Holder {
+  readonly process: number;
+  readonly host: string;
+  readonly id: string;
+}
+
+/** Locks that this process holds; tells a living lock from one left behind under the same process number. */
+const held = new Set<string>();
+
+/** A lock that is held. */
+export interface FileLock {
+  /** Aborted when the lock was taken away, because this process could not show for a minute that it lives. */
+  readonly lost: AbortSignal;
+  release(): Promise<void>;
+}
+
+export interface FileLockOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Called once, when another holder has to be waited for. */
+  readonly onWait?: (() => void) | undefined;
+}
+
+/**
+ * Waits until this process alone holds the lock file at `path`, and holds it. Works between processes and within one.
+ * A lock whose holder has died is taken over: at once where the holder ran on this host, otherwise after a minute
+ * without its heartbeat. Throws the signal's reason, or the file system's error.
+ */
+export async function acquireFileLock(path: string, { signal, onWait }: FileLockOptions = {}): Promise<FileLock> {
+  const holder: Holder = { process: process.pid, host: hostname(), id: randomUUID() };
+  let told = false;
+  while (!(await create(path, holder))) {
+    const stale = await staleContent(path);
+    if (stale !== undefined) {
+      await takeAway(path, stale);
+      continue;
+    }
+    if (!told) onWait?.();
+    told = true;
+    await delay(POLL_MS, undefined, signal && { signal });
+  }
+  return hold(path, holder);
+}
+
+async function create(path: string, holder: Holder): Promise<boolean> {
+  try {
+    const handle = await open(path, 'wx');
+    held.add(holder.id);
+    await handle.writeFile(JSON.stringify(holder)).finally(() => handle.close());
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
+}
+
+function hold(path: string, holder: Holder): FileLock {
+  const lost = new AbortController();
+  const beat = async () => {
+    const now = new Date();
+    if (parseHolder(await readFile(path, 'utf8'))?.id !== holder.id) throw new Error('the lock has another holder');
+    await utimes(path, now, now);
+  };
+  const heartbeat = setInterval(() => void beat().catch((cause) => lost.abort(cause)), HEARTBEAT_MS);
+  heartbeat.unref();
+  return {
+    lost: lost.signal,
+    release: async () => {
+      clearInterval(heartbeat);
+      held.delete(holder.id);
+      const current = await readFile(path, 'utf8').catch(() => '');
+      if (parseHolder(current)?.id === holder.id) await rm(path, { force: true });
+    },
+  };
+}
+
+function parseHolder(text: string): Holder | undefined {
+  try {
+    return JSON.parse(text) as Holder;
+  } catch {
+    // Being written at this moment, or cut short by a crash.
+    return undefined;
+  }
+}
+
+/** The lock file's content when its holder is gone; `undefined` while it lives or when there is no file any more. */
+async function staleContent(path: string): Promise<string | undefined> {
+  try {
+    const [content, { mtimeMs }] = await Promise.all([readFile(path, 'utf8'), stat(path)]);
+    const holder = parseHolder(content);
+    const gone =
+      Date.now() - mtimeMs > STALE_MS || (holder !== undefined && holder.host === hostname() && !lives(holder));
+    return gone ? content : undefined;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+function lives(holder: Holder): boolean {
+  if (holder.process === process.pid) return held.has(holder.id);
+  try {
+    process.kill(holder.process, 0);
+    return true;
+  } catch (error) {
+    // EPERM: it lives and belongs to someone else.
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+  }
+}
+
+/**
+ * Removes a stale lock. Two processes may try at once, and the second could hit the first one's fresh lock; so the file
+ * is moved aside first, looked at, and put back if it is not the stale one.
+ */
+async function takeAway(path: string, stale: string): Promise<void> {
+  const aside = `${path}.${randomUUID()}`;
+  try {
+    await rename(path, aside);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    throw error;
+  }
+  if ((await readFile(aside, 'utf8')) !== stale) {
+    await link(aside, path).catch(() => undefined);
+  }
+  await rm(aside, { force: true });
+}

@@ -1,0 +1,188 @@
+import { mkdir } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { WarmpathError } from '@warmpath/core';
+import { EnvHttpProxyAgent } from 'undici';
+import { readGgufHeader } from '../gguf/reader.js';
+import { acquireFileLock } from './file-lock.js';
+import { type HubReference, hubFilePath, hubFileUrl, hubReferenceText } from './hub-reference.js';
+import { TransientFailure } from './hub-request.js';
+import { stored, transferFile } from './hub-transfer.js';
+import { PartialFile } from './partial-file.js';
+import type { ModelProgressListener } from './progress.js';
+
+/** The public hub. */
+export const DEFAULT_HUB_URL = 'https://huggingface.co';
+
+const MAX_FAILURES = 5;
+const FIRST_DELAY_MS = 500;
+const LONGEST_DELAY_MS = 30_000;
+const CONNECT_TIMEOUT_MS = 15_000;
+const HEADERS_TIMEOUT_MS = 30_000;
+/** Longest silence in the middle of a transfer. */
+const SILENCE_TIMEOUT_MS = 60_000;
+
+export interface HubDownloadOptions {
+  /** Folder for models; the file lies in `hub/` below it. */
+  readonly cacheDir: string;
+  /** Base address of the hub; {@link DEFAULT_HUB_URL} when left out. */
+  readonly hubUrl?: string | undefined;
+  /** Access token; sent to the hub's origin and to no other. */
+  readonly token?: string | undefined;
+  readonly onProgress?: ModelProgressListener | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds before the first new try, doubled at each further one up to 30 s; 500 when left out. */
+  readonly firstDelayMs?: number;
+}
+
+/**
+ * Path of a model file from the hub, downloaded at the first call and kept in the cache folder. A file that is there is
+ * used without asking the hub again; delete it, or name a revision, to get another.
+ *
+ * A transfer that breaks is tried again with growing pauses, and gives up after 5 failures in a row without a byte
+ * gained; what has arrived stays, and the next call goes on from there if the hub still has the same content. Before
+ * the file gets its name, its length, its SHA-256 (where the hub names it) and its GGUF header are checked. One process
+ * downloads at a time; others wait for it and take its file.
+ *
+ * Errors: `WARMPATH_DOWNLOAD_FAILED` (no such file, no access, network, disk), `WARMPATH_MODEL_FILE` (what the hub sent is
+ * no GGUF file), `WARMPATH_MODEL_SPEC` (the hub's address), the signal's reason. None shows the token or a signed address.
+ */
+export async function downloadFromHub(reference: HubReference, options: HubDownloadOptions): Promise<string> {
+  const path = hubFilePath(reference, options.cacheDir);
+  const name = hubReferenceText(reference);
+  const url = hubFileUrl(reference, parseHubUrl(options.hubUrl ?? DEFAULT_HUB_URL));
+  if (await isIntact(path)) return path;
+  await stored(name, mkdir(dirname(path), { recursive: true }));
+  const { signal, onProgress } = options;
+  const lock = await acquireFileLock(`${path}.lock`, { signal, onWait: () => onProgress?.({ kind: 'wait', name }) });
+  try {
+    // Another process may have finished it while this one waited.
+    if (await isIntact(path)) return path;
+    const download = new Download(name, url, new PartialFile(path), {
+      ...options,
+      signal: signal === undefined ? lock.lost : AbortSignal.any([signal, lock.lost]),
+    });
+    await download.run();
+    return path;
+  } finally {
+    await lock.release();
+  }
+}
+
+/** Whether the file is there and as long as its header says. A damaged one is downloaded again. */
+async function isIntact(path: string): Promise<boolean> {
+  try {
+    await readGgufHeader(path);
+    return true;
+  } catch (error) {
+    if (WarmpathError.isInstance(error)) return false;
+    throw error;
+  }
+}
+
+function parseHubUrl(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== 'https:' && url?.protocol !== 'http:') {
+    throw new WarmpathError('WARMPATH_MODEL_SPEC', {
+      path: 'HF_ENDPOINT',
+      detail: 'the address of the hub is not an http or https URL',
+    });
+  }
+  return url;
+}
+
+/** One file on its way, over as many tries as it takes. */
+class Download {
+  readonly #name: string;
+  readonly #url: URL;
+  readonly #partial: PartialFile;
+  readonly #options: HubDownloadOptions & { readonly signal: AbortSignal };
+  readonly #dispatcher = new EnvHttpProxyAgent({
+    connect: { timeout: CONNECT_TIMEOUT_MS },
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    bodyTimeout: SILENCE_TIMEOUT_MS,
+  });
+
+  constructor(
+    name: string,
+    url: URL,
+    partial: PartialFile,
+    options: HubDownloadOptions & { readonly signal: AbortSignal },
+  ) {
+    this.#name = name;
+    this.#url = url;
+    this.#partial = partial;
+    this.#options = options;
+  }
+
+  async run(): Promise<void> {
+    let failures = 0;
+    let most = await this.#partial.size();
+    try {
+      for (;;) {
+        this.#options.signal.throwIfAborted();
+        try {
+          return await this.#attempt();
+        } catch (error) {
+          if (!(error instanceof TransientFailure)) throw error;
+          const size = await this.#partial.size();
+          // Only bytes beyond the furthest point so far count as progress, or a file that changes for ever would too.
+          failures = size > most ? 1 : failures + 1;
+          most = Math.max(most, size);
+          if (failures >= MAX_FAILURES) throw this.#failed(`${error.message} (${failures} failures in a row)`, error);
+          await this.#pause(failures, error);
+        }
+      }
+    } finally {
+      await this.#dispatcher.destroy();
+    }
+  }
+
+  async #attempt(): Promise<void> {
+    const { token, signal, onProgress } = this.#options;
+    const name = this.#name;
+    const identity = await transferFile({
+      name,
+      url: this.#url,
+      partial: this.#partial,
+      dispatcher: this.#dispatcher,
+      token,
+      signal,
+      onProgress: (bytes, totalBytes) => onProgress?.({ kind: 'download', name, bytes, totalBytes }),
+    });
+    const totalBytes = await this.#partial.size();
+    if (/^[0-9a-f]{64}$/.test(identity.linkedEtag ?? '')) {
+      const sha256 = await this.#partial.sha256(
+        (bytes) => onProgress?.({ kind: 'verify', name, bytes, totalBytes }),
+        signal,
+      );
+      if (sha256 !== identity.linkedEtag) {
+        await this.#partial.discard();
+        throw new TransientFailure("the SHA-256 of what arrived is not the hub's");
+      }
+    }
+    await this.#checkHeader();
+    await stored(name, this.#partial.complete());
+  }
+
+  async #checkHeader(): Promise<void> {
+    try {
+      await readGgufHeader(this.#partial.path, this.#name);
+    } catch (error) {
+      // It has arrived as the hub has it; more of the same would not mend it.
+      await this.#partial.discard();
+      throw error;
+    }
+  }
+
+  async #pause(failures: number, { message, retryAfterMs }: TransientFailure): Promise<void> {
+    const { firstDelayMs = FIRST_DELAY_MS, onProgress, signal } = this.#options;
+    const delayMs = Math.min(LONGEST_DELAY_MS, retryAfterMs ?? firstDelayMs * 2 ** (failures - 1));
+    onProgress?.({ kind: 'retry', name: this.#name, failures, delayMs, reason: message });
+    await delay(delayMs, undefined, { signal }).catch(() => signal.throwIfAborted());
+  }
+
+  #failed(detail: string, cause: unknown): WarmpathError {
+    return new WarmpathError('WARMPATH_DOWNLOAD_FAILED', { path: this.#name, detail, cause });
+  }
+}
