@@ -32,13 +32,3 @@ function roundUp(value: number, shift: number, kept: number): number {
   const half = 1 << (shift - 1);
   return lost > half || (lost === half && (kept & 1) === 1) ? 1 : 0;
 }
-
-/** The number that half-precision `bits` stand for. O(1). */
-export function fromHalfFloat(bits: number): number {
-  const sign = (bits & 0x8000) === 0 ? 1 : -1;
-  const exponent = (bits >>> 10) & 0x1f;
-  const mantissa = bits & 0x3ff;
-  if (exponent === 0) return sign * mantissa * 2 ** -24;
-  if (exponent === 31) return mantissa === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-  return sign * (mantissa + 1024) * 2 ** (exponent - 25);
-}
