@@ -1,0 +1,226 @@
+import { randomUUID } from 'node:crypto';
+import { WarmpathError } from '@warmpath/core';
+import { type FastifyInstance, type FastifyReply, fastify } from 'fastify';
+import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
+import type { EngineLoop } from '../loop/engine-loop.js';
+import type { Vocabulary } from '../native/vocabulary.js';
+import { answer } from './exchange.js';
+import { chatFormat, completionFormat } from './formats.js';
+import { toGenerationRequest } from './generation-request.js';
+import type { EngineMetrics } from './metrics.js';
+import {
+  chatCompletionSchema,
+  completionSchema,
+  contentText,
+  detokenizeSchema,
+  type MessageInput,
+  parseBody,
+  tokenizeSchema,
+} from './schemas.js';
+
+/** What the routes stand on. */
+export interface EngineApp {
+  readonly model: string;
+  /** Seconds since 1970 at which the model was loaded. */
+  readonly created: number;
+  /** Whether the model's text is noise: random weights. */
+  readonly noise: boolean;
+  readonly loop: EngineLoop;
+  readonly vocabulary: Vocabulary;
+  readonly template: ChatTemplate;
+  readonly metrics: EngineMetrics;
+  readonly defaultMaxTokens: number;
+  readonly bodyLimitBytes: number;
+}
+
+/** Builds the HTTP server; it does not listen yet. */
+export function createApp(app: EngineApp): FastifyInstance {
+  const server = fastify({
+    bodyLimit: app.bodyLimitBytes,
+    // A body is JSON whatever its content type says: `curl -d` says that it is a form.
+    exposeHeadRoutes: false,
+    forceCloseConnections: 'idle',
+  });
+  server.removeAllContentTypeParsers();
+  server.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => {
+    try {
+      done(null, JSON.parse(body as string) as unknown);
+    } catch (cause) {
+      done(new WarmpathError('WARMPATH_INVALID_JSON', { cause }));
+    }
+  });
+  server.setErrorHandler((error, _request, reply) => sendError(reply, error));
+  server.setNotFoundHandler((_request, reply) => sendError(reply, new WarmpathError('WARMPATH_NOT_FOUND')));
+  addGenerationRoutes(server, app);
+  addTokenRoutes(server, app);
+  addStateRoutes(server, app);
+  return server;
+}
+
+function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
+  const limits = { contextTokens: app.loop.contextTokens, defaultMaxTokens: app.defaultMaxTokens };
+  const streamOptions = (body: {
+    stream?: boolean | null | undefined;
+    stream_options?: { include_usage?: boolean | null | undefined } | null | undefined;
+  }) => ({ stream: body.stream ?? false, includeUsage: body.stream_options?.include_usage ?? false });
+
+  server.post('/v1/chat/completions', async (request, reply) => {
+    const body = parseBody(chatCompletionSchema, request.body);
+    checkModel(body.model, app.model);
+    const prompt = app.template.tokenize(toMessages(body.messages), true);
+    const id = `chatcmpl-${randomUUID()}`;
+    const generation = toGenerationRequest(id, prompt, body, limits);
+    const format = chatFormat({ id, created: nowSeconds(), model: app.model });
+    return answer(app.loop, generation, format, { reply, options: streamOptions(body) });
+  });
+
+  server.post('/v1/completions', async (request, reply) => {
+    const body = parseBody(completionSchema, request.body);
+    checkModel(body.model, app.model);
+    const prompt = promptTokens(body.prompt, app.vocabulary);
+    const id = `cmpl-${randomUUID()}`;
+    const generation = toGenerationRequest(id, prompt, body, limits);
+    const format = completionFormat({ id, created: nowSeconds(), model: app.model });
+    return answer(app.loop, generation, format, { reply, options: streamOptions(body) });
+  });
+}
+
+function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {
+  server.post('/tokenize', (request) => {
+    const body = parseBody(tokenizeSchema, request.body);
+    checkModel(body.model, app.model);
+    const text = body.content ?? body.prompt;
+    let tokens: number[];
+    if (body.messages !== undefined) {
+      tokens = app.template.tokenize(toMessages(body.messages), body.add_generation_prompt ?? true);
+    } else if (text !== undefined) {
+      tokens = app.vocabulary.tokenize(text, { parseSpecial: body.parse_special ?? true });
+      // `content` is llama-server's field and adds nothing by default; `prompt` is vLLM's and adds the BOS.
+      const withBos = body.add_special ?? body.add_special_tokens ?? body.content === undefined;
+      tokens = withBos ? withLeadingBos(tokens, app.vocabulary) : tokens;
+    } else {
+      throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+        path: 'content',
+        detail: 'Expected one of content, prompt and messages',
+      });
+    }
+    return { count: tokens.length, max_model_len: app.loop.contextTokens, tokens };
+  });
+
+  server.post('/detokenize', (request) => {
+    const body = parseBody(detokenizeSchema, request.body);
+    checkModel(body.model, app.model);
+    checkTokens(body.tokens, app.vocabulary, 'tokens');
+    const text = app.vocabulary.detokenize(body.tokens);
+    // llama-server calls it `content`, vLLM `prompt`.
+    return { content: text, prompt: text };
+  });
+}
+
+function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
+  server.get('/v1/models', () => ({
+    object: 'list',
+    data: [
+      {
+        id: app.model,
+        object: 'model',
+        created: app.created,
+        owned_by: 'warmpath',
+        max_model_len: app.loop.contextTokens,
+        noise: app.noise,
+      },
+    ],
+  }));
+
+  server.get('/health', (_request, reply) => {
+    const { running, waiting, cells, usedCells, cachedCells } = app.loop.stats;
+    return reply.status(app.loop.isOpen ? 200 : 503).send({
+      status: app.loop.isOpen ? 'ok' : 'unavailable',
+      model: app.model,
+      running,
+      waiting,
+      cells: { total: cells, used: usedCells, cached: cachedCells },
+    });
+  });
+
+  server.get('/metrics', async (_request, reply) => {
+    const { body, contentType } = await app.metrics.render();
+    return reply.type(contentType).send(body);
+  });
+}
+
+/** A missing name means the model that is served. */
+function checkModel(asked: string | null | undefined, served: string): void {
+  if (asked !== undefined && asked !== null && asked !== '' && asked !== served) {
+    throw new WarmpathError('WARMPATH_MODEL_NOT_FOUND', {
+      path: 'model',
+      detail: `This engine serves the model ${served}.`,
+    });
+  }
+}
+
+function toMessages(messages: readonly MessageInput[]): ChatMessage[] {
+  return messages.map(({ role, content, name }, index) => ({
+    role,
+    content: contentText(content, `messages[${index}].content`),
+    ...(typeof name === 'string' && { name }),
+  }));
+}
+
+/** A prompt for plain completion: a text, its token ids, or one of either in an array. */
+function promptTokens(prompt: unknown, vocabulary: Vocabulary): number[] {
+  const single = Array.isArray(prompt) && prompt.length === 1 && typeof prompt[0] !== 'number' ? prompt[0] : prompt;
+  if (typeof single === 'string') {
+    return single === '' ? [] : withLeadingBos(vocabulary.tokenize(single, { parseSpecial: true }), vocabulary);
+  }
+  if (!Array.isArray(single) || !single.every((token) => Number.isInteger(token))) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+      path: 'prompt',
+      detail: 'Expected a string or an array of token ids (one prompt a request)',
+    });
+  }
+  checkTokens(single as number[], vocabulary, 'prompt');
+  return single as number[];
+}
+
+function checkTokens(tokens: readonly number[], vocabulary: Vocabulary, path: string): void {
+  const index = tokens.findIndex((token) => token < 0 || token >= vocabulary.size);
+  if (index >= 0) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+      path: `${path}[${index}]`,
+      detail: `Expected a token id below ${vocabulary.size}`,
+    });
+  }
+}
+
+function withLeadingBos(tokens: number[], vocabulary: Vocabulary): number[] {
+  const bos = vocabulary.leadingBos;
+  return bos === undefined || tokens[0] === bos ? tokens : [bos, ...tokens];
+}
+
+function nowSeconds(): number {
+  return Math.floor(Date.now() / 1000);
+}
+
+function sendError(reply: FastifyReply, error: unknown): FastifyReply {
+  const known = toWarmpathError(error);
+  if (known.code === 'WARMPATH_OVERLOADED') {
+    reply.header('retry-after', '1');
+  }
+  return reply.status(known.status).send(known.toOpenAI());
+}
+
+function toWarmpathError(error: unknown): WarmpathError {
+  if (WarmpathError.isInstance(error)) {
+    return error;
+  }
+  switch ((error as { code?: unknown }).code) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return new WarmpathError('WARMPATH_BODY_TOO_LARGE');
+    case 'FST_ERR_CTP_EMPTY_JSON_BODY':
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+      return new WarmpathError('WARMPATH_INVALID_JSON', { cause: error });
+    default:
+      return new WarmpathError('WARMPATH_INTERNAL', { cause: error });
+  }
+}

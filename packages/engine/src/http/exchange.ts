@@ -1,0 +1,149 @@
+import { WarmpathError } from '@warmpath/core';
+import type { FastifyReply } from 'fastify';
+import type { EngineLoop } from '../loop/engine-loop.js';
+import type { GenerationHandle, GenerationRequest, GenerationResult } from '../loop/generation.js';
+
+/** The shapes in which an endpoint answers; what streams and what does not differ in these alone. */
+export interface AnswerFormat {
+  /** The whole answer, without a stream. */
+  whole(text: string, result: GenerationResult): object;
+  /** What a stream begins with, before any text. */
+  opening(): readonly object[];
+  /** A piece of text. */
+  piece(text: string): object;
+  /** The end of a stream: the last chunk with the finish reason. */
+  closing(result: GenerationResult): object;
+  /** The chunk with the usage, when the client asked for it. */
+  usage(result: GenerationResult): object;
+}
+
+export interface StreamOptions {
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+}
+
+/**
+ * Runs one generation for one HTTP exchange, streamed or not. When the client closes the connection, queued, waiting
+ * for the answer or in the middle of a stream, the generation is aborted.
+ *
+ * Errors before the first byte become an HTTP error; later ones are sent as an `error` event, after which the stream
+ * ends without `[DONE]`.
+ */
+export async function answer(
+  loop: EngineLoop,
+  request: GenerationRequest,
+  format: AnswerFormat,
+  exchange: { readonly reply: FastifyReply; readonly options: StreamOptions },
+): Promise<FastifyReply> {
+  const { reply, options } = exchange;
+  return options.stream
+    ? streamAnswer(loop, request, format, reply, options.includeUsage)
+    : wholeAnswer(loop, request, format, reply);
+}
+
+async function wholeAnswer(
+  loop: EngineLoop,
+  request: GenerationRequest,
+  format: AnswerFormat,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  let text = '';
+  const result = await new Promise<GenerationResult | 'closed'>((resolve, reject) => {
+    const handle = loop.submit(request, {
+      onText: (piece) => {
+        text += piece;
+      },
+      onFinish: resolve,
+      onError: reject,
+    });
+    abortOnClose(reply, handle, () => resolve('closed'));
+  });
+  if (result === 'closed') {
+    throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
+  }
+  return reply.send(format.whole(text, result));
+}
+
+/** The head goes out with the first text, so that a request that fails before it gets an ordinary HTTP error. */
+function streamAnswer(
+  loop: EngineLoop,
+  request: GenerationRequest,
+  format: AnswerFormat,
+  reply: FastifyReply,
+  includeUsage: boolean,
+): Promise<FastifyReply> {
+  const socket = reply.raw;
+  const send = (data: object): void => {
+    socket.write(`data: ${JSON.stringify(data)}\n\n`);
+  };
+  return new Promise((resolve, reject) => {
+    let begun = false;
+    const begin = (): void => {
+      if (!begun) {
+        begun = true;
+        sendHead(reply);
+        for (const data of format.opening()) {
+          send(data);
+        }
+        resolve(reply);
+      }
+    };
+    const handle = loop.submit(request, {
+      onText: (text) => {
+        begin();
+        send(format.piece(text));
+      },
+      onFinish: (result) => {
+        begin();
+        send(format.closing(result));
+        if (includeUsage) {
+          send(format.usage(result));
+        }
+        socket.end('data: [DONE]\n\n');
+      },
+      onError: (error) => {
+        if (begun) {
+          send(error.toOpenAI());
+          socket.end();
+        } else {
+          reject(error);
+        }
+      },
+    });
+    abortOnClose(reply, handle, () => reject(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
+  });
+}
+
+function sendHead(reply: FastifyReply): void {
+  reply.hijack();
+  reply.raw.writeHead(200, {
+    ...plainHeaders(reply),
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-cache',
+    'x-accel-buffering': 'no',
+  });
+}
+
+/** Headers that hooks have set on the reply, which a hijacked reply would lose. */
+function plainHeaders(reply: FastifyReply): Record<string, string | number | string[]> {
+  const entries = Object.entries(reply.getHeaders()).filter(
+    (entry): entry is [string, string | number | string[]] => entry[1] !== undefined,
+  );
+  return Object.fromEntries(entries);
+}
+
+function abortOnClose(reply: FastifyReply, handle: GenerationHandle, onAbort: () => void): void {
+  const socket = reply.raw;
+  const closed = (): void => {
+    // `close` follows a complete answer too.
+    if (!socket.writableEnded) {
+      handle.abort();
+      onAbort();
+    }
+  };
+  if (socket.destroyed || socket.closed) {
+    closed();
+  } else {
+    socket.once('close', closed);
+  }
+}

@@ -1,0 +1,49 @@
+import { randomInt } from 'node:crypto';
+import { WarmpathError } from '@warmpath/core';
+import type { GenerationRequest } from '../loop/generation.js';
+import type { GenerationFields } from './schemas.js';
+
+/** Seeds without one in the request: 2⁴⁷ of them. */
+const SEEDS = 2 ** 47;
+
+/** What a request's limits depend on. */
+export interface GenerationLimits {
+  /** Most tokens of prompt and answer together. */
+  readonly contextTokens: number;
+  /** Most tokens of an answer when the request names no limit. */
+  readonly defaultMaxTokens: number;
+}
+
+/**
+ * Turns the fields of an OpenAI request into what the loop computes.
+ *
+ * Without `max_tokens` the answer may take what is left of the context, up to the engine's default.
+ *
+ * @throws WARMPATH_EMPTY_PROMPT, WARMPATH_CONTEXT_TOO_LONG.
+ */
+export function toGenerationRequest(
+  id: string,
+  prompt: readonly number[],
+  fields: GenerationFields & { readonly max_completion_tokens?: number | null | undefined },
+  limits: GenerationLimits,
+): GenerationRequest {
+  if (prompt.length === 0) {
+    throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
+  }
+  const room = limits.contextTokens - prompt.length;
+  if (room < 1) {
+    throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', {
+      detail: `The prompt has ${prompt.length} tokens, but the context holds ${limits.contextTokens}, the answer included.`,
+    });
+  }
+  const stops = typeof fields.stop === 'string' ? [fields.stop] : (fields.stop ?? []);
+  return {
+    id,
+    prompt,
+    maxTokens: fields.max_completion_tokens ?? fields.max_tokens ?? Math.min(room, limits.defaultMaxTokens),
+    sampling: { temperature: fields.temperature ?? 1, topP: fields.top_p ?? 1 },
+    seed: fields.seed ?? randomInt(SEEDS),
+    stops: stops.filter((stop) => stop !== ''),
+    ignoreEndOfGeneration: fields.ignore_eos ?? false,
+  };
+}

@@ -1,0 +1,124 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { LoopObserver, LoopStats } from '../loop/engine-loop.js';
+import type { EndEvent } from '../loop/events.js';
+
+const SECONDS_BUCKETS = [
+  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
+];
+
+/**
+ * The engine's Prometheus metrics. Where vLLM has a metric of the same meaning it has vLLM's name, so that dashboards
+ * and gateways read both alike; the rest begins with `warmpath_engine_`.
+ */
+export class EngineMetrics implements LoopObserver {
+  readonly #registry = new Registry();
+  readonly #queries: Counter;
+  readonly #hits: Counter;
+  readonly #promptTokens: Counter;
+  readonly #generationTokens: Counter;
+  readonly #timeToFirstToken: Histogram;
+  readonly #finished: Counter<'finished_reason'>;
+  readonly #ended: Counter<'outcome'>;
+  readonly #steps: Counter;
+  readonly #stepSeconds: Histogram;
+  readonly #stepPromptTokens: Counter;
+  readonly #preemptions: Counter;
+
+  /** @param model The label `model_name` of every metric. */
+  constructor(model: string) {
+    this.#registry.setDefaultLabels({ model_name: model });
+    this.#queries = this.#counter('vllm:prefix_cache_queries_total', 'Prompt tokens looked up in the prefix cache');
+    this.#hits = this.#counter('vllm:prefix_cache_hits_total', 'Prompt tokens found in the prefix cache');
+    this.#promptTokens = this.#counter('vllm:prompt_tokens_total', 'Prompt tokens of requests whose prompt is done');
+    this.#generationTokens = this.#counter('vllm:generation_tokens_total', 'Tokens generated');
+    this.#preemptions = this.#counter('vllm:num_preemptions_total', 'Running requests that gave their cells away');
+    this.#steps = this.#counter('warmpath_engine_steps_total', 'Decodes computed');
+    this.#stepPromptTokens = this.#counter('warmpath_engine_prefill_tokens_total', 'Prompt tokens computed');
+    this.#finished = new Counter({
+      name: 'vllm:request_success_total',
+      help: 'Requests that ended by themselves, by reason',
+      labelNames: ['finished_reason'],
+      registers: [this.#registry],
+    });
+    this.#ended = new Counter({
+      name: 'warmpath_engine_requests_total',
+      help: 'Requests that left the engine, by outcome',
+      labelNames: ['outcome'],
+      registers: [this.#registry],
+    });
+    for (const outcome of ['finished', 'aborted', 'failed']) {
+      this.#ended.inc({ outcome }, 0);
+    }
+    this.#timeToFirstToken = this.#histogram('vllm:time_to_first_token_seconds', 'From arrival to the first token');
+    this.#stepSeconds = this.#histogram('warmpath_engine_step_seconds', 'Duration of one decode');
+  }
+
+  onPrompt(promptTokens: number, cachedTokens: number, timeToFirstTokenMs: number): void {
+    this.#queries.inc(promptTokens);
+    this.#hits.inc(cachedTokens);
+    this.#promptTokens.inc(promptTokens);
+    this.#timeToFirstToken.observe(timeToFirstTokenMs / 1000);
+  }
+
+  onEnd(event: EndEvent): void {
+    this.#ended.inc({ outcome: event.outcome });
+    if (event.result !== undefined) {
+      this.#finished.inc({ finished_reason: event.result.finishReason });
+      this.#generationTokens.inc(event.result.completionTokens);
+    }
+  }
+
+  onStep(figures: { promptTokens: number; durationMs: number }): void {
+    this.#steps.inc();
+    this.#stepPromptTokens.inc(figures.promptTokens);
+    this.#stepSeconds.observe(figures.durationMs / 1000);
+  }
+
+  onPreemption(): void {
+    this.#preemptions.inc();
+  }
+
+  /** @returns The body for `GET /metrics` and its content type. */
+  async render(): Promise<{ body: string; contentType: string }> {
+    return { body: await this.#registry.metrics(), contentType: this.#registry.contentType };
+  }
+
+  /** Adds the gauges, which read the loop whenever they are scraped. Call it once. */
+  watch(stats: () => LoopStats): void {
+    this.#gauge('vllm:num_requests_running', 'Requests being computed', () => stats().running);
+    this.#gauge('vllm:num_requests_waiting', 'Requests waiting for a place', () => stats().waiting);
+    this.#gauge('vllm:kv_cache_usage_perc', 'Share of the KV cells that hold a token, 0 to 1', () => {
+      const { usedCells, cells } = stats();
+      return usedCells / cells;
+    });
+    this.#gauge('warmpath_engine_cells', 'KV cells in all', () => stats().cells);
+    this.#gauge('warmpath_engine_used_cells', 'KV cells that hold a token', () => stats().usedCells);
+    this.#gauge('warmpath_engine_cached_cells', 'KV cells in the prefix cache', () => stats().cachedCells);
+    this.#gauge('warmpath_engine_free_sequences', 'Sequence ids not in use', () => stats().freeSequences);
+    this.#gauge('warmpath_engine_evicted_tokens', 'Tokens evicted since the start', () => stats().evictedTokens);
+    const info = new Gauge({
+      name: 'vllm:cache_config_info',
+      help: 'The prefix cache: any token can be shared, so a block is one token',
+      labelNames: ['block_size', 'num_gpu_blocks', 'enable_prefix_caching'],
+      registers: [this.#registry],
+    });
+    info.set({ block_size: '1', num_gpu_blocks: String(stats().cells), enable_prefix_caching: 'True' }, 1);
+  }
+
+  #counter(name: string, help: string): Counter {
+    return new Counter({ name, help, registers: [this.#registry] });
+  }
+
+  #histogram(name: string, help: string): Histogram {
+    return new Histogram({ name, help, buckets: SECONDS_BUCKETS, registers: [this.#registry] });
+  }
+
+  #gauge(name: string, help: string, read: () => number): void {
+    const gauge: Gauge = new Gauge({
+      name,
+      help,
+      registers: [this.#registry],
+      collect: () => gauge.set(read()),
+    });
+  }
+}

@@ -1,0 +1,128 @@
+import { WarmpathError } from '@warmpath/core';
+import { z } from 'zod';
+
+/** Most stop strings of one request, and the longest of them in characters. */
+const MAX_STOPS = 16;
+const MAX_STOP_LENGTH = 512;
+
+const stop = z
+  .union([z.string().max(MAX_STOP_LENGTH), z.array(z.string().min(1).max(MAX_STOP_LENGTH)).max(MAX_STOPS)], {
+    error: `Expected a string or at most ${MAX_STOPS} non-empty strings of at most ${MAX_STOP_LENGTH} characters`,
+  })
+  .nullish();
+
+const streamOptions = z.object({ include_usage: z.boolean().nullish() }).nullish();
+
+/** Fields that chat and plain completions share. Unknown fields are ignored. */
+const generationFields = {
+  model: z.string().nullish(),
+  max_tokens: z.int().min(1).nullish(),
+  temperature: z.number().min(0).max(100).nullish(),
+  top_p: z.number().gt(0).max(1).nullish(),
+  seed: z.int().min(0).nullish(),
+  stop,
+  stream: z.boolean().nullish(),
+  stream_options: streamOptions,
+  n: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
+  ignore_eos: z.boolean().nullish(),
+};
+
+/** A part of a message's content; only text can be read. */
+const contentPart = z.object({
+  type: z.literal('text', { error: 'This engine reads text parts only' }),
+  text: z.string(),
+});
+
+const message = z.object({
+  role: z.enum(['system', 'developer', 'user', 'assistant', 'tool']),
+  name: z.string().nullish(),
+  // Checked by hand, so that the path of an error leads into the part that is wrong.
+  content: z.unknown(),
+});
+
+const chatFields = {
+  messages: z.array(message).min(1),
+};
+
+export const chatCompletionSchema = z.object({
+  ...generationFields,
+  ...chatFields,
+  max_completion_tokens: z.int().min(1).nullish(),
+  logprobs: z.literal(false, { error: 'This engine does not report log probabilities' }).nullish(),
+});
+
+export const completionSchema = z.object({
+  ...generationFields,
+  prompt: z.unknown(),
+  echo: z.literal(false, { error: 'This engine does not repeat the prompt' }).nullish(),
+  best_of: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
+  logprobs: z.null({ error: 'This engine does not report log probabilities' }).optional(),
+  suffix: z.literal('', { error: 'This engine does not fill in' }).nullish(),
+});
+
+export const tokenizeSchema = z.object({
+  model: z.string().nullish(),
+  content: z.string().optional(),
+  prompt: z.string().optional(),
+  messages: z.array(message).min(1).optional(),
+  add_special: z.boolean().optional(),
+  add_special_tokens: z.boolean().optional(),
+  parse_special: z.boolean().optional(),
+  add_generation_prompt: z.boolean().optional(),
+});
+
+export const detokenizeSchema = z.object({
+  model: z.string().nullish(),
+  tokens: z.array(z.int().min(0)),
+});
+
+export type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
+export type MessageInput = z.output<typeof message>;
+
+/**
+ * @throws WARMPATH_INVALID_REQUEST with the path of the first field that is wrong. Says what was expected and never
+ *   repeats a value.
+ */
+export function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
+  const result = schema.safeParse(body);
+  if (result.success) {
+    return result.data;
+  }
+  const issue = result.error.issues[0]!;
+  throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: fieldPath(issue.path), detail: issue.message });
+}
+
+/** @returns A message's content as one text. @throws WARMPATH_INVALID_REQUEST with the path of the part. */
+export function contentText(content: unknown, path: string): string {
+  if (typeof content === 'string') {
+    return content;
+  }
+  if (content === null || content === undefined) {
+    return '';
+  }
+  if (!Array.isArray(content)) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+      path,
+      detail: 'Expected a string or an array of text parts',
+    });
+  }
+  return content
+    .map((part, index) => {
+      const result = contentPart.safeParse(part);
+      if (!result.success) {
+        const issue = result.error.issues[0]!;
+        const below = issue.path.length === 0 ? '' : `.${fieldPath(issue.path)}`;
+        throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+          path: `${path}[${index}]${below}`,
+          detail: issue.message,
+        });
+      }
+      return result.data.text;
+    })
+    .join('');
+}
+
+function fieldPath(path: readonly PropertyKey[]): string {
+  const text = path.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('');
+  return text.startsWith('.') ? text.slice(1) : text || 'body';
+}

@@ -1,0 +1,390 @@
+import { WarmpathError } from '@warmpath/core';
+import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
+import type { LlamaBindings } from '../native/bindings.js';
+import { MAX_SEQUENCES, NativeContext } from '../native/context.js';
+import type { NativeModel } from '../native/model.js';
+import type { Vocabulary } from '../native/vocabulary.js';
+import { type EndEvent, endChannel, type StepEvent, stepChannel } from './events.js';
+import type { FinishReason, GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
+import { planStep, type StepEntry } from './step-plan.js';
+import { GenerationTask } from './task.js';
+
+export interface EngineLoopOptions {
+  readonly bindings: LlamaBindings;
+  readonly model: NativeModel;
+  /** Name in the events. */
+  readonly name: string;
+  /** KV cells in all. */
+  readonly cells: number;
+  /** Most tokens in one decode. */
+  readonly batchTokens: number;
+  /** Most requests that are computed at the same time. */
+  readonly maxRunning: number;
+  /** Most requests that wait for a place. */
+  readonly queueLimit: number;
+  readonly threads: number;
+  readonly observer: LoopObserver;
+}
+
+/** Hears what happens in the loop, for metrics. Called between two decodes; must return at once and not throw. */
+export interface LoopObserver {
+  /** A prompt is computed and its first token chosen. */
+  onPrompt(promptTokens: number, cachedTokens: number, timeToFirstTokenMs: number): void;
+  onEnd(event: EndEvent): void;
+  onStep(event: Omit<StepEvent, 'engine' | 'prompts'>): void;
+  onPreemption(): void;
+}
+
+/** What the loop holds right now. */
+export interface LoopStats extends PrefixCacheStats {
+  readonly running: number;
+  readonly waiting: number;
+}
+
+/**
+ * The engine's one loop: continuous batching over all running requests.
+ *
+ * Every turn ends what was aborted, admits what fits, plans one decode (a token for every stream, then chunks of
+ * prompts), computes it on a native thread and hands out the tokens. It alone holds the native context and the prefix
+ * cache, and it does nothing with them while a decode is in flight; everything outside only adds requests to the queue
+ * and raises flags.
+ */
+export class EngineLoop {
+  readonly #options: EngineLoopOptions;
+  readonly #context: NativeContext;
+  readonly #cache: PrefixCache;
+  readonly #vocabulary: Vocabulary;
+  readonly #waiting: GenerationTask[] = [];
+  readonly #running: GenerationTask[] = [];
+  #state: 'open' | 'draining' | 'failed' = 'open';
+  #wake: (() => void) | undefined;
+  readonly #ended: Promise<void>;
+
+  /** Most tokens of one request, prompt and answer: what the model was trained for, or all cells if they are fewer. */
+  readonly contextTokens: number;
+
+  private constructor(options: EngineLoopOptions, context: NativeContext) {
+    this.#options = options;
+    this.#context = context;
+    this.#vocabulary = options.model.vocabulary;
+    this.#cache = new PrefixCache({ memory: context, cells: context.cells, sequences: MAX_SEQUENCES });
+    this.contextTokens = Math.min(options.model.trainedContext, context.cells);
+    this.#ended = this.#run();
+  }
+
+  /** Creates the native context and starts the loop. Errors: those of `NativeContext.create`. */
+  static async start(options: EngineLoopOptions): Promise<EngineLoop> {
+    const context = await NativeContext.create(options.bindings, options.model, {
+      cells: options.cells,
+      batchTokens: options.batchTokens,
+      outputs: options.maxRunning,
+      threads: options.threads,
+    });
+    return new EngineLoop(options, context);
+  }
+
+  /** Exact figures, also while a decode is in flight. Cost: O(1). */
+  get stats(): LoopStats {
+    return { ...this.#cache.stats, running: this.#running.length, waiting: this.#waiting.length };
+  }
+
+  /** Whether requests are accepted. */
+  get isOpen(): boolean {
+    return this.#state === 'open';
+  }
+
+  /**
+   * Hands in a request. The listener hears of it only after this call has returned.
+   *
+   * @throws WARMPATH_EMPTY_PROMPT, WARMPATH_CONTEXT_TOO_LONG, WARMPATH_OVERLOADED, WARMPATH_SHUTTING_DOWN,
+   *   WARMPATH_ENGINE_FAILED.
+   */
+  submit(request: GenerationRequest, listener: GenerationListener): GenerationHandle {
+    this.#checkOpen();
+    if (request.prompt.length === 0) {
+      throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
+    }
+    if (request.prompt.length + request.maxTokens > this.contextTokens) {
+      throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', {
+        detail: `The prompt has ${request.prompt.length} tokens and ${request.maxTokens} are asked for, but the context holds ${this.contextTokens}.`,
+      });
+    }
+    if (this.#waiting.length >= this.#options.queueLimit) {
+      throw new WarmpathError('WARMPATH_OVERLOADED', {
+        detail: `${this.#waiting.length} requests are waiting already.`,
+      });
+    }
+    const task = new GenerationTask(request, listener, performance.now());
+    this.#waiting.push(task);
+    this.#wakeUp();
+    return {
+      abort: () => {
+        task.aborted = true;
+        this.#wakeUp();
+      },
+    };
+  }
+
+  /**
+   * Ends the loop: nothing new is accepted, what waits is refused, what runs may finish, and is ended when it takes
+   * longer than `graceMs`. Frees the context. Safe to call again.
+   */
+  async close(graceMs: number): Promise<void> {
+    if (this.#state === 'open') {
+      this.#state = 'draining';
+      this.#refuse(this.#waiting.splice(0));
+    }
+    const timer = setTimeout(() => {
+      for (const task of [...this.#running, ...this.#waiting]) {
+        task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+        task.aborted = true;
+      }
+      this.#wakeUp();
+    }, graceMs);
+    this.#wakeUp();
+    await this.#ended;
+    clearTimeout(timer);
+  }
+
+  async #run(): Promise<void> {
+    try {
+      for (;;) {
+        this.#reapAborted();
+        this.#admit();
+        if (this.#running.length > 0) {
+          await this.#step();
+        } else if (this.#state === 'draining') {
+          break;
+        } else {
+          await new Promise<void>((resolve) => {
+            this.#wake = resolve;
+          });
+          this.#wake = undefined;
+        }
+      }
+    } catch (cause) {
+      this.#fail(cause);
+    }
+    this.#context.free();
+  }
+
+  /** A defect, or a native library that broke its word: nothing that the loop holds can be trusted any more. */
+  #fail(cause: unknown): void {
+    this.#state = 'failed';
+    for (const task of [...this.#running.splice(0), ...this.#waiting.splice(0)]) {
+      if (!task.aborted) {
+        task.listener.onError(new WarmpathError('WARMPATH_ENGINE_FAILED', { cause }));
+      }
+      this.#announceEnd(task, 'failed');
+    }
+  }
+
+  #checkOpen(): void {
+    if (this.#state === 'draining') {
+      throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
+    }
+    if (this.#state === 'failed') {
+      throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
+        detail: 'The engine has stopped after an error; start it again.',
+      });
+    }
+  }
+
+  #refuse(tasks: GenerationTask[]): void {
+    for (const task of tasks) {
+      if (!task.aborted) {
+        task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+      }
+      this.#announceEnd(task, 'failed');
+    }
+  }
+
+  #wakeUp(): void {
+    this.#wake?.();
+  }
+
+  #reapAborted(): void {
+    for (const task of this.#running.filter((candidate) => candidate.aborted)) {
+      this.#end(task, 'aborted');
+    }
+    for (const task of this.#waiting.filter((candidate) => candidate.aborted)) {
+      this.#waiting.splice(this.#waiting.indexOf(task), 1);
+      this.#announceEnd(task, 'aborted');
+    }
+  }
+
+  /** Takes requests from the queue, in order, as long as there are places and cells for their prompts. */
+  #admit(): void {
+    while (this.#waiting.length > 0 && this.#running.length < this.#options.maxRunning) {
+      const task = this.#waiting[0]!;
+      const lease = this.#cache.acquire(task.tokens, task.tokens.length - 1);
+      if (lease === undefined) {
+        return;
+      }
+      const promised = this.#running.reduce((sum, running) => sum + running.pending, 0);
+      const needed = task.tokens.length - lease.length;
+      if (this.#running.length > 0 && this.#cache.availableCells() < promised + needed) {
+        this.#cache.release(lease);
+        return;
+      }
+      this.#waiting.shift();
+      this.#running.push(task);
+      task.lease = lease;
+      task.computed = lease.length;
+      task.countShared(lease.length);
+      task.markStarted(performance.now());
+    }
+  }
+
+  async #step(): Promise<void> {
+    const entries = planStep(this.#running, this.#cache, (spared) => this.#preempt(spared), this.#options.batchTokens);
+    if (entries.length === 0) {
+      // Prompts hold each other's cells: the youngest gives way.
+      if (this.#running.length > 0) {
+        this.#requeue(this.#running[this.#running.length - 1]!);
+      }
+      return;
+    }
+    const outputs = this.#fillBatch(entries);
+    const startedMs = performance.now();
+    const code = await this.#context.decode();
+    this.#announceStep(entries, performance.now() - startedMs);
+    if (code === 0) {
+      this.#settle(entries, outputs);
+    } else {
+      this.#failEntries(entries, code);
+    }
+  }
+
+  /** @returns For each entry, the index of its last token in the batch when its logits are wanted. */
+  #fillBatch(entries: readonly StepEntry[]): (number | undefined)[] {
+    const batch = this.#context.batch;
+    batch.clear();
+    return entries.map(({ task, count }) => {
+      const end = task.computed + count;
+      const isComplete = end === task.tokens.length;
+      let last: number | undefined;
+      for (let position = task.computed; position < end; position++) {
+        const output = isComplete && position === end - 1;
+        last = batch.add(task.tokens[position]!, position, task.lease!.sequence, output);
+      }
+      return isComplete ? last : undefined;
+    });
+  }
+
+  #settle(entries: readonly StepEntry[], outputs: readonly (number | undefined)[]): void {
+    // All tokens first: a listener may end other requests, which must find the cache in order.
+    const prompts = new Set<GenerationTask>();
+    for (const { task, count } of entries) {
+      const wasDecoding = task.isDecoding;
+      task.computed += count;
+      if (!wasDecoding) {
+        prompts.add(task);
+        this.#commitComputed(task);
+      }
+    }
+    for (const [index, { task }] of entries.entries()) {
+      const output = outputs[index];
+      if (output === undefined || task.aborted) {
+        continue;
+      }
+      const isFirst = task.generated === 0;
+      const finish = task.advance(
+        this.#context.logits(output),
+        this.#vocabulary,
+        this.contextTokens,
+        performance.now(),
+      );
+      if (isFirst) {
+        const { promptTokens, cachedTokens } = task.result('length');
+        this.#options.observer.onPrompt(promptTokens, cachedTokens, task.timeToFirstTokenMs ?? 0);
+      }
+      if (finish !== undefined) {
+        this.#finish(task, finish);
+      }
+    }
+  }
+
+  /** Puts what a task has computed into the tree. */
+  #commitComputed(task: GenerationTask): void {
+    const lease = task.lease!;
+    this.#cache.commit(lease, task.tokens.slice(lease.length, task.computed));
+  }
+
+  #finish(task: GenerationTask, reason: FinishReason): void {
+    this.#end(task, 'finished', reason);
+  }
+
+  #failEntries(entries: readonly StepEntry[], code: number): void {
+    for (const { task } of entries) {
+      if (!task.aborted) {
+        task.listener.onError(new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: `llama_decode gave ${code}` }));
+      }
+      // What this decode left in the cells is not to be trusted; what was committed before it is.
+      this.#leave(task);
+      this.#announceEnd(task, 'failed');
+    }
+  }
+
+  #end(task: GenerationTask, outcome: 'finished' | 'aborted', reason: FinishReason = 'stop'): void {
+    this.#commitComputed(task);
+    this.#leave(task);
+    if (outcome === 'finished') {
+      task.listener.onFinish(task.result(reason));
+    }
+    this.#announceEnd(task, outcome, reason);
+  }
+
+  #leave(task: GenerationTask): void {
+    this.#cache.release(task.lease!);
+    task.lease = undefined;
+    this.#running.splice(this.#running.indexOf(task), 1);
+  }
+
+  #preempt(spared: GenerationTask): boolean {
+    const youngest = this.#running[this.#running.length - 1];
+    if (youngest === undefined || this.#running.length === 1) {
+      return false;
+    }
+    this.#requeue(youngest);
+    return youngest !== spared;
+  }
+
+  /** Takes a task's cells away; what they hold stays cached until it is evicted, and the task goes on from there. */
+  #requeue(task: GenerationTask): void {
+    this.#commitComputed(task);
+    this.#leave(task);
+    task.computed = 0;
+    this.#waiting.unshift(task);
+    this.#options.observer.onPreemption();
+  }
+
+  #announceStep(entries: readonly StepEntry[], durationMs: number): void {
+    const prompts = entries.filter(({ task }) => !task.isDecoding);
+    const promptTokens = prompts.reduce((sum, { count }) => sum + count, 0);
+    const figures = { generating: entries.length - prompts.length, promptTokens, durationMs };
+    this.#options.observer.onStep(figures);
+    if (stepChannel.hasSubscribers) {
+      const event: StepEvent = {
+        engine: this.#options.name,
+        prompts: prompts.map(({ task }) => task.request.id),
+        ...figures,
+      };
+      stepChannel.publish(event);
+    }
+  }
+
+  #announceEnd(task: GenerationTask, outcome: EndEvent['outcome'], reason?: FinishReason): void {
+    const event: EndEvent = {
+      engine: this.#options.name,
+      request: task.request.id,
+      outcome,
+      computedTokens: task.computed,
+      ...(outcome === 'finished' && { result: task.result(reason ?? 'stop') }),
+    };
+    this.#options.observer.onEnd(event);
+    if (endChannel.hasSubscribers) {
+      endChannel.publish(event);
+    }
+  }
+}

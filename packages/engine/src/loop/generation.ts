@@ -1,0 +1,59 @@
+import type { WarmpathError } from '@warmpath/core';
+import type { SamplingOptions } from './sampler.js';
+
+/** One thing to generate: a prompt in tokens and how to go on from it. */
+export interface GenerationRequest {
+  /** Name in events and logs; holds nothing of the prompt. */
+  readonly id: string;
+  readonly prompt: readonly number[];
+  /** Most tokens to generate, at least 1. */
+  readonly maxTokens: number;
+  readonly sampling: SamplingOptions;
+  /** Seed of the random numbers; the same seed, prompt and options give the same text. */
+  readonly seed: number;
+  readonly stops: readonly string[];
+  /** Go on after an end-of-generation token, for measurements. */
+  readonly ignoreEndOfGeneration: boolean;
+}
+
+/** Why a generation ended: an end token or a stop string, or the limit of tokens. */
+export type FinishReason = 'stop' | 'length';
+
+/** Durations of one request, in milliseconds, and the tokens that they were spent on. */
+export interface GenerationTimings {
+  /** From the start of the prompt's computation to the first token. */
+  readonly prompt_ms: number;
+  /** Prompt tokens that were not computed because they were cached. */
+  readonly cached: number;
+  /** Prompt tokens that were computed. */
+  readonly prompt_n: number;
+  /** From the first token to the last. */
+  readonly predicted_ms: number;
+  readonly predicted_n: number;
+}
+
+export interface GenerationResult {
+  readonly finishReason: FinishReason;
+  readonly promptTokens: number;
+  /** Prompt tokens taken from the prefix cache, at most `promptTokens - 1`. */
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly timings: GenerationTimings;
+}
+
+/**
+ * Hears how a generation goes. The loop calls it between two decodes: it must return at once and must not throw.
+ * After `onFinish` or `onError` nothing more comes, nor after an abort.
+ */
+export interface GenerationListener {
+  /** Some text, never empty; whole characters, and no beginning of a stop string. */
+  onText(text: string): void;
+  onFinish(result: GenerationResult): void;
+  onError(error: WarmpathError): void;
+}
+
+/** A generation that was handed in. */
+export interface GenerationHandle {
+  /** Ends it after the current decode, wherever it is; what it has prefilled stays cached. Later calls do nothing. */
+  abort(): void;
+}

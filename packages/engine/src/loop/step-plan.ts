@@ -1,0 +1,83 @@
+import type { PrefixCache } from '../cache/prefix-cache.js';
+import type { GenerationTask } from './task.js';
+
+/** A task's share of one decode: the next `count` of its tokens. */
+export interface StepEntry {
+  readonly task: GenerationTask;
+  readonly count: number;
+}
+
+/**
+ * A prompt waits one step when another prompt of the same step is about to compute at least this many tokens that it
+ * needs too, and then shares them. Below that, waiting costs more than computing them twice.
+ */
+const WORTH_WAITING_TOKENS = 16;
+
+/**
+ * Fills one decode: first one token for every task that generates, so that no stream waits for a prompt; then prompts
+ * in the order of their admission, in chunks of what is left. Takes the cells for what it plans.
+ *
+ * @param running In the order of admission; every one has a lease.
+ * @param preempt Takes the lease of the youngest task that is not `spared`, and removes it from `running`.
+ *   It answers whether there was one.
+ * @param batchTokens Most tokens in one decode.
+ */
+export function planStep(
+  running: readonly GenerationTask[],
+  cache: PrefixCache,
+  preempt: (spared: GenerationTask) => boolean,
+  batchTokens: number,
+): StepEntry[] {
+  const entries: StepEntry[] = [];
+  for (const task of running.filter((candidate) => candidate.isDecoding)) {
+    if (entries.length < batchTokens && takeCells(task, cache, preempt)) {
+      entries.push({ task, count: 1 });
+    }
+  }
+  const prompts: StepEntry[] = [];
+  let budget = batchTokens - entries.length;
+  for (const task of running.filter((candidate) => candidate.lease !== undefined && !candidate.isDecoding)) {
+    if (budget === 0) {
+      break;
+    }
+    share(task, cache);
+    if (prompts.some((entry) => isWorthWaiting(task, entry, cache))) {
+      continue;
+    }
+    const count = Math.min(budget, task.pending, cache.availableCells());
+    if (count > 0 && cache.grow(task.lease!, count)) {
+      prompts.push({ task, count });
+      budget -= count;
+    }
+  }
+  return [...entries, ...prompts];
+}
+
+/** Takes one cell, at the cost of the youngest tasks if need be. A task that is itself the youngest gives way. */
+function takeCells(task: GenerationTask, cache: PrefixCache, preempt: (spared: GenerationTask) => boolean): boolean {
+  while (task.lease !== undefined && !cache.grow(task.lease, 1)) {
+    if (!preempt(task)) {
+      return false;
+    }
+  }
+  return task.lease !== undefined;
+}
+
+/** Takes over what other requests have computed of this prompt since its last chunk. */
+function share(task: GenerationTask, cache: PrefixCache): void {
+  const gained = cache.extend(task.lease!, task.tokens, task.tokens.length - 1);
+  task.computed += gained;
+  task.countShared(gained);
+}
+
+function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {
+  if (!cache.samePath(task.lease!, entry.task.lease!)) {
+    return false;
+  }
+  const most = Math.min(entry.count, task.pending - 1);
+  let common = 0;
+  while (common < most && task.tokens[task.computed + common] === entry.task.tokens[entry.task.computed + common]) {
+    common++;
+  }
+  return common >= WORTH_WAITING_TOKENS;
+}

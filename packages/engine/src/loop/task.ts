@@ -1,0 +1,138 @@
+import type { Lease } from '../cache/prefix-cache.js';
+import type { Vocabulary } from '../native/vocabulary.js';
+import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
+import { seededRandom } from './random.js';
+import { sampleToken } from './sampler.js';
+import { StopStrings } from './stop-strings.js';
+
+/**
+ * One generation inside the loop: its tokens, how many of them are computed, and its text so far. It outlives its
+ * lease: a task that lost its cells to others goes back to the queue with everything it has generated.
+ */
+export class GenerationTask {
+  readonly request: GenerationRequest;
+  readonly listener: GenerationListener;
+  /** Prompt and generated tokens. */
+  readonly tokens: number[];
+  readonly #arrivedMs: number;
+  readonly #random: () => number;
+  readonly #stops: StopStrings;
+  readonly #decoder = new TextDecoder('utf-8');
+
+  /** The hold on the cache while the task runs. */
+  lease: Lease | undefined;
+  /** Tokens whose cells the lease has. */
+  computed = 0;
+  aborted = false;
+  #cachedTokens = 0;
+  #startedMs: number | undefined;
+  #firstTokenMs: number | undefined;
+  #lastTokenMs: number | undefined;
+
+  constructor(request: GenerationRequest, listener: GenerationListener, nowMs: number) {
+    this.request = request;
+    this.listener = listener;
+    this.tokens = [...request.prompt];
+    this.#arrivedMs = nowMs;
+    this.#random = seededRandom(request.seed);
+    this.#stops = new StopStrings(request.stops);
+  }
+
+  /** Tokens that must be computed before the next one can be sampled. */
+  get pending(): number {
+    return this.tokens.length - this.computed;
+  }
+
+  get generated(): number {
+    return this.tokens.length - this.request.prompt.length;
+  }
+
+  /** Whether the prompt is computed, so that every step gives a token. */
+  get isDecoding(): boolean {
+    return this.generated > 0 && this.pending === 1;
+  }
+
+  /** Milliseconds from arrival to the first token. */
+  get timeToFirstTokenMs(): number | undefined {
+    return this.#firstTokenMs === undefined ? undefined : this.#firstTokenMs - this.#arrivedMs;
+  }
+
+  /** Counts prompt tokens that came from the cache. Tokens that it takes back after losing its cells do not count. */
+  countShared(tokens: number): void {
+    if (this.generated === 0) {
+      this.#cachedTokens += tokens;
+    }
+  }
+
+  markStarted(nowMs: number): void {
+    this.#startedMs ??= nowMs;
+  }
+
+  /**
+   * Chooses the next token and passes on the text that it completes.
+   *
+   * @param contextTokens Most tokens of prompt and answer together.
+   * @returns Why the generation ends here, or `undefined` when it goes on.
+   */
+  advance(
+    logits: Float32Array,
+    vocabulary: Vocabulary,
+    contextTokens: number,
+    nowMs: number,
+  ): FinishReason | undefined {
+    const token = sampleToken(logits, this.request.sampling, this.#random);
+    this.#firstTokenMs ??= nowMs;
+    this.#lastTokenMs = nowMs;
+    this.tokens.push(token);
+    if (vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration) {
+      this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush());
+      return 'stop';
+    }
+    const text = this.#decoder.decode(vocabulary.piece(token), { stream: true });
+    const result = this.#stops.push(text);
+    this.#emit(result.text);
+    if (result.stopped) {
+      return 'stop';
+    }
+    if (this.generated >= this.request.maxTokens || this.tokens.length >= contextTokens) {
+      return this.endText();
+    }
+    return undefined;
+  }
+
+  /** Passes on what was held back, when the text ends for want of tokens. */
+  endText(): FinishReason {
+    const last = this.#stops.push(this.#decoder.decode());
+    this.#emit(last.text);
+    if (last.stopped) {
+      return 'stop';
+    }
+    this.#emit(this.#stops.flush());
+    return 'length';
+  }
+
+  result(finishReason: FinishReason): GenerationResult {
+    const promptTokens = this.request.prompt.length;
+    const started = this.#startedMs ?? 0;
+    const first = this.#firstTokenMs ?? started;
+    return {
+      finishReason,
+      promptTokens,
+      cachedTokens: this.#cachedTokens,
+      completionTokens: this.generated,
+      timings: {
+        prompt_ms: first - started,
+        cached: this.#cachedTokens,
+        prompt_n: promptTokens - this.#cachedTokens,
+        predicted_ms: (this.#lastTokenMs ?? first) - first,
+        predicted_n: this.generated,
+      },
+    };
+  }
+
+  #emit(text: string): void {
+    if (text !== '') {
+      this.listener.onText(text);
+    }
+  }
+}

@@ -1,0 +1,164 @@
+import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
+import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
+import {
+  BATCH,
+  type BatchStruct,
+  CONTEXT_PARAMS,
+  CONTEXT_PARAMS_LAYOUT,
+  type ContextParams,
+  fieldsThatDiffer,
+  MODEL_PARAMS,
+  MODEL_PARAMS_LAYOUT,
+  type ModelParams,
+  type NativePointer,
+} from './structs.js';
+
+/** The functions of llama.h that the engine calls. Names and order are the header's; see it for what each does. */
+export interface LlamaBindings {
+  readonly version: () => string;
+  readonly modelDefaultParams: () => ModelParams;
+  readonly contextDefaultParams: () => ContextParams;
+  readonly modelLoadFromFile: KoffiFunc<(path: string, params: ModelParams) => NativePointer | null>;
+  readonly modelFree: (model: NativePointer) => void;
+  readonly initFromModel: KoffiFunc<(model: NativePointer, params: ContextParams) => NativePointer | null>;
+  readonly free: (context: NativePointer) => void;
+  readonly contextCells: (context: NativePointer) => number;
+  readonly getMemory: (context: NativePointer) => NativePointer;
+  readonly getVocab: (model: NativePointer) => NativePointer;
+  readonly trainedContext: (model: NativePointer) => number;
+  readonly parameterCount: (model: NativePointer) => number;
+  readonly isRecurrent: (model: NativePointer) => boolean;
+  readonly isHybrid: (model: NativePointer) => boolean;
+  readonly isDiffusion: (model: NativePointer) => boolean;
+  readonly hasEncoder: (model: NativePointer) => boolean;
+  readonly chatTemplate: (model: NativePointer, name: string | null) => string | null;
+  readonly vocabSize: (vocab: NativePointer) => number;
+  readonly vocabText: (vocab: NativePointer, token: number) => string | null;
+  readonly vocabAttributes: (vocab: NativePointer, token: number) => number;
+  readonly isEndOfGeneration: (vocab: NativePointer, token: number) => boolean;
+  readonly bosToken: (vocab: NativePointer) => number;
+  readonly eosToken: (vocab: NativePointer) => number;
+  readonly addsBos: (vocab: NativePointer) => boolean;
+  readonly tokenize: (
+    vocab: NativePointer,
+    text: Uint8Array,
+    textBytes: number,
+    tokens: Int32Array,
+    capacity: number,
+    addSpecial: boolean,
+    parseSpecial: boolean,
+  ) => number;
+  readonly tokenToPiece: (
+    vocab: NativePointer,
+    token: number,
+    bytes: Uint8Array,
+    capacity: number,
+    strip: number,
+    special: boolean,
+  ) => number;
+  readonly sequenceRemove: (memory: NativePointer, sequence: number, from: number, to: number) => boolean;
+  readonly sequenceCopy: (memory: NativePointer, source: number, target: number, from: number, to: number) => void;
+  readonly sequenceLastPosition: (memory: NativePointer, sequence: number) => number;
+  readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
+  readonly logitsAt: (context: NativePointer, index: number) => NativePointer | null;
+}
+
+let bound: LlamaBindings | undefined;
+
+/**
+ * The process's llama.cpp: found, loaded, checked and initialised on the first call, the same object afterwards
+ * (the native library has process-wide state, so there cannot be two).
+ *
+ * @param nativeLog Leave llama.cpp's own log on stderr; decided by the first caller.
+ * @throws WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH.
+ */
+export function llamaBindings(nativeLog = false): LlamaBindings {
+  if (bound === undefined) {
+    const libraries = loadLibraries(findLibraryDirectory());
+    const bindings = bindFunctions(libraries.llama);
+    checkAbi(bindings);
+    initialise(libraries, nativeLog);
+    bound = bindings;
+  }
+  return bound;
+}
+
+/**
+ * Refuses a library whose version or whose structs are not the ones that this engine was written for. A struct with
+ * the wrong layout would be read as other values without any error, so the defaults are compared field by field.
+ *
+ * @throws WARMPATH_NATIVE_MISMATCH
+ */
+export function checkAbi(
+  bindings: Pick<LlamaBindings, 'version' | 'modelDefaultParams' | 'contextDefaultParams'>,
+): void {
+  const version = bindings.version();
+  // Packaged builds carry a suffix: «0.5.0-dev» is the build of release v0.5.0.
+  if (`v${version.split('-')[0]}` !== LLAMA_RELEASE) {
+    throw mismatch(`The library calls itself llama.cpp ${version}`);
+  }
+  const model = fieldsThatDiffer(MODEL_PARAMS_LAYOUT, bindings.modelDefaultParams());
+  if (model.length > 0) {
+    throw mismatch(`llama_model_params has another layout (${model.join(', ')})`);
+  }
+  const context = fieldsThatDiffer(CONTEXT_PARAMS_LAYOUT, bindings.contextDefaultParams());
+  if (context.length > 0) {
+    throw mismatch(`llama_context_params has another layout (${context.join(', ')})`);
+  }
+}
+
+function initialise(libraries: NativeLibraries, nativeLog: boolean): void {
+  if (!nativeLog) {
+    // The log callback is called from native threads, where a JavaScript function could deadlock with a synchronous
+    // call. `void ggml_time_init(void)` does nothing (on Windows: reads the timer's frequency again) and may be
+    // called with arguments it does not read, so it silences the log without a line of native code of our own.
+    const silence: unknown = libraries.ggmlBase.symbol('ggml_time_init');
+    libraries.llama.func('llama_log_set', 'void', ['void *', 'void *'])(silence, null);
+  }
+  libraries.ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(libraries.directory);
+  libraries.llama.func('llama_backend_init', 'void', [])();
+}
+
+function bindFunctions(llama: LibraryHandle): LlamaBindings {
+  const pointer = 'void *';
+  const bind = <T>(name: string, result: string | TypeObject, parameters: (string | TypeObject)[]): T => {
+    try {
+      return llama.func(name, result, parameters) as unknown as T;
+    } catch {
+      throw mismatch(`The library has no function ${name}`);
+    }
+  };
+  return {
+    version: bind('llama_version', 'str', []),
+    modelDefaultParams: bind('llama_model_default_params', MODEL_PARAMS, []),
+    contextDefaultParams: bind('llama_context_default_params', CONTEXT_PARAMS, []),
+    modelLoadFromFile: bind('llama_model_load_from_file', pointer, ['str', MODEL_PARAMS]),
+    modelFree: bind('llama_model_free', 'void', [pointer]),
+    initFromModel: bind('llama_init_from_model', pointer, [pointer, CONTEXT_PARAMS]),
+    free: bind('llama_free', 'void', [pointer]),
+    contextCells: bind('llama_n_ctx', 'uint32', [pointer]),
+    getMemory: bind('llama_get_memory', pointer, [pointer]),
+    getVocab: bind('llama_model_get_vocab', pointer, [pointer]),
+    trainedContext: bind('llama_model_n_ctx_train', 'int32', [pointer]),
+    parameterCount: bind('llama_model_n_params', 'uint64', [pointer]),
+    isRecurrent: bind('llama_model_is_recurrent', 'bool', [pointer]),
+    isHybrid: bind('llama_model_is_hybrid', 'bool', [pointer]),
+    isDiffusion: bind('llama_model_is_diffusion', 'bool', [pointer]),
+    hasEncoder: bind('llama_model_has_encoder', 'bool', [pointer]),
+    chatTemplate: bind('llama_model_chat_template', 'str', [pointer, 'str']),
+    vocabSize: bind('llama_vocab_n_tokens', 'int32', [pointer]),
+    vocabText: bind('llama_vocab_get_text', 'str', [pointer, 'int32']),
+    vocabAttributes: bind('llama_vocab_get_attr', 'int32', [pointer, 'int32']),
+    isEndOfGeneration: bind('llama_vocab_is_eog', 'bool', [pointer, 'int32']),
+    bosToken: bind('llama_vocab_bos', 'int32', [pointer]),
+    eosToken: bind('llama_vocab_eos', 'int32', [pointer]),
+    addsBos: bind('llama_vocab_get_add_bos', 'bool', [pointer]),
+    tokenize: bind('llama_tokenize', 'int32', [pointer, pointer, 'int32', pointer, 'int32', 'bool', 'bool']),
+    tokenToPiece: bind('llama_token_to_piece', 'int32', [pointer, 'int32', pointer, 'int32', 'int32', 'bool']),
+    sequenceRemove: bind('llama_memory_seq_rm', 'bool', [pointer, 'int32', 'int32', 'int32']),
+    sequenceCopy: bind('llama_memory_seq_cp', 'void', [pointer, 'int32', 'int32', 'int32', 'int32']),
+    sequenceLastPosition: bind('llama_memory_seq_pos_max', 'int32', [pointer, 'int32']),
+    decode: bind('llama_decode', 'int32', [pointer, BATCH]),
+    logitsAt: bind('llama_get_logits_ith', pointer, [pointer, 'int32']),
+  };
+}

@@ -1,0 +1,165 @@
+import { WarmpathError } from '@warmpath/core';
+import koffi from 'koffi';
+import type { SequenceMemory } from '../cache/sequence-memory.js';
+import { NativeBatch } from './batch.js';
+import type { LlamaBindings } from './bindings.js';
+import { mismatch } from './library.js';
+import type { NativeModel } from './model.js';
+import { FLASH_ATTENTION_ENABLED, type NativePointer } from './structs.js';
+
+/** Ids that llama.cpp offers in a unified buffer (`LLAMA_MAX_SEQ`). */
+export const MAX_SEQUENCES = 256;
+
+export interface ContextOptions {
+  /** KV cells in all, shared by every sequence; llama.cpp rounds up to a multiple of 256. */
+  readonly cells: number;
+  /** Most tokens in one decode. */
+  readonly batchTokens: number;
+  /** Most tokens of one decode whose logits are wanted. */
+  readonly outputs: number;
+  readonly threads: number;
+}
+
+/**
+ * One llama.cpp context: the KV cells and the compute graph.
+ *
+ * Nothing may touch it while a decode is in flight. Three things see to it: the context is created inside the engine
+ * loop's own scope and only that loop holds it; the loop awaits every decode before it does anything else; and every
+ * method here throws if that is ever broken, before native code is reached.
+ */
+export class NativeContext implements SequenceMemory {
+  readonly #bindings: LlamaBindings;
+  readonly #context: NativePointer;
+  readonly #memory: NativePointer;
+  readonly #vocabularySize: number;
+  readonly #batch: NativeBatch;
+  #state: 'idle' | 'decoding' | 'freed' = 'idle';
+
+  /** KV cells, as llama.cpp rounded them. */
+  readonly cells: number;
+
+  private constructor(bindings: LlamaBindings, context: NativePointer, model: NativeModel, batchTokens: number) {
+    this.#bindings = bindings;
+    this.#context = context;
+    this.#memory = bindings.getMemory(context);
+    this.#vocabularySize = model.vocabulary.size;
+    this.#batch = new NativeBatch(batchTokens);
+    this.cells = bindings.contextCells(context);
+  }
+
+  /**
+   * @throws WARMPATH_ENGINE_FAILED when the memory cannot be had.
+   * @throws WARMPATH_NATIVE_MISMATCH when a first decode on the highest sequence id fails.
+   */
+  static async create(bindings: LlamaBindings, model: NativeModel, options: ContextOptions): Promise<NativeContext> {
+    const params = {
+      ...bindings.contextDefaultParams(),
+      n_ctx: options.cells,
+      n_batch: options.batchTokens,
+      n_ubatch: options.batchTokens,
+      // Sizes the logits buffer (vocabulary × n_seq_max floats), so it is the number of outputs of one decode and not
+      // of sequence ids: a unified buffer takes ids up to LLAMA_MAX_SEQ whatever stands here (src/llama-context.cpp,
+      // src/llama-kv-cache.cpp). The first decode below proves that it still does.
+      n_seq_max: options.outputs,
+      n_outputs_max: options.outputs,
+      n_threads: options.threads,
+      n_threads_batch: options.threads,
+      kv_unified: true,
+      // Without it, cells of other sequences in the buffer made prefill several times slower; with it, 20 %.
+      flash_attn_type: FLASH_ATTENTION_ENABLED,
+    };
+    const pointer = await new Promise<NativePointer | null>((resolve, reject) => {
+      bindings.initFromModel.async(model.pointer, params, (error: unknown, result) =>
+        error === null || error === undefined ? resolve(result) : reject(error),
+      );
+    });
+    if (pointer === null) {
+      throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
+        detail: `llama.cpp cannot create a context of ${options.cells} tokens; ask for fewer`,
+      });
+    }
+    const context = new NativeContext(bindings, pointer, model, options.batchTokens);
+    await context.#warmUp();
+    return context;
+  }
+
+  /** The batch to fill for the next {@link decode}. */
+  get batch(): NativeBatch {
+    this.#requireIdle();
+    return this.#batch;
+  }
+
+  /**
+   * Computes the batch on a native thread; the event loop stays free.
+   *
+   * @returns llama_decode's code: 0 success, 1 no free cells, 2 aborted, negative an error.
+   */
+  async decode(): Promise<number> {
+    this.#requireIdle();
+    this.#state = 'decoding';
+    try {
+      return await new Promise<number>((resolve, reject) => {
+        this.#bindings.decode.async(this.#context, this.#batch.struct(), (error: unknown, result) =>
+          error === null || error === undefined ? resolve(result) : reject(error),
+        );
+      });
+    } finally {
+      this.#state = 'idle';
+    }
+  }
+
+  /** @returns A copy of the logits after the token at `index` of the last batch. Cost: one copy of the vocabulary. */
+  logits(index: number): Float32Array {
+    this.#requireIdle();
+    const pointer = this.#bindings.logitsAt(this.#context, index);
+    if (pointer === null) {
+      throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
+        detail: 'llama.cpp has no logits for a token it was asked for',
+      });
+    }
+    return koffi.decode(pointer, 'float', this.#vocabularySize) as Float32Array;
+  }
+
+  copy(source: number, target: number, from: number, to: number): void {
+    this.#requireIdle();
+    this.#bindings.sequenceCopy(this.#memory, source, target, from, to);
+  }
+
+  remove(sequence: number, from: number, to: number): void {
+    this.#requireIdle();
+    if (!this.#bindings.sequenceRemove(this.#memory, sequence, from, to)) {
+      throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'llama.cpp cannot cut this sequence' });
+    }
+  }
+
+  /** Highest position that the memory holds for a sequence, -1 when it is empty. */
+  lastPosition(sequence: number): number {
+    this.#requireIdle();
+    return this.#bindings.sequenceLastPosition(this.#memory, sequence);
+  }
+
+  free(): void {
+    this.#requireIdle();
+    this.#state = 'freed';
+    this.#bindings.free(this.#context);
+    this.#batch.free();
+  }
+
+  /** The first decode reads the weights into memory, and proves that the highest sequence id works. */
+  async #warmUp(): Promise<void> {
+    this.#batch.clear();
+    this.#batch.add(0, 0, MAX_SEQUENCES - 1, true);
+    const code = await this.decode();
+    if (code !== 0) {
+      this.free();
+      throw mismatch(`A first decode failed with code ${code}`);
+    }
+    this.remove(MAX_SEQUENCES - 1, 0, -1);
+  }
+
+  #requireIdle(): void {
+    if (this.#state !== 'idle') {
+      throw new Error(`The native context was touched while ${this.#state}`);
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import { WarmpathError } from '@warmpath/core';
+import type { LlamaBindings } from './bindings.js';
+import type { NativePointer } from './structs.js';
+import { Vocabulary } from './vocabulary.js';
+
+/** A model's weights in memory. Free every context of it first, then the model. */
+export class NativeModel {
+  readonly #bindings: LlamaBindings;
+  readonly #model: NativePointer;
+  readonly vocabulary: Vocabulary;
+  /** Context length that the model was trained for, in tokens. */
+  readonly trainedContext: number;
+  readonly parameterCount: number;
+  /** The Jinja chat template of the file's metadata. */
+  readonly chatTemplate: string | undefined;
+
+  private constructor(bindings: LlamaBindings, model: NativePointer) {
+    this.#bindings = bindings;
+    this.#model = model;
+    this.vocabulary = new Vocabulary(bindings, bindings.getVocab(model));
+    this.trainedContext = bindings.trainedContext(model);
+    this.parameterCount = Number(bindings.parameterCount(model));
+    this.chatTemplate = bindings.chatTemplate(model, null) ?? undefined;
+  }
+
+  /**
+   * Loads a GGUF file without blocking the event loop.
+   *
+   * @throws WARMPATH_MODEL_FILE when llama.cpp refuses the file, or when the model's memory cannot be cut at any token
+   *   (recurrent and hybrid models), which a shared prefix cache needs.
+   */
+  static async load(bindings: LlamaBindings, path: string): Promise<NativeModel> {
+    const params = { ...bindings.modelDefaultParams(), n_gpu_layers: 0 };
+    const pointer = await new Promise<NativePointer | null>((resolve, reject) => {
+      bindings.modelLoadFromFile.async(path, params, (error: unknown, result) =>
+        error === null || error === undefined ? resolve(result) : reject(error),
+      );
+    });
+    if (pointer === null) {
+      throw new WarmpathError('WARMPATH_MODEL_FILE', { path: 'model', detail: 'llama.cpp cannot load this GGUF file' });
+    }
+    const obstacle = [
+      bindings.isRecurrent(pointer) && 'is recurrent',
+      bindings.isHybrid(pointer) && 'is partly recurrent',
+      bindings.isDiffusion(pointer) && 'is a diffusion model',
+      bindings.hasEncoder(pointer) && 'has an encoder',
+    ].find((reason) => reason !== false);
+    if (obstacle !== undefined) {
+      bindings.modelFree(pointer);
+      throw new WarmpathError('WARMPATH_MODEL_FILE', {
+        path: 'model',
+        detail: `This model ${obstacle}; the embedded engine runs decoder models whose cache can be cut at any token`,
+      });
+    }
+    return new NativeModel(bindings, pointer);
+  }
+
+  /** The native handle, for creating a context. */
+  get pointer(): NativePointer {
+    return this.#model;
+  }
+
+  free(): void {
+    this.#bindings.modelFree(this.#model);
+  }
+}

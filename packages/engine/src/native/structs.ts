@@ -1,0 +1,183 @@
+import koffi, { type TypeObject } from 'koffi';
+
+/** An address in native memory; 0n and `null` both mean NULL. */
+export type NativePointer = bigint;
+
+/** `enum llama_flash_attn_type`. */
+export const FLASH_ATTENTION_ENABLED = 1;
+
+/** `GGML_TYPE_F16`. */
+const GGML_TYPE_F16 = 1;
+
+/** `struct llama_model_params` of llama.cpp 0.5.0, field for field. */
+export interface ModelParams {
+  devices: NativePointer | null;
+  tensor_buft_overrides: NativePointer | null;
+  n_gpu_layers: number;
+  split_mode: number;
+  load_mode: number;
+  lazy_mode: number;
+  main_gpu: number;
+  tensor_split: NativePointer | null;
+  progress_callback: NativePointer | null;
+  progress_callback_user_data: NativePointer | null;
+  kv_overrides: NativePointer | null;
+  vocab_only: boolean;
+  check_tensors: boolean;
+  use_extra_bufts: boolean;
+  no_host: boolean;
+  no_alloc: boolean;
+  load_mtp: boolean;
+}
+
+/** `struct llama_context_params` of llama.cpp 0.5.0, field for field. */
+export interface ContextParams {
+  n_ctx: number;
+  n_batch: number;
+  n_ubatch: number;
+  n_seq_max: number;
+  n_rs_seq: number;
+  n_outputs_max: number;
+  n_outputs_max_per_seq: number;
+  n_threads: number;
+  n_threads_batch: number;
+  ctx_type: number;
+  rope_scaling_type: number;
+  pooling_type: number;
+  attention_type: number;
+  flash_attn_type: number;
+  rope_freq_base: number;
+  rope_freq_scale: number;
+  yarn_ext_factor: number;
+  yarn_attn_factor: number;
+  yarn_beta_fast: number;
+  yarn_beta_slow: number;
+  yarn_orig_ctx: number;
+  defrag_thold: number;
+  cb_eval: NativePointer | null;
+  cb_eval_user_data: NativePointer | null;
+  type_k: number;
+  type_v: number;
+  abort_callback: NativePointer | null;
+  abort_callback_data: NativePointer | null;
+  embeddings: boolean;
+  offload_kqv: boolean;
+  no_perf: boolean;
+  op_offload: boolean;
+  swa_full: boolean;
+  kv_unified: boolean;
+  samplers: NativePointer | null;
+  n_samplers: number;
+  ctx_other: NativePointer | null;
+}
+
+/** `struct llama_batch`: parallel arrays of `n_tokens` entries in native memory. */
+export interface BatchStruct {
+  n_tokens: number;
+  token: NativePointer;
+  embd: NativePointer | null;
+  pos: NativePointer;
+  n_seq_id: NativePointer;
+  seq_id: NativePointer;
+  logits: NativePointer;
+}
+
+type FieldType = 'int32' | 'uint32' | 'float' | 'bool' | 'size_t' | 'void *';
+
+/** One row a field, in the header's order: the C type, and the value that the library's own defaults must have. */
+type Layout<T> = { readonly [K in keyof T]: readonly [type: FieldType, defaultValue: T[K]] };
+
+/**
+ * The layout of {@link ModelParams} and the defaults that `llama_model_default_params()` fills in
+ * (src/llama-model.cpp of the same build).
+ */
+export const MODEL_PARAMS_LAYOUT: Layout<ModelParams> = {
+  devices: ['void *', null],
+  tensor_buft_overrides: ['void *', null],
+  n_gpu_layers: ['int32', -1],
+  split_mode: ['int32', 1],
+  load_mode: ['int32', -1],
+  lazy_mode: ['int32', 1],
+  main_gpu: ['int32', 0],
+  tensor_split: ['void *', null],
+  progress_callback: ['void *', null],
+  progress_callback_user_data: ['void *', null],
+  kv_overrides: ['void *', null],
+  vocab_only: ['bool', false],
+  check_tensors: ['bool', false],
+  use_extra_bufts: ['bool', true],
+  no_host: ['bool', false],
+  no_alloc: ['bool', false],
+  load_mtp: ['bool', false],
+};
+
+/**
+ * The layout of {@link ContextParams} and the defaults that `llama_context_default_params()` fills in
+ * (src/llama-context.cpp of the same build).
+ */
+export const CONTEXT_PARAMS_LAYOUT: Layout<ContextParams> = {
+  n_ctx: ['uint32', 512],
+  n_batch: ['uint32', 2048],
+  n_ubatch: ['uint32', 512],
+  n_seq_max: ['uint32', 1],
+  n_rs_seq: ['uint32', 0],
+  n_outputs_max: ['uint32', 0],
+  n_outputs_max_per_seq: ['uint32', 1],
+  n_threads: ['int32', 4],
+  n_threads_batch: ['int32', 4],
+  ctx_type: ['int32', 0],
+  rope_scaling_type: ['int32', -1],
+  pooling_type: ['int32', -1],
+  attention_type: ['int32', -1],
+  flash_attn_type: ['int32', -1],
+  rope_freq_base: ['float', 0],
+  rope_freq_scale: ['float', 0],
+  yarn_ext_factor: ['float', -1],
+  yarn_attn_factor: ['float', -1],
+  yarn_beta_fast: ['float', -1],
+  yarn_beta_slow: ['float', -1],
+  yarn_orig_ctx: ['uint32', 0],
+  defrag_thold: ['float', -1],
+  cb_eval: ['void *', null],
+  cb_eval_user_data: ['void *', null],
+  type_k: ['int32', GGML_TYPE_F16],
+  type_v: ['int32', GGML_TYPE_F16],
+  abort_callback: ['void *', null],
+  abort_callback_data: ['void *', null],
+  embeddings: ['bool', false],
+  offload_kqv: ['bool', true],
+  no_perf: ['bool', true],
+  op_offload: ['bool', true],
+  swa_full: ['bool', true],
+  kv_unified: ['bool', false],
+  samplers: ['void *', null],
+  n_samplers: ['size_t', 0],
+  ctx_other: ['void *', null],
+};
+
+function structOf<T>(layout: Layout<T>): TypeObject {
+  const fields = Object.entries(layout) as [string, readonly [FieldType, unknown]][];
+  return koffi.struct(Object.fromEntries(fields.map(([name, [type]]) => [name, type])));
+}
+
+/** FFI types of the structs that cross the boundary by value. */
+export const MODEL_PARAMS: TypeObject = structOf(MODEL_PARAMS_LAYOUT);
+export const CONTEXT_PARAMS: TypeObject = structOf(CONTEXT_PARAMS_LAYOUT);
+export const BATCH: TypeObject = koffi.struct({
+  n_tokens: 'int32',
+  token: 'void *',
+  embd: 'void *',
+  pos: 'void *',
+  n_seq_id: 'void *',
+  seq_id: 'void *',
+  logits: 'void *',
+});
+
+/**
+ * The names of the fields whose value is not the documented default. A library of another build that moved, added or
+ * removed a field reads as other values at these offsets; an empty answer means that the layout fits.
+ */
+export function fieldsThatDiffer<T extends object>(layout: Layout<T>, actual: T): string[] {
+  const names = Object.keys(layout) as (keyof T & string)[];
+  return names.filter((name) => actual[name] !== layout[name][1]);
+}

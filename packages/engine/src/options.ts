@@ -1,0 +1,80 @@
+import { availableParallelism } from 'node:os';
+import { WarmpathError } from '@warmpath/core';
+import { z } from 'zod';
+import { MAX_SEQUENCES } from './native/context.js';
+
+/**
+ * Threads for the computation by default: all cores up to four; above that one is left for the event loop, and past
+ * sixteen the memory bandwidth of a CPU is used up.
+ */
+function defaultThreads(): number {
+  const cores = availableParallelism();
+  return Math.min(cores > 4 ? cores - 1 : cores, 16);
+}
+
+/** The engine's configuration: validation, defaults and descriptions in one place. */
+export const engineOptionsSchema = z.strictObject({
+  model: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Path to a .gguf file, hf:org/repo/file.gguf, demo, or random:<size>; the demo model when left out'),
+  cacheDir: z.string().min(1).optional().describe('Folder for downloaded and generated models'),
+  host: z.string().min(1).default('127.0.0.1').describe('Address to listen on'),
+  port: z.int().min(0).max(65_535).default(8080).describe('Port to listen on; 0 takes any free one'),
+  contextTokens: z
+    .int()
+    .min(256)
+    .max(4_194_304)
+    .default(16_384)
+    .describe('KV cells in all, shared by running requests and the prefix cache'),
+  threads: z.int().min(1).max(512).default(defaultThreads).describe('Threads for the computation'),
+  batchTokens: z
+    .int()
+    .min(32)
+    .max(8192)
+    .default(256)
+    .describe('Most tokens in one decode; smaller keeps streams smoother while a long prompt is computed'),
+  maxRunning: z
+    .int()
+    .min(1)
+    .max(MAX_SEQUENCES / 2)
+    .default(16)
+    .describe('Most requests that are computed at the same time'),
+  queueLimit: z.int().min(0).max(100_000).default(256).describe('Most requests that wait for a place'),
+  defaultMaxTokens: z.int().min(1).default(1024).describe('Most tokens of an answer when the request names no limit'),
+  bodyLimitBytes: z.int().min(1024).default(16_777_216).describe('Largest request body in bytes'),
+  shutdownGraceMs: z
+    .int()
+    .min(0)
+    .default(10_000)
+    .describe('How long running requests may take to finish at shutdown, in milliseconds'),
+  nativeLog: z.boolean().default(false).describe("Leave llama.cpp's own log on stderr"),
+});
+
+/** What a caller gives; everything has a default. */
+export type EngineOptions = z.input<typeof engineOptionsSchema>;
+
+/** Options with every default filled in. */
+export type ResolvedEngineOptions = z.output<typeof engineOptionsSchema>;
+
+/**
+ * @throws WARMPATH_CONFIG_INVALID that names the first option that is wrong.
+ */
+export function parseEngineOptions(options: EngineOptions): ResolvedEngineOptions {
+  const result = engineOptionsSchema.safeParse(options);
+  if (!result.success) {
+    const issue = result.error.issues[0]!;
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: issue.path.join('.') || 'options',
+      detail: issue.message,
+    });
+  }
+  if (result.data.batchTokens < result.data.maxRunning) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'batchTokens',
+      detail: `One decode must hold a token for each of the ${result.data.maxRunning} running requests.`,
+    });
+  }
+  return result.data;
+}

@@ -1,0 +1,150 @@
+import type { AddressInfo } from 'node:net';
+import { WarmpathError } from '@warmpath/core';
+import type { FastifyInstance } from 'fastify';
+import { ChatTemplate } from './chat/chat-template.js';
+import { createApp } from './http/app.js';
+import { EngineMetrics } from './http/metrics.js';
+import { EngineLoop, type LoopStats } from './loop/engine-loop.js';
+import type { ModelProgressListener } from './models/progress.js';
+import { type ResolvedModel, resolveModel } from './models/resolve.js';
+import { llamaBindings } from './native/bindings.js';
+import { NativeModel } from './native/model.js';
+import { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
+
+/** What accompanies a start and is no configuration. */
+export interface EngineHooks {
+  /** Hears of downloads and other work on the model, for a progress bar. */
+  readonly onProgress?: ModelProgressListener;
+  /** Ends a download. */
+  readonly signal?: AbortSignal;
+}
+
+/** A model as it is served. */
+export interface ServedModel {
+  /** Its name in `/v1/models` and in requests. */
+  readonly name: string;
+  readonly kind: ResolvedModel['kind'];
+  /** Random weights: the text means nothing, timings and caching are real. */
+  readonly noise: boolean;
+  /** What a user must be told about this model before reading its text. */
+  readonly notice?: string;
+  readonly parameters: number;
+  /** Most tokens of one request, prompt and answer. */
+  readonly contextTokens: number;
+}
+
+/** An engine that listens. */
+export interface EngineServer {
+  /** Base URL, without a slash at its end. */
+  readonly url: string;
+  readonly model: ServedModel;
+  /** KV cells in all. */
+  readonly cells: number;
+  /** What runs, waits and is cached right now. */
+  stats(): LoopStats;
+  /** Stops accepting, lets running requests finish within `shutdownGraceMs`, and frees everything. */
+  close(): Promise<void>;
+}
+
+/**
+ * Starts the embedded engine in this process: resolves and loads the model, starts the loop, listens.
+ *
+ * The native library is process-wide; a crash in it ends the process. Use `spawnEngine` where that matters.
+ *
+ * @throws WARMPATH_CONFIG_INVALID, WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH, WARMPATH_MODEL_FILE,
+ *   WARMPATH_MODEL_SPEC, WARMPATH_DOWNLOAD_FAILED, WARMPATH_ENGINE_FAILED.
+ */
+export async function startEngineServer(options: EngineOptions, hooks: EngineHooks = {}): Promise<EngineServer> {
+  const settings = parseEngineOptions(options);
+  const bindings = llamaBindings(settings.nativeLog);
+  const resolved = await resolveModel(settings.model, {
+    ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
+    ...hooks,
+  });
+  const model = await NativeModel.load(bindings, resolved.path);
+  try {
+    return await serve(settings, resolved, model);
+  } catch (error) {
+    model.free();
+    throw error;
+  }
+}
+
+async function serve(
+  settings: ResolvedEngineOptions,
+  resolved: ResolvedModel,
+  model: NativeModel,
+): Promise<EngineServer> {
+  const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
+  const metrics = new EngineMetrics(resolved.name);
+  const loop = await EngineLoop.start({
+    bindings: llamaBindings(),
+    model,
+    name: resolved.name,
+    cells: settings.contextTokens,
+    batchTokens: settings.batchTokens,
+    maxRunning: settings.maxRunning,
+    queueLimit: settings.queueLimit,
+    threads: settings.threads,
+    observer: metrics,
+  });
+  metrics.watch(() => loop.stats);
+  const app = createApp({
+    model: resolved.name,
+    created: Math.floor(Date.now() / 1000),
+    noise: resolved.noise,
+    loop,
+    vocabulary: model.vocabulary,
+    template,
+    metrics,
+    defaultMaxTokens: settings.defaultMaxTokens,
+    bodyLimitBytes: settings.bodyLimitBytes,
+  });
+  try {
+    await listen(app, settings);
+  } catch (error) {
+    await loop.close(0);
+    throw error;
+  }
+  let closing: Promise<void> | undefined;
+  const close = async (): Promise<void> => {
+    await loop.close(settings.shutdownGraceMs);
+    await app.close();
+    model.free();
+  };
+  return {
+    url: baseUrl(app.server.address() as AddressInfo),
+    model: {
+      name: resolved.name,
+      kind: resolved.kind,
+      noise: resolved.noise,
+      ...(resolved.notice !== undefined && { notice: resolved.notice }),
+      parameters: model.parameterCount,
+      contextTokens: loop.contextTokens,
+    },
+    cells: loop.stats.cells,
+    stats: () => loop.stats,
+    close: () => {
+      closing ??= close();
+      return closing;
+    },
+  };
+}
+
+async function listen(app: FastifyInstance, settings: ResolvedEngineOptions): Promise<void> {
+  try {
+    await app.listen({ host: settings.host, port: settings.port });
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code ?? 'unknown error';
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'port',
+      detail: `Cannot listen on ${settings.host}:${settings.port} (${code})`,
+      cause,
+    });
+  }
+}
+
+function baseUrl(address: AddressInfo): string {
+  const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
+  return `http://${host}:${address.port}`;
+}
