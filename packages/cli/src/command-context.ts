@@ -1,0 +1,26 @@
+import type { Command } from 'commander';
+import { EXIT_CODES, EXIT_CODES_HELP, type ExitCode } from './exit-codes.js';
+import type { Terminal } from './terminal.js';
+
+/** What every command works with. */
+export interface CommandContext {
+  readonly terminal: Terminal;
+  readonly environment: NodeJS.ProcessEnv;
+  readonly stdin: NodeJS.ReadStream;
+  /** What the process will answer to the shell unless an error decides otherwise. */
+  exitCode: ExitCode;
+}
+
+/** Adds a command with what all commands have: `--json`, and the exit codes in its help. */
+export function addCommand(program: Command, name: string, description: string): Command {
+  return program
+    .command(name)
+    .description(description)
+    .option('--json', 'print JSON on standard output, errors too')
+    .addHelpText('after', EXIT_CODES_HELP);
+}
+
+/** A fresh context. */
+export function createContext(terminal: Terminal): CommandContext {
+  return { terminal, environment: process.env, stdin: process.stdin, exitCode: EXIT_CODES.ok };
+}

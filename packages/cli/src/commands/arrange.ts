@@ -1,0 +1,44 @@
+import { readFile } from 'node:fs/promises';
+import { WarmpathError } from '@warmpath/core';
+import type { Command } from 'commander';
+import { arrangeAfter } from '../arrange-after.js';
+import { addCommand, type CommandContext } from '../command-context.js';
+
+const INPUT_HELP = `
+Input:
+  {"documents": [{"id", "title"?, "content"}, …], "policy"?, "maxShift"?, "pin"?, "hints"?, "history"?}
+  "history" holds earlier requests as lists of document ids, oldest first, each in the order in which it was served:
+  what the engine is taken to hold. Output is JSON in any case; --json puts it on one line.`;
+
+/** Adds `warmpath arrange`. */
+export function addArrangeCommand(program: Command, { terminal, stdin }: CommandContext): void {
+  addCommand(program, 'arrange', 'order documents: JSON in, JSON out; keeps nothing')
+    .argument('[file]', 'JSON file; standard input if left out or -')
+    .addHelpText('after', INPUT_HELP)
+    .action(async (file: string | undefined) => {
+      const answer = arrangeAfter(parse(await readInput(file, stdin)));
+      terminal.line(JSON.stringify(answer, undefined, 2));
+      terminal.data(answer);
+    });
+}
+
+async function readInput(file: string | undefined, stdin: NodeJS.ReadStream): Promise<string> {
+  if (file === undefined || file === '-') {
+    let text = '';
+    for await (const chunk of stdin.setEncoding('utf8')) text += chunk;
+    return text;
+  }
+  try {
+    return await readFile(file, 'utf8');
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail: `cannot read ${file}`, cause });
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The input is not valid JSON.', cause });
+  }
+}

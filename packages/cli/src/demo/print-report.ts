@@ -1,0 +1,56 @@
+import { formatTable, type Terminal } from '../terminal.js';
+import { type Comparison, type GradedReport, type StrategyReport, uncachedTokens } from './report.js';
+
+/** Prints both strategies side by side, and the sentence that sums them up. */
+export function printComparison(terminal: Terminal, comparison: Comparison): void {
+  const { retrieval, arranged } = comparison.strategies;
+  const { ratio } = comparison;
+  const row = (name: string, of: (report: StrategyReport) => string, ratioText = '') => [
+    name,
+    of(retrieval),
+    of(arranged),
+    ratioText,
+  ];
+  const rows = [
+    ['', 'retrieval', 'arranged', 'arranged / retrieval'],
+    row('TTFT p50', ({ ttftMs }) => milliseconds(ttftMs.p50), ratio.ttftP50.toFixed(3)),
+    row('TTFT p95', ({ ttftMs }) => milliseconds(ttftMs.p95)),
+    row('TTFT mean', ({ ttftMs }) => milliseconds(ttftMs.mean), ratio.ttftMean.toFixed(3)),
+    row('prompt tokens', ({ promptTokens }) => tokens(promptTokens)),
+    row('uncached tokens', (report) => tokens(uncachedTokens(report)), ratio.uncachedTokens?.toFixed(3)),
+    row('cached share', ({ cachedShare }) => (cachedShare === null ? 'not reported' : percent(cachedShare))),
+  ];
+  const [head, ...body] = formatTable(rows);
+  terminal.line(`  ${terminal.style.dim(head!)}`);
+  for (const line of body) terminal.line(`  ${line}`);
+  terminal.line();
+  terminal.line(`  ${terminal.style.bold(verdict(ratio.ttftP50))}`);
+}
+
+/** Prints how many answers are right in each order. */
+export function printExactAnswers(terminal: Terminal, comparison: Comparison<GradedReport>): void {
+  const { retrieval, arranged } = comparison.strategies;
+  const of = `of ${comparison.requests}`;
+  terminal.line(
+    `  answers exact word for word: ${retrieval.exactAnswers} ${of} in retrieval order, ${arranged.exactAnswers} ${of} arranged`,
+  );
+}
+
+function verdict(ratio: number): string {
+  const share = percent(Math.abs(1 - ratio));
+  if (ratio < 1) return `Arranged, the median answer starts ${share} sooner.`;
+  return ratio === 1 ? 'Arranged, the median answer starts at the same time.' : `Arranged, the median answer starts ${share} later.`;
+}
+
+function milliseconds(value: number): string {
+  return `${value.toFixed(1)} ms`;
+}
+
+function tokens(count: number | null): string {
+  return count === null ? 'not reported' : count.toLocaleString('en-US');
+}
+
+/** A share as a percentage with one decimal. */
+export function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}

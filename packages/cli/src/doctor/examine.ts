@@ -1,0 +1,149 @@
+import { randomBytes } from 'node:crypto';
+import { WarmpathError } from '@warmpath/core';
+import { quantile } from '../demo/statistics.js';
+import { cachedTokensOf, type EngineClient, type ServedModel } from '../engine-client.js';
+import { divergingText, estimateBlockSize, probeText } from './probe-prompts.js';
+
+/** What the doctor found out about an engine. Counts in tokens; `undefined` where the engine does not say. */
+export interface EngineFacts {
+  readonly models: readonly ServedModel[];
+  readonly model: string;
+  /** Who the engine says it is (`owned_by` of its first model). */
+  readonly owner: string | undefined;
+  readonly offersTokenize: boolean;
+  /** The same prompt a second time, as one body and as a stream. */
+  readonly repeat: {
+    readonly promptTokens: number | undefined;
+    readonly cachedTokens: number | undefined;
+    readonly streamedCachedTokens: number | undefined;
+  };
+  /** A prompt that shares the first half of its words with the one before. */
+  readonly half: { readonly promptTokens: number | undefined; readonly cachedTokens: number | undefined };
+  readonly blockSize: number | undefined;
+  /** Medians, in milliseconds, of prompts never seen before and of the same prompts again. */
+  readonly ttftMs: { readonly cold: number; readonly warm: number };
+}
+
+/** Long enough for the minimum that hosted APIs cache (1,024 tokens), short enough for a context of 4,096. */
+const TARGET_TOKENS = 1_600;
+/** Words of the prompt that measures how many tokens a word has here. */
+const SAMPLE_WORDS = 100;
+/** Where usage is not reported, a word counts as one token. */
+const UNKNOWN_TOKENS_PER_WORD = 1;
+const TTFT_PAIRS = 3;
+const BLOCK_PROBES = 16;
+/** Words between two block probes: no divisor of usual block sizes, so that all remainders come up. */
+const BLOCK_PROBE_STEP = 17;
+
+/** Asks the engine a few dozen one-token questions and reports what they showed. Every prompt opens with a fresh nonce. */
+export async function examine(client: EngineClient, model: string | undefined, signal: AbortSignal): Promise<EngineFacts> {
+  const models = await client.models(signal);
+  const chosen = model ?? models[0]?.id;
+  if (chosen === undefined) {
+    throw new WarmpathError('WARMPATH_MODEL_NOT_FOUND', { path: '--model', detail: 'the engine names no model' });
+  }
+  const probe = new Probe(client, chosen, signal);
+  const words = await probe.wordsForTarget();
+  const text = probeText(nonce(), words);
+  await probe.ask(text);
+  const repeat = await probe.ask(text);
+  const streamed = await probe.stream(text);
+  return {
+    models,
+    model: chosen,
+    owner: models[0]?.owned_by,
+    offersTokenize: await probe.offersTokenize(),
+    repeat: { ...repeat, streamedCachedTokens: streamed.cachedTokens },
+    half: await probe.halfShared(words),
+    blockSize: await probe.blockSize(words),
+    ttftMs: await probe.ttft(words),
+  };
+}
+
+interface Counts {
+  readonly promptTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+}
+
+class Probe {
+  readonly #client: EngineClient;
+  readonly #model: string;
+  readonly #signal: AbortSignal;
+
+  constructor(client: EngineClient, model: string, signal: AbortSignal) {
+    this.#client = client;
+    this.#model = model;
+    this.#signal = signal;
+  }
+
+  async ask(text: string): Promise<Counts> {
+    const answer = (await this.#client.post('/v1/chat/completions', this.#body(text), this.#signal)) as {
+      usage?: { prompt_tokens?: number };
+    };
+    return { promptTokens: answer.usage?.prompt_tokens, cachedTokens: cachedTokensOf(answer.usage) };
+  }
+
+  stream(text: string) {
+    return this.#client.measureChat(this.#body(text), this.#signal);
+  }
+
+  async wordsForTarget(): Promise<number> {
+    const { promptTokens } = await this.ask(probeText(nonce(), SAMPLE_WORDS));
+    const tokensPerWord = promptTokens === undefined ? UNKNOWN_TOKENS_PER_WORD : promptTokens / SAMPLE_WORDS;
+    return Math.ceil(TARGET_TOKENS / tokensPerWord);
+  }
+
+  async halfShared(words: number): Promise<Counts> {
+    const start = nonce();
+    await this.ask(probeText(start, words));
+    return this.ask(divergingText(start, words, Math.floor(words / 2)));
+  }
+
+  /** From the longest shared prefix to the shortest, so that an engine that remembers only its last prompt shows it too. */
+  async blockSize(words: number): Promise<number | undefined> {
+    const start = nonce();
+    await this.ask(probeText(start, words));
+    const cachedTokens: number[] = [];
+    const step = Math.min(BLOCK_PROBE_STEP, Math.floor(words / (BLOCK_PROBES + 1)));
+    for (let i = 1; i <= BLOCK_PROBES; i++) {
+      const counts = await this.ask(divergingText(start, words, words - i * step));
+      cachedTokens.push(counts.cachedTokens ?? 0);
+    }
+    return estimateBlockSize(cachedTokens);
+  }
+
+  async ttft(words: number): Promise<EngineFacts['ttftMs']> {
+    const cold: number[] = [];
+    const warm: number[] = [];
+    for (let i = 0; i < TTFT_PAIRS; i++) {
+      const text = probeText(nonce(), words);
+      cold.push((await this.stream(text)).ttftMs);
+      warm.push((await this.stream(text)).ttftMs);
+    }
+    return { cold: median(cold), warm: median(warm) };
+  }
+
+  /** vLLM wants `prompt`, llama-server and the embedded engine `content`; each ignores the other. */
+  async offersTokenize(): Promise<boolean> {
+    try {
+      const body = { model: this.#model, prompt: 'one two', content: 'one two' };
+      const answer = (await this.#client.post('/tokenize', body, this.#signal)) as { tokens?: unknown };
+      return Array.isArray(answer.tokens);
+    } catch (error) {
+      if (this.#signal.aborted) throw error;
+      return false;
+    }
+  }
+
+  #body(text: string): object {
+    return { model: this.#model, messages: [{ role: 'user', content: text }], max_tokens: 1, temperature: 0 };
+  }
+}
+
+function nonce(): string {
+  return randomBytes(6).toString('hex');
+}
+
+function median(values: readonly number[]): number {
+  return quantile([...values].sort((a, b) => a - b), 0.5);
+}

@@ -1,0 +1,105 @@
+import type { EngineFacts } from './examine.js';
+
+/** `unknown`: the engine does not say, and nothing follows from that alone. */
+export type Verdict = 'ok' | 'warning' | 'failed' | 'unknown';
+
+/** One line of the doctor's findings. */
+export interface Check {
+  readonly name: string;
+  readonly verdict: Verdict;
+  readonly finding: string;
+  /** What to do about it; absent where there is nothing to do. */
+  readonly advice?: string;
+}
+
+/** Where to switch things on, by `owned_by`. */
+const REPORT_ADVICE: Readonly<Record<string, string>> = {
+  vllm: 'start vLLM with --enable-prompt-tokens-details',
+  sglang: 'start SGLang with --enable-cache-report',
+};
+const CACHING_ADVICE: Readonly<Record<string, string>> = {
+  vllm: 'start vLLM with --enable-prefix-caching (and without --no-enable-prefix-caching)',
+  sglang: 'start SGLang without --disable-radix-cache',
+  llamacpp: 'send requests with "cache_prompt": true, and give the server enough slots (-np)',
+};
+const ANY_REPORT_ADVICE = 'see whether the engine can report usage.prompt_tokens_details.cached_tokens; without it Warmpath goes by what it sent';
+const ANY_CACHING_ADVICE = "switch on the engine's prefix caching; without it no order of documents saves anything";
+
+/** A repeated prompt that starts in less than this share of the time shows a cache even where none is reported. */
+const CLEARLY_SOONER = 0.6;
+
+/** Turns facts into findings, with advice in the terms of the engine at hand. Pure. */
+export function judge(facts: EngineFacts): readonly Check[] {
+  return [
+    models(facts),
+    caching(facts),
+    sharedPrefix(facts),
+    blockSize(facts),
+    reporting('cached tokens, unstreamed', facts.repeat.cachedTokens, facts),
+    reporting('cached tokens, streamed', facts.repeat.streamedCachedTokens, facts),
+    ttft(facts),
+    tokenize(facts),
+  ];
+}
+
+function models({ models, model, owner }: EngineFacts): Check {
+  const others = models.length > 1 ? ` and ${models.length - 1} more` : '';
+  const by = owner === undefined ? '' : ` (${owner})`;
+  return { name: 'models', verdict: 'ok', finding: `${model}${others}${by}` };
+}
+
+function caching(facts: EngineFacts): Check {
+  const name = 'prefix caching';
+  const { promptTokens, cachedTokens, streamedCachedTokens } = facts.repeat;
+  const cached = cachedTokens ?? streamedCachedTokens;
+  if (cached !== undefined && cached > 0) {
+    const of = promptTokens === undefined ? '' : ` of ${promptTokens}`;
+    return { name, verdict: 'ok', finding: `on: ${cached}${of} tokens of a repeated prompt were cached` };
+  }
+  const advice = CACHING_ADVICE[facts.owner ?? ''] ?? ANY_CACHING_ADVICE;
+  if (startsSooner(facts)) return { name, verdict: 'ok', finding: 'on, by its effect: a repeated prompt starts much sooner' };
+  if (cached === 0) return { name, verdict: 'failed', finding: 'off: nothing of a repeated prompt was cached', advice };
+  return { name, verdict: 'failed', finding: 'not seen: neither counts nor times show a cache', advice };
+}
+
+function sharedPrefix({ half, repeat }: EngineFacts): Check {
+  const name = 'shared prefix';
+  if (half.cachedTokens === undefined) return { name, verdict: 'unknown', finding: 'not reported' };
+  const finding = `${half.cachedTokens} of ${half.promptTokens ?? '?'} tokens cached when half of the words are shared`;
+  if (half.cachedTokens > 0) return { name, verdict: 'ok', finding };
+  if (!repeat.cachedTokens) return { name, verdict: 'unknown', finding };
+  const advice = 'this engine reuses whole prompts only; arranging documents saves little on it';
+  return { name, verdict: 'warning', finding, advice };
+}
+
+function blockSize({ blockSize, repeat }: EngineFacts): Check {
+  const name = 'block size';
+  if (blockSize !== undefined) {
+    return { name, verdict: 'ok', finding: blockSize === 1 ? 'any token' : `about ${blockSize} tokens` };
+  }
+  if (!repeat.cachedTokens) return { name, verdict: 'unknown', finding: 'cannot be told without cached tokens' };
+  const advice = 'documents shorter than a block save nothing; longer passages may help';
+  return { name, verdict: 'warning', finding: 'larger than the range tried', advice };
+}
+
+function reporting(name: string, cachedTokens: number | undefined, facts: EngineFacts): Check {
+  if (cachedTokens !== undefined) return { name, verdict: 'ok', finding: 'reported' };
+  const advice = REPORT_ADVICE[facts.owner ?? ''] ?? ANY_REPORT_ADVICE;
+  return { name, verdict: 'warning', finding: 'not reported', advice };
+}
+
+function ttft({ ttftMs }: EngineFacts): Check {
+  const name = 'TTFT';
+  const finding = `${ttftMs.cold.toFixed(1)} ms cold, ${ttftMs.warm.toFixed(1)} ms repeated`;
+  if (ttftMs.warm < ttftMs.cold) return { name, verdict: 'ok', finding };
+  return { name, verdict: 'warning', finding, advice: 'a repeated prompt does not start sooner; is the engine busy?' };
+}
+
+function tokenize({ offersTokenize }: EngineFacts): Check {
+  const name = '/tokenize';
+  return { name, verdict: offersTokenize ? 'ok' : 'unknown', finding: offersTokenize ? 'offered' : 'not offered' };
+}
+
+function startsSooner({ ttftMs }: EngineFacts): boolean {
+  return ttftMs.warm < ttftMs.cold * CLEARLY_SOONER;
+}

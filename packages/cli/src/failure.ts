@@ -1,0 +1,41 @@
+import { WarmpathError } from '@warmpath/core';
+import { CommanderError } from 'commander';
+import { EXIT_CODES, type ExitCode, exitCodeOf } from './exit-codes.js';
+import { Interruption } from './interruption.js';
+import type { Terminal } from './terminal.js';
+
+/**
+ * Says what went wrong and answers with the exit code. For a person: message, code, and remedy, on standard error. With
+ * `--json`: `{error: {message, type, param, code, remedy}}` on standard output, the shape that the servers answer with too.
+ */
+export function reportFailure(error: unknown, terminal: Terminal): ExitCode {
+  const exitCode = exitCodeOf(error);
+  // Help and version were printed; a person who pressed Ctrl-C knows.
+  if (exitCode === EXIT_CODES.ok) return exitCode;
+  if (error instanceof Interruption) {
+    terminal.note(error.message);
+    return exitCode;
+  }
+  const known = toWarmpathError(error);
+  const lines = [`error: ${known.message}`, `  code    ${known.code}`];
+  if (known.path !== undefined) lines.push(`  path    ${known.path}`);
+  lines.push(`  remedy  ${known.remedy}`);
+  terminal.error(lines, known.toOpenAI());
+  return exitCode;
+}
+
+/** Errors from elsewhere under a code of the table. */
+function toWarmpathError(error: unknown): WarmpathError {
+  if (WarmpathError.isInstance(error)) return error;
+  if (error instanceof CommanderError) {
+    return new WarmpathError('WARMPATH_USAGE', { detail: error.message.replace(/^error: /, '') });
+  }
+  const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  return new WarmpathError('WARMPATH_INTERNAL', { detail, cause: error });
+}
+
+/** Names the port in the error that `listen` throws; any other error as it is. */
+export function describeListenError(error: unknown, host: string, port: number): unknown {
+  if ((error as { code?: unknown }).code !== 'EADDRINUSE') return error;
+  return new WarmpathError('WARMPATH_PORT_IN_USE', { path: '--port', detail: `${host}:${port} is taken`, cause: error });
+}

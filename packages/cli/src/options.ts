@@ -1,0 +1,43 @@
+import { WarmpathError } from '@warmpath/core';
+import { type Command, InvalidArgumentError } from 'commander';
+import type { EngineAddress } from './engine-client.js';
+
+/** Parses an option that takes a whole number; anything else is a usage error that states the range. */
+export function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+    const range = max === Number.MAX_SAFE_INTEGER ? `of ${min} or more` : `from ${min} to ${max}`;
+    throw new InvalidArgumentError(`A whole number ${range} was expected.`);
+  };
+}
+
+/** A TCP port; 0 for any free one. */
+export const port = wholeNumber(0, 65_535);
+
+/** The options of commands that can work on an engine that runs already. */
+export interface EngineUrlOptions {
+  readonly engine?: string;
+  readonly model?: string;
+  readonly keyEnv?: string;
+}
+
+/** Adds `--engine`, `--model` and `--key-env`. */
+export function addEngineUrlOptions(command: Command, description: string): Command {
+  return command
+    .option('--engine <url>', description)
+    .option('--model <name>', 'model: a name that the engine serves, or for the embedded engine as in `warmpath engine`')
+    .option('--key-env <name>', "environment variable that holds the engine's API key");
+}
+
+/** Where the engine is, and the key from the environment variable that `--key-env` names. */
+export function engineAddress(options: EngineUrlOptions, environment: NodeJS.ProcessEnv): EngineAddress {
+  const url = options.engine!;
+  if (options.keyEnv === undefined) return { url };
+  const apiKey = environment[options.keyEnv];
+  if (apiKey) return { url, apiKey };
+  throw new WarmpathError('WARMPATH_CONFIG_VARIABLE', {
+    path: '--key-env',
+    detail: `the environment variable ${options.keyEnv} is not set`,
+  });
+}

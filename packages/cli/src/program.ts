@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs';
+import { Command } from 'commander';
+import type { CommandContext } from './command-context.js';
+import { addArrangeCommand } from './commands/arrange.js';
+import { addCheckConfigCommand } from './commands/check-config.js';
+import { addDemoCommand } from './commands/demo.js';
+import { addDoctorCommand } from './commands/doctor.js';
+import { addEngineCommand } from './commands/engine.js';
+import { addServeCommand } from './commands/serve.js';
+import { addUpCommand } from './commands/up.js';
+import { EXIT_CODES_HELP } from './exit-codes.js';
+
+/** The whole command line. Throws commander's errors instead of ending the process. */
+export function createProgram(context: CommandContext): Command {
+  const program = new Command('warmpath')
+    .description('Starts every RAG prompt with tokens that the LLM engine has already prefilled.')
+    .version(packageVersion())
+    .showSuggestionAfterError()
+    .addHelpText('after', EXIT_CODES_HELP)
+    .exitOverride()
+    // Errors are printed in one place, in one form (failure.ts).
+    .configureOutput({ outputError: () => {} });
+  addUpCommand(program, context);
+  addServeCommand(program, context);
+  addEngineCommand(program, context);
+  addDemoCommand(program, context);
+  addDoctorCommand(program, context);
+  addArrangeCommand(program, context);
+  addCheckConfigCommand(program, context);
+  return program;
+}
+
+function packageVersion(): string {
+  const manifest = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string };
+  return manifest.version;
+}

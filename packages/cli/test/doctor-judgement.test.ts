@@ -1,0 +1,81 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { EngineFacts } from '../src/doctor/examine.js';
+import { judge } from '../src/doctor/judge.js';
+import { divergingText, estimateBlockSize, probeText } from '../src/doctor/probe-prompts.js';
+
+describe('probe texts', () => {
+  it('share exactly the words asked for, and are the same every time', () => {
+    const counts = fc.tuple(fc.integer({ min: 4, max: 400 }), fc.integer({ min: 1, max: 400 }));
+    fc.assert(
+      fc.property(fc.stringMatching(/^[0-9a-f]{8}$/), counts, (nonce, [count, wanted]) => {
+        const shared = Math.min(wanted, count - 2);
+        const whole = probeText(nonce, count).split(' ');
+        const other = divergingText(nonce, count, shared).split(' ');
+        expect(whole).toHaveLength(count);
+        expect(other).toHaveLength(count);
+        expect(other.slice(0, shared)).toEqual(whole.slice(0, shared));
+        expect(other[shared]).not.toBe(whole[shared]);
+        expect(probeText(nonce, count)).toBe(whole.join(' '));
+      }),
+      { seed: 5, numRuns: 200 },
+    );
+  });
+});
+
+describe('estimateBlockSize', () => {
+  it('finds the block size behind counts of many lengths', () => {
+    for (const size of [1, 16, 32, 128]) {
+      const shared = Array.from({ length: 16 }, (_, i) => 1_500 - i * 17);
+      expect(estimateBlockSize(shared.map((tokens) => Math.floor(tokens / size) * size))).toBe(size);
+    }
+  });
+
+  it('says nothing where the counts say nothing', () => {
+    expect(estimateBlockSize([])).toBeUndefined();
+    expect(estimateBlockSize([0, 0, 512, 512, 1_024])).toBeUndefined();
+  });
+});
+
+const HEALTHY: EngineFacts = {
+  models: [{ id: 'm', owned_by: 'vllm' }],
+  model: 'm',
+  owner: 'vllm',
+  offersTokenize: true,
+  repeat: { promptTokens: 1_600, cachedTokens: 1_584, streamedCachedTokens: 1_584 },
+  half: { promptTokens: 1_600, cachedTokens: 784 },
+  blockSize: 16,
+  ttftMs: { cold: 100, warm: 20 },
+};
+
+const SILENT = { promptTokens: 1_600, cachedTokens: undefined, streamedCachedTokens: undefined };
+const verdicts = (facts: EngineFacts) => Object.fromEntries(judge(facts).map(({ name, verdict }) => [name, verdict]));
+const advice = (facts: EngineFacts, name: string) => judge(facts).find((check) => check.name === name)?.advice;
+
+describe('judge', () => {
+  it('finds nothing wrong with a healthy engine', () => {
+    expect(new Set(Object.values(verdicts(HEALTHY)))).toEqual(new Set(['ok']));
+    expect(judge(HEALTHY).every((check) => check.advice === undefined)).toBe(true);
+  });
+
+  it("names the engine's own switch when it does not report cached tokens", () => {
+    const facts = { ...HEALTHY, repeat: SILENT };
+    expect(verdicts(facts)).toMatchObject({ 'prefix caching': 'ok', 'cached tokens, streamed': 'warning' });
+    expect(advice(facts, 'cached tokens, streamed')).toContain('--enable-prompt-tokens-details');
+    const sglang = { ...facts, owner: 'sglang' };
+    expect(advice(sglang, 'cached tokens, unstreamed')).toContain('--enable-cache-report');
+    expect(advice({ ...facts, owner: undefined }, 'cached tokens, unstreamed')).toBeDefined();
+  });
+
+  it('fails an engine whose counts and times show no cache', () => {
+    const cold = { ...HEALTHY, ttftMs: { cold: 100, warm: 99 } };
+    const zero = { ...cold, repeat: { promptTokens: 1_600, cachedTokens: 0, streamedCachedTokens: 0 } };
+    expect(verdicts(zero)['prefix caching']).toBe('failed');
+    expect(verdicts({ ...cold, repeat: SILENT })['prefix caching']).toBe('failed');
+    expect(advice(zero, 'prefix caching')).toContain('--enable-prefix-caching');
+  });
+
+  it('warns of an engine that reuses whole prompts only', () => {
+    expect(verdicts({ ...HEALTHY, half: { promptTokens: 1_600, cachedTokens: 0 } })['shared prefix']).toBe('warning');
+  });
+});
