@@ -6,6 +6,7 @@ import {
   chatPreamble,
   completionPreamble,
   estimateTokens,
+  type LayoutName,
   type Preamble,
   prepareRequest,
   renderChat,
@@ -29,7 +30,7 @@ export interface ComposedRequest {
   readonly body: string;
   readonly arrangement: Arrangement;
   readonly warnings: readonly Warning[];
-  /** The whole prompt, in estimated tokens: tools, messages, documents and hint. */
+  /** The whole prompt, in estimated tokens. */
   readonly estimatedTokens: number;
   readonly fallback: Fallback | undefined;
   /** What went wrong, if something did. */
@@ -104,7 +105,9 @@ export class Composer {
   preamble(extracted: Pick<ExtractedRequest, 'prompt' | 'rawValue' | 'model'>): Preamble {
     const scope = promptScope(extracted);
     if (extracted.prompt?.kind !== 'chat') return completionPreamble(scope, this.#config.arrange);
-    return chatPreamble(extracted.prompt.messages, scope, this.#config.arrange);
+    const { key, tokens } = chatPreamble(extracted.prompt.messages, scope, this.#config.arrange);
+    const tools = extracted.rawValue('tools');
+    return { key, tokens: tools === undefined ? tokens : tokens + estimateTokens(tools) };
   }
 
   #render(extracted: ExtractedRequest, arrangement: Arrangement, defect: unknown): ComposedRequest {
@@ -120,7 +123,7 @@ export class Composer {
       body: extracted.rewrite(changes),
       arrangement,
       warnings: arrangement.trace.warnings,
-      estimatedTokens: estimatePrompt(extracted, arrangement),
+      estimatedTokens: estimatePrompt(extracted, arrangement, this.#config.arrange.layout),
       fallback: arrangement.trace.fellBack === undefined ? undefined : 'retrieval',
       defect,
     };
@@ -177,17 +180,20 @@ function messagesText(rendered: readonly ChatMessage[], given: readonly ChatMess
   return `[${parts.join(',')}]`;
 }
 
-function estimatePrompt(extracted: ExtractedRequest, arrangement: Arrangement): number {
-  let tokens = 0;
+/** The whole prompt: what stands before the documents, the documents, the hint, and what comes after. */
+function estimatePrompt({ prompt }: ExtractedRequest, arrangement: Arrangement, layout: LayoutName): number {
+  let tokens = arrangement.preamble?.tokens ?? 0;
   for (const document of arrangement.documents) tokens += document.tokens;
   if (arrangement.hint !== undefined) tokens += estimateTokens(arrangement.hint.labels.join(', '));
-  const tools = extracted.rawValue('tools');
-  if (tools !== undefined) tokens += estimateTokens(tools);
-  const { prompt } = extracted;
   if (prompt?.kind === 'completion') return tokens + estimateTokens(prompt.prompt);
-  for (const { content } of prompt?.messages ?? []) {
+  for (const { content } of messagesAfterDocuments(prompt?.messages ?? [], layout)) {
     const texts = typeof content === 'string' ? [content] : (content ?? []).map((part) => part.text ?? '');
     for (const text of texts) tokens += estimateTokens(text);
   }
   return tokens;
+}
+
+function messagesAfterDocuments(messages: readonly ChatMessage[], layout: LayoutName): readonly ChatMessage[] {
+  if (layout !== 'system') return messages.slice(messages.findLastIndex(({ role }) => role === 'user'));
+  return messages.slice(messages.findIndex(({ role }) => role === 'system' || role === 'developer') + 1);
 }

@@ -6,7 +6,7 @@ const count = (max: number) => z.int().min(1).max(max);
 
 const server = z.strictObject({
   host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` for every interface.'),
-  port: z.int().min(0).max(65_535).default(8700).describe('TCP port to listen on; 0 for any free one.'),
+  port: z.int().min(0).max(65_535).default(8080).describe('TCP port to listen on; 0 for any free one.'),
   bodyLimitBytes: count(1_073_741_824)
     .default(33_554_432)
     .describe('Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE.'),

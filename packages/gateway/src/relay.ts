@@ -59,7 +59,8 @@ class Relay implements UpstreamListener {
   }
 
   start(upstream: Upstream, request: UpstreamRequest): void {
-    this.#client.on('close', () => {
+    // First among the listeners: the others look at what the end of the exchange has left.
+    this.#client.prependListener('close', () => {
       if (!this.#client.writableFinished) this.#call?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
     });
     this.#client.on('drain', () => this.#call?.resume());

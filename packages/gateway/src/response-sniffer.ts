@@ -19,6 +19,7 @@ export class ResponseSniffer {
   #heldBytes = 0;
   #usage: Usage | undefined;
   #firstContentAt: number | undefined;
+  #prefilled = false;
 
   /** `now`: the monotonic clock, in milliseconds. */
   constructor(now: () => number) {
@@ -30,7 +31,12 @@ export class ResponseSniffer {
     return this.#usage;
   }
 
-  /** When the first generated content came, on the clock of `now`: the end of prefill. */
+  /** Whether generated content came: then the engine has prefilled the whole prompt. */
+  get prefilled(): boolean {
+    return this.#prefilled;
+  }
+
+  /** When a stream's first content came, on the clock of `now`; a response in one piece does not tell. */
   get firstContentAt(): number | undefined {
     return this.#firstContentAt;
   }
@@ -46,7 +52,7 @@ export class ResponseSniffer {
   data(chunk: Buffer): void {
     if (this.#mode === 'stream') this.#readLines(chunk);
     else if (this.#mode === 'json') {
-      this.#firstContentAt ??= this.#now();
+      this.#prefilled = true;
       this.#hold(chunk);
     }
   }
@@ -81,7 +87,9 @@ export class ResponseSniffer {
     if (this.#firstContentAt !== undefined && !line.includes(USAGE)) return;
     const event = readStreamEvent(line.toString('utf8', 5));
     this.#usage = event.usage ?? this.#usage;
-    if (event.content) this.#firstContentAt ??= this.#now();
+    if (!event.content) return;
+    this.#prefilled = true;
+    this.#firstContentAt ??= this.#now();
   }
 
   /** Keeps bytes until the line or body is whole; past the limit only counts them. */

@@ -119,7 +119,7 @@ function learn(
   const now = gateway.now();
   const { firstContentAt, usage } = sniffer;
   // A client that left after the first content left a prompt that is prefilled, and therefore cached.
-  const prefilled = status !== undefined && status < 300 && (result.complete || firstContentAt !== undefined);
+  const prefilled = status !== undefined && status < 300 && (result.complete || sniffer.prefilled);
   if (!prefilled) {
     observe({ kind: 'failed', arrangement, now }, state.history);
     return;

@@ -1,6 +1,13 @@
 import { performance } from 'node:perf_hooks';
 import { WarmpathError } from '@warmpath/core';
-import { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import {
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  fastify,
+  LogController,
+} from 'fastify';
 import { type Arrange, Composer } from './compose.js';
 import type { GatewayConfigInput } from './config.js';
 import { resolveConfig } from './config-load.js';
@@ -30,7 +37,7 @@ declare module 'fastify' {
 
 /** A gateway that listens. */
 export interface RunningGateway {
-  /** Where it listens, for instance `http://127.0.0.1:8700`. */
+  /** Where it listens, for instance `http://127.0.0.1:8080`. */
   readonly url: string;
   /**
    * Stops: no new requests, warm-ups aborted, answers in flight finished within `server.drainMs` or cut.
@@ -102,7 +109,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     logger: log.level === 'silent' ? false : { level: log.level, base: null },
     // Every line carries the request id itself; a child logger per request would cost more than the line.
     childLoggerFactory: (logger) => logger,

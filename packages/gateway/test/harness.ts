@@ -1,0 +1,131 @@
+import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
+import { afterEach } from 'vitest';
+import type { GatewayConfigInput } from '../src/config.js';
+import { type GatewayParts, type RunningGateway, startGateway } from '../src/server.js';
+import { type Answer, FakeEngine } from './fake-engine.js';
+
+const open: { close(): Promise<void> }[] = [];
+
+afterEach(async () => {
+  for (const resource of open.splice(0).reverse()) await resource.close();
+});
+
+/** Closes it after the test. */
+export function closing<Resource extends { close(): Promise<void> }>(resource: Resource): Resource {
+  open.push(resource);
+  return resource;
+}
+
+export interface Stand {
+  readonly engine: FakeEngine;
+  readonly gateway: RunningGateway;
+}
+
+export type StandConfig = Omit<GatewayConfigInput, 'upstream'> & { upstream?: Partial<GatewayConfigInput['upstream']> };
+
+/** A gateway in front of a fake engine; both are closed after the test. */
+export async function stand(answer?: Answer, config: StandConfig = {}, parts?: GatewayParts): Promise<Stand> {
+  const engine = closing(await FakeEngine.start(answer));
+  const gateway = closing(await gatewayAt(engine.url, config, parts));
+  return { engine, gateway };
+}
+
+export function gatewayAt(url: string, config: StandConfig = {}, parts?: GatewayParts): Promise<RunningGateway> {
+  return startGateway(
+    {
+      ...config,
+      server: { port: 0, ...config.server },
+      upstream: { url, ...config.upstream },
+      log: { level: 'silent' },
+    },
+    parts,
+  );
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+  readonly text: string;
+  /** Set when the connection broke before the end. */
+  readonly broken: boolean;
+}
+
+export interface RequestOptions {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
+/** Sends a request on a connection of its own and collects what comes back, also when the connection breaks. */
+export function send(url: string, body?: string | Buffer | object, options: RequestOptions = {}): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const request = openRequest(url, body, options);
+    request.on('error', reject);
+    request.on('response', (response: IncomingMessage) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', () => {});
+      response.on('close', () => {
+        const whole = Buffer.concat(chunks);
+        resolve({
+          status: response.statusCode!,
+          headers: response.headers,
+          body: whole,
+          text: whole.toString('utf8'),
+          broken: !response.complete,
+        });
+      });
+    });
+  });
+}
+
+/** Sends a request on a connection of its own. */
+export function openRequest(url: string, body?: string | Buffer | object, options: RequestOptions = {}) {
+  const payload = typeof body === 'string' || Buffer.isBuffer(body) || body === undefined ? body : JSON.stringify(body);
+  const request = httpRequest(url, {
+    agent: false,
+    method: options.method ?? (payload === undefined ? 'GET' : 'POST'),
+    headers: { ...(payload !== undefined && { 'content-type': 'application/json' }), ...options.headers },
+    ...(options.signal && { signal: options.signal }),
+  });
+  request.end(payload);
+  return request;
+}
+
+export interface ErrorBody {
+  readonly error: {
+    readonly message: string;
+    readonly type: string;
+    readonly param: string | null;
+    readonly code: string;
+  };
+}
+
+export function errorOf(reply: Reply): ErrorBody['error'] {
+  return (JSON.parse(reply.text) as ErrorBody).error;
+}
+
+export const DOCUMENTS = [
+  { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
+  { id: 'orsin', title: 'Orsin', content: 'The weight of Orsin is 17 kg. The founder of Orsin is Mirela.' },
+  { id: 'tamir', title: 'Tamir', content: 'The weight of Tamir is 8 kg. The colour of Tamir is red.' },
+] as const;
+
+/** A chat request over these documents. */
+export function chat(documents: readonly object[] = DOCUMENTS, fields: object = {}): object {
+  return {
+    model: 'm',
+    messages: [
+      { role: 'system', content: 'Answer from the documents.' },
+      { role: 'user', content: 'What is the weight of Velka?' },
+    ],
+    documents,
+    ...fields,
+  };
+}
+
+/** The labels in the order in which they stand in a prompt. */
+export function labelsIn(prompt: string): string[] {
+  return [...prompt.matchAll(/<document id=\\?"([^"\\]+)/g)].map((match) => match[1]!);
+}

@@ -1,0 +1,102 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ResponseSniffer } from '../src/response-sniffer.js';
+import { CHAT_RESPONSE, CHAT_STREAM } from './fake-engine.js';
+
+const USAGE = { promptTokens: 120, cachedTokens: 96 };
+const STREAM = { 'content-type': 'text/event-stream' };
+const JSON_TYPE = { 'content-type': 'application/json' };
+
+/** Reads the text in chunks cut at the given places; the clock counts chunks. */
+function sniff(text: string, headers: Record<string, string>, cuts: readonly number[]): ResponseSniffer {
+  const bytes = Buffer.from(text);
+  let clock = 0;
+  const sniffer = new ResponseSniffer(() => clock);
+  sniffer.head(200, headers);
+  const places = [0, ...[...cuts].sort((a, b) => a - b), bytes.length];
+  for (let i = 1; i < places.length; i++) {
+    clock = i;
+    sniffer.data(bytes.subarray(places[i - 1], places[i]));
+  }
+  sniffer.end();
+  return sniffer;
+}
+
+const cutsOf = (text: string) => fc.array(fc.nat(Buffer.byteLength(text)), { maxLength: 40 });
+
+describe('ResponseSniffer', () => {
+  it.each([
+    ['LF', CHAT_STREAM],
+    ['CRLF', CHAT_STREAM.replaceAll('\n', '\r\n')],
+    ['no line end after the last event', CHAT_STREAM.slice(0, CHAT_STREAM.indexOf('data: [DONE]')).trimEnd()],
+  ])('finds the usage of a stream (%s) cut at any bytes', (_, stream) => {
+    fc.assert(
+      fc.property(cutsOf(stream), (cuts) => {
+        expect(sniff(stream, STREAM, cuts).usage).toEqual(USAGE);
+      }),
+      { seed: 7, numRuns: 300 },
+    );
+  });
+
+  it('finds the usage of a whole response cut at any bytes', () => {
+    fc.assert(
+      fc.property(cutsOf(CHAT_RESPONSE), (cuts) => {
+        expect(sniff(CHAT_RESPONSE, JSON_TYPE, cuts).usage).toEqual(USAGE);
+      }),
+      { seed: 8, numRuns: 100 },
+    );
+  });
+
+  it('takes the first generated content, not the role event, as the end of prefill', () => {
+    const content = CHAT_STREAM.indexOf('data:', 10);
+    const sniffer = sniff(CHAT_STREAM, STREAM, [content, CHAT_STREAM.indexOf('data:', content + 10)]);
+    expect(sniffer.firstContentAt).toBe(2);
+    expect(sniff(CHAT_STREAM.slice(0, content), STREAM, []).prefilled).toBe(false);
+  });
+
+  it.each([
+    ['text of a completion', '{"choices":[{"text":"x"}]}', true],
+    ['reasoning', '{"choices":[{"delta":{"reasoning_content":"x"}}]}', true],
+    ['a tool call', '{"choices":[{"delta":{"tool_calls":[{"index":0}]}}]}', true],
+    ['nulls', '{"choices":[{"delta":{"role":"assistant","content":null}}]}', false],
+    ['no choices', '{"choices":[]}', false],
+    ['not an object', '7', false],
+    ['not JSON', '{"choices":', false],
+  ])('content: %s', (_, event, content) => {
+    expect(sniff(`data: ${event}\n\n`, STREAM, []).prefilled).toBe(content);
+  });
+
+  it.each([
+    ['compressed', { ...JSON_TYPE, 'content-encoding': 'gzip' }],
+    ['foreign', { 'content-type': 'text/plain' }],
+  ])('does not read a %s response', (_, headers) => {
+    expect(sniff(CHAT_RESPONSE, headers, []).usage).toBeUndefined();
+  });
+
+  it('believes no usage that is not one', () => {
+    for (const usage of [
+      'null',
+      '{}',
+      '{"prompt_tokens":-1}',
+      '{"prompt_tokens":"9"}',
+      '[]',
+      '{"prompt_tokens":1.5}',
+    ]) {
+      expect(sniff(`{"usage":${usage}}`, JSON_TYPE, []).usage).toBeUndefined();
+    }
+    expect(sniff('{"usage":{"prompt_tokens":9}}', JSON_TYPE, []).usage).toEqual({
+      promptTokens: 9,
+      cachedTokens: undefined,
+    });
+    const excessive = '{"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":90}}}';
+    expect(sniff(excessive, JSON_TYPE, []).usage?.cachedTokens).toBe(9);
+  });
+
+  it('holds no more than its limit and reads on after a line beyond it', () => {
+    const longLine = `data: {"choices":[{"delta":{"content":"${'x'.repeat(3_000_000)}"}}]}\n\n`;
+    const cuts = Array.from({ length: 3_000 }, (_, i) => i * 1_000);
+    expect(sniff(longLine + CHAT_STREAM, STREAM, cuts).usage).toEqual(USAGE);
+    const longBody = CHAT_RESPONSE.replace('The weight', 'x'.repeat(3_000_000));
+    expect(sniff(longBody, JSON_TYPE, cuts).usage).toBeUndefined();
+  });
+});

@@ -1,0 +1,143 @@
+import { describe, expect, it } from 'vitest';
+import { CHAT_RESPONSE } from './fake-engine.js';
+import { closing, DOCUMENTS, errorOf, gatewayAt, send, stand } from './harness.js';
+
+const [VELKA, ORSIN] = DOCUMENTS;
+
+describe('passthrough', () => {
+  it.each([
+    ['GET', '/v1/models?limit=2', undefined],
+    ['DELETE', '/v1/files/f-1', undefined],
+    ['POST', '/v1/embeddings', '{"documents":[],"input":["a"],  "warmpath":1}'],
+    ['POST', '/v1/responses', 'not json at all'],
+  ])('%s %s', async (method, path, body) => {
+    const { engine, gateway } = await stand();
+    const headers = { 'content-type': 'application/x-own', 'x-own': 'kept', 'accept-encoding': 'br', te: 'trailers' };
+    const reply = await send(gateway.url + path, body, { method, headers });
+    expect(reply.text).toBe(CHAT_RESPONSE);
+    expect(engine.last).toMatchObject({ method, path, body: body ?? '' });
+    expect(engine.last.headers).toMatchObject({
+      'content-type': 'application/x-own',
+      'x-own': 'kept',
+      'accept-encoding': 'br',
+    });
+    expect(engine.last.headers).not.toHaveProperty('te');
+  });
+
+  it('keeps binary bodies', async () => {
+    const bytes = Buffer.from([0, 255, 254, 128, 10, 13]);
+    const { engine, gateway } = await stand((response) => response.end(bytes));
+    const reply = await send(`${gateway.url}/v1/audio/speech`, bytes);
+    expect(reply.body.equals(bytes)).toBe(true);
+    expect(engine.last.headers['content-length']).toBe('6');
+  });
+
+  it('does not read a compressed request', async () => {
+    const { engine, gateway } = await stand();
+    await send(`${gateway.url}/v1/chat/completions`, 'no json', { headers: { 'content-encoding': 'gzip' } });
+    expect(engine.last.body).toBe('no json');
+  });
+
+  it.each(['', '/', '/v1', '/v1/'])('finds the engine at a base URL that ends in %j', async (end) => {
+    const { engine } = await stand();
+    const gateway = closing(await gatewayAt(`${engine.url}/base${end}`));
+    await send(`${gateway.url}/v1/models`);
+    expect(engine.last.path).toBe('/base/v1/models');
+  });
+});
+
+describe('request ids', () => {
+  it.each([
+    ['a sane one is kept', 'abc-1.2:3', 'abc-1.2:3'],
+    ['an odd one is replaced', 'a b', undefined],
+    ['a long one is replaced', 'x'.repeat(129), undefined],
+  ])('%s', async (_, given, expected) => {
+    const { engine, gateway } = await stand();
+    const reply = await send(`${gateway.url}/v1/models`, undefined, { headers: { 'x-request-id': given } });
+    const id = reply.headers['x-request-id'];
+    if (expected === undefined) expect(id).toMatch(/^[0-9a-f-]{36}$/);
+    else expect(id).toBe(expected);
+    expect(engine.last.headers['x-request-id']).toBe(id);
+  });
+});
+
+describe('health', () => {
+  it('is healthy and ready with an engine', async () => {
+    const { gateway } = await stand();
+    expect(await send(`${gateway.url}/healthz`)).toMatchObject({ status: 200, text: '{"status":"ok"}' });
+    expect(await send(`${gateway.url}/readyz`)).toMatchObject({ status: 200, text: '{"status":"ready"}' });
+  });
+
+  it('an engine that wants a key is there', async () => {
+    const { gateway } = await stand((response) => response.writeHead(401).end());
+    expect((await send(`${gateway.url}/readyz`)).status).toBe(200);
+  });
+
+  it.each([
+    ['is down', undefined, 'WARMPATH_UPSTREAM_UNREACHABLE'],
+    ['fails', 500, 'WARMPATH_UPSTREAM_UNREACHABLE'],
+    ['does not answer', 0, 'WARMPATH_UPSTREAM_TIMEOUT'],
+  ])('is not ready when the engine %s', async (_, status, code) => {
+    const { engine } = await stand((response) => {
+      if (status) response.writeHead(status).end();
+    });
+    const url = status === undefined ? 'http://127.0.0.1:1' : engine.url;
+    const gateway = closing(await gatewayAt(url, { upstream: { timeouts: { connectMs: 200 } } }));
+    const reply = await send(`${gateway.url}/readyz`);
+    expect(reply.status).toBe(503);
+    expect(errorOf(reply).code).toBe(code);
+    expect((await send(`${gateway.url}/healthz`)).status).toBe(200);
+  });
+});
+
+describe('unknown paths', () => {
+  it.each(['/', '/v2/chat/completions', '/v1', '/%zz'])('%s', async (path) => {
+    const { engine, gateway } = await stand();
+    const reply = await send(gateway.url + path, path === '/%zz' ? undefined : '{}');
+    expect(errorOf(reply).code).toBe(path === '/%zz' ? 'WARMPATH_INVALID_REQUEST' : 'WARMPATH_NOT_FOUND');
+    expect(reply.headers['x-warmpath-error-source']).toBe('gateway');
+    expect(engine.received).toHaveLength(0);
+  });
+});
+
+describe('POST /v1/arrange', () => {
+  interface Answer {
+    readonly documents: { id: string; label: string; rank: number }[];
+    readonly order: number[];
+    readonly hint: { labels: string[]; text: string } | null;
+    readonly text: string;
+    readonly predictedCachedTokens: number;
+    readonly trace: { policy: string; moves: number[] };
+  }
+
+  it('orders documents after what it ordered before, without an engine', async () => {
+    const gateway = closing(await gatewayAt('http://127.0.0.1:1'));
+    const ask = async (fields: object) => JSON.parse((await send(`${gateway.url}/v1/arrange`, fields)).text) as Answer;
+    const first = await ask({ documents: [VELKA, ORSIN], preamble: 'Be brief.' });
+    expect(first).toMatchObject({ order: [0, 1], hint: null, predictedCachedTokens: 0 });
+    const second = await ask({ documents: [ORSIN, VELKA], preamble: 'Be brief.' });
+    expect(second.documents.map(({ id, rank }) => [id, rank])).toEqual([
+      ['velka', 1],
+      ['orsin', 0],
+    ]);
+    expect(second.hint?.labels).toEqual(['orsin', 'velka']);
+    expect(second.text).toBe(first.text + second.hint!.text);
+    expect(second.predictedCachedTokens).toBeGreaterThan(20);
+    expect(second.trace).toMatchObject({ policy: 'exact', moves: [1, -1] });
+    for (const apart of [{ preamble: 'Be long.' }, { model: 'other', preamble: 'Be brief.' }]) {
+      expect((await ask({ documents: [ORSIN, VELKA], ...apart })).order).toEqual([0, 1]);
+    }
+  });
+
+  it.each([
+    ['no documents', {}, 'WARMPATH_INVALID_DOCUMENTS', 'documents'],
+    ['an unknown policy', { documents: [VELKA], policy: 'x' }, 'WARMPATH_UNKNOWN_POLICY', 'policy'],
+    ['an unknown field', { documents: [VELKA], polcy: 'x' }, 'WARMPATH_INVALID_REQUEST', 'polcy'],
+    ['a preamble that is no text', { documents: [VELKA], preamble: 3 }, 'WARMPATH_INVALID_REQUEST', 'preamble'],
+  ])('refuses %s', async (_, body, code, param) => {
+    const gateway = closing(await gatewayAt('http://127.0.0.1:1'));
+    const reply = await send(`${gateway.url}/v1/arrange`, body);
+    expect(reply.status).toBe(400);
+    expect(errorOf(reply)).toMatchObject({ code, param });
+  });
+});
