@@ -1,20 +1,29 @@
 /**
- * A fast, non-cryptographic 64-bit fingerprint of a list of texts, as 16 hex digits.
+ * A fast, non-cryptographic 64-bit fingerprint of a list of texts, in two 32-bit lanes.
  *
- * Two 32-bit lanes take two UTF-16 units a step and are folded into each other at the end. The length of every part is
- * mixed in, so `['ab', 'c']` and `['a', 'bc']` differ. Lone surrogates are units like any other. It detects changed and
- * repeated text; it does not withstand someone who looks for collisions, which is why equal fingerprints inside one
- * request are followed by a comparison of the texts.
- *
- * Cost: O(length), about 1 ns a character; allocates the result alone.
+ * The lanes take two UTF-16 units a step and are folded into each other at the end. The length of every part is mixed in,
+ * so `'ab', 'c'` and `'a', 'bc'` differ. Lone surrogates are units like any other. It tells texts apart that differ by
+ * chance; it does not withstand someone who looks for collisions. An instance may be used again after `reset`.
  */
-export function fingerprint(parts: readonly string[]): string {
-  let low = 0x2545f491;
-  let high = 0x6c8e9cf5;
-  for (const part of parts) {
+export class Fingerprint {
+  low = 0;
+  high = 0;
+
+  constructor() {
+    this.reset();
+  }
+
+  reset(): this {
+    this.low = 0x2545f491;
+    this.high = 0x6c8e9cf5;
+    return this;
+  }
+
+  /** Takes one part in. O(length), somewhat below 1 ns a character; no allocation. */
+  add(part: string): this {
     const length = part.length;
-    low = Math.imul(low ^ length, 0x9e3779b1);
-    high = Math.imul(high + length, 0x85ebca6b);
+    let low = Math.imul(this.low ^ length, 0x9e3779b1);
+    let high = Math.imul(this.high + length, 0x85ebca6b);
     const even = length & ~1;
     for (let i = 0; i < even; i += 2) {
       const word = part.charCodeAt(i) | (part.charCodeAt(i + 1) << 16);
@@ -28,16 +37,29 @@ export function fingerprint(parts: readonly string[]): string {
       low = (low << 13) | (low >>> 19);
       high = Math.imul(((high << 17) | (high >>> 15)) + last, 0x85ebca6b);
     }
+    this.low = low;
+    this.high = high;
+    return this;
   }
-  low = avalanche(low ^ (high >>> 16));
-  high = avalanche(high ^ low);
-  return hex(low) + hex(high);
+
+  /** Folds the lanes into each other; afterwards every bit of `low` and `high` depends on every character. */
+  end(): this {
+    this.low = avalanche(this.low ^ (this.high >>> 16));
+    this.high = avalanche(this.high ^ this.low);
+    return this;
+  }
 }
 
-/** Spreads every bit over the word, so that the digits can be cut short. */
+/** The fingerprint of a list of texts as 16 hex digits. O(length). */
+export function fingerprint(parts: readonly string[]): string {
+  const print = new Fingerprint();
+  for (const part of parts) print.add(part);
+  print.end();
+  return hex(print.low) + hex(print.high);
+}
+
 function avalanche(word: number): number {
-  let mixed = word;
-  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x7feb352d);
+  let mixed = Math.imul(word ^ (word >>> 16), 0x7feb352d);
   mixed = Math.imul(mixed ^ (mixed >>> 15), 0x846ca68b);
   return mixed ^ (mixed >>> 16);
 }

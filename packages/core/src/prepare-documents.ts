@@ -87,7 +87,9 @@ function readDocument(input: unknown, path: string, limits: DocumentLimits): Che
 class Preparation {
   readonly documents: Document[] = [];
   readonly warnings: Warning[] = [];
-  readonly #byId = new Map<string, Document>();
+  readonly #ids = new Set<string>();
+  /** By the key each has with its usual label. */
+  readonly #byKey = new Map<string, Document>();
   readonly #labels = new Set<string>();
   readonly #template: TemplateName;
   readonly #countTokens: TokenCounter;
@@ -99,37 +101,37 @@ class Preparation {
 
   add(checked: CheckedDocument): void {
     const print = fingerprint([checked.title ?? '', checked.content]);
-    let id = checked.id ?? print.slice(0, 12);
-    let conflict = false;
-    for (let holder = this.#byId.get(id); holder !== undefined; holder = this.#byId.get(id)) {
-      if (holder.content === checked.content && holder.title === checked.title) {
-        this.#warn(
-          'WARMPATH_DUPLICATE_DOCUMENT',
-          checked.path,
-          'The same document appears twice; the first one stands.',
-        );
+    const ownId = checked.id ?? print.slice(0, 12);
+    let id = ownId;
+    let key = keyOf(id, print);
+    while (this.#ids.has(id)) {
+      const holder = this.#byKey.get(key);
+      if (holder !== undefined && holder.content === checked.content && holder.title === checked.title) {
+        const message = 'The same document appears twice; the first one stands.';
+        this.warnings.push({ code: 'WARMPATH_DUPLICATE_DOCUMENT', path: checked.path, message });
         return;
       }
-      id = conflict ? `${id}~` : `${id}~${print.slice(0, 8)}`;
-      conflict = true;
+      id = `${id}~${print.slice(0, 8)}`;
+      key = keyOf(id, print);
     }
-    if (conflict) {
+    if (id !== ownId) {
       const message = 'Another document of this request has the same id; this one was given an id of its own.';
-      this.#warn('WARMPATH_CONFLICTING_DOCUMENT', `${checked.path}.id`, message);
+      this.warnings.push({ code: 'WARMPATH_CONFLICTING_DOCUMENT', path: `${checked.path}.id`, message });
     }
-    const document = this.#prepare(checked, id, print);
-    this.#byId.set(id, document);
-    this.documents.push(document);
+    this.#enter(checked, id, key);
   }
 
-  #prepare(checked: CheckedDocument, id: string, print: string): Document {
-    const usual = labelOf(id);
-    const label = this.#unused(usual, id);
+  #enter(checked: CheckedDocument, id: string, usualKey: string): void {
+    const usualLabel = labelOf(id);
+    const label = this.#unused(usualLabel, id);
     // A label that had to give way changes what is rendered, so it is part of the identity.
-    const key = label === usual ? `${id}#${print}` : `${id}#${print}#${label}`;
+    const key = label === usualLabel ? usualKey : `${usualKey}#${label}`;
     const { title, content, metadata } = checked;
     const tokens = checked.tokens ?? this.#count(renderDocument({ label, title, content }, this.#template));
-    return { id, key, label, title, content, metadata, tokens };
+    const document = { id, key, label, title, content, metadata, tokens };
+    this.#ids.add(id);
+    this.#byKey.set(usualKey, document);
+    this.documents.push(document);
   }
 
   #count(text: string): number {
@@ -146,15 +148,16 @@ class Preparation {
     this.#labels.add(label);
     return label;
   }
-
-  #warn(code: Warning['code'], path: string, message: string): void {
-    this.warnings.push({ code, path, message });
-  }
 }
 
 /** What the prompt calls a document: the id itself when it is short and safe, else a short hash of it. */
 export function labelOf(id: string): string {
   return SAFE_LABEL.test(id) ? id : `d${fingerprint([id]).slice(0, 8)}`;
+}
+
+/** `join` writes one flat string; a template would leave a tree of pieces, which costs twice the time to hash. */
+function keyOf(id: string, print: string): string {
+  return [id, print].join('#');
 }
 
 function optionalString(value: unknown, path: string): string | undefined {

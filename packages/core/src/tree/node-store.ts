@@ -19,6 +19,8 @@ export const NEWER = 8;
 export const OLDER = 9;
 /** See `ResidencyMark`. */
 export const MARK = 10;
+/** Document number of FIRST_CHILD, so that most walks that end here end without touching the child. */
+export const FIRST_DOCUMENT = 11;
 
 const FLOAT_SHIFT = 3;
 const LAST_ACCESS = 6;
