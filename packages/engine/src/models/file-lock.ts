@@ -47,7 +47,8 @@ export async function acquireFileLock(path: string, { signal, onWait }: FileLock
     }
     if (!told) onWait?.();
     told = true;
-    await delay(POLL_MS, undefined, signal && { signal });
+    // The timer rejects with an error of its own; what was promised is the signal's reason.
+    await delay(POLL_MS, undefined, signal && { signal }).catch(() => signal?.throwIfAborted());
   }
   return hold(path, holder);
 }

@@ -124,6 +124,7 @@ class Download {
         try {
           return await this.#attempt();
         } catch (error) {
+          this.#options.signal.throwIfAborted();
           if (!(error instanceof TransientFailure)) throw error;
           const size = await this.#partial.size();
           // Only bytes beyond the furthest point so far count as progress, or a file that changes for ever would too.

@@ -1,5 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import { type Dispatcher, request } from 'undici';
+import { ArrivingBytes } from './arriving-bytes.js';
 
 const MAX_REDIRECTS = 8;
 
@@ -38,7 +39,7 @@ export interface HubResponse {
   readonly status: number;
   /** One value a header, names in lower case. */
   readonly header: (name: string) => string | undefined;
-  readonly body: Dispatcher.ResponseData['body'];
+  readonly body: ArrivingBytes;
   /** What the hub and the serving host say about the content together. */
   readonly identity: ContentIdentity;
 }
@@ -64,8 +65,6 @@ export async function requestHubFile({ url, token, dispatcher, signal, resume }:
       ...rangeHeaders(resume, linked),
     };
     const response = await networked(request(target, { dispatcher, signal, headers }), signal);
-    // An aborted body reports through its reader; without a listener the process would end.
-    response.body.on('error', () => undefined);
     const header = headerReader(response.headers);
     linked = {
       linkedEtag: linked.linkedEtag ?? unquote(header('x-linked-etag')),
@@ -76,11 +75,13 @@ export async function requestHubFile({ url, token, dispatcher, signal, resume }:
       return {
         status: response.statusCode,
         header,
-        body: response.body,
+        body: new ArrivingBytes(response.body),
         identity: { ...linked, etag: header('etag') },
       };
     }
-    await response.body.dump();
+    // The rest of a redirect does not matter, nor how it ends; without a listener an error would end the process.
+    response.body.on('error', () => undefined);
+    await networked(response.body.dump(), signal);
     target = redirectTarget(location, target);
   }
   throw new WarmpathError('WARMPATH_DOWNLOAD_FAILED', { detail: `the hub redirects more than ${MAX_REDIRECTS} times` });

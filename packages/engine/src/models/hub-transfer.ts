@@ -54,7 +54,7 @@ export async function transferFile(request: TransferRequest): Promise<ContentIde
         throw refusal(request, response);
     }
   } finally {
-    response.body.destroy();
+    response.body.drop();
   }
 }
 
@@ -110,18 +110,17 @@ interface Arrival {
 
 async function receive(request: TransferRequest, { body }: HubResponse, arrival: Arrival): Promise<void> {
   const { handle, totalBytes } = arrival;
-  const chunks = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   let { bytes } = arrival;
   try {
     request.onProgress(bytes, totalBytes);
     for (;;) {
-      const chunk = await networked(chunks.next(), request.signal);
-      if (chunk.done === true) break;
-      if (bytes + chunk.value.length > (totalBytes ?? Number.POSITIVE_INFINITY)) {
+      const chunk = await networked(body.next(), request.signal);
+      if (chunk === undefined) break;
+      if (bytes + chunk.length > (totalBytes ?? Number.POSITIVE_INFINITY)) {
         throw new TransientFailure(`the server sends more than the ${totalBytes} bytes that it announced`);
       }
-      await stored(request.name, handle.writeFile(chunk.value));
-      bytes += chunk.value.length;
+      await stored(request.name, handle.writeFile(chunk));
+      bytes += chunk.length;
       request.onProgress(bytes, totalBytes);
     }
   } finally {
