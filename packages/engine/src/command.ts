@@ -1,0 +1,80 @@
+import type { EngineOptions } from './options.js';
+import { toChildError } from './process.js';
+import { type EngineHooks, type EngineServer, startEngineServer } from './server.js';
+
+/** Where the command writes; injected for tests. */
+export interface CommandOutput {
+  write(text: string): unknown;
+  readonly isTTY?: boolean | undefined;
+}
+
+/** The hooks of a start, whose signal also ends the running engine, and how the command speaks. */
+export interface EngineCommandHooks extends EngineHooks {
+  readonly output?: CommandOutput;
+  /** One line of JSON instead of lines for people; by default what is not a terminal gets JSON. */
+  readonly json?: boolean;
+}
+
+/**
+ * Runs the engine in this process until SIGINT, SIGTERM or the signal of the hooks: the command behind
+ * `warmpath engine` and `warmpath-engine`. Says where it listens: in lines for people on a terminal, else as one line of JSON.
+ *
+ * @throws Everything that `startEngineServer` throws.
+ */
+export async function runEngineCommand(options: EngineOptions, hooks: EngineCommandHooks = {}): Promise<void> {
+  const output = hooks.output ?? process.stdout;
+  const server = await startEngineServer(options, hooks);
+  output.write((hooks.json ?? output.isTTY !== true) ? jsonLine(server) : lines(server));
+  await stopSignal(['SIGINT', 'SIGTERM'], hooks.signal);
+  await server.close();
+}
+
+/**
+ * Settles at the first of these process signals, or when the abort signal is raised. Only the first one is caught: a
+ * second Ctrl+C ends the process at once.
+ */
+export function stopSignal(names: readonly NodeJS.Signals[], signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      for (const name of names) {
+        process.off(name, done);
+      }
+      signal?.removeEventListener('abort', done);
+      resolve();
+    };
+    for (const name of names) {
+      process.once(name, done);
+    }
+    signal?.addEventListener('abort', done, { once: true });
+    if (signal?.aborted === true) {
+      done();
+    }
+  });
+}
+
+function jsonLine(server: EngineServer): string {
+  return `${JSON.stringify({ type: 'listening', url: server.url, model: server.model, cells: server.cells })}\n`;
+}
+
+function lines(server: EngineServer): string {
+  const { model } = server;
+  return [
+    `Warmpath engine on ${server.url}`,
+    `  model    ${model.name} (${model.parameters.toLocaleString('en')} parameters)`,
+    `  context  ${model.contextTokens} tokens a request, ${server.cells} cells in all`,
+    ...(model.notice === undefined ? [] : [`  note     ${model.notice}`]),
+    `  try      curl ${server.url}/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hello"}]}'`,
+    `  numbers  ${server.url}/metrics`,
+    '',
+  ].join('\n');
+}
+
+/** One line that says what went wrong and what to do about it, for people or as JSON. */
+export function failureLine(error: unknown, json: boolean): string {
+  const failure = toChildError(error);
+  if (json) {
+    return `${JSON.stringify({ type: 'failed', error: failure })}\n`;
+  }
+  const place = failure.path === undefined ? '' : `${failure.path}: `;
+  return `${failure.code}: ${place}${failure.detail}\n`;
+}
