@@ -28,7 +28,10 @@ export function reportFailure(error: unknown, terminal: Terminal): ExitCode {
 function toWarmpathError(error: unknown): WarmpathError {
   if (WarmpathError.isInstance(error)) return error;
   if (error instanceof CommanderError) {
-    return new WarmpathError('WARMPATH_USAGE', { detail: error.message.replace(/^error: /, '') });
+    const noCommand = error.code === 'commander.help';
+    return new WarmpathError('WARMPATH_USAGE', {
+      detail: noCommand ? 'a command is missing' : error.message.replace(/^error: /, ''),
+    });
   }
   const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   return new WarmpathError('WARMPATH_INTERNAL', { detail, cause: error });

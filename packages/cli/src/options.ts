@@ -18,15 +18,15 @@ export const port = wholeNumber(0, 65_535);
 /** The options of commands that can work on an engine that runs already. */
 export interface EngineUrlOptions {
   readonly engine?: string;
+  /** A name that the engine serves. */
   readonly model?: string;
   readonly keyEnv?: string;
 }
 
-/** Adds `--engine`, `--model` and `--key-env`. */
+/** Adds `--engine` and `--key-env`. */
 export function addEngineUrlOptions(command: Command, description: string): Command {
   return command
     .option('--engine <url>', description)
-    .option('--model <name>', 'model: a name that the engine serves, or for the embedded engine as in `warmpath engine`')
     .option('--key-env <name>', "environment variable that holds the engine's API key");
 }
 

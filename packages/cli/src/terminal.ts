@@ -37,6 +37,11 @@ export class Terminal {
     if (!this.json) this.#stderr.write(`${text}\n`);
   }
 
+  /** A line on standard error that the next one replaces, on a terminal only; an empty one removes it. */
+  status(text: string): void {
+    if (this.showsProgress) this.#stderr.write(`\r\u001b[2K${text}`);
+  }
+
   /** What went wrong, for a person, on standard error; with `--json`, the value on standard output instead. */
   error(lines: readonly string[], value: unknown): void {
     if (this.json) this.data(value);

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { examine } from '../doctor/examine.js';
 import { type Check, judge, type Verdict } from '../doctor/judge.js';
+import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
 import { EngineClient } from '../engine-client.js';
 import { EXIT_CODES } from '../exit-codes.js';
 import { withInterruption } from '../interruption.js';
@@ -12,17 +13,17 @@ import type { Style, Terminal } from '../terminal.js';
 /** Adds `warmpath doctor`. */
 export function addDoctorCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'doctor', 'probe an engine: prefix caching, block size, cached tokens in usage, TTFT');
-  addEngineUrlOptions(command, 'engine to probe; an embedded one is started if left out').action(
-    async (options: EngineUrlOptions) => {
-      const healthy = await withInterruption((signal) => doctor(options, context, signal));
-      if (!healthy) context.exitCode = EXIT_CODES.failure;
-    },
-  );
+  addEngineUrlOptions(command, 'engine to probe, any OpenAI-compatible one; an embedded one is started if left out');
+  addEngineOptions(command).action(async (options: EngineUrlOptions) => {
+    const healthy = await withInterruption((signal) => doctor(options, context, signal));
+    if (!healthy) context.exitCode = EXIT_CODES.failure;
+  });
 }
 
 async function doctor(options: EngineUrlOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
   if (options.engine !== undefined) return diagnose(options, context, signal);
-  const engine = await spawnEngine({ ...(options.model !== undefined && { model: options.model }) });
+  const onProgress = modelProgress(context.terminal);
+  const engine = await spawnEngine({ ...engineSettings(options), port: 0 }, { onProgress, signal });
   try {
     return await diagnose({ engine: engine.url }, context, signal);
   } finally {

@@ -1,2 +1,89 @@
-import { resolveModel, spawnEngine, type EngineProcess } from '@warmpath/engine';
-import { startGateway } from '@warmpath/gateway';
+import { WarmpathError } from '@warmpath/core';
+import { type EngineOptions, type EngineProcess, spawnEngine } from '@warmpath/engine';
+import { type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
+import type { Command } from 'commander';
+import { addCommand, type CommandContext } from '../command-context.js';
+import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
+import { describeListenError } from '../failure.js';
+import { addGatewayOptions, type GatewayOptions, gatewaySettings } from '../gateway-settings.js';
+import { interrupted, withInterruption } from '../interruption.js';
+import { port } from '../options.js';
+import { requireFreePort } from '../require-free-port.js';
+import type { Terminal } from '../terminal.js';
+
+interface UpOptions extends GatewayOptions {
+  readonly enginePort?: number;
+}
+
+const DEFAULT_PORT = 8080;
+
+/** Adds `warmpath up`. */
+export function addUpCommand(program: Command, context: CommandContext): void {
+  const command = addCommand(program, 'up', 'the embedded engine and the gateway in front of it, ready to be asked');
+  addEngineOptions(addGatewayOptions(command, `${DEFAULT_PORT}, or what the file says`))
+    .option('--engine-port <number>', 'port of the engine; any free one if left out', port)
+    .action((options: UpOptions) => withInterruption((signal) => up(options, context, signal)));
+}
+
+async function up(options: UpOptions, { terminal, environment }: CommandContext, signal: AbortSignal): Promise<void> {
+  const defaults = { port: DEFAULT_PORT, logLevel: 'warn' } as const;
+  // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
+  const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
+  await requireFreePort(server.host, server.port);
+  const engine = await startEngine({ ...engineSettings(options), port: options.enginePort ?? 0 }, terminal, signal);
+  try {
+    const config = await gatewaySettings(options, engine.url, { environment, defaults });
+    const gateway = await startGateway(config).catch((error: unknown) => {
+      throw describeListenError(error, server.host, server.port);
+    });
+    try {
+      announce(terminal, gateway, engine);
+      await Promise.race([interrupted(signal), unexpectedExit(engine)]);
+      terminal.note('stopping …');
+    } finally {
+      await gateway.close();
+    }
+  } finally {
+    await engine.stop();
+  }
+}
+
+function startEngine(options: EngineOptions, terminal: Terminal, signal: AbortSignal): Promise<EngineProcess> {
+  return spawnEngine(options, { onProgress: modelProgress(terminal), signal });
+}
+
+/** Rejects when the engine process ends by itself. */
+async function unexpectedExit(engine: EngineProcess): Promise<never> {
+  const { code, signal } = await engine.exited;
+  const how = signal === null ? `with exit code ${code}` : `by ${signal}`;
+  throw new WarmpathError('WARMPATH_ENGINE_EXITED', { detail: `the engine process ended ${how}` });
+}
+
+/** Two invented facts, so that a right answer can only come from the documents. */
+const EXAMPLE = {
+  messages: [{ role: 'user', content: 'What is the weight of Velka?' }],
+  documents: [
+    { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
+    { id: 'orsin', title: 'Orsin', content: 'The weight of Orsin is 17 kg. The founder of Orsin is Mirela.' },
+  ],
+};
+
+function announce(terminal: Terminal, gateway: RunningGateway, engine: EngineProcess): void {
+  const { name, notice } = engine.model;
+  const metrics = `${gateway.url}/metrics`;
+  terminal.data({ url: gateway.url, engine: engine.url, model: name, metrics });
+  const { bold, dim, cyan } = terminal.style;
+  terminal.line(bold('Warmpath is ready.'));
+  terminal.line();
+  terminal.line(`  gateway   ${cyan(gateway.url)}  ${dim(`OpenAI API; base URL for clients: ${gateway.url}/v1`)}`);
+  terminal.line(`  engine    ${engine.url}  ${dim(name)}`);
+  terminal.line(`  numbers   ${metrics}  ${dim('and `warmpath demo` compares both orders on real documents')}`);
+  if (notice !== undefined) terminal.line(`  note      ${notice}`);
+  terminal.line();
+  terminal.line('  Ask a question over two documents:');
+  terminal.line();
+  terminal.line(`curl -s ${gateway.url}/v1/chat/completions -H 'content-type: application/json' -d '${JSON.stringify(EXAMPLE)}'`);
+  terminal.line();
+  terminal.line(dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'));
+  terminal.line(dim('  Ctrl-C stops both.'));
+}

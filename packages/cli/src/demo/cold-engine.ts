@@ -1,14 +1,23 @@
 import { randomBytes } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
-import { type EngineOptions, spawnEngine } from '@warmpath/engine';
+import { type EngineOptions, type ModelProgressListener, spawnEngine } from '@warmpath/engine';
 import { type EngineAddress, EngineClient } from '../engine-client.js';
 
 /** The system prompt of every request of the demo. */
 const SYSTEM_PROMPT = 'Answer the question using only the provided documents.';
 
+/** What a reader of the figures must know about the engine. */
+export interface EngineDescription {
+  readonly model: string;
+  /** Whether it is the model that ships with Warmpath, which was trained to answer from documents like the almanac's. */
+  readonly isDemoModel: boolean;
+  /** What must be said about the model. */
+  readonly notice: string | undefined;
+}
+
 /** An engine whose cache holds nothing that the coming requests could use. */
 export interface ColdEngine extends EngineAddress {
-  readonly model: string;
+  readonly description: EngineDescription;
   readonly systemPrompt: string;
   stop(): Promise<void>;
 }
@@ -24,13 +33,18 @@ export interface EngineSource {
 }
 
 /** The embedded engine: a process of its own for every start. */
-export function embeddedEngine(options: EngineOptions): EngineSource {
+export function embeddedEngine(options: EngineOptions, onProgress: ModelProgressListener): EngineSource {
   return {
     name: 'embedded',
     coldness: 'a fresh engine process for each order',
-    start: async () => {
-      const engine = await spawnEngine(options);
-      return { url: engine.url, model: engine.model, systemPrompt: SYSTEM_PROMPT, stop: () => engine.stop() };
+    start: async (signal) => {
+      const engine = await spawnEngine({ ...options, port: 0 }, { onProgress, signal });
+      const { name, kind, notice } = engine.model;
+      const description = { model: name, isDemoModel: kind === 'demo', notice };
+      const stop = async () => {
+        await engine.stop();
+      };
+      return { url: engine.url, description, systemPrompt: SYSTEM_PROMPT, stop };
     },
   };
 }
@@ -45,7 +59,9 @@ export function remoteEngine(address: EngineAddress, model: string | undefined):
     coldness: 'a system prompt that opens with a fresh number for each order',
     start: async (signal) => {
       const systemPrompt = `${randomBytes(6).toString('hex')} ${SYSTEM_PROMPT}`;
-      return { ...address, model: model ?? (await firstModel(address, signal)), systemPrompt, stop: async () => {} };
+      const name = model ?? (await firstModel(address, signal));
+      const description = { model: name, isDemoModel: false, notice: undefined };
+      return { ...address, description, systemPrompt, stop: async () => {} };
     },
   };
 }

@@ -37,7 +37,7 @@ export async function runStrategy(
   });
   const client = new EngineClient({ url: gateway.url, apiKey: engine.apiKey });
   try {
-    const base = { model: engine.model, max_tokens: settings.maxTokens, temperature: 0 };
+    const base = { model: engine.description.model, max_tokens: settings.maxTokens, temperature: 0 };
     const system = { role: 'system', content: engine.systemPrompt };
     await client.measureChat({ ...base, messages: [system, { role: 'user', content: 'Ready?' }] }, settings.signal);
     const answers: MeasuredAnswer[] = [];

@@ -1,0 +1,37 @@
+import { type EngineOptions, startEngineServer } from '@warmpath/engine';
+import type { Command } from 'commander';
+import { addCommand, type CommandContext } from '../command-context.js';
+import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
+import { interrupted, withInterruption } from '../interruption.js';
+import { port } from '../options.js';
+
+interface EngineCommandOptions {
+  readonly host?: string;
+  readonly port?: number;
+}
+
+/** Adds `warmpath engine`. */
+export function addEngineCommand(program: Command, context: CommandContext): void {
+  const command = addCommand(program, 'engine', 'the embedded engine alone, an OpenAI-compatible server');
+  addEngineOptions(command)
+    .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
+    .option('--port <number>', 'port to listen on; 0 for any free one (default: 8080)', port)
+    .action((options: EngineCommandOptions) => {
+      const settings: EngineOptions = {
+        ...engineSettings(options),
+        ...(options.host !== undefined && { host: options.host }),
+        ...(options.port !== undefined && { port: options.port }),
+      };
+      return withInterruption((signal) => engine(settings, context, signal));
+    });
+}
+
+async function engine(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {
+  const server = await startEngineServer(settings, { onProgress: modelProgress(terminal), signal });
+  const { name, notice, contextTokens } = server.model;
+  terminal.data({ url: server.url, model: name, contextTokens, cells: server.cells, metrics: `${server.url}/metrics` });
+  terminal.line(`The engine serves ${name} at ${server.url}.`);
+  if (notice !== undefined) terminal.line(notice);
+  await interrupted(signal);
+  await server.close();
+}

@@ -1,0 +1,67 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { runCli } from './run-cli.js';
+
+const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'check-config'];
+const ESCAPE = '\u001b';
+
+describe('warmpath', () => {
+  it('prints the version of the package', async () => {
+    const manifest = JSON.parse(await readFile(join(import.meta.dirname, '../package.json'), 'utf8')) as { version: string };
+    expect(await runCli(['--version'])).toEqual({ code: 0, stdout: `${manifest.version}\n`, stderr: '' });
+  });
+
+  it.each([[], ...COMMANDS.map((command) => [command])])('%s --help explains itself, exit codes too, without colours', async (...command) => {
+    const { code, stdout } = await runCli([...command, '--help']);
+    expect(code).toBe(0);
+    expect(stdout).toContain('Exit codes:');
+    expect(stdout).not.toContain(ESCAPE);
+    if (command.length === 0) for (const name of COMMANDS) expect(stdout).toContain(`  ${name} `);
+    else expect(stdout).toContain('--json');
+  });
+
+  it.each([
+    ['no command', []],
+    ['an unknown command', ['demmo']],
+    ['an unknown option', ['demo', '--fast']],
+    ['a value out of range', ['demo', '--questions', '0']],
+    ['an unknown choice', ['demo', '--workload', 'x']],
+    ['a URL that is none', ['doctor', '--engine', 'localhost']],
+    ['no engine to serve', ['serve']],
+    ['a port that is none', ['serve', '--engine', 'http://127.0.0.1', '--port', '70000']],
+  ])('answers %s with exit code 2 and WARMPATH_USAGE', async (_, args) => {
+    const { code, stdout, stderr } = await runCli(args);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toContain('WARMPATH_USAGE');
+    expect(stderr).toContain('remedy');
+    expect(stderr).not.toContain(ESCAPE);
+  });
+
+  it('puts errors on standard output with --json, in the shape that the servers use', async () => {
+    const { code, stdout } = await runCli(['demo', '--questions', 'many', '--json']);
+    expect(code).toBe(2);
+    expect(JSON.parse(stdout)).toEqual({
+      error: {
+        message: expect.stringContaining('A whole number from 1 to 60 was expected.'),
+        type: 'invalid_request_error',
+        param: null,
+        code: 'WARMPATH_USAGE',
+        remedy: expect.any(String),
+      },
+    });
+  });
+
+  it('says that an engine cannot be reached', async () => {
+    // Port 9 (discard) is closed on any machine that runs tests.
+    const { code, stdout } = await runCli(['doctor', '--engine', 'http://127.0.0.1:9', '--json']);
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_UNREACHABLE', param: '/v1/models' } });
+  });
+
+  it('wants the variable that --key-env names to be set', async () => {
+    const { code, stdout } = await runCli(['doctor', '--engine', 'http://127.0.0.1:9', '--key-env', 'NO_SUCH_KEY', '--json']);
+    expect(code).toBe(78);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_VARIABLE', param: '--key-env' } });
+  });
+});

@@ -1,0 +1,113 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/** How the engine behaves. */
+export interface FakeEngineOptions {
+  /** Words are its tokens; it caches whole blocks of so many. Default 1. */
+  readonly blockSize?: number;
+  /** Whether usage tells cached tokens. Default true. */
+  readonly reports?: boolean;
+  /** Whether it caches at all. Default true. */
+  readonly caches?: boolean;
+  readonly owner?: string;
+  /** Answers every completion with this status. */
+  readonly failsWith?: number;
+  /** The key that requests must carry. */
+  readonly apiKey?: string;
+}
+
+/** The body of a completion that arrived. */
+export interface ReceivedBody {
+  readonly model: string;
+  readonly max_tokens: number;
+  readonly messages: readonly { readonly role: string; readonly content: string }[];
+}
+
+/** An OpenAI-compatible server with a prefix cache over words, which remembers what it was asked. */
+export interface FakeEngine {
+  readonly url: string;
+  readonly received: readonly ReceivedBody[];
+  close(): Promise<void>;
+}
+
+export async function startFakeEngine(options: FakeEngineOptions = {}): Promise<FakeEngine> {
+  const received: ReceivedBody[] = [];
+  const cached: string[][] = [];
+  const server = createServer((request, response) => {
+    void answer(request, response, { options, received, cached });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    received,
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+interface State {
+  readonly options: FakeEngineOptions;
+  readonly received: ReceivedBody[];
+  readonly cached: string[][];
+}
+
+async function answer(request: IncomingMessage, response: ServerResponse, state: State): Promise<void> {
+  let text = '';
+  for await (const chunk of request.setEncoding('utf8')) text += chunk;
+  const { options } = state;
+  if (options.apiKey !== undefined && request.headers.authorization !== `Bearer ${options.apiKey}`) {
+    return json(response, 401, { error: { message: 'no key', type: 'invalid_request_error', code: 'invalid_api_key' } });
+  }
+  if (request.url === '/v1/models') {
+    return json(response, 200, { data: [{ id: 'fake-model', object: 'model', owned_by: options.owner ?? 'fake' }] });
+  }
+  if (request.url !== '/v1/chat/completions') return json(response, 404, { error: { message: 'no such route' } });
+  if (options.failsWith !== undefined) {
+    return json(response, options.failsWith, { error: { message: 'out of order', type: 'server_error', code: null } });
+  }
+  complete(response, JSON.parse(text) as ReceivedBody & { stream?: boolean }, state);
+}
+
+function complete(response: ServerResponse, body: ReceivedBody & { stream?: boolean }, state: State): void {
+  state.received.push(body);
+  const usage = countUsage(body, state);
+  const choice = { index: 0, finish_reason: 'stop' };
+  if (body.stream !== true) {
+    return json(response, 200, { choices: [{ ...choice, message: { role: 'assistant', content: 'yes' } }], usage });
+  }
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  const chunks = [
+    { choices: [{ index: 0, delta: { role: 'assistant', content: '' } }] },
+    { choices: [{ index: 0, delta: { content: 'yes' } }] },
+    { choices: [{ ...choice, delta: {} }] },
+    { choices: [], usage },
+  ];
+  for (const chunk of chunks) response.write(`data: ${JSON.stringify(chunk)}\n\n`);
+  response.end('data: [DONE]\n\n');
+}
+
+function countUsage(body: ReceivedBody, { options, cached }: State): object {
+  const words = body.messages.map(({ role, content }) => `${role} ${content}`).join('\n').split(/\s+/);
+  const blockSize = options.blockSize ?? 1;
+  const shared = Math.min(words.length - 1, Math.max(0, ...cached.map((earlier) => commonPrefix(earlier, words))));
+  const cachedTokens = options.caches === false ? 0 : Math.floor(shared / blockSize) * blockSize;
+  cached.push(words);
+  const details = options.reports === false ? {} : { prompt_tokens_details: { cached_tokens: cachedTokens } };
+  return { prompt_tokens: words.length, completion_tokens: 1, total_tokens: words.length + 1, ...details };
+}
+
+function commonPrefix(a: readonly string[], b: readonly string[]): number {
+  let length = 0;
+  while (length < a.length && length < b.length && a[length] === b[length]) length += 1;
+  return length;
+}
+
+function json(response: ServerResponse, status: number, body: object): void {
+  response.writeHead(status, { 'content-type': 'application/json' });
+  response.end(JSON.stringify(body));
+}
