@@ -314,9 +314,7 @@ describe('content that is wrong', () => {
   it('is not taken when less comes than was announced', async () => {
     hub.behaviour.chunked = true;
     hub.behaviour.linkedSize = hub.behaviour.content.length + 1;
-    expect((await failure(download())).message).toMatch(
-      /the connection ended after|longer than the file|continued another/,
-    );
+    expect((await failure(download())).message).toContain('the connection ended after');
   });
 
   it('is not taken, nor asked for again, when it is no GGUF file', async () => {

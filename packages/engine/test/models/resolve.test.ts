@@ -1,0 +1,142 @@
+import { access, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join, relative } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { cacheFolder } from '../../src/models/cache-folder.js';
+import { resolveModel } from '../../src/models/resolve.js';
+import { FakeHub } from './hub-server.js';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-resolve-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+afterEach(() => vi.unstubAllEnvs());
+
+describe('the demo model', () => {
+  it.each([undefined, 'demo'])('is meant by %s, and is in this package', async (spec) => {
+    const model = await resolveModel(spec);
+    expect(model).toMatchObject({ kind: 'demo', name: 'warmpath-tiny', noise: false });
+    expect(basename(model.path)).toBe('warmpath-tiny.gguf');
+    expect(model.notice).toMatch(/tiny demonstration model.*no general model/);
+    await access(model.path);
+  });
+
+  it('is replaced by random weights, and the user is told, when it is missing', async () => {
+    const model = await resolveModel('demo', { demoPath: join(folder, 'nowhere.gguf'), cacheDir: folder });
+    expect(model).toMatchObject({ kind: 'random', name: 'random-1m', noise: true });
+    expect(model.notice).toMatch(/demo model is missing.*noise.*timings and caching are real/);
+    await access(model.path);
+  });
+
+  it('is not replaced when it is there and damaged', async () => {
+    const demoPath = join(folder, 'pointer.gguf');
+    await writeFile(demoPath, 'version https://git-lfs.github.com/spec/v1\n');
+    await expect(resolveModel(undefined, { demoPath })).rejects.toMatchObject({ code: 'WARMPATH_MODEL_FILE' });
+  });
+});
+
+describe('random weights', () => {
+  it('come with the notice that the text is noise', async () => {
+    const model = await resolveModel('random:1m', { cacheDir: folder });
+    expect(model).toMatchObject({ kind: 'random', name: 'random-1m', noise: true });
+    expect(model.path.startsWith(folder)).toBe(true);
+    expect(model.notice).toContain('noise');
+  });
+
+  it('lie in the cache folder that the environment names', async () => {
+    vi.stubEnv('WARMPATH_CACHE_DIR', join(folder, 'named'));
+    const { path } = await resolveModel('random:1m');
+    expect(path.startsWith(join(folder, 'named'))).toBe(true);
+  });
+});
+
+describe('a path', () => {
+  it('is checked, made absolute, and named after the file', async () => {
+    const { path: demo } = await resolveModel('demo');
+    const link = join(folder, 'My-Model.Q8_0.gguf');
+    await symlink(demo, link);
+    const model = await resolveModel(relative(process.cwd(), link));
+    expect(model).toStrictEqual({ path: link, name: 'My-Model.Q8_0', kind: 'file', noise: false });
+  });
+
+  it('needs no ending when the file is there', async () => {
+    const { path: demo } = await resolveModel('demo');
+    const blob = join(folder, 'sha256-0123');
+    await symlink(demo, blob);
+    expect((await resolveModel(blob)).name).toBe('sha256-0123');
+  });
+
+  it.each([
+    ['./nowhere.gguf', 'there is no such file'],
+    ['nowhere.gguf', 'there is no such file'],
+    ['nowhere/model', 'there is no such file'],
+    [tmpdir(), 'this is a folder'],
+    ['package.json/x.gguf', 'there is no such file'],
+    ['package.json', 'JSON'],
+  ])('is refused with what is wrong: %s', async (spec, detail) => {
+    await expect(resolveModel(spec)).rejects.toMatchObject({
+      code: 'WARMPATH_MODEL_FILE',
+      path: spec,
+      message: expect.stringContaining(detail),
+    });
+  });
+});
+
+describe('a name that means nothing', () => {
+  it.each(['', 'llama3', 'Demo', 'ollama:llama3', 'https://huggingface.co/org/repo/resolve/main/model.gguf'])(
+    'is refused with the accepted forms: %j',
+    async (spec) => {
+      await expect(resolveModel(spec)).rejects.toMatchObject({
+        code: 'WARMPATH_MODEL_SPEC',
+        path: 'model',
+        message: expect.stringMatching(/path to a \.gguf file, hf:org\/repo\/file\.gguf .*demo, or random:/),
+      });
+    },
+  );
+
+  it('is refused where it belongs: random and hf forms that are wrong', async () => {
+    await expect(resolveModel('random:big')).rejects.toMatchObject({ code: 'WARMPATH_MODEL_SPEC', path: 'random:big' });
+    await expect(resolveModel('hf:model.gguf')).rejects.toMatchObject({
+      code: 'WARMPATH_MODEL_SPEC',
+      path: 'hf:model.gguf',
+    });
+  });
+});
+
+describe('a model on the hub', () => {
+  it('is downloaded from the endpoint and with the token of the environment, and named after its file', async () => {
+    const { path: demo } = await resolveModel('demo');
+    const hub = new FakeHub(await readFile(demo));
+    await hub.start();
+    try {
+      vi.stubEnv('no_proxy', '127.0.0.1');
+      vi.stubEnv('HF_ENDPOINT', hub.url);
+      vi.stubEnv('HF_TOKEN', ' hf_from_environment\n');
+      const model = await resolveModel('hf:org/repo/Tiny.Q8_0.gguf', { cacheDir: folder });
+      expect(model).toStrictEqual({
+        path: join(folder, 'hub', 'org--repo', 'main', 'Tiny.Q8_0.gguf'),
+        name: 'Tiny.Q8_0',
+        kind: 'hub',
+        noise: false,
+      });
+      expect(hub.requests.map(({ authorization }) => authorization)).toStrictEqual([
+        'Bearer hf_from_environment',
+        undefined,
+      ]);
+    } finally {
+      await hub.stop();
+    }
+  });
+});
+
+describe('the cache folder', () => {
+  it.each([
+    [{ WARMPATH_CACHE_DIR: '/own', XDG_CACHE_HOME: '/xdg' }, '/own'],
+    [{ WARMPATH_CACHE_DIR: '', XDG_CACHE_HOME: '/xdg' }, '/xdg/warmpath'],
+    [{ XDG_CACHE_HOME: 'relative' }, '/home/user/.cache/warmpath'],
+    [{}, '/home/user/.cache/warmpath'],
+  ])('follows %j', (environment, expected) => {
+    expect(cacheFolder(environment, '/home/user')).toBe(expected);
+  });
+});
