@@ -83,9 +83,9 @@ function toError(problems: readonly ConfigProblem[]): WarmpathError {
 const VARIABLE = /\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g;
 
 /**
- * Replaces variables inside string scalars, after parsing: a value can never add keys. An unquoted scalar that a
- * variable fills is read as YAML again, so `port: ${PORT}` is a number; `originals` remembers the text for keys that
- * want a string whatever it looks like.
+ * Replaces variables inside string scalars, after parsing: a value can never add keys. What looks like a number or a
+ * boolean becomes one, so that a variable can set any key, in quotes (JSON has no other way) or without; `originals`
+ * remembers the text for keys that want a string whatever it looks like.
  */
 function interpolate(document: Document, environment: Environment, lines: LineCounter) {
   const missing: ConfigProblem[] = [];
@@ -104,7 +104,7 @@ function interpolate(document: Document, environment: Environment, lines: LineCo
         missing.push(problem('WARMPATH_CONFIG_VARIABLE', path, line, `the environment variable ${name} is not set`));
         return '';
       });
-      node.value = node.type === 'PLAIN' ? readScalar(text) : text;
+      node.value = readScalar(text);
       originals.set(path, text);
     },
   });

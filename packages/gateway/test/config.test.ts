@@ -1,0 +1,192 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ERROR_TABLE, WarmpathError } from '@warmpath/core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { configJsonSchema, describeConfig } from '../src/config.js';
+import { checkConfig, type Environment, loadConfig, resolveConfig } from '../src/config-load.js';
+
+const URL_LINE = 'upstream: { url: http://engine:8000 }';
+
+function read(text: string, environment: Environment = {}) {
+  const { config, problems } = checkConfig(text, environment);
+  expect(problems).toEqual([]);
+  return config!;
+}
+
+describe('a configuration', () => {
+  it('needs the URL of the engine only; the rest has defaults', () => {
+    const config = read(URL_LINE);
+    expect(config).toEqual(resolveConfig({ upstream: { url: 'http://engine:8000' } }));
+    expect(config.arrange).toEqual({ policy: 'exact', hints: true, template: 'xml', layout: 'question' });
+    expect(config.server.port).toBe(8080);
+    expect(config.upstream.timeouts.connectMs).toBe(5_000);
+  });
+
+  it('may be YAML or JSON', () => {
+    const yaml = 'upstream:\n  url: http://engine:8000\nserver:\n  port: 1\n';
+    expect(read('{"upstream":{"url":"http://engine:8000"},"server":{"port":1}}')).toEqual(read(yaml));
+  });
+
+  it('takes variables from the environment, with the type that is wanted', () => {
+    const text = [
+      `server: { port: "\${PORT:-8081}", host: "\${HOST}" }`,
+      'upstream:',
+      `  url: http://\${HOST}:\${ENGINE_PORT}/v1`,
+      `  apiKey: \${KEY}`,
+      'arrange:',
+      `  hints: \${HINTS}`,
+    ].join('\n');
+    const config = read(text, { HOST: 'engine', ENGINE_PORT: '80', KEY: '123456', HINTS: 'false', PORT: '' });
+    expect(config.server).toMatchObject({ port: 8081, host: 'engine' });
+    expect(config.upstream).toMatchObject({ url: 'http://engine:80/v1', apiKey: '123456' });
+    expect(config.arrange.hints).toBe(false);
+  });
+
+  it('keeps an escaped variable, and never reads keys out of one', () => {
+    const text = `upstream:\n  url: http://engine:8000\n  apiKey: "$\${KEY} \${KEY}"`;
+    expect(read(text, { KEY: 'a\nserver: {port: 1}' }).upstream.apiKey).toBe(`\${KEY} a\nserver: {port: 1}`);
+  });
+
+  const cases: [name: string, text: string, code: string, path: string, line: number | undefined, message: RegExp][] = [
+    ['broken YAML', 'upstream: {\n', 'WARMPATH_CONFIG_SYNTAX', '', 2, /./],
+    ['a key given twice', `${URL_LINE}\n${URL_LINE}`, 'WARMPATH_CONFIG_SYNTAX', '', 2, /unique/],
+    ['nothing', '', 'WARMPATH_CONFIG_INVALID', 'upstream', undefined, /object/],
+    [
+      'an unknown section',
+      `${URL_LINE}\nsrver: {}`,
+      'WARMPATH_CONFIG_UNKNOWN_KEY',
+      'srver',
+      2,
+      /did you mean server\?/,
+    ],
+    [
+      'an unknown key',
+      'upstream:\n  url: http://e\n  timeouts:\n    headerMs: 5',
+      'WARMPATH_CONFIG_UNKNOWN_KEY',
+      'upstream.timeouts.headerMs',
+      4,
+      /did you mean upstream\.timeouts\.headersMs\?/,
+    ],
+    [
+      'a key like no other',
+      `${URL_LINE}\nqqqqqqqqqq: 1`,
+      'WARMPATH_CONFIG_UNKNOWN_KEY',
+      'qqqqqqqqqq',
+      2,
+      /^unknown key$/,
+    ],
+    ['a wrong type', `${URL_LINE}\nserver:\n  port: high`, 'WARMPATH_CONFIG_INVALID', 'server.port', 3, /number/],
+    ['a port beyond', `${URL_LINE}\nserver: { port: 70000 }`, 'WARMPATH_CONFIG_INVALID', 'server.port', 2, /65535/],
+    [
+      'half a millisecond',
+      'upstream: { url: http://e, timeouts: { idleMs: 0.5 } }',
+      'WARMPATH_CONFIG_INVALID',
+      'upstream.timeouts.idleMs',
+      1,
+      /int/,
+    ],
+    ['no URL', 'upstream: {}', 'WARMPATH_CONFIG_INVALID', 'upstream.url', 1, /URL/],
+    ['another protocol', 'upstream: { url: ftp://engine }', 'WARMPATH_CONFIG_INVALID', 'upstream.url', 1, /http/],
+    [
+      'an unknown policy',
+      `${URL_LINE}\narrange: { policy: best }`,
+      'WARMPATH_CONFIG_INVALID',
+      'arrange.policy',
+      2,
+      /exact/,
+    ],
+    [
+      'a negative maxShift',
+      `${URL_LINE}\narrange: { maxShift: -1 }`,
+      'WARMPATH_CONFIG_INVALID',
+      'arrange.maxShift',
+      2,
+      />=0/,
+    ],
+    [
+      'a variable that is not set',
+      `${URL_LINE}\nserver:\n  host: \${NO_SUCH}`,
+      'WARMPATH_CONFIG_VARIABLE',
+      'server.host',
+      3,
+      /NO_SUCH/,
+    ],
+    ['a list in place of a section', `${URL_LINE}\nlog: [info]`, 'WARMPATH_CONFIG_INVALID', 'log', 2, /object/],
+  ];
+
+  it.each(cases)('with %s says what, where and on which line', (_, text, code, path, line, message) => {
+    const { config, problems } = checkConfig(text, {});
+    expect(config).toBeUndefined();
+    expect(problems[0]).toMatchObject({ code, path, line });
+    expect(problems[0]!.message).toMatch(message);
+    expect(ERROR_TABLE).toHaveProperty(code);
+  });
+
+  it('names every problem, in the order of the file', () => {
+    const { problems } = checkConfig('log: { levl: x }\nupstream: { url: 3 }\nserver: { port: -1, hosst: x }', {});
+    expect(problems.map(({ path, line }) => [path, line])).toEqual([
+      ['log.levl', 1],
+      ['upstream.url', 2],
+      ['server.port', 3],
+      ['server.hosst', 3],
+    ]);
+  });
+
+  it('made in code is checked alike', () => {
+    expect(() => resolveConfig({ upstream: { url: 'nonsense' } })).toThrowError(
+      expect.objectContaining({ code: 'WARMPATH_CONFIG_INVALID', path: 'upstream.url' }),
+    );
+  });
+});
+
+describe('loadConfig', () => {
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'warmpath-config-'));
+  });
+  afterAll(() => rm(folder, { recursive: true }));
+
+  it('reads a file', async () => {
+    const file = join(folder, 'warmpath.yaml');
+    await writeFile(file, `${URL_LINE}\nserver: { port: '\${PORT}' }`);
+    expect((await loadConfig(file, { PORT: '9' })).server.port).toBe(9);
+  });
+
+  it('throws the first problem with its line and the number of others', async () => {
+    const file = join(folder, 'bad.yaml');
+    await writeFile(file, `${URL_LINE}\nserver: { prt: 1, hst: 2 }`);
+    const error = await loadConfig(file, {}).catch((caught: unknown) => caught);
+    expect(WarmpathError.isInstance(error)).toBe(true);
+    expect(error).toMatchObject({ code: 'WARMPATH_CONFIG_UNKNOWN_KEY', path: 'server.prt' });
+    expect((error as Error).message).toBe('server.prt: unknown key; did you mean server.port? (line 2); and 1 more');
+  });
+
+  it('names a file that is not there', async () => {
+    const error = await loadConfig(join(folder, 'none.yaml'), {}).catch((caught: unknown) => caught);
+    expect(error).toMatchObject({ code: 'WARMPATH_CONFIG_NOT_FOUND' });
+  });
+});
+
+describe('the documentation of the configuration', () => {
+  it('describes every key', () => {
+    const keys = describeConfig();
+    expect(keys.filter(({ description }) => description.length < 10)).toEqual([]);
+    expect(keys.find(({ path }) => path === 'upstream.url')).toMatchObject({ required: true, type: 'string' });
+    expect(keys.find(({ path }) => path === 'arrange.policy')).toMatchObject({ default: 'exact', required: false });
+    expect(keys.find(({ path }) => path === 'server.port')).toMatchObject({ default: 8080, type: 'integer' });
+    expect(keys.map(({ path }) => path)).toContain('upstream.timeouts.idleMs');
+  });
+
+  it('is a JSON Schema that allows nothing else', () => {
+    expect(configJsonSchema()).toMatchObject({ type: 'object', additionalProperties: false, required: ['upstream'] });
+  });
+
+  it('and the README agree', async () => {
+    const readme = await readFile(new URL('../README.md', import.meta.url), 'utf8');
+    for (const { path, default: preset, description } of describeConfig()) {
+      const shown = preset === undefined ? '' : `\`${String(preset)}\``;
+      expect(readme).toContain(`| \`${path}\` | ${shown} | ${description} |`);
+    }
+  });
+});

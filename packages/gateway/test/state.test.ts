@@ -1,0 +1,115 @@
+import { type Arrangement, arrange, observe, prepareRequest } from '@warmpath/core';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { resolveConfig } from '../src/config-load.js';
+import { EngineCounts } from '../src/engine-counts.js';
+import { ServedHistories, type TenantModel } from '../src/served-histories.js';
+import { ANONYMOUS, tenantOf } from '../src/tenant.js';
+import { WarmPrefixes } from '../src/warm-prefixes.js';
+
+const UPSTREAM = { upstream: { url: 'http://engine' } };
+
+/** Serves one request of fresh documents. */
+function serve({ history }: TenantModel, name: string): Arrangement {
+  const documents = Array.from({ length: 8 }, (_, i) => ({ id: `${name}-${i}`, content: 'Some text.' }));
+  const arrangement = arrange(prepareRequest({ documents }), history, 0);
+  observe({ kind: 'dispatched', arrangement, now: 0 }, history);
+  return arrangement;
+}
+
+describe('ServedHistories', () => {
+  it('never hold more than their bound, and forget the least recently used first', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(9), { maxLength: 60 }), (visits) => {
+        const histories = new ServedHistories(resolveConfig({ ...UPSTREAM, limits: { tenants: 4 } }));
+        let recent: number[] = [];
+        const seen = new Map<number, TenantModel>();
+        for (const visit of visits) {
+          const state = histories.of(`tenant-${visit}`, 'm');
+          expect(seen.get(visit) === state).toBe(recent.includes(visit));
+          seen.set(visit, state);
+          recent = [...recent.filter((other) => other !== visit), visit].slice(-4);
+          expect(histories.size).toBe(recent.length);
+        }
+      }),
+      { seed: 11, numRuns: 200 },
+    );
+  });
+
+  it('stay within their bytes together', () => {
+    const limits = { totalTreeBytes: 400_000 };
+    const histories = new ServedHistories(resolveConfig({ ...UPSTREAM, limits }));
+    for (let round = 0; round < 2_000; round++) {
+      serve(histories.of(`tenant-${round % 20}`, 'm'), `d${round}`);
+      // The bytes are taken when a history is asked for: one request may still stand out.
+      histories.of(`tenant-${round % 20}`, 'm');
+      expect(histories.treeBytes).toBeLessThanOrEqual(limits.totalTreeBytes);
+    }
+    expect(histories.size).toBeGreaterThan(1);
+    expect(histories.size).toBeLessThan(20);
+    expect(histories.treeNodes).toBeGreaterThan(8);
+  });
+
+  it('hand the configured bounds to each history', () => {
+    const histories = new ServedHistories(resolveConfig({ ...UPSTREAM, limits: { treeNodes: 16 } }));
+    const state = histories.of('t', 'm');
+    for (let round = 0; round < 10; round++) serve(state, `d${round}`);
+    expect(histories.treeNodes).toBeLessThanOrEqual(16);
+  });
+});
+
+describe('WarmPrefixes', () => {
+  it('know when a prefix was used last, for as many prefixes as allowed', () => {
+    const prefixes = new WarmPrefixes(2, 100);
+    prefixes.touch('a', 0);
+    prefixes.touch('b', 1);
+    prefixes.touch('a', 50);
+    expect(prefixes.isWarm('a', 150)).toBe(true);
+    expect(prefixes.isWarm('a', 151)).toBe(false);
+    prefixes.touch('c', 60);
+    expect(prefixes.size).toBe(2);
+    expect([prefixes.isWarm('a', 60), prefixes.isWarm('b', 60), prefixes.isWarm('c', 60)]).toEqual([true, false, true]);
+  });
+});
+
+describe('EngineCounts', () => {
+  it('follow the ratio of actual to estimated tokens, the first observation at once', () => {
+    const counts = new EngineCounts();
+    expect(counts.toEngineTokens(100)).toBe(100);
+    counts.observe(100, { promptTokens: 150, cachedTokens: undefined });
+    expect(counts.toEngineTokens(100)).toBe(150);
+    expect(counts.toEstimatedTokens(150)).toBe(100);
+    for (let i = 0; i < 40; i++) counts.observe(100, { promptTokens: 80, cachedTokens: undefined });
+    expect(counts.toEngineTokens(100)).toBe(80);
+  });
+
+  it('stay within bounds whatever an engine says', () => {
+    fc.assert(
+      fc.property(fc.array(fc.tuple(fc.nat(), fc.nat())), (observations) => {
+        const counts = new EngineCounts();
+        for (const [estimated, promptTokens] of observations)
+          counts.observe(estimated, { promptTokens, cachedTokens: undefined });
+        expect(counts.factor).toBeGreaterThanOrEqual(0.25);
+        expect(counts.factor).toBeLessThanOrEqual(4);
+      }),
+      { seed: 13 },
+    );
+  });
+
+  it('take a missing cached count for 0 only from an engine that has sent one', () => {
+    const counts = new EngineCounts();
+    const silent = { promptTokens: 10, cachedTokens: undefined };
+    expect(counts.cachedTokens(silent)).toBeUndefined();
+    counts.observe(10, { promptTokens: 10, cachedTokens: 4 });
+    expect(counts.cachedTokens(silent)).toBe(0);
+    expect(counts.cachedTokens({ promptTokens: 10, cachedTokens: 4 })).toBe(4);
+  });
+});
+
+describe('tenantOf', () => {
+  it('tells credentials apart without keeping them', () => {
+    expect(tenantOf(undefined)).toBe(ANONYMOUS);
+    expect(tenantOf('Bearer a')).toMatch(/^[0-9a-f]{64}$/);
+    expect(tenantOf('Bearer a')).not.toBe(tenantOf('Bearer b'));
+  });
+});
