@@ -1,0 +1,61 @@
+import { expect, test } from 'vitest';
+import { ERROR_TABLE, type ErrorCode, type ErrorEntry, WarmpathError } from '../src/index.js';
+
+const rows = Object.entries(ERROR_TABLE) as [ErrorCode, ErrorEntry][];
+
+test('every row is sane', () => {
+  for (const [code, { status, type, message, remedy }] of rows) {
+    expect(code).toMatch(/^WARMPATH_[A-Z_]+$/);
+    expect(message, code).toMatch(/^[A-Z`].*\.$/);
+    expect(remedy, code).toMatch(/^[A-Z`].*\.$/);
+    const isClientError = type === 'invalid_request_error' || type === 'not_found_error';
+    if (isClientError) expect(Math.floor(status / 100), code).toBe(4);
+    else expect([429, 500, 502, 503, 504], code).toContain(status);
+  }
+});
+
+test('no two codes say the same', () => {
+  expect(new Set(rows.map(([, { message }]) => message)).size).toBe(rows.length);
+});
+
+test('an error carries its row, its path and its cause', () => {
+  const cause = new Error('why');
+  const error = new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: 'documents[3].content', cause });
+  expect(error).toMatchObject({ status: 400, path: 'documents[3].content', cause });
+  expect(error.message).toBe('documents[3].content: A document has no text.');
+  expect(error.toOpenAI()).toEqual({
+    error: {
+      message: 'documents[3].content: A document has no text.',
+      type: 'invalid_request_error',
+      param: 'documents[3].content',
+      code: 'WARMPATH_EMPTY_DOCUMENT',
+      remedy: 'Leave documents without text out.',
+    },
+  });
+});
+
+test('is recognised by its marker, across copies of the package', () => {
+  const foreign = Object.assign(new Error('x'), { [Symbol.for('warmpath.error')]: true });
+  expect(WarmpathError.isInstance(foreign)).toBe(true);
+  expect(WarmpathError.isInstance(new Error('x'))).toBe(false);
+  expect(WarmpathError.isInstance(null)).toBe(false);
+  expect(WarmpathError.isInstance('WARMPATH_INTERNAL')).toBe(false);
+});
+
+test('docs/errors.md is the table, row by row', async () => {
+  const lines = rows.map(
+    ([code, { status, type, message, remedy }]) => `| \`${code}\` | ${status} | \`${type}\` | ${message} | ${remedy} |`,
+  );
+  const page = `# Error codes
+
+Every error that Warmpath raises on purpose has a code from this table. Codes are stable and are never given another
+meaning: match on the code, never on the message. Over HTTP, the body is \`{"error": {"message", "type", "param", "code",
+"remedy"}}\`, where \`param\` is the path into the input; warnings carry the same codes and paths. This page is kept equal to
+the table in \`packages/core/src/errors.ts\` by a test; \`npx vitest run packages/core/test/errors.test.ts --update\` writes it.
+
+| code | status | type | what is wrong | what to do |
+|---|---|---|---|---|
+${lines.join('\n')}
+`;
+  await expect(page).toMatchFileSnapshot('../../../docs/errors.md');
+});

@@ -1,0 +1,151 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { KnowledgeTree, type ResidencyMark } from '../src/index.js';
+import { order } from './arbitraries.js';
+import { NaiveTree } from './naive-tree.js';
+import { tokensOf } from './served.js';
+
+const path = (keys: readonly string[]) => ({ keys, tokens: keys.map(tokensOf) });
+
+/** Walks the model's paths through the tree; equal node counts then mean that the tree has nothing else. */
+function expectEqual(tree: KnowledgeTree, model: NaiveTree): void {
+  expect(tree.nodes).toBe(model.nodes.size);
+  for (const [name, expected] of model.nodes) {
+    const keys = name.split('/');
+    let node = 0;
+    let start = 0;
+    for (const key of keys) {
+      node = tree.child(node, key);
+      expect(node, name).toBeGreaterThan(0);
+      if (key !== keys.at(-1)) start += tokensOf(key);
+    }
+    expect(tree.inspect(node), name).toMatchObject({
+      key: expected.key,
+      hits: expected.hits,
+      lastAccess: expected.access,
+      lastUsedAt: expected.time,
+      residency: expected.mark,
+      span: { start, end: start + expected.tokens },
+    });
+  }
+}
+
+type Step =
+  | { readonly kind: 'insert'; readonly keys: string[]; readonly mark: ResidencyMark }
+  | { readonly kind: 'withdraw'; readonly which: number }
+  | { readonly kind: 'find'; readonly keys: string[] }
+  | { readonly kind: 'pruneUpTo' | 'pruneUsedBefore'; readonly share: number }
+  | { readonly kind: 'clear' };
+
+const keys = order(6, 0, 8);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 30,
+    arbitrary: fc.record({
+      kind: fc.constant('insert' as const),
+      keys,
+      mark: fc.constantFrom('expected' as const, 'confirmed' as const),
+    }),
+  },
+  { weight: 10, arbitrary: fc.record({ kind: fc.constant('withdraw' as const), which: fc.nat() }) },
+  { weight: 5, arbitrary: fc.record({ kind: fc.constant('find' as const), keys }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('pruneUpTo' as const, 'pruneUsedBefore' as const),
+      share: fc.double({ min: 0, max: 1, noNaN: true }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('clear' as const) }) },
+);
+
+test('behaves like a naive map of paths, evictions, prunings and withdrawals included', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), fc.integer({ min: 1, max: 40 }), (steps, maxNodes) => {
+      const tree = new KnowledgeTree({ maxNodes });
+      const model = new NaiveTree(maxNodes);
+      const inserted: { keys: string[]; access: number }[] = [];
+      let now = 0;
+      for (const action of steps) {
+        now += 10;
+        switch (action.kind) {
+          case 'insert': {
+            const insertion = tree.insert(path(action.keys), action.mark, now);
+            expect(insertion).toEqual(model.insert(action.keys, action.keys.map(tokensOf), action.mark, now));
+            inserted.push({ keys: action.keys, access: insertion.access });
+            break;
+          }
+          case 'withdraw': {
+            const chosen = inserted[action.which % Math.max(1, inserted.length)];
+            if (chosen === undefined) break;
+            expect(tree.withdraw(chosen.keys, chosen.access)).toBe(model.withdraw(chosen.keys, chosen.access));
+            break;
+          }
+          case 'find':
+            expect(tree.longestPrefix(action.keys)).toBe(model.longestPrefix(action.keys));
+            break;
+          case 'pruneUpTo': {
+            const access = Math.floor(inserted.length * action.share);
+            expect(tree.pruneUpTo(access)).toBe(model.prune((node) => node.access <= access));
+            break;
+          }
+          case 'pruneUsedBefore': {
+            const time = now * action.share;
+            expect(tree.pruneUsedBefore(time)).toBe(model.prune((node) => node.time < time));
+            break;
+          }
+          case 'clear':
+            tree.clear();
+            model.nodes.clear();
+        }
+        expectEqual(tree, model);
+        expect(tree.nodes).toBeLessThanOrEqual(maxNodes);
+      }
+    }),
+    { numRuns: 300 },
+  );
+});
+
+describe('bounds', () => {
+  test('never more bytes than allowed, whatever the keys; the latest order stays', () => {
+    const maxBytes = 64 * 1024;
+    const wordy = fc.array(fc.string({ minLength: 1, maxLength: 400 }), { minLength: 1, maxLength: 12 });
+    fc.assert(
+      fc.property(fc.array(wordy, { minLength: 30, maxLength: 80 }), (orders) => {
+        const tree = new KnowledgeTree({ maxBytes });
+        for (const served of orders) {
+          tree.insert(path(served), 'expected', 0);
+          expect(tree.bytes).toBeLessThanOrEqual(maxBytes);
+          expect(tree.longestPrefix(served)).toBe(served.length);
+        }
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  test('an order longer than the whole tree is kept as far as it fits', () => {
+    const tree = new KnowledgeTree({ maxNodes: 3 });
+    tree.insert(path(['x', 'y']), 'expected', 0);
+    expect(tree.insert(path(['a', 'b', 'c', 'd', 'e']), 'expected', 1)).toMatchObject({ depth: 3 });
+    expect(tree.longestPrefix(['a', 'b', 'c', 'd', 'e'])).toBe(3);
+    expect(tree.nodes).toBe(3);
+  });
+
+  test('100,000 distinct orders pass through a small tree', () => {
+    const tree = new KnowledgeTree({ maxNodes: 1_000 });
+    for (let i = 0; i < 100_000; i++) tree.insert(path(['p', `d${i}`, `e${i}`]), 'confirmed', i);
+    expect(tree.nodes).toBe(1_000);
+    expect(tree.bytes).toBeLessThan(400_000);
+    expect(tree.longestPrefix(['p', 'd99999', 'e99999'])).toBe(3);
+    expect(tree.longestPrefix(['p', 'd90000', 'e90000'])).toBe(1);
+  });
+
+  test('an order that is used again outlives others of its age', () => {
+    const tree = new KnowledgeTree({ maxNodes: 6 });
+    for (const served of ['ab', 'cd', 'ef']) tree.insert(path([...served]), 'expected', 0);
+    tree.insert(path(['a', 'b']), 'expected', 1);
+    tree.insert(path(['g', 'h']), 'expected', 2);
+    expect(tree.longestPrefix(['a', 'b'])).toBe(2);
+    expect(tree.longestPrefix(['c', 'd'])).toBe(0);
+  });
+});

@@ -1,0 +1,168 @@
+import { describe, expect, test } from 'vitest';
+import {
+  type Arrangement,
+  arrange,
+  observe,
+  type Preamble,
+  ServedHistory,
+  type ServedHistoryOptions,
+} from '../src/index.js';
+import { documentsOf, idsOf, serve } from './served.js';
+
+const preamble: Preamble = { key: 'preamble#1', tokens: 40 };
+
+function ask(history: ServedHistory, ids: readonly string[]): Arrangement {
+  return arrange({ documents: documentsOf(ids), preamble }, history, 0);
+}
+
+function dispatch(history: ServedHistory, ids: readonly string[], now = 0): Arrangement {
+  const arrangement = ask(history, ids);
+  observe({ kind: 'dispatched', arrangement, now }, history);
+  return arrangement;
+}
+
+function complete(
+  history: ServedHistory,
+  arrangement: Arrangement,
+  cachedTokens?: number,
+  promptTokens?: number,
+): void {
+  observe(
+    {
+      kind: 'completed',
+      arrangement,
+      now: 0,
+      ...(cachedTokens !== undefined && { cachedTokens }),
+      ...(promptTokens !== undefined && { promptTokens }),
+    },
+    history,
+  );
+}
+
+describe('in flight', () => {
+  test('a dispatched order is there for the next request at once', () => {
+    const history = new ServedHistory();
+    dispatch(history, ['a', 'b', 'c']);
+    expect(idsOf(ask(history, ['c', 'd', 'b', 'a']))).toEqual(['a', 'b', 'c', 'd']);
+    expect(history.requests).toBe(1);
+  });
+
+  test('arranging alone changes nothing', () => {
+    const history = new ServedHistory();
+    ask(history, ['a', 'b']);
+    expect([history.tree.nodes, history.requests]).toEqual([0, 0]);
+  });
+
+  test('a failed request takes its own order back, and nothing that others brought or use', () => {
+    const history = new ServedHistory();
+    complete(history, dispatch(history, ['a', 'b']));
+    const failing = dispatch(history, ['a', 'b', 'c', 'd']);
+    const follower = dispatch(history, ['a', 'b', 'c', 'e']);
+    observe({ kind: 'failed', arrangement: failing, now: 0 }, history);
+    expect(idsOf(ask(history, ['d', 'c', 'b', 'a']))).toEqual(['a', 'b', 'c', 'd']);
+    expect(ask(history, ['d', 'c', 'b', 'a']).trace.cachedDocuments).toBe(3);
+    observe({ kind: 'failed', arrangement: follower, now: 0 }, history);
+    expect(ask(history, ['d', 'c', 'b', 'a']).trace.cachedDocuments).toBe(2);
+    expect(history.tree.nodes).toBe(3);
+  });
+
+  test('what was completed stays when a later request along it fails', () => {
+    const history = new ServedHistory();
+    complete(history, dispatch(history, ['a', 'b']));
+    observe({ kind: 'failed', arrangement: dispatch(history, ['a', 'b']), now: 0 }, history);
+    expect(history.tree.nodes).toBe(3);
+  });
+
+  test('each request is counted once, and outcomes may come twice or without a dispatch', () => {
+    const history = new ServedHistory();
+    const arrangement = dispatch(history, ['a']);
+    complete(history, arrangement);
+    observe({ kind: 'failed', arrangement, now: 0 }, history);
+    expect(history.requests).toBe(1);
+    expect(history.tree.nodes).toBe(2);
+    complete(history, ask(history, ['b']));
+    expect(history.requests).toBe(2);
+    const { key } = documentsOf(['b'])[0]!;
+    expect([history.hotness.frequency(key), history.hotness.total(key), history.hotness.lastSeen(key)]).toEqual([
+      1, 1, 2,
+    ]);
+  });
+});
+
+describe("what the engine's cached tokens teach", () => {
+  /** Serves three topics, then returns what the history predicts for the first once the engine says it was gone. */
+  function afterMiss(options: ServedHistoryOptions, cachedTokens: number, promptTokens?: number) {
+    const history = new ServedHistory(options);
+    for (const ids of ['abcd', 'efgh', 'ijkl']) complete(history, dispatch(history, [...ids]));
+    const again = dispatch(history, [...'efgh']);
+    expect(again.trace.cachedDocuments).toBe(4);
+    complete(history, again, cachedTokens, promptTokens);
+    const cached = (ids: string) => ask(history, [...ids]).trace.cachedDocuments;
+    return { oldest: cached('abcd'), itself: cached('efgh'), newest: cached('ijkl') };
+  }
+
+  test('a document found missing takes all with it that was used longer ago; the request itself is resident now', () => {
+    expect(afterMiss({}, 0)).toEqual({ oldest: 0, itself: 4, newest: 4 });
+  });
+
+  test('a full hit, less a block and the last token, takes nothing', () => {
+    const total = documentsOf([...'efgh']).reduce((sum, document) => sum + document.tokens, preamble.tokens);
+    expect(afterMiss({}, total - 64)).toEqual({ oldest: 4, itself: 4, newest: 4 });
+  });
+
+  test('an engine that counts fewer tokens a document than we do is not taken for a miss', () => {
+    const total = documentsOf([...'efgh']).reduce((sum, document) => sum + document.tokens, preamble.tokens);
+    expect(afterMiss({}, total / 3 - 16, total / 3)).toEqual({ oldest: 4, itself: 4, newest: 4 });
+  });
+
+  test('nothing is concluded for engines that do not evict what is least recent', () => {
+    expect(afterMiss({ evictsLeastRecent: false }, 0)).toEqual({ oldest: 4, itself: 4, newest: 4 });
+  });
+
+  test('a path that was only in flight proves nothing', () => {
+    const history = new ServedHistory();
+    complete(history, dispatch(history, [...'abcd']));
+    dispatch(history, [...'efgh']);
+    complete(history, dispatch(history, [...'efgh']), 0);
+    expect(ask(history, [...'abcd']).trace.cachedDocuments).toBe(4);
+  });
+
+  test('degraded while most of the recent predictions are missed, and back again', () => {
+    const history = new ServedHistory();
+    const round = (cachedTokens: number) => complete(history, dispatch(history, [...'abcd']), cachedTokens);
+    round(0);
+    expect(history.state).toBe('history');
+    for (let i = 0; i < 4; i++) round(0);
+    expect(history.state).toBe('degraded');
+    expect(ask(history, ['a']).trace.residency).toBe('degraded');
+    for (let i = 0; i < 16; i++) round(10_000);
+    expect(history.state).toBe('history');
+  });
+});
+
+test('orders older than maxAgeMs are forgotten', () => {
+  const history = new ServedHistory({ maxAgeMs: 1_000 });
+  dispatch(history, ['a', 'b'], 0);
+  dispatch(history, ['c', 'd'], 900);
+  dispatch(history, ['e'], 1_100);
+  expect(ask(history, ['b', 'a']).trace.cachedDocuments).toBe(0);
+  expect(ask(history, ['d', 'c']).trace.cachedDocuments).toBe(2);
+});
+
+test('the statistics are bounded too', () => {
+  const history = new ServedHistory({ hotness: { window: 2, maxDocuments: 3 } });
+  for (const ids of ['ab', 'cd', 'e']) serve(history, [...ids]);
+  const total = (id: string) => history.hotness.total(documentsOf([id])[0]!.key);
+  expect([...'abcde'].map(total)).toEqual([0, 0, 1, 1, 1]);
+});
+
+test('5,000 disjoint requests are served; clearing gives the memory back', () => {
+  const history = new ServedHistory();
+  const empty = history.tree.bytes;
+  for (let i = 0; i < 5_000; i++) serve(history, [`x${i}`, `y${i}`, `z${i}`]);
+  expect(idsOf(arrange({ documents: documentsOf(['z77', 'y77', 'x77']) }, history, 0))).toEqual(['x77', 'y77', 'z77']);
+  expect(history.tree.nodes).toBe(15_000);
+  history.clear();
+  expect([history.tree.nodes, history.tree.bytes, history.requests]).toEqual([0, empty, 0]);
+  expect(ask(history, ['x77']).predictedCachedTokens).toBe(0);
+});
