@@ -28,6 +28,8 @@ export interface EngineSource {
   readonly name: string;
   /** How a cold cache is come by, in words. */
   readonly coldness: string;
+  /** Whether every start is an engine of its own, so that several can be up at a time without sharing a cache. */
+  readonly separate: boolean;
   /** Cold for every call. */
   start(signal: AbortSignal): Promise<ColdEngine>;
 }
@@ -36,7 +38,8 @@ export interface EngineSource {
 export function embeddedEngine(options: EngineOptions, onProgress: ModelProgressListener): EngineSource {
   return {
     name: 'embedded',
-    coldness: 'a fresh engine process for each order',
+    coldness: 'an engine process of its own for each order',
+    separate: true,
     start: async (signal) => {
       const engine = await spawnEngine({ ...options, port: 0 }, { onProgress, signal });
       const { name, kind, notice } = engine.model;
@@ -57,6 +60,7 @@ export function remoteEngine(address: EngineAddress, model: string | undefined):
   return {
     name: address.url,
     coldness: 'a system prompt that opens with a fresh number for each order',
+    separate: false,
     start: async (signal) => {
       const systemPrompt = `${randomBytes(6).toString('hex')} ${SYSTEM_PROMPT}`;
       const name = model ?? (await firstModel(address, signal));

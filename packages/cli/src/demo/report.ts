@@ -1,6 +1,6 @@
 import type { MeasuredAnswer } from '../engine-client.js';
 import { isExactAnswer } from './almanac.js';
-import { STRATEGY_NAMES, type StrategyName } from './run-strategy.js';
+import { STRATEGY_NAMES, type StrategyName } from './strategy-run.js';
 import { type DurationSummary, summarise } from './statistics.js';
 import type { DemoRequest } from './workload.js';
 

@@ -3,7 +3,7 @@ import { startProgress } from '../progress.js';
 import type { Terminal } from '../terminal.js';
 import type { EngineDescription, EngineSource } from './cold-engine.js';
 import type { Answers } from './report.js';
-import { runStrategy, STRATEGY_NAMES, type StrategyName } from './run-strategy.js';
+import { STRATEGY_NAMES, type StrategyName, StrategyRun } from './strategy-run.js';
 import type { DemoRequest } from './workload.js';
 
 /** What a comparison is run with. */
@@ -13,6 +13,7 @@ export interface ComparisonSettings {
   readonly task: string;
   /** Times that each strategy asks all questions, each time on a cold cache; the answers are pooled. */
   readonly repeat: number;
+  /** Tokens of an answer, at most. */
   readonly maxTokens: number;
   readonly terminal: Terminal;
   readonly signal: AbortSignal;
@@ -24,27 +25,76 @@ export interface ComparisonRun {
   readonly engine: EngineDescription;
 }
 
-/** Runs both strategies on the same requests, one after the other; which goes first alternates with every repetition. */
+/** What one repetition adds to. */
+interface Tally {
+  readonly answers: Readonly<Record<StrategyName, MeasuredAnswer[]>>;
+  engine: EngineDescription | undefined;
+  readonly onAnswer: () => void;
+}
+
+/**
+ * Runs both strategies on the same requests, never two requests at a time. Where each strategy has an engine of its own, they
+ * take turns question by question, so that whatever else the machine does meets both alike; on one shared engine they run one
+ * after the other, so that neither evicts what the other has cached. Who goes first alternates.
+ */
 export async function runBoth(requests: readonly DemoRequest[], settings: ComparisonSettings): Promise<ComparisonRun> {
-  const { source, task, repeat, maxTokens, terminal, signal } = settings;
-  const answers: Record<StrategyName, MeasuredAnswer[]> = { retrieval: [], arranged: [] };
-  let description: EngineDescription | undefined;
+  const { source, task, repeat, terminal } = settings;
   const progress = startProgress(terminal, task, requests.length * STRATEGY_NAMES.length * repeat);
+  const tally: Tally = {
+    answers: { retrieval: [], arranged: [] },
+    engine: undefined,
+    onAnswer: () => progress.advance(),
+  };
   try {
     for (let repetition = 0; repetition < repeat; repetition++) {
-      for (const strategy of repetition % 2 === 0 ? STRATEGY_NAMES : STRATEGY_NAMES.toReversed()) {
-        const engine = await source.start(signal);
-        description = engine.description;
-        try {
-          const run = { maxTokens, signal, onAnswer: () => progress.advance() };
-          answers[strategy].push(...(await runStrategy(strategy, requests, engine, run)));
-        } finally {
-          await engine.stop();
-        }
-      }
+      if (source.separate) await takeTurns(requests, settings, tally);
+      else for (const strategy of startingWith(repetition)) await runAll(strategy, requests, settings, tally);
     }
   } finally {
     progress.stop();
   }
-  return { answers, engine: description! };
+  return { answers: tally.answers, engine: tally.engine! };
+}
+
+async function takeTurns(requests: readonly DemoRequest[], settings: ComparisonSettings, tally: Tally): Promise<void> {
+  const retrieval = await StrategyRun.open('retrieval', settings.source, settings);
+  try {
+    const arranged = await StrategyRun.open('arranged', settings.source, settings);
+    try {
+      const runs = { retrieval, arranged };
+      for (const [turn, request] of requests.entries()) {
+        for (const strategy of startingWith(turn)) {
+          tally.answers[strategy].push(await runs[strategy].ask(request));
+          tally.onAnswer();
+        }
+      }
+    } finally {
+      await arranged.close();
+    }
+  } finally {
+    await retrieval.close();
+  }
+  tally.engine = retrieval.engine;
+}
+
+async function runAll(
+  strategy: StrategyName,
+  requests: readonly DemoRequest[],
+  settings: ComparisonSettings,
+  tally: Tally,
+): Promise<void> {
+  const run = await StrategyRun.open(strategy, settings.source, settings);
+  try {
+    for (const request of requests) {
+      tally.answers[strategy].push(await run.ask(request));
+      tally.onAnswer();
+    }
+  } finally {
+    await run.close();
+  }
+  tally.engine = run.engine;
+}
+
+function startingWith(turn: number): readonly StrategyName[] {
+  return turn % 2 === 0 ? STRATEGY_NAMES : STRATEGY_NAMES.toReversed();
 }
