@@ -32,16 +32,9 @@ export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export type { RenderedFields } from './render/template.js';
 export { documentName, renderDocument, renderDocuments } from './render/template.js';
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
-export type { EngineReport, ServedHistoryOptions } from './residency/history.js';
+export type { EngineReport, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
-export type {
-  CachedPath,
-  HotnessView,
-  KnowledgeTreeView,
-  PlacementRule,
-  ResidencyState,
-  ResidencyView,
-} from './residency/view.js';
+export type { HotnessView, ResidencyState, ResidencyView } from './residency/view.js';
 export { estimateTokens } from './token-estimate.js';
 export type {
   Insertion,
@@ -51,3 +44,4 @@ export type {
   ServedPath,
 } from './tree/knowledge-tree.js';
 export { KnowledgeTree } from './tree/knowledge-tree.js';
+export type { CachedPath, KnowledgeTreeView, PlacementRule } from './tree/view.js';

@@ -11,6 +11,9 @@ export const DEFAULT_DOCUMENT_LIMITS: DocumentLimits = { maxDocuments: 1_000, ma
 /** UTF-16 units of an id; longer ones are refused, because ids are kept for as long as the knowledge tree remembers them. */
 const MAX_ID_LENGTH = 512;
 
+/** Token counts are summed in 32 bits. */
+const MAX_TOKENS = 2 ** 31 - 1;
+
 /** Ids that a model can repeat and that no template has to escape; they serve as labels as they are. */
 const SAFE_LABEL = /^[A-Za-z0-9._:-]{1,32}$/;
 
@@ -77,8 +80,8 @@ function readDocument(input: unknown, path: string, limits: DocumentLimits): Che
   const metadata = input['metadata'] ?? undefined;
   if (metadata !== undefined && !isRecord(metadata)) throw invalid(`${path}.metadata`, 'Metadata is an object.');
   const tokens = input['tokens'] ?? undefined;
-  if (tokens !== undefined && !isPositiveInteger(tokens)) {
-    throw invalid(`${path}.tokens`, 'A token count is a whole number of 1 or more.');
+  if (tokens !== undefined && !isTokenCount(tokens)) {
+    throw invalid(`${path}.tokens`, `A token count is a whole number from 1 to ${MAX_TOKENS}.`);
   }
   return { path, id, title: title === '' ? undefined : title, content, metadata, tokens };
 }
@@ -136,7 +139,7 @@ class Preparation {
 
   #count(text: string): number {
     const tokens = this.#countTokens(text);
-    return Number.isFinite(tokens) && tokens >= 1 ? Math.ceil(tokens) : estimateTokens(text);
+    return tokens >= 1 && tokens <= MAX_TOKENS ? Math.ceil(tokens) : estimateTokens(text);
   }
 
   /** Two documents of one request never share a label. */
@@ -151,7 +154,7 @@ class Preparation {
 }
 
 /** What the prompt calls a document: the id itself when it is short and safe, else a short hash of it. */
-export function labelOf(id: string): string {
+function labelOf(id: string): string {
   return SAFE_LABEL.test(id) ? id : `d${fingerprint([id]).slice(0, 8)}`;
 }
 
@@ -175,6 +178,6 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function isPositiveInteger(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 1;
+function isTokenCount(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= MAX_TOKENS;
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { createPolicy, type Preamble, ServedHistory } from '../src/index.js';
+import { createPolicy, type PlacementRule, type Preamble, ServedHistory } from '../src/index.js';
 import { DialRule } from '../src/ordering/placement.js';
 import { dial, order, servedOrders } from './arbitraries.js';
 import { documentsOf, historyOf, serve, tokensOf } from './served.js';
@@ -98,6 +98,25 @@ test('a search of one request leaves nothing behind for the next', () => {
   const first = history.bestPath(documentsOf(['a', 'b', 'c']), undefined, undefined);
   expect(history.bestPath(documentsOf(['d', 'b']), undefined, undefined).order).toEqual([0]);
   expect(history.bestPath(documentsOf(['a', 'b', 'c']), undefined, undefined)).toEqual(first);
+});
+
+test('nor does a search whose rule throws', () => {
+  const history = historyOf([
+    ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'],
+    ['b', 'a'],
+  ]);
+  const documents = documentsOf(['b', 'a', 'c']);
+  let calls = 0;
+  const rule: PlacementRule = {
+    allows: () => {
+      if (++calls === 2) throw new Error('broken');
+      return true;
+    },
+  };
+  const before = history.bestPath(documents, undefined, undefined);
+  expect(() => history.bestPath(documents, undefined, rule)).toThrow('broken');
+  expect(history.bestPath(documents, undefined, undefined)).toEqual(before);
+  expect(history.bestPath(documentsOf(['b']), undefined, undefined).order).toEqual([0]);
 });
 
 test('1,000 documents in thousands of orders: the search ends early with a real path, no worse than the greedy one', () => {

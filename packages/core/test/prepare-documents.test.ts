@@ -30,6 +30,7 @@ describe('what bad input gets', () => {
     [[{ ...good, title: {} }], 'WARMPATH_INVALID_DOCUMENT', 'documents[0].title'],
     [[{ ...good, metadata: 'm' }], 'WARMPATH_INVALID_DOCUMENT', 'documents[0].metadata'],
     [[{ ...good, tokens: 0 }], 'WARMPATH_INVALID_DOCUMENT', 'documents[0].tokens'],
+    [[{ ...good, tokens: 2 ** 31 }], 'WARMPATH_INVALID_DOCUMENT', 'documents[0].tokens'],
     [[{ ...good, tokens: 1.5 }], 'WARMPATH_INVALID_DOCUMENT', 'documents[0].tokens'],
     [[good, { content: '' }], 'WARMPATH_EMPTY_DOCUMENT', 'documents[1].content'],
     [[{ content: ' \n\t ' }], 'WARMPATH_EMPTY_DOCUMENT', 'documents[0].content'],

@@ -1,4 +1,4 @@
-import type { PlacementRule } from '../residency/view.js';
+import type { PlacementRule } from '../tree/view.js';
 
 /** The dial: how far a document may move, and which may not move at all. Ranks and places count from 0. */
 export interface Dial {

@@ -1,18 +1,11 @@
-import type { Arrangement } from '../arrangement.js';
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
 import { BestPathSearch } from '../tree/best-path.js';
 import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPath } from '../tree/knowledge-tree.js';
+import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
 import { DocumentStatistics, type DocumentStatisticsOptions } from './document-statistics.js';
 import { PredictionRecord } from './prediction-record.js';
-import type {
-  CachedPath,
-  HotnessView,
-  KnowledgeTreeView,
-  PlacementRule,
-  ResidencyState,
-  ResidencyView,
-} from './view.js';
+import type { HotnessView, ResidencyState, ResidencyView } from './view.js';
 
 export interface ServedHistoryOptions {
   /** Bounds of the knowledge tree. */
@@ -27,6 +20,13 @@ export interface ServedHistoryOptions {
    * (llama-server) and for hosted APIs, where a miss may only mean another machine.
    */
   readonly evictsLeastRecent?: boolean;
+}
+
+/** What a history needs of an arrangement, which is also the identity of the request. */
+export interface ServedRequest {
+  /** In prompt order. */
+  readonly documents: readonly Document[];
+  readonly preamble: Preamble | undefined;
 }
 
 /** What the engine reported about a completed request, as far as it did. */
@@ -49,7 +49,7 @@ export class ServedHistory implements ResidencyView {
   readonly #statistics: DocumentStatistics;
   readonly #search: BestPathSearch;
   readonly #predictions = new PredictionRecord();
-  readonly #dispatches = new WeakMap<Arrangement, Insertion>();
+  readonly #dispatches = new WeakMap<ServedRequest, Insertion>();
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
 
@@ -88,9 +88,9 @@ export class ServedHistory implements ResidencyView {
   }
 
   /** The request goes to the engine: its path will be resident, and its documents were accessed. O(path). */
-  dispatched(arrangement: Arrangement, now: number): void {
-    this.#statistics.record(arrangement.documents.map((document) => document.key));
-    this.#dispatches.set(arrangement, this.#tree.insert(pathOf(arrangement), 'expected', now));
+  dispatched(request: ServedRequest, now: number): void {
+    this.#statistics.record(request.documents.map((document) => document.key));
+    this.#dispatches.set(request, this.#tree.insert(pathOf(request), 'expected', now));
     if (this.#maxAgeMs !== Number.POSITIVE_INFINITY) this.#tree.pruneUsedBefore(now - this.#maxAgeMs);
   }
 
@@ -100,11 +100,11 @@ export class ServedHistory implements ResidencyView {
    * least recent, everything last used before the first document that was certainly missing is forgotten (the watermark:
    * it needs neither the engine's capacity nor its events). O(path + forgotten).
    */
-  completed(arrangement: Arrangement, now: number, report: EngineReport): void {
-    if (!this.#dispatches.has(arrangement)) this.dispatched(arrangement, now);
-    const dispatch = this.#dispatches.get(arrangement)!;
-    this.#dispatches.delete(arrangement);
-    const path = pathOf(arrangement);
+  completed(request: ServedRequest, now: number, report: EngineReport): void {
+    if (!this.#dispatches.has(request)) this.dispatched(request, now);
+    const dispatch = this.#dispatches.get(request)!;
+    this.#dispatches.delete(request);
+    const path = pathOf(request);
     if (report.cachedTokens !== undefined) {
       const missing = this.#predictions.judge(path.tokens, dispatch, {
         cachedTokens: report.cachedTokens,
@@ -116,11 +116,11 @@ export class ServedHistory implements ResidencyView {
   }
 
   /** The prompt never reached the cache: the part of the path that only this request had promised is taken back. O(path). */
-  failed(arrangement: Arrangement): void {
-    const dispatch = this.#dispatches.get(arrangement);
+  failed(request: ServedRequest): void {
+    const dispatch = this.#dispatches.get(request);
     if (dispatch === undefined) return;
-    this.#dispatches.delete(arrangement);
-    this.#tree.withdraw(pathOf(arrangement).keys, dispatch.access);
+    this.#dispatches.delete(request);
+    this.#tree.withdraw(pathOf(request).keys, dispatch.access);
   }
 
   /** Forgets everything, for an engine that was restarted or whose cache was reset. */
@@ -131,8 +131,8 @@ export class ServedHistory implements ResidencyView {
   }
 }
 
-function pathOf(arrangement: Arrangement): ServedPath {
-  const { documents, preamble } = arrangement;
+function pathOf(request: ServedRequest): ServedPath {
+  const { documents, preamble } = request;
   const keys = documents.map((document) => document.key);
   const tokens = documents.map((document) => document.tokens);
   if (preamble === undefined) return { keys, tokens };

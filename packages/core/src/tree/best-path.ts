@@ -1,8 +1,8 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
-import type { CachedPath, PlacementRule } from '../residency/view.js';
 import type { KnowledgeTree } from './knowledge-tree.js';
 import { CHILDREN, DOCUMENT, FIRST_CHILD, FIRST_DOCUMENT, NEXT_SIBLING, NODE_SHIFT, ROOT } from './node-store.js';
+import type { CachedPath, PlacementRule } from './view.js';
 
 /** Up to this many documents the search is never cut short. */
 export const EXACT_MAX_DOCUMENTS = 20;
@@ -66,9 +66,13 @@ export class BestPathSearch {
       if (start < 0) return NOTHING_CACHED;
       preambleTokens = preamble.tokens;
     }
-    this.#begin(documents, rule);
-    this.#descend(start, 0, 0);
-    this.#end();
+    try {
+      this.#begin(documents, rule);
+      this.#descend(start, 0, 0);
+    } finally {
+      // Also when a rule throws: what it left marked would mislead the next search.
+      this.#end();
+    }
     const order: number[] = new Array(this.#bestDepth);
     for (let place = 0; place < order.length; place++) order[place] = this.#best[place]!;
     return { order, tokens: preambleTokens + this.#bestTokens };
@@ -78,21 +82,18 @@ export class BestPathSearch {
     const tree = this.#tree;
     if (this.#rankOf.length < tree.numberLimit) this.#rankOf = new Int32Array(2 * tree.numberLimit);
     if (this.#ranks.length < documents.length) this.#makeRoomFor(documents.length);
-    let known = 0;
     for (let rank = 0; rank < documents.length; rank++) {
       const number = tree.numberOf(documents[rank]!.key);
       if (number < 0) continue;
-      this.#ranks[known] = rank;
-      this.#numbers[known] = number;
+      this.#ranks[this.#known] = rank;
+      this.#numbers[this.#known++] = number;
       this.#rankOf[number] = rank + 1;
       this.#tokens[rank] = documents[rank]!.tokens;
-      known++;
     }
     this.#records = tree.records;
     this.#rule = rule;
     this.#documents = documents.length;
-    this.#known = known;
-    this.#left = known;
+    this.#left = this.#known;
     this.#bestDepth = 0;
     this.#bestTokens = 0;
     this.#looksLeft = documents.length <= EXACT_MAX_DOCUMENTS ? Number.POSITIVE_INFINITY : LOOK_BUDGET;
@@ -100,6 +101,8 @@ export class BestPathSearch {
 
   #end(): void {
     for (let i = 0; i < this.#known; i++) this.#rankOf[this.#numbers[i]!] = 0;
+    this.#known = 0;
+    this.#top = 0;
     this.#path.length = 0;
     this.#rule = undefined;
   }

@@ -1,4 +1,3 @@
-import type { KnowledgeTreeView } from '../residency/view.js';
 import { KeyInterner } from './interner.js';
 import {
   CHILDREN,
@@ -18,6 +17,7 @@ import {
   TOKENS,
 } from './node-store.js';
 import { PairTable } from './pair-table.js';
+import type { KnowledgeTreeView } from './view.js';
 
 const SMALLEST_CAPACITY = 256;
 

@@ -1,0 +1,29 @@
+/** A path of the knowledge tree that starts at the root's child for the preamble, or at the root if there is none. */
+export interface CachedPath {
+  /** Retrieval ranks (indices into the given documents), in path order. */
+  readonly order: readonly number[];
+  /** Tokens of the path, the preamble's included. */
+  readonly tokens: number;
+}
+
+/** Whether a document may stand at a place; lets a search keep within the dial. */
+export interface PlacementRule {
+  /** May `order` (the prefix chosen so far, retrieval ranks) be extended by `rank`, such that the rest can still be placed? */
+  allows(prefix: readonly number[], rank: number): boolean;
+}
+
+/** What ordering may read of the knowledge tree. All node numbers are opaque; 0 is the root, -1 is none. */
+export interface KnowledgeTreeView {
+  /** The tree's own number for a document or preamble key, or -1 if no node has it. O(1) expected. */
+  numberOf(key: string): number;
+  /** The resident child of `node` for a number that `numberOf` gave, or -1. O(1) expected. */
+  childByNumber(node: number, number: number): number;
+  /** The resident child of `node` for `key`, or -1. O(1) expected. */
+  child(node: number, key: string): number;
+  /** The longest resident path that spells `keys` from the root; number of leading keys matched. O(keys). */
+  longestPrefix(keys: readonly string[]): number;
+  /** Nodes in use, the root not counted. */
+  readonly nodes: number;
+  /** Bytes held. */
+  readonly bytes: number;
+}

@@ -1,0 +1,27 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+
+test("the README's example runs, on the built package", () => {
+  const packageFolder = fileURLToPath(new URL('..', import.meta.url));
+  const readme = readFileSync(`${packageFolder}/README.md`, 'utf8');
+  const example = /```ts\n([\s\S]*?)```/.exec(readme)?.[1]?.replaceAll(' as const', '');
+  expect(example).toBeDefined();
+  const code = `${example}\nconsole.log(JSON.stringify({ prompt, cached: history.tree.nodes }));`;
+  const output = execFileSync(process.execPath, ['--input-type=module', '--eval', code], {
+    cwd: packageFolder,
+    encoding: 'utf8',
+  });
+  expect(JSON.parse(output)).toEqual({
+    prompt: [
+      { role: 'system', content: 'Answer from the documents.' },
+      {
+        role: 'user',
+        content:
+          '<document id="clock">\nThe clock was made by Ada.\n</document>\n<document id="tower">\nThe tower is 40 m high.\n</document>\nWho made the clock?',
+      },
+    ],
+    cached: 3,
+  });
+});
