@@ -1,6 +1,6 @@
 import {
-  type ArrangeRequest,
   type Arrangement,
+  type ArrangeRequest,
   arrange,
   type Document,
   observe,
@@ -69,7 +69,13 @@ function describe(arrangement: Arrangement): ArrangeAnswer {
   const { documents, order, hint, predictedCachedTokens, trace } = arrangement;
   return {
     object: 'arrangement',
-    documents: documents.map(({ id, label, title, tokens }, place) => ({ id, label, title, tokens, rank: order[place]! })),
+    documents: documents.map(({ id, label, title, tokens }, place) => ({
+      id,
+      label,
+      title,
+      tokens,
+      rank: order[place]!,
+    })),
     order,
     hint: hint === undefined ? null : { labels: hint.labels, text: renderHint(arrangement, TEMPLATE) },
     text: renderCompletion('', arrangement, { template: TEMPLATE }),

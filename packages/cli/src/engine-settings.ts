@@ -1,4 +1,9 @@
-import { type EngineOptions, engineOptionsSchema, type ModelProgress, type ModelProgressListener } from '@warmpath/engine';
+import {
+  type EngineOptions,
+  engineOptionsSchema,
+  type ModelProgress,
+  type ModelProgressListener,
+} from '@warmpath/engine';
 import { type Command, Option } from 'commander';
 import { wholeNumber } from './options.js';
 import type { Terminal } from './terminal.js';

@@ -40,5 +40,9 @@ function toWarmpathError(error: unknown): WarmpathError {
 /** Names the port in the error that `listen` throws; any other error as it is. */
 export function describeListenError(error: unknown, host: string, port: number): unknown {
   if ((error as { code?: unknown }).code !== 'EADDRINUSE') return error;
-  return new WarmpathError('WARMPATH_PORT_IN_USE', { path: '--port', detail: `${host}:${port} is taken`, cause: error });
+  return new WarmpathError('WARMPATH_PORT_IN_USE', {
+    path: '--port',
+    detail: `${host}:${port} is taken`,
+    cause: error,
+  });
 }

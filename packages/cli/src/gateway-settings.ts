@@ -1,5 +1,5 @@
 import { type Environment, type GatewayConfigInput, loadConfig } from '@warmpath/gateway';
-import { type Command } from 'commander';
+import type { Command } from 'commander';
 import { port } from './options.js';
 
 /** The options of commands that start a gateway. */

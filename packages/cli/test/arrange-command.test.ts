@@ -14,11 +14,22 @@ describe('warmpath arrange', () => {
     const { code, stdout } = await runCli(['arrange', '--json'], { input: JSON.stringify({ documents }) });
     expect(code).toBe(0);
     expect(stdout.trimEnd()).not.toContain('\n');
-    expect(JSON.parse(stdout)).toMatchObject({ object: 'arrangement', order: [0, 1, 2], hint: null, predictedCachedTokens: 0 });
+    expect(JSON.parse(stdout)).toMatchObject({
+      object: 'arrangement',
+      order: [0, 1, 2],
+      hint: null,
+      predictedCachedTokens: 0,
+    });
   });
 
   it('leads with what the history holds, and says so', async () => {
-    const input = JSON.stringify({ documents, history: [['x', 'y'], ['c', 'a', 'z']] });
+    const input = JSON.stringify({
+      documents,
+      history: [
+        ['x', 'y'],
+        ['c', 'a', 'z'],
+      ],
+    });
     const { stdout } = await runCli(['arrange', '-'], { input });
     const answer = JSON.parse(stdout) as { hint: { labels: string[] }; predictedCachedTokens: number; text: string };
     expect(ids(answer)).toEqual(['c', 'a', 'b']);
@@ -67,7 +78,9 @@ describe('arrangeAfter', () => {
         const input = { documents: wanted.map((name) => ({ id: name, content: `Text of ${name}.` })), history: served };
         const answer = arrangeAfter(input);
         expect(answer.documents.map((document) => document.id).sort()).toEqual([...wanted].sort());
-        expect(answer.documents.map(({ rank }) => wanted[rank])).toEqual(answer.documents.map((document) => document.id));
+        expect(answer.documents.map(({ rank }) => wanted[rank])).toEqual(
+          answer.documents.map((document) => document.id),
+        );
       }),
       { seed: 2, numRuns: 200 },
     );

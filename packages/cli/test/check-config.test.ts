@@ -23,14 +23,16 @@ async function check(text: string, environment: Record<string, string> = {}) {
 
 describe('warmpath check-config', () => {
   it('accepts a good file', async () => {
-    const config = 'upstream:\n  url: ${ENGINE}\nserver:\n  port: 8123\n';
+    const config = `upstream:\n  url: \${ENGINE}\nserver:\n  port: 8123\n`;
     const { file, code, answer, text } = await check(config, { ENGINE: 'http://127.0.0.1:8000' });
     expect({ code, answer }).toEqual({ code: 0, answer: { file, ok: true, problems: [] } });
     expect(text).toBe(`${file} is valid\n`);
   });
 
   it('says all that is wrong, with lines, paths and codes', async () => {
-    const { file, code, answer, text } = await check('upstream:\n  url: http://h\n  conections: 3\nserver:\n  port: x\n');
+    const { file, code, answer, text } = await check(
+      'upstream:\n  url: http://h\n  conections: 3\nserver:\n  port: x\n',
+    );
     expect(code).toBe(78);
     expect(answer).toMatchObject({
       ok: false,

@@ -8,10 +8,14 @@ const LONGEST = 900 + 2 + 200;
 
 const word = fc.stringMatching(/^[a-z]{1,12}$/);
 const paragraph = fc.array(word, { minLength: 1, maxLength: 120 }).map((words) => words.join(' '));
-const code = fc.array(word, { minLength: 1, maxLength: 20 }).map((lines) => `\`\`\`js\n> ${lines.join('\n\n')}\n\`\`\``);
+const code = fc
+  .array(word, { minLength: 1, maxLength: 20 })
+  .map((lines) => `\`\`\`js\n> ${lines.join('\n\n')}\n\`\`\``);
 const heading = fc.tuple(fc.integer({ min: 1, max: 4 }), word).map(([depth, text]) => `${'#'.repeat(depth)} ${text}`);
 const markdown = fc
-  .array(fc.oneof({ weight: 5, arbitrary: paragraph }, { weight: 1, arbitrary: code }, { weight: 2, arbitrary: heading }))
+  .array(
+    fc.oneof({ weight: 5, arbitrary: paragraph }, { weight: 1, arbitrary: code }, { weight: 2, arbitrary: heading }),
+  )
   .map((blocks) => blocks.join('\n\n'));
 
 const words = (text: string) => text.match(/[a-z]+/g) ?? [];

@@ -8,18 +8,23 @@ const ESCAPE = '\u001b';
 
 describe('warmpath', () => {
   it('prints the version of the package', async () => {
-    const manifest = JSON.parse(await readFile(join(import.meta.dirname, '../package.json'), 'utf8')) as { version: string };
+    const manifest = JSON.parse(await readFile(join(import.meta.dirname, '../package.json'), 'utf8')) as {
+      version: string;
+    };
     expect(await runCli(['--version'])).toEqual({ code: 0, stdout: `${manifest.version}\n`, stderr: '' });
   });
 
-  it.each([[], ...COMMANDS.map((command) => [command])])('%s --help explains itself, exit codes too, without colours', async (...command) => {
-    const { code, stdout } = await runCli([...command, '--help']);
-    expect(code).toBe(0);
-    expect(stdout).toContain('Exit codes:');
-    expect(stdout).not.toContain(ESCAPE);
-    if (command.length === 0) for (const name of COMMANDS) expect(stdout).toContain(`  ${name} `);
-    else expect(stdout).toContain('--json');
-  });
+  it.each([[], ...COMMANDS.map((command) => [command])])(
+    '%s --help explains itself, exit codes too, without colours',
+    async (...command) => {
+      const { code, stdout } = await runCli([...command, '--help']);
+      expect(code).toBe(0);
+      expect(stdout).toContain('Exit codes:');
+      expect(stdout).not.toContain(ESCAPE);
+      if (command.length === 0) for (const name of COMMANDS) expect(stdout).toContain(`  ${name} `);
+      else expect(stdout).toContain('--json');
+    },
+  );
 
   it.each([
     ['no command', []],
@@ -60,7 +65,14 @@ describe('warmpath', () => {
   });
 
   it('wants the variable that --key-env names to be set', async () => {
-    const { code, stdout } = await runCli(['doctor', '--engine', 'http://127.0.0.1:9', '--key-env', 'NO_SUCH_KEY', '--json']);
+    const { code, stdout } = await runCli([
+      'doctor',
+      '--engine',
+      'http://127.0.0.1:9',
+      '--key-env',
+      'NO_SUCH_KEY',
+      '--json',
+    ]);
     expect(code).toBe(78);
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_VARIABLE', param: '--key-env' } });
   });

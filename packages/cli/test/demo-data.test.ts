@@ -58,7 +58,10 @@ describe('Retriever', () => {
 
   it('finds by words of title and text, best first, and no more than asked for', () => {
     const retriever = new Retriever(passages);
-    expect(retriever.search('How do I change the payload in the onSend hook?', 5).map(({ id }) => id)).toEqual(['a', 'c']);
+    expect(retriever.search('How do I change the payload in the onSend hook?', 5).map(({ id }) => id)).toEqual([
+      'a',
+      'c',
+    ]);
     expect(retriever.search('payload', 1)).toHaveLength(1);
   });
 

@@ -61,7 +61,9 @@ async function answer(request: IncomingMessage, response: ServerResponse, state:
   for await (const chunk of request.setEncoding('utf8')) text += chunk;
   const { options } = state;
   if (options.apiKey !== undefined && request.headers.authorization !== `Bearer ${options.apiKey}`) {
-    return json(response, 401, { error: { message: 'no key', type: 'invalid_request_error', code: 'invalid_api_key' } });
+    return json(response, 401, {
+      error: { message: 'no key', type: 'invalid_request_error', code: 'invalid_api_key' },
+    });
   }
   if (request.url === '/v1/models') {
     return json(response, 200, { data: [{ id: 'fake-model', object: 'model', owned_by: options.owner ?? 'fake' }] });
@@ -78,7 +80,8 @@ function complete(response: ServerResponse, body: ReceivedBody & { stream?: bool
   const usage = countUsage(body, state);
   const choice = { index: 0, finish_reason: 'stop' };
   if (body.stream !== true) {
-    return json(response, 200, { choices: [{ ...choice, message: { role: 'assistant', content: 'yes' } }], usage });
+    json(response, 200, { choices: [{ ...choice, message: { role: 'assistant', content: 'yes' } }], usage });
+    return;
   }
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const chunks = [
@@ -92,7 +95,10 @@ function complete(response: ServerResponse, body: ReceivedBody & { stream?: bool
 }
 
 function countUsage(body: ReceivedBody, { options, cached }: State): object {
-  const words = body.messages.map(({ role, content }) => `${role} ${content}`).join('\n').split(/\s+/);
+  const words = body.messages
+    .map(({ role, content }) => `${role} ${content}`)
+    .join('\n')
+    .split(/\s+/);
   const blockSize = options.blockSize ?? 1;
   const shared = Math.min(words.length - 1, Math.max(0, ...cached.map((earlier) => commonPrefix(earlier, words))));
   const cachedTokens = options.caches === false ? 0 : Math.floor(shared / blockSize) * blockSize;

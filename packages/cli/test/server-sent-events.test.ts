@@ -20,11 +20,15 @@ describe('readServerSentEvents', () => {
   it('gives the same events wherever the bytes are cut, inside characters too', async () => {
     const line = fc.string({ unit: 'grapheme' }).map((text) => text.replace(/[\r\n\u0085\u2028\u2029]/g, ''));
     await fc.assert(
-      fc.asyncProperty(fc.array(line, { maxLength: 8 }), fc.array(fc.nat(400), { maxLength: 12 }), async (events, cuts) => {
-        const bytes = new TextEncoder().encode(events.map((data) => `data: ${data}\n\n`).join(''));
-        const inside = cuts.map((cut) => Math.min(cut, bytes.length));
-        expect(await read(bytes, inside)).toEqual(events);
-      }),
+      fc.asyncProperty(
+        fc.array(line, { maxLength: 8 }),
+        fc.array(fc.nat(400), { maxLength: 12 }),
+        async (events, cuts) => {
+          const bytes = new TextEncoder().encode(events.map((data) => `data: ${data}\n\n`).join(''));
+          const inside = cuts.map((cut) => Math.min(cut, bytes.length));
+          expect(await read(bytes, inside)).toEqual(events);
+        },
+      ),
       { seed: 11, numRuns: 200 },
     );
   });

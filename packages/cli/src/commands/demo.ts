@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { type EngineSource, embeddedEngine, remoteEngine } from '../demo/cold-engine.js';
-import { percent, printComparison, printExactAnswers } from '../demo/print-report.js';
+import { printComparison, printExactAnswers } from '../demo/print-report.js';
 import { WORKLOAD_NAMES, type WorkloadName } from '../demo/questions.js';
 import { compare, compareGraded, type DemoReport } from '../demo/report.js';
 import { type ComparisonSettings, runBoth } from '../demo/run-both.js';
@@ -27,15 +27,31 @@ const ALMANAC_QUESTIONS = 64;
 
 /** Adds `warmpath demo`. */
 export function addDemoCommand(program: Command, context: CommandContext): void {
-  const command = addCommand(program, 'demo', 'the proof: the same questions in retrieval order and arranged, on a real engine')
+  const command = addCommand(
+    program,
+    'demo',
+    'the proof: the same questions in retrieval order and arranged, on a real engine',
+  )
     .option('--questions <number>', 'questions about the documentation of fastify and undici', wholeNumber(1, 60), 60)
     .addOption(
-      new Option('--workload <name>', 'focused: conversations on one subject; broad: tasks whose questions share little')
+      new Option(
+        '--workload <name>',
+        'focused: conversations on one subject; broad: tasks whose questions share little',
+      )
         .choices(WORKLOAD_NAMES)
         .default('focused'),
     )
-    .option('--almanac <number>', `questions of the almanac (default: ${ALMANAC_QUESTIONS} with the demo model, else 0)`, wholeNumber(0, 256))
-    .option('--repeat <number>', 'runs of each order, each on a cold cache; their figures are pooled', wholeNumber(1, 100), 1);
+    .option(
+      '--almanac <number>',
+      `questions of the almanac (default: ${ALMANAC_QUESTIONS} with the demo model, else 0)`,
+      wholeNumber(0, 256),
+    )
+    .option(
+      '--repeat <number>',
+      'runs of each order, each on a cold cache; their figures are pooled',
+      wholeNumber(1, 100),
+      1,
+    );
   addEngineUrlOptions(command, 'run on this engine, any OpenAI-compatible one, instead of the embedded one');
   addEngineOptions(command).action((options: DemoOptions) =>
     withInterruption((signal) => demo(options, context, signal)),
@@ -48,7 +64,11 @@ async function demo(options: DemoOptions, context: CommandContext, signal: Abort
   const workload = await documentationWorkload(options.workload, options.questions);
   introduce(terminal, source, workload);
   const settings = { source, repeat: options.repeat, terminal, signal };
-  const { answers, engine } = await runBoth(workload.requests, { ...settings, task: 'questions', maxTokens: ANSWER_TOKENS });
+  const { answers, engine } = await runBoth(workload.requests, {
+    ...settings,
+    task: 'questions',
+    maxTokens: ANSWER_TOKENS,
+  });
   const comparison = compare(answers);
   terminal.line(`  model       ${engine.model}${engine.notice === undefined ? '' : `: ${engine.notice}`}`);
   terminal.line();
@@ -78,11 +98,15 @@ function engineSource(options: DemoOptions, { environment, terminal }: CommandCo
   return remoteEngine(engineAddress(options, environment), options.model);
 }
 
-function introduce(terminal: Terminal, source: EngineSource, { requests, passages, repeatedShare }: Workload): void {
+function introduce(terminal: Terminal, source: EngineSource, { requests, passages, overlap }: Workload): void {
   const { bold } = terminal.style;
-  terminal.line(bold(`${requests.length} questions, each with the same ${PASSAGES_PER_QUESTION} passages in both orders`));
+  terminal.line(
+    bold(`${requests.length} questions, each with the same ${PASSAGES_PER_QUESTION} passages in both orders`),
+  );
   terminal.line();
   terminal.line(`  documents   ${passages} passages of the documentation of fastify and undici, found by BM25`);
-  terminal.line(`  overlap     ${percent(repeatedShare)} of the passages found were found for an earlier question too`);
+  terminal.line(
+    `  overlap     ${overlap.toFixed(2)} (Jaccard index) between the passages of one question and of the next`,
+  );
   terminal.line(`  engine      ${source.name}; cold for each order: ${source.coldness}`);
 }

@@ -3,8 +3,8 @@ import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { examine } from '../doctor/examine.js';
 import { type Check, judge, type Verdict } from '../doctor/judge.js';
-import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
 import { EngineClient } from '../engine-client.js';
+import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
 import { EXIT_CODES } from '../exit-codes.js';
 import { withInterruption } from '../interruption.js';
 import { addEngineUrlOptions, type EngineUrlOptions, engineAddress } from '../options.js';
@@ -12,7 +12,11 @@ import type { Style, Terminal } from '../terminal.js';
 
 /** Adds `warmpath doctor`. */
 export function addDoctorCommand(program: Command, context: CommandContext): void {
-  const command = addCommand(program, 'doctor', 'probe an engine: prefix caching, block size, cached tokens in usage, TTFT');
+  const command = addCommand(
+    program,
+    'doctor',
+    'probe an engine: prefix caching, block size, cached tokens in usage, TTFT',
+  );
   addEngineUrlOptions(command, 'engine to probe, any OpenAI-compatible one; an embedded one is started if left out');
   addEngineOptions(command).action(async (options: EngineUrlOptions) => {
     const healthy = await withInterruption((signal) => doctor(options, context, signal));

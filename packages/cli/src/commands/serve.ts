@@ -18,9 +18,16 @@ export function addServeCommand(program: Command, context: CommandContext): void
     .action((options: ServeOptions) => withInterruption((signal) => serve(options, context, signal)));
 }
 
-async function serve(options: ServeOptions, { terminal, environment }: CommandContext, signal: AbortSignal): Promise<void> {
+async function serve(
+  options: ServeOptions,
+  { terminal, environment }: CommandContext,
+  signal: AbortSignal,
+): Promise<void> {
   if (options.engine === undefined && options.config === undefined) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: '--engine', detail: 'name the engine with --engine or --config' });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: '--engine',
+      detail: 'name the engine with --engine or --config',
+    });
   }
   const config = resolveConfig(await gatewaySettings(options, options.engine, { environment }));
   const gateway = await startGateway(config).catch((error: unknown) => {

@@ -71,7 +71,7 @@ const EXAMPLE = {
 function announce(terminal: Terminal, gateway: RunningGateway, engine: EngineProcess): void {
   const { name, notice } = engine.model;
   const metrics = `${gateway.url}/metrics`;
-  terminal.data({ url: gateway.url, engine: engine.url, model: name, metrics });
+  terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.pid, model: name, metrics });
   const { bold, dim, cyan } = terminal.style;
   terminal.line(bold('Warmpath is ready.'));
   terminal.line();
@@ -82,8 +82,12 @@ function announce(terminal: Terminal, gateway: RunningGateway, engine: EnginePro
   terminal.line();
   terminal.line('  Ask a question over two documents:');
   terminal.line();
-  terminal.line(`curl -s ${gateway.url}/v1/chat/completions -H 'content-type: application/json' -d '${JSON.stringify(EXAMPLE)}'`);
+  terminal.line(
+    `curl -s ${gateway.url}/v1/chat/completions -H 'content-type: application/json' -d '${JSON.stringify(EXAMPLE)}'`,
+  );
   terminal.line();
-  terminal.line(dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'));
+  terminal.line(
+    dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'),
+  );
   terminal.line(dim('  Ctrl-C stops both.'));
 }

@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { basename, dirname, join, sep } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
 import { chunkMarkdown, type Passage } from './chunk.js';
@@ -22,8 +22,8 @@ export async function readCorpus(): Promise<readonly Passage[]> {
   const passages: Passage[] = [];
   for (const place of [...dependencyFolders(), ...(await ownFolders())]) {
     for (const file of await markdownFiles(place)) {
-      const path = file.slice(0, -'.md'.length).replaceAll(sep, '.').toLowerCase();
-      const source = { id: `${place.id}.${path}`, name: basename(file, '.md') };
+      const name = basename(file, '.md');
+      const source = { id: `${place.id}.${name.toLowerCase()}`, name };
       passages.push(...chunkMarkdown(await readFile(join(place.folder, file), 'utf8'), source));
     }
   }
@@ -64,11 +64,11 @@ async function ownFolders(): Promise<readonly DocumentationFolder[]> {
   }
 }
 
-/** Paths relative to the folder, in name order. */
+/** Paths relative to the folder, in name order, without tables of contents. */
 async function markdownFiles(place: DocumentationFolder): Promise<readonly string[]> {
   try {
     const entries = await readdir(place.folder, { recursive: place.recursive });
-    return entries.filter((entry) => entry.endsWith('.md')).sort();
+    return entries.filter((entry) => entry.endsWith('.md') && !/(?:^|[/\\])index\.md$/i.test(entry)).sort();
   } catch {
     return [];
   }

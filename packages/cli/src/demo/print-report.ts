@@ -39,7 +39,9 @@ export function printExactAnswers(terminal: Terminal, comparison: Comparison<Gra
 function verdict(ratio: number): string {
   const share = percent(Math.abs(1 - ratio));
   if (ratio < 1) return `Arranged, the median answer starts ${share} sooner.`;
-  return ratio === 1 ? 'Arranged, the median answer starts at the same time.' : `Arranged, the median answer starts ${share} later.`;
+  return ratio === 1
+    ? 'Arranged, the median answer starts at the same time.'
+    : `Arranged, the median answer starts ${share} later.`;
 }
 
 function milliseconds(value: number): string {
@@ -50,7 +52,6 @@ function tokens(count: number | null): string {
   return count === null ? 'not reported' : count.toLocaleString('en-US');
 }
 
-/** A share as a percentage with one decimal. */
-export function percent(share: number): string {
+function percent(share: number): string {
   return `${(share * 100).toFixed(1)} %`;
 }

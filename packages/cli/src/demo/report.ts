@@ -1,7 +1,7 @@
 import type { MeasuredAnswer } from '../engine-client.js';
 import { isExactAnswer } from './almanac.js';
-import { STRATEGY_NAMES, type StrategyName } from './strategy-run.js';
 import { type DurationSummary, summarise } from './statistics.js';
+import { STRATEGY_NAMES, type StrategyName } from './strategy-run.js';
 import type { DemoRequest } from './workload.js';
 
 /** One strategy's figures, over all requests. */

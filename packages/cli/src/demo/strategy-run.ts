@@ -28,12 +28,7 @@ export class StrategyRun {
   readonly #client: EngineClient;
   readonly #settings: RunSettings;
 
-  private constructor(
-    strategy: StrategyName,
-    engine: ColdEngine,
-    gateway: RunningGateway,
-    settings: RunSettings,
-  ) {
+  private constructor(strategy: StrategyName, engine: ColdEngine, gateway: RunningGateway, settings: RunSettings) {
     this.#strategy = strategy;
     this.#engine = engine;
     this.#gateway = gateway;

@@ -36,7 +36,11 @@ const BLOCK_PROBES = 16;
 const BLOCK_PROBE_STEP = 17;
 
 /** Asks the engine a few dozen one-token questions and reports what they showed. Every prompt opens with a fresh nonce. */
-export async function examine(client: EngineClient, model: string | undefined, signal: AbortSignal): Promise<EngineFacts> {
+export async function examine(
+  client: EngineClient,
+  model: string | undefined,
+  signal: AbortSignal,
+): Promise<EngineFacts> {
   const models = await client.models(signal);
   const chosen = model ?? models[0]?.id;
   if (chosen === undefined) {
@@ -145,5 +149,8 @@ function nonce(): string {
 }
 
 function median(values: readonly number[]): number {
-  return quantile([...values].sort((a, b) => a - b), 0.5);
+  return quantile(
+    [...values].sort((a, b) => a - b),
+    0.5,
+  );
 }

@@ -22,7 +22,8 @@ const CACHING_ADVICE: Readonly<Record<string, string>> = {
   sglang: 'start SGLang without --disable-radix-cache',
   llamacpp: 'send requests with "cache_prompt": true, and give the server enough slots (-np)',
 };
-const ANY_REPORT_ADVICE = 'see whether the engine can report usage.prompt_tokens_details.cached_tokens; without it Warmpath goes by what it sent';
+const ANY_REPORT_ADVICE =
+  'see whether the engine can report usage.prompt_tokens_details.cached_tokens; without it Warmpath goes by what it sent';
 const ANY_CACHING_ADVICE = "switch on the engine's prefix caching; without it no order of documents saves anything";
 
 /** A repeated prompt that starts in less than this share of the time shows a cache even where none is reported. */
@@ -57,8 +58,9 @@ function caching(facts: EngineFacts): Check {
     return { name, verdict: 'ok', finding: `on: ${cached}${of} tokens of a repeated prompt were cached` };
   }
   const advice = CACHING_ADVICE[facts.owner ?? ''] ?? ANY_CACHING_ADVICE;
-  if (startsSooner(facts)) return { name, verdict: 'ok', finding: 'on, by its effect: a repeated prompt starts much sooner' };
   if (cached === 0) return { name, verdict: 'failed', finding: 'off: nothing of a repeated prompt was cached', advice };
+  if (startsSooner(facts))
+    return { name, verdict: 'ok', finding: 'on, by its effect: a repeated prompt starts much sooner' };
   return { name, verdict: 'failed', finding: 'not seen: neither counts nor times show a cache', advice };
 }
 

@@ -1,0 +1,117 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import type { DemoReport } from '../src/demo/report.js';
+import { documentationWorkload } from '../src/demo/workload.js';
+import { type FakeEngine, type FakeEngineOptions, type ReceivedBody, startFakeEngine } from './fake-engine.js';
+import { runCli } from './run-cli.js';
+
+/** Real prefill of some 40,000 tokens, on a machine that may be busy. */
+const EMBEDDED_TIMEOUT_MS = 180_000;
+
+const STRATEGY = {
+  ttftMs: { p50: expect.any(Number), p95: expect.any(Number), mean: expect.any(Number) },
+  promptTokens: expect.any(Number),
+  cachedTokens: expect.any(Number),
+  cachedShare: expect.any(Number),
+};
+
+let engine: FakeEngine | undefined;
+
+afterEach(async () => {
+  await engine?.close();
+  engine = undefined;
+});
+
+async function demo(...args: string[]) {
+  const { code, stdout, stderr } = await runCli(['demo', ...args, '--json']);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return JSON.parse(stdout) as DemoReport;
+}
+
+async function demoOnFake(options: FakeEngineOptions, ...args: string[]) {
+  engine = await startFakeEngine(options);
+  const report = await demo('--engine', engine.url, ...args);
+  // What opens a run has no documents.
+  const asked = engine.received.filter(({ messages }) => messages[1]!.content.includes('<document'));
+  return { report, asked };
+}
+
+const labels = ({ messages }: ReceivedBody) =>
+  [...messages[1]!.content.matchAll(/<document id="([^"]+)"/g)].map(([, label]) => label);
+const question = ({ messages }: ReceivedBody) => messages[1]!.content.split('\n').at(-1);
+
+describe('warmpath demo', () => {
+  it('on the embedded engine: prefills fewer tokens when arranged, and prints what is documented and nothing else', {
+    timeout: EMBEDDED_TIMEOUT_MS,
+  }, async () => {
+    const report = await demo('--questions', '10', '--almanac', '6');
+    expect(report).toEqual({
+      engine: 'embedded',
+      model: 'warmpath-tiny',
+      requests: 10,
+      strategies: { retrieval: STRATEGY, arranged: STRATEGY },
+      ratio: { ttftP50: expect.any(Number), ttftMean: expect.any(Number), uncachedTokens: expect.any(Number) },
+      almanac: expect.objectContaining({ requests: 6 }),
+    });
+    const { retrieval, arranged } = report.strategies;
+    expect(arranged.promptTokens! - arranged.cachedTokens!).toBeLessThan(
+      retrieval.promptTokens! - retrieval.cachedTokens!,
+    );
+    expect(report.ratio.uncachedTokens).toBeLessThan(1);
+    for (const { exactAnswers } of Object.values(report.almanac!.strategies)) {
+      expect(exactAnswers).toBeGreaterThan(0);
+      expect(exactAnswers).toBeLessThanOrEqual(6);
+    }
+  });
+
+  it('asks both orders the same questions with the same documents, the first of them in retrieval order', async () => {
+    const { report, asked } = await demoOnFake({}, '--questions', '20');
+    const { requests } = await documentationWorkload('focused', 20);
+    expect(asked).toHaveLength(40);
+    for (const [i, { question: wanted, documents }] of requests.entries()) {
+      const [retrieval, arranged] = [asked[i]!, asked[20 + i]!];
+      expect([question(retrieval), question(arranged)]).toEqual([wanted, wanted]);
+      expect(labels(retrieval)).toHaveLength(documents.length);
+      expect([...labels(arranged)].sort()).toEqual([...labels(retrieval)].sort());
+    }
+    const inRetrievalOrder = labels(asked[0]!);
+    expect(inRetrievalOrder).toEqual(requests[0]!.documents.map(({ id }) => id));
+    expect(asked.slice(20).some((body, i) => String(labels(body)) !== String(labels(asked[i]!)))).toBe(true);
+    expect(report.strategies.arranged.cachedTokens).toBeGreaterThan(report.strategies.retrieval.cachedTokens!);
+  });
+
+  it('starts each order cold on an engine that it cannot restart, with settings that are otherwise the same', async () => {
+    const { report, asked } = await demoOnFake({}, '--questions', '3', '--repeat', '2');
+    expect(report.requests).toBe(6);
+    const prompts = asked.map(({ messages }) => messages[0]!.content);
+    // Four cold starts, each with a number of its own before the same words.
+    expect(new Set(prompts).size).toBe(4);
+    expect(new Set(prompts.map((prompt) => prompt.replace(/^[0-9a-f]{12} /, ''))).size).toBe(1);
+    const rest = asked.map(({ messages: _, ...settings }) => JSON.stringify(settings));
+    expect(new Set(rest).size).toBe(1);
+    // The order that goes first alternates, so that a drift of the machine meets both.
+    expect(prompts.slice(0, 3)).toEqual(Array(3).fill(prompts[0]));
+  });
+
+  it('says null where the engine reports no cached tokens', async () => {
+    const { report } = await demoOnFake({ reports: false }, '--questions', '2', '--workload', 'broad');
+    const { retrieval, arranged } = report.strategies;
+    expect([retrieval.cachedTokens, retrieval.cachedShare, arranged.cachedShare]).toEqual([null, null, null]);
+    expect(report.ratio.uncachedTokens).toBeNull();
+    expect(report.almanac).toBeUndefined();
+  });
+
+  it('prints a table for people, plain where there is no terminal', async () => {
+    engine = await startFakeEngine();
+    const { code, stdout, stderr } = await runCli(['demo', '--engine', engine.url, '--questions', '4']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(/^ {2}uncached tokens +[\d,]+ +[\d,]+ +\d\.\d{3}$/m);
+    expect(stdout).not.toContain('\u001b');
+  });
+
+  it("passes the engine's error on", async () => {
+    engine = await startFakeEngine({ failsWith: 503 });
+    const { code, stdout } = await runCli(['demo', '--engine', engine.url, '--questions', '1', '--json']);
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_ERROR' } });
+  });
+});

@@ -1,0 +1,90 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
+import { runCli } from './run-cli.js';
+
+/** Real prefill of some 10,000 tokens, on a machine that may be busy. */
+const EMBEDDED_TIMEOUT_MS = 120_000;
+
+interface DoctorAnswer {
+  readonly model: string;
+  readonly healthy: boolean;
+  readonly checks: readonly { readonly name: string; readonly verdict: string; readonly advice?: string }[];
+  readonly facts: { readonly blockSize?: number; readonly repeat: { readonly cachedTokens?: number } };
+}
+
+let engine: FakeEngine | undefined;
+
+afterEach(async () => {
+  await engine?.close();
+  engine = undefined;
+});
+
+async function examine(options: FakeEngineOptions, args: readonly string[] = [], environment = {}) {
+  engine = await startFakeEngine(options);
+  const { code, stdout } = await runCli(['doctor', '--engine', engine.url, ...args, '--json'], { environment });
+  const answer = JSON.parse(stdout) as DoctorAnswer;
+  const check = (name: string) => answer.checks.find((each) => each.name === name);
+  return { code, answer, check };
+}
+
+describe('warmpath doctor', () => {
+  it('finds caching, block size and reports of the embedded engine', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
+    const { code, stdout } = await runCli(['doctor', '--json']);
+    const { healthy, facts, checks } = JSON.parse(stdout) as DoctorAnswer;
+    expect({ code, healthy, blockSize: facts.blockSize }).toEqual({ code: 0, healthy: true, blockSize: 1 });
+    expect(facts.repeat.cachedTokens).toBeGreaterThan(1_000);
+    for (const name of ['prefix caching', 'shared prefix', 'block size', 'cached tokens, streamed', '/tokenize']) {
+      expect(checks.find((check) => check.name === name)).toMatchObject({ verdict: 'ok' });
+    }
+  });
+
+  it.each([1, 16, 64])('finds a block size of %i, over any OpenAI-compatible engine', async (blockSize) => {
+    const { code, answer } = await examine({ blockSize });
+    expect({ code, model: answer.model, blockSize: answer.facts.blockSize }).toEqual({
+      code: 0,
+      model: 'fake-model',
+      blockSize,
+    });
+  });
+
+  it('fails an engine without a prefix cache, with advice in its own terms', async () => {
+    const { code, answer, check } = await examine({ caches: false, owner: 'sglang' });
+    expect({ code, healthy: answer.healthy }).toEqual({ code: 1, healthy: false });
+    expect(check('prefix caching')).toMatchObject({ verdict: 'failed', advice: expect.stringContaining('radix') });
+  });
+
+  it('tells how to have cached tokens reported', async () => {
+    const { check } = await examine({ reports: false, owner: 'vllm' });
+    expect(check('cached tokens, unstreamed')).toMatchObject({
+      verdict: 'warning',
+      advice: expect.stringContaining('--enable-prompt-tokens-details'),
+    });
+    expect(check('/tokenize')?.verdict).toBe('unknown');
+  });
+
+  it('sends the key from the variable that is named, and names the model that is asked for', async () => {
+    const { code, answer } = await examine(
+      { apiKey: 'secret-key' },
+      ['--key-env', 'TEST_ENGINE_KEY', '--model', 'other'],
+      { TEST_ENGINE_KEY: 'secret-key' },
+    );
+    expect({ code, model: answer.model }).toEqual({ code: 0, model: 'other' });
+    expect(engine?.received.every(({ model }) => model === 'other')).toBe(true);
+  });
+
+  it('prints a table for people, without colours where there is no terminal', async () => {
+    engine = await startFakeEngine({ blockSize: 16 });
+    const { code, stdout } = await runCli(['doctor', '--engine', engine.url]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^ {2}ok {7}block size +about 16 tokens$/m);
+    expect(stdout).not.toContain('\u001b');
+  });
+
+  it("passes the engine's error on", async () => {
+    engine = await startFakeEngine({ failsWith: 500 });
+    const { code, stderr } = await runCli(['doctor', '--engine', engine.url]);
+    expect(code).toBe(1);
+    expect(stderr).toContain('WARMPATH_UPSTREAM_ERROR');
+    expect(stderr).toContain('out of order');
+  });
+});

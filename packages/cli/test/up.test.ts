@@ -1,0 +1,182 @@
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { request } from 'undici';
+import { afterEach, describe, expect, it } from 'vitest';
+import { startFakeEngine } from './fake-engine.js';
+import { type RunningCli, runCli, startCli } from './run-cli.js';
+
+const DOCUMENTS = [
+  { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
+  { id: 'orsin', title: 'Orsin', content: 'The weight of Orsin is 17 kg. The founder of Orsin is Mirela.' },
+];
+
+interface Usage {
+  readonly usage: {
+    readonly prompt_tokens: number;
+    readonly prompt_tokens_details: { readonly cached_tokens: number };
+  };
+}
+
+const started: RunningCli[] = [];
+
+function start(args: readonly string[]): RunningCli {
+  const cli = startCli(args);
+  started.push(cli);
+  return cli;
+}
+
+afterEach(async () => {
+  for (const { process, ended } of started.splice(0)) {
+    process.kill('SIGKILL');
+    await ended;
+  }
+});
+
+async function ask(url: string, documents: readonly object[]): Promise<Usage> {
+  const { statusCode, body } = await request(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      messages: [{ role: 'user', content: 'What is the weight of Velka?' }],
+      documents,
+      max_tokens: 4,
+    }),
+  });
+  expect(statusCode).toBe(200);
+  return (await body.json()) as Usage;
+}
+
+const isListening = (url: string) =>
+  request(`${url}/healthz`).then(
+    ({ body }) => body.dump().then(() => true),
+    () => false,
+  );
+
+describe('warmpath up', () => {
+  it('serves questions with documents, reuses what it holds, and stops both on SIGINT with exit code 0', async () => {
+    const cli = start(['up', '--port', '0', '--json']);
+    const [line] = await cli.waitFor(/^.+\n/);
+    const ready = JSON.parse(line) as { url: string; engine: string; model: string; metrics: string };
+    expect(ready).toMatchObject({ model: 'warmpath-tiny', metrics: `${ready.url}/metrics` });
+    const first = await ask(ready.url, DOCUMENTS);
+    const second = await ask(ready.url, DOCUMENTS.toReversed());
+    // Both documents stand where they stood; what follows them (hint and question) is new.
+    expect(second.usage.prompt_tokens_details.cached_tokens).toBeGreaterThan(first.usage.prompt_tokens / 2);
+    cli.process.kill('SIGINT');
+    const { code, stdout } = await cli.ended;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: line });
+    expect([await isListening(ready.url), await isListening(ready.engine)]).toEqual([false, false]);
+  });
+
+  it('prints plain lines for people, with a curl line that can be pasted', async () => {
+    const cli = start(['up', '--port', '0']);
+    const [, url, body] = await cli.waitFor(
+      /^curl -s (\S+)\/v1\/chat\/completions -H 'content-type: application\/json' -d '(.+)'$/m,
+    );
+    const { statusCode, body: answer } = await request(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: body!,
+    });
+    expect(statusCode).toBe(200);
+    expect(JSON.stringify(await answer.json())).toContain('42 kg');
+    expect(cli.stdout()).toContain(`${url}/metrics`);
+    expect(cli.stdout()).not.toContain('\u001b');
+    cli.process.kill('SIGTERM');
+    expect((await cli.ended).code).toBe(0);
+  });
+
+  it('says at once that the port is taken', async () => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const { port } = other.address() as AddressInfo;
+    try {
+      const { code, stdout } = await runCli(['up', '--port', String(port), '--json']);
+      expect(code).toBe(78);
+      expect(JSON.parse(stdout)).toMatchObject({
+        error: { code: 'WARMPATH_PORT_IN_USE', param: '--port', message: expect.stringContaining(String(port)) },
+      });
+    } finally {
+      other.close();
+    }
+  });
+
+  it('says so and fails when the engine dies', async () => {
+    const cli = start(['up', '--port', '0', '--json']);
+    const [line] = await cli.waitFor(/^.+\n/);
+    const { url, enginePid } = JSON.parse(line) as { url: string; enginePid: number };
+    process.kill(enginePid, 'SIGKILL');
+    const { code, stdout } = await cli.ended;
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout.slice(line.length))).toMatchObject({ error: { code: 'WARMPATH_ENGINE_EXITED' } });
+    expect(await isListening(url)).toBe(false);
+  });
+
+  it('answers a model that is none with exit code 78', async () => {
+    const { code, stdout } = await runCli(['up', '--port', '0', '--model', 'no-such-file.gguf', '--json']);
+    expect(code).toBe(78);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_MODEL_FILE' } });
+  });
+
+  it('reads the gateway part of a configuration, with its own engine behind it', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
+    try {
+      const file = join(folder, 'warmpath.yaml');
+      await writeFile(
+        file,
+        'upstream:\n  url: http://127.0.0.1:9\nserver:\n  port: 0\narrange:\n  policy: retrieval\n',
+      );
+      const cli = start(['up', '--config', file, '--json']);
+      const [line] = await cli.waitFor(/^.+\n/);
+      const { url } = JSON.parse(line) as { url: string };
+      const { headers, statusCode } = await request(`${url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ messages: [{ role: 'user', content: 'Hi' }], documents: DOCUMENTS, max_tokens: 1 }),
+      });
+      expect([statusCode, headers['x-warmpath-policy']]).toEqual([200, 'retrieval']);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+});
+
+describe('warmpath serve', () => {
+  it('puts the gateway in front of an engine that runs, and stops on SIGTERM', async () => {
+    const engine = await startFakeEngine();
+    try {
+      const cli = start(['serve', '--engine', engine.url, '--port', '0', '--json']);
+      const [line] = await cli.waitFor(/^\{"url".+\n/m);
+      const { url } = JSON.parse(line) as { url: string };
+      await ask(url, DOCUMENTS);
+      expect(engine.received[0]?.messages[0]?.content).toContain('<document id="velka"');
+      cli.process.kill('SIGTERM');
+      expect((await cli.ended).code).toBe(0);
+    } finally {
+      await engine.close();
+    }
+  });
+});
+
+describe('warmpath engine', () => {
+  it('serves the model it is given, and stops on SIGINT', async () => {
+    const cli = start(['engine', '--port', '0', '--context', '2048', '--json']);
+    const [line] = await cli.waitFor(/^.+\n/);
+    const { url, model, cells } = JSON.parse(line) as { url: string; model: string; cells: number };
+    expect(cells).toBe(2_048);
+    const { body } = await request(`${url}/v1/models`);
+    expect(await body.json()).toMatchObject({ data: [{ id: model }] });
+    cli.process.kill('SIGINT');
+    expect((await cli.ended).code).toBe(0);
+  });
+
+  it('refuses an option that the engine does not allow, with exit code 78', async () => {
+    const { code, stdout } = await runCli(['engine', '--port', '0', '--context', '7', '--json']);
+    expect(code).toBe(78);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_INVALID', param: 'contextTokens' } });
+  });
+});
