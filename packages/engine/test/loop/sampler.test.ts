@@ -1,0 +1,80 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { greedyToken, sampleToken } from '../../src/loop/sampler.js';
+
+const logitsOf = fc
+  .array(fc.integer({ min: -400, max: 400 }), { minLength: 1, maxLength: 60, size: 'max' })
+  .map((values) => Float32Array.from(values, (value) => value / 20));
+const draw = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
+
+/** Probabilities as the definition says, by sorting everything. */
+function naiveNucleus(logits: Float32Array, temperature: number, topP: number): Set<number> {
+  const weights = Array.from(logits, (logit) => Math.exp(logit / temperature));
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  const order = [...weights.keys()].sort((a, b) => weights[b]! - weights[a]! || a - b);
+  const kept = new Set<number>();
+  let mass = 0;
+  for (const token of order) {
+    kept.add(token);
+    mass += weights[token]! / total;
+    // A hair's breadth of tolerance, or rounding decides which of two neighbours is the last.
+    if (mass >= topP + 1e-9) {
+      break;
+    }
+  }
+  return kept;
+}
+
+describe('sampling', () => {
+  it('takes the largest logit at temperature 0, the first of equal ones, and draws nothing', () => {
+    fc.assert(
+      fc.property(logitsOf, (logits) => {
+        const token = sampleToken(logits, { temperature: 0, topP: 0.5 }, () => {
+          throw new Error('drew a number');
+        });
+        expect(token).toBe(logits.indexOf(Math.max(...logits)));
+        expect(greedyToken(logits)).toBe(token);
+      }),
+      { seed: 1 },
+    );
+  });
+
+  it('stays within the nucleus', () => {
+    fc.assert(
+      fc.property(logitsOf, draw, fc.constantFrom(0.1, 0.5, 0.9, 0.999), (logits, value, topP) => {
+        const token = sampleToken(logits, { temperature: 0.8, topP }, () => value);
+        expect(naiveNucleus(logits, 0.8, topP).has(token)).toBe(true);
+      }),
+      { seed: 2, numRuns: 500 },
+    );
+  });
+
+  it.each([1, 0.7])('draws tokens as often as they are likely, with top_p %s', (topP) => {
+    const weights = [8, 4, 2, 1, 1];
+    const logits = Float32Array.from(weights, (weight) => Math.log(weight));
+    const counts = new Array<number>(weights.length).fill(0);
+    for (let index = 0; index < 1600; index++) {
+      const token = sampleToken(logits, { temperature: 1, topP }, () => (index + 0.5) / 1600);
+      counts[token] = counts[token]! + 1;
+    }
+    const kept = topP === 1 ? weights : [8, 4, 0, 0, 0];
+    const total = kept.reduce((sum, weight) => sum + weight, 0);
+    for (const [token, weight] of kept.entries()) {
+      expect(Math.abs(counts[token]! - (1600 * weight) / total)).toBeLessThanOrEqual(1);
+    }
+  });
+
+  it('grows bolder with temperature', () => {
+    const logits = Float32Array.of(2, 1, 0);
+    const top = (temperature: number): number =>
+      Array.from({ length: 100 }, (_, index) =>
+        sampleToken(logits, { temperature, topP: 1 }, () => index / 100),
+      ).filter((token) => token === 0).length;
+    expect(top(0.2)).toBeGreaterThan(top(1));
+    expect(top(1)).toBeGreaterThan(top(5));
+  });
+
+  it('always keeps at least one token', () => {
+    expect(sampleToken(Float32Array.of(1, 5, 2), { temperature: 1, topP: 1e-9 }, () => 0.999)).toBe(1);
+  });
+});
