@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ResponseSniffer } from '../src/response-sniffer.js';
@@ -22,6 +23,9 @@ function sniff(text: string, headers: Record<string, string>, cuts: readonly num
   return sniffer;
 }
 
+/** What the embedded engine sent to the byte. */
+const recorded = (name: string) => readFileSync(new URL(`fixtures/${name}`, import.meta.url), 'utf8');
+
 const cutsOf = (text: string) => fc.array(fc.nat(Buffer.byteLength(text)), { maxLength: 40 });
 
 describe('ResponseSniffer', () => {
@@ -35,6 +39,18 @@ describe('ResponseSniffer', () => {
         expect(sniff(stream, STREAM, cuts).usage).toEqual(USAGE);
       }),
       { seed: 7, numRuns: 300 },
+    );
+  });
+
+  it('finds the usage in what a real engine sent, cut at any bytes', () => {
+    const [stream, response] = [recorded('chat-stream.sse'), recorded('chat-response.json')];
+    fc.assert(
+      fc.property(cutsOf(stream), cutsOf(response), (streamCuts, responseCuts) => {
+        const usage = { promptTokens: 52, cachedTokens: 51 };
+        expect(sniff(stream, STREAM, streamCuts)).toMatchObject({ usage, prefilled: true });
+        expect(sniff(response, JSON_TYPE, responseCuts)).toMatchObject({ usage, prefilled: true });
+      }),
+      { seed: 9, numRuns: 200 },
     );
   });
 
