@@ -35,6 +35,14 @@ test('100,000 texts that differ in a digit have different fingerprints, also whe
   expect(cut.size).toBe(100_000);
 });
 
+test('every character counts, wherever it stands', () => {
+  for (let length = 1; length <= 12; length++) {
+    const prints = new Set([fingerprint(['a'.repeat(length)])]);
+    for (let at = 0; at < length; at++) prints.add(fingerprint([`${'a'.repeat(at)}b${'a'.repeat(length - at - 1)}`]));
+    expect(prints.size).toBe(length + 1);
+  }
+});
+
 test('one changed bit changes each digit about 15 times in 16', () => {
   const changed = new Array<number>(16).fill(0);
   const trials = 4_000;

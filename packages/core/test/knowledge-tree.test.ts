@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { KnowledgeTree, type ResidencyMark } from '../src/index.js';
+import { type Document, KnowledgeTree, type ResidencyMark } from '../src/index.js';
+import { BestPathSearch } from '../src/tree/best-path.js';
 import { order } from './arbitraries.js';
 import { NaiveTree } from './naive-tree.js';
-import { tokensOf } from './served.js';
+import { documentsOf, tokensOf } from './served.js';
 
 const path = (keys: readonly string[]) => ({ keys, tokens: keys.map(tokensOf) });
 
@@ -30,6 +31,20 @@ function expectEqual(tree: KnowledgeTree, model: NaiveTree): void {
   }
 }
 
+function documentsWithKeys(keys: readonly string[]): readonly Document[] {
+  return documentsOf(keys).map((document, rank) => ({ ...document, key: keys[rank]! }));
+}
+
+/** Over all paths of the model: the one inside the set with most tokens, then the first by ranks. */
+function bestPathInside(keys: readonly string[], model: NaiveTree): number[] {
+  const weight = (ranks: readonly number[]) => ranks.reduce((sum, rank) => sum + tokensOf(keys[rank]!), 0);
+  const inside = [...model.nodes.keys()]
+    .map((name) => name.split('/').map((key) => keys.indexOf(key)))
+    .filter((ranks) => ranks.every((rank) => rank >= 0));
+  const best = inside.toSorted((a, b) => weight(b) - weight(a) || (a.join() < b.join() ? -1 : 1))[0];
+  return best ?? [];
+}
+
 type Step =
   | { readonly kind: 'insert'; readonly keys: string[]; readonly mark: ResidencyMark }
   | { readonly kind: 'withdraw'; readonly which: number }
@@ -37,7 +52,8 @@ type Step =
   | { readonly kind: 'pruneUpTo' | 'pruneUsedBefore'; readonly share: number }
   | { readonly kind: 'clear' };
 
-const keys = order(6, 0, 8);
+const POOL = [...'abcde'];
+const keys = order(4, 0, POOL.length);
 const step: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 30,
@@ -48,7 +64,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     }),
   },
   { weight: 10, arbitrary: fc.record({ kind: fc.constant('withdraw' as const), which: fc.nat() }) },
-  { weight: 5, arbitrary: fc.record({ kind: fc.constant('find' as const), keys }) },
+  { weight: 20, arbitrary: fc.record({ kind: fc.constant('find' as const), keys }) },
   {
     weight: 3,
     arbitrary: fc.record({
@@ -61,55 +77,67 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 
 test('behaves like a naive map of paths, evictions, prunings and withdrawals included', () => {
   fc.assert(
-    fc.property(fc.array(step, { maxLength: 60 }), fc.integer({ min: 1, max: 40 }), (steps, maxNodes) => {
-      const tree = new KnowledgeTree({ maxNodes });
-      const model = new NaiveTree(maxNodes);
-      const inserted: { keys: string[]; access: number }[] = [];
-      let now = 0;
-      for (const action of steps) {
-        now += 10;
-        switch (action.kind) {
-          case 'insert': {
-            const insertion = tree.insert(path(action.keys), action.mark, now);
-            expect(insertion).toEqual(model.insert(action.keys, action.keys.map(tokensOf), action.mark, now));
-            inserted.push({ keys: action.keys, access: insertion.access });
-            break;
+    fc.property(
+      fc.array(step, { minLength: 30, maxLength: 80 }),
+      fc.integer({ min: 1, max: 25 }),
+      (steps, maxNodes) => {
+        const tree = new KnowledgeTree({ maxNodes });
+        const model = new NaiveTree(maxNodes);
+        const search = new BestPathSearch(tree);
+        const inserted: { keys: string[]; access: number }[] = [];
+        let now = 0;
+        for (const action of steps) {
+          now += 10;
+          switch (action.kind) {
+            case 'insert': {
+              const insertion = tree.insert(path(action.keys), action.mark, now);
+              expect(insertion).toEqual(model.insert(action.keys, action.keys.map(tokensOf), action.mark, now));
+              inserted.push({ keys: action.keys, access: insertion.access });
+              break;
+            }
+            case 'withdraw': {
+              const chosen = inserted[action.which % Math.max(1, inserted.length)];
+              if (chosen === undefined) break;
+              expect(tree.withdraw(chosen.keys, chosen.access)).toBe(model.withdraw(chosen.keys, chosen.access));
+              break;
+            }
+            case 'find':
+              expect(tree.longestPrefix(action.keys)).toBe(model.longestPrefix(action.keys));
+              break;
+            case 'pruneUpTo': {
+              const access = Math.floor(inserted.length * action.share);
+              expect(tree.pruneUpTo(access)).toBe(model.prune((node) => node.access <= access));
+              break;
+            }
+            case 'pruneUsedBefore': {
+              const time = now * action.share;
+              expect(tree.pruneUsedBefore(time)).toBe(model.prune((node) => node.time < time));
+              break;
+            }
+            case 'clear':
+              tree.clear();
+              model.nodes.clear();
           }
-          case 'withdraw': {
-            const chosen = inserted[action.which % Math.max(1, inserted.length)];
-            if (chosen === undefined) break;
-            expect(tree.withdraw(chosen.keys, chosen.access)).toBe(model.withdraw(chosen.keys, chosen.access));
-            break;
+          expectEqual(tree, model);
+          for (const set of [POOL, POOL.slice(1, 4)]) {
+            expect(search.find(documentsWithKeys(set), undefined, undefined).order).toEqual(bestPathInside(set, model));
           }
-          case 'find':
-            expect(tree.longestPrefix(action.keys)).toBe(model.longestPrefix(action.keys));
-            break;
-          case 'pruneUpTo': {
-            const access = Math.floor(inserted.length * action.share);
-            expect(tree.pruneUpTo(access)).toBe(model.prune((node) => node.access <= access));
-            break;
-          }
-          case 'pruneUsedBefore': {
-            const time = now * action.share;
-            expect(tree.pruneUsedBefore(time)).toBe(model.prune((node) => node.time < time));
-            break;
-          }
-          case 'clear':
-            tree.clear();
-            model.nodes.clear();
+          expect(tree.nodes).toBeLessThanOrEqual(maxNodes);
         }
-        expectEqual(tree, model);
-        expect(tree.nodes).toBeLessThanOrEqual(maxNodes);
-      }
-    }),
-    { numRuns: 300 },
+      },
+    ),
+    { numRuns: 150 },
   );
 });
 
 describe('bounds', () => {
   test('never more bytes than allowed, whatever the keys; the latest order stays', () => {
     const maxBytes = 64 * 1024;
-    const wordy = fc.array(fc.string({ minLength: 1, maxLength: 400 }), { minLength: 1, maxLength: 12 });
+    const key = fc.oneof(fc.string({ minLength: 1, maxLength: 8 }), fc.string({ minLength: 100, maxLength: 400 }));
+    const wordy = fc.oneof(
+      fc.array(key, { minLength: 1, maxLength: 12 }),
+      fc.array(fc.string({ minLength: 1, maxLength: 3 }), { minLength: 30, maxLength: 60 }),
+    );
     fc.assert(
       fc.property(fc.array(wordy, { minLength: 30, maxLength: 80 }), (orders) => {
         const tree = new KnowledgeTree({ maxBytes });

@@ -125,6 +125,11 @@ describe("what the engine's cached tokens teach", () => {
     dispatch(history, [...'efgh']);
     complete(history, dispatch(history, [...'efgh']), 0);
     expect(ask(history, [...'abcd']).trace.cachedDocuments).toBe(4);
+    for (const ids of ['ij', 'kl', 'mn', 'op', 'qr', 'st']) {
+      dispatch(history, [...ids]);
+      complete(history, dispatch(history, [...ids]), 40);
+    }
+    expect(history.state).toBe('history');
   });
 
   test('degraded while most of the recent predictions are missed, and back again', () => {
