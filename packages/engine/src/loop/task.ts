@@ -1,9 +1,15 @@
 import type { Lease } from '../cache/prefix-cache.js';
-import type { Vocabulary } from '../native/vocabulary.js';
 import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
 import { seededRandom } from './random.js';
 import { sampleToken } from './sampler.js';
 import { StopStrings } from './stop-strings.js';
+
+/** What a task must know of a vocabulary. */
+export interface TokenPieces {
+  /** The bytes that a token stands for, perhaps a part of a character only. */
+  piece(token: number): Uint8Array;
+  endsGeneration(token: number): boolean;
+}
 
 /**
  * One generation inside the loop: its tokens, how many of them are computed, and its text so far. It outlives its
@@ -76,7 +82,7 @@ export class GenerationTask {
    */
   advance(
     logits: Float32Array,
-    vocabulary: Vocabulary,
+    vocabulary: TokenPieces,
     contextTokens: number,
     nowMs: number,
   ): FinishReason | undefined {

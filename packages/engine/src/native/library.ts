@@ -84,7 +84,7 @@ export function mismatch(found: string): WarmpathError {
 export function loadLibraries(directory: string): NativeLibraries {
   checkBuildMetadata(directory);
   const files = readdirSync(directory);
-  koffi.config({ ...koffi.config(), sync_stack_size: NATIVE_STACK_BYTES, async_stack_size: NATIVE_STACK_BYTES });
+  enlargeStacks();
   const load = (pattern: RegExp, what: string): LibraryHandle => {
     const file = files.find((name) => pattern.test(name));
     if (file === undefined) {
@@ -101,6 +101,22 @@ export function loadLibraries(directory: string): NativeLibraries {
   const ggml = load(new RegExp(`^(lib)?ggml${extension}`), 'ggml');
   const llama = load(new RegExp(`^(lib)?llama${extension}`), 'llama');
   return { ggmlBase, ggml, llama, directory };
+}
+
+/** The sizes can be set only before the process loads its first library through koffi, whoever that is for. */
+function enlargeStacks(): void {
+  const config = koffi.config();
+  if (config.sync_stack_size === NATIVE_STACK_BYTES && config.async_stack_size === NATIVE_STACK_BYTES) {
+    return;
+  }
+  try {
+    koffi.config({ ...config, sync_stack_size: NATIVE_STACK_BYTES, async_stack_size: NATIVE_STACK_BYTES });
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
+      detail: 'This process uses koffi for another library already; run the engine in a process of its own.',
+      cause,
+    });
+  }
 }
 
 interface BuildMetadata {

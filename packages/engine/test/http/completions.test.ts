@@ -1,0 +1,172 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Answer, someTokens, TestEngine, textOf } from '../support/engine.js';
+
+const DOCUMENTS =
+  '<document id="a">\nThe weight of Marlo is 52 kg. The colour of Marlo is green.\n</document>\n' +
+  '<document id="b">\nThe weight of Tibin is 7 kg.\n</document>\n';
+
+describe('completions on the real engine', () => {
+  let engine: TestEngine;
+  beforeAll(async () => {
+    engine = await TestEngine.start();
+  });
+  afterAll(() => engine.close());
+
+  const cached = (answer: Answer): number => answer.usage.prompt_tokens_details.cached_tokens;
+
+  it('answers a question from the documents', async () => {
+    const answer = await engine.chat(`${DOCUMENTS}Question: What is the weight of Marlo?`);
+    expect(answer.choices[0]).toMatchObject({
+      index: 0,
+      message: { role: 'assistant', content: ' 52 kg' },
+      finish_reason: 'stop',
+    });
+    expect(answer).toMatchObject({ object: 'chat.completion', model: 'warmpath-tiny' });
+  });
+
+  it('counts cached tokens exactly', async () => {
+    const prompt = someTokens(300);
+    expect(cached(await engine.complete(prompt))).toBe(0);
+    // The last token is computed again, for its logits.
+    expect(cached(await engine.complete(prompt))).toBe(299);
+    expect(cached(await engine.complete(prompt.slice(0, 120)))).toBe(119);
+    expect(cached(await engine.complete([...prompt.slice(0, 200), ...someTokens(50, 9)]))).toBe(200);
+    expect(cached(await engine.complete([...prompt.slice(0, 200), ...someTokens(50, 9), 300]))).toBe(250);
+    expect(cached(await engine.complete([...prompt, 300, 301]))).toBe(300);
+    expect(cached(await engine.complete(someTokens(40, 77)))).toBe(0);
+  });
+
+  it('reports usage and timings that agree', async () => {
+    const prompt = someTokens(50, 3);
+    await engine.complete(prompt.slice(0, 30));
+    const { usage, timings } = await engine.complete(prompt, { max_tokens: 5, ignore_eos: true });
+    expect(usage).toEqual({
+      prompt_tokens: 50,
+      completion_tokens: 5,
+      total_tokens: 55,
+      prompt_tokens_details: { cached_tokens: 30 },
+    });
+    expect(timings).toMatchObject({ cached: 30, prompt_n: 20, predicted_n: 5 });
+    expect(timings.prompt_ms).toBeGreaterThan(0);
+    expect(timings.predicted_ms).toBeGreaterThan(0);
+  });
+
+  it('keeps the answer cached for the next turn', async () => {
+    const question = { role: 'user', content: `${DOCUMENTS}Question: What is the weight of Tibin?` };
+    const first = await engine.chat(question.content);
+    const messages = [
+      question,
+      { role: 'assistant', content: first.choices[0]!.message!.content },
+      { role: 'user', content: 'And what is the colour of Marlo?' },
+    ];
+    const second = await engine.chat('', { messages });
+    // Everything but the end token, which was chosen and never computed.
+    expect(cached(second)).toBe(first.usage.prompt_tokens + first.usage.completion_tokens - 1);
+  });
+
+  it('gives the same text with and without a cached prefix', async () => {
+    const prompt = (topic: string): string => `${DOCUMENTS}Question: What is the colour of ${topic}?`;
+    const other = await TestEngine.start();
+    const cold = await other.chat(prompt('Marlo'));
+    await other.close();
+    await engine.chat(prompt('Tibin'));
+    const warm = await engine.chat(prompt('Marlo'));
+    expect(cached(cold)).toBe(0);
+    expect(cached(warm)).toBeGreaterThan(40);
+    expect(warm.choices[0]!.message!.content).toBe(cold.choices[0]!.message!.content);
+  });
+
+  it.each([
+    ['at temperature 0', { temperature: 0 }],
+    ['with a seed', { temperature: 1.5, seed: 11 }],
+  ])('streams the same text that it answers at once, %s', async (_name, sampling) => {
+    const fields = { ...sampling, max_tokens: 40, ignore_eos: true };
+    const whole = await engine.chat(`${DOCUMENTS}Tell me about Marlo.`, fields);
+    const stream = engine.stream('/v1/chat/completions', {
+      ...fields,
+      messages: [{ role: 'user', content: `${DOCUMENTS}Tell me about Marlo.` }],
+      stream_options: { include_usage: true },
+    });
+    const chunks = await stream.rest();
+    expect(textOf(chunks)).toBe(whole.choices[0]!.message!.content);
+    expect(chunks[0]!.choices[0]!.delta).toEqual({ role: 'assistant', content: '' });
+    expect(chunks.at(-2)).toMatchObject({ choices: [{ finish_reason: 'length' }], timings: { predicted_n: 40 } });
+    expect(chunks.at(-1)).toMatchObject({
+      choices: [],
+      usage: { ...whole.usage, prompt_tokens_details: { cached_tokens: whole.usage.prompt_tokens - 1 } },
+    });
+  });
+
+  it('sends no usage chunk that was not asked for, and ends with [DONE]', async () => {
+    const prompt = someTokens(20, 4);
+    const chunks = await engine.stream('/v1/completions', { prompt, max_tokens: 3, ignore_eos: true }).rest();
+    expect(chunks.every((chunk) => chunk.usage === undefined)).toBe(true);
+    expect(chunks.at(-1)!.choices[0]!.finish_reason).toBe('length');
+    const raw = await fetch(`${engine.server.url}/v1/completions`, {
+      method: 'POST',
+      body: JSON.stringify({ prompt, max_tokens: 1, stream: true }),
+    });
+    expect(raw.headers.get('content-type')).toContain('text/event-stream');
+    expect((await raw.text()).endsWith('data: [DONE]\n\n')).toBe(true);
+  });
+
+  it('repeats itself with the same seed and not with another', async () => {
+    const prompt = someTokens(30, 5);
+    const sample = async (seed: number): Promise<string> =>
+      (await engine.complete(prompt, { temperature: 1.2, top_p: 0.95, seed, max_tokens: 24, ignore_eos: true }))
+        .choices[0]!.text!;
+    const first = await sample(1);
+    expect(await sample(1)).toBe(first);
+    expect(await sample(2)).not.toBe(first);
+  });
+
+  it('stops at a stop string and leaves it out, streamed or not', async () => {
+    const prompt = someTokens(40, 6);
+    const fields = { max_tokens: 60, ignore_eos: true };
+    const whole = (await engine.complete(prompt, fields)).choices[0]!.text!;
+    // A stop string that begins in the middle of one token and ends in the middle of another.
+    const stop = whole.slice(11, 17);
+    const stopped = await engine.complete(prompt, { ...fields, stop: [stop, 'never said'] });
+    expect(stopped.choices[0]).toMatchObject({ text: whole.slice(0, whole.indexOf(stop)), finish_reason: 'stop' });
+    const chunks = await engine.stream('/v1/completions', { ...fields, prompt, stop }).rest();
+    expect(textOf(chunks)).toBe(whole.slice(0, whole.indexOf(stop)));
+  });
+
+  it('takes the prompt as text, as token ids, or either in an array', async () => {
+    const text = 'The weight of Marlo';
+    const tokens = await engine.tokenize({ prompt: text });
+    const answers = [text, tokens, [text], [tokens]].map((prompt) =>
+      engine.complete(prompt as string, { max_tokens: 6, ignore_eos: true }),
+    );
+    const [first, ...others] = await Promise.all(answers);
+    for (const other of others) {
+      expect(other.choices[0]!.text).toBe(first!.choices[0]!.text);
+      expect(other.usage.prompt_tokens).toBe(tokens.length);
+    }
+  });
+
+  it('reads a message in parts as one text', async () => {
+    const parts = [
+      { type: 'text', text: DOCUMENTS },
+      { type: 'text', text: 'Question: What is the weight of Marlo?' },
+    ];
+    const answer = await engine.chat('', { messages: [{ role: 'user', content: parts }] });
+    expect(answer.choices[0]!.message!.content).toBe(' 52 kg');
+  });
+
+  it('ends at the limit of the context', async () => {
+    const prompt = someTokens(4090, 8);
+    const answer = await engine.complete(prompt, { max_tokens: undefined, ignore_eos: true });
+    expect(answer.usage.completion_tokens).toBe(6);
+    expect(answer.choices[0]!.finish_reason).toBe('length');
+  });
+
+  it('ignores fields that it does not know, and takes its own name for the model', async () => {
+    const answer = await engine.complete(someTokens(5), {
+      model: 'warmpath-tiny',
+      user: 'someone',
+      metadata: { a: 1 },
+    });
+    expect(answer.usage.completion_tokens).toBe(1);
+  });
+});

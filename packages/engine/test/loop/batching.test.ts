@@ -1,0 +1,134 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { EventLog, someTokens, TestEngine, textOf } from '../support/engine.js';
+
+const NAMES = ['Marlo', 'Tibin', 'Sarek', 'Lumen', 'Dovar', 'Pelin', 'Koram', 'Vesta'];
+
+function question(index: number): string {
+  const documents = NAMES.map(
+    (name, at) => `<document id="d${at}">\nThe weight of ${name} is ${30 + at} kg.\n</document>`,
+  );
+  return `${documents.join('\n')}\nQuestion: What is the weight of ${NAMES[index]}?`;
+}
+
+describe('continuous batching', () => {
+  let engine: TestEngine;
+  let log: EventLog;
+  beforeEach(() => {
+    log = new EventLog();
+  });
+  afterEach(async () => {
+    log.close();
+    await engine.close();
+  });
+
+  it('gives every stream its token in every step while a long prompt is computed', async () => {
+    engine = await TestEngine.start();
+    const streams = NAMES.map((_, index) =>
+      engine.stream('/v1/completions', { prompt: someTokens(40, index), max_tokens: 2000, ignore_eos: true }),
+    );
+    await Promise.all(streams.map((stream) => stream.next()));
+    await log.until(() => log.steps.at(-1)?.generating === 8);
+    const before = log.steps.length;
+    const long = await engine.complete(someTokens(3000, 50));
+    const during = log.steps.slice(before).filter(({ promptTokens }) => promptTokens > 0);
+    expect(long.usage.prompt_tokens_details.cached_tokens).toBe(0);
+    // 256 tokens a step, eight of them for the streams: thirteen steps, and every stream went on in each.
+    expect(during.map(({ generating }) => generating)).toEqual(new Array(13).fill(8));
+    expect(during.map(({ promptTokens }) => promptTokens)).toEqual([...new Array(12).fill(248), 24]);
+    for (const stream of streams) {
+      stream.destroy();
+    }
+    await log.until(() => log.ends.length === 9);
+  });
+
+  it('answers eight at once as it answers them one after the other, while a long prompt arrives', async () => {
+    engine = await TestEngine.start();
+    const long = engine.complete(someTokens(3500, 51));
+    const chunks = await Promise.all(
+      NAMES.map((_, index) =>
+        engine
+          .stream('/v1/chat/completions', { messages: [{ role: 'user', content: question(index) }], max_tokens: 24 })
+          .rest(),
+      ),
+    );
+    await long;
+    const together = chunks.map(textOf);
+    const alone: string[] = [];
+    for (const index of NAMES.keys()) {
+      alone.push((await engine.chat(question(index))).choices[0]!.message!.content);
+    }
+    expect(together).toEqual(alone);
+    expect(together.filter((text, index) => text === ` ${30 + index} kg`).length).toBeGreaterThanOrEqual(6);
+  });
+
+  it('computes a prefix once for requests that arrive together', async () => {
+    engine = await TestEngine.start();
+    const shared = someTokens(600, 52);
+    const answers = await Promise.all(
+      NAMES.map((_, index) => engine.complete([...shared, ...someTokens(20, 60 + index)])),
+    );
+    const counts = answers.map(({ usage }) => usage.prompt_tokens_details.cached_tokens).sort((a, b) => a - b);
+    expect(counts).toEqual([0, ...new Array(7).fill(600)]);
+    expect(log.steps.reduce((sum, { promptTokens }) => sum + promptTokens, 0)).toBe(600 + 8 * 20);
+    expect(engine.server.stats().usedCells).toBe(600 + 8 * 20);
+  });
+
+  it('does not serialise identical prompts beyond their last token', async () => {
+    engine = await TestEngine.start();
+    const prompt = someTokens(500, 53);
+    const answers = await Promise.all(NAMES.map(() => engine.complete(prompt, { max_tokens: 4, ignore_eos: true })));
+    expect(new Set(answers.map(({ choices }) => choices[0]!.text)).size).toBe(1);
+    // The first computes all, the others only the last token, in one step.
+    const prefill = log.steps.filter(({ promptTokens }) => promptTokens > 0);
+    expect(prefill.reduce((sum, { promptTokens }) => sum + promptTokens, 0)).toBe(500 + 7);
+    expect(engine.server.stats()).toMatchObject({ leases: 0, usedCells: 503 });
+  });
+
+  it('serves more than its cells hold, by letting the youngest wait', async () => {
+    engine = await TestEngine.start({ contextTokens: 512, maxRunning: 8 });
+    expect(engine.server.cells).toBe(512);
+    const answers = await Promise.all(
+      [0, 1, 2, 3, 4].map((offset) => engine.complete(someTokens(60, offset), { max_tokens: 150, ignore_eos: true })),
+    );
+    for (const { usage, choices } of answers) {
+      expect(usage.completion_tokens).toBe(150);
+      expect(usage.prompt_tokens_details.cached_tokens).toBe(0);
+      expect(choices[0]!.finish_reason).toBe('length');
+    }
+    expect(await engine.metric('vllm:num_preemptions_total')).toBeGreaterThan(0);
+    expect(await engine.metric('warmpath_engine_evicted_tokens')).toBeGreaterThan(0);
+    const stats = engine.server.stats();
+    expect(stats).toMatchObject({ running: 0, waiting: 0, leases: 0 });
+    expect(stats.usedCells).toBe(stats.cachedCells);
+    expect(stats.usedCells).toBeLessThanOrEqual(512);
+  });
+
+  it('keeps the text of a request that lost its cells and got them back', async () => {
+    const fields = { temperature: 1, seed: 5, max_tokens: 120, ignore_eos: true };
+    engine = await TestEngine.start();
+    const alone = await engine.complete(someTokens(60, 3), fields);
+    await engine.close();
+    engine = await TestEngine.start({ contextTokens: 256, maxRunning: 4 });
+    const [, second] = await Promise.all([
+      engine.complete(someTokens(60, 2), { max_tokens: 150, ignore_eos: true }),
+      engine.complete(someTokens(60, 3), fields),
+    ]);
+    expect(await engine.metric('vllm:num_preemptions_total')).toBeGreaterThan(0);
+    expect(second!.usage.completion_tokens).toBe(120);
+    expect(second!.choices[0]!.text).toBe(alone.choices[0]!.text);
+  });
+
+  it('evicts what was used longest ago when the cells run short, and keeps counting exactly', async () => {
+    engine = await TestEngine.start({ contextTokens: 1024 });
+    const cached = async (prompt: number[]): Promise<number> =>
+      (await engine.complete(prompt)).usage.prompt_tokens_details.cached_tokens;
+    const [a, b, c] = [someTokens(400, 1), someTokens(400, 2), someTokens(400, 3)];
+    expect([await cached(a), await cached(b), await cached(a), await cached(c)]).toEqual([0, 0, 399, 0]);
+    // 1200 tokens do not fit into 1024 cells: 176 went from the end of the second, which was used longest ago. One more
+    // goes now, for the last token of the first, which is computed again for its logits before it is found a duplicate.
+    expect(await cached(a)).toBe(399);
+    expect(await cached(c)).toBe(399);
+    expect(await cached(b)).toBe(223);
+    expect(engine.server.stats().usedCells).toBe(1024);
+  });
+});

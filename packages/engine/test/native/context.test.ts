@@ -1,0 +1,99 @@
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { llamaBindings } from '../../src/native/bindings.js';
+import { NativeContext } from '../../src/native/context.js';
+import { NativeModel } from '../../src/native/model.js';
+import { someTokens } from '../support/engine.js';
+
+const MODEL = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
+
+describe('the native context', () => {
+  let model: NativeModel;
+  let context: NativeContext;
+  beforeAll(async () => {
+    model = await NativeModel.load(llamaBindings(), MODEL);
+    context = await NativeContext.create(llamaBindings(), model, {
+      cells: 1024,
+      batchTokens: 64,
+      outputs: 4,
+      threads: 1,
+    });
+  });
+  afterAll(() => {
+    context.free();
+    model.free();
+  });
+
+  /** Computes tokens on a sequence; answers the logits after the last. */
+  async function compute(sequence: number, from: number, tokens: readonly number[]): Promise<Float32Array> {
+    const { batch } = context;
+    batch.clear();
+    let last = 0;
+    for (const [index, token] of tokens.entries()) {
+      last = batch.add(token, from + index, sequence, index === tokens.length - 1);
+    }
+    expect(await context.decode()).toBe(0);
+    return context.logits(last);
+  }
+
+  it('refuses every touch while a decode is in flight, and works again afterwards', async () => {
+    const { batch } = context;
+    batch.clear();
+    batch.add(300, 0, 1, true);
+    const decoding = context.decode();
+    for (const touch of [
+      () => context.batch,
+      () => context.copy(1, 2, 0, 1),
+      () => context.remove(1, 0, -1),
+      () => context.logits(0),
+      () => context.lastPosition(1),
+      () => context.free(),
+    ]) {
+      expect(touch).toThrow('touched while decoding');
+    }
+    await expect(context.decode()).rejects.toThrow('touched while decoding');
+    expect(await decoding).toBe(0);
+    expect(context.lastPosition(1)).toBe(0);
+    context.remove(1, 0, -1);
+    expect(context.lastPosition(1)).toBe(-1);
+  });
+
+  it('gives the same logits on a shared prefix as on one of its own', async () => {
+    const prefix = someTokens(40, 1);
+    const tail = someTokens(8, 2);
+    await compute(1, 0, prefix);
+    context.copy(1, 250, 0, 40);
+    // The sharer keeps the cells when the first owner lets go of them.
+    context.remove(1, 0, -1);
+    const shared = await compute(250, 40, tail);
+    const own = await compute(2, 0, [...prefix, ...tail]);
+    const largest = Math.max(...own.map((logit, index) => Math.abs(logit - shared[index]!)));
+    expect(largest).toBeLessThan(0.05);
+    expect(shared.indexOf(Math.max(...shared))).toBe(own.indexOf(Math.max(...own)));
+    expect(context.lastPosition(250)).toBe(47);
+    context.remove(250, 0, -1);
+    context.remove(2, 0, -1);
+  });
+
+  it('says when it has no cells left, and no token of the batch stays', async () => {
+    for (let from = 0; from < 1024; from += 64) {
+      await compute(3, from, someTokens(64, from));
+    }
+    const { batch } = context;
+    batch.clear();
+    batch.add(300, 0, 4, true);
+    expect(await context.decode()).toBe(1);
+    expect(context.lastPosition(4)).toBe(-1);
+    context.remove(3, 0, -1);
+  });
+
+  it('holds no more tokens in a batch than it was made for', () => {
+    const { batch } = context;
+    batch.clear();
+    for (let index = 0; index < 64; index++) {
+      batch.add(300, index, 5, false);
+    }
+    expect(() => batch.add(300, 64, 5, false)).toThrow(RangeError);
+    batch.clear();
+  });
+});
