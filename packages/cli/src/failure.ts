@@ -36,13 +36,3 @@ function toWarmpathError(error: unknown): WarmpathError {
   const detail = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   return new WarmpathError('WARMPATH_INTERNAL', { detail, cause: error });
 }
-
-/** Names the port in the error that `listen` throws; any other error as it is. */
-export function describeListenError(error: unknown, host: string, port: number): unknown {
-  if ((error as { code?: unknown }).code !== 'EADDRINUSE') return error;
-  return new WarmpathError('WARMPATH_PORT_IN_USE', {
-    path: '--port',
-    detail: `${host}:${port} is taken`,
-    cause: error,
-  });
-}

@@ -1,6 +1,6 @@
 import { type Environment, type GatewayConfigInput, loadConfig } from '@warmpath/gateway';
 import type { Command } from 'commander';
-import { port } from './options.js';
+import { tcpPort } from './options.js';
 
 /** The options of commands that start a gateway. */
 export interface GatewayOptions {
@@ -14,7 +14,7 @@ export function addGatewayOptions(command: Command, defaultPort: string): Comman
   return command
     .option('--config <file>', 'configuration of the gateway, YAML or JSON (see `warmpath check-config`)')
     .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
-    .option('--port <number>', `port to listen on; 0 for any free one (default: ${defaultPort})`, port);
+    .option('--port <number>', `port to listen on; 0 for any free one (default: ${defaultPort})`, tcpPort);
 }
 
 /** What a command would have where neither the file nor the command line says anything. */

@@ -13,7 +13,7 @@ export function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER): (text: 
 }
 
 /** A TCP port; 0 for any free one. */
-export const port = wholeNumber(0, 65_535);
+export const tcpPort = wholeNumber(0, 65_535);
 
 /** The options of commands that can work on an engine that runs already. */
 export interface EngineUrlOptions {
@@ -26,7 +26,7 @@ export interface EngineUrlOptions {
 /** Adds `--engine` and `--key-env`. */
 export function addEngineUrlOptions(command: Command, description: string): Command {
   return command
-    .option('--engine <url>', description)
+    .option('--engine <url>', `${description}; --model then names one of its models`)
     .option('--key-env <name>', "environment variable that holds the engine's API key");
 }
 

@@ -1,7 +1,10 @@
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { runCli } from './run-cli.js';
+import { runCli, startCli } from './run-cli.js';
 
 const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'check-config'];
 const ESCAPE = '\u001b';
@@ -75,5 +78,23 @@ describe('warmpath', () => {
     ]);
     expect(code).toBe(78);
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_VARIABLE', param: '--key-env' } });
+  });
+
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)('answers %s with exit code %i while it waits for an engine', async (signal, expected) => {
+    const silent = createServer(() => {}).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    try {
+      const asked = once(silent, 'request');
+      const cli = startCli(['doctor', '--engine', `http://127.0.0.1:${(silent.address() as AddressInfo).port}`]);
+      await asked;
+      cli.process.kill(signal);
+      expect(await cli.ended).toEqual({ code: expected, stdout: '', stderr: `stopped by ${signal}\n` });
+    } finally {
+      silent.closeAllConnections();
+      silent.close();
+    }
   });
 });

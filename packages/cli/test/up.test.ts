@@ -90,19 +90,30 @@ describe('warmpath up', () => {
     expect((await cli.ended).code).toBe(0);
   });
 
-  it('says at once that the port is taken', async () => {
+  it.each([
+    ['--port', ['up', '--port']],
+    ['--engine-port', ['up', '--port', '0', '--engine-port']],
+    ['--port', ['serve', '--engine', 'http://127.0.0.1:9', '--port']],
+    ['--port', ['engine', '--port']],
+  ])('says that the port is taken, and by which option (%s of %j)', async (param, args) => {
     const other = createServer().listen(0, '127.0.0.1');
     await once(other, 'listening');
-    const { port } = other.address() as AddressInfo;
+    const port = String((other.address() as AddressInfo).port);
     try {
-      const { code, stdout } = await runCli(['up', '--port', String(port), '--json']);
+      const { code, stdout } = await runCli([...args, port, '--json']);
       expect(code).toBe(78);
       expect(JSON.parse(stdout)).toMatchObject({
-        error: { code: 'WARMPATH_PORT_IN_USE', param: '--port', message: expect.stringContaining(String(port)) },
+        error: { code: 'WARMPATH_PORT_IN_USE', param, message: expect.stringContaining(port) },
       });
     } finally {
       other.close();
     }
+  });
+
+  it("refuses an address that is not this machine's", async () => {
+    const { code, stdout } = await runCli(['up', '--host', '192.0.2.1', '--json']);
+    expect(code).toBe(78);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_INVALID', param: '--port' } });
   });
 
   it('says so and fails when the engine dies', async () => {

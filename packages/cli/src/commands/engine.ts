@@ -1,9 +1,10 @@
-import { type EngineOptions, startEngineServer } from '@warmpath/engine';
+import { type EngineOptions, parseEngineOptions, startEngineServer } from '@warmpath/engine';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
-import { port } from '../options.js';
+import { requireFreePort } from '../listen-address.js';
+import { tcpPort } from '../options.js';
 
 interface EngineCommandOptions {
   readonly host?: string;
@@ -15,7 +16,7 @@ export function addEngineCommand(program: Command, context: CommandContext): voi
   const command = addCommand(program, 'engine', 'the embedded engine alone, an OpenAI-compatible server');
   addEngineOptions(command)
     .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
-    .option('--port <number>', 'port to listen on; 0 for any free one (default: 8080)', port)
+    .option('--port <number>', 'port to listen on; 0 for any free one (default: 8080)', tcpPort)
     .action((options: EngineCommandOptions) => {
       const settings: EngineOptions = {
         ...engineSettings(options),
@@ -27,6 +28,8 @@ export function addEngineCommand(program: Command, context: CommandContext): voi
 }
 
 async function engine(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {
+  const { host, port } = parseEngineOptions(settings);
+  await requireFreePort({ host, port, option: '--port' });
   const server = await startEngineServer(settings, { onProgress: modelProgress(terminal), signal });
   const { name, notice, contextTokens } = server.model;
   terminal.data({ url: server.url, model: name, contextTokens, cells: server.cells, metrics: `${server.url}/metrics` });

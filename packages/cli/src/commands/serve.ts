@@ -2,9 +2,9 @@ import { WarmpathError } from '@warmpath/core';
 import { resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { describeListenError } from '../failure.js';
 import { addGatewayOptions, type GatewayOptions, gatewaySettings } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
+import { describeListenError } from '../listen-address.js';
 
 interface ServeOptions extends GatewayOptions {
   readonly engine?: string;
@@ -31,7 +31,7 @@ async function serve(
   }
   const config = resolveConfig(await gatewaySettings(options, options.engine, { environment }));
   const gateway = await startGateway(config).catch((error: unknown) => {
-    throw describeListenError(error, config.server.host, config.server.port);
+    throw describeListenError(error, { ...config.server, option: '--port' });
   });
   terminal.data({ url: gateway.url, engine: config.upstream.url, metrics: `${gateway.url}/metrics` });
   terminal.line(`The gateway listens at ${gateway.url} in front of ${config.upstream.url}.`);

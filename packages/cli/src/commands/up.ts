@@ -4,11 +4,10 @@ import { type RunningGateway, resolveConfig, startGateway } from '@warmpath/gate
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
-import { describeListenError } from '../failure.js';
 import { addGatewayOptions, type GatewayOptions, gatewaySettings } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
-import { port } from '../options.js';
-import { requireFreePort } from '../require-free-port.js';
+import { describeListenError, requireFreePort } from '../listen-address.js';
+import { tcpPort } from '../options.js';
 import type { Terminal } from '../terminal.js';
 
 interface UpOptions extends GatewayOptions {
@@ -21,7 +20,7 @@ const DEFAULT_PORT = 8080;
 export function addUpCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'up', 'the embedded engine and the gateway in front of it, ready to be asked');
   addEngineOptions(addGatewayOptions(command, `${DEFAULT_PORT}, or what the file says`))
-    .option('--engine-port <number>', 'port of the engine; any free one if left out', port)
+    .option('--engine-port <number>', 'port of the engine; any free one if left out', tcpPort)
     .action((options: UpOptions) => withInterruption((signal) => up(options, context, signal)));
 }
 
@@ -29,12 +28,15 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
   const defaults = { port: DEFAULT_PORT, logLevel: 'warn' } as const;
   // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
   const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
-  await requireFreePort(server.host, server.port);
-  const engine = await startEngine({ ...engineSettings(options), port: options.enginePort ?? 0 }, terminal, signal);
+  const address = { host: server.host, port: server.port, option: '--port' } as const;
+  await requireFreePort(address);
+  const enginePort = options.enginePort ?? 0;
+  await requireFreePort({ host: '127.0.0.1', port: enginePort, option: '--engine-port' });
+  const engine = await startEngine({ ...engineSettings(options), port: enginePort }, terminal, signal);
   try {
     const config = await gatewaySettings(options, engine.url, { environment, defaults });
     const gateway = await startGateway(config).catch((error: unknown) => {
-      throw describeListenError(error, server.host, server.port);
+      throw describeListenError(error, address);
     });
     try {
       announce(terminal, gateway, engine);
