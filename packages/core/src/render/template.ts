@@ -50,6 +50,8 @@ function escapeAttribute(text: string): string {
 
 /** Takes the edge off `<document` and `</document` inside content; everything else stays as it is. */
 function neutralise(content: string): string {
+  // Most passages have no `<` at all, and finding that out costs a tenth of the replacement.
+  if (!content.includes('<')) return content;
   return content.replace(/<(?=\s*\/?\s*document\b)/gi, '&lt;');
 }
 
