@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { link, open, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
+import { open, readFile, rm, stat, utimes } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 
@@ -41,10 +41,7 @@ export async function acquireFileLock(path: string, { signal, onWait }: FileLock
   let told = false;
   while (!(await create(path, holder))) {
     const stale = await staleContent(path);
-    if (stale !== undefined) {
-      await takeAway(path, stale);
-      continue;
-    }
+    if (stale !== undefined && (await takeAway(path, stale))) continue;
     if (!told) onWait?.();
     told = true;
     // The timer rejects with an error of its own; what was promised is the signal's reason.
@@ -120,19 +117,26 @@ function lives(holder: Holder): boolean {
 }
 
 /**
- * Removes a stale lock. Two processes may try at once, and the second could hit the first one's fresh lock; so the file
- * is moved aside first, looked at, and put back if it is not the stale one.
+ * Removes a stale lock; false when someone else is at it. A guard file lets one process at a time look again and remove,
+ * or the second of two could remove the lock that the first has just made anew.
  */
-async function takeAway(path: string, stale: string): Promise<void> {
-  const aside = `${path}.${randomUUID()}`;
+async function takeAway(path: string, stale: string): Promise<boolean> {
+  const guard = `${path}.takeover`;
   try {
-    await rename(path, aside);
+    await (await open(guard, 'wx')).close();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
-    throw error;
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    const since = await stat(guard)
+      .then(({ mtimeMs }) => mtimeMs)
+      .catch(() => Date.now());
+    // Left behind by a crash in the middle of a takeover.
+    if (Date.now() - since > STALE_MS) await rm(guard, { force: true });
+    return false;
   }
-  if ((await readFile(aside, 'utf8')) !== stale) {
-    await link(aside, path).catch(() => undefined);
+  try {
+    if ((await readFile(path, 'utf8').catch(() => '')) === stale) await rm(path, { force: true });
+    return true;
+  } finally {
+    await rm(guard, { force: true });
   }
-  await rm(aside, { force: true });
 }

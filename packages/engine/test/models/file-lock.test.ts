@@ -58,6 +58,25 @@ describe('a lock file', () => {
     expect(await readdir(folder)).toStrictEqual([]);
   });
 
+  it('has one holder at a time also when several take a stale one over at once', async () => {
+    let inside = 0;
+    let most = 0;
+    for (let round = 0; round < 6; round++) {
+      await abandon({ process: 1, host: 'elsewhere', id: `stale ${round}` }, 90_000);
+      await Promise.all(
+        Array.from({ length: 3 }, async () => {
+          const lock = await acquireFileLock(path);
+          most = Math.max(most, ++inside);
+          await readdir(folder);
+          inside--;
+          await lock.release();
+        }),
+      );
+    }
+    expect(most).toBe(1);
+    expect(await readdir(folder)).toStrictEqual([]);
+  });
+
   it('makes a second one wait until it is released', async () => {
     const lock = await acquireFileLock(path);
     expect(await tryLock()).toBe('waits');
@@ -89,6 +108,18 @@ describe('a lock file', () => {
     expect(await tryLock()).toBe('waits');
     await abandon('{"proc', 90_000);
     expect(await tryLock()).toBe('held');
+  });
+
+  it('is taken over although a takeover before has crashed, a minute later', async () => {
+    const guard = `${path}.takeover`;
+    await abandon({ process: 1, host: 'elsewhere', id: 'x' }, 90_000);
+    await writeFile(guard, '');
+    expect(await tryLock()).toBe('waits');
+    const long = new Date(Date.now() - 90_000);
+    await utimes(guard, long, long);
+    const lock = await acquireFileLock(path);
+    await lock.release();
+    expect(await readdir(folder)).toStrictEqual([]);
   });
 
   it('is not removed by a holder from whom it was taken', async () => {

@@ -248,7 +248,16 @@ describe('content that changes', () => {
     await failure(download());
     hub.behaviour.content = await sampleModel(2);
     await download();
-    expect(hub.transfers.at(-1)).toMatchObject({ range: undefined, status: 200 });
+    expect(hub.transfers.slice(5).map(({ range, status }) => [range, status])).toStrictEqual([[undefined, 200]]);
+    expect(await isWhole()).toBe(true);
+  });
+
+  it('notices a server that starts at another byte than asked', async () => {
+    hub.behaviour.cuts = [120_000];
+    hub.behaviour.rangeShift = 10;
+    hub.behaviour.linkedEtag = null;
+    await download();
+    expect(hub.transfers.map(({ status }) => status)).toStrictEqual([200, 206, 200]);
     expect(await isWhole()).toBe(true);
   });
 

@@ -20,6 +20,8 @@ export interface HubBehaviour {
   ignoreRanges: boolean;
   /** Send the range asked for whatever `if-range` says. */
   ignoreIfRange: boolean;
+  /** Start a range this many bytes before the one asked for. */
+  rangeShift: number;
   /** Send without a length, in chunks. */
   chunked: boolean;
   /** Address to which the hub redirects; the serving host when left out. */
@@ -58,6 +60,7 @@ export class FakeHub {
       hubAnswers: [],
       ignoreRanges: false,
       ignoreIfRange: false,
+      rangeShift: 0,
       chunked: false,
     };
   }
@@ -118,7 +121,7 @@ export class FakeHub {
     const { content, etag, ignoreRanges, ignoreIfRange, chunked, onTransfer } = this.behaviour;
     const asked = /^bytes=(\d+)-$/.exec(seen.range ?? '');
     const same = ignoreIfRange || seen.ifRange === undefined || seen.ifRange === etag;
-    const from = asked !== null && same && !ignoreRanges ? Number(asked[1]) : 0;
+    const from = asked !== null && same && !ignoreRanges ? Number(asked[1]) - this.behaviour.rangeShift : 0;
     if (from >= content.length) {
       seen.status = 416;
       response.writeHead(416, { 'content-range': `bytes */${content.length}` }).end();
