@@ -72,7 +72,7 @@ export function randomModelName({ millions, weights, seed }: RandomModelRequest)
  *
  * Several processes may call this at once: each writes a temporary file and renames it into place.
  * Errors: the file system's own; the signal's reason.
- * Cost: a look at the header when the file is there; else about 1 s for the vocabulary and 1 s per 20 M weights,
+ * Cost: a look at the header when the file is there; else about 0.5 s for the vocabulary and 0.5 s per 20 M weights,
  * given back to the event loop every 64 k weights; 2 bytes of disk a weight (f16), 1.06 (q8_0).
  */
 export async function randomModel(request: RandomModelRequest, options: RandomModelOptions): Promise<string> {
