@@ -46,6 +46,9 @@ export interface EngineServer {
   close(): Promise<void>;
 }
 
+/** How long clients may take, at shutdown, to read the rest of a complete answer. */
+const READ_MARGIN_MS = 2_000;
+
 /**
  * Starts the embedded engine in this process: resolves and loads the model, starts the loop, listens.
  *
@@ -109,7 +112,10 @@ async function serve(
   let closing: Promise<void> | undefined;
   const close = async (): Promise<void> => {
     await loop.close(settings.shutdownGraceMs);
+    // Every answer is complete now; a client that does not read its own must not keep the engine from ending.
+    const timer = setTimeout(() => app.server.closeAllConnections(), READ_MARGIN_MS);
     await app.close();
+    clearTimeout(timer);
     model.free();
   };
   return {

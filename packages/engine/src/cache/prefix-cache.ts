@@ -1,5 +1,6 @@
 import { type EvictionPolicy, leastRecentlyUsed } from './eviction.js';
-import { RadixNode } from './radix-node.js';
+import type { RadixNode } from './radix-node.js';
+import { RadixTree } from './radix-tree.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 
 export interface PrefixCacheOptions {
@@ -61,15 +62,12 @@ export class PrefixCache {
   readonly #memory: SequenceMemory;
   readonly #cells: number;
   readonly #policy: EvictionPolicy;
-  readonly #root = new RadixNode(undefined, 0, [], 0);
-  /** Leaves of the tree; at most as many as there are sequence ids. */
-  readonly #leaves = new Set<RadixNode>();
+  readonly #tree = new RadixTree();
   readonly #leases = new Set<MutableLease>();
   readonly #freeSequences: SequenceId[];
   #usedCells = 0;
   #privateCells = 0;
   #evictedTokens = 0;
-  #clock = 0;
 
   constructor(options: PrefixCacheOptions) {
     this.#memory = options.memory;
@@ -111,21 +109,7 @@ export class PrefixCache {
    * @param limit Look at no more than this many tokens.
    */
   match(tokens: readonly number[], limit: number = tokens.length): number {
-    let node = this.#root;
-    let length = 0;
-    while (length < limit) {
-      const child = node.children.get(tokens[length]!);
-      if (child === undefined) {
-        break;
-      }
-      const common = child.commonLength(tokens, length, limit);
-      length += common;
-      if (common < child.tokenCount) {
-        break;
-      }
-      node = child;
-    }
-    return length;
+    return this.#tree.match(tokens, limit);
   }
 
   /**
@@ -135,7 +119,7 @@ export class PrefixCache {
    * @returns `undefined` when every sequence id is taken by leases and by leaves that they need.
    */
   acquire(tokens: readonly number[], limit: number): Lease | undefined {
-    const node = this.#descend(this.#root, tokens, 0, limit);
+    const node = this.#tree.descend(this.#tree.root, tokens, 0, limit);
     node.pins++;
     const sequence = this.#takeSequence();
     if (sequence === undefined) {
@@ -143,9 +127,9 @@ export class PrefixCache {
       return undefined;
     }
     if (node.end > 0) {
-      this.#memory.copy(this.#sequenceBelow(node), sequence, 0, node.end);
+      this.#memory.copy(this.#tree.sequenceBelow(node), sequence, 0, node.end);
     }
-    this.#touch(node);
+    this.#tree.touch(node);
     const lease: MutableLease = { sequence, length: node.end, privateCells: 0, node };
     this.#leases.add(lease);
     return lease;
@@ -162,13 +146,13 @@ export class PrefixCache {
       throw new Error('A lease with private cells cannot be extended');
     }
     const from = lease.length;
-    const node = this.#descend(lease.node, tokens, from, limit);
+    const node = this.#tree.descend(lease.node, tokens, from, limit);
     if (node === lease.node) {
       return 0;
     }
-    this.#memory.copy(this.#sequenceBelow(node), lease.sequence, from, node.end);
+    this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, from, node.end);
     this.#movePin(lease, node);
-    this.#touch(node);
+    this.#tree.touch(node);
     return node.end - from;
   }
 
@@ -213,7 +197,7 @@ export class PrefixCache {
     if (known < tokens.length) {
       this.#append(lease, known === 0 ? tokens : tokens.slice(known));
     }
-    this.#touch(lease.node);
+    this.#tree.touch(lease.node);
   }
 
   /** Ends a lease. Its committed tokens stay cached; private ones are dropped. */
@@ -221,7 +205,7 @@ export class PrefixCache {
     const lease = this.#own(handle);
     this.#leases.delete(lease);
     lease.node.pins--;
-    this.#touch(lease.node);
+    this.#tree.touch(lease.node);
     if (lease.node.owner === lease.sequence) {
       if (lease.privateCells > 0) {
         this.#memory.remove(lease.sequence, lease.length, -1);
@@ -234,33 +218,14 @@ export class PrefixCache {
     lease.privateCells = 0;
   }
 
-  /** Walks the cached path from `node` along `tokens`, cutting the last node so that the walk ends at a node's end. */
-  #descend(node: RadixNode, tokens: readonly number[], offset: number, limit: number): RadixNode {
-    let current = node;
-    let length = offset;
-    while (length < limit) {
-      const child = current.children.get(tokens[length]!);
-      if (child === undefined) {
-        break;
-      }
-      const common = child.commonLength(tokens, length, limit);
-      length += common;
-      if (common < child.tokenCount) {
-        return child.splitAt(common);
-      }
-      current = child;
-    }
-    return current;
-  }
-
   /** Where the tree already has what the lease computed: frees the lease's own cells and shares the tree's. */
   #adoptDuplicates(lease: MutableLease, tokens: readonly number[]): number {
     const from = lease.length;
-    const node = this.#descend(lease.node, tokens, 0, tokens.length);
+    const node = this.#tree.descend(lease.node, tokens, 0, tokens.length);
     const known = node === lease.node ? 0 : node.end - from;
     if (known > 0) {
       this.#memory.remove(lease.sequence, from, from + known);
-      this.#memory.copy(this.#sequenceBelow(node), lease.sequence, from, from + known);
+      this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, from, from + known);
       this.#usedCells -= known;
       this.#movePin(lease, node);
     }
@@ -276,22 +241,11 @@ export class PrefixCache {
       lease.length = node.end;
       return;
     }
-    const child = new RadixNode(node, node.end, [...tokens], this.#clock);
-    node.children.set(tokens[0]!, child);
-    child.owner = lease.sequence;
-    this.#leaves.add(child);
-    this.#leaves.delete(node);
-    this.#dropOwner(node);
-    this.#movePin(lease, child);
-  }
-
-  /** A node that is no leaf any more needs no sequence of its own. */
-  #dropOwner(node: RadixNode): void {
-    const owner = node.owner;
-    node.owner = undefined;
-    if (owner !== undefined && !this.#isLeased(owner)) {
-      this.#freeSequence(owner);
+    const { leaf, former } = this.#tree.addLeaf(node, tokens, lease.sequence);
+    if (former !== undefined && !this.#isLeased(former)) {
+      this.#freeSequence(former);
     }
+    this.#movePin(lease, leaf);
   }
 
   #isLeased(sequence: SequenceId): boolean {
@@ -310,42 +264,11 @@ export class PrefixCache {
     lease.length = node.end;
   }
 
-  /** Any leaf's sequence covers the whole path to it. */
-  #sequenceBelow(node: RadixNode): SequenceId {
-    let current = node;
-    for (;;) {
-      if (current.owner !== undefined) {
-        return current.owner;
-      }
-      const child = current.children.values().next();
-      if (child.done) {
-        throw new Error('A leaf of the prefix cache has no sequence');
-      }
-      current = child.value;
-    }
-  }
-
-  /** Marks the whole path as used now, so that no node is ever older than what stands below it. */
-  #touch(node: RadixNode): void {
-    this.#clock++;
-    for (let current: RadixNode | undefined = node; current !== undefined; current = current.parent) {
-      current.lastAccess = this.#clock;
-    }
-  }
-
-  *#evictable(): Iterable<RadixNode> {
-    for (const leaf of this.#leaves) {
-      if (leaf.pins === 0) {
-        yield leaf;
-      }
-    }
-  }
-
   /** Frees exactly `count` cells from the ends of victims. The caller has checked that there are as many. */
   #evict(count: number): void {
     let missing = count;
     while (missing > 0) {
-      const leaf = this.#policy.victim(this.#evictable());
+      const leaf = this.#policy.victim(this.#tree.unpinnedLeaves());
       if (leaf === undefined) {
         throw new Error('The prefix cache has fewer evictable cells than it counted');
       }
@@ -355,23 +278,13 @@ export class PrefixCache {
     }
   }
 
+  /** Drops tokens from a leaf's end, and frees its sequence when nothing is left for it to own. */
   #trim(leaf: RadixNode, count: number): void {
     const owner = leaf.owner!;
     this.#memory.remove(owner, leaf.end - count, -1);
     this.#usedCells -= count;
     this.#evictedTokens += count;
-    if (count < leaf.tokenCount) {
-      leaf.tokens.length -= count;
-      return;
-    }
-    const parent = leaf.parent!;
-    parent.children.delete(leaf.tokens[0]!);
-    this.#leaves.delete(leaf);
-    if (parent !== this.#root && parent.isLeaf) {
-      // The evicted leaf's sequence still covers the path above, which ends here now.
-      parent.owner = owner;
-      this.#leaves.add(parent);
-    } else {
+    if (this.#tree.trimLeaf(leaf, count)) {
       this.#freeSequence(owner);
     }
   }
@@ -379,7 +292,7 @@ export class PrefixCache {
   /** A free sequence id; when there is none, evicts a victim's whole branch, up to where others share it. */
   #takeSequence(): SequenceId | undefined {
     while (this.#freeSequences.length === 0) {
-      const victim = this.#policy.victim(this.#evictable());
+      const victim = this.#policy.victim(this.#tree.unpinnedLeaves());
       if (victim === undefined) {
         return undefined;
       }

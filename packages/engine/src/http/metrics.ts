@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { LoopObserver, LoopStats } from '../loop/engine-loop.js';
+import type { LoopObserver } from '../loop/announcer.js';
+import type { LoopStats } from '../loop/engine-loop.js';
 import type { EndEvent } from '../loop/events.js';
 
 const SECONDS_BUCKETS = [

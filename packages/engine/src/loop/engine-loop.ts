@@ -4,7 +4,7 @@ import type { LlamaBindings } from '../native/bindings.js';
 import { MAX_SEQUENCES, NativeContext } from '../native/context.js';
 import type { NativeModel } from '../native/model.js';
 import type { Vocabulary } from '../native/vocabulary.js';
-import { type EndEvent, endChannel, type StepEvent, stepChannel } from './events.js';
+import { LoopAnnouncer, type LoopObserver } from './announcer.js';
 import type { FinishReason, GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
 import { planStep, type StepEntry } from './step-plan.js';
 import { GenerationTask } from './task.js';
@@ -26,15 +26,6 @@ export interface EngineLoopOptions {
   readonly observer: LoopObserver;
 }
 
-/** Hears what happens in the loop, for metrics. Called between two decodes; must return at once and not throw. */
-export interface LoopObserver {
-  /** A prompt is computed and its first token chosen. */
-  onPrompt(promptTokens: number, cachedTokens: number, timeToFirstTokenMs: number): void;
-  onEnd(event: EndEvent): void;
-  onStep(event: Omit<StepEvent, 'engine' | 'prompts'>): void;
-  onPreemption(): void;
-}
-
 /** What the loop holds right now. */
 export interface LoopStats extends PrefixCacheStats {
   readonly running: number;
@@ -54,6 +45,7 @@ export class EngineLoop {
   readonly #context: NativeContext;
   readonly #cache: PrefixCache;
   readonly #vocabulary: Vocabulary;
+  readonly #announcer: LoopAnnouncer;
   readonly #waiting: GenerationTask[] = [];
   readonly #running: GenerationTask[] = [];
   #state: 'open' | 'draining' | 'failed' = 'open';
@@ -67,6 +59,7 @@ export class EngineLoop {
     this.#options = options;
     this.#context = context;
     this.#vocabulary = options.model.vocabulary;
+    this.#announcer = new LoopAnnouncer(options.name, options.observer);
     this.#cache = new PrefixCache({ memory: context, cells: context.cells, sequences: MAX_SEQUENCES });
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
     this.#ended = this.#run();
@@ -135,7 +128,7 @@ export class EngineLoop {
       this.#refuse(this.#waiting.splice(0));
     }
     const timer = setTimeout(() => {
-      for (const task of [...this.#running, ...this.#waiting]) {
+      for (const task of [...this.#running, ...this.#waiting].filter((candidate) => !candidate.aborted)) {
         task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
         task.aborted = true;
       }
@@ -175,7 +168,7 @@ export class EngineLoop {
       if (!task.aborted) {
         task.listener.onError(new WarmpathError('WARMPATH_ENGINE_FAILED', { cause }));
       }
-      this.#announceEnd(task, 'failed');
+      this.#announcer.end(task, 'failed');
     }
   }
 
@@ -195,7 +188,7 @@ export class EngineLoop {
       if (!task.aborted) {
         task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
       }
-      this.#announceEnd(task, 'failed');
+      this.#announcer.end(task, 'failed');
     }
   }
 
@@ -209,7 +202,7 @@ export class EngineLoop {
     }
     for (const task of this.#waiting.filter((candidate) => candidate.aborted)) {
       this.#waiting.splice(this.#waiting.indexOf(task), 1);
-      this.#announceEnd(task, 'aborted');
+      this.#announcer.end(task, 'aborted');
     }
   }
 
@@ -248,7 +241,7 @@ export class EngineLoop {
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
     const code = await this.#context.decode();
-    this.#announceStep(entries, performance.now() - startedMs);
+    this.#announcer.step(entries, performance.now() - startedMs);
     if (code === 0) {
       this.#settle(entries, outputs);
     } else {
@@ -273,13 +266,11 @@ export class EngineLoop {
   }
 
   #settle(entries: readonly StepEntry[], outputs: readonly (number | undefined)[]): void {
-    // All tokens first: a listener may end other requests, which must find the cache in order.
-    const prompts = new Set<GenerationTask>();
+    // Prompts go into the tree before any answer does, so that the tokens of a step are counted before one ends.
     for (const { task, count } of entries) {
       const wasDecoding = task.isDecoding;
       task.computed += count;
       if (!wasDecoding) {
-        prompts.add(task);
         this.#commitComputed(task);
       }
     }
@@ -296,11 +287,10 @@ export class EngineLoop {
         performance.now(),
       );
       if (isFirst) {
-        const { promptTokens, cachedTokens } = task.result('length');
-        this.#options.observer.onPrompt(promptTokens, cachedTokens, task.timeToFirstTokenMs ?? 0);
+        this.#announcer.prompt(task);
       }
       if (finish !== undefined) {
-        this.#finish(task, finish);
+        this.#end(task, 'finished', finish);
       }
     }
   }
@@ -311,10 +301,6 @@ export class EngineLoop {
     this.#cache.commit(lease, task.tokens.slice(lease.length, task.computed));
   }
 
-  #finish(task: GenerationTask, reason: FinishReason): void {
-    this.#end(task, 'finished', reason);
-  }
-
   #failEntries(entries: readonly StepEntry[], code: number): void {
     for (const { task } of entries) {
       if (!task.aborted) {
@@ -322,7 +308,7 @@ export class EngineLoop {
       }
       // What this decode left in the cells is not to be trusted; what was committed before it is.
       this.#leave(task);
-      this.#announceEnd(task, 'failed');
+      this.#announcer.end(task, 'failed');
     }
   }
 
@@ -332,7 +318,7 @@ export class EngineLoop {
     if (outcome === 'finished') {
       task.listener.onFinish(task.result(reason));
     }
-    this.#announceEnd(task, outcome, reason);
+    this.#announcer.end(task, outcome, reason);
   }
 
   #leave(task: GenerationTask): void {
@@ -356,35 +342,6 @@ export class EngineLoop {
     this.#leave(task);
     task.computed = 0;
     this.#waiting.unshift(task);
-    this.#options.observer.onPreemption();
-  }
-
-  #announceStep(entries: readonly StepEntry[], durationMs: number): void {
-    const prompts = entries.filter(({ task }) => !task.isDecoding);
-    const promptTokens = prompts.reduce((sum, { count }) => sum + count, 0);
-    const figures = { generating: entries.length - prompts.length, promptTokens, durationMs };
-    this.#options.observer.onStep(figures);
-    if (stepChannel.hasSubscribers) {
-      const event: StepEvent = {
-        engine: this.#options.name,
-        prompts: prompts.map(({ task }) => task.request.id),
-        ...figures,
-      };
-      stepChannel.publish(event);
-    }
-  }
-
-  #announceEnd(task: GenerationTask, outcome: EndEvent['outcome'], reason?: FinishReason): void {
-    const event: EndEvent = {
-      engine: this.#options.name,
-      request: task.request.id,
-      outcome,
-      computedTokens: task.computed,
-      ...(outcome === 'finished' && { result: task.result(reason ?? 'stop') }),
-    };
-    this.#options.observer.onEnd(event);
-    if (endChannel.hasSubscribers) {
-      endChannel.publish(event);
-    }
+    this.#announcer.preemption();
   }
 }

@@ -1,0 +1,66 @@
+import { type EndEvent, endChannel, type StepEvent, stepChannel } from './events.js';
+import type { FinishReason } from './generation.js';
+import type { StepEntry } from './step-plan.js';
+import type { GenerationTask } from './task.js';
+
+/** Hears what happens in the loop, for metrics. Called between two decodes; must return at once and not throw. */
+export interface LoopObserver {
+  /** A prompt is computed and its first token chosen. */
+  onPrompt(promptTokens: number, cachedTokens: number, timeToFirstTokenMs: number): void;
+  onEnd(event: EndEvent): void;
+  onStep(event: Omit<StepEvent, 'engine' | 'prompts'>): void;
+  /** A running request gave its cells away and waits again. */
+  onPreemption(): void;
+}
+
+/** Tells the observer and the diagnostics channels what the loop does. */
+export class LoopAnnouncer {
+  readonly #engine: string;
+  readonly #observer: LoopObserver;
+
+  /** @param engine Name in the events. */
+  constructor(engine: string, observer: LoopObserver) {
+    this.#engine = engine;
+    this.#observer = observer;
+  }
+
+  /** Call it before the entries' tokens are settled: it tells prompts from answers by what is still to be computed. */
+  step(entries: readonly StepEntry[], durationMs: number): void {
+    const prompts = entries.filter(({ task }) => !task.isDecoding);
+    const promptTokens = prompts.reduce((sum, { count }) => sum + count, 0);
+    const figures = { generating: entries.length - prompts.length, promptTokens, durationMs };
+    this.#observer.onStep(figures);
+    if (stepChannel.hasSubscribers) {
+      const event: StepEvent = {
+        engine: this.#engine,
+        prompts: prompts.map(({ task }) => task.request.id),
+        ...figures,
+      };
+      stepChannel.publish(event);
+    }
+  }
+
+  /** Call it when the first token is chosen. */
+  prompt(task: GenerationTask): void {
+    const { promptTokens, cachedTokens } = task.result('length');
+    this.#observer.onPrompt(promptTokens, cachedTokens, task.timeToFirstTokenMs ?? 0);
+  }
+
+  preemption(): void {
+    this.#observer.onPreemption();
+  }
+
+  end(task: GenerationTask, outcome: EndEvent['outcome'], reason?: FinishReason): void {
+    const event: EndEvent = {
+      engine: this.#engine,
+      request: task.request.id,
+      outcome,
+      computedTokens: task.computed,
+      ...(outcome === 'finished' && { result: task.result(reason ?? 'stop') }),
+    };
+    this.#observer.onEnd(event);
+    if (endChannel.hasSubscribers) {
+      endChannel.publish(event);
+    }
+  }
+}
