@@ -10,7 +10,7 @@ const SMALLEST_CAPACITY = 256;
  * Gives every key a small positive integer, so that the tree compares and hashes integers. A number is held by the nodes
  * that use it and is given to another key once nobody holds it: memory follows the tree, not the history of keys.
  *
- * Keys are told apart by their 64-bit fingerprint, as texts are by the key of their document: a look-up then costs one
+ * Keys are told apart by the two lanes of their fingerprint (unfolded: the table mixes them), as texts are by their key: a look-up then costs one
  * cache line, where a `Map` of strings costs five. A chance collision (1 in 10¹⁹ a pair) would make a prediction wrong and
  * nothing else.
  */
@@ -49,7 +49,7 @@ export class KeyInterner {
 
   /** The number of a key in use, or -1. O(length of the key), no allocation. */
   numberOf(key: string): number {
-    const print = this.#print.reset().add(key).end();
+    const print = this.#print.reset().add(key);
     const number = this.#table.get(print.low, print.high);
     return number === 0 ? -1 : number;
   }
@@ -84,7 +84,7 @@ export class KeyInterner {
     this.#holders[number]! -= 1;
     if (this.#holders[number] !== 0) return;
     const key = this.#keys[number]!;
-    const print = this.#print.reset().add(key).end();
+    const print = this.#print.reset().add(key);
     this.#table.remove(print.low, print.high);
     this.#keys[number] = '';
     this.#size--;
