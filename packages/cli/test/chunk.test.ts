@@ -7,7 +7,7 @@ const SOURCE = { id: 'guide', name: 'Guide' };
 const LONGEST = 900 + 2 + 200;
 
 const word = fc.stringMatching(/^[a-z]{1,12}$/);
-const paragraph = fc.array(word, { minLength: 1, maxLength: 120 }).map((words) => words.join(' '));
+const paragraph = fc.array(word, { minLength: 1, maxLength: 240, size: 'max' }).map((words) => words.join(' '));
 const code = fc
   .array(word, { minLength: 1, maxLength: 20 })
   .map((lines) => `\`\`\`js\n> ${lines.join('\n\n')}\n\`\`\``);

@@ -71,6 +71,8 @@ describe('judge', () => {
     const cold = { ...HEALTHY, ttftMs: { cold: 100, warm: 99 } };
     const zero = { ...cold, repeat: { promptTokens: 1_600, cachedTokens: 0, streamedCachedTokens: 0 } };
     expect(verdicts(zero)['prefix caching']).toBe('failed');
+    // What the engine says goes before what its times suggest.
+    expect(verdicts({ ...zero, ttftMs: HEALTHY.ttftMs })['prefix caching']).toBe('failed');
     expect(verdicts({ ...cold, repeat: SILENT })['prefix caching']).toBe('failed');
     expect(advice(zero, 'prefix caching')).toContain('--enable-prefix-caching');
   });
