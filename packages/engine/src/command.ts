@@ -1,3 +1,4 @@
+import { ERROR_TABLE } from '@warmpath/core';
 import type { EngineOptions } from './options.js';
 import { toChildError } from './process.js';
 import { type EngineHooks, type EngineServer, startEngineServer } from './server.js';
@@ -69,12 +70,13 @@ function lines(server: EngineServer): string {
   ].join('\n');
 }
 
-/** One line that says what went wrong and what to do about it, for people or as JSON. */
-export function failureLine(error: unknown, json: boolean): string {
+/** What went wrong and what to do about it, in two lines for people or as one line of JSON. */
+export function failureText(error: unknown, json: boolean): string {
   const failure = toChildError(error);
+  const { remedy } = ERROR_TABLE[failure.code];
   if (json) {
-    return `${JSON.stringify({ type: 'failed', error: failure })}\n`;
+    return `${JSON.stringify({ type: 'failed', error: { ...failure, remedy } })}\n`;
   }
   const place = failure.path === undefined ? '' : `${failure.path}: `;
-  return `${failure.code}: ${place}${failure.detail}\n`;
+  return `${failure.code}: ${place}${failure.detail}\n${remedy}\n`;
 }

@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
-import { failureLine, runEngineCommand, stopSignal } from './command.js';
+import { failureText, runEngineCommand, stopSignal } from './command.js';
 import { type EngineOptions, engineOptionsSchema } from './options.js';
 import { CHILD_ARGUMENT, type ChildMessage, type StartMessage, toChildError } from './process.js';
 import { startEngineServer } from './server.js';
@@ -47,7 +47,7 @@ async function runCommand(args: string[]): Promise<void> {
   try {
     await runEngineCommand(optionsFromFlags(args));
   } catch (error) {
-    process.stderr.write(failureLine(error, json));
+    process.stderr.write(failureText(error, json));
     const isUsage = WarmpathError.isInstance(error) && error.code === 'WARMPATH_CONFIG_INVALID';
     process.exitCode = isUsage ? EXIT_USAGE : 1;
   }

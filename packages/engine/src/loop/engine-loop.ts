@@ -230,12 +230,11 @@ export class EngineLoop {
   }
 
   async #step(): Promise<void> {
-    const entries = planStep(this.#running, this.#cache, (spared) => this.#preempt(spared), this.#options.batchTokens);
+    const entries = planStep(this.#running, this.#cache, this.#options.batchTokens);
     if (entries.length === 0) {
-      // Prompts hold each other's cells: the youngest gives way.
-      if (this.#running.length > 0) {
-        this.#requeue(this.#running[this.#running.length - 1]!);
-      }
+      // The running requests hold each other's cells: the youngest gives way. One alone always has enough, because no
+      // request is longer than all cells.
+      this.#requeue(this.#running[this.#running.length - 1]!);
       return;
     }
     const outputs = this.#fillBatch(entries);
@@ -325,15 +324,6 @@ export class EngineLoop {
     this.#cache.release(task.lease!);
     task.lease = undefined;
     this.#running.splice(this.#running.indexOf(task), 1);
-  }
-
-  #preempt(spared: GenerationTask): boolean {
-    const youngest = this.#running[this.#running.length - 1];
-    if (youngest === undefined || this.#running.length === 1) {
-      return false;
-    }
-    this.#requeue(youngest);
-    return youngest !== spared;
   }
 
   /** Takes a task's cells away; what they hold stays cached until it is evicted, and the task goes on from there. */

@@ -15,28 +15,22 @@ const WORTH_WAITING_TOKENS = 16;
 
 /**
  * Fills one decode: first one token for every task that generates, so that no stream waits for a prompt; then prompts
- * in the order of their admission, in chunks of what is left. Takes the cells for what it plans.
+ * in the order of their admission, in chunks of what is left. Takes the cells for what it plans; tasks for which there
+ * are none sit this step out.
  *
  * @param running In the order of admission; every one has a lease.
- * @param preempt Takes the lease of the youngest task that is not `spared`, and removes it from `running`.
- *   It answers whether there was one.
  * @param batchTokens Most tokens in one decode.
  */
-export function planStep(
-  running: readonly GenerationTask[],
-  cache: PrefixCache,
-  preempt: (spared: GenerationTask) => boolean,
-  batchTokens: number,
-): StepEntry[] {
+export function planStep(running: readonly GenerationTask[], cache: PrefixCache, batchTokens: number): StepEntry[] {
   const entries: StepEntry[] = [];
   for (const task of running.filter((candidate) => candidate.isDecoding)) {
-    if (entries.length < batchTokens && takeCells(task, cache, preempt)) {
+    if (entries.length < batchTokens && cache.grow(task.lease!, 1)) {
       entries.push({ task, count: 1 });
     }
   }
   const prompts: StepEntry[] = [];
   let budget = batchTokens - entries.length;
-  for (const task of running.filter((candidate) => candidate.lease !== undefined && !candidate.isDecoding)) {
+  for (const task of running.filter((candidate) => !candidate.isDecoding)) {
     if (budget === 0) {
       break;
     }
@@ -51,16 +45,6 @@ export function planStep(
     }
   }
   return [...entries, ...prompts];
-}
-
-/** Takes one cell, at the cost of the youngest tasks if need be. A task that is itself the youngest gives way. */
-function takeCells(task: GenerationTask, cache: PrefixCache, preempt: (spared: GenerationTask) => boolean): boolean {
-  while (task.lease !== undefined && !cache.grow(task.lease, 1)) {
-    if (!preempt(task)) {
-      return false;
-    }
-  }
-  return task.lease !== undefined;
 }
 
 /** Takes over what other requests have computed of this prompt since its last chunk. */

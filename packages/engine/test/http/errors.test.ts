@@ -172,11 +172,14 @@ describe('shutdown', () => {
 
   it('ends what takes longer than its grace, with an error in the stream', async () => {
     const engine = await TestEngine.start({ shutdownGraceMs: 0 });
+    const log = new EventLog();
     const running = engine.stream(PLAIN, { prompt: someTokens(20), max_tokens: 3000, ignore_eos: true });
     await running.next();
     const closed = engine.close();
     expect((await running.rest()).at(-1)!.error).toMatchObject({ code: 'WARMPATH_SHUTTING_DOWN' });
     await closed;
+    expect(log.ends.map(({ outcome }) => outcome)).toEqual(['aborted']);
+    log.close();
     await engine.close();
   });
 });

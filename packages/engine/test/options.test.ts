@@ -1,0 +1,34 @@
+import { describe, expect, it } from 'vitest';
+import { engineOptionsSchema, parseEngineOptions } from '../src/options.js';
+
+describe('the options of an engine', () => {
+  it('all have a default but the model and the cache folder', () => {
+    const options = parseEngineOptions({});
+    const unset = Object.keys(engineOptionsSchema.shape).filter((name) => !(name in options));
+    expect(unset.sort()).toEqual(['cacheDir', 'model']);
+    expect(options.threads).toBeGreaterThanOrEqual(1);
+    expect(options.batchTokens).toBeGreaterThanOrEqual(options.maxRunning);
+  });
+
+  it('all say what they are', () => {
+    for (const [name, schema] of Object.entries(engineOptionsSchema.shape)) {
+      expect(schema.description, name).toMatch(/\w/);
+    }
+  });
+
+  it.each([
+    [{ port: 70_000 }, 'port'],
+    [{ contextTokens: 10 }, 'contextTokens'],
+    [{ maxRunning: 129 }, 'maxRunning'],
+    [{ model: '' }, 'model'],
+    [{ batchTokens: 32, maxRunning: 33 }, 'batchTokens'],
+  ])('are refused with the path of what is wrong: %j', (options, path) => {
+    expect(() => parseEngineOptions(options)).toThrow(
+      expect.objectContaining({ code: 'WARMPATH_CONFIG_INVALID', path }),
+    );
+  });
+
+  it('refuse a key that they do not know', () => {
+    expect(() => parseEngineOptions({ ports: 1 } as object)).toThrow('ports');
+  });
+});
