@@ -1,5 +1,5 @@
 // What the gateway costs: each request once directly and once through the gateway, in turns, so that a noisy neighbour
-// meets both alike. `node bench/overhead.js [--json] [--quick]`.
+// meets both alike. CPU a request stands beside that of a plain proxy, which shows how busy the machine was. `node bench/overhead.js [--json] [--quick]`.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { Pool } from 'undici';
@@ -163,9 +163,11 @@ async function manyStreams(gateway, pool, body) {
 async function measure() {
   const upstream = await start('upstream-process.js');
   const gateway = await start('gateway-process.js', upstream.url);
+  const plain = await start('plain-proxy-process.js', upstream.url);
   const idle = await usageOf(gateway);
   const direct = new Pool(upstream.url, { connections: MANY_STREAMS });
   const through = new Pool(gateway.url, { connections: MANY_STREAMS });
+  const throughPlain = new Pool(plain.url, { connections: CONCURRENT });
   const rag = ragBodies();
   const streamBody = rag[0].replace('"temperature":0', '"stream":true');
   const result = {
@@ -174,11 +176,13 @@ async function measure() {
     rag: await latency(direct, through, asPrompts(rag), rag),
     smallCpu: await cpuPerRequest(gateway, through, small),
     ragCpu: await cpuPerRequest(gateway, through, rag),
+    plainSmallCpu: await cpuPerRequest(plain, throughPlain, small),
+    plainRagCpu: await cpuPerRequest(plain, throughPlain, rag),
     stream: await streams(direct, through, streamBody),
     manyStreams: await manyStreams(gateway, through, streamBody),
     idleMiB: idle.residentBytes / 2 ** 20,
   };
-  await Promise.all([direct.close(), through.close()]);
+  await Promise.all([direct.close(), through.close(), throughPlain.close()]);
   return result;
 }
 
@@ -187,9 +191,11 @@ function print(result) {
     ['small body, added p50', result.small.addedP50, 'ms', 0.3],
     ['small body, added p99', result.small.addedP99, 'ms', 1],
     ['small body, CPU a request', result.smallCpu.us, 'µs', 120],
+    ['  the same in a plain proxy', result.plainSmallCpu.us, 'µs', undefined],
     [`${(result.bodyBytes / 1_000).toFixed(0)} KB RAG body, added p50`, result.rag.addedP50, 'ms', 0.8],
     ['RAG body, added p99', result.rag.addedP99, 'ms', undefined],
     ['RAG body, CPU a request', result.ragCpu.us, 'µs', 400],
+    ['  the same in a plain proxy', result.plainRagCpu.us, 'µs', undefined],
     ['stream, added TTFT p50', result.stream.addedTtftP50, 'ms', 2],
     ['stream, added gap between chunks p99', result.stream.addedGapP99, 'ms', 1],
     [`complete of ${MANY_STREAMS} streams at once`, result.manyStreams.complete, '', MANY_STREAMS],

@@ -1,4 +1,4 @@
-import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
+import { type Agent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { afterEach } from 'vitest';
 import type { GatewayConfigInput } from '../src/config.js';
 import { type GatewayParts, type RunningGateway, startGateway } from '../src/server.js';
@@ -54,10 +54,11 @@ export interface Reply {
 export interface RequestOptions {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly signal?: AbortSignal;
+  /** Keeps the connection open afterwards; without one, each request has its own. */
+  readonly agent?: Agent;
 }
 
-/** Sends a request on a connection of its own and collects what comes back, also when the connection breaks. */
+/** Sends a request and collects what comes back, also when the connection breaks. */
 export function send(url: string, body?: string | Buffer | object, options: RequestOptions = {}): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const request = openRequest(url, body, options);
@@ -80,14 +81,13 @@ export function send(url: string, body?: string | Buffer | object, options: Requ
   });
 }
 
-/** Sends a request on a connection of its own. */
+/** Sends a request. */
 export function openRequest(url: string, body?: string | Buffer | object, options: RequestOptions = {}) {
   const payload = typeof body === 'string' || Buffer.isBuffer(body) || body === undefined ? body : JSON.stringify(body);
   const request = httpRequest(url, {
-    agent: false,
+    agent: options.agent ?? false,
     method: options.method ?? (payload === undefined ? 'GET' : 'POST'),
     headers: { ...(payload !== undefined && { 'content-type': 'application/json' }), ...options.headers },
-    ...(options.signal && { signal: options.signal }),
   });
   request.end(payload);
   return request;

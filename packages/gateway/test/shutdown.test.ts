@@ -8,14 +8,15 @@ import { chat, openRequest, send, stand } from './harness.js';
 const PATH = '/v1/chat/completions';
 
 describe('close', () => {
-  it('lets answers in flight finish and takes no new connection', async () => {
+  it('lets answers in flight finish, takes no new connection, and keeps none open', async () => {
     let finish = () => {};
     const { engine, gateway } = await stand((response) => {
       startStream(response);
       response.write(CHAT_STREAM.slice(0, 200));
       finish = () => response.end(CHAT_STREAM.slice(200));
     });
-    const answer = send(gateway.url + PATH, chat(undefined, { stream: true }));
+    const agent = new Agent({ keepAlive: true });
+    const answer = send(gateway.url + PATH, chat(undefined, { stream: true }), { agent });
     await engine.until('request', 1);
     const closed = gateway.close();
     expect(gateway.close()).toBe(closed);
@@ -23,6 +24,7 @@ describe('close', () => {
     finish();
     expect(await answer).toMatchObject({ text: CHAT_STREAM, broken: false });
     await closed;
+    agent.destroy();
   });
 
   it('refuses a further request on a connection that is still open', async () => {

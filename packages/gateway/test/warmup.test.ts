@@ -119,12 +119,21 @@ describe('POST /v1/warmup', () => {
     expect(reply.headers['retry-after']).toBe('1');
   });
 
-  it('ends with the gateway', async () => {
-    const { engine, gateway } = await stand(() => {});
-    await warm(gateway.url);
+  it('ends when the gateway begins to close, before the answers that may still finish', async () => {
+    let finish = () => {};
+    const { engine, gateway } = await stand((response, { body }) => {
+      if (body.includes('documents.')) finish = () => answerJson(response);
+    });
+    const answer = send(gateway.url + CHAT, chat(undefined, { model: 'other' }));
     await engine.until('request', 1);
-    await gateway.close();
+    await warm(gateway.url, { model: 'm', messages: [{ role: 'system', content: 'Another.' }] });
+    await engine.until('request', 2);
+    const closed = gateway.close();
     await engine.until('abort', 1);
+    finish();
+    expect((await answer).status).toBe(200);
+    await closed;
+    expect(engine.aborted).toBe(1);
   });
 
   it.each([
