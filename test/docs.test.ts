@@ -1,0 +1,111 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { checkConfig } from '@warmpath/gateway';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Block, blocksOf, commandsOf, PAGES, root } from './docs-blocks.js';
+
+const run = promisify(execFile);
+const blocks = blocksOf(PAGES);
+const named = (language: string) =>
+  blocks.filter((block) => block.language === language).map((block) => [`${block.page}:${block.line}`, block] as const);
+
+/** `npm start` on free ports, as the docs tell a newcomer to start it. */
+let up: ChildProcess;
+let gatewayUrl: string;
+
+beforeAll(async () => {
+  up = spawn('npm', ['start', '--silent', '--', '--port', '0', '--json'], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'inherit'],
+    // A process group, as a terminal makes one: Ctrl-C reaches npm and what it runs.
+    detached: true,
+  });
+  const [line] = (await once(createInterface({ input: up.stdout! }), 'line')) as [string];
+  gatewayUrl = (JSON.parse(line) as { url: string }).url;
+});
+
+afterAll(async () => {
+  const exited = once(up, 'exit');
+  process.kill(-up.pid!, 'SIGINT');
+  await exited;
+});
+
+describe('shell commands in the docs', () => {
+  const commands = blocks
+    .filter((block) => block.language === 'sh')
+    .flatMap((block) =>
+      commandsOf(block).map((command) => [`${block.page}:${block.line} ${command}`, command] as const),
+    );
+
+  it.each(commands)('%s', { timeout: 300_000 }, async (_, command) => {
+    await runCommand(command);
+  });
+
+  /** Every command must be one that this function knows how to prove; an unknown one fails. */
+  async function runCommand(command: string): Promise<void> {
+    if (command === 'npm ci && npm test' || command === 'npm ci && npm start') {
+      // `.ci/run` runs the first from a clean checkout; `beforeAll` runs the second's last half.
+      expect(scripts()).toHaveProperty(command.split(' ').at(-1)!);
+    } else if (command.startsWith('npm run ')) {
+      // Benchmarks and the whole demo take minutes: that they exist is checked here, what they do elsewhere.
+      const [, script, workspace] = /^npm run (\S+)(?: -w (packages\/\w+))?$/.exec(command)!;
+      expect(scripts(workspace)).toHaveProperty([script!]);
+    } else if (command.startsWith('curl ')) {
+      await runCurl(command);
+    } else if (command.includes('| warmpath ')) {
+      await run('bash', ['-c', command.replace('warmpath', 'node packages/cli/dist/main.js')], { cwd: root });
+    } else if (command.startsWith('npx warmpath-engine ')) {
+      await expectFlags(command, ['packages/engine/dist/main.js']);
+    } else if (/^(npx )?warmpath /.test(command)) {
+      // Servers, other engines and downloads: the command and its flags must exist. `packages/cli/test` runs them.
+      await expectFlags(command, ['packages/cli/dist/main.js', command.replace(/^npx /, '').split(' ')[1]!]);
+    } else {
+      expect.unreachable(`nothing proves this command: ${command}`);
+    }
+  }
+
+  function scripts(workspace = ''): object {
+    return (JSON.parse(readFileSync(join(root, workspace, 'package.json'), 'utf8')) as { scripts: object }).scripts;
+  }
+
+  async function expectFlags(command: string, program: string[]): Promise<void> {
+    const { stdout } = await run('node', [...program, '--help'], { cwd: root });
+    for (const flag of command.match(/--[a-z-]+/g) ?? []) expect(stdout).toContain(`${flag} `);
+  }
+
+  /** Against the running gateway; anything but an answer without an error fails. */
+  async function runCurl(command: string): Promise<void> {
+    const here = command.replace(/https?:\/\/(localhost|127\.0\.0\.1):8080/g, gatewayUrl);
+    expect(here).toContain(gatewayUrl);
+    const { stdout } = await run('bash', ['-c', here], { cwd: root });
+    expect(stdout).not.toBe('');
+    if (stdout.startsWith('{')) expect(JSON.parse(stdout)).not.toHaveProperty('error');
+  }
+});
+
+describe('code in the docs', () => {
+  const snippets = join(root, 'test/.snippets');
+
+  afterAll(() => rm(snippets, { recursive: true, force: true }));
+
+  it.each([...named('ts'), ...named('js')])('%s runs', async (_, block: Block) => {
+    await mkdir(snippets, { recursive: true });
+    const file = join(snippets, `${block.page.replaceAll(/\W/g, '-')}-${block.line}.${block.language}`);
+    await writeFile(file, block.text);
+    await expect(import(pathToFileURL(file).href)).resolves.toBeDefined();
+  });
+
+  it.each(named('yaml'))('%s is a valid configuration', (_, block) => {
+    expect(checkConfig(block.text, {}).problems).toEqual([]);
+  });
+
+  it.each(named('json'))('%s is JSON', (_, block) => {
+    expect(() => JSON.parse(block.text)).not.toThrow();
+  });
+});
