@@ -142,7 +142,8 @@ describe('warmpath up', () => {
         'upstream:\n  url: http://127.0.0.1:9\nserver:\n  port: 0\narrange:\n  policy: retrieval\n',
       );
       const cli = start(['up', '--config', file, '--json']);
-      const [line] = await cli.waitFor(/^.+\n/);
+      // The file's log level applies, so lines of the log stand before it.
+      const [line] = await cli.waitFor(/^\{"url".+\n/m);
       const { url } = JSON.parse(line) as { url: string };
       const { headers, statusCode } = await request(`${url}/v1/chat/completions`, {
         method: 'POST',
