@@ -25,6 +25,19 @@ export interface PrepareDocumentsOptions {
   readonly limits?: Partial<DocumentLimits>;
   /** The template that the document will be rendered with, because its tags count. Default `xml`. */
   readonly template?: TemplateName;
+  /** Spares the work on passages that earlier requests brought; the result is the same without one. */
+  readonly memo?: DocumentMemo;
+}
+
+/**
+ * Remembers prepared documents from one request to the next: a passage that comes again is neither fingerprinted nor
+ * counted again. One memo serves one template and one token counter, and is its owner's to bound.
+ */
+export interface DocumentMemo {
+  /** What was remembered for exactly this id (as the caller gave it), title and content. */
+  recall(givenId: string | undefined, title: string | undefined, content: string): Document | undefined;
+  /** Offers a document that was prepared the long way; it has no metadata and its usual label. */
+  remember(givenId: string | undefined, document: Document): void;
 }
 
 /**
@@ -36,7 +49,7 @@ export interface PrepareDocumentsOptions {
  * (`WARMPATH_CONFLICTING_DOCUMENT`). Everything else is an error with a path: `WARMPATH_INVALID_DOCUMENTS`,
  * `WARMPATH_INVALID_DOCUMENT`, `WARMPATH_EMPTY_DOCUMENT`, `WARMPATH_DOCUMENT_TOO_LARGE`, `WARMPATH_TOO_MANY_DOCUMENTS`.
  *
- * Cost: O(total length): one pass to fingerprint and one to count tokens.
+ * Cost: O(total length): one pass to fingerprint and one to count tokens; neither for a document that `memo` knows.
  */
 export function prepareDocuments(input: unknown, options: PrepareDocumentsOptions = {}): PreparedDocuments {
   const path = options.path ?? 'documents';
@@ -46,7 +59,7 @@ export function prepareDocuments(input: unknown, options: PrepareDocumentsOption
     const detail = `${input.length} documents, and the limit is ${limits.maxDocuments}.`;
     throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path, detail });
   }
-  const preparation = new Preparation(options.template ?? 'xml', options.countTokens ?? estimateTokens);
+  const preparation = new Preparation(options);
   for (let i = 0; i < input.length; i++) preparation.add(readDocument(input[i], `${path}[${i}]`, limits));
   return { documents: preparation.documents, warnings: preparation.warnings };
 }
@@ -96,13 +109,28 @@ class Preparation {
   readonly #labels = new Set<string>();
   readonly #template: TemplateName;
   readonly #countTokens: TokenCounter;
+  readonly #memo: DocumentMemo | undefined;
 
-  constructor(template: TemplateName, countTokens: TokenCounter) {
-    this.#template = template;
-    this.#countTokens = countTokens;
+  constructor(options: PrepareDocumentsOptions) {
+    this.#template = options.template ?? 'xml';
+    this.#countTokens = options.countTokens ?? estimateTokens;
+    this.#memo = options.memo;
   }
 
   add(checked: CheckedDocument): void {
+    const { title, content, metadata, tokens } = checked;
+    const known = this.#memo?.recall(checked.id, title, content);
+    // A document whose id or label this request has used already takes the long way, which sorts that out.
+    if (known === undefined || this.#ids.has(known.id) || this.#labels.has(known.label)) {
+      this.#prepare(checked);
+      return;
+    }
+    this.#labels.add(known.label);
+    const isSame = metadata === undefined && (tokens === undefined || tokens === known.tokens);
+    this.#keep(isSame ? known : { ...known, metadata, tokens: tokens ?? known.tokens }, known.key);
+  }
+
+  #prepare(checked: CheckedDocument): void {
     const print = fingerprint([checked.title ?? '', checked.content]);
     const ownId = checked.id ?? print.slice(0, 12);
     let id = ownId;
@@ -121,10 +149,14 @@ class Preparation {
       const message = 'Another document of this request has the same id; this one was given an id of its own.';
       this.warnings.push({ code: 'WARMPATH_CONFLICTING_DOCUMENT', path: `${checked.path}.id`, message });
     }
-    this.#enter(checked, id, key);
+    const document = this.#enter(checked, id, key);
+    const isUsual = document.id === ownId && document.key === key && checked.tokens === undefined;
+    if (!isUsual || this.#memo === undefined) return;
+    const { metadata } = checked;
+    this.#memo.remember(checked.id, metadata === undefined ? document : { ...document, metadata: undefined });
   }
 
-  #enter(checked: CheckedDocument, id: string, usualKey: string): void {
+  #enter(checked: CheckedDocument, id: string, usualKey: string): Document {
     const usualLabel = labelOf(id);
     const label = this.#unused(usualLabel, id);
     // A label that had to give way changes what is rendered, so it is part of the identity.
@@ -132,7 +164,12 @@ class Preparation {
     const { title, content, metadata } = checked;
     const tokens = checked.tokens ?? this.#count(renderDocument({ label, title, content }, this.#template));
     const document = { id, key, label, title, content, metadata, tokens };
-    this.#ids.add(id);
+    this.#keep(document, usualKey);
+    return document;
+  }
+
+  #keep(document: Document, usualKey: string): void {
+    this.#ids.add(document.id);
     this.#byKey.set(usualKey, document);
     this.documents.push(document);
   }

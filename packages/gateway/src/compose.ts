@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   type Arrangement,
   type ArrangeRequest,
@@ -10,11 +11,12 @@ import {
   type Preamble,
   prepareRequest,
   renderChat,
-  renderCompletion,
+  renderHint,
   WarmpathError,
   type Warning,
 } from '@warmpath/core';
 import type { GatewayConfig } from './config.js';
+import { DocumentMemory } from './document-memory.js';
 import type { ExtractedRequest, RequestSwitches } from './extract.js';
 import { arrayElements } from './json-members.js';
 import type { TenantModel } from './served-histories.js';
@@ -37,6 +39,12 @@ export interface ComposedRequest {
   readonly defect: unknown;
 }
 
+/**
+ * Stands for the rendered documents while the messages become JSON, so that what is known as JSON is not escaped again.
+ * Drawn at random for each process: no message can contain it.
+ */
+const PLACE = `documents-${randomUUID()}`;
+
 /** Fields that chat templates render before the messages; a request that differs in one shares no prefix. */
 const PROMPT_FIELDS = [
   'tools',
@@ -54,11 +62,14 @@ const PROMPT_FIELDS = [
 export class Composer {
   /** Core's `arrange`, or what stands in for it. */
   readonly arrange: Arrange;
+  /** What is remembered of passages that come again. */
+  readonly memory: DocumentMemory;
   readonly #config: GatewayConfig;
 
   constructor(config: GatewayConfig, arrange: Arrange = arrangeByPolicy) {
     this.#config = config;
     this.arrange = arrange;
+    this.memory = new DocumentMemory(config.limits.documentMemoryBytes, config.arrange.template);
   }
 
   /**
@@ -67,6 +78,7 @@ export class Composer {
    */
   prepare(
     extracted: { readonly documents: unknown; readonly switches: RequestSwitches },
+    tenant: string,
     dialPath?: string,
   ): ArrangeRequest {
     const { arrange, limits } = this.#config;
@@ -76,6 +88,7 @@ export class Composer {
         ...(dialPath !== undefined && { dialPath }),
         limits: { maxDocuments: limits.documents, maxContentLength: limits.documentLength },
         template: arrange.template,
+        memo: this.memory.of(tenant),
       },
     );
     return {
@@ -94,10 +107,10 @@ export class Composer {
     const preamble = this.preamble(extracted);
     try {
       const arrangement = this.arrange({ ...request, preamble }, state.history, now);
-      return this.#render(extracted, arrangement, undefined);
+      return this.#render(extracted, arrangement, state.tenant);
     } catch (error) {
       if (isBadInput(error)) throw error;
-      return this.#render(extracted, retrievalOrder(request, preamble, state), error);
+      return { ...this.#render(extracted, retrievalOrder(request, preamble, state), state.tenant), defect: error };
     }
   }
 
@@ -110,22 +123,29 @@ export class Composer {
     return { key, tokens: tools === undefined ? tokens : tokens + estimateTokens(tools) };
   }
 
-  #render(extracted: ExtractedRequest, arrangement: Arrangement, defect: unknown): ComposedRequest {
+  #render(extracted: ExtractedRequest, arrangement: Arrangement, tenant: string): ComposedRequest {
     const { prompt } = extracted;
+    const { arrange } = this.#config;
     const changes = new Map<string, string>();
+    const documents = this.memory.of(tenant).renderedJson(arrangement.documents);
     if (prompt?.kind === 'chat') {
-      const messages = renderChat(prompt.messages, arrangement, this.#config.arrange);
-      changes.set('messages', messagesText(messages, prompt.messages, extracted.rawValue('messages')!));
+      const messages = renderChat(prompt.messages, arrangement, { ...arrange, documentsText: PLACE });
+      const text = messagesText(messages, prompt.messages, extracted.rawValue('messages')!);
+      changes.set(
+        'messages',
+        text.replace(PLACE, () => documents),
+      );
     } else if (prompt?.kind === 'completion') {
-      changes.set('prompt', JSON.stringify(renderCompletion(prompt.prompt, arrangement, this.#config.arrange)));
+      const rest = JSON.stringify(renderHint(arrangement, arrange.template) + prompt.prompt);
+      changes.set('prompt', `"${documents}${rest.slice(1)}`);
     }
     return {
       body: extracted.rewrite(changes),
       arrangement,
       warnings: arrangement.trace.warnings,
-      estimatedTokens: estimatePrompt(extracted, arrangement, this.#config.arrange.layout),
+      estimatedTokens: estimatePrompt(extracted, arrangement, arrange.layout),
       fallback: arrangement.trace.fellBack === undefined ? undefined : 'retrieval',
-      defect,
+      defect: undefined,
     };
   }
 }

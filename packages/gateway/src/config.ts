@@ -82,6 +82,9 @@ const limits = z.strictObject({
   totalTreeBytes: count(17_179_869_184)
     .default(268_435_456)
     .describe('Bytes of all knowledge trees together; beyond it the least recently used history goes.'),
+  documentMemoryBytes: count(17_179_869_184)
+    .default(33_554_432)
+    .describe('Bytes of passages remembered because they came more than once; the least recently used one goes first.'),
   window: count(1_000_000).default(100).describe('Recent requests that hotness counts (the CA-Table).'),
 });
 

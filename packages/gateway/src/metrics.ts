@@ -8,6 +8,7 @@ export interface GaugeSources {
   readonly histories: () => number;
   readonly treeNodes: () => number;
   readonly treeBytes: () => number;
+  readonly documentMemoryBytes: () => number;
   readonly warmPrefixes: () => number;
   readonly retries: () => number;
 }
@@ -36,6 +37,7 @@ export class Metrics {
     this.#read('histories', 'Histories kept, one per tenant and model.', sources.histories);
     this.#read('tree_nodes', 'Nodes of all knowledge trees.', sources.treeNodes);
     this.#read('tree_bytes', 'Bytes of all knowledge trees.', sources.treeBytes);
+    this.#read('document_memory_bytes', 'Bytes of remembered passages.', sources.documentMemoryBytes);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
     this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', sources.retries);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());

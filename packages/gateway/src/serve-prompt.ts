@@ -64,9 +64,9 @@ function isReadable({ headers }: FastifyRequest): boolean {
 function compose(gateway: Gateway, request: FastifyRequest, extracted: ExtractedRequest | undefined): Outgoing {
   if (extracted === undefined) return { kind: 'untouched' };
   if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
-  const arrangeRequest = gateway.composer.prepare(extracted, 'warmpath');
-  if (extracted.prompt === undefined) return { kind: 'plain', body: extracted.rewrite(new Map()) };
   const tenant = tenantOf(request.headers.authorization);
+  const arrangeRequest = gateway.composer.prepare(extracted, tenant, 'warmpath');
+  if (extracted.prompt === undefined) return { kind: 'plain', body: extracted.rewrite(new Map()) };
   const state = gateway.histories.of(tenant, extracted.model);
   const composed = gateway.composer.compose(extracted, arrangeRequest, state, gateway.now());
   if (composed.fallback !== undefined) failOpen(gateway, request, composed.fallback, composed.defect);

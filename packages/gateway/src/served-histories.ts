@@ -4,6 +4,7 @@ import { EngineCounts } from './engine-counts.js';
 
 /** What the gateway knows about one tenant's requests to one model. */
 export interface TenantModel {
+  readonly tenant: string;
   /** What the engine is believed to hold. */
   readonly history: ServedHistory;
   readonly counts: EngineCounts;
@@ -48,7 +49,7 @@ export class ServedHistories {
   /** The state of that tenant and model; made when it is new. O(1). */
   of(tenant: string, model: string): TenantModel {
     const key = `${tenant}\n${model}`;
-    const entry = this.#entries.get(key) ?? this.#make();
+    const entry = this.#entries.get(key) ?? this.#make(tenant);
     const bytes = entry.history.tree.bytes;
     this.#bytes += bytes - entry.bytes;
     entry.bytes = bytes;
@@ -60,7 +61,7 @@ export class ServedHistories {
     return entry;
   }
 
-  #make(): Entry {
+  #make(tenant: string): Entry {
     const { limits, residency } = this.#config;
     const history = new ServedHistory({
       tree: { maxNodes: limits.treeNodes, maxBytes: limits.treeBytes },
@@ -68,7 +69,7 @@ export class ServedHistories {
       evictsLeastRecent: residency.evictsLeastRecent,
       ...(residency.maxAgeMs !== undefined && { maxAgeMs: residency.maxAgeMs }),
     });
-    return { history, counts: new EngineCounts(), bytes: 0 };
+    return { tenant, history, counts: new EngineCounts(), bytes: 0 };
   }
 
   #evict(): void {

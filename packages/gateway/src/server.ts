@@ -90,15 +90,16 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const upstream = new Upstream(config.upstream);
   const histories = new ServedHistories(config);
   const prefixes = new WarmPrefixes(config.warmup.prefixes, config.warmup.ttlMs);
+  const composer = new Composer(config, parts.arrange);
   const metrics = new Metrics({
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     treeBytes: () => histories.treeBytes,
+    documentMemoryBytes: () => composer.memory.bytes,
     warmPrefixes: () => prefixes.size,
     retries: () => upstream.retries,
   });
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
-  const composer = new Composer(config, parts.arrange);
   return { config, upstream, histories, composer, prefixes, warmups, metrics, now, draining: false };
 }
 

@@ -17,6 +17,11 @@ export interface PreambleOptions extends RenderOptions {
   readonly countTokens?: TokenCounter;
 }
 
+export interface RenderChatOptions extends RenderOptions {
+  /** Put in the place of the rendered documents, for a caller who has their text in another form. */
+  readonly documentsText?: string;
+}
+
 /**
  * Puts documents and hint into a chat. Never mutates its input; the same input gives the same bytes; all messages and
  * parts that are not added to stay the very objects they were. Without documents, the messages come back as they are.
@@ -33,11 +38,11 @@ export interface PreambleOptions extends RenderOptions {
 export function renderChat(
   messages: readonly ChatMessage[],
   arrangement: Arrangement,
-  options: RenderOptions,
+  options: RenderChatOptions,
 ): readonly ChatMessage[] {
   if (arrangement.documents.length === 0) return messages;
   const question = questionIndex(messages);
-  const body = renderDocuments(arrangement.documents, options.template);
+  const body = options.documentsText ?? renderDocuments(arrangement.documents, options.template);
   const hint = renderHint(arrangement, options.template);
   const rendered = messages.slice();
   switch (options.layout) {

@@ -31,8 +31,9 @@ export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
 function arrangeOnly(gateway: Gateway, { headers, exchange }: FastifyRequest, body: Readonly<Record<string, unknown>>) {
   const { documents, model, preamble, ...switches } = body;
   const { composer, config } = gateway;
-  const arrangeRequest = composer.prepare({ documents, switches });
-  const state = gateway.histories.of(tenantOf(headers.authorization), (model as string | undefined) ?? '');
+  const tenant = tenantOf(headers.authorization);
+  const arrangeRequest = composer.prepare({ documents, switches }, tenant);
+  const state = gateway.histories.of(tenant, (model as string | undefined) ?? '');
   const now = gateway.now();
   const arrangement = composer.arrange(
     typeof preamble === 'string'
