@@ -104,7 +104,9 @@ function introduce(terminal: Terminal, source: EngineSource, { requests, passage
     bold(`${requests.length} questions, each with the same ${PASSAGES_PER_QUESTION} passages in both orders`),
   );
   terminal.line();
-  terminal.line(`  documents   ${passages} passages of documentation (fastify, undici, in a checkout Warmpath), found by BM25`);
+  terminal.line(
+    `  documents   ${passages} passages of documentation (fastify, undici, in a checkout Warmpath), found by BM25`,
+  );
   terminal.line(
     `  overlap     ${overlap.toFixed(2)} (Jaccard index) between the passages of one question and of the next`,
   );

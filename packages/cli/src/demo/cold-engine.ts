@@ -28,8 +28,6 @@ export interface EngineSource {
   readonly name: string;
   /** How a cold cache is come by, in words. */
   readonly coldness: string;
-  /** Whether every start is an engine of its own, so that several can be up at a time without sharing a cache. */
-  readonly separate: boolean;
   /** Cold for every call. */
   start(signal: AbortSignal): Promise<ColdEngine>;
 }
@@ -39,7 +37,6 @@ export function embeddedEngine(options: EngineOptions, onProgress: ModelProgress
   return {
     name: 'embedded',
     coldness: 'an engine process of its own for each order',
-    separate: true,
     start: async (signal) => {
       const engine = await spawnEngine({ ...options, port: 0 }, { onProgress, signal });
       const { name, kind, notice } = engine.model;
@@ -54,13 +51,12 @@ export function embeddedEngine(options: EngineOptions, onProgress: ModelProgress
 
 /**
  * An engine that somebody else runs. It cannot be restarted, so every start opens the system prompt with a number never used
- * before: nothing in the cache begins with it.
+ * before: nothing in the cache begins with it. Both orders share the cache's room, which costs both alike.
  */
 export function remoteEngine(address: EngineAddress, model: string | undefined): EngineSource {
   return {
     name: address.url,
     coldness: 'a system prompt that opens with a fresh number for each order',
-    separate: false,
     start: async (signal) => {
       const systemPrompt = `${randomBytes(6).toString('hex')} ${SYSTEM_PROMPT}`;
       const name = model ?? (await firstModel(address, signal));

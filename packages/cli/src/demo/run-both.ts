@@ -33,12 +33,11 @@ interface Tally {
 }
 
 /**
- * Runs both strategies on the same requests, never two requests at a time. Where each strategy has an engine of its own, they
- * take turns question by question, so that whatever else the machine does meets both alike; on one shared engine they run one
- * after the other, so that neither evicts what the other has cached. Who goes first alternates.
+ * Runs both strategies on the same requests, never two requests at a time. They take turns question by question, and who goes
+ * first alternates, so that whatever else the machine does, and how full the engine's cache is, meets both alike.
  */
 export async function runBoth(requests: readonly DemoRequest[], settings: ComparisonSettings): Promise<ComparisonRun> {
-  const { source, task, repeat, terminal } = settings;
+  const { task, repeat, terminal } = settings;
   const progress = startProgress(terminal, task, requests.length * STRATEGY_NAMES.length * repeat);
   const tally: Tally = {
     answers: { retrieval: [], arranged: [] },
@@ -47,8 +46,7 @@ export async function runBoth(requests: readonly DemoRequest[], settings: Compar
   };
   try {
     for (let repetition = 0; repetition < repeat; repetition++) {
-      if (source.separate) await takeTurns(requests, settings, tally);
-      else for (const strategy of startingWith(repetition)) await runAll(strategy, requests, settings, tally);
+      await takeTurns(requests, settings, tally);
     }
   } finally {
     progress.stop();
@@ -75,24 +73,6 @@ async function takeTurns(requests: readonly DemoRequest[], settings: ComparisonS
     await retrieval.close();
   }
   tally.engine = retrieval.engine;
-}
-
-async function runAll(
-  strategy: StrategyName,
-  requests: readonly DemoRequest[],
-  settings: ComparisonSettings,
-  tally: Tally,
-): Promise<void> {
-  const run = await StrategyRun.open(strategy, settings.source, settings);
-  try {
-    for (const request of requests) {
-      tally.answers[strategy].push(await run.ask(request));
-      tally.onAnswer();
-    }
-  } finally {
-    await run.close();
-  }
-  tally.engine = run.engine;
 }
 
 function startingWith(turn: number): readonly StrategyName[] {
