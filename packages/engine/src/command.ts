@@ -20,21 +20,38 @@ export interface EngineCommandHooks extends EngineHooks {
  * Runs the engine in this process until SIGINT, SIGTERM or the signal of the hooks: the command behind
  * `warmpath engine` and `warmpath-engine`. Says where it listens: in lines for people on a terminal, else as one line of JSON.
  *
- * @throws Everything that `startEngineServer` throws.
+ * @throws Everything that `startEngineServer` throws; WARMPATH_ENGINE_FAILED when the engine failed while it served.
  */
 export async function runEngineCommand(options: EngineOptions, hooks: EngineCommandHooks = {}): Promise<void> {
   const output = hooks.output ?? process.stdout;
   const server = await startEngineServer(options, hooks);
   output.write((hooks.json ?? output.isTTY !== true) ? jsonLine(server) : lines(server));
-  await stopSignal(['SIGINT', 'SIGTERM'], hooks.signal);
+  await serveUntil(server, ['SIGINT', 'SIGTERM'], hooks.signal);
+}
+
+/**
+ * Serves until the first of these process signals or the abort signal, then closes the server. An engine that fails for
+ * good ends too, so that whoever supervises the process can start another.
+ *
+ * @throws WARMPATH_ENGINE_FAILED when it failed.
+ */
+export async function serveUntil(
+  server: EngineServer,
+  names: readonly NodeJS.Signals[],
+  signal?: AbortSignal,
+): Promise<void> {
+  const failure = await Promise.race([stopSignal(names, signal), server.failed]);
   await server.close();
+  if (failure !== undefined) {
+    throw failure;
+  }
 }
 
 /**
  * Settles at the first of these process signals, or when the abort signal is raised. Only the first one is caught: a
  * second Ctrl+C ends the process at once.
  */
-export function stopSignal(names: readonly NodeJS.Signals[], signal?: AbortSignal): Promise<void> {
+function stopSignal(names: readonly NodeJS.Signals[], signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
       for (const name of names) {

@@ -1,9 +1,7 @@
 #!/usr/bin/env node
-import { parseArgs } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
-import { z } from 'zod';
-import { failureText, runEngineCommand, stopSignal } from './command.js';
-import { type EngineOptions, engineOptionsSchema } from './options.js';
+import { failureText, runEngineCommand, serveUntil } from './command.js';
+import { helpText, parseCommandLine } from './flags.js';
 import { CHILD_ARGUMENT, type ChildMessage, type StartMessage, toChildError } from './process.js';
 import { startEngineServer } from './server.js';
 
@@ -30,8 +28,7 @@ async function runChild(): Promise<void> {
       signal: parentGone.signal,
     });
     tell({ type: 'listening', url: server.url, model: server.model, cells: server.cells });
-    await stopSignal(['SIGTERM'], parentGone.signal);
-    await server.close();
+    await serveUntil(server, ['SIGTERM'], parentGone.signal);
   } catch (error) {
     tell({ type: 'failed', error: toChildError(error) });
     process.exitCode = 1;
@@ -45,36 +42,17 @@ async function runChild(): Promise<void> {
 async function runCommand(args: string[]): Promise<void> {
   const json = process.stdout.isTTY !== true;
   try {
-    await runEngineCommand(optionsFromFlags(args));
+    const line = parseCommandLine(args);
+    if (line.help) {
+      process.stdout.write(helpText());
+    } else {
+      await runEngineCommand(line.options);
+    }
   } catch (error) {
     process.stderr.write(failureText(error, json));
     const isUsage = WarmpathError.isInstance(error) && error.code === 'WARMPATH_CONFIG_INVALID';
     process.exitCode = isUsage ? EXIT_USAGE : 1;
   }
-}
-
-function optionsFromFlags(args: string[]): EngineOptions {
-  const shape = engineOptionsSchema.shape;
-  const names = Object.keys(shape) as (keyof typeof shape)[];
-  const isBoolean = (name: keyof typeof shape): boolean => name === 'nativeLog';
-  const flagOf = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  let values: Record<string, unknown>;
-  try {
-    values = parseArgs({
-      args,
-      options: Object.fromEntries(
-        names.map((name) => [flagOf(name), { type: isBoolean(name) ? 'boolean' : 'string' } as const]),
-      ),
-    }).values;
-  } catch (cause) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', { detail: (cause as Error).message, cause });
-  }
-  const given = names.flatMap((name) => {
-    const value = values[flagOf(name)];
-    const isNumber = typeof value === 'string' && !z.safeParse(shape[name], value).success;
-    return value === undefined ? [] : [[name, isNumber ? Number(value) : value] as const];
-  });
-  return Object.fromEntries(given) as EngineOptions;
 }
 
 if (process.argv[2] === CHILD_ARGUMENT) {

@@ -29,6 +29,8 @@ export interface ChildError {
 export interface EngineExit {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
+  /** Why, when the engine could say so before it ended. */
+  readonly error?: WarmpathError;
 }
 
 /** An engine that runs in a process of its own and listens. */
@@ -69,10 +71,7 @@ export async function spawnEngine(options: EngineOptions = {}, hooks: EngineHook
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     execArgv: [],
   });
-  const exited = new Promise<EngineExit>((resolve) => {
-    child.once('exit', (code, signal) => resolve({ code, signal }));
-    child.once('error', () => resolve({ code: null, signal: null }));
-  });
+  const exited = exitOf(child);
   const listening = await waitUntilListening(child, exited, options, hooks);
   return {
     ...listening,
@@ -80,6 +79,21 @@ export async function spawnEngine(options: EngineOptions = {}, hooks: EngineHook
     exited,
     stop: (killAfterMs = settings.shutdownGraceMs + STOP_MARGIN_MS) => stop(child, exited, killAfterMs),
   };
+}
+
+function exitOf(child: ChildProcess): Promise<EngineExit> {
+  let error: WarmpathError | undefined;
+  child.on('message', (message: ChildMessage) => {
+    if (message.type === 'failed') {
+      error = fromChildError(message.error);
+    }
+  });
+  return new Promise((resolve) => {
+    const settle = (code: number | null, signal: NodeJS.Signals | null): void =>
+      resolve({ code, signal, ...(error !== undefined && { error }) });
+    child.once('exit', settle);
+    child.once('error', () => settle(null, null));
+  });
 }
 
 async function waitUntilListening(

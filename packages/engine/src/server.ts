@@ -40,6 +40,11 @@ export interface EngineServer {
   readonly model: ServedModel;
   /** KV cells in all. */
   readonly cells: number;
+  /**
+   * Settles when the engine has failed for good: it still listens and answers WARMPATH_ENGINE_FAILED to everything, and
+   * only a new start helps. Stays pending otherwise.
+   */
+  readonly failed: Promise<WarmpathError>;
   /** What runs, waits and is cached right now. */
   stats(): LoopStats;
   /** Stops accepting, lets running requests finish within `shutdownGraceMs`, and frees everything. */
@@ -129,6 +134,7 @@ async function serve(
       contextTokens: loop.contextTokens,
     },
     cells: loop.stats.cells,
+    failed: loop.failed,
     stats: () => loop.stats,
     close: () => {
       closing ??= close();

@@ -1,5 +1,7 @@
+import { spawn as spawnProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type EngineProcess, spawnEngine } from '../src/process.js';
 
 describe('the engine in a process of its own', () => {
@@ -52,6 +54,62 @@ describe('the engine in a process of its own', () => {
     ['a context that cannot hold its batch', { batchTokens: 32, maxRunning: 64 }, 'WARMPATH_CONFIG_INVALID'],
   ])('fails with the code of what is wrong: %s', async (_name, options, code) => {
     await expect(spawn(options)).rejects.toMatchObject({ code });
+  });
+
+  describe('whose loop fails for good', () => {
+    const preload = new URL('./support/broken-cache.js', import.meta.url).href;
+    beforeEach(() => {
+      vi.stubEnv('NODE_OPTIONS', `--import=${preload}`);
+    });
+    afterEach(() => {
+      vi.unstubAllEnvs();
+    });
+
+    it('answers what runs, says why, and ends with an error, so that a supervisor starts another', async () => {
+      const engine = await spawn();
+      const response = await complete(engine, { stream: true });
+      expect(response.status).toBe(500);
+      expect(await response.json()).toMatchObject({ error: { code: 'WARMPATH_ENGINE_FAILED' } });
+      const exit = await engine.exited;
+      expect(exit).toMatchObject({ code: 1, signal: null, error: { code: 'WARMPATH_ENGINE_FAILED' } });
+      expect(exit.error?.message).toContain('broken for a test');
+      expect((await engine.stop()).code).toBe(1);
+    });
+
+    it('ends the command too', async () => {
+      const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
+      const child = spawnProcess(process.execPath, [main, '--port', '0', '--threads', '1', '--context-tokens', '1024']);
+      const exited = once(child, 'exit');
+      const [line] = (await once(child.stdout, 'data')) as [Buffer];
+      const { url } = JSON.parse(line.toString()) as { url: string };
+      let errors = '';
+      child.stderr.on('data', (part: Buffer) => {
+        errors += part.toString();
+      });
+      await fetch(`${url}/v1/completions`, { method: 'POST', body: JSON.stringify({ prompt: 'text' }) });
+      expect(await exited).toEqual([1, null]);
+      expect(JSON.parse(errors)).toMatchObject({ type: 'failed', error: { code: 'WARMPATH_ENGINE_FAILED' } });
+    });
+  });
+
+  it('ends when its parent does, also in the middle of a stream', async () => {
+    const entry = new URL('../dist/index.js', import.meta.url).href;
+    const script = `import { spawnEngine } from '${entry}';
+      const engine = await spawnEngine({ port: 0, threads: 1, contextTokens: 1024, shutdownGraceMs: 0 });
+      console.log(JSON.stringify({ url: engine.url }));`;
+    const parent = spawnProcess(process.execPath, ['--input-type=module', '--eval', script]);
+    // The engine has inherited it, so it closes when both are gone.
+    const bothGone = once(parent.stderr.resume(), 'close');
+    const [line] = (await once(parent.stdout, 'data')) as [Buffer];
+    const { url } = JSON.parse(line.toString()) as { url: string };
+    const response = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      body: JSON.stringify({ prompt: 'text', stream: true, max_tokens: 1000, ignore_eos: true }),
+    });
+    parent.kill('SIGKILL');
+    const text = await response.text();
+    expect(text).toContain('WARMPATH_SHUTTING_DOWN');
+    await bothGone;
   });
 
   it('can be given up while it starts', async () => {

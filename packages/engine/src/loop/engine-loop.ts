@@ -6,8 +6,12 @@ import type { NativeModel } from '../native/model.js';
 import type { Vocabulary } from '../native/vocabulary.js';
 import { LoopAnnouncer, type LoopObserver } from './announcer.js';
 import type { FinishReason, GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
+import { isolatedListener } from './isolated-listener.js';
 import { planStep, type StepEntry } from './step-plan.js';
 import { GenerationTask } from './task.js';
+
+/** `llama_decode`'s code for a batch that finds no place in the KV memory. */
+const NO_FREE_CELLS = 1;
 
 export interface EngineLoopOptions {
   readonly bindings: LlamaBindings;
@@ -51,6 +55,12 @@ export class EngineLoop {
   #state: 'open' | 'draining' | 'failed' = 'open';
   #wake: (() => void) | undefined;
   readonly #ended: Promise<void>;
+  #tellFailure: (error: WarmpathError) => void = () => undefined;
+
+  /** Settles when the loop has failed and nothing will be computed any more; never, when it does not. */
+  readonly failed = new Promise<WarmpathError>((resolve) => {
+    this.#tellFailure = resolve;
+  });
 
   /** Most tokens of one request, prompt and answer: what the model was trained for, or all cells if they are fewer. */
   readonly contextTokens: number;
@@ -107,25 +117,30 @@ export class EngineLoop {
         detail: `${this.#waiting.length} requests are waiting already.`,
       });
     }
-    const task = new GenerationTask(request, listener, performance.now());
+    const abort = (): void => {
+      task.aborted = true;
+      this.#wakeUp();
+    };
+    const isolated = isolatedListener(listener, (cause) => {
+      process.emitWarning(cause instanceof Error ? cause : String(cause));
+      abort();
+    });
+    const task = new GenerationTask(request, isolated, performance.now());
     this.#waiting.push(task);
     this.#wakeUp();
-    return {
-      abort: () => {
-        task.aborted = true;
-        this.#wakeUp();
-      },
-    };
+    return { abort };
   }
 
   /**
-   * Ends the loop: nothing new is accepted, what waits is refused, what runs may finish, and is ended when it takes
-   * longer than `graceMs`. Frees the context. Safe to call again.
+   * Ends the loop: nothing new is accepted, what has not begun is refused, what has may finish, and is ended when it
+   * takes longer than `graceMs`. Frees the context. Safe to call again.
    */
   async close(graceMs: number): Promise<void> {
     if (this.#state === 'open') {
       this.#state = 'draining';
-      this.#refuse(this.#waiting.splice(0));
+      const waiting = this.#waiting.splice(0);
+      this.#refuse(waiting.filter((task) => !task.hasStarted));
+      this.#waiting.push(...waiting.filter((task) => task.hasStarted));
     }
     const timer = setTimeout(() => {
       for (const task of [...this.#running, ...this.#waiting].filter((candidate) => !candidate.aborted)) {
@@ -146,6 +161,9 @@ export class EngineLoop {
         this.#admit();
         if (this.#running.length > 0) {
           await this.#step();
+        } else if (this.#waiting.length > 0) {
+          // Nobody is left who could give anything back, so waiting on would be for ever.
+          throw new Error('A request cannot be admitted although nothing runs');
         } else if (this.#state === 'draining') {
           break;
         } else {
@@ -164,12 +182,14 @@ export class EngineLoop {
   /** A defect, or a native library that broke its word: nothing that the loop holds can be trusted any more. */
   #fail(cause: unknown): void {
     this.#state = 'failed';
+    const detail = cause instanceof Error ? cause.message : String(cause);
     for (const task of [...this.#running.splice(0), ...this.#waiting.splice(0)]) {
       if (!task.aborted) {
         task.listener.onError(new WarmpathError('WARMPATH_ENGINE_FAILED', { cause }));
       }
       this.#announcer.end(task, 'failed');
     }
+    this.#tellFailure(new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause }));
   }
 
   #checkOpen(): void {
@@ -233,7 +253,10 @@ export class EngineLoop {
     const entries = planStep(this.#running, this.#cache, this.#options.batchTokens);
     if (entries.length === 0) {
       // The running requests hold each other's cells: the youngest gives way. One alone always has enough, because no
-      // request is longer than all cells.
+      // request is longer than all cells; were it ever otherwise, it would be admitted and give way for ever.
+      if (this.#running.length === 1) {
+        throw new Error('A request that runs alone finds no cells');
+      }
       this.#requeue(this.#running[this.#running.length - 1]!);
       return;
     }
@@ -243,6 +266,9 @@ export class EngineLoop {
     this.#announcer.step(entries, performance.now() - startedMs);
     if (code === 0) {
       this.#settle(entries, outputs);
+    } else if (code === NO_FREE_CELLS) {
+      // By the cache's account there were enough, so the account is wrong and every later decode would fail too.
+      throw new Error('llama_decode finds no free cells where there should be some');
     } else {
       this.#failEntries(entries, code);
     }

@@ -42,7 +42,8 @@ export interface GenerationResult {
 }
 
 /**
- * Hears how a generation goes. The loop calls it between two decodes: it must return at once and must not throw.
+ * Hears how a generation goes. The loop calls it between two decodes: it must return at once. One that throws
+ * ends its own request.
  * After `onFinish` or `onError` nothing more comes, nor after an abort.
  */
 export interface GenerationListener {

@@ -70,6 +70,11 @@ export class GenerationTask {
     }
   }
 
+  /** Whether it has ever run. A task that lost its cells waits again, but its client may have read half an answer. */
+  get hasStarted(): boolean {
+    return this.#startedMs !== undefined;
+  }
+
   markStarted(nowMs: number): void {
     this.#startedMs ??= nowMs;
   }

@@ -71,7 +71,7 @@ export function randomModelName({ millions, weights, seed }: RandomModelRequest)
  * at the context, logits are finite and spread), but its text is noise.
  *
  * Several processes may call this at once: each writes a temporary file and renames it into place.
- * Errors: the file system's own; the signal's reason.
+ * Errors: WARMPATH_CONFIG_INVALID when the folder cannot be made; the file system's own; the signal's reason.
  * Cost: a look at the header when the file is there; else about 0.5 s for the vocabulary and 0.5 s per 20 M weights,
  * given back to the event loop every 64 k weights; 2 bytes of disk a weight (f16), 1.06 (q8_0).
  */
@@ -80,7 +80,7 @@ export async function randomModel(request: RandomModelRequest, options: RandomMo
   const folder = join(options.cacheDir, 'random');
   const path = join(folder, `${name}.form${FORM}.gguf`);
   if (await isIntact(path)) return path;
-  await mkdir(folder, { recursive: true });
+  await createFolder(folder);
   const architecture = chooseArchitecture(request.millions * 1e6);
   const metadata = describeModel(name, architecture, buildVocabulary(), request.weights);
   await writeGguf(path, metadata, planTensors(architecture, request), {
@@ -147,6 +147,20 @@ function describeModel(
     ['tokenizer.ggml.add_eos_token', { type: 'bool', value: false }],
     ['tokenizer.chat_template', text(CHAT_TEMPLATE)],
   ]);
+}
+
+/** @throws WARMPATH_CONFIG_INVALID when the folder cannot be made. */
+async function createFolder(folder: string): Promise<void> {
+  try {
+    await mkdir(folder, { recursive: true });
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code ?? 'unknown error';
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'cacheDir',
+      detail: `The folder ${folder} cannot be made (${code})`,
+      cause,
+    });
+  }
 }
 
 /**

@@ -178,3 +178,14 @@ describe('a random-weights model', () => {
     expect(await readdir(join(cacheDir, 'random'))).toStrictEqual([]);
   });
 });
+
+describe('a folder that cannot be made', () => {
+  it('is told by the option that names it', async () => {
+    const file = join(folder, 'a-file');
+    await writeFile(file, '');
+    await expect(randomModel(parseRandomModel('1m'), { cacheDir: file })).rejects.toMatchObject({
+      code: 'WARMPATH_CONFIG_INVALID',
+      path: 'cacheDir',
+    });
+  });
+});

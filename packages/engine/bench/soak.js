@@ -1,0 +1,295 @@
+// Whether the engine can be brought to a standstill, to a wrong account of its cells, or to growth: thousands of
+// overlapping, aborted and identical requests on contexts that are far too small for them. Loopback only, seeded.
+// `node bench/soak.js [--requests 4000] [--seed 1]`. Exits with 1 when something is wrong.
+import { readFileSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
+import { parseArgs } from 'node:util';
+import { ERROR_TABLE } from '@warmpath/core';
+import { spawnEngine } from '../dist/index.js';
+
+const { values } = parseArgs({ options: { requests: { type: 'string' }, seed: { type: 'string' } } });
+const REQUESTS = Number(values.requests ?? 4_000);
+const SEED = Number(values.seed ?? 1);
+/** Without one finished or refused request in this time, the engine stands still. */
+const STANDSTILL_MS = 60_000;
+/** Growth of the resident memory between the first quarter of the requests and the end that counts as a leak. */
+const GROWTH_BYTES = 48 * 2 ** 20;
+const SEQUENCES = 256;
+
+const ROUNDS = [
+  { clients: 8, options: { model: 'demo', contextTokens: 2048 } },
+  { clients: 24, options: { model: 'demo', contextTokens: 2048, batchTokens: 64, maxRunning: 24, queueLimit: 6 } },
+  { clients: 16, options: { model: 'random:1m', contextTokens: 4096, maxRunning: 12 } },
+  {
+    clients: 24,
+    options: { model: 'random:1m', contextTokens: 2048, batchTokens: 32, maxRunning: 32, queueLimit: 64 },
+  },
+  { clients: 1, options: { model: 'demo', contextTokens: 2048 } },
+];
+
+/** mulberry32: numbers in [0, 1), the same for the same seed. */
+function seeded(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b_79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** A document is always the same text; prompts are sequences of some of forty, so that they share beginnings. */
+const WORDS = 'weight colour founder river engine cache prefix token order document answer question kg teal'.split(' ');
+function documentText(index) {
+  const next = seeded(7_000 + index);
+  const length = 20 + Math.floor(next() * 120);
+  return Array.from({ length }, () => WORDS[Math.floor(next() * WORDS.length)]).join(' ');
+}
+const DOCUMENTS = Array.from({ length: 40 }, (_, index) => documentText(index));
+
+function prompt(next) {
+  const texts = Array.from({ length: 1 + Math.floor(next() ** 2 * 9) }, () => DOCUMENTS[Math.floor(next() ** 2 * 40)]);
+  return `${texts.join('\n')}\nQuestion ${Math.floor(next() * 5)}?`;
+}
+
+function tokens(next) {
+  const family = Math.floor(next() * 4);
+  const shared = Math.floor(next() * 900);
+  const own = 1 + Math.floor(next() * 500);
+  const salt = Math.floor(next() * 1000);
+  return [
+    ...Array.from({ length: shared }, (_, index) => 300 + ((family * 131 + index * 7) % 900)),
+    ...Array.from({ length: own }, (_, index) => 300 + ((salt * 17 + index * 11) % 900)),
+  ];
+}
+
+/** One request as some client might send it. */
+function drawRequest(next) {
+  const kind = next();
+  const fields = {
+    max_tokens: 1 + Math.floor(next() * 64),
+    stream: next() < 0.5,
+    temperature: next() < 0.4 ? 0 : 1,
+    ...(next() < 0.3 && { top_p: 0.9 }),
+    ...(next() < 0.3 && { stop: ['kg', ' a', '\n'] }),
+    ...(next() < 0.3 && { ignore_eos: true }),
+    seed: Math.floor(next() * 1000),
+  };
+  if (kind < 0.4) {
+    return { path: '/v1/chat/completions', body: { messages: [{ role: 'user', content: prompt(next) }], ...fields } };
+  }
+  if (kind < 0.97) {
+    return { path: '/v1/completions', body: { prompt: kind < 0.6 ? prompt(next) : tokens(next), ...fields } };
+  }
+  const wrong = [{ prompt: [] }, { prompt: tokens(next), max_tokens: 5000 }, { prompt: [-1] }, { prompt: 'x', n: 2 }];
+  return { path: '/v1/completions', body: wrong[Math.floor(next() * wrong.length)] };
+}
+
+/** When the client goes away: never, while it sends, when the head is there, or after some of the body. */
+function drawAbort(next) {
+  const draw = next();
+  if (draw < 0.7) {
+    return { kind: 'never' };
+  }
+  return draw < 0.85 ? { kind: 'after', ms: next() ** 2 * 300 } : { kind: 'chunks', count: Math.floor(next() * 12) };
+}
+
+/** @returns How the request ended: `finished`, `aborted` or an error's code. */
+function send(url, { path, body }, abort) {
+  return new Promise((resolve) => {
+    const outgoing = httpRequest(url + path, { method: 'POST', agent: false });
+    const leave = () => {
+      outgoing.destroy();
+      resolve('aborted');
+    };
+    const timer = abort.kind === 'after' ? setTimeout(leave, abort.ms) : undefined;
+    outgoing.once('error', (error) => resolve(abort.kind === 'never' ? `socket: ${error.message}` : 'aborted'));
+    outgoing.once('close', () => clearTimeout(timer));
+    outgoing.once('response', (incoming) => {
+      let text = '';
+      let chunks = 0;
+      incoming.setEncoding('utf8');
+      incoming.on('data', (part) => {
+        text += part;
+        chunks++;
+        if (abort.kind === 'chunks' && chunks > abort.count) {
+          leave();
+        }
+      });
+      incoming.once('error', () => resolve(abort.kind === 'never' ? 'cut off' : 'aborted'));
+      incoming.once('end', () => resolve(verdict(incoming.statusCode, text, body.stream === true)));
+    });
+    outgoing.end(JSON.stringify(body));
+  });
+}
+
+function verdict(status, text, isStream) {
+  if (status !== 200) {
+    return JSON.parse(text).error.code;
+  }
+  if (isStream) {
+    return text.endsWith('data: [DONE]\n\n') ? 'finished' : 'a stream without its end';
+  }
+  const { usage, timings } = JSON.parse(text);
+  const cached = usage.prompt_tokens_details.cached_tokens;
+  const isSound = cached >= 0 && cached < usage.prompt_tokens && timings.prompt_n === usage.prompt_tokens - cached;
+  return isSound ? 'finished' : `cached ${cached} of ${usage.prompt_tokens}`;
+}
+
+function get(url, path) {
+  return new Promise((resolve, reject) => {
+    const outgoing = httpRequest(url + path, { agent: false, timeout: 5_000 }, (incoming) => {
+      let text = '';
+      incoming.setEncoding('utf8');
+      incoming.on('data', (part) => {
+        text += part;
+      });
+      incoming.once('end', () => resolve(text));
+    });
+    outgoing.once('timeout', () => outgoing.destroy(new Error('no answer within 5 s')));
+    outgoing.once('error', reject);
+    outgoing.end();
+  });
+}
+
+async function metrics(url) {
+  const lines = (await get(url, '/metrics')).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const read = (name) =>
+    Number(
+      lines
+        .find((line) => line.startsWith(`${name}{`))
+        ?.split(' ')
+        .pop(),
+    );
+  return {
+    running: read('vllm:num_requests_running'),
+    waiting: read('vllm:num_requests_waiting'),
+    preemptions: read('vllm:num_preemptions_total'),
+    evicted: read('warmpath_engine_evicted_tokens'),
+    used: read('warmpath_engine_used_cells'),
+    cached: read('warmpath_engine_cached_cells'),
+    freeSequences: read('warmpath_engine_free_sequences'),
+    steps: read('warmpath_engine_steps_total'),
+  };
+}
+
+function processFigures(pid) {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+  return {
+    state: stat[0],
+    cpuTicks: Number(stat[11]) + Number(stat[12]),
+    rss: Number(/VmRSS:\s+(\d+)/.exec(status)[1]) * 1024,
+  };
+}
+
+/** What can be said of an engine that stands still: whether it answers, and whether it burns its core or sleeps. */
+async function diagnose(engine) {
+  const before = processFigures(engine.pid);
+  const state = await metrics(engine.url).catch((error) => error.message);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  const after = processFigures(engine.pid);
+  return { metrics: state, process: after.state, cpuTicksInASecond: after.cpuTicks - before.cpuTicks };
+}
+
+async function soak({ clients, options }, requests, seed) {
+  const engine = await spawnEngine({ port: 0, threads: 1, ...options });
+  const outcomes = new Map();
+  let sent = 0;
+  let lastProgress = Date.now();
+  let early = 0;
+  let standstill;
+  const watchdog = setInterval(() => {
+    if (Date.now() - lastProgress > STANDSTILL_MS && standstill === undefined) {
+      standstill = diagnose(engine).then((report) => {
+        process.stderr.write(`${JSON.stringify({ standstill: report })}\n`);
+        process.kill(engine.pid, 'SIGKILL');
+      });
+    }
+  }, 1_000);
+  const client = async (index) => {
+    const next = seeded(seed * 1_000 + index);
+    let previous;
+    while (sent < requests && standstill === undefined) {
+      sent++;
+      // Often the very request that another client has just sent: the same prompt, twice in flight.
+      const drawn = previous !== undefined && next() < 0.15 ? previous : drawRequest(next);
+      previous = drawn;
+      const twin = next() < 0.1 ? send(engine.url, drawn, drawAbort(next)) : undefined;
+      const ends = [await send(engine.url, drawn, drawAbort(next)), ...(twin === undefined ? [] : [await twin])];
+      if (ends.includes('WARMPATH_OVERLOADED')) {
+        await new Promise((resolve) => setTimeout(resolve, next() * 400));
+      }
+      for (const end of ends) {
+        outcomes.set(end, (outcomes.get(end) ?? 0) + 1);
+      }
+      lastProgress = Date.now();
+      if (early === 0 && sent > requests / 4) {
+        early = processFigures(engine.pid).rss;
+      }
+    }
+  };
+  const startedMs = Date.now();
+  await Promise.all(Array.from({ length: clients }, (_, index) => client(index)));
+  clearInterval(watchdog);
+  await standstill;
+  const faults = standstill === undefined ? await audit(engine, outcomes, early) : ['the engine stood still'];
+  const state = standstill === undefined ? await metrics(engine.url) : {};
+  const exit = await engine.stop();
+  if (standstill === undefined && exit.code !== 0) {
+    faults.push(`ended with ${JSON.stringify(exit)}`);
+  }
+  return {
+    ...options,
+    clients,
+    seconds: (Date.now() - startedMs) / 1000,
+    outcomes: Object.fromEntries(outcomes),
+    ...state,
+    faults,
+  };
+}
+
+/** Aborted requests leave after the current step, which is waited for, but not for ever. */
+async function idle(url) {
+  const untilMs = Date.now() + 10_000;
+  for (;;) {
+    const state = await metrics(url);
+    if ((state.running === 0 && state.waiting === 0) || Date.now() > untilMs) {
+      return state;
+    }
+  }
+}
+
+async function audit(engine, outcomes, early) {
+  const faults = [];
+  for (const outcome of outcomes.keys()) {
+    const isRefusal = outcome in ERROR_TABLE && !['WARMPATH_INTERNAL', 'WARMPATH_ENGINE_FAILED'].includes(outcome);
+    if (outcome !== 'finished' && outcome !== 'aborted' && !isRefusal) {
+      faults.push(outcome);
+    }
+  }
+  const state = await idle(engine.url);
+  if (state.running !== 0 || state.waiting !== 0) {
+    faults.push(`${state.running} running and ${state.waiting} waiting when idle`);
+  }
+  if (state.used !== state.cached) {
+    faults.push(`${state.used - state.cached} cells belong to nobody`);
+  }
+  if (state.freeSequences <= 0 || state.freeSequences > SEQUENCES) {
+    faults.push(`${state.freeSequences} free sequence ids`);
+  }
+  const { rss } = processFigures(engine.pid);
+  if (rss - early > GROWTH_BYTES) {
+    faults.push(`resident memory grew from ${early} to ${rss} bytes`);
+  }
+  process.stderr.write(`resident memory ${(early / 2 ** 20).toFixed(0)} -> ${(rss / 2 ** 20).toFixed(0)} MiB\n`);
+  return faults;
+}
+
+let isSound = true;
+for (const [index, round] of ROUNDS.entries()) {
+  const result = await soak(round, Math.ceil(REQUESTS / ROUNDS.length), SEED * 100 + index);
+  isSound &&= result.faults.length === 0;
+  process.stdout.write(`${JSON.stringify(result)}\n`);
+}
+process.exitCode = isSound ? 0 : 1;

@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest';
+import { helpText, parseCommandLine } from '../src/flags.js';
+import { engineOptionsSchema } from '../src/options.js';
+
+describe('the flags of the command', () => {
+  it('are the options of the schema, in kebab case', () => {
+    expect(parseCommandLine(['--port', '0', '--context-tokens=2048', '--model', '7', '--native-log'])).toEqual({
+      help: false,
+      options: { port: 0, contextTokens: 2048, model: '7', nativeLog: true },
+    });
+    expect(parseCommandLine([])).toEqual({ help: false, options: {} });
+  });
+
+  it.each([
+    [['--prot', '1'], /--prot.*--help/],
+    [['model.gguf'], /model\.gguf.*--help/],
+    [['--port', 'abc'], /--port takes a number/],
+    [['--port='], /--port takes a number/],
+    [['--native-log=yes'], /--native-log/],
+  ])('are refused when they are wrong: %j', (args, message) => {
+    expect(() => parseCommandLine(args)).toThrow(expect.objectContaining({ code: 'WARMPATH_CONFIG_INVALID' }));
+    expect(() => parseCommandLine(args)).toThrow(message);
+  });
+
+  it('are explained, every one, with the default', () => {
+    expect(parseCommandLine(['--port', '1', '-h'])).toEqual({ help: true });
+    const help = helpText();
+    for (const [name, schema] of Object.entries(engineOptionsSchema.shape)) {
+      expect(help).toContain(`--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`);
+      expect(help).toContain(schema.description);
+    }
+    expect(help).toContain('--port <number>');
+    expect(help).toContain('(default: 8080)');
+  });
+});
