@@ -58,6 +58,13 @@ describe('templates', () => {
     }
   });
 
+  test('a tag that never comes costs no more than its white space: quadratic time would never end here', () => {
+    const content = `<${' '.repeat(1_000_000)}x < / ${'\n'.repeat(1_000_000)}document`;
+    expect(renderDocument({ label: 'd', title: undefined, content }, 'xml')).toContain(
+      content.replace('< /', '&lt; /'),
+    );
+  });
+
   test('no content ends its document or opens another', () => {
     const tag = fc.constantFrom(
       '</document>',

@@ -207,8 +207,9 @@ function estimatePrompt({ prompt }: ExtractedRequest, arrangement: Arrangement, 
   if (arrangement.hint !== undefined) tokens += estimateTokens(arrangement.hint.labels.join(', '));
   if (prompt?.kind === 'completion') return tokens + estimateTokens(prompt.prompt);
   for (const { content } of messagesAfterDocuments(prompt?.messages ?? [], layout)) {
-    const texts = typeof content === 'string' ? [content] : (content ?? []).map((part) => part.text ?? '');
-    for (const text of texts) tokens += estimateTokens(text);
+    if (typeof content === 'string') tokens += estimateTokens(content);
+    // Parts are the engine's to judge; they may be anything.
+    else for (const part of content ?? []) if (typeof part?.text === 'string') tokens += estimateTokens(part.text);
   }
   return tokens;
 }

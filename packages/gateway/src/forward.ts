@@ -27,7 +27,7 @@ export function forward(
     gateway.upstream,
     {
       method: request.method,
-      path: request.raw.url!,
+      path: originForm(request.raw.url!),
       headers: requestHeaders(request.headers, {
         ...engineHeaders(gateway, exchange.requestId),
         ...options.requestHeaders,
@@ -55,4 +55,9 @@ export function engineHeaders(gateway: Gateway, requestId: string): Record<strin
     [RESPONSE_HEADERS.requestId]: requestId,
     ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
   };
+}
+
+/** Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter. */
+function originForm(url: string): string {
+  return url.startsWith('/') ? url : url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
 }

@@ -60,5 +60,10 @@ export function responseHeaders(incoming: IncomingHttpHeaders, own: Readonly<Rec
 function connectionTokens(headers: IncomingHttpHeaders): ReadonlySet<string> | undefined {
   const { connection } = headers;
   if (connection === undefined || connection === 'keep-alive' || connection === 'close') return undefined;
-  return new Set(connection.toLowerCase().split(/\s*,\s*/));
+  return new Set(
+    connection
+      .toLowerCase()
+      .split(',')
+      .map((name) => name.trim()),
+  );
 }

@@ -68,7 +68,8 @@ export function rewriteObject(
   members: readonly JsonMember[],
   changes: ReadonlyMap<string, string | undefined>,
 ): string {
-  const last = new Map(members.map((member) => [member.key, member]));
+  const last = new Map<string, JsonMember>();
+  for (const member of members) if (changes.has(member.key)) last.set(member.key, member);
   const kept: string[] = [];
   for (const member of members) {
     if (!changes.has(member.key)) {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { WarmpathError } from '@warmpath/core';
 import {
@@ -14,6 +15,7 @@ import { resolveConfig } from './config-load.js';
 import { Exchange } from './exchange.js';
 import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS } from './headers.js';
+import { MalformedRequests } from './malformed.js';
 import { Metrics } from './metrics.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { chatCompletionsRoute } from './routes/chat-completions.js';
@@ -105,6 +107,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
 
 function buildServer(gateway: Gateway): FastifyInstance {
   const { server, log } = gateway.config;
+  const malformed = new MalformedRequests();
   const app = fastify({
     bodyLimit: server.bodyLimitBytes,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -114,8 +117,12 @@ function buildServer(gateway: Gateway): FastifyInstance {
     logger: log.level === 'silent' ? false : { level: log.level, base: null },
     // Every line carries the request id itself; a child logger per request would cost more than the line.
     childLoggerFactory: (logger) => logger,
+    clientErrorHandler: (error, socket) => {
+      if (malformed.refuse(error, socket as Socket)) gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway');
+    },
     frameworkErrors: (error, request, reply) => {
-      request.exchange ??= new Exchange(request.headers, gateway.now());
+      // Refused before any hook ran: the request is counted and logged like any other.
+      if (request.exchange === undefined) begin(app, gateway, request, reply);
       sendTableError(gateway, request, reply, fromFramework(error));
     },
   });
@@ -124,6 +131,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
     begin(app, gateway, request, reply);
+    malformed.began(request.raw);
+    reply.raw.once('close', () => malformed.ended(request.raw));
     done(gateway.draining && !PROBES.has(request.url) ? new WarmpathError('WARMPATH_SHUTTING_DOWN') : undefined);
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {
@@ -185,6 +194,16 @@ function sendTableError(gateway: Gateway, request: FastifyRequest, reply: Fastif
 /** Fastify's own errors in terms of the table. */
 function fromFramework(error: FastifyError): WarmpathError {
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new WarmpathError('WARMPATH_BODY_TOO_LARGE');
+  if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') {
+    return new WarmpathError('WARMPATH_INVALID_REQUEST', {
+      path: 'content-type',
+      detail: 'This header is not a media type.',
+    });
+  }
+  // Fastify's own message quotes the path.
+  if (error.code === 'FST_ERR_BAD_URL') {
+    return new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'The path has a broken percent escape.' });
+  }
   if (error.statusCode !== undefined && error.statusCode < 500) {
     return new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: error.message });
   }
