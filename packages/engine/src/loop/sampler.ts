@@ -21,7 +21,7 @@ export function greedyToken(logits: Float32Array): number {
  * Chooses the next token.
  *
  * @param random Numbers in [0, 1); called exactly once per sampled token and never when the temperature is 0.
- * Cost: O(vocabulary) and, with `topP` < 1, O(k log vocabulary) for the k tokens of the nucleus.
+ * Cost: O(vocabulary) and, with `topP` < 1, O(k log k) for the k tokens not much less likely than the nucleus.
  */
 export function sampleToken(logits: Float32Array, options: SamplingOptions, random: () => number): number {
   if (options.temperature === 0) {
@@ -64,7 +64,7 @@ function drawFromAll(weights: Float64Array, target: number): number {
 
 /** Takes tokens from a heap, most likely first, until they hold `topP` of the mass, then draws among them. */
 function drawFromNucleus(weights: Float64Array, total: number, topP: number, draw: number): number {
-  const heap = Int32Array.from(weights.keys());
+  const heap = likeliest(weights, topP * total);
   const before = (a: number, b: number): boolean => weights[a]! > weights[b]! || (weights[a]! === weights[b]! && a < b);
   let size = heap.length;
   const sink = (start: number): void => {
@@ -107,4 +107,32 @@ function drawFromNucleus(weights: Float64Array, total: number, topP: number, dra
     }
   }
   return nucleus[nucleus.length - 1]!;
+}
+
+/** How many times smaller the weights may be that are looked at next, when those so far do not hold the mass. */
+const THRESHOLD_STEP = 16;
+
+/** Below this, the next step takes every token. */
+const LEAST_THRESHOLD = 1e-9;
+
+/**
+ * All tokens whose weight reaches a threshold that is just low enough for them to hold `mass`. In a trained model's
+ * distribution these are few of a vocabulary, and only they need be ordered. Cost: O(vocabulary), at most nine times.
+ */
+function likeliest(weights: Float64Array, mass: number): number[] {
+  for (let threshold = 1 / THRESHOLD_STEP; ; threshold /= THRESHOLD_STEP) {
+    const least = threshold < LEAST_THRESHOLD ? 0 : threshold;
+    const tokens: number[] = [];
+    let held = 0;
+    for (let token = 0; token < weights.length; token++) {
+      const weight = weights[token]!;
+      if (weight >= least) {
+        tokens.push(token);
+        held += weight;
+      }
+    }
+    if (held >= mass || least === 0) {
+      return tokens;
+    }
+  }
 }

@@ -49,6 +49,22 @@ describe('sampling', () => {
     );
   });
 
+  it('finds a nucleus that reaches far into a large, flat vocabulary', () => {
+    // 1/rank: the nucleus of 0.9 is most of 5,000 tokens, and its last ones are thousands of times less likely.
+    const logits = Float32Array.from({ length: 5000 }, (_, token) => -Math.log(1 + ((token * 7) % 5000)));
+    const nucleus = naiveNucleus(logits, 1, 0.9);
+    const drawn = new Set(
+      Array.from({ length: 400 }, (_, index) =>
+        sampleToken(logits, { temperature: 1, topP: 0.9 }, () => (index + 0.5) / 400),
+      ),
+    );
+    expect([...drawn].every((token) => nucleus.has(token))).toBe(true);
+    // The least likely of the nucleus is drawn by the very last numbers only, and is reached.
+    const least = [...nucleus].reduce((a, b) => (logits[a]! <= logits[b]! ? a : b));
+    const last = sampleToken(logits, { temperature: 1, topP: 0.9 }, () => 1 - 1e-12);
+    expect(Math.abs(logits[last]! - logits[least]!)).toBeLessThan(0.01);
+  });
+
   it.each([1, 0.7])('draws tokens as often as they are likely, with top_p %s', (topP) => {
     const weights = [8, 4, 2, 1, 1];
     const logits = Float32Array.from(weights, (weight) => Math.log(weight));
