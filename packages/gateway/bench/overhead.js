@@ -104,12 +104,15 @@ function quantile(values, q) {
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
 }
 
-async function latency(direct, through, directBodies, bodies) {
-  const times = { direct: [], through: [] };
+/** With `plain`, each request goes through the plain proxy as well: its p99 shows what the machine did to all of them. */
+async function latency({ direct, through, plain }, directBodies, bodies) {
+  const times = { direct: [], through: [], plain: [] };
   for (let i = 0; i < WARM_UP + REQUESTS; i++) {
     const ofDirect = await exchange(direct, directBodies[i % directBodies.length]);
     const ofThrough = await exchange(through, bodies[i % bodies.length]);
+    const ofPlain = plain === undefined ? Number.NaN : await exchange(plain, bodies[i % bodies.length]);
     if (i < WARM_UP) continue;
+    times.plain.push(ofPlain);
     times.direct.push(ofDirect);
     times.through.push(ofThrough);
   }
@@ -118,6 +121,19 @@ async function latency(direct, through, directBodies, bodies) {
     throughP50: quantile(times.through, 0.5),
     addedP50: quantile(times.through, 0.5) - quantile(times.direct, 0.5),
     addedP99: quantile(times.through, 0.99) - quantile(times.direct, 0.99),
+    plainAddedP99: quantile(times.plain, 0.99) - quantile(times.direct, 0.99),
+  };
+}
+
+/** Bodies whose every document is new: the gateway has nothing to remember them by. */
+function neverSeen(bodies) {
+  let fresh = 0;
+  return {
+    length: bodies.length,
+    at: (i) => {
+      const mark = fresh++;
+      return bodies[i].replace(/"(id|content)":"/g, (start) => `${start}n${mark}-`);
+    },
   };
 }
 
@@ -127,7 +143,7 @@ async function cpuPerRequest(gateway, pool, bodies) {
   const before = await usageOf(gateway);
   const started = performance.now();
   const worker = async () => {
-    while (sent < total) await exchange(pool, bodies[sent++ % bodies.length]);
+    while (sent < total) await exchange(pool, bodies.at(sent++ % bodies.length));
   };
   await Promise.all(Array.from({ length: CONCURRENT }, worker));
   const seconds = (performance.now() - started) / 1_000;
@@ -165,24 +181,27 @@ async function measure() {
   const gateway = await start('gateway-process.js', upstream.url);
   const plain = await start('plain-proxy-process.js', upstream.url);
   const idle = await usageOf(gateway);
+  const other = await start('gateway-process.js', upstream.url);
   const direct = new Pool(upstream.url, { connections: MANY_STREAMS });
   const through = new Pool(gateway.url, { connections: MANY_STREAMS });
   const throughPlain = new Pool(plain.url, { connections: CONCURRENT });
+  const throughOther = new Pool(other.url, { connections: CONCURRENT });
   const rag = ragBodies();
   const streamBody = rag[0].replace('"temperature":0', '"stream":true');
   const result = {
     bodyBytes: rag[0].length,
-    small: await latency(direct, through, small, small),
-    rag: await latency(direct, through, asPrompts(rag), rag),
+    small: await latency({ direct, through, plain: throughPlain }, small, small),
+    rag: await latency({ direct, through }, asPrompts(rag), rag),
     smallCpu: await cpuPerRequest(gateway, through, small),
     ragCpu: await cpuPerRequest(gateway, through, rag),
+    ragNewCpu: await cpuPerRequest(other, throughOther, neverSeen(rag)),
     plainSmallCpu: await cpuPerRequest(plain, throughPlain, small),
     plainRagCpu: await cpuPerRequest(plain, throughPlain, rag),
     stream: await streams(direct, through, streamBody),
     manyStreams: await manyStreams(gateway, through, streamBody),
     idleMiB: idle.residentBytes / 2 ** 20,
   };
-  await Promise.all([direct.close(), through.close(), throughPlain.close()]);
+  await Promise.all([direct.close(), through.close(), throughPlain.close(), throughOther.close()]);
   return result;
 }
 
@@ -190,11 +209,13 @@ function print(result) {
   const rows = [
     ['small body, added p50', result.small.addedP50, 'ms', 0.3],
     ['small body, added p99', result.small.addedP99, 'ms', 1],
+    ['  the same in a plain proxy', result.small.plainAddedP99, 'ms', undefined],
     ['small body, CPU a request', result.smallCpu.us, 'µs', 120],
     ['  the same in a plain proxy', result.plainSmallCpu.us, 'µs', undefined],
     [`${(result.bodyBytes / 1_000).toFixed(0)} KB RAG body, added p50`, result.rag.addedP50, 'ms', 0.8],
     ['RAG body, added p99', result.rag.addedP99, 'ms', undefined],
     ['RAG body, CPU a request', result.ragCpu.us, 'µs', 400],
+    ['  the same, every document for the first time', result.ragNewCpu.us, 'µs', undefined],
     ['  the same in a plain proxy', result.plainRagCpu.us, 'µs', undefined],
     ['stream, added TTFT p50', result.stream.addedTtftP50, 'ms', 2],
     ['stream, added gap between chunks p99', result.stream.addedGapP99, 'ms', 1],
@@ -202,11 +223,11 @@ function print(result) {
     ['resident memory, idle', result.idleMiB, 'MiB', 90],
     ['resident memory, under load', result.manyStreams.residentMiB, 'MiB', 200],
   ];
-  console.log(`${'measured'.padEnd(42)}${'value'.padStart(12)}${'budget'.padStart(12)}`);
+  console.log(`${'measured'.padEnd(48)}${'value'.padStart(12)}${'budget'.padStart(12)}`);
   for (const [name, value, unit, budget] of rows) {
     const shown = `${value.toFixed(unit === 'ms' ? 3 : 0)} ${unit}`.trim();
     console.log(
-      name.padEnd(42) + shown.padStart(12) + (budget === undefined ? '' : `${budget} ${unit}`.trim()).padStart(12),
+      name.padEnd(48) + shown.padStart(12) + (budget === undefined ? '' : `${budget} ${unit}`.trim()).padStart(12),
     );
   }
   console.log(

@@ -10,7 +10,7 @@ interface Entry {
 }
 
 /** Characters of a text that its place in the table depends on. */
-const SAMPLES = 64;
+const SAMPLES = 32;
 /** Passages seen once, remembered by their sample alone; a power of two. */
 const CANDIDATES = 16_384;
 /** Bytes of an entry beside its text: objects, map slot, key. Generous. */
@@ -123,7 +123,7 @@ export interface TenantDocuments extends DocumentMemo {
   renderedJson(documents: readonly Document[]): string;
 }
 
-/** A hash of the tenant, the length, and up to some hundred characters spread evenly over title and content. O(1). */
+/** A hash of the tenant, the length, and some dozens of characters spread evenly over title and content. O(1). */
 function sample(tenant: string, title: string | undefined, content: string): number {
   let hash = mixed(content.length, tenant);
   if (title !== undefined) hash = mixed(hash, title);
