@@ -81,7 +81,7 @@ describe('a client that goes away', () => {
     request.destroy();
     await log.until(() => aborted() === 1);
     const { computedTokens } = log.ends[0]!;
-    expect(computedTokens).toBeGreaterThanOrEqual(256);
+    expect(computedTokens).toBeGreaterThanOrEqual(128);
     const again = await engine.complete(prompt);
     expect(again.usage.prompt_tokens_details.cached_tokens).toBe(Math.min(computedTokens, 2999));
   });

@@ -22,7 +22,7 @@ describe('continuous batching', () => {
   });
 
   it('gives every stream its token in every step while a long prompt is computed', async () => {
-    engine = await TestEngine.start();
+    engine = await TestEngine.start({ batchTokens: 256 });
     const streams = NAMES.map((_, index) =>
       engine.stream('/v1/completions', { prompt: someTokens(40, index), max_tokens: 2000, ignore_eos: true }),
     );
