@@ -8,6 +8,8 @@ export class PlainSummaryReporter implements Reporter {
       for (const test of module.children.allTests()) counts[test.result().state] += 1;
       if (module.errors().length > 0) counts.failed += 1;
     }
-    process.stdout.write(`\n${counts.passed} passed, ${counts.failed + counts.pending} failed, ${counts.skipped} skipped\n`);
+    process.stdout.write(
+      `\n${counts.passed} passed, ${counts.failed + counts.pending} failed, ${counts.skipped} skipped\n`,
+    );
   }
 }
