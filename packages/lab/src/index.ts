@@ -1,1 +1,31 @@
-export {};
+export { seenBeforeShare } from './bounds.js';
+export { createNoCache } from './cache/off.js';
+export type { CachedPrompt, PrefixCacheModel } from './cache/prefix-cache.js';
+export { promptTokens } from './cache/prefix-cache.js';
+export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
+export { VllmBlockCache } from './cache/vllm-blocks.js';
+export type { LatencyModel } from './latency.js';
+export { RTX_4090 } from './latency.js';
+export type { ServedOutcome, SimulateOptions } from './simulate.js';
+export { MAX_QUEUE, simulate } from './simulate.js';
+export type { Estimate } from './statistics.js';
+export { estimate, mean, percentile } from './statistics.js';
+export type { CatalogueEntry, CreateWorkloadOptions, LengthsName } from './workloads/catalogue.js';
+export { createWorkload, LENGTHS_NAMES, WORKLOAD_CATALOGUE } from './workloads/catalogue.js';
+export type { HeadlineOptions } from './workloads/headline.js';
+export { headlineTrace } from './workloads/headline.js';
+export { MersenneTwister } from './workloads/mersenne-twister.js';
+export type { SessionsOptions } from './workloads/sessions.js';
+export { sessionsTrace } from './workloads/sessions.js';
+export type { Trace, TraceRequest } from './workloads/trace.js';
+export { meanAdjacentJaccard } from './workloads/trace.js';
+export type {
+  DocumentLengths,
+  PromptSpan,
+  Workload,
+  WorkloadLengths,
+  WorkloadRequest,
+} from './workloads/workload.js';
+export { labDocument, PAPER_LENGTHS, toWorkload } from './workloads/workload.js';
+export type { ZipfOptions } from './workloads/zipf.js';
+export { zipfTrace } from './workloads/zipf.js';
