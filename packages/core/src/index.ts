@@ -34,7 +34,7 @@ export { documentName, renderDocument, renderDocuments } from './render/template
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
 export type { EngineReport, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
-export type { HotnessView, ResidencyState, ResidencyView } from './residency/view.js';
+export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './residency/view.js';
 export { estimateTokens } from './token-estimate.js';
 export type {
   Insertion,

@@ -15,11 +15,25 @@ export interface HotnessView {
   lastSeen(key: string): number;
 }
 
+/** What recent requests tell about coming ones. Learned in `observe` alone. */
+export interface RecentRequestsView {
+  /**
+   * For each recent request behind the same preamble that held some of `documents`: which ones, as a bit mask by index
+   * (documents from index 30 on are left out). Fills `masks` from the front and returns how many there are. O(window × k).
+   */
+  overlaps(documents: readonly Document[], preamble: Preamble | undefined, masks: Int32Array): number;
+  /** Of two requests that share a document: how often the later one keeps exactly these ranks of the earlier one. O(1). */
+  survival(ranks: number): number;
+  /** The requests that look-ahead reckons with, as a share of those that `overlaps` looks at. */
+  readonly horizonShare: number;
+}
+
 /** Read-only state that an ordering policy may look at. */
 export interface ResidencyView {
   readonly state: ResidencyState;
   readonly tree: KnowledgeTreeView;
   readonly hotness: HotnessView;
+  readonly recent: RecentRequestsView;
   /** Requests observed so far; a deterministic source for seeded policies. */
   readonly requests: number;
   /**
