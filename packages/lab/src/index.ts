@@ -1,7 +1,11 @@
 export { seenBeforeShare } from './bounds.js';
+export type { LlamaSlotsOptions } from './cache/llama-slots.js';
+export { LlamaSlots } from './cache/llama-slots.js';
 export { createNoCache } from './cache/off.js';
 export type { CachedPrompt, PrefixCacheModel } from './cache/prefix-cache.js';
 export { promptTokens } from './cache/prefix-cache.js';
+export type { SglangRadixCacheOptions } from './cache/sglang-radix.js';
+export { SglangRadixCache } from './cache/sglang-radix.js';
 export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
 export { VllmBlockCache } from './cache/vllm-blocks.js';
 export type { LatencyModel } from './latency.js';

@@ -9,7 +9,7 @@ const TOPIC_SIZE = 25;
 const TURN = 0.1;
 /** Weights of what one session prefers, and of the question's own noise, beside a document's popularity of 0 to 1. */
 const TASTE = 0.5;
-const NOISE = 0.5;
+const NOISE = 0.8;
 
 /** Size of a sessions trace. */
 export interface SessionsOptions {

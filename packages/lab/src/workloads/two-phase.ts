@@ -11,7 +11,8 @@ const K = 5;
  * up to three documents of the request before, where the region is the same.
  *
  * The published generator draws the kept documents from a Python set of strings, whose order changes with the process's
- * hash seed: its traces cannot be repeated, theirs neither. Here the set is taken in ascending order, which is one of the orders it can have.
+ * hash seed, so that its own traces differ from run to run. Here they are taken in the order of the request before, one of
+ * the orders such a set can have.
  */
 export function twoPhaseTrace(seed: number, requests = 200): Trace {
   const random = new MersenneTwister(seed);
@@ -22,7 +23,7 @@ export function twoPhaseTrace(seed: number, requests = 200): Trace {
     const inRegion = regionDocuments(region);
     let shared: number[] = [];
     if (number > 0 && random.random() < KEEP) {
-      const candidates = inRegion.filter((document) => previous.includes(document));
+      const candidates = previous.filter((document) => inRegion.includes(document));
       shared = random.sample(candidates, Math.min(KEPT, candidates.length));
     }
     previous = [...shared, ...random.sample(without(inRegion, shared), K - shared.length)];
