@@ -73,10 +73,11 @@ export class Demand {
     const { recent } = view;
     const found = recent.overlaps(documents, preamble, this.#overlaps);
     for (let i = 0; i < found; i++) this.#add(this.#overlaps[i]!, RECENT_WEIGHT * recent.horizonShare);
-    const sets = 1 << Math.min(documents.length, SURVIVAL_RANKS);
-    for (let set = 1; set < sets; set++) {
-      const share = recent.survival(set);
-      if (share > LEAST_SHARE) this.#add(set, SURVIVAL_WEIGHT * share);
+    const ranks = 2 ** documents.length - 1;
+    for (let kept = 1; kept < 1 << SURVIVAL_RANKS; kept++) {
+      const share = recent.survival(kept);
+      // Learned from longer contexts too, of which this one has the first ranks.
+      if (share > LEAST_SHARE && (kept & ranks) !== 0) this.#add(kept & ranks, SURVIVAL_WEIGHT * share);
     }
   }
 
