@@ -1,4 +1,5 @@
 export { seenBeforeShare } from './bounds.js';
+export { CACHE_SPECIFICATIONS, readCache } from './cache/cache-specification.js';
 export type { LlamaSlotsOptions } from './cache/llama-slots.js';
 export { LlamaSlots } from './cache/llama-slots.js';
 export { createNoCache } from './cache/off.js';
@@ -8,8 +9,12 @@ export type { SglangRadixCacheOptions } from './cache/sglang-radix.js';
 export { SglangRadixCache } from './cache/sglang-radix.js';
 export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
 export { VllmBlockCache } from './cache/vllm-blocks.js';
+export type { ExperimentReport, ExperimentSettings, PolicyResult } from './experiment.js';
+export { Experiment } from './experiment.js';
 export type { LatencyModel } from './latency.js';
-export { RTX_4090 } from './latency.js';
+export { RTX_4060_TI, RTX_4090 } from './latency.js';
+export { reproduceRagCachePlusPlus } from './reproduce/ragcache-plus-plus.js';
+export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';
 export type { ServedOutcome, SimulateOptions } from './simulate.js';
 export { MAX_QUEUE, simulate } from './simulate.js';
 export type { Estimate } from './statistics.js';
@@ -19,6 +24,7 @@ export { createWorkload, LENGTHS_NAMES, WORKLOAD_CATALOGUE } from './workloads/c
 export type { HeadlineOptions } from './workloads/headline.js';
 export { headlineTrace } from './workloads/headline.js';
 export { MersenneTwister } from './workloads/mersenne-twister.js';
+export { readTrace } from './workloads/read-trace.js';
 export type { SessionsOptions } from './workloads/sessions.js';
 export { sessionsTrace } from './workloads/sessions.js';
 export type { Trace, TraceRequest } from './workloads/trace.js';

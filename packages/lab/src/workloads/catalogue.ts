@@ -15,6 +15,8 @@ import { zipfTrace } from './zipf.js';
 export interface CatalogueEntry {
   readonly name: string;
   readonly description: string;
+  /** Whether the trace is data, the same for every seed. */
+  readonly isRecorded?: boolean;
   /** The same trace for the same seed, on every machine. */
   trace(seed: number): Trace;
 }
@@ -84,6 +86,7 @@ export const WORKLOAD_CATALOGUE: readonly CatalogueEntry[] = [
   {
     name: 'tf-idf',
     description: 'RAGCache++ «Wikipedia»: 25 sets in tie order; recorded, the same for every seed',
+    isRecorded: true,
     trace: () => tfIdfTrace(),
   },
   {

@@ -36,7 +36,7 @@ export interface WorkloadLengths {
 }
 
 /** Lengths that fit the papers' prompts: 28 + k × 200 + 24 tokens. */
-export const PAPER_LENGTHS: WorkloadLengths = { documents: 200, preamble: 28, question: 24 };
+export const PAPER_LENGTHS = { documents: 200, preamble: 28, question: 24 } as const satisfies WorkloadLengths;
 
 /** A trace with lengths given to everything in it. A document has the same length in every request. O(total documents). */
 export function toWorkload(name: string, trace: Trace, lengths: WorkloadLengths = PAPER_LENGTHS): Workload {
