@@ -209,22 +209,33 @@ describe('what recent requests teach', () => {
     const recent = new RecentRequests();
     recent.record({ documents: documentsOf(['c', 'a', 'b']), preamble: undefined, order: [2, 0, 1] });
     recent.record({ documents: documentsOf(['z', 'a', 'y', 'c']), preamble: undefined });
-    expect(recent.survival(0b101)).toBe(1);
+    expect(recent.survival(0b101)).toBeCloseTo(1 / 1.995);
     expect(recent.survival(0b110)).toBe(0);
   });
 
-  test('the share of a set of ranks follows what happens lately', () => {
+  test('how many requests keep a set of ranks follows what happens lately', () => {
     const survival = new RankSurvival();
-    expect(survival.share(1)).toBe(0);
-    for (let pair = 0; pair < 100; pair++) survival.learn(1);
-    survival.learn(3);
-    expect(survival.share(1)).toBeCloseTo(100 / 101);
-    for (let pair = 0; pair < 1_000; pair++) {
-      survival.fade();
+    expect([survival.expected(1), survival.recurrence]).toEqual([0, 0]);
+    for (let request = 0; request < 100; request++) {
+      survival.beginRequest();
+      survival.learn(1);
+      survival.learn(1);
+    }
+    expect(survival.expected(1)).toBeCloseTo(2);
+    for (let request = 0; request < 2_000; request++) {
+      survival.beginRequest();
       survival.learn(3);
     }
-    expect(survival.share(3)).toBeGreaterThan(0.99);
-    expect(survival.share(1) + survival.share(3)).toBeCloseTo(1);
+    expect(survival.expected(3)).toBeCloseTo(1, 2);
+    expect(survival.expected(1)).toBeLessThan(0.001);
+    expect(survival.recurrence).toBeCloseTo(survival.expected(1) + survival.expected(3));
+  });
+
+  test('documents that come back after more than twenty requests are ordered like `exact`', () => {
+    const history = historyOf(Array.from({ length: 63 }, (_, number) => [`a-${number % 21}`, `b-${number % 21}`]));
+    expect(history.recent.recurrence).toBe(0);
+    const context = contextOf(['b-3', 'c', 'a-3']);
+    expect(foresee(context, history)).toEqual(createPolicy('exact').arrange(context, history, 0));
   });
 
   test('a history that is cleared knows nothing any more', () => {

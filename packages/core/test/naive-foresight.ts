@@ -90,8 +90,8 @@ interface Expectation {
   readonly weight: number;
 }
 
-/** Rank survival, weight 3: of pairs at most 20 apart that share a document, which of its first 8 ranks the earlier one kept. */
-function survivals(served: readonly Served[]): Expectation[] {
+/** Rank survival: of the 20 requests after one, how many keep exactly which of its first 8 ranks. */
+function pairsOf(served: readonly Served[]): { ranks: string; weight: number }[] {
   const pairs: { ranks: string; weight: number }[] = [];
   for (const [later, request] of served.entries()) {
     for (const earlier of served.slice(Math.max(0, later - 20), later)) {
@@ -99,20 +99,27 @@ function survivals(served: readonly Served[]): Expectation[] {
       if (kept.length > 0) pairs.push({ ranks: kept.join(), weight: 0.995 ** (served.length - 1 - later) });
     }
   }
-  const all = sum(pairs.map(({ weight }) => weight));
-  const byRanks = new Map<string, number>();
-  for (const { ranks, weight } of pairs) byRanks.set(ranks, (byRanks.get(ranks) ?? 0) + weight);
-  return [...byRanks]
-    .filter(([, weight]) => weight / all > 1e-4)
-    .map(([ranks, weight]) => {
-      const kept = new Set(ranks.split(',').map(Number));
-      return { keep: (_key: string, rank: number) => kept.has(rank), weight: (3 * weight) / all, ranks: kept };
-    });
+  return pairs;
 }
 
-/** The last 100 requests, of which 20 are expected to come again, weight 0.1. */
+function requestsOf(served: readonly Served[]): number {
+  return sum(served.map((_, later) => 0.995 ** (served.length - 1 - later)));
+}
+
+function survivals(served: readonly Served[]): Expectation[] {
+  const byRanks = new Map<string, number>();
+  for (const { ranks, weight } of pairsOf(served)) byRanks.set(ranks, (byRanks.get(ranks) ?? 0) + weight);
+  return [...byRanks]
+    .map(([ranks, weight]) => ({ kept: new Set(ranks.split(',').map(Number)), weight: weight / requestsOf(served) }))
+    .filter(({ weight }) => weight > 1e-4)
+    .map(({ kept, weight }) => ({ keep: (_key: string, rank: number) => kept.has(rank), weight }));
+}
+
+/** The last 100 requests, of which 20 come again with weight 0.3, or less where fewer than one of 20 shares a document. */
 function recents(served: readonly Served[]): Expectation[] {
-  return served.slice(-100).map((request) => ({ keep: (key) => request.includes(key), weight: 0.1 * (20 / 100) }));
+  const recurrence = sum(pairsOf(served).map(({ weight }) => weight)) / Math.max(1, requestsOf(served));
+  const weight = 0.3 * (20 / 100) * Math.min(1, recurrence);
+  return served.slice(-100).map((request) => ({ keep: (key) => request.includes(key), weight }));
 }
 
 function keysOf(documents: readonly Document[]): ReadonlySet<string> {

@@ -12,12 +12,11 @@ const MAX_RECENT = 128;
 /** Sets that a demand can hold. */
 export const DEMAND_ROOM = MAX_WAITING + MAX_RECENT + (1 << SURVIVAL_RANKS);
 
-/** Weight of what rank survival expects, and of the recent requests in the horizon; tuned, see docs/foresight.md. */
-const SURVIVAL_WEIGHT = 3;
-const RECENT_WEIGHT = 0.1;
+/** Weight of the recent requests in the horizon beside rank survival; tuned, see docs/foresight.md. */
+const RECENT_WEIGHT = 0.3;
 
-/** Sets that are kept less often than this are not worth their time. */
-const LEAST_SHARE = 1e-4;
+/** Sets that fewer requests keep than this are not worth their time. */
+const LEAST_EXPECTED = 1e-4;
 
 /**
  * What coming requests will want of a context: for each of them the set of documents it shares with the context (a bit mask
@@ -71,14 +70,17 @@ export class Demand {
   #collectLikely(context: Context, view: ResidencyView): void {
     const { documents, preamble } = context;
     const { recent } = view;
-    const found = recent.overlaps(documents, preamble, this.#overlaps);
-    for (let i = 0; i < found; i++) this.#add(this.#overlaps[i]!, RECENT_WEIGHT * recent.horizonShare);
     const ranks = 2 ** documents.length - 1;
     for (let kept = 1; kept < 1 << SURVIVAL_RANKS; kept++) {
-      const share = recent.survival(kept);
+      const expected = recent.survival(kept);
       // Learned from longer contexts too, of which this one has the first ranks.
-      if (share > LEAST_SHARE && (kept & ranks) !== 0) this.#add(kept & ranks, SURVIVAL_WEIGHT * share);
+      if (expected > LEAST_EXPECTED && (kept & ranks) !== 0) this.#add(kept & ranks, expected);
     }
+    // Where documents do not come back soon, what came along with them long ago says nothing (it cost .003 of true-zero).
+    const weight = RECENT_WEIGHT * recent.horizonShare * Math.min(1, recent.recurrence);
+    if (weight === 0) return;
+    const found = recent.overlaps(documents, preamble, this.#overlaps);
+    for (let i = 0; i < found; i++) this.#add(this.#overlaps[i]!, weight);
   }
 
   #add(set: number, weight: number): void {

@@ -46,7 +46,7 @@ export class RecentRequests implements RecentRequestsView {
   /** Learns from one request, then remembers it. O(20 × k + 256). */
   record(request: RecentRequest): void {
     const slot = this.#requests % WINDOW;
-    this.#survival.fade();
+    this.#survival.beginRequest();
     this.#forget(slot);
     const count = this.#remember(request, slot);
     this.#learn(slot, count);
@@ -54,7 +54,11 @@ export class RecentRequests implements RecentRequestsView {
   }
 
   survival(ranks: number): number {
-    return this.#survival.share(ranks);
+    return this.#survival.expected(ranks);
+  }
+
+  get recurrence(): number {
+    return this.#survival.recurrence;
   }
 
   overlaps(documents: readonly Document[], preamble: Preamble | undefined, masks: Int32Array): number {

@@ -22,8 +22,10 @@ export interface RecentRequestsView {
    * (documents from index 30 on are left out). Fills `masks` from the front and returns how many there are. O(window × k).
    */
   overlaps(documents: readonly Document[], preamble: Preamble | undefined, masks: Int32Array): number;
-  /** Of two requests that share a document: how often the later one keeps exactly these ranks of the earlier one. O(1). */
+  /** Of the 20 requests that follow one, how many keep exactly these retrieval ranks of it (a bit mask of the first 8). O(1). */
   survival(ranks: number): number;
+  /** Of the 20 requests that follow one, how many keep any of its first 8 ranks. O(1). */
+  readonly recurrence: number;
   /** The requests that look-ahead reckons with, as a share of those that `overlaps` looks at. */
   readonly horizonShare: number;
 }
