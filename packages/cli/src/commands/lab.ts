@@ -16,6 +16,7 @@ import {
 } from '@warmpath/lab';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
+import { EXIT_CODES_HELP } from '../exit-codes.js';
 import { withInterruption } from '../interruption.js';
 import { printExperiment, printReproduction } from '../lab/print-report.js';
 import { wholeNumber } from '../options.js';
@@ -40,7 +41,8 @@ const PAPERS = ['ragcache++'] as const;
 export function addLabCommand(program: Command, context: CommandContext): void {
   const lab = program
     .command('lab')
-    .description('simulate: what an order of documents saves, without an engine or a GPU');
+    .description('simulate what an order of documents saves, without an engine or a GPU')
+    .addHelpText('after', EXIT_CODES_HELP);
   addRunCommand(lab, context);
   addReproduceCommand(lab, context);
 }
