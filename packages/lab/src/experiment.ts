@@ -1,7 +1,8 @@
 import type { PolicyName } from '@warmpath/core';
 import { seenBeforeShare } from './bounds.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
-import { type ServedOutcome, simulate } from './simulate.js';
+import { type SimulateOptions, simulate, simulateArrivals } from './simulate.js';
+import type { ServedOutcome } from './simulated-engine.js';
 import { type Estimate, estimate, mean, percentile } from './statistics.js';
 import { meanAdjacentJaccard } from './workloads/trace.js';
 import type { Workload } from './workloads/workload.js';
@@ -18,6 +19,11 @@ export interface ExperimentSettings {
   readonly queue: number;
   /** The engine's cache as the report calls it, and as it is made. */
   readonly cache: { readonly name: string; readonly create: () => PrefixCacheModel };
+  /**
+   * Poisson arrivals at this multiple of the rate that retrieval order can just serve; policies then know of the requests
+   * that are really waiting, at most `queue`, and TTFT counts the wait. Default: each request comes when the one before is done.
+   */
+  readonly load?: number;
   /** Requests at the start of each run that are served but not counted. Default 0. */
   readonly warmUp?: number;
   /** Milliseconds of a monotonic clock, to time `arrange`. */
@@ -29,6 +35,8 @@ export interface PolicyResult {
   readonly policy: PolicyName;
   readonly queue: number;
   readonly cache: string;
+  /** Present where arrivals were simulated. */
+  readonly load?: number;
   /** Seeds that are in the figures. */
   readonly seeds: readonly number[];
   /** Mean over requests of the share of documents reused, then over seeds. */
@@ -57,6 +65,9 @@ export interface ExperimentReport {
     readonly oracle: number;
   };
 }
+
+/** Keeps the arrivals' draws apart from those of the workload of the same seed. */
+const ARRIVALS_SEED = 2 ** 32;
 
 interface SeedFigures {
   readonly seed: number;
@@ -90,16 +101,25 @@ export class Experiment {
     if (seed === undefined) return false;
     const { create, policies, queue, warmUp = 0 } = this.#settings;
     const workload = create(seed);
-    const outcomes = new Map(policies.map((policy) => [policy, this.#serve(workload, policy, queue)]));
+    const perSecond = this.#arrivalRate(workload);
+    const outcomes = new Map(
+      policies.map((policy) => {
+        if (perSecond === undefined) return [policy, simulate(workload, policy, this.#simulation(queue))];
+        return [
+          policy,
+          simulateArrivals(workload, policy, { perSecond, seed: ARRIVALS_SEED + seed }, this.#simulation(queue)),
+        ];
+      }),
+    );
     // `exact` finds what trying every permutation finds, for more documents too.
-    const oracle = (queue === 0 ? outcomes.get('exact') : undefined) ?? this.#serve(workload, 'exact', 0);
+    const oracle = simulate(workload, 'exact', this.#simulation(0));
     this.#done.push({
       seed,
       requests: workload.requests.length,
       jaccard: meanAdjacentJaccard(workload.requests),
       seenBefore: seenBeforeShare(workload, warmUp),
-      oracle: documentShare(oracle),
-      outcomes,
+      oracle: documentShare(oracle.slice(warmUp)),
+      outcomes: new Map([...outcomes].map(([policy, served]) => [policy, served.slice(warmUp)])),
     });
     return true;
   }
@@ -119,9 +139,16 @@ export class Experiment {
     };
   }
 
-  #serve(workload: Workload, policy: PolicyName, queue: number): readonly ServedOutcome[] {
-    const { cache, clock, warmUp = 0 } = this.#settings;
-    return simulate(workload, policy, { cache: cache.create(), queue, clock }).slice(warmUp);
+  /** Requests a second for the load asked for; undefined for none. */
+  #arrivalRate(workload: Workload): number | undefined {
+    const { load } = this.#settings;
+    if (load === undefined) return undefined;
+    const service = mean(simulate(workload, 'retrieval', this.#simulation(0)).map(({ ttftMs }) => ttftMs));
+    return (load * 1_000) / service;
+  }
+
+  #simulation(queue: number): SimulateOptions {
+    return { cache: this.#settings.cache.create(), queue, clock: this.#settings.clock };
   }
 
   #resultOf(policy: PolicyName): PolicyResult {
@@ -134,6 +161,7 @@ export class Experiment {
       policy,
       queue: this.#settings.queue,
       cache: this.#settings.cache.name,
+      ...(this.#settings.load !== undefined && { load: this.#settings.load }),
       seeds: this.#done.map(({ seed }) => seed),
       cachedDocumentShare: estimate(bySeed.map(documentShare)),
       cachedTokenShare: estimate(bySeed.map(tokenShare)),

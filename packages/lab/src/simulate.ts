@@ -1,119 +1,90 @@
-import {
-  type Arrangement,
-  arrange,
-  type Document,
-  type OrderingPolicy,
-  observe,
-  type PolicyName,
-  type Preamble,
-  ServedHistory,
-  WarmpathError,
-} from '@warmpath/core';
-import { type CachedPrompt, type PrefixCacheModel, promptTokens } from './cache/prefix-cache.js';
-import { VllmBlockCache } from './cache/vllm-blocks.js';
-import { type LatencyModel, RTX_4090 } from './latency.js';
-import type { Workload, WorkloadRequest } from './workloads/workload.js';
+import { type OrderingPolicy, type PolicyName, WarmpathError } from '@warmpath/core';
+import { type ServedOutcome, SimulatedEngine, type SimulatedEngineOptions } from './simulated-engine.js';
+import { MersenneTwister } from './workloads/mersenne-twister.js';
+import type { Workload } from './workloads/workload.js';
 
 /** Longest look-ahead; the depth to which a server's queue is worth reading. */
 export const MAX_QUEUE = 64;
 
-export interface SimulateOptions {
-  /** The engine's cache; it is cleared first. Default: vLLM's blocks, unlimited. */
-  readonly cache?: PrefixCacheModel;
+export interface SimulateOptions extends SimulatedEngineOptions {
   /** Coming requests that the policy may know of, 0 to 64. Default 0. */
   readonly queue?: number;
-  /** Whether the engine reports cached tokens, which correct the history. Default true. */
-  readonly reportsCachedTokens?: boolean;
-  /** Default: the fit to the papers' RTX 4090. */
-  readonly latency?: LatencyModel;
-  /** Milliseconds of a monotonic clock, to time `arrange`. Default: none, and `arrangeMs` is 0. */
-  readonly clock?: () => number;
 }
 
-/** What one request got from the cache. */
-export interface ServedOutcome {
-  readonly documents: number;
-  /** Leading documents that were reused whole, up to the cache's granularity. */
-  readonly cachedDocuments: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly ttftMs: number;
-  /** Time that `arrange` took. */
-  readonly arrangeMs: number;
+/** Requests that come at random times, whether or not the engine is free. */
+export interface Arrivals {
+  /** Mean requests a second. */
+  readonly perSecond: number;
+  readonly seed: number;
 }
 
 /**
  * Serves a workload one request after another with one ordering policy, through the real `arrange`, `observe` and
- * `ServedHistory` of the core and a simulated engine cache. Deterministic but for `arrangeMs`.
+ * `ServedHistory` of the core and a simulated engine cache. Each request comes when the one before is done, and the
+ * policy knows of the next `queue` ones. Deterministic but for `arrangeMs`.
  *
- * Error: `WARMPATH_INVALID_REQUEST` for a queue out of range; whatever made a policy fall back to retrieval order (a
- * comparison must not hide that); those of the cache. Cost: that of the policy and O(tokens / granularity) a request.
+ * Errors: `WARMPATH_INVALID_REQUEST` for a queue out of range; those of `SimulatedEngine`, which states the cost.
  */
 export function simulate(
   workload: Workload,
   policy: PolicyName | OrderingPolicy,
   options: SimulateOptions = {},
 ): ServedOutcome[] {
-  const queue = options.queue ?? 0;
-  if (!Number.isSafeInteger(queue) || queue < 0 || queue > MAX_QUEUE) {
-    const detail = `A whole number from 0 to ${MAX_QUEUE} was expected.`;
-    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'queue', detail });
-  }
-  const cache = options.cache ?? new VllmBlockCache();
-  cache.clear();
-  const history = new ServedHistory({ evictsLeastRecent: cache.evictsLeastRecent });
-  const latency = options.latency ?? RTX_4090;
-  const clock = options.clock ?? (() => 0);
-  const preamble: Preamble = workload.preamble;
+  const queue = checkQueue(options.queue);
+  const engine = new SimulatedEngine(workload.preamble, policy, options);
   const { requests } = workload;
   return requests.map((request, number) => {
     const waiting = requests.slice(number + 1, number + 1 + queue).map(({ documents }) => documents);
-    const started = clock();
-    const arrangement = arrange(
-      { documents: request.documents, preamble, policy, hints: false, waiting },
-      history,
-      number,
-    );
-    const arrangeMs = clock() - started;
-    const { fellBack } = arrangement.trace;
-    if (fellBack !== undefined) throw new WarmpathError(fellBack, { path: `requests[${number}]` });
-    const prompt = promptOf(workload, request, arrangement);
-    const tokens = promptTokens(prompt);
-    observe({ kind: 'dispatched', arrangement, now: number }, history);
-    const cachedTokens = cache.serve(prompt);
-    const report = options.reportsCachedTokens === false ? {} : { cachedTokens, promptTokens: tokens };
-    observe({ kind: 'completed', arrangement, now: number, ...report }, history);
-    return {
-      documents: request.documents.length,
-      cachedDocuments: countCached(preamble.tokens, arrangement.documents, {
-        cachedTokens,
-        granularity: cache.granularity,
-      }),
-      promptTokens: tokens,
-      cachedTokens,
-      ttftMs: latency(cachedTokens, tokens - cachedTokens),
-      arrangeMs,
-    };
+    return engine.serve(request, { number, waiting, now: number });
   });
 }
 
-function promptOf(workload: Workload, request: WorkloadRequest, arrangement: Arrangement): CachedPrompt {
-  return { spans: [workload.preamble, ...arrangement.documents, request.question] };
+/**
+ * Serves a workload whose requests arrive at random (a Poisson process), first come first served, by an engine that
+ * prefills one prompt at a time. A policy knows of the requests that are really waiting, at most `queue` of them; TTFT counts
+ * the wait. In virtual time: as fast as `simulate`, and as deterministic.
+ *
+ * Errors: those of `simulate`; `WARMPATH_INVALID_REQUEST` for a rate that is not above 0.
+ */
+export function simulateArrivals(
+  workload: Workload,
+  policy: PolicyName | OrderingPolicy,
+  arrivals: Arrivals,
+  options: SimulateOptions = {},
+): ServedOutcome[] {
+  const queue = checkQueue(options.queue);
+  const arrivedAt = arrivalTimes(workload.requests.length, arrivals);
+  const engine = new SimulatedEngine(workload.preamble, policy, options);
+  const { requests } = workload;
+  let free = 0;
+  let arrived = 0;
+  return requests.map((request, number) => {
+    const start = Math.max(free, arrivedAt[number]!);
+    while (arrived < requests.length && arrivedAt[arrived]! <= start) arrived++;
+    const last = Math.min(arrived, number + 1 + queue);
+    const waiting = requests.slice(number + 1, last).map(({ documents }) => documents);
+    const outcome = engine.serve(request, { number, waiting, now: start });
+    free = start + outcome.ttftMs;
+    return { ...outcome, ttftMs: free - arrivedAt[number]! };
+  });
 }
 
-/** Documents whose end the cached tokens reach, but for the part of a last block that a cache of blocks cannot hold. */
-function countCached(
-  preambleTokens: number,
-  documents: readonly Document[],
-  reuse: { readonly cachedTokens: number; readonly granularity: number },
-): number {
-  let end = preambleTokens;
-  let count = 0;
-  for (const { tokens } of documents) {
-    const start = end;
-    end += tokens;
-    if (reuse.cachedTokens <= start || end - reuse.cachedTokens >= reuse.granularity) break;
-    count++;
+/** Milliseconds at which each request arrives; gaps are exponential. */
+function arrivalTimes(count: number, { perSecond, seed }: Arrivals): number[] {
+  if (!(perSecond > 0 && Number.isFinite(perSecond))) {
+    const detail = 'A number of requests a second above 0 was expected.';
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'perSecond', detail });
   }
-  return count;
+  const random = new MersenneTwister(seed);
+  let now = 0;
+  return Array.from({ length: count }, () => {
+    now -= (1_000 / perSecond) * Math.log(1 - random.random());
+    return now;
+  });
+}
+
+function checkQueue(queue = 0): number {
+  if (Number.isSafeInteger(queue) && queue >= 0 && queue <= MAX_QUEUE) return queue;
+  const detail = `A whole number from 0 to ${MAX_QUEUE} was expected.`;
+  throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'queue', detail });
 }

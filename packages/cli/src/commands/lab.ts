@@ -28,6 +28,7 @@ interface RunOptions {
   readonly queue: number;
   readonly cache: string;
   readonly lengths: LengthsName;
+  readonly load?: number;
   readonly warmUp: number;
   readonly trace?: string;
 }
@@ -63,6 +64,11 @@ function addRunCommand(lab: Command, context: CommandContext): void {
     .addOption(
       new Option('--lengths <name>', 'tokens of a document: 200, or 64 to 512').choices(LENGTHS_NAMES).default('equal'),
     )
+    .option(
+      '--load <factor>',
+      'requests arrive at random, at this multiple of what retrieval order can just serve; TTFT counts the wait',
+      load,
+    )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
     .addHelpText('after', `\nWorkloads:\n${catalogueHelp()}`)
     .action((name: string | undefined, options: RunOptions) =>
@@ -94,6 +100,7 @@ async function run(
     seeds: isSeeded ? options.seeds : options.seeds.slice(0, 1),
     queue: options.queue,
     cache: { name: options.cache, create: readCache(options.cache) },
+    ...(options.load !== undefined && { load: options.load }),
     warmUp: options.warmUp,
     clock: () => performance.now(),
   });
@@ -166,6 +173,12 @@ function seeds(text: string): readonly number[] {
   }
   if (numbers.size > MAX_SEEDS) throw invalidSeeds();
   return [...numbers];
+}
+
+function load(text: string): number {
+  const factor = Number(text);
+  if (/^\d{1,3}(\.\d{1,6})?$/.test(text) && factor > 0) return factor;
+  throw new InvalidArgumentError('A number above 0 like 0.9 was expected.');
 }
 
 function invalidSeeds(): InvalidArgumentError {

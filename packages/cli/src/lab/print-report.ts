@@ -7,7 +7,10 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   const settings = results[0]!;
   terminal.line(
     `${terminal.style.bold(report.workload)}: ${report.requests} requests, adjacent Jaccard ${report.jaccard.toFixed(3)}, ` +
-      `${settings.seeds.length} ${settings.seeds.length === 1 ? 'seed' : 'seeds'}, cache ${settings.cache}, ${settings.queue} coming requests known`,
+      `${settings.seeds.length} ${settings.seeds.length === 1 ? 'seed' : 'seeds'}, cache ${settings.cache}, ` +
+      (settings.load === undefined
+        ? `${settings.queue} coming requests known`
+        : `load ${settings.load}, up to ${settings.queue} waiting requests known`),
   );
   terminal.line();
   const header = [

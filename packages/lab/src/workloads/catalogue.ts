@@ -32,6 +32,9 @@ export const LENGTHS_NAMES = ['equal', 'unequal'] as const;
 
 export type LengthsName = (typeof LENGTHS_NAMES)[number];
 
+/** Keeps the draws of lengths apart from those of the trace of the same seed. */
+const LENGTHS_SEED = 2 ** 33;
+
 const OVERLAPS = ['0.0', '0.2', '0.4', '0.6', '0.8'] as const;
 const DEPTHS = [3, 5, 7, 10] as const;
 
@@ -113,7 +116,8 @@ export function createWorkload(name: string, options: CreateWorkloadOptions): Wo
   const entry = WORKLOAD_CATALOGUE.find((candidate) => candidate.name === name);
   if (entry === undefined) throw unknownWorkload(name);
   const { seed } = options;
-  const documents = options.lengths === 'unequal' ? { least: 64, most: 512, seed } : PAPER_LENGTHS.documents;
+  const documents =
+    options.lengths === 'unequal' ? { least: 64, most: 512, seed: LENGTHS_SEED + seed } : PAPER_LENGTHS.documents;
   return toWorkload(name, entry.trace(seed), { ...PAPER_LENGTHS, documents });
 }
 
