@@ -65,10 +65,14 @@ export class NaiveForesight {
   }
 
   #worthOf(set: readonly Document[]): number {
+    const { documents } = this.#context;
     const tokens = sum(set.map((document) => document.tokens));
+    const meanLength = sum(documents.map((document) => document.tokens)) / documents.length;
     const demand = (wishes: readonly Wish[]): number =>
       sum(
-        wishes.map(({ keys, held, weight }) => (tokens > held && set.every(({ key }) => keys.has(key)) ? weight : 0)),
+        wishes
+          .filter(({ keys }) => set.every(({ key }) => keys.has(key)))
+          .map(({ held, weight }) => weight * Math.min(1, Math.max(0, tokens - held) / meanLength)),
       );
     return worthOf(demand(this.#waiting), demand(this.#expected), this.#waiting.length > 0);
   }

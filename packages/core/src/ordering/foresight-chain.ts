@@ -3,7 +3,7 @@ import type { CachedPaths } from './cached-paths.js';
 import { DEMAND_ROOM, type Demand } from './demand.js';
 import type { DialRule } from './placement.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
-import { weightOfLater, worthOf } from './reuse-worth.js';
+import { shareGained, weightOfLater, worthOf } from './reuse-worth.js';
 
 /** Documents at most: a set must fit a bit mask. */
 export const CHAIN_MAX_DOCUMENTS = 30;
@@ -26,11 +26,12 @@ export class ChainSearch {
   /** Requests of the demand that want all documents of the chain so far. */
   readonly #interested = new Int32Array(DEMAND_ROOM);
   #interestedCount = 0;
+  #meanLength = 0;
   readonly #starts: number[] = [];
 
   /** Operations that `find` will count at most. O(1). */
   static cost(documents: number, demand: Demand, paths: CachedPaths): number {
-    return Math.min(STARTS, paths.count) * documents * (demand.count + documents);
+    return Math.min(STARTS, paths.count) * documents * (demand.count + documents) + demand.count * paths.count;
   }
 
   /** See the class. Returns all ranks in prompt order. */
@@ -40,7 +41,12 @@ export class ChainSearch {
     paths: CachedPaths,
     rule: DialRule | undefined,
   ): readonly number[] {
-    for (let rank = 0; rank < documents.length; rank++) this.#lengths[rank] = documents[rank]!.tokens;
+    let tokens = 0;
+    for (let rank = 0; rank < documents.length; rank++) {
+      this.#lengths[rank] = documents[rank]!.tokens;
+      tokens += documents[rank]!.tokens;
+    }
+    this.#meanLength = tokens / documents.length;
     this.#chooseStarts(paths);
     const weight = weightOfLater(demand.waiting > 0);
     let most = -1;
@@ -115,7 +121,8 @@ export class ChainSearch {
       const requests = request < demand.waiting ? this.#waiting : this.#expected;
       for (let left = more; left !== 0; left &= left - 1) {
         const rank = 31 - Math.clz32(left & -left);
-        if (tokens + this.#lengths[rank]! > demand.held[request]!) requests[rank]! += demand.weights[request]!;
+        const share = shareGained(tokens + this.#lengths[rank]!, demand.held[request]!, this.#meanLength);
+        requests[rank]! += demand.weights[request]! * share;
       }
     }
     this.#interestedCount = still;

@@ -2,7 +2,7 @@ import type { Document } from '../document.js';
 import type { CachedPaths } from './cached-paths.js';
 import type { Demand } from './demand.js';
 import type { DialRule } from './placement.js';
-import { weightOfLater, worthOf } from './reuse-worth.js';
+import { shareGained, weightOfLater, worthOf } from './reuse-worth.js';
 
 /** Documents whose 256 subsets are all weighed. */
 export const SUBSETS_MAX_DOCUMENTS = 8;
@@ -43,7 +43,7 @@ export class SubsetSearch {
   find(documents: readonly Document[], demand: Demand, paths: CachedPaths, rule: DialRule | undefined): number[] {
     const full = 2 ** documents.length - 1;
     this.#addUpTokens(documents, full);
-    this.#addUpDemand(demand, full);
+    this.#addUpDemand(demand, full, this.#tokens[full]! / documents.length);
     this.#planBackwards(full, rule);
     const path = this.#bestStart(paths, weightOfLater(demand.waiting > 0));
     const order = paths.ranksOf(path);
@@ -59,7 +59,7 @@ export class SubsetSearch {
   }
 
   /** Every request wants each subset of its documents that reaches further than what it will find anyway. */
-  #addUpDemand(demand: Demand, full: number): void {
+  #addUpDemand(demand: Demand, full: number, meanLength: number): void {
     const tokens = this.#tokens;
     this.#waiting.fill(0, 0, full + 1);
     this.#expected.fill(0, 0, full + 1);
@@ -69,7 +69,7 @@ export class SubsetSearch {
       const weight = demand.weights[i]!;
       const requests = i < demand.waiting ? this.#waiting : this.#expected;
       for (let set = wanted; set !== 0; set = (set - 1) & wanted) {
-        if (tokens[set]! > held) requests[set]! += weight;
+        requests[set]! += weight * shareGained(tokens[set]!, held, meanLength);
       }
     }
     const queueKnown = demand.waiting > 0;

@@ -11,6 +11,9 @@ import type { Context, Ordering, OrderingPolicy } from './policy.js';
 /** Operations one call may take, where nothing else is asked for; a fraction of a millisecond. */
 export const DEFAULT_MAX_OPERATIONS = 65_536;
 
+/** A look-up in the tree waits for memory: it takes as long as some eight steps of arithmetic (measured). */
+const OPERATIONS_A_LOOK_UP = 8;
+
 /**
  * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with what this prompt
  * leaves behind. It knows the requests waiting (`Context.waiting`), and expects what recent requests and their rank
@@ -57,9 +60,8 @@ class ForesightPlanner {
     demand.collect(context, view);
     if (demand.count === 0) return undefined;
     const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
-    if (!paths.collect(context, view, rule, this.#maxOperations)) return undefined;
-    const left =
-      this.#maxOperations - paths.lookUps - demand.count * (documents.length > SUBSETS_MAX_DOCUMENTS ? paths.count : 1);
+    if (!paths.collect(context, view, rule, this.#maxOperations / OPERATIONS_A_LOOK_UP)) return undefined;
+    const left = this.#maxOperations - OPERATIONS_A_LOOK_UP * paths.lookUps;
     if (documents.length <= SUBSETS_MAX_DOCUMENTS && SubsetSearch.cost(documents.length, demand, rule) <= left) {
       demand.weigh(paths);
       return this.#subsets.find(documents, demand, paths, rule);

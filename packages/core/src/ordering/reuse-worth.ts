@@ -17,6 +17,16 @@ export function worthOf(waiting: number, expected: number, queueKnown: boolean):
   return (waiting === 0 ? 0 : 1 - Math.exp(-WAITING_RATE * waiting)) + EXPECTED_BESIDE_WAITING * byExpected;
 }
 
+/**
+ * How much a request counts that finds `held` tokens cached anyway, for a path of `tokens`: fully if the path takes it a
+ * document of mean length further, else in part, and not at all if it takes it no further. In [0, 1]. O(1).
+ */
+export function shareGained(tokens: number, held: number, meanLength: number): number {
+  const gained = tokens - held;
+  if (gained <= 0) return 0;
+  return gained >= meanLength ? 1 : gained / meanLength;
+}
+
 /** What a token saved later counts, when a token saved now counts 1. */
 export function weightOfLater(queueKnown: boolean): number {
   return queueKnown ? 1 : EXPECTED_LATER;
