@@ -10,8 +10,8 @@ import type { Remainders } from './remainders.js';
  *
  * The pair is the true maximum of every step, without all pairs being kept: a merged cluster holds no more than its parts, so a
  * cluster's best partner only ever gets worse, and a heap of each cluster's last known best is put right when its top is read.
- * Partners are counted through an inverted index. Cost: O(n) searches in practice two to four a set, each the sum of the
- * index lists of a content; memory O(documents).
+ * Partners are counted through an inverted index. Cost: a search for every set, every merge and every partner lost, each as
+ * long as the index lists of a cluster's content; memory O(documents).
  */
 export function agglomeration(tree: PlanTree, remainders: Remainders): FinishGroup {
   const numbers = new Int32Array(tree.batch.documentOf.length).fill(-1);
