@@ -13,6 +13,8 @@ export type { ExperimentReport, ExperimentSettings, PolicyResult } from './exper
 export { Experiment } from './experiment.js';
 export type { LatencyModel } from './latency.js';
 export { RTX_4060_TI, RTX_4090 } from './latency.js';
+export type { LatencyProfile } from './latency-profile.js';
+export { profiledLatency } from './latency-profile.js';
 export { reproduceRagCachePlusPlus } from './reproduce/ragcache-plus-plus.js';
 export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';
 export type { Arrivals, SimulateOptions } from './simulate.js';
