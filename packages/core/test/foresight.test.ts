@@ -7,6 +7,7 @@ import {
   type Document,
   type Ordering,
   observe,
+  prepareDocuments,
   type ResidencyView,
   ServedHistory,
 } from '../src/index.js';
@@ -100,6 +101,20 @@ describe('the plan', () => {
     );
   });
 
+  test('one instance answers like a fresh one, whatever it was asked before', () => {
+    fc.assert(
+      fc.property(fc.array(situation(0, 12), { minLength: 2, maxLength: 6 }), (situations) => {
+        const policy = createPolicy('foresight');
+        for (const { served, ids, waiting, limits } of situations) {
+          const history = historyOf(served);
+          const context = contextOf(ids, { ...limits, waiting: waitingOf(waiting) });
+          expect(policy.arrange(context, history, 0)).toEqual(foresee(context, history));
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
   test('more than thirty documents are ordered like `exact`', () => {
     const ids = Array.from({ length: 31 }, (_, number) => `document-${number}`);
     const history = historyOf([[ids[7]!, ids[3]!], ids.slice(5, 9)]);
@@ -122,6 +137,14 @@ describe('waiting requests', () => {
       const first = foresee(context, new ServedHistory()).order.slice(0, 2);
       expect(first.map((rank) => ids[rank]).toSorted()).toEqual(['b', 'd']);
     }
+  });
+
+  test('above eight documents, too, the next document is one that those want who want all before it', () => {
+    const documents = (ids: string): readonly Document[] =>
+      prepareDocuments([...ids].map((id) => ({ id, content: id, tokens: 100 }))).documents;
+    const waiting = ['cd', 'ce', 'cg', 'ax', 'ay'].map(documents);
+    const context: Context = { ...contextOf([]), documents: documents('abcdefghi'), waiting };
+    expect(foresee(context, new ServedHistory()).order.slice(0, 3)).toEqual([2, 3, 0]);
   });
 
   test('a cached path is given up only for what is worth more', () => {
@@ -232,10 +255,12 @@ describe('what recent requests teach', () => {
   });
 
   test('documents that come back after more than twenty requests are ordered like `exact`', () => {
-    const history = historyOf(Array.from({ length: 63 }, (_, number) => [`a-${number % 21}`, `b-${number % 21}`]));
+    const ids = (number: number): string[] => ['a', 'b', 'd'].map((letter) => `${letter}-${number % 21}`);
+    const history = historyOf(Array.from({ length: 63 }, (_, number) => ids(number)));
     expect(history.recent.recurrence).toBe(0);
-    const context = contextOf(['b-3', 'c', 'a-3']);
-    expect(foresee(context, history)).toEqual(createPolicy('exact').arrange(context, history, 0));
+    expect(foresee(contextOf(['c', 'd-3', 'b-3']), history).order).toEqual([0, 1, 2]);
+    const sooner = historyOf([...Array.from({ length: 63 }, (_, number) => ids(number)), ids(62)]);
+    expect(foresee(contextOf(['c', 'd-3', 'b-3']), sooner).order[0]).not.toBe(0);
   });
 
   test('a history that is cleared knows nothing any more', () => {
