@@ -103,6 +103,7 @@ describe('schedulePaths', () => {
       ]),
     ).toEqual([1, 2, 0]);
     expect(schedulePaths([[], [1], [], [1, 0], []])).toEqual([0, 2, 4, 3, 1]);
+    expect(schedulePaths([[0], [1], [1]])).toEqual([1, 2, 0]);
   });
 });
 
