@@ -18,6 +18,7 @@ export const PAGES = [
   'packages/core/README.md',
   'packages/engine/README.md',
   'packages/gateway/README.md',
+  'packages/lab/README.md',
   'packages/cli/README.md',
 ];
 

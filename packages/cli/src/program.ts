@@ -6,6 +6,8 @@ import { addCheckConfigCommand } from './commands/check-config.js';
 import { addDemoCommand } from './commands/demo.js';
 import { addDoctorCommand } from './commands/doctor.js';
 import { addEngineCommand } from './commands/engine.js';
+import { addLabCommand } from './commands/lab.js';
+import { addPlanCommand } from './commands/plan.js';
 import { addServeCommand } from './commands/serve.js';
 import { addUpCommand } from './commands/up.js';
 import { EXIT_CODES_HELP } from './exit-codes.js';
@@ -26,6 +28,8 @@ export function createProgram(context: CommandContext): Command {
   addDemoCommand(program, context);
   addDoctorCommand(program, context);
   addArrangeCommand(program, context);
+  addLabCommand(program, context);
+  addPlanCommand(program, context);
   addCheckConfigCommand(program, context);
   return program;
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { runCli, startCli } from './run-cli.js';
 
-const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'check-config'];
+const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'plan', 'check-config'];
 const ESCAPE = '\u001b';
 
 describe('warmpath', () => {

@@ -32,6 +32,7 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
     preamble,
     maxShift: checkMaxShift(request.maxShift),
     pinned: ranksOf(request.pin, documents),
+    waiting: request.waiting,
   };
   let ordering: Ordering;
   let fellBack: ErrorCode | undefined;

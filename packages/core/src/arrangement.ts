@@ -17,6 +17,12 @@ export interface ArrangeRequest {
   readonly pin?: readonly string[];
   /** Whether to state the retrieval order in a hint when it changed. Default true. */
   readonly hints?: boolean;
+  /**
+   * The documents of requests that are known to be waiting for the same engine behind the same preamble, in the order they
+   * will be served, so that `foresight` can leave a prefix they share. At most the first 64 are looked at; other policies
+   * ignore them.
+   */
+  readonly waiting?: readonly (readonly Document[])[];
   /** Carried into the trace: what `prepareDocuments` mended. */
   readonly warnings?: readonly Warning[];
 }

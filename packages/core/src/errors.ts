@@ -96,7 +96,7 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'There is no ordering policy of that name.',
-    remedy: 'Use one of retrieval, sorted, random, recency, frequency, hotness, greedy, exact, oracle.',
+    remedy: 'Use one of retrieval, sorted, random, recency, frequency, hotness, greedy, exact, oracle, foresight.',
   },
   WARMPATH_INVALID_MAX_SHIFT: {
     status: 400,

@@ -18,6 +18,10 @@ export type { PolicyOptions } from './ordering/create-policy.js';
 export { createPolicy } from './ordering/create-policy.js';
 export type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
 export { POLICY_NAMES } from './ordering/policy.js';
+export type { PlanMethod } from './plan/methods.js';
+export { PLAN_METHODS } from './plan/methods.js';
+export type { BatchPlan, PlanOptions, PlanStep } from './plan/plan.js';
+export { planBatch } from './plan/plan.js';
 export type { Preamble } from './preamble.js';
 export type { DocumentMemo, PrepareDocumentsOptions } from './prepare-documents.js';
 export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
@@ -34,7 +38,7 @@ export { documentName, renderDocument, renderDocuments } from './render/template
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
 export type { EngineReport, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
-export type { HotnessView, ResidencyState, ResidencyView } from './residency/view.js';
+export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './residency/view.js';
 export { estimateTokens } from './token-estimate.js';
 export type {
   Insertion,

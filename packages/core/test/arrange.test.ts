@@ -106,6 +106,9 @@ describe('what bad input gets', () => {
       get hotness(): never {
         throw new Error('gone');
       },
+      get recent(): never {
+        throw new Error('gone');
+      },
       bestPath: () => {
         throw new Error('gone');
       },

@@ -140,6 +140,7 @@ describe('what each policy is', () => {
           ...history,
           tree: history.tree,
           hotness: history.hotness,
+          recent: history.recent,
           state: 'history',
           requests: request,
           bestPath: history.bestPath,

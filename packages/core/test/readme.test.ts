@@ -25,3 +25,17 @@ test("the README's example runs, on the built package", () => {
     cached: 3,
   });
 });
+
+test("the README's example of looking ahead answers what it says", () => {
+  const packageFolder = fileURLToPath(new URL('..', import.meta.url));
+  const readme = readFileSync(`${packageFolder}/README.md`, 'utf8');
+  const examples = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code]) => code!);
+  const example = examples.find((code) => code.includes("policy: 'foresight'"))!;
+  const [, answer] = /\.order; \/\/ (\[[^\]]*\])/.exec(example)!;
+  const code = example.replace(/^arrange\((.*)\.order;.*$/m, 'console.log(JSON.stringify(arrange($1.order));');
+  const output = execFileSync(process.execPath, ['--input-type=module', '--eval', code], {
+    cwd: packageFolder,
+    encoding: 'utf8',
+  });
+  expect(JSON.parse(output)).toEqual(JSON.parse(answer!));
+});

@@ -1,4 +1,5 @@
 import { createExactPolicy } from './exact.js';
+import { createForesightPolicy } from './foresight.js';
 import { createFrequencyPolicy } from './frequency.js';
 import { createGreedyPolicy } from './greedy.js';
 import { createHotnessPolicy } from './hotness.js';
@@ -12,9 +13,14 @@ import { createSortedPolicy } from './sorted.js';
 export interface PolicyOptions {
   /** Seed of the `random` policy. Default 0. */
   readonly seed?: number;
+  /**
+   * Operations that one call of `foresight` may count before it plans more simply or answers like `exact`. Default 65,536,
+   * a fraction of a millisecond.
+   */
+  readonly maxOperations?: number;
 }
 
-/** The ordering policy of a name. Policies hold no state and may be shared. `readPolicyName` checks a name from outside. */
+/** The ordering policy of a name. Policies remember nothing between calls and may be shared. `readPolicyName` checks a name from outside. */
 export function createPolicy(name: PolicyName, options: PolicyOptions = {}): OrderingPolicy {
   switch (name) {
     case 'retrieval':
@@ -35,5 +41,7 @@ export function createPolicy(name: PolicyName, options: PolicyOptions = {}): Ord
       return createExactPolicy();
     case 'oracle':
       return createOraclePolicy();
+    case 'foresight':
+      return createForesightPolicy(options.maxOperations);
   }
 }

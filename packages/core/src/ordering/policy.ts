@@ -13,6 +13,7 @@ export const POLICY_NAMES = [
   'greedy',
   'exact',
   'oracle',
+  'foresight',
 ] as const;
 
 export type PolicyName = (typeof POLICY_NAMES)[number];
@@ -26,6 +27,11 @@ export interface Context {
   readonly maxShift: number | undefined;
   /** Retrieval ranks whose documents keep their place; sorted ascending. */
   readonly pinned: readonly number[];
+  /**
+   * The documents of requests known to be waiting for the same engine behind the same preamble, in the order they will be
+   * served. Only `foresight` reads them, and only the first 64.
+   */
+  readonly waiting?: readonly (readonly Document[])[] | undefined;
 }
 
 /** A policy's answer. */

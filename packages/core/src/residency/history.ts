@@ -5,7 +5,8 @@ import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPa
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
 import { DocumentStatistics, type DocumentStatisticsOptions } from './document-statistics.js';
 import { PredictionRecord } from './prediction-record.js';
-import type { HotnessView, ResidencyState, ResidencyView } from './view.js';
+import { RecentRequests } from './recent-requests.js';
+import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './view.js';
 
 export interface ServedHistoryOptions {
   /** Bounds of the knowledge tree. */
@@ -27,6 +28,8 @@ export interface ServedRequest {
   /** In prompt order. */
   readonly documents: readonly Document[];
   readonly preamble: Preamble | undefined;
+  /** `order[p]` is the retrieval rank of `documents[p]`; without it, prompt order counts as retrieval order. */
+  readonly order?: readonly number[];
 }
 
 /** What the engine reported about a completed request, as far as it did. */
@@ -47,6 +50,7 @@ export interface EngineReport {
 export class ServedHistory implements ResidencyView {
   readonly #tree: KnowledgeTree;
   readonly #statistics: DocumentStatistics;
+  readonly #recent = new RecentRequests();
   readonly #search: BestPathSearch;
   readonly #predictions = new PredictionRecord();
   readonly #dispatches = new WeakMap<ServedRequest, Insertion>();
@@ -74,6 +78,10 @@ export class ServedHistory implements ResidencyView {
     return this.#statistics;
   }
 
+  get recent(): RecentRequestsView {
+    return this.#recent;
+  }
+
   /** Requests dispatched so far. */
   get requests(): number {
     return this.#statistics.requests;
@@ -90,6 +98,7 @@ export class ServedHistory implements ResidencyView {
   /** The request goes to the engine: its path will be resident, and its documents were accessed. O(path). */
   dispatched(request: ServedRequest, now: number): void {
     this.#statistics.record(request.documents.map((document) => document.key));
+    this.#recent.record(request);
     this.#dispatches.set(request, this.#tree.insert(pathOf(request), 'expected', now));
     if (this.#maxAgeMs !== Number.POSITIVE_INFINITY) this.#tree.pruneUsedBefore(now - this.#maxAgeMs);
   }
@@ -127,6 +136,7 @@ export class ServedHistory implements ResidencyView {
   clear(): void {
     this.#tree.clear();
     this.#statistics.clear();
+    this.#recent.clear();
     this.#predictions.clear();
   }
 }

@@ -15,11 +15,27 @@ export interface HotnessView {
   lastSeen(key: string): number;
 }
 
+/** What recent requests tell about coming ones. Learned in `observe` alone. */
+export interface RecentRequestsView {
+  /**
+   * For each recent request behind the same preamble that held some of `documents`: which ones, as a bit mask by index
+   * (documents from index 30 on are left out). Fills `masks` from the front and returns how many there are. O(window × k).
+   */
+  overlaps(documents: readonly Document[], preamble: Preamble | undefined, masks: Int32Array): number;
+  /** Of the 20 requests that follow one, how many keep exactly these retrieval ranks of it (a bit mask of the first 8). O(1). */
+  survival(ranks: number): number;
+  /** Of the 20 requests that follow one, how many keep any of its first 8 ranks. O(1). */
+  readonly recurrence: number;
+  /** The requests that look-ahead reckons with, as a share of those that `overlaps` looks at. */
+  readonly horizonShare: number;
+}
+
 /** Read-only state that an ordering policy may look at. */
 export interface ResidencyView {
   readonly state: ResidencyState;
   readonly tree: KnowledgeTreeView;
   readonly hotness: HotnessView;
+  readonly recent: RecentRequestsView;
   /** Requests observed so far; a deterministic source for seeded policies. */
   readonly requests: number;
   /**

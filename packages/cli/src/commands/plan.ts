@@ -1,0 +1,83 @@
+import { createWriteStream } from 'node:fs';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { type BatchPlan, PLAN_METHODS, type PlanMethod, planBatch, WarmpathError } from '@warmpath/core';
+import { type Command, Option } from 'commander';
+import { addCommand, type CommandContext } from '../command-context.js';
+import { wholeNumber } from '../options.js';
+import { type RequestLog, readRequestLog } from '../request-log.js';
+
+const FORMAT_HELP = `
+Input, one request a line:
+  {"documents": [{"id", "tokens"?} or "id", …], "timestamp"?, "session"?, "query_tokens"?}
+Output, one request a line, in the order in which to send them:
+  {"index", "documents": [ids in prompt order], "sharedDocuments"}
+  "index" counts the requests of the input from 0; "sharedDocuments" says how many of the documents, from the start, earlier
+  lines leave in the prefix cache. Plans for fewest tokens if every document has a count, and for fewest documents if not.`;
+
+const READ_STEP = 1000;
+/** Lines that go to the file in one piece. */
+const WRITE_STEP = 1000;
+
+interface PlanCommandOptions {
+  readonly output: string;
+  readonly capacity?: number;
+  readonly method: PlanMethod;
+}
+
+/** Adds `warmpath plan`. */
+export function addPlanCommand(program: Command, { terminal, stdin }: CommandContext): void {
+  addCommand(program, 'plan', 'order a whole batch: the documents of each request, and the requests')
+    .argument('<file>', 'log of requests, JSON lines; - for standard input')
+    .requiredOption('-o, --output <file>', 'where the plan goes, JSON lines')
+    .option(
+      '--capacity <tokens>',
+      'what the prefix cache holds; documents, if their tokens are not known',
+      wholeNumber(0),
+    )
+    .addOption(new Option('--method <name>', 'how to plan').choices(PLAN_METHODS).default('combined'))
+    .addHelpText('after', FORMAT_HELP)
+    .action(async (file: string, options: PlanCommandOptions) => {
+      const log = await readRequestLog(file, stdin, (count) => {
+        if (count % READ_STEP === 0) terminal.status(`reading: ${count} requests`);
+      });
+      terminal.status(`planning ${log.contexts.length} requests`);
+      const start = performance.now();
+      const plan = planBatch(log.contexts, planOptions(log, options));
+      const ms = performance.now() - start;
+      terminal.status(`writing ${options.output}`);
+      await writePlan(plan, options.output);
+      terminal.status('');
+      const { documents, trieNodes, reuse } = plan;
+      const rssMiB = process.resourceUsage().maxRSS / 1024;
+      const summary = { contexts: log.contexts.length, documents, trieNodes, reuse, ms, rssMiB };
+      terminal.data(summary);
+      terminal.line(`${summary.contexts} requests, ${documents} documents: ${trieNodes} to prefill`);
+      terminal.line(`reuse ${(reuse * 100).toFixed(1)} %, planned in ${Math.round(ms)} ms, ${options.output} written`);
+    });
+}
+
+/** Tokens count only if all are known: a guess for some of the documents would decide over the others. */
+function planOptions({ contexts, tokens }: RequestLog, { capacity, method }: PlanCommandOptions) {
+  const known = tokens.size > 0 && contexts.every((context) => context.every((id) => tokens.has(id)));
+  return {
+    method,
+    ...(capacity === undefined ? {} : { capacity }),
+    ...(known ? { tokens: (id: string) => tokens.get(id)! } : {}),
+  };
+}
+
+async function writePlan({ steps }: BatchPlan, file: string): Promise<void> {
+  try {
+    await pipeline(Readable.from(lines(steps)), createWriteStream(file));
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_USAGE', { path: '--output', detail: `cannot write ${file}`, cause });
+  }
+}
+
+function* lines(steps: BatchPlan['steps']): Generator<string> {
+  for (let from = 0; from < steps.length; from += WRITE_STEP) {
+    const piece = steps.slice(from, from + WRITE_STEP);
+    yield piece.map((step) => `${JSON.stringify(step)}\n`).join('');
+  }
+}

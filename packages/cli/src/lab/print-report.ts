@@ -1,0 +1,67 @@
+import type { ExperimentReport, ReproducedFigure, ReproducedTable } from '@warmpath/lab';
+import { formatTable, type Terminal } from '../terminal.js';
+
+/** Prints what policies got from the cache, and the bounds, for a person. */
+export function printExperiment(report: ExperimentReport, terminal: Terminal): void {
+  const { bounds, results } = report;
+  const settings = results[0]!;
+  terminal.line(
+    `${terminal.style.bold(report.workload)}: ${report.requests} requests, adjacent Jaccard ${report.jaccard.toFixed(3)}, ` +
+      `${settings.seeds.length} ${settings.seeds.length === 1 ? 'seed' : 'seeds'}, cache ${settings.cache}, ` +
+      (settings.load === undefined
+        ? `${settings.queue} coming requests known`
+        : `load ${settings.load}, up to ${settings.queue} waiting requests known`),
+  );
+  terminal.line();
+  const header = [
+    'policy',
+    'documents cached',
+    'tokens cached',
+    'uncached tokens',
+    'TTFT p50',
+    'p95',
+    'mean ms',
+    'arrange p50',
+    'p99 µs',
+  ];
+  const rows = results.map((result) => [
+    result.policy,
+    withError(result.cachedDocumentShare),
+    withError(result.cachedTokenShare),
+    result.uncachedTokens.mean.toFixed(0),
+    result.ttftMs.p50.toFixed(1),
+    result.ttftMs.p95.toFixed(1),
+    result.ttftMs.mean.toFixed(1),
+    result.arrangeUs.p50.toFixed(1),
+    result.arrangeUs.p99.toFixed(1),
+  ]);
+  for (const line of formatTable([header, ...rows])) terminal.line(`  ${line}`);
+  terminal.line();
+  terminal.line(
+    `  bounds on the documents: best order of each request alone ${bounds.oracle.toFixed(4)}, seen before at any position ${bounds.seenBefore.toFixed(4)}`,
+  );
+}
+
+/** Prints a paper's tables beside ours, with the difference and what explains it. */
+export function printReproduction(tables: readonly ReproducedTable[], terminal: Terminal): void {
+  for (const { title, rows, notes } of tables) {
+    terminal.line(terminal.style.bold(title));
+    const names = rows[0]!.figures.map(({ name }) => name);
+    const header = ['', ...names.flatMap((name) => [name, 'ours', 'diff'])];
+    const lines = rows.map(({ label, figures }) => [label, ...figures.flatMap(threeCells)]);
+    for (const line of formatTable([header, ...lines])) terminal.line(`  ${line}`);
+    for (const note of notes) terminal.line(terminal.style.dim(`  - ${note}`));
+    terminal.line();
+  }
+}
+
+function threeCells({ name, paper, ours }: ReproducedFigure): readonly string[] {
+  const places = name === 'Jaccard' ? 3 : 1;
+  if (paper === undefined) return ['-', ours.toFixed(places), '-'];
+  const difference = ours - paper;
+  return [paper.toFixed(places), ours.toFixed(places), `${difference < 0 ? '' : '+'}${difference.toFixed(places)}`];
+}
+
+function withError({ mean, se }: { readonly mean: number; readonly se: number }): string {
+  return se === 0 ? mean.toFixed(4) : `${mean.toFixed(4)} ± ${se.toFixed(4)}`;
+}

@@ -1,0 +1,95 @@
+import { SURVIVAL_RANKS } from '../residency/rank-survival.js';
+import type { ResidencyView } from '../residency/view.js';
+import type { CachedPaths } from './cached-paths.js';
+import type { Context } from './policy.js';
+
+/** Waiting requests that are looked at, the first ones. */
+export const MAX_WAITING = 64;
+
+/** Recent requests of which the overlap is looked at. */
+const MAX_RECENT = 128;
+
+/** Sets that a demand can hold. */
+export const DEMAND_ROOM = MAX_WAITING + MAX_RECENT + (1 << SURVIVAL_RANKS);
+
+/** Weight of the recent requests in the horizon beside rank survival; tuned, see docs/foresight.md. */
+const RECENT_WEIGHT = 0.3;
+
+/** Sets that fewer requests keep than this are not worth their time. */
+const LEAST_EXPECTED = 1e-4;
+
+/**
+ * What coming requests will want of a context: for each of them the set of documents it shares with the context (a bit mask
+ * by retrieval rank), the tokens it will find cached anyway, and how sure it is. The waiting requests stand first, with
+ * weight 1, then the likely ones: sets learned from rank survival, and the overlaps with recent requests.
+ *
+ * Flat arrays that are reused: one instance serves call after call and must not be re-entered.
+ */
+export class Demand {
+  /** Sets wanted, of which the first `waiting` by requests that are known. */
+  count = 0;
+  waiting = 0;
+  readonly sets = new Int32Array(DEMAND_ROOM);
+  readonly weights = new Float64Array(DEMAND_ROOM);
+  /** Tokens that the request will find cached without us. */
+  readonly held = new Float64Array(DEMAND_ROOM);
+  readonly #overlaps = new Int32Array(MAX_RECENT);
+
+  /** Collects the sets. O(waiting × k + window × k + 256) beside the waiting requests' own best paths. */
+  collect(context: Context, view: ResidencyView): void {
+    this.count = 0;
+    this.#collectWaiting(context, view);
+    this.waiting = this.count;
+    this.#collectLikely(context, view);
+  }
+
+  /** Fills in `held` for the likely sets, whose other documents nobody knows. O(sets) look-ups in `paths`. */
+  weigh(paths: CachedPaths): void {
+    for (let i = this.waiting; i < this.count; i++) this.held[i] = paths.longestWithin(this.sets[i]!);
+  }
+
+  #collectWaiting(context: Context, view: ResidencyView): void {
+    const waiting = context.waiting;
+    if (waiting === undefined) return;
+    const { documents, preamble } = context;
+    for (let i = 0; i < waiting.length && i < MAX_WAITING; i++) {
+      const request = waiting[i]!;
+      let set = 0;
+      for (let rank = 0; rank < documents.length; rank++) {
+        if (holds(request, documents[rank]!.key)) set |= 1 << rank;
+      }
+      if (set === 0) continue;
+      const path = view.bestPath(request, preamble, undefined);
+      let held = 0;
+      for (const rank of path.order) held += request[rank]!.tokens;
+      this.held[this.count] = held;
+      this.#add(set, 1);
+    }
+  }
+
+  #collectLikely(context: Context, view: ResidencyView): void {
+    const { documents, preamble } = context;
+    const { recent } = view;
+    const ranks = 2 ** documents.length - 1;
+    for (let kept = 1; kept < 1 << SURVIVAL_RANKS; kept++) {
+      const expected = recent.survival(kept);
+      // Learned from longer contexts too, of which this one has the first ranks.
+      if (expected > LEAST_EXPECTED && (kept & ranks) !== 0) this.#add(kept & ranks, expected);
+    }
+    // Where documents do not come back soon, what came along with them long ago says nothing (it cost .003 of true-zero).
+    const weight = RECENT_WEIGHT * recent.horizonShare * Math.min(1, recent.recurrence);
+    if (weight === 0) return;
+    const found = recent.overlaps(documents, preamble, this.#overlaps);
+    for (let i = 0; i < found; i++) this.#add(this.#overlaps[i]!, weight);
+  }
+
+  #add(set: number, weight: number): void {
+    this.sets[this.count] = set;
+    this.weights[this.count++] = weight;
+  }
+}
+
+function holds(request: Context['documents'], key: string): boolean {
+  for (const document of request) if (document.key === key) return true;
+  return false;
+}

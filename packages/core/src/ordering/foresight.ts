@@ -1,0 +1,73 @@
+import type { ResidencyView } from '../residency/view.js';
+import { CachedPaths } from './cached-paths.js';
+import { withCachedPrefix } from './cached-prefix.js';
+import { Demand } from './demand.js';
+import { createExactPolicy } from './exact.js';
+import { CHAIN_MAX_DOCUMENTS, ChainSearch } from './foresight-chain.js';
+import { SUBSETS_MAX_DOCUMENTS, SubsetSearch } from './foresight-subsets.js';
+import { DialRule, isFree } from './placement.js';
+import type { Context, Ordering, OrderingPolicy } from './policy.js';
+
+/** Operations one call may take, where nothing else is asked for; a fraction of a millisecond. */
+export const DEFAULT_MAX_OPERATIONS = 65_536;
+
+/** A look-up in the tree waits for memory: it takes as long as some eight steps of arithmetic (measured). */
+const OPERATIONS_A_LOOK_UP = 8;
+
+/**
+ * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with what this prompt
+ * leaves behind. It knows the requests waiting (`Context.waiting`), and expects what recent requests and their rank
+ * survival let it expect (`RecentRequestsView`); with neither, and for more than 30 documents, the answer is that of
+ * `exact`. It gives up cached tokens only where the reuse it expects is worth more. Method, constants and figures:
+ * docs/foresight.md.
+ *
+ * Up to 8 documents the plan is optimal under its estimate, above it grows the best of 8 chains. `maxOperations` bounds the
+ * counted operations of one call (look-ups, subsets, steps of a chain), never time, so that the same state gives the same
+ * answer everywhere: what does not fit is planned by chains, or else answered by `exact`.
+ *
+ * Cost: some ten microseconds (see `bench/`), and a search of the best path for each waiting request that shares a
+ * document. One instance reuses its scratch memory between calls, which no answer depends on.
+ */
+export function createForesightPolicy(maxOperations: number = DEFAULT_MAX_OPERATIONS): OrderingPolicy {
+  const exact = createExactPolicy();
+  const planner = new ForesightPlanner(maxOperations);
+  return {
+    name: 'foresight',
+    arrange(context, view, now) {
+      const order = planner.plan(context, view);
+      return order === undefined ? exact.arrange(context, view, now) : withCachedPrefix(order, context, view);
+    },
+  };
+}
+
+class ForesightPlanner {
+  readonly #maxOperations: number;
+  readonly #paths = new CachedPaths();
+  readonly #demand = new Demand();
+  readonly #subsets = new SubsetSearch();
+  readonly #chains = new ChainSearch();
+
+  constructor(maxOperations: number) {
+    this.#maxOperations = maxOperations;
+  }
+
+  /** The order, or `undefined` when there is nothing to look ahead to or too little budget for it. */
+  plan(context: Context, view: ResidencyView): Ordering['order'] | undefined {
+    const { documents } = context;
+    if (documents.length < 2 || documents.length > CHAIN_MAX_DOCUMENTS) return undefined;
+    const demand = this.#demand;
+    const paths = this.#paths;
+    demand.collect(context, view);
+    if (demand.count === 0) return undefined;
+    const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
+    if (!paths.collect(context, view, rule, this.#maxOperations / OPERATIONS_A_LOOK_UP)) return undefined;
+    const left = this.#maxOperations - OPERATIONS_A_LOOK_UP * paths.lookUps;
+    if (documents.length <= SUBSETS_MAX_DOCUMENTS && SubsetSearch.cost(documents.length, demand, rule) <= left) {
+      demand.weigh(paths);
+      return this.#subsets.find(documents, demand, paths, rule);
+    }
+    if (ChainSearch.cost(documents.length, demand, paths) > left) return undefined;
+    demand.weigh(paths);
+    return this.#chains.find(documents, demand, paths, rule);
+  }
+}

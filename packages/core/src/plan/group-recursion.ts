@@ -1,0 +1,117 @@
+import { MaxHeap } from './max-heap.js';
+import type { PlanTree } from './plan-tree.js';
+import type { Remainders } from './remainders.js';
+
+/** Sets that share everything on the path to `node`, below which they are to hang. */
+export interface Group {
+  readonly node: number;
+  readonly sets: readonly number[];
+}
+
+/** Hangs the sets of a group below its node. */
+export type FinishGroup = (group: Group) => void;
+
+/**
+ * Greedy group recursion: the document that saves most in a group (its tokens times the contexts that have it, less one) leads
+ * the contexts that have it; the others are split on; recurse. It is the order of an FP-tree, chosen anew in every group.
+ *
+ * Groups of at most `groupLimit` sets go to `finish`, and so do the sets of a group in which nothing is shared any more. Cost:
+ * O(total documents x depth + splits x log documents).
+ */
+export function groupRecursion(tree: PlanTree, remainders: Remainders, groupLimit: number, finish: FinishGroup): void {
+  const counter = new GroupCounter(tree.batch.weights, remainders);
+  const pending: Group[] = [{ node: tree.root, sets: [...tree.batch.sets.keys()] }];
+  for (let group = pending.pop(); group !== undefined; group = pending.pop()) {
+    if (group.sets.length <= groupLimit) {
+      finish(group);
+      continue;
+    }
+    const { node, sets } = group;
+    let rest = sets;
+    counter.start(sets);
+    while (rest.length > groupLimit) {
+      const symbol = counter.takeBest();
+      if (symbol < 0) break;
+      const holders: number[] = [];
+      const others: number[] = [];
+      for (const set of rest) (remainders.take(set, symbol) ? holders : others).push(set);
+      if (holders.length === sets.length && node !== tree.root) {
+        tree.labels[node]!.push(symbol);
+        continue;
+      }
+      rest = others;
+      for (const set of holders) counter.subtract(set);
+      const child = tree.create([symbol]);
+      tree.attach(child, node);
+      pending.push({ node: child, sets: holders });
+    }
+    counter.stop();
+    if (rest.length > 0) finish({ node, sets: rest });
+    tree.collapse(node);
+  }
+}
+
+/** Makes leaves of a group's sets as they are. */
+export function hangLeaves(tree: PlanTree, remainders: Remainders, { node, sets }: Group): void {
+  for (const set of sets) {
+    tree.labels[set] = remainders.rest(set);
+    tree.attach(set, node);
+  }
+}
+
+/** In how many sets of the current group each symbol is. Counts only fall, so the heap is put right when its top is read. */
+class GroupCounter {
+  readonly #weights: Float64Array;
+  readonly #remainders: Remainders;
+  readonly #counts: Int32Array;
+  #touched: number[] = [];
+  #heap = new MaxHeap();
+
+  constructor(weights: Float64Array, remainders: Remainders) {
+    this.#weights = weights;
+    this.#remainders = remainders;
+    this.#counts = new Int32Array(weights.length);
+  }
+
+  start(sets: readonly number[]): void {
+    const { items, from, to } = this.#remainders;
+    for (const set of sets) {
+      for (let i = from[set]!; i < to[set]!; i++) {
+        const symbol = items[i]!;
+        if (this.#counts[symbol]!++ === 0) this.#touched.push(symbol);
+      }
+    }
+    for (const symbol of this.#touched) this.#offer(symbol);
+  }
+
+  /** The symbol that saves most if it leads the sets that have it, each symbol once; -1 if none is left that saves anything. */
+  takeBest(): number {
+    for (let symbol = this.#heap.top(); symbol >= 0; symbol = this.#heap.top()) {
+      const stated = this.#heap.topKey();
+      this.#heap.pop();
+      if (this.#saving(symbol) === stated) return symbol;
+      this.#offer(symbol);
+    }
+    return -1;
+  }
+
+  subtract(set: number): void {
+    const { items, from, to } = this.#remainders;
+    for (let i = from[set]!; i < to[set]!; i++) this.#counts[items[i]!]! -= 1;
+  }
+
+  stop(): void {
+    for (const symbol of this.#touched) this.#counts[symbol] = 0;
+    this.#touched = [];
+    this.#heap = new MaxHeap();
+  }
+
+  #offer(symbol: number): void {
+    const saving = this.#saving(symbol);
+    if (saving > 0) this.#heap.push(symbol, saving);
+  }
+
+  #saving(symbol: number): number {
+    return (this.#counts[symbol]! - 1) * this.#weights[symbol]!;
+  }
+}

@@ -1,0 +1,148 @@
+import type { Document } from '../document.js';
+import type { Preamble } from '../preamble.js';
+import { KeyInterner } from '../tree/interner.js';
+import { RankSurvival, SURVIVAL_RANKS } from './rank-survival.js';
+import type { RecentRequestsView } from './view.js';
+
+/** Requests remembered. */
+const WINDOW = 100;
+
+/** Requests back to which a new request is compared when learning what survives. */
+const HORIZON = 20;
+
+/** Documents remembered of a request, the highest ranked ones; also the width of an overlap's bit mask. */
+export const REMEMBERED_DOCUMENTS = 30;
+
+const SURVIVAL_MASK = 2 ** SURVIVAL_RANKS - 1;
+
+/** What the window keeps of a request. */
+interface RecentRequest {
+  /** In prompt order. */
+  readonly documents: readonly Document[];
+  readonly preamble: Preamble | undefined;
+  /** `order[p]` is the retrieval rank of `documents[p]`; prompt order is taken for retrieval order without it. */
+  readonly order?: readonly number[];
+}
+
+/**
+ * The last 100 requests as sets of documents, and the rank survival learned from them: what look-ahead knows of the
+ * future. Bounded by construction: one flat ring of 100 × 30 document numbers, one table of rank sets.
+ */
+export class RecentRequests implements RecentRequestsView {
+  readonly horizonShare = HORIZON / WINDOW;
+  readonly #survival = new RankSurvival();
+  #interner = new KeyInterner();
+  /** By slot and retrieval rank: the document's number, 0 for none. */
+  readonly #numbers = new Int32Array(WINDOW * REMEMBERED_DOCUMENTS);
+  readonly #counts = new Int32Array(WINDOW);
+  /** By slot: the number of the preamble's key, 0 for none. */
+  readonly #preambles = new Int32Array(WINDOW);
+  /** By document number: a bit mask while a request is compared, else 0. */
+  #bitOf = new Int32Array(256);
+  /** Scratch: the numbers marked in `#bitOf`. */
+  readonly #marked = new Int32Array(REMEMBERED_DOCUMENTS);
+  #requests = 0;
+
+  /** Learns from one request, then remembers it. O(20 × k + 256). */
+  record(request: RecentRequest): void {
+    const slot = this.#requests % WINDOW;
+    this.#survival.beginRequest();
+    this.#forget(slot);
+    const count = this.#remember(request, slot);
+    this.#learn(slot, count);
+    this.#requests++;
+  }
+
+  survival(ranks: number): number {
+    return this.#survival.expected(ranks);
+  }
+
+  get recurrence(): number {
+    return this.#survival.recurrence;
+  }
+
+  overlaps(documents: readonly Document[], preamble: Preamble | undefined, masks: Int32Array): number {
+    const preambleNumber = preamble === undefined ? 0 : this.#interner.numberOf(preamble.key);
+    if (preambleNumber < 0) return 0;
+    const known = Math.min(documents.length, REMEMBERED_DOCUMENTS);
+    this.#makeRoom();
+    const bitOf = this.#bitOf;
+    const marked = this.#marked;
+    for (let rank = 0; rank < known; rank++) {
+      const number = this.#interner.numberOf(documents[rank]!.key);
+      marked[rank] = Math.max(0, number);
+      if (number > 0) bitOf[number] = 1 << rank;
+    }
+    bitOf[0] = 0;
+    let found = 0;
+    const slots = Math.min(this.#requests, WINDOW);
+    for (let slot = 0; slot < slots; slot++) {
+      if (this.#preambles[slot] !== preambleNumber) continue;
+      let mask = 0;
+      const end = slot * REMEMBERED_DOCUMENTS + this.#counts[slot]!;
+      for (let at = slot * REMEMBERED_DOCUMENTS; at < end; at++) mask |= bitOf[this.#numbers[at]!]!;
+      if (mask !== 0 && found < masks.length) masks[found++] = mask;
+    }
+    for (let rank = 0; rank < known; rank++) bitOf[marked[rank]!] = 0;
+    return found;
+  }
+
+  /** Forgets everything. */
+  clear(): void {
+    this.#survival.clear();
+    this.#interner = new KeyInterner();
+    this.#counts.fill(0);
+    this.#numbers.fill(0);
+    this.#preambles.fill(0);
+    this.#requests = 0;
+  }
+
+  #forget(slot: number): void {
+    const first = slot * REMEMBERED_DOCUMENTS;
+    for (let at = first; at < first + this.#counts[slot]!; at++) {
+      if (this.#numbers[at] !== 0) this.#interner.release(this.#numbers[at]!);
+      this.#numbers[at] = 0;
+    }
+    this.#counts[slot] = 0;
+    if (this.#preambles[slot] !== 0) this.#interner.release(this.#preambles[slot]!);
+    this.#preambles[slot] = 0;
+  }
+
+  #remember(request: RecentRequest, slot: number): number {
+    const { documents, preamble, order } = request;
+    const count = Math.min(documents.length, REMEMBERED_DOCUMENTS);
+    for (let place = 0; place < documents.length; place++) {
+      const rank = order?.[place] ?? place;
+      if (rank >= count) continue;
+      this.#numbers[slot * REMEMBERED_DOCUMENTS + rank] = this.#interner.hold(documents[place]!.key);
+    }
+    this.#counts[slot] = count;
+    if (preamble !== undefined) this.#preambles[slot] = this.#interner.hold(preamble.key);
+    return count;
+  }
+
+  /** For each of the last requests behind the same preamble: which of its ranks the new one in `slot` kept. */
+  #learn(slot: number, count: number): void {
+    this.#makeRoom();
+    const bitOf = this.#bitOf;
+    const numbers = this.#numbers;
+    const first = slot * REMEMBERED_DOCUMENTS;
+    for (let at = first; at < first + count; at++) bitOf[numbers[at]!] = 1;
+    bitOf[0] = 0;
+    for (let back = 1; back <= Math.min(HORIZON, this.#requests); back++) {
+      const earlier = (this.#requests - back) % WINDOW;
+      if (this.#preambles[earlier] !== this.#preambles[slot]) continue;
+      let ranks = 0;
+      for (let rank = 0; rank < this.#counts[earlier]!; rank++) {
+        ranks |= bitOf[numbers[earlier * REMEMBERED_DOCUMENTS + rank]!]! << rank;
+      }
+      ranks &= SURVIVAL_MASK;
+      if (ranks !== 0) this.#survival.learn(ranks);
+    }
+    for (let at = first; at < first + count; at++) bitOf[numbers[at]!] = 0;
+  }
+
+  #makeRoom(): void {
+    if (this.#bitOf.length < this.#interner.limit) this.#bitOf = new Int32Array(2 * this.#interner.limit);
+  }
+}

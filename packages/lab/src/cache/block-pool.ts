@@ -1,0 +1,80 @@
+/** A block's entry in the prefix index: its content behind all blocks before it. */
+export interface BlockNode {
+  readonly content: string;
+  readonly parent: BlockNode | undefined;
+  readonly children: Map<string, BlockNode>;
+  /** Physical blocks that hold this content; more than one where it was computed twice. First in, first found. */
+  readonly blocks: Block[];
+}
+
+/** A physical block. Free blocks stand in a queue; those with a node can still be found. */
+export interface Block {
+  node: BlockNode | undefined;
+  before: Block | undefined;
+  after: Block | undefined;
+  free: boolean;
+}
+
+/**
+ * The blocks of a KV cache and the queue of free ones, least recently freed first. Blocks that were never used count but
+ * do not exist, so that an unlimited pool costs what is used. All operations O(1).
+ */
+export class BlockPool {
+  readonly capacity: number;
+  #unused: number;
+  #first: Block | undefined;
+  #last: Block | undefined;
+  #free: number;
+  #created = 0;
+
+  constructor(capacity: number) {
+    this.capacity = capacity;
+    this.#unused = capacity;
+    this.#free = capacity;
+  }
+
+  /** Blocks that can be taken. */
+  get free(): number {
+    return this.#free;
+  }
+
+  /** Blocks that were used at least once. */
+  get touched(): number {
+    return this.#created;
+  }
+
+  /** Takes the block that stood in the queue longest, unused ones first; undefined if none is free. Its node is still set. */
+  take(): Block | undefined {
+    if (this.#unused > 0) {
+      this.#unused--;
+      this.#free--;
+      this.#created++;
+      return { node: undefined, before: undefined, after: undefined, free: false };
+    }
+    const block = this.#first;
+    if (block !== undefined) this.reserve(block);
+    return block;
+  }
+
+  /** Takes a free block out of the queue. */
+  reserve(block: Block): void {
+    if (block.before === undefined) this.#first = block.after;
+    else block.before.after = block.after;
+    if (block.after === undefined) this.#last = block.before;
+    else block.after.before = block.before;
+    block.before = undefined;
+    block.after = undefined;
+    block.free = false;
+    this.#free--;
+  }
+
+  /** Puts a block at the end of the queue. */
+  release(block: Block): void {
+    block.before = this.#last;
+    block.free = true;
+    if (this.#last === undefined) this.#first = block;
+    else this.#last.after = block;
+    this.#last = block;
+    this.#free++;
+  }
+}

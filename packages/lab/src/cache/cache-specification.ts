@@ -1,0 +1,29 @@
+import { WarmpathError } from '@warmpath/core';
+import { LlamaSlots } from './llama-slots.js';
+import { createNoCache } from './off.js';
+import type { PrefixCacheModel } from './prefix-cache.js';
+import { SglangRadixCache } from './sglang-radix.js';
+import { VllmBlockCache } from './vllm-blocks.js';
+
+/** What `readCache` understands, for help texts. */
+export const CACHE_SPECIFICATIONS = 'unlimited, <blocks>, radix, radix:<tokens>, slots, slots:<number>, off';
+
+/**
+ * The cache that a short text names: `unlimited` and a number of blocks are vLLM's, `radix` SGLang's, `slots`
+ * llama-server's, `off` none. Returns what makes one. Error: `WARMPATH_INVALID_REQUEST` at `cache`.
+ */
+export function readCache(specification: string): () => PrefixCacheModel {
+  const parsed = /^(?:(unlimited|radix|slots|off)|(radix|slots):([1-9]\d{0,8})|([1-9]\d{0,8}))$/.exec(specification);
+  if (parsed === null) {
+    const detail = `A cache is one of ${CACHE_SPECIFICATIONS}.`;
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'cache', detail });
+  }
+  const [, name, sized, size, blocks] = parsed;
+  if (blocks !== undefined) return () => new VllmBlockCache({ blocks: Number(blocks) });
+  if (sized === 'radix') return () => new SglangRadixCache({ tokens: Number(size) });
+  if (sized === 'slots') return () => new LlamaSlots({ slots: Number(size) });
+  if (name === 'radix') return () => new SglangRadixCache();
+  if (name === 'slots') return () => new LlamaSlots();
+  if (name === 'off') return createNoCache;
+  return () => new VllmBlockCache();
+}

@@ -1,0 +1,45 @@
+export { seenBeforeShare } from './bounds.js';
+export { CACHE_SPECIFICATIONS, readCache } from './cache/cache-specification.js';
+export type { LlamaSlotsOptions } from './cache/llama-slots.js';
+export { LlamaSlots } from './cache/llama-slots.js';
+export { createNoCache } from './cache/off.js';
+export type { CachedPrompt, PrefixCacheModel } from './cache/prefix-cache.js';
+export { promptTokens } from './cache/prefix-cache.js';
+export type { SglangRadixCacheOptions } from './cache/sglang-radix.js';
+export { SglangRadixCache } from './cache/sglang-radix.js';
+export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
+export { VllmBlockCache } from './cache/vllm-blocks.js';
+export type { ExperimentReport, ExperimentSettings, PolicyResult } from './experiment.js';
+export { Experiment } from './experiment.js';
+export type { LatencyModel } from './latency.js';
+export { RTX_4060_TI, RTX_4090 } from './latency.js';
+export type { LatencyProfile } from './latency-profile.js';
+export { profiledLatency } from './latency-profile.js';
+export { reproduceRagCachePlusPlus } from './reproduce/ragcache-plus-plus.js';
+export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';
+export type { Arrivals, SimulateOptions } from './simulate.js';
+export { MAX_QUEUE, simulate, simulateArrivals } from './simulate.js';
+export type { Dispatch, ServedOutcome, SimulatedEngineOptions } from './simulated-engine.js';
+export { SimulatedEngine } from './simulated-engine.js';
+export type { Estimate } from './statistics.js';
+export { estimate, mean, percentile } from './statistics.js';
+export type { CatalogueEntry, CreateWorkloadOptions, LengthsName } from './workloads/catalogue.js';
+export { createWorkload, LENGTHS_NAMES, WORKLOAD_CATALOGUE } from './workloads/catalogue.js';
+export type { HeadlineOptions } from './workloads/headline.js';
+export { headlineTrace } from './workloads/headline.js';
+export { MersenneTwister } from './workloads/mersenne-twister.js';
+export { readTrace } from './workloads/read-trace.js';
+export type { SessionsOptions } from './workloads/sessions.js';
+export { sessionsTrace } from './workloads/sessions.js';
+export type { Trace, TraceRequest } from './workloads/trace.js';
+export { meanAdjacentJaccard } from './workloads/trace.js';
+export type {
+  DocumentLengths,
+  PromptSpan,
+  Workload,
+  WorkloadLengths,
+  WorkloadRequest,
+} from './workloads/workload.js';
+export { labDocument, PAPER_LENGTHS, toWorkload } from './workloads/workload.js';
+export type { ZipfOptions } from './workloads/zipf.js';
+export { zipfTrace } from './workloads/zipf.js';

@@ -1,0 +1,206 @@
+import type { PolicyName } from '@warmpath/core';
+import { createNoCache } from '../cache/off.js';
+import { type LatencyModel, RTX_4060_TI, RTX_4090 } from '../latency.js';
+import { simulate } from '../simulate.js';
+import { mean, percentile } from '../statistics.js';
+import { createWorkload } from '../workloads/catalogue.js';
+import { meanAdjacentJaccard } from '../workloads/trace.js';
+import type { Workload } from '../workloads/workload.js';
+import type { ReproducedRow, ReproducedTable } from './reproduction.js';
+
+const SEED = 42;
+/** Requests that the paper serves first and does not count. */
+const WARM_UP = 5;
+/** The paper's threshold of a fast request. */
+const FAST = 0.6;
+
+/** The paper's name of a strategy, and ours; `none` is an engine without a cache. */
+const STRATEGIES = {
+  'No Cache': 'none',
+  'APC+Retrieval': 'retrieval',
+  'APC+Sorted': 'sorted',
+  'APC+Recency': 'recency',
+  'APC+Optimized': 'greedy',
+  'APC+Oracle': 'exact',
+} as const satisfies Record<string, PolicyName | 'none'>;
+
+type Strategy = keyof typeof STRATEGIES;
+
+type PaperRow = readonly [strategy: Strategy, ...figures: number[]];
+
+const TABLE_1: readonly PaperRow[] = [
+  ['No Cache', 121.3, 123.7, 121.4, 0],
+  ['APC+Retrieval', 59.6, 117.4, 55.9, 12.3],
+  ['APC+Sorted', 81.2, 118.7, 76.3, 25.6],
+  ['APC+Optimized', 40.1, 117.4, 51.4, 19],
+];
+
+const TABLE_9: readonly PaperRow[] = [
+  ['No Cache', 116.9, 116.8],
+  ['APC+Sorted', 77.9, 74],
+  ['APC+Recency', 55.3, 52.8],
+  ['APC+Retrieval', 56.8, 54.1],
+  ['APC+Optimized', 41, 51.2],
+  ['APC+Oracle', 40, 50],
+];
+
+const TABLE_10: readonly PaperRow[] = [
+  ['No Cache', 110.3, 113.1, 109.5],
+  ['APC+Retrieval', 96.5, 103.1, 96.1],
+  ['APC+Optimized', 92.2, 103, 85.7],
+];
+
+const TABLE_12 = [
+  ['0.0', 0.386, 126.8, 111.7],
+  ['0.2', 0.386, 128.9, 114.2],
+  ['0.4', 0.417, 111.1, 77.8],
+  ['0.6', 0.526, 75.5, 60.5],
+  ['0.8', 0.661, 50.4, 50.8],
+] as const;
+
+/** TTFT of every request of a run, the paper's warm-up first. */
+function ttftOf(workload: Workload, strategy: Strategy, latency: LatencyModel = RTX_4090): number[] {
+  const policy = STRATEGIES[strategy];
+  const outcomes =
+    policy === 'none'
+      ? simulate(workload, 'retrieval', { cache: createNoCache(), latency })
+      : simulate(workload, policy, { latency });
+  return outcomes.map(({ ttftMs }) => ttftMs);
+}
+
+/** RAGCache++'s tables that rest on its published generators, from the simulator. Takes about a second. */
+export function reproduceRagCachePlusPlus(): ReproducedTable[] {
+  return [headlineTable(), baselineTable(), geospatialTable(), overlapTable(), trueZeroTable()];
+}
+
+function headlineTable(): ReproducedTable {
+  const workload = createWorkload('headline', { seed: SEED });
+  const cold = mean(ttftOf(workload, 'No Cache'));
+  const byEquation: string[] = [];
+  const rows = TABLE_1.map(([strategy, p50, p95, average, fast]): ReproducedRow => {
+    const ttft = ttftOf(workload, strategy);
+    const counted = ttft.slice(WARM_UP);
+    const own = percentile(ttft.slice(0, WARM_UP), 0.5);
+    byEquation.push(`${strategy} ${fastShare(counted, cold).toFixed(1)}`);
+    return {
+      label: strategy,
+      figures: [
+        { name: 'p50 ms', paper: p50, ours: percentile(counted, 0.5) },
+        { name: 'p95 ms', paper: p95, ours: percentile(counted, 0.95) },
+        { name: 'mean ms', paper: average, ours: mean(counted) },
+        { name: 'Fast%', paper: fast, ours: fastShare(counted, own) },
+      ],
+    };
+  });
+  return {
+    title: 'Table 1, RTX 4090: headline, 200 requests, k = 5',
+    rows,
+    notes: [
+      "Fast% follows the published code: a request is fast below 0.6 of the median of the same strategy's first five requests, which are warm already. " +
+        `By the definition in the text (0.6 of the cold baseline) it is: ${byEquation.join(', ')}. That sorting «hits more often but shallower» is an artefact of the code's rule.`,
+      'The 200 requests visit 20 of the 50 regions once: 100 and 500 documents give the same kind of trace, and nothing is reused between bursts.',
+      'The published code follows an arbitrary child where several match (a Python set); ours follows retrieval rank, as Algorithm 1 says. On this trace it makes no difference.',
+    ],
+  };
+}
+
+function baselineTable(): ReproducedTable {
+  const workload = createWorkload('headline', { seed: SEED });
+  return {
+    title: 'Table 9, RTX 4090: ordering baselines on the headline trace',
+    rows: TABLE_9.map(([strategy, p50, average]) => {
+      const counted = ttftOf(workload, strategy).slice(WARM_UP);
+      return {
+        label: strategy,
+        figures: [
+          { name: 'p50 ms', paper: p50, ours: percentile(counted, 0.5) },
+          { name: 'mean ms', paper: average, ours: mean(counted) },
+        ],
+      };
+    }),
+    notes: [
+      '«Greedy reaches 97.5 % of the oracle» holds for the median. By mean cached documents over 30 seeds greedy gets about 90 % of the gain of the oracle over retrieval order here, and 79 % on the geospatial trace.',
+      'Recency reaches the median of greedy here (0.776 of the tokens cached); the paper measured 55.3 ms.',
+    ],
+  };
+}
+
+function geospatialTable(): ReproducedTable {
+  const workload = createWorkload('geospatial', { seed: SEED });
+  return {
+    title: 'Table 10, RTX 4090: geospatial, 200 requests',
+    rows: TABLE_10.map(([strategy, p50, p95, average]) => {
+      const counted = ttftOf(workload, strategy).slice(WARM_UP);
+      return {
+        label: strategy,
+        figures: [
+          { name: 'p50 ms', paper: p50, ours: percentile(counted, 0.5) },
+          { name: 'p95 ms', paper: p95, ours: percentile(counted, 0.95) },
+          { name: 'mean ms', paper: average, ours: mean(counted) },
+        ],
+      };
+    }),
+    notes: [
+      'Ranks are random in this generator, and only the first 15 documents of the cities within reach are ever asked for.',
+    ],
+  };
+}
+
+function overlapTable(): ReproducedTable {
+  return {
+    title: 'Table 12, RTX 4060 Ti: sweep over the overlap',
+    rows: TABLE_12.map(([overlap, jaccard, retrieval, optimized]) => {
+      const workload = createWorkload(`overlap-${overlap}`, { seed: SEED });
+      const p50 = (strategy: Strategy) => percentile(ttftOf(workload, strategy, RTX_4060_TI).slice(WARM_UP), 0.5);
+      const ours = { retrieval: p50('APC+Retrieval'), optimized: p50('APC+Optimized') };
+      return {
+        label: `overlap ${overlap}`,
+        figures: [
+          { name: 'Jaccard', paper: jaccard, ours: meanAdjacentJaccard(workload.requests) },
+          { name: 'retrieval p50 ms', paper: retrieval, ours: ours.retrieval },
+          { name: 'optimized p50 ms', paper: optimized, ours: ours.optimized },
+          { name: 'gain %', paper: gain(retrieval, optimized), ours: gain(ours.retrieval, ours.optimized) },
+        ],
+      };
+    }),
+    notes: [
+      'The published overlaps come out with 60 requests, not with the 100 or 200 of the set-up; the 0.36 of the text is that of 200.',
+      'An overlap of 0.0 still keeps one document (at least one is always shared), so 0.0 and 0.2 are the same trace.',
+      'The two latency parameters of this GPU are fitted to these very medians; single ones are up to 13 ms off.',
+    ],
+  };
+}
+
+function trueZeroTable(): ReproducedTable {
+  const workload = createWorkload('true-zero', { seed: SEED });
+  const average = (strategy: Strategy) => mean(ttftOf(workload, strategy).slice(WARM_UP));
+  const p50 = (strategy: Strategy) => percentile(ttftOf(workload, strategy).slice(WARM_UP), 0.5);
+  const gains = {
+    p50: gain(p50('APC+Retrieval'), p50('APC+Optimized')),
+    mean: gain(average('APC+Retrieval'), average('APC+Optimized')),
+  };
+  return {
+    title: '§4.4, RTX 4090: true zero overlap between adjacent requests',
+    rows: [
+      {
+        label: 'greedy over retrieval order',
+        figures: [
+          { name: 'p50 gain %', paper: 2.2, ours: gains.p50 },
+          { name: 'mean gain %', paper: undefined, ours: gains.mean },
+        ],
+      },
+    ],
+    notes: [
+      'Adjacent requests share nothing, but every region comes back four times: the median hides what the mean shows, and «true zero» is not zero reuse.',
+    ],
+  };
+}
+
+/** Percent below the fast threshold. */
+function fastShare(ttft: readonly number[], baseline: number): number {
+  return 100 * mean(ttft.map((value) => (value < FAST * baseline ? 1 : 0)));
+}
+
+function gain(before: number, after: number): number {
+  return 100 * (1 - after / before);
+}

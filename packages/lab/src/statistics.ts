@@ -1,0 +1,24 @@
+/** Mean over seeds and its standard error; the error is 0 for a single value. */
+export interface Estimate {
+  readonly mean: number;
+  readonly se: number;
+}
+
+/** Mean of the values; 0 for none. O(n). */
+export function mean(values: readonly number[]): number {
+  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/** Mean and standard error (sample standard deviation over the square root of n). O(n). */
+export function estimate(values: readonly number[]): Estimate {
+  const centre = mean(values);
+  if (values.length < 2) return { mean: centre, se: 0 };
+  const squares = values.reduce((sum, value) => sum + (value - centre) ** 2, 0);
+  return { mean: centre, se: Math.sqrt(squares / (values.length - 1) / values.length) };
+}
+
+/** The papers' percentile: the value at `floor(n × share)` of the sorted list; 0 for none. O(n log n). */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
+}

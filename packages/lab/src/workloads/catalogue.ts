@@ -1,0 +1,132 @@
+import { nearestName, WarmpathError } from '@warmpath/core';
+import { geospatialTrace } from './geospatial.js';
+import { headlineTrace } from './headline.js';
+import { mixedTrace } from './mixed.js';
+import { sessionsTrace } from './sessions.js';
+import { tfIdfTrace } from './tf-idf.js';
+import { topicsTrace } from './topics.js';
+import type { Trace } from './trace.js';
+import { trueZeroTrace } from './true-zero.js';
+import { twoPhaseTrace } from './two-phase.js';
+import { PAPER_LENGTHS, toWorkload, type Workload } from './workload.js';
+import { zipfTrace } from './zipf.js';
+
+/** A workload by name. */
+export interface CatalogueEntry {
+  readonly name: string;
+  readonly description: string;
+  /** Whether the trace is data, the same for every seed. */
+  readonly isRecorded?: boolean;
+  /** The same trace for the same seed, on every machine. */
+  trace(seed: number): Trace;
+}
+
+/** How a catalogue workload is made. */
+export interface CreateWorkloadOptions {
+  readonly seed: number;
+  /** `equal`: 200 tokens a document; `unequal`: drawn evenly from 64 to 512. Default `equal`. */
+  readonly lengths?: LengthsName;
+}
+
+export const LENGTHS_NAMES = ['equal', 'unequal'] as const;
+
+export type LengthsName = (typeof LENGTHS_NAMES)[number];
+
+/** Keeps the draws of lengths apart from those of the trace of the same seed. */
+const LENGTHS_SEED = 2 ** 33;
+
+const OVERLAPS = ['0.0', '0.2', '0.4', '0.6', '0.8'] as const;
+const DEPTHS = [3, 5, 7, 10] as const;
+
+/** Every workload that `createWorkload` knows, papers' first. */
+export const WORKLOAD_CATALOGUE: readonly CatalogueEntry[] = [
+  {
+    name: 'headline',
+    description: 'RAGCache++ configuration B: 200 requests in bursts of ten, k = 5, overlap 0.6',
+    trace: (seed) => headlineTrace(seed, { corpus: 500, requests: 200, k: 5, overlap: 0.6 }),
+  },
+  {
+    name: 'headline-a',
+    description: 'RAGCache++ configuration A: 100 documents, 100 requests',
+    trace: (seed) => headlineTrace(seed, { corpus: 100, requests: 100, k: 5, overlap: 0.6 }),
+  },
+  {
+    name: 'headline-2000',
+    description: 'the headline workload for 2,000 requests, so that regions come back',
+    trace: (seed) => headlineTrace(seed, { corpus: 500, requests: 2_000, k: 5, overlap: 0.6 }),
+  },
+  ...OVERLAPS.map((overlap) => ({
+    name: `overlap-${overlap}`,
+    description: `RAGCache++ overlap sweep, ${overlap}, 60 requests (the number that gives the published Jaccard)`,
+    trace: (seed: number) => headlineTrace(seed, { corpus: 100, requests: 60, k: 5, overlap: Number(overlap) }),
+  })),
+  ...OVERLAPS.map((overlap) => ({
+    name: `overlap-${overlap}-200`,
+    description: `the same at overlap ${overlap} with 500 documents and 200 requests`,
+    trace: (seed: number) => headlineTrace(seed, { corpus: 500, requests: 200, k: 5, overlap: Number(overlap) }),
+  })),
+  ...DEPTHS.map((k) => ({
+    name: `k-${k}`,
+    description: `RAGCache++ sweep over k: ${k} documents a request, 100 requests`,
+    trace: (seed: number) => headlineTrace(seed, { corpus: 100, requests: 100, k, overlap: 0.6 }),
+  })),
+  {
+    name: 'true-zero',
+    description: 'RAGCache++ control: adjacent requests share no document',
+    trace: (seed) => trueZeroTrace(seed),
+  },
+  { name: 'mixed', description: 'RAGCache++: jumps between regions, fresh draws', trace: (seed) => mixedTrace(seed) },
+  {
+    name: 'two-phase',
+    description: 'RAGCache++: the popular regions change half way',
+    trace: (seed) => twoPhaseTrace(seed),
+  },
+  {
+    name: 'geospatial',
+    description: 'RAGCache++ §4.7: cities on a grid, ranks without meaning',
+    trace: (seed) => geospatialTrace(seed),
+  },
+  {
+    name: 'tf-idf',
+    description: 'RAGCache++ «Wikipedia»: 25 sets in tie order; recorded, the same for every seed',
+    isRecorded: true,
+    trace: () => tfIdfTrace(),
+  },
+  {
+    name: 'sessions',
+    description: 'eight interleaved conversations over 40 topics, k = 5, 1,000 requests',
+    trace: (seed) => sessionsTrace(seed, { requests: 1_000, k: 5 }),
+  },
+  {
+    name: 'zipf',
+    description: 'independent requests for 15 of 350 documents of Zipf popularity, 1,000 requests',
+    trace: (seed) => zipfTrace(seed, { documents: 350, requests: 1_000, k: 15, exponent: 1 }),
+  },
+  {
+    name: 'topics',
+    description: 'independent requests for 13 documents of one topic and two common ones, 1,000 requests',
+    trace: (seed) => topicsTrace(seed),
+  },
+];
+
+/**
+ * The workload of that name for a seed. Error: `WARMPATH_INVALID_REQUEST` at `workload`, naming the nearest known one.
+ */
+export function createWorkload(name: string, options: CreateWorkloadOptions): Workload {
+  const entry = WORKLOAD_CATALOGUE.find((candidate) => candidate.name === name);
+  if (entry === undefined) throw unknownWorkload(name);
+  const { seed } = options;
+  const documents =
+    options.lengths === 'unequal' ? { least: 64, most: 512, seed: LENGTHS_SEED + seed } : PAPER_LENGTHS.documents;
+  return toWorkload(name, entry.trace(seed), { ...PAPER_LENGTHS, documents });
+}
+
+function unknownWorkload(name: string): WarmpathError {
+  const names = WORKLOAD_CATALOGUE.map((entry) => entry.name);
+  const nearest = nearestName(name, names);
+  const advice = nearest === undefined ? `use one of ${names.join(', ')}` : `did you mean \`${nearest}\`?`;
+  return new WarmpathError('WARMPATH_INVALID_REQUEST', {
+    path: 'workload',
+    detail: `There is no workload of that name; ${advice}`,
+  });
+}
