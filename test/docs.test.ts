@@ -64,7 +64,8 @@ describe('shell commands in the docs', () => {
       await expectFlags(command, ['packages/engine/dist/main.js']);
     } else if (/^(npx )?warmpath /.test(command)) {
       // Servers, other engines and downloads: the command and its flags must exist. `packages/cli/test` runs them.
-      await expectFlags(command, ['packages/cli/dist/main.js', command.replace(/^npx /, '').split(' ')[1]!]);
+      const [, name, action] = command.replace(/^npx /, '').split(' ');
+      await expectFlags(command, ['packages/cli/dist/main.js', name!, ...(name === 'lab' ? [action!] : [])]);
     } else {
       expect.unreachable(`nothing proves this command: ${command}`);
     }
