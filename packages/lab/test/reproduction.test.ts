@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { reproduceRagCachePlusPlus } from '../src/index.js';
+import { reproduce } from '../src/index.js';
 
-const tables = reproduceRagCachePlusPlus();
+const tables = reproduce('ragcache++');
 
 /** Ours, by table, row and figure. */
 function ours(table: string, row: string, figure: string): number {

@@ -1,0 +1,168 @@
+import { readFile } from 'node:fs/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
+import {
+  CACHE_SPECIFICATIONS,
+  createWorkload,
+  Experiment,
+  LENGTHS_NAMES,
+  type LengthsName,
+  MAX_QUEUE,
+  readCache,
+  readTrace,
+  WORKLOAD_CATALOGUE,
+  type Workload,
+} from '@warmpath/lab';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { addCommand, type CommandContext } from '../../command-context.js';
+import { withInterruption } from '../../interruption.js';
+import { printExperiment } from '../../lab/print-report.js';
+import { wholeNumber } from '../../options.js';
+import { startProgress } from '../../progress.js';
+
+interface RunOptions {
+  readonly policies: readonly PolicyName[];
+  readonly seeds: readonly number[];
+  readonly queue: number;
+  readonly cache: string;
+  readonly lengths: LengthsName;
+  readonly load?: number;
+  readonly warmUp: number;
+  readonly trace?: string;
+}
+
+/** Seeds of one experiment; a bound on memory, for every request's outcome is kept until the report. */
+const MAX_SEEDS = 1_000;
+
+/** Adds `warmpath lab run`. */
+export function addRunCommand(lab: Command, context: CommandContext): void {
+  addCommand(lab, 'run', 'compare ordering policies on a workload')
+    .argument('[workload]', 'name of a workload; see below')
+    .option('--trace <file>', 'run this trace instead: JSON, {"requests": [[document id, …], …]} in retrieval order')
+    .option(
+      '--policies <names>',
+      'ordering policies, separated by commas',
+      policies,
+      policies('retrieval,exact,foresight'),
+    )
+    .option('--seeds <range>', 'seeds: 42, or 1..10, or 1,5,7', seeds, seeds('1..10'))
+    .option('--queue <number>', 'coming requests that a policy may know of', wholeNumber(0, MAX_QUEUE), 0)
+    .option('--cache <cache>', `the engine's cache: ${CACHE_SPECIFICATIONS}`, 'unlimited')
+    .addOption(
+      new Option('--lengths <name>', 'tokens of a document: 200, or 64 to 512').choices(LENGTHS_NAMES).default('equal'),
+    )
+    .option(
+      '--load <factor>',
+      'requests arrive at random, at this multiple of what retrieval order can just serve; TTFT counts the wait',
+      load,
+    )
+    .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
+    .addHelpText('after', `\nWorkloads:\n${catalogueHelp()}`)
+    .action((name: string | undefined, options: RunOptions) =>
+      withInterruption((signal) => run(name, options, { ...context, signal })),
+    );
+}
+
+async function run(
+  name: string | undefined,
+  options: RunOptions,
+  { terminal, signal }: CommandContext & { readonly signal: AbortSignal },
+): Promise<void> {
+  const { workload, create, isSeeded } = await workloadSource(name, options);
+  const experiment = new Experiment({
+    workload,
+    create,
+    policies: options.policies,
+    // A trace is what it is: another seed would only count it twice.
+    seeds: isSeeded ? options.seeds : options.seeds.slice(0, 1),
+    queue: options.queue,
+    cache: { name: options.cache, create: readCache(options.cache) },
+    ...(options.load !== undefined && { load: options.load }),
+    warmUp: options.warmUp,
+    clock: () => performance.now(),
+  });
+  const progress = startProgress(terminal, 'seeds', isSeeded ? options.seeds.length : 1);
+  try {
+    while (!signal.aborted && experiment.step()) {
+      progress.advance();
+      // Lets a signal in.
+      await nextTurn();
+    }
+  } finally {
+    progress.stop();
+  }
+  if (experiment.done > 0) {
+    const report = experiment.report();
+    printExperiment(report, terminal);
+    terminal.data(report);
+  }
+  // The seeds that were done are printed; what happened is still an interruption.
+  signal.throwIfAborted();
+}
+
+interface WorkloadSource {
+  readonly workload: string;
+  readonly create: (seed: number) => Workload;
+  readonly isSeeded: boolean;
+}
+
+async function workloadSource(name: string | undefined, options: RunOptions): Promise<WorkloadSource> {
+  const { trace, lengths } = options;
+  if ((name === undefined) === (trace === undefined)) {
+    throw new WarmpathError('WARMPATH_USAGE', { detail: 'either a workload or --trace was expected' });
+  }
+  if (trace !== undefined) {
+    const workload = readTrace(trace, await readJson(trace));
+    return { workload: trace, create: () => workload, isSeeded: false };
+  }
+  const create = (seed: number) => createWorkload(name!, { seed, lengths });
+  const isRecorded = WORKLOAD_CATALOGUE.some((entry) => entry.name === name && entry.isRecorded === true);
+  return { workload: name!, create, isSeeded: !isRecorded || lengths === 'unequal' };
+}
+
+async function readJson(file: string): Promise<unknown> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_USAGE', { path: '--trace', detail: `cannot read ${file}`, cause });
+  }
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { path: '--trace', detail: `${file} is not valid JSON`, cause });
+  }
+}
+
+function policies(text: string): readonly PolicyName[] {
+  return [...new Set(text.split(',').map((name) => readPolicyName(name.trim(), '--policies')))];
+}
+
+/** `1..10`, `42`, or a list of such. */
+function seeds(text: string): readonly number[] {
+  const numbers = new Set<number>();
+  for (const part of text.split(',')) {
+    const range = /^(\d{1,9})(?:\.\.(\d{1,9}))?$/.exec(part.trim());
+    const first = Number(range?.[1]);
+    const last = Number(range?.[2] ?? range?.[1]);
+    if (range === null || last < first || last - first >= MAX_SEEDS) throw invalidSeeds();
+    for (let seed = first; seed <= last; seed++) numbers.add(seed);
+  }
+  if (numbers.size > MAX_SEEDS) throw invalidSeeds();
+  return [...numbers];
+}
+
+function load(text: string): number {
+  const factor = Number(text);
+  if (/^\d{1,3}(\.\d{1,6})?$/.test(text) && factor > 0) return factor;
+  throw new InvalidArgumentError('A number above 0 like 0.9 was expected.');
+}
+
+function invalidSeeds(): InvalidArgumentError {
+  return new InvalidArgumentError(`Whole numbers like 42, 1..10 or 1,5,7 were expected, at most ${MAX_SEEDS}.`);
+}
+
+function catalogueHelp(): string {
+  const width = Math.max(...WORKLOAD_CATALOGUE.map(({ name }) => name.length));
+  return WORKLOAD_CATALOGUE.map(({ name, description }) => `  ${name.padEnd(width)}  ${description}`).join('\n');
+}
