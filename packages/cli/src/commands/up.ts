@@ -56,9 +56,10 @@ function startEngine(options: EngineOptions, terminal: Terminal, signal: AbortSi
 
 /** Rejects when the engine process ends by itself. */
 async function unexpectedExit(engine: EngineProcess): Promise<never> {
-  const { code, signal } = await engine.exited;
+  const { code, signal, error } = await engine.exited;
   const how = signal === null ? `with exit code ${code}` : `by ${signal}`;
-  throw new WarmpathError('WARMPATH_ENGINE_EXITED', { detail: `the engine process ended ${how}` });
+  const why = error === undefined ? '' : `: ${error.message}`;
+  throw new WarmpathError('WARMPATH_ENGINE_EXITED', { detail: `the engine process ended ${how}${why}` });
 }
 
 /** Two invented facts, so that a right answer can only come from the documents. */
