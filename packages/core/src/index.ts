@@ -8,6 +8,8 @@ export type {
   Outcome,
   RawArrangeRequest,
 } from './arrangement.js';
+export type { CostModel, PrefillProfile } from './cost-model.js';
+export { profiledCost } from './cost-model.js';
 export type { Document, DocumentInput, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
 export type { ErrorCode, ErrorEntry, WarmpathErrorOptions, Warning } from './errors.js';
 export { ERROR_TABLE, WarmpathError } from './errors.js';
@@ -39,6 +41,12 @@ export type { DocumentStatisticsOptions } from './residency/document-statistics.
 export type { EngineReport, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
 export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './residency/view.js';
+export type { CacheAwareSchedulerOptions } from './schedule/cache-aware.js';
+export { CacheAwareScheduler } from './schedule/cache-aware.js';
+export type { FifoSchedulerOptions } from './schedule/fifo.js';
+export { FifoScheduler } from './schedule/fifo.js';
+export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
+export { SCHEDULER_NAMES } from './schedule/scheduler.js';
 export { estimateTokens } from './token-estimate.js';
 export type {
   Insertion,

@@ -1,5 +1,6 @@
 import {
   arrange,
+  type CostModel,
   type Document,
   type OrderingPolicy,
   observe,
@@ -10,7 +11,7 @@ import {
 } from '@warmpath/core';
 import { type PrefixCacheModel, promptTokens } from './cache/prefix-cache.js';
 import { VllmBlockCache } from './cache/vllm-blocks.js';
-import { type LatencyModel, RTX_4090 } from './latency.js';
+import { RTX_4090 } from './latency.js';
 import type { WorkloadRequest } from './workloads/workload.js';
 
 export interface SimulatedEngineOptions {
@@ -18,8 +19,8 @@ export interface SimulatedEngineOptions {
   readonly cache?: PrefixCacheModel;
   /** Whether the engine reports cached tokens, which correct the history. Default true. */
   readonly reportsCachedTokens?: boolean;
-  /** Default: the fit to the papers' RTX 4090. */
-  readonly latency?: LatencyModel;
+  /** Time to the first token. Default: the fit to the papers' RTX 4090. */
+  readonly latency?: CostModel;
   /** Milliseconds of a monotonic clock, to time `arrange`. Default: none, and `arrangeMs` is 0. */
   readonly clock?: () => number;
 }
@@ -53,7 +54,7 @@ export class SimulatedEngine {
   readonly #policy: PolicyName | OrderingPolicy;
   readonly #cache: PrefixCacheModel;
   readonly #history: ServedHistory;
-  readonly #latency: LatencyModel;
+  readonly #latency: CostModel;
   readonly #clock: () => number;
   readonly #reportsCachedTokens: boolean;
 
@@ -92,7 +93,7 @@ export class SimulatedEngine {
       cachedDocuments: countCached(preamble.tokens, arrangement.documents, reuse),
       promptTokens: tokens,
       cachedTokens,
-      ttftMs: this.#latency(cachedTokens, tokens - cachedTokens),
+      ttftMs: this.#latency.prefillMs(cachedTokens, tokens - cachedTokens),
       arrangeMs,
     };
   }

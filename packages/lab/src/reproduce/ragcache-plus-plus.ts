@@ -1,6 +1,6 @@
-import type { PolicyName } from '@warmpath/core';
+import type { CostModel, PolicyName } from '@warmpath/core';
 import { createNoCache } from '../cache/off.js';
-import { type LatencyModel, RTX_4060_TI, RTX_4090 } from '../latency.js';
+import { RTX_4060_TI, RTX_4090 } from '../latency.js';
 import { simulate } from '../simulate.js';
 import { mean, percentile } from '../statistics.js';
 import { createWorkload } from '../workloads/catalogue.js';
@@ -59,7 +59,7 @@ const TABLE_12 = [
 ] as const;
 
 /** TTFT of every request of a run, the paper's warm-up first. */
-function ttftOf(workload: Workload, strategy: Strategy, latency: LatencyModel = RTX_4090): number[] {
+function ttftOf(workload: Workload, strategy: Strategy, latency: CostModel = RTX_4090): number[] {
   const policy = STRATEGIES[strategy];
   const outcomes =
     policy === 'none'

@@ -1,14 +1,19 @@
-import { WarmpathError } from '@warmpath/core';
-import type { LatencyModel } from './latency.js';
+import { WarmpathError } from './errors.js';
 
-/** Measured times to the first token over a grid of prompts. */
-export interface LatencyProfile {
+/** How long a prompt takes to prefill on one engine and machine. */
+export interface CostModel {
+  /** Milliseconds to compute `newTokens` behind `cachedTokens` that are held already. */
+  prefillMs(cachedTokens: number, newTokens: number): number;
+}
+
+/** Measured prefill times over a grid of prompts. */
+export interface PrefillProfile {
   /** Cached tokens of the rows, ascending. */
   readonly cachedTokens: readonly number[];
   /** New tokens of the columns, ascending. */
   readonly newTokens: readonly number[];
   /** Milliseconds; a row for each of `cachedTokens`, in it a value for each of `newTokens`. */
-  readonly ttftMs: readonly (readonly number[])[];
+  readonly prefillMs: readonly (readonly number[])[];
 }
 
 /** The two grid lines around a value, and how far it stands from the first towards the second (0 to 1). */
@@ -19,28 +24,30 @@ interface Bracket {
 }
 
 /**
- * The latency model of a measured profile: bilinear between the four points around a prompt, and the edge's value beyond
- * the grid (RAGCache §5.1 estimates its prefill cost like this). O(log grid) a prompt.
+ * The cost model of a measured profile: bilinear between the four points around a prompt, and the edge's value beyond the
+ * grid (RAGCache §5.1 and Algorithm 1 estimate the cost like this). O(log grid) a prompt.
  *
  * Error: `WARMPATH_INVALID_REQUEST` with a path if an axis is empty or not ascending, a row is missing or short, or a value
  * is not a finite number of 0 or more.
  */
-export function profiledLatency(profile: LatencyProfile): LatencyModel {
-  const { cachedTokens: rows, newTokens: columns, ttftMs } = profile;
+export function profiledCost(profile: PrefillProfile): CostModel {
+  const { cachedTokens: rows, newTokens: columns, prefillMs } = profile;
   checkAxis(rows, 'cachedTokens');
   checkAxis(columns, 'newTokens');
-  if (ttftMs.length !== rows.length) throw invalid('ttftMs', `${rows.length} rows were expected.`);
-  for (const [number, row] of ttftMs.entries()) {
-    if (row.length !== columns.length) throw invalid(`ttftMs[${number}]`, `${columns.length} values were expected.`);
+  if (prefillMs.length !== rows.length) throw invalid('prefillMs', `${rows.length} rows were expected.`);
+  for (const [number, row] of prefillMs.entries()) {
+    if (row.length !== columns.length) throw invalid(`prefillMs[${number}]`, `${columns.length} values were expected.`);
     const wrong = row.findIndex((value) => !isAmount(value));
-    if (wrong >= 0) throw invalid(`ttftMs[${number}][${wrong}]`, 'A number of 0 or more was expected.');
+    if (wrong >= 0) throw invalid(`prefillMs[${number}][${wrong}]`, 'A number of 0 or more was expected.');
   }
-  return (cachedTokens, newTokens) => {
-    const row = bracket(rows, cachedTokens);
-    const column = bracket(columns, newTokens);
-    const along = (number: number) =>
-      between(ttftMs[number]![column.low]!, ttftMs[number]![column.high]!, column.share);
-    return between(along(row.low), along(row.high), row.share);
+  return {
+    prefillMs: (cachedTokens, newTokens) => {
+      const row = bracket(rows, cachedTokens);
+      const column = bracket(columns, newTokens);
+      const along = (number: number) =>
+        between(prefillMs[number]![column.low]!, prefillMs[number]![column.high]!, column.share);
+      return between(along(row.low), along(row.high), row.share);
+    },
   };
 }
 

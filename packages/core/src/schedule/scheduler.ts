@@ -1,0 +1,33 @@
+/** Disciplines by name. */
+export const SCHEDULER_NAMES = ['fifo', 'cache-aware'] as const;
+
+export type SchedulerName = (typeof SCHEDULER_NAMES)[number];
+
+/**
+ * Requests that wait for one engine, and the rule that says which goes next. Iterates over them in order of arrival: what
+ * `foresight` reads as `waiting`. Deterministic: same pushes, same answers.
+ */
+export interface Scheduler<Request> extends Iterable<Request> {
+  readonly name: SchedulerName;
+  /** Requests that wait. */
+  readonly size: number;
+  /** Takes a request in, behind all others. Error: `WARMPATH_OVERLOADED` if the queue is full. Amortised O(1). */
+  push(request: Request): void;
+  /** Takes out the request that goes next; undefined if none waits. `now` in the caller's milliseconds. */
+  next(now: number): Request | undefined;
+  /** Takes a request out that will not be served, for instance because its client left; false if it does not wait. O(size). */
+  remove(request: Request): boolean;
+}
+
+/** What a prompt would cost if it were dispatched now, in tokens. */
+export interface PromptReuse {
+  /** Tokens at its start that are held, in whichever tier. */
+  readonly cachedTokens: number;
+  /** Those of them that lie in host memory and must be brought to the device. */
+  readonly hostTokens: number;
+  /** Tokens that must be computed; the question is among them, so there is at least one. */
+  readonly computeTokens: number;
+}
+
+/** Looks a request up in the cache, as it stands at `now`. Called for every candidate at every dispatch. */
+export type ReuseLookup<Request> = (request: Request, now: number) => PromptReuse;
