@@ -2,10 +2,10 @@ import { createWriteStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { type BatchPlan, PLAN_METHODS, type PlanMethod, planBatch, WarmpathError } from '@warmpath/core';
+import { type ReadRequestLogOptions, readRequestLog } from '@warmpath/lab';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { wholeNumber } from '../options.js';
-import { type RequestLog, readRequestLog } from '../request-log.js';
 
 const FORMAT_HELP = `
 Input, one request a line:
@@ -38,7 +38,7 @@ export function addPlanCommand(program: Command, { terminal, stdin }: CommandCon
     .addOption(new Option('--method <name>', 'how to plan').choices(PLAN_METHODS).default('combined'))
     .addHelpText('after', FORMAT_HELP)
     .action(async (file: string, options: PlanCommandOptions) => {
-      const log = await readRequestLog(file, stdin, (count) => {
+      const log = await readBatch(file, file === '-' ? { input: stdin } : {}, (count) => {
         if (count % READ_STEP === 0) terminal.status(`reading: ${count} requests`);
       });
       terminal.status(`planning ${log.contexts.length} requests`);
@@ -57,8 +57,33 @@ export function addPlanCommand(program: Command, { terminal, stdin }: CommandCon
     });
 }
 
+/** A log of requests, as far as planning needs it. */
+interface Batch {
+  /** Document ids of every request, in retrieval order. */
+  readonly contexts: readonly (readonly string[])[];
+  /** Tokens of a document by its id, as first stated. */
+  readonly tokens: ReadonlyMap<string, number>;
+}
+
+async function readBatch(
+  file: string,
+  options: ReadRequestLogOptions,
+  onRequest: (count: number) => void,
+): Promise<Batch> {
+  const contexts: string[][] = [];
+  const tokens = new Map<string, number>();
+  for await (const { documents } of readRequestLog(file, options)) {
+    for (const document of documents) {
+      if (document.tokens !== undefined && !tokens.has(document.id)) tokens.set(document.id, document.tokens);
+    }
+    contexts.push(documents.map(({ id }) => id));
+    onRequest(contexts.length);
+  }
+  return { contexts, tokens };
+}
+
 /** Tokens count only if all are known: a guess for some of the documents would decide over the others. */
-function planOptions({ contexts, tokens }: RequestLog, { capacity, method }: PlanCommandOptions) {
+function planOptions({ contexts, tokens }: Batch, { capacity, method }: PlanCommandOptions) {
   const known = tokens.size > 0 && contexts.every((context) => context.every((id) => tokens.has(id)));
   return {
     method,

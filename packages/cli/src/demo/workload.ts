@@ -1,8 +1,8 @@
+import { Retriever } from '@warmpath/lab';
 import { type AlmanacQuestion, readAlmanac } from './almanac.js';
 import type { Passage } from './chunk.js';
 import { readCorpus } from './corpus.js';
 import { readQuestions, type WorkloadName } from './questions.js';
-import { Retriever } from './retriever.js';
 
 /** Passages retrieved for a question. */
 export const PASSAGES_PER_QUESTION = 5;

@@ -1,7 +1,13 @@
 import MiniSearch from 'minisearch';
-import type { Passage } from './chunk.js';
 
-/** Words that every question has and that say nothing about its subject; documentation is so terse that BM25 would find them rare. */
+/** What a retriever looks for. */
+export interface Passage {
+  readonly id: string;
+  readonly title: string;
+  readonly content: string;
+}
+
+/** Words that every question has and that say nothing about its subject; some corpora are so terse that BM25 would find them rare. */
 const STOP_WORDS = new Set(
   (
     'a about after all also am an and any are as at be because been before being both but by can could did do does doing for ' +
@@ -12,22 +18,22 @@ const STOP_WORDS = new Set(
 );
 
 /**
- * BM25 over title and text, with the library's own parameters: the retriever is not what the demo is about, so nothing in it
- * is tuned.
+ * BM25 over title and text, with the library's own parameters: the retriever is not what is measured here, so nothing in it
+ * is tuned. Stop words are English.
  */
-export class Retriever {
-  readonly #index: MiniSearch<Passage>;
-  readonly #passages: ReadonlyMap<string, Passage>;
+export class Retriever<Found extends Passage = Passage> {
+  readonly #index: MiniSearch<Found>;
+  readonly #passages: ReadonlyMap<string, Found>;
 
   /** Indexes the passages; their ids must be unique. Cost: O(total length). */
-  constructor(passages: readonly Passage[]) {
+  constructor(passages: readonly Found[]) {
     this.#passages = new Map(passages.map((passage) => [passage.id, passage]));
-    this.#index = new MiniSearch<Passage>({ fields: ['title', 'content'], idField: 'id', processTerm: searchTerm });
+    this.#index = new MiniSearch<Found>({ fields: ['title', 'content'], idField: 'id', processTerm: searchTerm });
     this.#index.addAll(passages);
   }
 
   /** The `k` best passages, best first; fewer when fewer share a word with the question. */
-  search(question: string, k: number): readonly Passage[] {
+  search(question: string, k: number): readonly Found[] {
     return this.#index
       .search(question)
       .slice(0, k)
