@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import type { CommandContext } from './command-context.js';
 import { addArrangeCommand } from './commands/arrange.js';
@@ -11,6 +10,7 @@ import { addPlanCommand } from './commands/plan.js';
 import { addServeCommand } from './commands/serve.js';
 import { addUpCommand } from './commands/up.js';
 import { EXIT_CODES_HELP } from './exit-codes.js';
+import { packageVersion } from './version.js';
 
 /** The whole command line. Throws commander's errors instead of ending the process. */
 export function createProgram(context: CommandContext): Command {
@@ -32,9 +32,4 @@ export function createProgram(context: CommandContext): Command {
   addPlanCommand(program, context);
   addCheckConfigCommand(program, context);
   return program;
-}
-
-function packageVersion(): string {
-  const manifest = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string };
-  return manifest.version;
 }

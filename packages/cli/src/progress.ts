@@ -8,13 +8,17 @@ export interface Progress {
   stop(): void;
 }
 
-/** A progress bar on standard error if a person is watching it, and nothing otherwise. */
-export function startProgress(terminal: Terminal, task: string, total: number): Progress {
+/**
+ * A progress bar on standard error if a person is watching it, and nothing otherwise.
+ *
+ * @param before steps that were done before
+ */
+export function startProgress(terminal: Terminal, task: string, total: number, before = 0): Progress {
   if (!terminal.showsProgress) return { advance: () => {}, stop: () => {} };
   const bar = new SingleBar(
     { format: `  ${task} {bar} {value}/{total}`, clearOnComplete: true, hideCursor: true, stream: process.stderr },
     Presets.shades_classic,
   );
-  bar.start(total, 0);
+  bar.start(total, before);
   return { advance: () => bar.increment(), stop: () => bar.stop() };
 }

@@ -1,8 +1,9 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { watch } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runCli } from './run-cli.js';
+import { runCli, startCli } from './run-cli.js';
 
 let folder: string;
 beforeAll(async () => {
@@ -88,6 +89,68 @@ describe('warmpath lab run', () => {
     expect((await runCli(['lab', 'run', '--trace', wrong])).stderr).toContain('requests[1][1]');
   });
 });
+
+describe('warmpath lab run --resume', () => {
+  const command = (state: string, seeds: string, ...others: string[]) => {
+    const options = ['--policies', 'retrieval,exact', '--seeds', seeds, ...others, '--json'];
+    return ['lab', 'run', 'geospatial', ...options, ...(state === '' ? [] : ['--resume', state])];
+  };
+
+  /** Without the one figure that is measured with a real clock. */
+  const figures = (stdout: string) => JSON.parse(stdout, (key, value) => (key === 'arrangeUs' ? undefined : value));
+
+  it('goes on where it was interrupted, to the same figures as in one go', async () => {
+    const state = join(folder, 'interrupted.jsonl');
+    const running = startCli(command(state, '1..1000'));
+    await linesIn(state, 3);
+    running.process.kill('SIGINT');
+    const stopped = await running.ended;
+    expect(stopped.code).toBe(130);
+    const { seeds } = figures(stopped.stdout).results[0];
+    expect(seeds.length).toBeGreaterThanOrEqual(2);
+    expect(seeds.length).toBeLessThan(1000);
+    const last = String(seeds.length + 2);
+    const resumed = await runCli(command(state, `1..${last}`));
+    expect(resumed.code).toBe(0);
+    expect(figures(resumed.stdout)).toEqual(figures((await runCli(command('', `1..${last}`))).stdout));
+    // What was done was not done again.
+    expect(await readFile(state, 'utf8').then((text) => text.trim().split('\n'))).toHaveLength(1 + Number(last));
+  });
+
+  it('refuses what a run of other settings left, and fewer seeds than are done', async () => {
+    const state = join(folder, 'other.jsonl');
+    expect((await runCli(command(state, '1..2'))).code).toBe(0);
+    const other = await runCli(command(state, '1..2', '--queue', '8'));
+    expect(other.code).toBe(2);
+    expect(other.stdout).toContain('queue 0, not 8');
+    const fewer = await runCli(command(state, '1'));
+    expect(fewer.code).toBe(2);
+    expect(fewer.stdout).toContain('seed 2 is done');
+  });
+});
+
+/** Resolves when a file has so many whole lines. */
+async function linesIn(file: string, count: number): Promise<void> {
+  const changes = watch(folder);
+  try {
+    await new Promise<void>((resolve, reject) => {
+      const look = () => {
+        readFile(file, 'utf8').then(
+          (text) => {
+            if (text.split('\n').length > count) resolve();
+          },
+          (error: NodeJS.ErrnoException) => {
+            if (error.code !== 'ENOENT') reject(error);
+          },
+        );
+      };
+      changes.on('change', look);
+      look();
+    });
+  } finally {
+    changes.close();
+  }
+}
 
 describe('warmpath lab reproduce', () => {
   it("prints the paper's figures beside ours, and the differences", async () => {

@@ -1,4 +1,4 @@
-import type { PolicyName } from '@warmpath/core';
+import { type PolicyName, WarmpathError } from '@warmpath/core';
 import { seenBeforeShare } from './bounds.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
 import { type SimulateOptions, simulate, simulateArrivals } from './simulate.js';
@@ -69,59 +69,68 @@ export interface ExperimentReport {
 /** Keeps the arrivals' draws apart from those of the workload of the same seed. */
 const ARRIVALS_SEED = 2 ** 32;
 
-interface SeedFigures {
+/** What one seed came to. Plain data: it can be written down as JSON, read back, and given to another `Experiment`. */
+export interface SeedFigures {
   readonly seed: number;
   readonly requests: number;
   readonly jaccard: number;
   readonly seenBefore: number;
   readonly oracle: number;
-  readonly outcomes: ReadonlyMap<PolicyName, readonly ServedOutcome[]>;
+  /** By policy, the outcome of every request that counts. */
+  readonly outcomes: Readonly<Partial<Record<PolicyName, readonly ServedOutcome[]>>>;
 }
 
 /**
  * Compares policies on a workload, seed by seed: `step` does one seed, `report` sums up the seeds that are done, so a long
- * experiment can show progress and can be stopped without losing what it has. Deterministic but for `arrangeUs`.
+ * experiment can show progress, can be stopped without losing what it has, and can be gone on with later. Deterministic but
+ * for `arrangeUs`.
  */
 export class Experiment {
   readonly #settings: ExperimentSettings;
-  readonly #done: SeedFigures[] = [];
+  readonly #done: SeedFigures[];
 
-  constructor(settings: ExperimentSettings) {
+  /**
+   * @param done seeds that another experiment of the same settings did: the first of `settings.seeds`, in their order. Error:
+   *   `WARMPATH_INVALID_REQUEST` with a path if they are others, or lack a policy.
+   */
+  constructor(settings: ExperimentSettings, done: readonly SeedFigures[] = []) {
+    for (const [i, figures] of done.entries()) requireContinuation(settings, figures, i);
     this.#settings = settings;
+    this.#done = [...done];
   }
 
   /** Seeds that are done. */
-  get done(): number {
-    return this.#done.length;
+  get done(): readonly SeedFigures[] {
+    return this.#done;
   }
 
-  /** Does the next seed; false when all are done. Errors: those of `simulate`. */
-  step(): boolean {
+  /** Does the next seed and answers with its figures; `undefined` when all are done. Errors: those of `simulate`. */
+  step(): SeedFigures | undefined {
     const seed = this.#settings.seeds[this.#done.length];
-    if (seed === undefined) return false;
+    if (seed === undefined) return undefined;
     const { create, policies, queue, warmUp = 0 } = this.#settings;
     const workload = create(seed);
     const perSecond = this.#arrivalRate(workload);
-    const outcomes = new Map(
-      policies.map((policy) => {
-        if (perSecond === undefined) return [policy, simulate(workload, policy, this.#simulation(queue))];
-        return [
-          policy,
-          simulateArrivals(workload, policy, { perSecond, seed: ARRIVALS_SEED + seed }, this.#simulation(queue)),
-        ];
-      }),
-    );
+    const outcomes = policies.map((policy): [PolicyName, ServedOutcome[]] => {
+      const simulation = this.#simulation(queue);
+      const served =
+        perSecond === undefined
+          ? simulate(workload, policy, simulation)
+          : simulateArrivals(workload, policy, { perSecond, seed: ARRIVALS_SEED + seed }, simulation);
+      return [policy, served.slice(warmUp)];
+    });
     // `exact` finds what trying every permutation finds, for more documents too.
     const oracle = simulate(workload, 'exact', this.#simulation(0));
-    this.#done.push({
+    const figures: SeedFigures = {
       seed,
       requests: workload.requests.length,
       jaccard: meanAdjacentJaccard(workload.requests),
       seenBefore: seenBeforeShare(workload, warmUp),
       oracle: documentShare(oracle.slice(warmUp)),
-      outcomes: new Map([...outcomes].map(([policy, served]) => [policy, served.slice(warmUp)])),
-    });
-    return true;
+      outcomes: Object.fromEntries(outcomes),
+    };
+    this.#done.push(figures);
+    return figures;
   }
 
   /** What the seeds done so far amount to; zeros before the first. */
@@ -152,7 +161,7 @@ export class Experiment {
   }
 
   #resultOf(policy: PolicyName): PolicyResult {
-    const bySeed = this.#done.map(({ outcomes }) => outcomes.get(policy)!);
+    const bySeed = this.#done.map(({ outcomes }) => outcomes[policy]!);
     const all = bySeed.flat();
     const uncached = all.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens);
     const ttft = all.map(({ ttftMs }) => ttftMs);
@@ -175,6 +184,19 @@ export class Experiment {
       arrangeUs: { p50: percentile(arrangeUs, 0.5), p99: percentile(arrangeUs, 0.99) },
     };
   }
+}
+
+function requireContinuation({ seeds, policies }: ExperimentSettings, figures: SeedFigures, i: number): void {
+  const invalid = (path: string, detail: string) => new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
+  if (figures.seed !== seeds[i]) {
+    const asked = seeds[i] === undefined ? 'is none' : `is ${seeds[i]}`;
+    throw invalid(
+      `done[${i}].seed`,
+      `seed ${figures.seed} is done, but number ${i + 1} of the seeds asked for ${asked}`,
+    );
+  }
+  const missing = policies.find((policy) => figures.outcomes[policy] === undefined);
+  if (missing !== undefined) throw invalid(`done[${i}].outcomes`, `there is nothing about ${missing}`);
 }
 
 function documentShare(outcomes: readonly ServedOutcome[]): number {

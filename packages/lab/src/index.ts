@@ -13,7 +13,7 @@ export type { LoggedDocument, LoggedRequest, ReadRequestLogOptions } from './dat
 export { readRequestLog } from './data/request-log.js';
 export type { Passage } from './data/retriever.js';
 export { Retriever } from './data/retriever.js';
-export type { ExperimentReport, ExperimentSettings, PolicyResult } from './experiment.js';
+export type { ExperimentReport, ExperimentSettings, PolicyResult, SeedFigures } from './experiment.js';
 export { Experiment } from './experiment.js';
 export { RTX_4060_TI, RTX_4090 } from './latency.js';
 export type { PaperName } from './reproduce/papers.js';

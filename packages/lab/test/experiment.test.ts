@@ -7,6 +7,7 @@ import {
   estimate,
   percentile,
   readCache,
+  type SeedFigures,
   simulate,
   toWorkload,
   VllmBlockCache,
@@ -29,6 +30,12 @@ function runAll(changes: Partial<ExperimentSettings> = {}) {
   const experiment = new Experiment(settings(changes));
   while (experiment.step());
   return experiment.report();
+}
+
+function stepped() {
+  const experiment = new Experiment(settings());
+  experiment.step();
+  return experiment;
 }
 
 describe('simulate', () => {
@@ -112,10 +119,30 @@ describe('Experiment', () => {
   it('keeps what is done when it is stopped half way', () => {
     const experiment = new Experiment(settings());
     expect(experiment.report().results[0]!.seeds).toEqual([]);
-    expect(experiment.step()).toBe(true);
+    expect(experiment.step()).toMatchObject({ seed: 1 });
     expect(experiment.report()).toEqual(runAll({ seeds: [1] }));
     while (experiment.step());
     expect(experiment.report()).toEqual(runAll());
+  });
+
+  it('goes on from what another one did, through JSON, as if there had been one', () => {
+    const first = new Experiment(settings({ warmUp: 5, load: 0.9, queue: 4 }));
+    first.step();
+    first.step();
+    const written = JSON.parse(JSON.stringify(first.done)) as SeedFigures[];
+    const second = new Experiment(settings({ warmUp: 5, load: 0.9, queue: 4 }), written);
+    expect(second.step()).toMatchObject({ seed: 3 });
+    expect(second.step()).toBeUndefined();
+    expect(second.report()).toEqual(runAll({ warmUp: 5, load: 0.9, queue: 4 }));
+  });
+
+  it.each([
+    ['of another seed', { seeds: [4, 5] }, /done\[0\]\.seed.*seed 1 is done.*asked for is 4/],
+    ['beyond the seeds asked for', { seeds: [] }, /number 1 of the seeds asked for is none/],
+    ['of other policies', { policies: ['sorted'] }, /done\[0\]\.outcomes.*sorted/],
+  ] as const)('does not go on from figures %s', (_, changes, message) => {
+    const { done } = stepped();
+    expect(() => new Experiment(settings(changes), done)).toThrow(message);
   });
 
   it('measures its oracle without look-ahead and on the cache at hand', () => {

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
@@ -5,20 +6,25 @@ import {
   CACHE_SPECIFICATIONS,
   createWorkload,
   Experiment,
+  type ExperimentSettings,
   LENGTHS_NAMES,
   type LengthsName,
   MAX_QUEUE,
   readCache,
   readTrace,
+  type SeedFigures,
   WORKLOAD_CATALOGUE,
   type Workload,
 } from '@warmpath/lab';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
+import { Journal, type JournalSettings } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
 import { printExperiment } from '../../lab/print-report.js';
 import { wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
+import type { Terminal } from '../../terminal.js';
+import { packageVersion } from '../../version.js';
 
 interface RunOptions {
   readonly policies: readonly PolicyName[];
@@ -29,6 +35,7 @@ interface RunOptions {
   readonly load?: number;
   readonly warmUp: number;
   readonly trace?: string;
+  readonly resume?: string;
 }
 
 /** Seeds of one experiment; a bound on memory, for every request's outcome is kept until the report. */
@@ -57,6 +64,7 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
       load,
     )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
+    .option('--resume <file>', 'write every seed to this file as it is done, and go on from those that it holds')
     .addHelpText('after', `\nWorkloads:\n${catalogueHelp()}`)
     .action((name: string | undefined, options: RunOptions) =>
       withInterruption((signal) => run(name, options, { ...context, signal })),
@@ -68,8 +76,30 @@ async function run(
   options: RunOptions,
   { terminal, signal }: CommandContext & { readonly signal: AbortSignal },
 ): Promise<void> {
-  const { workload, create, isSeeded } = await workloadSource(name, options);
-  const experiment = new Experiment({
+  const source = await workloadSource(name, options);
+  const settings = experimentSettings(source, options);
+  const journal =
+    options.resume === undefined
+      ? undefined
+      : await Journal.open<SeedFigures>(options.resume, journalSettings(source, options));
+  let experiment: Experiment;
+  try {
+    experiment = continued(settings, journal);
+    await stepThrough(experiment, settings.seeds.length, { journal, terminal, signal });
+  } finally {
+    await journal?.close();
+  }
+  if (experiment.done.length > 0) {
+    const report = experiment.report();
+    printExperiment(report, terminal);
+    terminal.data(report);
+  }
+  // The seeds that were done are printed; what happened is still an interruption.
+  signal.throwIfAborted();
+}
+
+function experimentSettings({ workload, create, isSeeded }: WorkloadSource, options: RunOptions): ExperimentSettings {
+  return {
     workload,
     create,
     policies: options.policies,
@@ -80,10 +110,40 @@ async function run(
     ...(options.load !== undefined && { load: options.load }),
     warmUp: options.warmUp,
     clock: () => performance.now(),
-  });
-  const progress = startProgress(terminal, 'seeds', isSeeded ? options.seeds.length : 1);
+  };
+}
+
+/** All that figures depend on but the seeds, so that more of them can be asked for later. */
+function journalSettings({ identity }: WorkloadSource, options: RunOptions): JournalSettings {
+  const { seeds: _seeds, trace: _trace, resume: _resume, ...others } = options;
+  return { command: 'lab run', version: packageVersion(), workload: identity, ...others };
+}
+
+/** The experiment, with the seeds that the journal holds as done. */
+function continued(settings: ExperimentSettings, journal: Journal<SeedFigures> | undefined): Experiment {
+  if (journal === undefined) return new Experiment(settings);
   try {
-    while (!signal.aborted && experiment.step()) {
+    return new Experiment(settings, journal.before);
+  } catch (cause) {
+    const detail = `${journal.file} does not fit: ${(cause as Error).message}`;
+    throw new WarmpathError('WARMPATH_USAGE', { path: '--resume', detail, cause });
+  }
+}
+
+interface StepSurroundings {
+  readonly journal: Journal<SeedFigures> | undefined;
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+}
+
+async function stepThrough(experiment: Experiment, seeds: number, surroundings: StepSurroundings): Promise<void> {
+  const { journal, terminal, signal } = surroundings;
+  const progress = startProgress(terminal, 'seeds', seeds, experiment.done.length);
+  try {
+    while (!signal.aborted) {
+      const figures = experiment.step();
+      if (figures === undefined) break;
+      await journal?.append(figures);
       progress.advance();
       // Lets a signal in.
       await nextTurn();
@@ -91,17 +151,12 @@ async function run(
   } finally {
     progress.stop();
   }
-  if (experiment.done > 0) {
-    const report = experiment.report();
-    printExperiment(report, terminal);
-    terminal.data(report);
-  }
-  // The seeds that were done are printed; what happened is still an interruption.
-  signal.throwIfAborted();
 }
 
 interface WorkloadSource {
   readonly workload: string;
+  /** The workload's name, or what a trace holds, whatever its file is called. */
+  readonly identity: string;
   readonly create: (seed: number) => Workload;
   readonly isSeeded: boolean;
 }
@@ -112,15 +167,17 @@ async function workloadSource(name: string | undefined, options: RunOptions): Pr
     throw new WarmpathError('WARMPATH_USAGE', { detail: 'either a workload or --trace was expected' });
   }
   if (trace !== undefined) {
-    const workload = readTrace(trace, await readJson(trace));
-    return { workload: trace, create: () => workload, isSeeded: false };
+    const { text, value } = await readJson(trace);
+    const workload = readTrace(trace, value);
+    const identity = `sha256:${createHash('sha256').update(text).digest('hex')}`;
+    return { workload: trace, identity, create: () => workload, isSeeded: false };
   }
   const create = (seed: number) => createWorkload(name!, { seed, lengths });
   const isRecorded = WORKLOAD_CATALOGUE.some((entry) => entry.name === name && entry.isRecorded === true);
-  return { workload: name!, create, isSeeded: !isRecorded || lengths === 'unequal' };
+  return { workload: name!, identity: name!, create, isSeeded: !isRecorded || lengths === 'unequal' };
 }
 
-async function readJson(file: string): Promise<unknown> {
+async function readJson(file: string): Promise<{ readonly text: string; readonly value: unknown }> {
   let text: string;
   try {
     text = await readFile(file, 'utf8');
@@ -128,7 +185,7 @@ async function readJson(file: string): Promise<unknown> {
     throw new WarmpathError('WARMPATH_USAGE', { path: '--trace', detail: `cannot read ${file}`, cause });
   }
   try {
-    return JSON.parse(text);
+    return { text, value: JSON.parse(text) };
   } catch (cause) {
     throw new WarmpathError('WARMPATH_INVALID_JSON', { path: '--trace', detail: `${file} is not valid JSON`, cause });
   }
