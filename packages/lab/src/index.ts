@@ -9,6 +9,8 @@ export type { SglangRadixCacheOptions } from './cache/sglang-radix.js';
 export { SglangRadixCache } from './cache/sglang-radix.js';
 export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
 export { VllmBlockCache } from './cache/vllm-blocks.js';
+export type { ConversationLayout } from './conversations.js';
+export { CONVERSATION_LAYOUTS } from './conversations.js';
 export type { LoggedDocument, LoggedRequest, ReadRequestLogOptions } from './data/request-log.js';
 export { readRequestLog } from './data/request-log.js';
 export type { Passage } from './data/retriever.js';

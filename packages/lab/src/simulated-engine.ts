@@ -2,6 +2,7 @@ import {
   arrange,
   type CostModel,
   type Document,
+  fingerprint,
   type OrderingPolicy,
   observe,
   type PolicyName,
@@ -11,14 +12,17 @@ import {
 } from '@warmpath/core';
 import { type PrefixCacheModel, promptTokens } from './cache/prefix-cache.js';
 import { VllmBlockCache } from './cache/vllm-blocks.js';
+import { type ConversationLayout, Conversations } from './conversations.js';
 import { RTX_4090 } from './latency.js';
-import type { WorkloadRequest } from './workloads/workload.js';
+import type { PromptSpan, WorkloadRequest } from './workloads/workload.js';
 
 export interface SimulatedEngineOptions {
   /** The engine's cache; it is cleared first. Default: vLLM's blocks, unlimited. */
   readonly cache?: PrefixCacheModel;
   /** Whether the engine reports cached tokens, which correct the history. Default true. */
   readonly reportsCachedTokens?: boolean;
+  /** Where the earlier turns of a conversation stand. Default `documents-first`. */
+  readonly conversations?: ConversationLayout;
   /** Time to the first token. Default: the fit to the papers' RTX 4090. */
   readonly latency?: CostModel;
   /** Milliseconds of a monotonic clock, to time `arrange`. Default: none, and `arrangeMs` is 0. */
@@ -27,7 +31,10 @@ export interface SimulatedEngineOptions {
 
 /** What one request got from the cache. */
 export interface ServedOutcome {
+  /** Documents that were sent. */
   readonly documents: number;
+  /** Documents that were not, because the conversation holds them already. */
+  readonly repeatedDocuments: number;
   /** Leading documents that were reused whole, up to the cache's granularity. */
   readonly cachedDocuments: number;
   readonly promptTokens: number;
@@ -54,6 +61,7 @@ export class SimulatedEngine {
   readonly #policy: PolicyName | OrderingPolicy;
   readonly #cache: PrefixCacheModel;
   readonly #history: ServedHistory;
+  readonly #conversations: Conversations;
   readonly #latency: CostModel;
   readonly #clock: () => number;
   readonly #reportsCachedTokens: boolean;
@@ -64,6 +72,7 @@ export class SimulatedEngine {
     this.#cache = options.cache ?? new VllmBlockCache();
     this.#cache.clear();
     this.#history = new ServedHistory({ evictsLeastRecent: this.#cache.evictsLeastRecent });
+    this.#conversations = new Conversations(options.conversations);
     this.#latency = options.latency ?? RTX_4090;
     this.#clock = options.clock ?? (() => 0);
     this.#reportsCachedTokens = options.reportsCachedTokens ?? true;
@@ -74,22 +83,27 @@ export class SimulatedEngine {
    * not hide that), and those of the cache. Cost: that of the policy and O(tokens / granularity).
    */
   serve(request: WorkloadRequest, { number, waiting, now }: Dispatch): ServedOutcome {
-    const preamble = this.#preamble;
-    const question = { documents: request.documents, preamble, policy: this.#policy, hints: false, waiting };
+    const turn = this.#conversations.begin(request);
+    const preamble = behind(this.#preamble, turn.before);
+    const context = { documents: turn.documents, preamble, policy: this.#policy, hints: false };
     const started = this.#clock();
+    // Behind a conversation of its own, a request shares nothing with those that wait.
+    const question = turn.before.length === 0 ? { ...context, waiting } : context;
     const arrangement = arrange(question, this.#history, now);
     const arrangeMs = this.#clock() - started;
     const { fellBack } = arrangement.trace;
     if (fellBack !== undefined) throw new WarmpathError(fellBack, { path: `requests[${number}]` });
-    const prompt = { spans: [preamble, ...arrangement.documents, request.question] };
+    const prompt = { spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...turn.after] };
     const tokens = promptTokens(prompt);
     observe({ kind: 'dispatched', arrangement, now }, this.#history);
     const cachedTokens = this.#cache.serve(prompt);
     const report = this.#reportsCachedTokens ? { cachedTokens, promptTokens: tokens } : {};
     observe({ kind: 'completed', arrangement, now, ...report }, this.#history);
+    this.#conversations.end(request, turn, arrangement.documents);
     const reuse = { cachedTokens, granularity: this.#cache.granularity };
     return {
-      documents: request.documents.length,
+      documents: turn.documents.length,
+      repeatedDocuments: request.documents.length - turn.documents.length,
       cachedDocuments: countCached(preamble.tokens, arrangement.documents, reuse),
       promptTokens: tokens,
       cachedTokens,
@@ -97,6 +111,13 @@ export class SimulatedEngine {
       arrangeMs,
     };
   }
+}
+
+/** Everything in front of the documents as one: what must match for any of their KV to be reused. */
+function behind(preamble: PromptSpan, before: readonly PromptSpan[]): Preamble {
+  if (before.length === 0) return preamble;
+  const tokens = before.reduce((sum, span) => sum + span.tokens, preamble.tokens);
+  return { key: fingerprint([preamble.key, ...before.map(({ key }) => key)]), tokens };
 }
 
 /** Documents whose end the cached tokens reach, but for the part of a last block that a cache of blocks cannot hold. */

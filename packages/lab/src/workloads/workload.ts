@@ -16,6 +16,12 @@ export interface WorkloadRequest {
   /** What stands behind the documents. */
   readonly question: PromptSpan;
   readonly session?: string;
+  /** What the model says to it: with a session, part of the conversation that later turns bring along. */
+  readonly answer?: PromptSpan;
+  /** Stands between the preamble and the documents and never moves, for instance blocks of a recorded prefix. */
+  readonly history?: readonly PromptSpan[];
+  /** Milliseconds after the first request at which it came, where that is known. */
+  readonly arrivalMs?: number;
 }
 
 /** Requests in order of arrival, and what stands before their documents. */
