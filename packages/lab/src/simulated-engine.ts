@@ -10,7 +10,7 @@ import {
   ServedHistory,
   WarmpathError,
 } from '@warmpath/core';
-import { type PrefixCacheModel, promptTokens } from './cache/prefix-cache.js';
+import { type PrefixCacheModel, promptTokens, serveAtOnce } from './cache/prefix-cache.js';
 import { VllmBlockCache } from './cache/vllm-blocks.js';
 import { type ConversationLayout, Conversations } from './conversations.js';
 import { RTX_4090 } from './latency.js';
@@ -96,7 +96,7 @@ export class SimulatedEngine {
     const prompt = { spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...turn.after] };
     const tokens = promptTokens(prompt);
     observe({ kind: 'dispatched', arrangement, now }, this.#history);
-    const cachedTokens = this.#cache.serve(prompt);
+    const cachedTokens = serveAtOnce(this.#cache, prompt);
     const report = this.#reportsCachedTokens ? { cachedTokens, promptTokens: tokens } : {};
     observe({ kind: 'completed', arrangement, now, ...report }, this.#history);
     this.#conversations.end(request, turn, arrangement.documents);

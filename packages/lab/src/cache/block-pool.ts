@@ -12,7 +12,8 @@ export interface Block {
   node: BlockNode | undefined;
   before: Block | undefined;
   after: Block | undefined;
-  free: boolean;
+  /** Prompts under way that use it; free at 0. */
+  users: number;
 }
 
 /**
@@ -43,35 +44,37 @@ export class BlockPool {
     return this.#created;
   }
 
-  /** Takes the block that stood in the queue longest, unused ones first; undefined if none is free. Its node is still set. */
+  /** Takes the block that stood in the queue longest, unused ones first, for one user; undefined if none is free. Its node is still set. */
   take(): Block | undefined {
     if (this.#unused > 0) {
       this.#unused--;
       this.#free--;
       this.#created++;
-      return { node: undefined, before: undefined, after: undefined, free: false };
+      return { node: undefined, before: undefined, after: undefined, users: 1 };
     }
     const block = this.#first;
     if (block !== undefined) this.reserve(block);
     return block;
   }
 
-  /** Takes a free block out of the queue. */
+  /** Adds a user; a free block leaves the queue. */
   reserve(block: Block): void {
+    block.users++;
+    if (block.users > 1) return;
     if (block.before === undefined) this.#first = block.after;
     else block.before.after = block.after;
     if (block.after === undefined) this.#last = block.before;
     else block.after.before = block.before;
     block.before = undefined;
     block.after = undefined;
-    block.free = false;
     this.#free--;
   }
 
-  /** Puts a block at the end of the queue. */
+  /** Takes a user away; the last one's leaving puts the block at the end of the queue. */
   release(block: Block): void {
+    block.users--;
+    if (block.users > 0) return;
     block.before = this.#last;
-    block.free = true;
     if (this.#last === undefined) this.#first = block;
     else this.#last.after = block;
     this.#last = block;

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
-import type { CachedPrompt, PrefixCacheModel } from './prefix-cache.js';
-import { commonPrefix, countTokens, type TokenRun, toRuns } from './token-runs.js';
+import { type Admission, allSpans, type CachedPrompt, type PrefixCacheModel } from './prefix-cache.js';
+import { commonPrefix, countTokens, type TokenRun, takeTokens, toRuns } from './token-runs.js';
 
 /** A slot is taken for its content only if it shares more than this of the new prompt (`--slot-prompt-similarity`). */
 const SLOT_SIMILARITY = 0.1;
@@ -21,6 +21,8 @@ export interface LlamaSlotsOptions {
 interface Slot {
   runs: readonly TokenRun[];
   lastUse: number;
+  /** A prompt is under way in it: nobody else can use it or what it holds. */
+  isBusy: boolean;
 }
 
 type Prompts = readonly (readonly TokenRun[])[];
@@ -40,7 +42,7 @@ interface Likeness {
 /**
  * The prompt cache of llama-server (`get_available_slot` and its RAM cache): a request takes the slot most like its prompt, or the one
  * used longest ago; a slot's prompt that would mostly be lost is saved first, and a saved one that fits better is moved
- * in. One prompt serves one consumer: slots share nothing, and a saved prompt that is loaded is gone. `--cache-reuse` and
+ * in. One prompt serves one consumer: slots share nothing, busy ones lend nothing, and a saved prompt that is loaded (it lies in host memory) is gone. `--cache-reuse` and
  * context checkpoints are not modelled. Cost: O((slots + saved prompts) × runs).
  */
 export class LlamaSlots implements PrefixCacheModel {
@@ -74,29 +76,50 @@ export class LlamaSlots implements PrefixCacheModel {
   }
 
   cachedTokens(prompt: CachedPrompt): number {
-    const runs = toRuns(prompt);
-    return reusable(this.#prepare(runs).held, runs);
+    const runs = toRuns(prompt.spans, prompt.salt);
+    const preparation = this.#prepare(runs);
+    return preparation === undefined ? 0 : reusable(preparation.held, runs);
   }
 
-  serve(prompt: CachedPrompt): number {
-    const runs = toRuns(prompt);
-    const { slot, held, saved } = this.#prepare(runs);
+  admit(prompt: CachedPrompt): Admission | undefined {
+    const runs = toRuns(prompt.spans, prompt.salt);
+    const preparation = this.#prepare(runs);
+    if (preparation === undefined) return undefined;
+    const { slot, held, saved } = preparation;
+    const cachedTokens = reusable(held, runs);
+    const isLoaded = held !== slot.runs;
     this.#saved = saved;
     if (this.#clearsIdleSlots) this.#clearOthers(slot);
-    slot.runs = runs;
-    slot.lastUse = ++this.#uses;
-    return reusable(held, runs);
+    slot.isBusy = true;
+    slot.runs = takeTokens(runs, cachedTokens);
+    const all = toRuns(allSpans(prompt), prompt.salt);
+    let entered = cachedTokens;
+    return {
+      cachedTokens,
+      ...(isLoaded && { hostTokens: cachedTokens }),
+      enter: (tokens) => {
+        if (tokens <= entered) return;
+        entered = tokens;
+        slot.runs = takeTokens(all, tokens);
+      },
+      release: () => {
+        slot.isBusy = false;
+        slot.lastUse = ++this.#uses;
+      },
+    };
   }
 
   clear(): void {
-    this.#slots = Array.from({ length: this.#slotCount }, () => ({ runs: [], lastUse: 0 }));
+    this.#slots = Array.from({ length: this.#slotCount }, () => ({ runs: [], lastUse: 0, isBusy: false }));
     this.#saved = [];
     this.#uses = 0;
   }
 
-  /** What serving a prompt would start from: the slot, what it then holds, and what is saved. Changes nothing. */
-  #prepare(runs: readonly TokenRun[]): Preparation {
-    const { slot, isFresh } = this.#choose(runs);
+  /** What serving a prompt would start from: the slot, what it then holds, and what is saved; undefined if all are busy. Changes nothing. */
+  #prepare(runs: readonly TokenRun[]): Preparation | undefined {
+    const choice = this.#choose(runs);
+    if (choice === undefined) return undefined;
+    const { slot, isFresh } = choice;
     if (!isFresh) return { slot, held: slot.runs, saved: this.#saved };
     const saved = withSaved(this.#saved, slot.runs, this.#savedTokens);
     const loaded = bestSaved(saved, runs, slot.runs);
@@ -105,23 +128,25 @@ export class LlamaSlots implements PrefixCacheModel {
   }
 
   /** The slot for a prompt, and whether its content is to be replaced rather than continued. */
-  #choose(runs: readonly TokenRun[]): { readonly slot: Slot; readonly isFresh: boolean } {
+  #choose(runs: readonly TokenRun[]): { readonly slot: Slot; readonly isFresh: boolean } | undefined {
     let best: Slot | undefined;
     let bestLikeness: Likeness | undefined;
+    let oldest: Slot | undefined;
     for (const slot of this.#slots) {
+      if (slot.isBusy) continue;
+      if (oldest === undefined || slot.lastUse < oldest.lastUse) oldest = slot;
       const likeness = compare(slot.runs, runs);
       if (likeness.similarity > (bestLikeness?.similarity ?? SLOT_SIMILARITY)) [best, bestLikeness] = [slot, likeness];
     }
     if (best !== undefined && bestLikeness !== undefined) {
       return { slot: best, isFresh: bestLikeness.kept < SAVE_BELOW };
     }
-    const oldest = this.#slots.reduce((least, slot) => (slot.lastUse < least.lastUse ? slot : least));
-    return { slot: oldest, isFresh: true };
+    return oldest === undefined ? undefined : { slot: oldest, isFresh: true };
   }
 
   #clearOthers(slot: Slot): void {
     for (const other of this.#slots) {
-      if (other === slot || other.runs.length === 0) continue;
+      if (other === slot || other.isBusy || other.runs.length === 0) continue;
       this.#saved = withSaved(this.#saved, other.runs, this.#savedTokens);
       other.runs = [];
     }

@@ -1,6 +1,8 @@
-import type { PrefixCacheModel } from './prefix-cache.js';
+import type { Admission, PrefixCacheModel } from './prefix-cache.js';
 
-/** An engine without a prefix cache: every token is computed every time. */
+const ADMISSION: Admission = { cachedTokens: 0, enter: () => {}, release: () => {} };
+
+/** An engine without a prefix cache: every token is computed every time, and memory never ends. */
 export function createNoCache(): PrefixCacheModel {
   return {
     name: 'off',
@@ -9,7 +11,7 @@ export function createNoCache(): PrefixCacheModel {
     usedTokens: 0,
     capacityTokens: 0,
     cachedTokens: () => 0,
-    serve: () => 0,
+    admit: () => ADMISSION,
     clear: () => {},
   };
 }

@@ -1,4 +1,4 @@
-import type { CachedPrompt } from './prefix-cache.js';
+import type { PromptSpan } from '../workloads/workload.js';
 
 /** Tokens `offset` to `offset + tokens - 1` of a span. Tokens are equal if, and only if, key and offset are. */
 export interface TokenRun {
@@ -8,15 +8,13 @@ export interface TokenRun {
 }
 
 /**
- * The spans of a prompt as runs; spans without tokens are left out. A salt is a namespace: it changes the identity of every
- * token. O(spans).
+ * Spans as runs; those without tokens are left out. A salt is a namespace: it changes the identity of every token. O(spans).
  */
-export function toRuns(prompt: CachedPrompt): TokenRun[] {
-  const { salt = '' } = prompt;
+export function toRuns(spans: readonly PromptSpan[], salt = ''): TokenRun[] {
   const space = `${salt.length}:${salt}`;
-  return prompt.spans
-    .filter(({ tokens }) => tokens > 0)
-    .map(({ key, tokens }) => ({ key: space + key, offset: 0, tokens }));
+  const runs: TokenRun[] = [];
+  for (const { key, tokens } of spans) if (tokens > 0) runs.push({ key: space + key, offset: 0, tokens });
+  return runs;
 }
 
 /** Tokens of all runs. */

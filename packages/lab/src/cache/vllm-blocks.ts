@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import { blockContents } from './block-content.js';
 import { type Block, type BlockNode, BlockPool } from './block-pool.js';
-import { type CachedPrompt, type PrefixCacheModel, promptTokens } from './prefix-cache.js';
+import { type Admission, type CachedPrompt, type PrefixCacheModel, promptTokens } from './prefix-cache.js';
 
 export interface VllmBlockCacheOptions {
   /** Tokens of a block. Default 16. */
@@ -15,7 +15,8 @@ export interface VllmBlockCacheOptions {
  * last token is always computed, so a hit ends before it; free blocks wait in a queue and are taken least recently
  * freed first; a finished request frees its blocks from the tail, so that the end of a prompt is lost before its start.
  *
- * A last block computed again stays beside its copy, as in vLLM. Cost: O(blocks of the prompt).
+ * A block computed twice stays beside its copy, as in vLLM. Room for the whole prompt and answer is taken at admission, where vLLM
+ * takes it step by step and sets requests back if it ends. Cost: O(blocks of the prompt).
  */
 export class VllmBlockCache implements PrefixCacheModel {
   readonly name = 'vllm-blocks';
@@ -47,31 +48,29 @@ export class VllmBlockCache implements PrefixCacheModel {
     return this.#find(contents, promptTokens(prompt)).length * this.granularity;
   }
 
-  serve(prompt: CachedPrompt): number {
+  admit(prompt: CachedPrompt): Admission | undefined {
     const tokens = promptTokens(prompt);
-    const needed = Math.ceil(tokens / this.granularity);
+    const needed = Math.ceil((tokens + (prompt.answer?.tokens ?? 0)) / this.granularity);
     if (needed > this.#capacity) {
       const detail = `${needed} blocks are needed, and the cache has ${this.#capacity}.`;
       throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { detail });
     }
     const contents = blockContents(prompt, this.granularity);
     const found = this.#find(contents, tokens);
+    let wanted = needed - found.length;
+    for (const node of found) if (node.blocks[0]!.users === 0) wanted++;
+    if (wanted > this.#pool.free) return undefined;
     const held: Block[] = [];
     for (const node of found) {
-      const block = node.blocks[0]!;
-      this.#pool.reserve(block);
-      held.push(block);
+      this.#pool.reserve(node.blocks[0]!);
+      held.push(node.blocks[0]!);
     }
-    let parent = found.at(-1);
-    for (let place = found.length; place < needed; place++) {
+    while (held.length < needed) {
       const block = this.#pool.take()!;
       if (block.node !== undefined) this.#forget(block);
       held.push(block);
-      // The partly filled block at the end is never indexed.
-      if (place < contents.length) parent = this.#index(block, contents[place]!, parent);
     }
-    for (let place = held.length - 1; place >= 0; place--) this.#pool.release(held[place]!);
-    return found.length * this.granularity;
+    return this.#admission(contents, held, found);
   }
 
   clear(): void {
@@ -91,6 +90,24 @@ export class VllmBlockCache implements PrefixCacheModel {
       children = node.children;
     }
     return found;
+  }
+
+  #admission(contents: readonly string[], held: readonly Block[], found: readonly BlockNode[]): Admission {
+    const pool = this.#pool;
+    let parent = found.at(-1);
+    let indexed = found.length;
+    return {
+      cachedTokens: found.length * this.granularity,
+      enter: (tokens) => {
+        if (pool !== this.#pool) return;
+        // The partly filled block at the end is never indexed.
+        const full = Math.min(contents.length, Math.floor(tokens / this.granularity));
+        for (; indexed < full; indexed++) parent = this.#index(held[indexed]!, contents[indexed]!, parent);
+      },
+      release: () => {
+        for (let place = held.length - 1; place >= 0; place--) pool.release(held[place]!);
+      },
+    };
   }
 
   #index(block: Block, content: string, parent: BlockNode | undefined): BlockNode {
