@@ -37,6 +37,11 @@ export type { ChatMessage, ContentPart, LayoutName, RenderOptions, TemplateName 
 export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export type { RenderedFields } from './render/template.js';
 export { documentName, renderDocument, renderDocuments } from './render/template.js';
+export { replacementPolicy } from './replacement/create-policy.js';
+export type { NodeUse, ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/policy.js';
+export { REPLACEMENT_POLICY_NAMES } from './replacement/policy.js';
+export type { PathUse, ReplacementOptions } from './replacement/replacement.js';
+export { DEFAULT_USE_WINDOW, Replacement } from './replacement/replacement.js';
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
 export type { EngineReport, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';

@@ -1,0 +1,17 @@
+import { GDSF } from './gdsf.js';
+import { LFU } from './lfu.js';
+import { LRU } from './lru.js';
+import { PGDSF } from './pgdsf.js';
+import type { ReplacementPolicy, ReplacementPolicyName } from './policy.js';
+
+const POLICIES: Readonly<Record<ReplacementPolicyName, ReplacementPolicy>> = {
+  pgdsf: PGDSF,
+  gdsf: GDSF,
+  lru: LRU,
+  lfu: LFU,
+};
+
+/** The replacement policy of a name. Policies hold no state and may be shared. */
+export function replacementPolicy(name: ReplacementPolicyName): ReplacementPolicy {
+  return POLICIES[name];
+}

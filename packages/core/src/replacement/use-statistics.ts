@@ -1,0 +1,118 @@
+import { grown } from './eviction-queue.js';
+
+export interface UseStatisticsOptions {
+  /** Requests that count for frequencies. */
+  readonly window: number;
+  /** Told of every node whose last use has just left the window, children before their parents. */
+  readonly onExpired: (node: number) => void;
+}
+
+/**
+ * How often nodes were used in the last requests, and what computing them cost. Bounded by the window: its uses are kept in a
+ * ring, and a use that leaves it is no longer counted. O(nodes of a request) amortised; 32 bytes a handle, 8 a use.
+ */
+export class UseStatistics {
+  readonly #window: number;
+  readonly #onExpired: (node: number) => void;
+  #frequencies = new Int32Array(0);
+  /** Uses of an earlier bearer of the handle carry an older number and are not counted. */
+  #bearers = new Int32Array(0);
+  #costs = new Float64Array(0);
+  #misses = new Float64Array(0);
+  /** Uses in the window: node and bearer in turn, a ring. */
+  #uses = new Int32Array(256);
+  #first = 0;
+  #used = 0;
+  /** Number of uses of each request in the window, a ring. */
+  readonly #perRequest: Int32Array;
+  #requests = 0;
+
+  constructor({ window, onExpired }: UseStatisticsOptions) {
+    this.#window = window;
+    this.#onExpired = onExpired;
+    this.#perRequest = new Int32Array(window);
+  }
+
+  /** Requests recorded so far. */
+  get requests(): number {
+    return this.#requests;
+  }
+
+  /** Uses of a node by requests of the window. */
+  frequency(node: number): number {
+    return this.#frequencies[node] ?? 0;
+  }
+
+  /** Mean cost a token over the requests that had to compute a node; 0 if there was none. */
+  costPerToken(node: number): number {
+    const misses = this.#misses[node] ?? 0;
+    return misses === 0 ? 0 : this.#costs[node]! / misses;
+  }
+
+  /** Enters a request that used these nodes, parents before children, and lets the oldest of the window go. */
+  record(nodes: readonly number[]): void {
+    const slot = this.#requests % this.#window;
+    const leaving = this.#perRequest[slot]!;
+    this.#perRequest[slot] = nodes.length;
+    this.#requests++;
+    for (const node of nodes) {
+      this.#ensure(node);
+      this.#frequencies[node]!++;
+      this.#push(node, this.#bearers[node]!);
+    }
+    if (leaving > 0) this.#expire(leaving);
+  }
+
+  /** A request had to compute the node, at this mean cost for each of its uncached tokens. */
+  recordMiss(node: number, costPerToken: number): void {
+    this.#ensure(node);
+    this.#costs[node]! += costPerToken;
+    this.#misses[node]!++;
+  }
+
+  /** Forgets a node; its handle may be given to another. */
+  reset(node: number): void {
+    if (node >= this.#bearers.length) return;
+    this.#bearers[node]!++;
+    this.#frequencies[node] = 0;
+    this.#costs[node] = 0;
+    this.#misses[node] = 0;
+  }
+
+  #expire(count: number): void {
+    const expired: number[] = [];
+    for (let use = 0; use < count; use++) {
+      const node = this.#uses[this.#first]!;
+      const bearer = this.#uses[this.#first + 1]!;
+      this.#first = (this.#first + 2) % this.#uses.length;
+      this.#used -= 2;
+      if (this.#bearers[node] !== bearer) continue;
+      if (--this.#frequencies[node]! === 0) expired.push(node);
+    }
+    for (let last = expired.length - 1; last >= 0; last--) this.#onExpired(expired[last]!);
+  }
+
+  #push(node: number, bearer: number): void {
+    if (this.#used === this.#uses.length) this.#growRing();
+    const place = (this.#first + this.#used) % this.#uses.length;
+    this.#uses[place] = node;
+    this.#uses[place + 1] = bearer;
+    this.#used += 2;
+  }
+
+  #growRing(): void {
+    const larger = new Int32Array(this.#uses.length * 2);
+    larger.set(this.#uses.subarray(this.#first));
+    larger.set(this.#uses.subarray(0, this.#first), this.#uses.length - this.#first);
+    this.#uses = larger;
+    this.#first = 0;
+  }
+
+  #ensure(node: number): void {
+    if (node < this.#bearers.length) return;
+    this.#frequencies = grown(this.#frequencies, node + 1);
+    this.#bearers = grown(this.#bearers, node + 1);
+    this.#costs = grown(this.#costs, node + 1);
+    this.#misses = grown(this.#misses, node + 1);
+  }
+}

@@ -1,0 +1,158 @@
+import './seed.js';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { REPLACEMENT_POLICY_NAMES, Replacement, type ReplacementPolicyName, replacementPolicy } from '../src/index.js';
+import { EvictionQueue } from '../src/replacement/eviction-queue.js';
+import { replacementPolicyCases } from './conformance/replacement-policy.cases.js';
+
+for (const name of REPLACEMENT_POLICY_NAMES) {
+  test(`${name} is called so`, () => expect(replacementPolicy(name).name).toBe(name));
+  replacementPolicyCases(replacementPolicy(name));
+}
+
+/** Nodes 0 … n-1 in one tier, used as listed (each use a request), in the order in which they are evicted. */
+function evicted(name: ReplacementPolicyName, uses: readonly { node: number; costPerToken?: number }[]): number[] {
+  const replacement = new Replacement({
+    policy: replacementPolicy(name),
+    tiers: ['device'],
+    onForgotten: () => {},
+  });
+  for (const { node, costPerToken } of uses) {
+    replacement.enter(node, 'device');
+    replacement.use({
+      nodes: [node],
+      computedFrom: costPerToken === undefined ? 1 : 0,
+      costPerToken: costPerToken ?? 0,
+    });
+    replacement.offer(node, 'device');
+  }
+  const order: number[] = [];
+  for (let node = replacement.evict('device'); node !== undefined; node = replacement.evict('device')) order.push(node);
+  return order;
+}
+
+describe('the policies by example', () => {
+  const uses = [
+    { node: 0, costPerToken: 1 },
+    { node: 0 },
+    { node: 0 },
+    { node: 1, costPerToken: 5 },
+    { node: 2, costPerToken: 1 },
+    { node: 2 },
+  ];
+
+  test('LRU goes by the last use, LFU and GDSF by the number of uses, PGDSF by what they cost', () => {
+    expect(evicted('lru', uses)).toEqual([0, 1, 2]);
+    expect(evicted('lfu', uses)).toEqual([1, 2, 0]);
+    expect(evicted('gdsf', uses)).toEqual([1, 2, 0]);
+    expect(evicted('pgdsf', uses)).toEqual([2, 0, 1]);
+  });
+
+  test('equals go in order of their last use', () => {
+    for (const name of REPLACEMENT_POLICY_NAMES) {
+      const equal = [2, 0, 1].map((node) => ({ node, costPerToken: 1 }));
+      expect(evicted(name, equal)).toEqual([2, 0, 1]);
+    }
+  });
+});
+
+describe('Replacement', () => {
+  const create = (name: ReplacementPolicyName, window = 100, forgotten: number[] = []) =>
+    new Replacement({
+      policy: replacementPolicy(name),
+      tiers: ['device', 'host'],
+      window,
+      onForgotten: (node) => forgotten.push(node),
+    });
+  const request = (node: number, costPerToken = 1) => ({ nodes: [node], computedFrom: 0, costPerToken });
+
+  test('has a clock for each tier: what comes in after an eviction stands above what was there', () => {
+    const replacement = create('gdsf');
+    for (const node of [0, 1]) {
+      replacement.enter(node, 'device');
+      replacement.enter(node, 'host');
+      for (let use = 0; use < 5; use++) replacement.use(request(node));
+      replacement.offer(node, 'device');
+      replacement.offer(node, 'host');
+    }
+    expect(replacement.evict('device')).toBe(0);
+    // On the device the clock stands at 5, in the host at 0: one use is worth 6 here and 1 there.
+    for (const tier of ['device', 'host'] as const) replacement.enter(2, tier);
+    replacement.use(request(2));
+    for (const tier of ['device', 'host'] as const) replacement.offer(2, tier);
+    expect(replacement.evict('device')).toBe(1);
+    expect(replacement.evict('host')).toBe(2);
+  });
+
+  test('a policy that remembers counts uses from before an eviction, one that does not starts anew', () => {
+    const goesFirst = (name: ReplacementPolicyName) => {
+      const replacement = create(name);
+      for (let use = 0; use < 3; use++) replacement.use(request(0));
+      replacement.enter(0, 'device');
+      replacement.leave(0, 'device');
+      for (const node of [0, 1]) replacement.enter(node, 'device');
+      replacement.use(request(0));
+      for (let use = 0; use < 2; use++) replacement.use(request(1));
+      for (const node of [0, 1]) replacement.offer(node, 'device');
+      return replacement.evict('device');
+    };
+    expect(goesFirst('pgdsf')).toBe(1);
+    expect(goesFirst('lfu')).toBe(0);
+  });
+
+  test('forgets an evicted node when its last use leaves the window, children before parents', () => {
+    const forgotten: number[] = [];
+    const replacement = create('pgdsf', 2, forgotten);
+    replacement.use({ nodes: [3, 4], computedFrom: 0, costPerToken: 1 });
+    replacement.use(request(5));
+    expect(forgotten).toEqual([]);
+    replacement.use(request(5));
+    expect(forgotten).toEqual([4, 3]);
+  });
+
+  test('a handle that was given to another node starts with nothing', () => {
+    const replacement = create('lfu', 3);
+    for (let use = 0; use < 3; use++) replacement.use(request(0));
+    replacement.enter(0, 'device');
+    replacement.leave(0, 'device');
+    for (const node of [0, 1]) {
+      replacement.enter(node, 'device');
+      replacement.offer(node, 'device');
+    }
+    replacement.use(request(0));
+    replacement.use({ nodes: [1], computedFrom: 1, costPerToken: 0 });
+    // The uses of the first bearer have left the window by now, and took nothing from the second.
+    replacement.use(request(0));
+    expect(replacement.evict('device')).toBe(1);
+  });
+
+  test('refuses a window and a tier that make no sense', () => {
+    expect(() => create('lru', 0)).toThrow(expect.objectContaining({ path: 'window' }));
+    expect(() => create('lru').evict('disk')).toThrow(expect.objectContaining({ path: 'tier' }));
+  });
+});
+
+test('the eviction queue sorts, whatever is set, offered and withdrawn in between', () => {
+  const operation = fc.record({ node: fc.nat({ max: 40 }), priority: fc.nat({ max: 8 }), stays: fc.boolean() });
+  fc.assert(
+    fc.property(fc.array(operation, { maxLength: 150 }), (operations) => {
+      const queue = new EvictionQueue();
+      const expected = new Map<number, number>();
+      for (const { node, priority, stays } of operations) {
+        queue.setPriority(node, priority);
+        queue.offer(node);
+        expected.delete(node);
+        expected.set(node, priority);
+        if (!stays) {
+          queue.withdraw(node);
+          expected.delete(node);
+        }
+        expect(queue.size).toBe(expected.size);
+      }
+      // A stable sort keeps those of equal priority in order of their setting.
+      const sorted = [...expected].sort(([, a], [, b]) => a - b).map(([node]) => node);
+      expect(sorted.map(() => queue.evict())).toEqual(sorted);
+      expect(queue.lowest()).toBeUndefined();
+    }),
+  );
+});
