@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { REPLACEMENT_POLICY_NAMES, Replacement, type ReplacementPolicyName, replacementPolicy } from '../src/index.js';
 import { EvictionQueue } from '../src/replacement/eviction-queue.js';
+import { UseStatistics } from '../src/replacement/use-statistics.js';
 import { replacementPolicyCases } from './conformance/replacement-policy.cases.js';
 
 for (const name of REPLACEMENT_POLICY_NAMES) {
@@ -154,5 +155,37 @@ test('the eviction queue sorts, whatever is set, offered and withdrawn in betwee
       expect(sorted.map(() => queue.evict())).toEqual(sorted);
       expect(queue.lowest()).toBeUndefined();
     }),
+  );
+});
+
+test('the eviction queue sorts what is left after any were withdrawn', () => {
+  const priorities = fc.array(fc.nat({ max: 50 }), { minLength: 20, maxLength: 60 });
+  fc.assert(
+    fc.property(priorities, fc.array(fc.nat({ max: 59 }), { maxLength: 20 }), (values, withdrawn) => {
+      const queue = new EvictionQueue();
+      for (const [node, priority] of values.entries()) {
+        queue.setPriority(node, priority);
+        queue.offer(node);
+      }
+      for (const node of withdrawn) queue.withdraw(node);
+      const left = [...values.keys()].filter((node) => !withdrawn.includes(node));
+      const sorted = left.toSorted((a, b) => values[a]! - values[b]! || a - b);
+      expect(left.map(() => queue.evict())).toEqual(sorted);
+    }),
+  );
+});
+
+test('frequencies are those of the last requests, however many uses these have', () => {
+  const requests = fc.array(fc.uniqueArray(fc.nat({ max: 99 }), { maxLength: 40 }), { minLength: 1, maxLength: 60 });
+  fc.assert(
+    fc.property(requests, fc.integer({ min: 1, max: 30 }), (all, window) => {
+      const statistics = new UseStatistics({ window, onExpired: () => {} });
+      for (const [number, nodes] of all.entries()) {
+        statistics.record(nodes);
+        const recent = all.slice(Math.max(0, number + 1 - window), number + 1).flat();
+        for (const node of nodes) expect(statistics.frequency(node)).toBe(recent.filter((use) => use === node).length);
+      }
+    }),
+    { numRuns: 50 },
   );
 });
