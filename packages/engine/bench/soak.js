@@ -14,7 +14,7 @@ const SEED = Number(values.seed ?? 1);
 const STANDSTILL_MS = 60_000;
 /** Growth of the resident memory between the first quarter of the requests and the end that counts as a leak. */
 const GROWTH_BYTES = 48 * 2 ** 20;
-const SEQUENCES = 256;
+const SEQUENCES = 255;
 
 const ROUNDS = [
   { clients: 8, options: { model: 'demo', contextTokens: 2048 } },

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
-import { MAX_SEQUENCES } from './native/context.js';
+import { SEQUENCE_IDS } from './native/context.js';
 
 /**
  * Threads for the computation by default: one core is left for everything else, and past sixteen a CPU's memory
@@ -46,7 +46,7 @@ export const engineOptionsSchema = z.strictObject({
   maxRunning: z
     .int()
     .min(1)
-    .max(MAX_SEQUENCES / 2)
+    .max(Math.ceil(SEQUENCE_IDS.length / 2))
     .default(16)
     .describe('Most requests that are computed at the same time'),
   queueLimit: z.int().min(0).max(100_000).default(256).describe('Most requests that wait for a place'),

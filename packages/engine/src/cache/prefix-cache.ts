@@ -7,8 +7,8 @@ export interface PrefixCacheOptions {
   readonly memory: SequenceMemory;
   /** KV cells in all. Every token that is cached or being computed takes exactly one. */
   readonly cells: number;
-  /** Sequence ids in all: one per cached leaf and one per lease. */
-  readonly sequences: number;
+  /** Sequence ids to use: one per cached leaf and one per lease. */
+  readonly sequences: readonly SequenceId[];
   readonly policy?: EvictionPolicy;
 }
 
@@ -73,7 +73,7 @@ export class PrefixCache {
     this.#memory = options.memory;
     this.#cells = options.cells;
     this.#policy = options.policy ?? leastRecentlyUsed;
-    this.#freeSequences = Array.from({ length: options.sequences }, (_, index) => options.sequences - 1 - index);
+    this.#freeSequences = [...options.sequences].reverse();
   }
 
   get stats(): PrefixCacheStats {

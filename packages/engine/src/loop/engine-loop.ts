@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { LlamaBindings } from '../native/bindings.js';
-import { MAX_SEQUENCES, NativeContext } from '../native/context.js';
+import { NativeContext, SEQUENCE_IDS } from '../native/context.js';
 import type { NativeModel } from '../native/model.js';
 import type { Vocabulary } from '../native/vocabulary.js';
 import { LoopAnnouncer, type LoopObserver } from './announcer.js';
@@ -70,7 +70,7 @@ export class EngineLoop {
     this.#context = context;
     this.#vocabulary = options.model.vocabulary;
     this.#announcer = new LoopAnnouncer(options.name, options.observer);
-    this.#cache = new PrefixCache({ memory: context, cells: context.cells, sequences: MAX_SEQUENCES });
+    this.#cache = new PrefixCache({ memory: context, cells: context.cells, sequences: SEQUENCE_IDS });
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
     this.#ended = this.#run();
   }

@@ -59,6 +59,9 @@ export interface LlamaBindings {
   readonly sequenceRemove: (memory: NativePointer, sequence: number, from: number, to: number) => boolean;
   readonly sequenceCopy: (memory: NativePointer, source: number, target: number, from: number, to: number) => void;
   readonly sequenceLastPosition: (memory: NativePointer, sequence: number) => number;
+  readonly sequenceStateBytes: (context: NativePointer, sequence: number) => number;
+  readonly sequenceStateRead: (context: NativePointer, bytes: Uint8Array, capacity: number, sequence: number) => number;
+  readonly sequenceStateWrite: (context: NativePointer, bytes: Uint8Array, length: number, sequence: number) => number;
   readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
   readonly logitsAt: (context: NativePointer, index: number) => NativePointer | null;
 }
@@ -158,6 +161,9 @@ function bindFunctions(llama: LibraryHandle): LlamaBindings {
     sequenceRemove: bind('llama_memory_seq_rm', 'bool', [pointer, 'int32', 'int32', 'int32']),
     sequenceCopy: bind('llama_memory_seq_cp', 'void', [pointer, 'int32', 'int32', 'int32', 'int32']),
     sequenceLastPosition: bind('llama_memory_seq_pos_max', 'int32', [pointer, 'int32']),
+    sequenceStateBytes: bind('llama_state_seq_get_size', 'size_t', [pointer, 'int32']),
+    sequenceStateRead: bind('llama_state_seq_get_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
+    sequenceStateWrite: bind('llama_state_seq_set_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
     decode: bind('llama_decode', 'int32', [pointer, BATCH]),
     logitsAt: bind('llama_get_logits_ith', pointer, [pointer, 'int32']),
   };

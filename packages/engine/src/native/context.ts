@@ -1,14 +1,27 @@
 import { WarmpathError } from '@warmpath/core';
 import koffi from 'koffi';
-import type { SequenceMemory } from '../cache/sequence-memory.js';
+import type { SavableMemory } from '../cache/sequence-memory.js';
 import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
 import { mismatch } from './library.js';
 import type { NativeModel } from './model.js';
+import { holdsPositions } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, type NativePointer } from './structs.js';
 
 /** Ids that llama.cpp offers in a unified buffer (`LLAMA_MAX_SEQ`). */
-export const MAX_SEQUENCES = 256;
+const NATIVE_SEQUENCES = 256;
+
+/**
+ * Labels the cells that are on their way out of the buffer or into it. It must be the lowest id: a state names the labels
+ * below `n_seq_max` alone (`state_write_meta` in src/llama-kv-cache.cpp), which is the number of outputs here.
+ */
+const SCRATCH_SEQUENCE = 0;
+
+/** The ids that running requests and the prefix cache may use. */
+export const SEQUENCE_IDS: readonly number[] = Array.from(
+  { length: NATIVE_SEQUENCES - 1 },
+  (_, index) => SCRATCH_SEQUENCE + 1 + index,
+);
 
 export interface ContextOptions {
   /** KV cells in all, shared by every sequence; llama.cpp rounds up to a multiple of 256. */
@@ -27,7 +40,7 @@ export interface ContextOptions {
  * loop's own scope and only that loop holds it; the loop awaits every decode before it does anything else; and every
  * method here throws if that is ever broken, before native code is reached.
  */
-export class NativeContext implements SequenceMemory {
+export class NativeContext implements SavableMemory {
   readonly #bindings: LlamaBindings;
   readonly #context: NativePointer;
   readonly #memory: NativePointer;
@@ -132,6 +145,31 @@ export class NativeContext implements SequenceMemory {
     }
   }
 
+  save(sequence: number, from: number, to: number): Uint8Array | undefined {
+    this.#requireIdle();
+    this.#bindings.sequenceCopy(this.#memory, sequence, SCRATCH_SEQUENCE, from, to);
+    const state = new Uint8Array(this.#bindings.sequenceStateBytes(this.#context, SCRATCH_SEQUENCE));
+    const length = this.#bindings.sequenceStateRead(this.#context, state, state.length, SCRATCH_SEQUENCE);
+    this.remove(SCRATCH_SEQUENCE, 0, -1);
+    return length === state.length && holdsPositions(state, from, to) ? state : undefined;
+  }
+
+  restore(sequence: number, state: Uint8Array, from: number, to: number): boolean {
+    this.#requireIdle();
+    if (this.lastPosition(sequence) !== from - 1) {
+      throw new Error(`Cells from position ${from} on do not continue a sequence`);
+    }
+    if (!holdsPositions(state, from, to)) {
+      return false;
+    }
+    const length = this.#bindings.sequenceStateWrite(this.#context, state, state.length, SCRATCH_SEQUENCE);
+    if (length === state.length) {
+      this.#bindings.sequenceCopy(this.#memory, SCRATCH_SEQUENCE, sequence, from, to);
+    }
+    this.remove(SCRATCH_SEQUENCE, 0, -1);
+    return length === state.length;
+  }
+
   /** Highest position that the memory holds for a sequence, -1 when it is empty. */
   lastPosition(sequence: number): number {
     this.#requireIdle();
@@ -148,13 +186,13 @@ export class NativeContext implements SequenceMemory {
   /** The first decode reads the weights into memory, and proves that the highest sequence id works. */
   async #warmUp(): Promise<void> {
     this.#batch.clear();
-    this.#batch.add(0, 0, MAX_SEQUENCES - 1, true);
+    this.#batch.add(0, 0, NATIVE_SEQUENCES - 1, true);
     const code = await this.decode();
     if (code !== 0) {
       this.free();
       throw mismatch(`A first decode failed with code ${code}`);
     }
-    this.remove(MAX_SEQUENCES - 1, 0, -1);
+    this.remove(NATIVE_SEQUENCES - 1, 0, -1);
   }
 
   #requireIdle(): void {

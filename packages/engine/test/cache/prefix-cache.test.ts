@@ -23,7 +23,8 @@ class Bench {
     readonly sequences: number,
   ) {
     this.memory = new FakeMemory(cells);
-    this.cache = new PrefixCache({ memory: this.memory, cells, sequences });
+    const ids = Array.from({ length: sequences }, (_, index) => index);
+    this.cache = new PrefixCache({ memory: this.memory, cells, sequences: ids });
   }
 
   start(tokens: number[]): Run | undefined {
