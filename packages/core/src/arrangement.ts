@@ -1,6 +1,7 @@
 import type { Document, DocumentInput } from './document.js';
 import type { ErrorCode, Warning } from './errors.js';
 import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
+import type { PrewarmPath } from './ordering/prewarm.js';
 import type { Preamble } from './preamble.js';
 import type { ResidencyState } from './residency/view.js';
 
@@ -89,5 +90,7 @@ export type Outcome =
       readonly cachedTokens?: number;
       readonly ttftMs?: number;
     }
+  /** The engine prefilled a path ahead of any request (`planPrewarm`): it is resident, and counts as no access. */
+  | { readonly kind: 'prewarmed'; readonly path: PrewarmPath; readonly now: number }
   /** The engine failed or the client left before the prompt was prefilled: its path is not believed resident. */
   | { readonly kind: 'failed'; readonly arrangement: Arrangement; readonly now: number };

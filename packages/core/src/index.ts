@@ -20,6 +20,8 @@ export type { PolicyOptions } from './ordering/create-policy.js';
 export { createPolicy } from './ordering/create-policy.js';
 export type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
 export { POLICY_NAMES } from './ordering/policy.js';
+export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';
+export { PREWARM_WINDOW, planPrewarm } from './ordering/prewarm.js';
 export type { PlanMethod } from './plan/methods.js';
 export { PLAN_METHODS } from './plan/methods.js';
 export type { BatchPlan, PlanOptions, PlanStep } from './plan/plan.js';

@@ -29,7 +29,7 @@ export class NaiveForesight {
     this.#waiting = (context.waiting ?? [])
       .map((request) => ({ keys: keysOf(request), held: this.#bestTokens(request), weight: 1 }))
       .filter(({ keys }) => context.documents.some(({ key }) => keys.has(key)));
-    this.#expected = [...survivals(served), ...recents(served)].map(({ keep, weight }) => {
+    this.#expected = expectationsFrom(served).map(({ keep, weight }) => {
       const kept = context.documents.filter(({ key }, rank) => keep(key, rank));
       return { keys: keysOf(kept), held: this.#bestTokens(kept), weight };
     });
@@ -89,9 +89,15 @@ export class NaiveForesight {
   }
 }
 
-interface Expectation {
+/** What a request that was served after `served` lets expect of coming ones, by key and retrieval rank. */
+export interface Expectation {
   keep(key: string, rank: number): boolean;
   readonly weight: number;
+}
+
+/** All that recent requests let expect. */
+export function expectationsFrom(served: readonly Served[]): readonly Expectation[] {
+  return [...survivals(served), ...recents(served)];
 }
 
 /** Rank survival: of the 20 requests after one, how many keep exactly which of its first 8 ranks. */

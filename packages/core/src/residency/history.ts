@@ -132,6 +132,11 @@ export class ServedHistory implements ResidencyView {
     this.#tree.withdraw(pathOf(request).keys, dispatch.access);
   }
 
+  /** The engine has prefilled this path, but nobody asked for it: resident, and no request to learn from. O(path). */
+  prewarmed(path: ServedRequest, now: number): void {
+    this.#tree.insert(pathOf(path), 'confirmed', now);
+  }
+
   /** Forgets everything, for an engine that was restarted or whose cache was reset. */
   clear(): void {
     this.#tree.clear();

@@ -1,0 +1,190 @@
+import type { Document } from '../document.js';
+import type { Preamble } from '../preamble.js';
+import type { ServedRequest } from '../residency/history.js';
+import type { ResidencyView } from '../residency/view.js';
+import { CachedPaths } from './cached-paths.js';
+import { Demand } from './demand.js';
+import { CHAIN_MAX_DOCUMENTS } from './foresight-chain.js';
+import type { Context } from './policy.js';
+
+/** Served requests that are looked at, the last ones. */
+export const PREWARM_WINDOW = 100;
+
+/** Documents that are tried behind the served path, the likeliest. */
+const MAX_CANDIDATES = 64;
+
+/** Look-ups in the tree for one of them. */
+const MAX_LOOK_UPS = 4_096;
+
+/** Imagined requests that keep no document: one request in common makes no certainty. */
+const DOUBT = 1;
+
+const DEFAULT_MAX_PATHS = 5;
+const DEFAULT_LEAST_RETURN = 0.05;
+
+export interface PrewarmOptions {
+  /** Tokens that may be prefilled for all paths together. */
+  readonly maxTokens: number;
+  /** Paths at most. Default 5. */
+  readonly maxPaths?: number;
+  /** Tokens that coming requests must be expected to save for each token prefilled. Default 0.05. */
+  readonly leastReturn?: number;
+}
+
+/** A path worth prefilling: the start of one that was served, and one document more. Also what to tell `observe` when done. */
+export interface PrewarmPath {
+  readonly preamble: Preamble | undefined;
+  /** In prompt order; all but the last stand in the cache already, as far as the view knows. */
+  readonly documents: readonly Document[];
+  /** Tokens of the last document: what the engine has to prefill. */
+  readonly newTokens: number;
+  /** Tokens that the next 20 requests are expected to save with it. */
+  readonly expectedSaved: number;
+}
+
+/**
+ * What is worth prefilling while the engine is idle: beginnings of the path served last, each with one document more that
+ * came along with its documents before. Of the sets of its documents that coming requests will want (rank survival and
+ * recent requests, as `foresight` expects them) those count that the longer path takes further than what is cached.
+ *
+ * `served`: requests served lately, the last one last; at most the last 100 are looked at. Arrangements will do. Prefill each
+ * path as a prompt that ends behind its documents, then `observe` it as `prewarmed`; called again, the plan goes on from there.
+ *
+ * Pure. Empty for a first request, for more than 29 documents, and where no path returns enough. Paths stand in order of
+ * return, best first. O(100 × k² + 64 × (paths within the documents + k × sets expected)), up to some milliseconds: for idle
+ * time, not for a request's way. It costs the engine's work and, where the cache is full, older entries: measured gains and
+ * tokens are in docs/foresight.md.
+ */
+export function planPrewarm(
+  served: readonly ServedRequest[],
+  view: ResidencyView,
+  options: PrewarmOptions,
+): readonly PrewarmPath[] {
+  const last = served.at(-1);
+  if (last === undefined || last.documents.length === 0 || last.documents.length >= CHAIN_MAX_DOCUMENTS) return [];
+  const extensions = new Extensions(last, view);
+  const paths = likelyCompanions(served, last).flatMap((companion) => extensions.with(companion));
+  paths.sort((a, b) => returnOf(b) - returnOf(a));
+  const { maxTokens, maxPaths = DEFAULT_MAX_PATHS, leastReturn = DEFAULT_LEAST_RETURN } = options;
+  let left = maxTokens;
+  const chosen: PrewarmPath[] = [];
+  for (const path of paths) {
+    if (chosen.length >= maxPaths || returnOf(path) < leastReturn) break;
+    if (path.newTokens > left) continue;
+    left -= path.newTokens;
+    chosen.push(path);
+  }
+  return chosen;
+}
+
+/** A document that may come with those of the served path, and how likely it does. */
+interface Companion {
+  readonly document: Document;
+  readonly likelihood: number;
+}
+
+/** Documents of earlier requests that shared some with `last`, by the share of what they shared; likeliest first. */
+function likelyCompanions(served: readonly ServedRequest[], last: ServedRequest): readonly Companion[] {
+  const own = new Set(last.documents.map(({ key }) => key));
+  const weights = new Map<string, { document: Document; weight: number }>();
+  let total = DOUBT;
+  for (const earlier of served.slice(-PREWARM_WINDOW, -1)) {
+    if (earlier.preamble?.key !== last.preamble?.key) continue;
+    const shared = earlier.documents.reduce((count, { key }) => count + (own.has(key) ? 1 : 0), 0);
+    if (shared === 0) continue;
+    const weight = shared / own.size;
+    total += weight;
+    for (const document of earlier.documents) {
+      if (own.has(document.key)) continue;
+      const known = weights.get(document.key)?.weight ?? 0;
+      weights.set(document.key, { document, weight: known + weight });
+    }
+  }
+  const companions = [...weights.values()].map(({ document, weight }) => ({ document, likelihood: weight / total }));
+  return companions.sort((a, b) => b.likelihood - a.likelihood).slice(0, MAX_CANDIDATES);
+}
+
+/** A resident beginning of the served path: its documents as a set of ranks, its tokens, and its node in the tree. */
+interface Beginning {
+  readonly set: number;
+  readonly tokens: number;
+  readonly node: number;
+}
+
+/** What one more document behind each beginning of a served path would be worth. */
+class Extensions {
+  readonly #last: ServedRequest;
+  readonly #view: ResidencyView;
+  /** By retrieval rank. */
+  readonly #documents: readonly Document[];
+  readonly #beginnings: readonly Beginning[];
+  readonly #demand = new Demand();
+  readonly #paths = new CachedPaths();
+
+  constructor(last: ServedRequest, view: ResidencyView) {
+    this.#last = last;
+    this.#view = view;
+    const byRank = [...last.documents];
+    last.order?.forEach((rank, place) => {
+      byRank[rank] = last.documents[place]!;
+    });
+    this.#documents = byRank;
+    this.#beginnings = beginningsOf(last, view);
+    this.#demand.collect(this.#contextOf(byRank), view);
+  }
+
+  /** The beginnings with `companion` behind them, as far as that path is not resident and worth something. */
+  with({ document, likelihood }: Companion): readonly PrewarmPath[] {
+    const context = this.#contextOf([...this.#documents, document]);
+    if (!this.#paths.collect(context, this.#view, undefined, MAX_LOOK_UPS)) return [];
+    const extensions: PrewarmPath[] = [];
+    for (const [depth, beginning] of this.#beginnings.entries()) {
+      if (this.#view.tree.child(beginning.node, document.key) >= 0) continue;
+      const expectedSaved = likelihood * this.#gainOf(beginning, document.tokens);
+      if (expectedSaved <= 0) continue;
+      const documents = [...this.#last.documents.slice(0, depth), document];
+      extensions.push({ preamble: this.#last.preamble, documents, newTokens: document.tokens, expectedSaved });
+    }
+    return extensions;
+  }
+
+  /** Tokens that requests would save, all of which also want the document. Those who want less of the path gain nothing. */
+  #gainOf({ set, tokens }: Beginning, newTokens: number): number {
+    const { sets, weights, count } = this.#demand;
+    const withDocument = 2 ** this.#documents.length;
+    let gain = 0;
+    for (let i = 0; i < count; i++) {
+      // Whoever wants all documents has no room for another one (and is, among recent requests, the served one itself).
+      if ((set & ~sets[i]!) !== 0 || sets[i] === withDocument - 1) continue;
+      const held = this.#paths.longestWithin(sets[i]! | withDocument);
+      gain += weights[i]! * Math.max(0, tokens + newTokens - held);
+    }
+    return gain;
+  }
+
+  #contextOf(documents: readonly Document[]): Context {
+    return { documents, preamble: this.#last.preamble, maxShift: undefined, pinned: [] };
+  }
+}
+
+/** All beginnings that are still resident, the empty one first. */
+function beginningsOf(last: ServedRequest, { tree }: ResidencyView): readonly Beginning[] {
+  const { documents, preamble, order } = last;
+  let node = preamble === undefined ? 0 : tree.child(0, preamble.key);
+  let set = 0;
+  let tokens = 0;
+  const beginnings: Beginning[] = [];
+  for (let place = 0; node >= 0; place++) {
+    beginnings.push({ set, tokens, node });
+    const document = documents[place];
+    if (document === undefined) break;
+    set |= 1 << (order?.[place] ?? place);
+    tokens += document.tokens;
+    node = tree.child(node, document.key);
+  }
+  return beginnings;
+}
+
+function returnOf({ expectedSaved, newTokens }: PrewarmPath): number {
+  return newTokens === 0 ? 0 : expectedSaved / newTokens;
+}
