@@ -152,6 +152,64 @@ async function linesIn(file: string, count: number): Promise<void> {
   }
 }
 
+describe('warmpath lab run --data', () => {
+  const lines = (...values: unknown[]) => values.map((value) => JSON.stringify(value)).join('\n');
+
+  it('runs a BEIR folder with what BM25 finds, and says how much of the judged that is', async () => {
+    const data = join(folder, 'beir');
+    await mkdir(join(data, 'qrels'), { recursive: true });
+    await file('beir/corpus.jsonl', lines({ _id: 'a', text: 'clock tower' }, { _id: 'b', text: 'tower bridge' }));
+    await file('beir/queries.jsonl', lines({ _id: '1', text: 'tower' }, { _id: '2', text: 'bridge of the tower' }));
+    await file('beir/qrels/test.tsv', 'query-id\tcorpus-id\tscore\n1\ta\t1\n2\tb\t1\n1\tc\t1\n1\td\t1\n');
+    const json = await runCli(['lab', 'run', '--data', data, '--policies', 'exact', '--cache', 'radix', '--json']);
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      workload: data,
+      requests: 2,
+      recall: 0.5,
+      results: [{ cachedDocumentShare: { mean: 0.5, se: 0 } }],
+    });
+    const { stdout } = await runCli(['lab', 'run', '--data', data, '--top-k', '1']);
+    expect(stdout).toContain('of the passages judged relevant, 50.0 % were retrieved');
+  });
+
+  it('puts conversations together as asked', async () => {
+    const task = (id: string) => ({
+      conversation_id: id,
+      input: ['clock', 'the clock again'].flatMap((text) => [
+        { speaker: 'user', text },
+        { speaker: 'agent', text: 'Yes.' },
+      ]),
+      contexts: [{ document_id: 'clock', text: 'The clock of the tower.' }],
+    });
+    const asked = { ...task('x'), input: task('x').input.slice(0, 3) };
+    const tasks = await file('tasks.jsonl', lines(asked, { ...asked, conversation_id: 'y' }));
+    const uncached = async (layout: string) => {
+      const options = ['--sessions', '2', '--conversations', layout, '--cache', 'off', '--policies', 'exact', '--json'];
+      const { stdout } = await runCli(['lab', 'run', '--data', tasks, ...options]);
+      return JSON.parse(stdout).results[0].uncachedTokens.mean;
+    };
+    expect(await uncached('appended')).toBeGreaterThan(await uncached('deduplicated'));
+  });
+
+  it.each([
+    ['options of --data without it', ['mixed', '--top-k', '3'], 2, 'go with --data'],
+    ['data beside a workload', ['mixed', '--data', 'x'], 2, 'either a workload or --trace or --data'],
+    ['data that are not there', ['--data', 'no/such/folder'], 2, 'cannot read'],
+    ['a layout that is none', ['--data', 'x', '--format', 'csv'], 2, 'beir'],
+  ])('refuses %s', async (_, args, exitCode, message) => {
+    const { code, stdout, stderr } = await runCli(['lab', 'run', ...args]);
+    expect({ code, stdout }).toEqual({ code: exitCode, stdout: '' });
+    expect(stderr).toContain(message);
+  });
+
+  it('says in which file and line the data are wrong', async () => {
+    const log = await file('wrong.jsonl', '{"documents": ["a"]}\n{"documents": [3]}');
+    const { code, stderr } = await runCli(['lab', 'run', '--data', log]);
+    expect(code).toBe(1);
+    expect(stderr).toContain('line 2: documents[0]');
+  });
+});
+
 describe('warmpath lab reproduce', () => {
   it("prints the paper's figures beside ours, and the differences", async () => {
     const { code, stdout } = await runCli(['lab', 'reproduce', 'ragcache++']);

@@ -1,6 +1,7 @@
 import { type PolicyName, WarmpathError } from '@warmpath/core';
 import { seenBeforeShare } from './bounds.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
+import type { ConversationLayout } from './conversations.js';
 import { type SimulateOptions, simulate, simulateArrivals } from './simulate.js';
 import type { ServedOutcome } from './simulated-engine.js';
 import { type Estimate, estimate, mean, percentile } from './statistics.js';
@@ -26,6 +27,8 @@ export interface ExperimentSettings {
   readonly load?: number;
   /** Requests at the start of each run that are served but not counted. Default 0. */
   readonly warmUp?: number;
+  /** Where the earlier turns of a conversation stand. Default `documents-first`. */
+  readonly conversations?: ConversationLayout;
   /** Milliseconds of a monotonic clock, to time `arrange`. */
   readonly clock: () => number;
 }
@@ -157,7 +160,8 @@ export class Experiment {
   }
 
   #simulation(queue: number): SimulateOptions {
-    return { cache: this.#settings.cache.create(), queue, clock: this.#settings.clock };
+    const { cache, conversations, clock } = this.#settings;
+    return { cache: cache.create(), queue, clock, ...(conversations !== undefined && { conversations }) };
   }
 
   #resultOf(policy: PolicyName): PolicyResult {

@@ -42,6 +42,12 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   );
 }
 
+/** Prints how much retrieval found of what was judged relevant, where that is known. */
+export function printRecall(recall: number | undefined, terminal: Terminal): void {
+  if (recall !== undefined)
+    terminal.line(`  of the passages judged relevant, ${(100 * recall).toFixed(1)} % were retrieved`);
+}
+
 /** Prints a paper's tables beside ours, with the difference and what explains it. */
 export function printReproduction(tables: readonly ReproducedTable[], terminal: Terminal): void {
   for (const { title, rows, notes } of tables) {

@@ -1,40 +1,41 @@
-import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
 import {
   CACHE_SPECIFICATIONS,
-  createWorkload,
+  CONVERSATION_LAYOUTS,
+  type ConversationLayout,
   Experiment,
   type ExperimentSettings,
   LENGTHS_NAMES,
-  type LengthsName,
   MAX_QUEUE,
   readCache,
-  readTrace,
   type SeedFigures,
   WORKLOAD_CATALOGUE,
-  type Workload,
 } from '@warmpath/lab';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { Journal, type JournalSettings } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
-import { printExperiment } from '../../lab/print-report.js';
+import { printExperiment, printRecall } from '../../lab/print-report.js';
+import {
+  addWorkloadOptions,
+  type WorkloadOptions,
+  type WorkloadSource,
+  workloadSource,
+} from '../../lab/workload-source.js';
 import { wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
 import type { Terminal } from '../../terminal.js';
 import { packageVersion } from '../../version.js';
 
-interface RunOptions {
+interface RunOptions extends WorkloadOptions {
   readonly policies: readonly PolicyName[];
   readonly seeds: readonly number[];
   readonly queue: number;
   readonly cache: string;
-  readonly lengths: LengthsName;
   readonly load?: number;
   readonly warmUp: number;
-  readonly trace?: string;
+  readonly conversations: ConversationLayout;
   readonly resume?: string;
 }
 
@@ -43,9 +44,11 @@ const MAX_SEEDS = 1_000;
 
 /** Adds `warmpath lab run`. */
 export function addRunCommand(lab: Command, context: CommandContext): void {
-  addCommand(lab, 'run', 'compare ordering policies on a workload')
-    .argument('[workload]', 'name of a workload; see below')
-    .option('--trace <file>', 'run this trace instead: JSON, {"requests": [[document id, …], …]} in retrieval order')
+  const command = addCommand(lab, 'run', 'compare ordering policies on a workload').argument(
+    '[workload]',
+    'name of a workload; see below',
+  );
+  addWorkloadOptions(command)
     .option(
       '--policies <names>',
       'ordering policies, separated by commas',
@@ -57,6 +60,11 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
     .option('--cache <cache>', `the engine's cache: ${CACHE_SPECIFICATIONS}`, 'unlimited')
     .addOption(
       new Option('--lengths <name>', 'tokens of a document: 200, or 64 to 512').choices(LENGTHS_NAMES).default('equal'),
+    )
+    .addOption(
+      new Option('--conversations <layout>', 'where the earlier turns of a conversation stand in the prompt')
+        .choices(CONVERSATION_LAYOUTS)
+        .default('documents-first'),
     )
     .option(
       '--load <factor>',
@@ -92,7 +100,8 @@ async function run(
   if (experiment.done.length > 0) {
     const report = experiment.report();
     printExperiment(report, terminal);
-    terminal.data(report);
+    printRecall(source.recall, terminal);
+    terminal.data(source.recall === undefined ? report : { ...report, recall: source.recall });
   }
   // The seeds that were done are printed; what happened is still an interruption.
   signal.throwIfAborted();
@@ -109,13 +118,14 @@ function experimentSettings({ workload, create, isSeeded }: WorkloadSource, opti
     cache: { name: options.cache, create: readCache(options.cache) },
     ...(options.load !== undefined && { load: options.load }),
     warmUp: options.warmUp,
+    conversations: options.conversations,
     clock: () => performance.now(),
   };
 }
 
 /** All that figures depend on but the seeds, so that more of them can be asked for later. */
 function journalSettings({ identity }: WorkloadSource, options: RunOptions): JournalSettings {
-  const { seeds: _seeds, trace: _trace, resume: _resume, ...others } = options;
+  const { seeds: _seeds, trace: _trace, data: _data, resume: _resume, ...others } = options;
   return { command: 'lab run', version: packageVersion(), workload: identity, ...others };
 }
 
@@ -150,44 +160,6 @@ async function stepThrough(experiment: Experiment, seeds: number, surroundings: 
     }
   } finally {
     progress.stop();
-  }
-}
-
-interface WorkloadSource {
-  readonly workload: string;
-  /** The workload's name, or what a trace holds, whatever its file is called. */
-  readonly identity: string;
-  readonly create: (seed: number) => Workload;
-  readonly isSeeded: boolean;
-}
-
-async function workloadSource(name: string | undefined, options: RunOptions): Promise<WorkloadSource> {
-  const { trace, lengths } = options;
-  if ((name === undefined) === (trace === undefined)) {
-    throw new WarmpathError('WARMPATH_USAGE', { detail: 'either a workload or --trace was expected' });
-  }
-  if (trace !== undefined) {
-    const { text, value } = await readJson(trace);
-    const workload = readTrace(trace, value);
-    const identity = `sha256:${createHash('sha256').update(text).digest('hex')}`;
-    return { workload: trace, identity, create: () => workload, isSeeded: false };
-  }
-  const create = (seed: number) => createWorkload(name!, { seed, lengths });
-  const isRecorded = WORKLOAD_CATALOGUE.some((entry) => entry.name === name && entry.isRecorded === true);
-  return { workload: name!, identity: name!, create, isSeeded: !isRecorded || lengths === 'unequal' };
-}
-
-async function readJson(file: string): Promise<{ readonly text: string; readonly value: unknown }> {
-  let text: string;
-  try {
-    text = await readFile(file, 'utf8');
-  } catch (cause) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: '--trace', detail: `cannot read ${file}`, cause });
-  }
-  try {
-    return { text, value: JSON.parse(text) };
-  } catch (cause) {
-    throw new WarmpathError('WARMPATH_INVALID_JSON', { path: '--trace', detail: `${file} is not valid JSON`, cause });
   }
 }
 
