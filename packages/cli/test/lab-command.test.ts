@@ -38,10 +38,27 @@ describe('warmpath lab run', () => {
       jaccard: expect.any(Number),
       results: [
         { policy: 'retrieval', ...settings, ...result },
-        { policy: 'exact', ...settings, ...result },
+        {
+          policy: 'exact',
+          ...settings,
+          ...result,
+          difference: { cachedDocumentShare: share, cachedTokenShare: share },
+        },
       ],
       bounds: { seenBefore: expect.any(Number), oracle: expect.any(Number) },
     });
+  });
+
+  it('lets the engine prefill ahead, and says how much', async () => {
+    const options = ['--policies', 'exact', '--seeds', '1..2', '--json'];
+    const run = async (...more: string[]) =>
+      JSON.parse((await runCli(['lab', 'run', 'headline', ...options, ...more])).stdout);
+    const [without, ahead] = [await run(), await run('--prewarm', '400')];
+    const gain = ahead.results[0].cachedDocumentShare.mean - without.results[0].cachedDocumentShare.mean;
+    expect(gain).toBeGreaterThan(0.04);
+    expect(ahead.results[0].prewarmedTokens).toBeGreaterThan(0);
+    expect(ahead.results[0].prewarmedTokens).toBeLessThan(420);
+    expect(ahead.bounds).toEqual(without.bounds);
   });
 
   it('prints the published figures as a table', async () => {
@@ -49,7 +66,8 @@ describe('warmpath lab run', () => {
     expect(code).toBe(0);
     expect(stdout).toContain('headline: 200 requests, adjacent Jaccard 0.520, 1 seed, cache unlimited');
     expect(stdout).toMatch(/greedy +0\.6970 /);
-    expect(stdout).toMatch(/exact +0\.6990 /);
+    expect(stdout).toMatch(/exact +0\.6990 +\+0\.0020 /);
+    expect(stdout).toContain('minus greedy');
     expect(stdout).toContain('seen before at any position 0.8060');
   });
 

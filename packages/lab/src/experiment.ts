@@ -1,4 +1,4 @@
-import { type PolicyName, WarmpathError } from '@warmpath/core';
+import { type PolicyName, type PrewarmOptions, WarmpathError } from '@warmpath/core';
 import { seenBeforeShare } from './bounds.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
 import type { ConversationLayout } from './conversations.js';
@@ -25,6 +25,8 @@ export interface ExperimentSettings {
    * that are really waiting, at most `queue`, and TTFT counts the wait. Default: each request comes when the one before is done.
    */
   readonly load?: number;
+  /** What the engine prefills ahead while it is idle. Default nothing. The bounds are those without it. */
+  readonly prewarm?: PrewarmOptions;
   /** Requests at the start of each run that are served but not counted. Default 0. */
   readonly warmUp?: number;
   /** Where the earlier turns of a conversation stand. Default `documents-first`. */
@@ -46,10 +48,14 @@ export interface PolicyResult {
   readonly cachedDocumentShare: Estimate;
   /** Reused tokens over all prompt tokens, by seed. */
   readonly cachedTokenShare: Estimate;
+  /** How much larger both are than those of the first policy, seed by seed: what a comparison goes by. Not of the first. */
+  readonly difference?: { readonly cachedDocumentShare: Estimate; readonly cachedTokenShare: Estimate };
   /** Prompt tokens of a request that had to be computed, over the requests of all seeds. */
   readonly uncachedTokens: { readonly mean: number; readonly p50: number };
   readonly ttftMs: { readonly p50: number; readonly p95: number; readonly p99: number; readonly mean: number };
   readonly arrangeUs: { readonly p50: number; readonly p99: number };
+  /** Mean tokens prefilled ahead behind a request. Present where that was asked for. */
+  readonly prewarmedTokens?: number;
 }
 
 /** The report of an experiment. */
@@ -111,11 +117,11 @@ export class Experiment {
   step(): SeedFigures | undefined {
     const seed = this.#settings.seeds[this.#done.length];
     if (seed === undefined) return undefined;
-    const { create, policies, queue, warmUp = 0 } = this.#settings;
+    const { create, policies, queue, prewarm, warmUp = 0 } = this.#settings;
     const workload = create(seed);
     const perSecond = this.#arrivalRate(workload);
     const outcomes = policies.map((policy): [PolicyName, ServedOutcome[]] => {
-      const simulation = this.#simulation(queue);
+      const simulation = { ...this.#simulation(queue), ...(prewarm !== undefined && { prewarm }) };
       const served =
         perSecond === undefined
           ? simulate(workload, policy, simulation)
@@ -164,8 +170,18 @@ export class Experiment {
     return { cache: cache.create(), queue, clock, ...(conversations !== undefined && { conversations }) };
   }
 
+  /** Both shares minus those of the first policy, by seed; what two policies have in common (the seed) cancels out. */
+  #differenceOf(policy: PolicyName): PolicyResult['difference'] {
+    const first = this.#settings.policies[0]!;
+    if (policy === first) return undefined;
+    const difference = (share: (outcomes: readonly ServedOutcome[]) => number) =>
+      estimate(this.#done.map(({ outcomes }) => share(outcomes[policy]!) - share(outcomes[first]!)));
+    return { cachedDocumentShare: difference(documentShare), cachedTokenShare: difference(tokenShare) };
+  }
+
   #resultOf(policy: PolicyName): PolicyResult {
     const bySeed = this.#done.map(({ outcomes }) => outcomes[policy]!);
+    const difference = this.#differenceOf(policy);
     const all = bySeed.flat();
     const uncached = all.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens);
     const ttft = all.map(({ ttftMs }) => ttftMs);
@@ -178,6 +194,7 @@ export class Experiment {
       seeds: this.#done.map(({ seed }) => seed),
       cachedDocumentShare: estimate(bySeed.map(documentShare)),
       cachedTokenShare: estimate(bySeed.map(tokenShare)),
+      ...(difference !== undefined && { difference }),
       uncachedTokens: { mean: mean(uncached), p50: percentile(uncached, 0.5) },
       ttftMs: {
         p50: percentile(ttft, 0.5),
@@ -186,6 +203,9 @@ export class Experiment {
         mean: mean(ttft),
       },
       arrangeUs: { p50: percentile(arrangeUs, 0.5), p99: percentile(arrangeUs, 0.99) },
+      ...(this.#settings.prewarm !== undefined && {
+        prewarmedTokens: mean(all.map(({ prewarmedTokens = 0 }) => prewarmedTokens)),
+      }),
     };
   }
 }

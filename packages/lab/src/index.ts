@@ -29,7 +29,7 @@ export { PAPERS, reproduce } from './reproduce/papers.js';
 export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';
 export type { Arrivals, SimulateOptions } from './simulate.js';
 export { MAX_QUEUE, simulate, simulateArrivals } from './simulate.js';
-export type { Dispatch, ServedOutcome, SimulatedEngineOptions } from './simulated-engine.js';
+export type { Dispatch, IdleTime, ServedOutcome, SimulatedEngineOptions } from './simulated-engine.js';
 export { SimulatedEngine } from './simulated-engine.js';
 export type { Estimate } from './statistics.js';
 export { estimate, mean, percentile } from './statistics.js';

@@ -1,4 +1,4 @@
-import { type OrderingPolicy, type PolicyName, WarmpathError } from '@warmpath/core';
+import { type OrderingPolicy, type PolicyName, type PrewarmOptions, WarmpathError } from '@warmpath/core';
 import { type ServedOutcome, SimulatedEngine, type SimulatedEngineOptions } from './simulated-engine.js';
 import { MersenneTwister } from './workloads/mersenne-twister.js';
 import type { Workload } from './workloads/workload.js';
@@ -9,6 +9,11 @@ export const MAX_QUEUE = 64;
 export interface SimulateOptions extends SimulatedEngineOptions {
   /** Coming requests that the policy may know of, 0 to 64. Default 0. */
   readonly queue?: number;
+  /**
+   * What the engine may prefill ahead whenever it is idle: between any two requests of `simulate`, between the end of one and
+   * the arrival of the next of `simulateArrivals`, where the next waits for the path that is under way. Default nothing.
+   */
+  readonly prewarm?: PrewarmOptions;
 }
 
 /** Requests that come at random times, whether or not the engine is free. */
@@ -35,7 +40,10 @@ export function simulate(
   const { requests } = workload;
   return requests.map((request, number) => {
     const waiting = requests.slice(number + 1, number + 1 + queue).map(({ documents }) => documents);
-    return engine.serve(request, { number, waiting, now: number });
+    const outcome = engine.serve(request, { number, waiting, now: number });
+    if (options.prewarm === undefined) return outcome;
+    const { tokens } = engine.prewarm(options.prewarm, { now: number, until: Number.POSITIVE_INFINITY });
+    return { ...outcome, prewarmedTokens: tokens };
   });
 }
 
@@ -65,7 +73,11 @@ export function simulateArrivals(
     const waiting = requests.slice(number + 1, last).map(({ documents }) => documents);
     const outcome = engine.serve(request, { number, waiting, now: start });
     free = start + outcome.ttftMs;
-    return { ...outcome, ttftMs: free - arrivedAt[number]! };
+    const ttftMs = free - arrivedAt[number]!;
+    if (options.prewarm === undefined) return { ...outcome, ttftMs };
+    const prewarmed = engine.prewarm(options.prewarm, { now: free, until: arrivedAt[number + 1] ?? free });
+    free = prewarmed.free;
+    return { ...outcome, ttftMs, prewarmedTokens: prewarmed.tokens };
   });
 }
 

@@ -1,4 +1,5 @@
 import {
+  type Arrangement,
   arrange,
   type CostModel,
   type Document,
@@ -6,7 +7,10 @@ import {
   type OrderingPolicy,
   observe,
   type PolicyName,
+  PREWARM_WINDOW,
   type Preamble,
+  type PrewarmOptions,
+  planPrewarm,
   ServedHistory,
   WarmpathError,
 } from '@warmpath/core';
@@ -43,6 +47,8 @@ export interface ServedOutcome {
   readonly ttftMs: number;
   /** Time that `arrange` took. */
   readonly arrangeMs: number;
+  /** Tokens prefilled ahead between this request and the next. Present where that was asked for. */
+  readonly prewarmedTokens?: number;
 }
 
 /** Where and when a request is served. */
@@ -55,6 +61,12 @@ export interface Dispatch {
   readonly now: number;
 }
 
+/** When an engine may prefill ahead: from `now`, as long as no path would begin at `until` or later. Milliseconds. */
+export interface IdleTime {
+  readonly now: number;
+  readonly until: number;
+}
+
 /** One engine with its history: the real `arrange` and `observe` of the core around a simulated cache. */
 export class SimulatedEngine {
   readonly #preamble: Preamble;
@@ -65,6 +77,9 @@ export class SimulatedEngine {
   readonly #latency: CostModel;
   readonly #clock: () => number;
   readonly #reportsCachedTokens: boolean;
+  /** The last requests served, and what stood between preamble and documents in the last. */
+  readonly #served: Arrangement[] = [];
+  #before: readonly PromptSpan[] = [];
 
   constructor(preamble: Preamble, policy: PolicyName | OrderingPolicy, options: SimulatedEngineOptions = {}) {
     this.#preamble = preamble;
@@ -100,6 +115,9 @@ export class SimulatedEngine {
     const report = this.#reportsCachedTokens ? { cachedTokens, promptTokens: tokens } : {};
     observe({ kind: 'completed', arrangement, now, ...report }, this.#history);
     this.#conversations.end(request, turn, arrangement.documents);
+    this.#served.push(arrangement);
+    if (this.#served.length > PREWARM_WINDOW) this.#served.shift();
+    this.#before = turn.before;
     const reuse = { cachedTokens, granularity: this.#cache.granularity };
     return {
       documents: turn.documents.length,
@@ -110,6 +128,25 @@ export class SimulatedEngine {
       ttftMs: this.#latency.prefillMs(cachedTokens, tokens - cachedTokens),
       arrangeMs,
     };
+  }
+
+  /**
+   * Prefills what `planPrewarm` finds worth it after the last request, one path after another. Returns the tokens computed
+   * and when the engine is free again. Errors: those of the cache.
+   */
+  prewarm(options: PrewarmOptions, idle: IdleTime): { readonly tokens: number; readonly free: number } {
+    let { now: free } = idle;
+    let computed = 0;
+    for (const path of planPrewarm(this.#served, this.#history, options)) {
+      if (free >= idle.until) break;
+      const prompt = { spans: [this.#preamble, ...this.#before, ...path.documents] };
+      const cachedTokens = serveAtOnce(this.#cache, prompt);
+      observe({ kind: 'prewarmed', path, now: free }, this.#history);
+      const newTokens = promptTokens(prompt) - cachedTokens;
+      computed += newTokens;
+      free += this.#latency.prefillMs(cachedTokens, newTokens);
+    }
+    return { tokens: computed, free };
   }
 }
 

@@ -5,10 +5,12 @@ import {
   Experiment,
   type ExperimentSettings,
   estimate,
+  mean,
   percentile,
   readCache,
   type SeedFigures,
   simulate,
+  simulateArrivals,
   toWorkload,
   VllmBlockCache,
 } from '../src/index.js';
@@ -37,6 +39,60 @@ function stepped() {
   experiment.step();
   return experiment;
 }
+
+describe('difference', () => {
+  it('pairs each policy with the first, seed by seed, and leaves the first without', () => {
+    const report = runAll({ policies: ['retrieval', 'exact', 'greedy'] });
+    const [first, exact, greedy] = report.results;
+    expect(first).not.toHaveProperty('difference');
+    for (const result of [exact!, greedy!]) {
+      const { cachedDocumentShare, cachedTokenShare } = result.difference!;
+      expect(cachedDocumentShare.mean).toBeCloseTo(
+        result.cachedDocumentShare.mean - first!.cachedDocumentShare.mean,
+        12,
+      );
+      expect(cachedTokenShare.mean).toBeCloseTo(result.cachedTokenShare.mean - first!.cachedTokenShare.mean, 12);
+    }
+    const bySeed = [1, 2, 3].map((seed) => {
+      const [one, other] = runAll({ seeds: [seed] }).results;
+      return other!.cachedDocumentShare.mean - one!.cachedDocumentShare.mean;
+    });
+    expect(exact!.difference!.cachedDocumentShare.se).toBeCloseTo(estimate(bySeed).se, 12);
+  });
+});
+
+describe('prewarming', () => {
+  it('wins reuse for tokens prefilled ahead, which it counts, and more for more', () => {
+    const [none, little, much] = [undefined, 200, 1_000].map(
+      (maxTokens) => runAll({ policies: ['exact'], ...(maxTokens && { prewarm: { maxTokens } }) }).results[0]!,
+    );
+    expect(none).not.toHaveProperty('prewarmedTokens');
+    expect(little!.cachedDocumentShare.mean).toBeGreaterThan(none!.cachedDocumentShare.mean + 0.02);
+    expect(much!.cachedDocumentShare.mean).toBeGreaterThan(little!.cachedDocumentShare.mean + 0.02);
+    expect(little!.prewarmedTokens).toBeGreaterThan(100);
+    expect(much!.prewarmedTokens).toBeGreaterThan(3 * little!.prewarmedTokens!);
+  });
+
+  it('happens only while the engine is idle, and a request waits for the path under way', () => {
+    const workload = createWorkload('headline', { seed: 1 });
+    const prewarm = { maxTokens: 1_000 };
+    const serve = (perSecond: number, isPrewarmed: boolean) =>
+      simulateArrivals(workload, 'exact', { perSecond, seed: 1 }, isPrewarmed ? { prewarm } : {});
+    const tokens = (perSecond: number) => serve(perSecond, true).map(({ prewarmedTokens }) => prewarmedTokens!);
+    expect(new Set(tokens(1e9).slice(1))).toEqual(new Set([0]));
+    expect(mean(tokens(0.001))).toBeCloseTo(
+      mean(
+        simulate(workload, 'exact', { prewarm })
+          .map(({ prewarmedTokens = 0 }) => prewarmedTokens)
+          .slice(0, -1),
+      ) *
+        (199 / 200),
+      6,
+    );
+    const busy = serve(12, true).map(({ ttftMs }, number) => ttftMs - serve(12, false)[number]!.ttftMs);
+    expect(Math.max(...busy)).toBeGreaterThan(1);
+  });
+});
 
 describe('simulate', () => {
   const workload = createWorkload('sessions', { seed: 4, lengths: 'unequal' });

@@ -1,10 +1,12 @@
-import type { ExperimentReport, ReproducedFigure, ReproducedTable } from '@warmpath/lab';
+import type { Estimate, ExperimentReport, ReproducedFigure, ReproducedTable } from '@warmpath/lab';
 import { formatTable, type Terminal } from '../terminal.js';
 
 /** Prints what policies got from the cache, and the bounds, for a person. */
 export function printExperiment(report: ExperimentReport, terminal: Terminal): void {
   const { bounds, results } = report;
   const settings = results[0]!;
+  const isCompared = results.length > 1;
+  const isPrewarmed = settings.prewarmedTokens !== undefined;
   terminal.line(
     `${terminal.style.bold(report.workload)}: ${report.requests} requests, adjacent Jaccard ${report.jaccard.toFixed(3)}, ` +
       `${settings.seeds.length} ${settings.seeds.length === 1 ? 'seed' : 'seeds'}, cache ${settings.cache}, ` +
@@ -16,8 +18,11 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   const header = [
     'policy',
     'documents cached',
+    ...(isCompared ? [`minus ${settings.policy}`] : []),
     'tokens cached',
+    ...(isCompared ? [`minus ${settings.policy}`] : []),
     'uncached tokens',
+    ...(isPrewarmed ? ['prefilled ahead'] : []),
     'TTFT p50',
     'p95',
     'mean ms',
@@ -27,8 +32,11 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   const rows = results.map((result) => [
     result.policy,
     withError(result.cachedDocumentShare),
+    ...(isCompared ? [signed(result.difference?.cachedDocumentShare)] : []),
     withError(result.cachedTokenShare),
+    ...(isCompared ? [signed(result.difference?.cachedTokenShare)] : []),
     result.uncachedTokens.mean.toFixed(0),
+    ...(isPrewarmed ? [result.prewarmedTokens!.toFixed(0)] : []),
     result.ttftMs.p50.toFixed(1),
     result.ttftMs.p95.toFixed(1),
     result.ttftMs.mean.toFixed(1),
@@ -68,6 +76,11 @@ function threeCells({ name, paper, ours }: ReproducedFigure): readonly string[] 
   return [paper.toFixed(places), ours.toFixed(places), `${difference < 0 ? '' : '+'}${difference.toFixed(places)}`];
 }
 
-function withError({ mean, se }: { readonly mean: number; readonly se: number }): string {
+function signed(difference: Estimate | undefined): string {
+  if (difference === undefined) return '';
+  return `${difference.mean < 0 ? '' : '+'}${withError(difference)}`;
+}
+
+function withError({ mean, se }: Estimate): string {
   return se === 0 ? mean.toFixed(4) : `${mean.toFixed(4)} ± ${se.toFixed(4)}`;
 }

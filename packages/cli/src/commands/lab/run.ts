@@ -34,6 +34,7 @@ interface RunOptions extends WorkloadOptions {
   readonly queue: number;
   readonly cache: string;
   readonly load?: number;
+  readonly prewarm?: number;
   readonly warmUp: number;
   readonly conversations: ConversationLayout;
   readonly resume?: string;
@@ -70,6 +71,11 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
       '--load <factor>',
       'requests arrive at random, at this multiple of what retrieval order can just serve; TTFT counts the wait',
       load,
+    )
+    .option(
+      '--prewarm <tokens>',
+      'tokens that the engine may prefill ahead whenever it is idle between two requests',
+      wholeNumber(1),
     )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
     .option('--resume <file>', 'write every seed to this file as it is done, and go on from those that it holds')
@@ -117,6 +123,7 @@ function experimentSettings({ workload, create, isSeeded }: WorkloadSource, opti
     queue: options.queue,
     cache: { name: options.cache, create: readCache(options.cache) },
     ...(options.load !== undefined && { load: options.load }),
+    ...(options.prewarm !== undefined && { prewarm: { maxTokens: options.prewarm } }),
     warmUp: options.warmUp,
     conversations: options.conversations,
     clock: () => performance.now(),
