@@ -178,7 +178,11 @@ test('the eviction queue sorts what is left after any were withdrawn', () => {
 test('frequencies are those of the last requests, however many uses these have', () => {
   // Ever longer ones, so that memory grows while it is half way round.
   const requests = fc
-    .array(fc.uniqueArray(fc.nat({ max: 99 }), { maxLength: 40 }), { minLength: 1, maxLength: 60 })
+    .array(fc.uniqueArray(fc.nat({ max: 99 }), { maxLength: 40, size: 'max' }), {
+      minLength: 1,
+      maxLength: 60,
+      size: 'max',
+    })
     .map((all) => all.toSorted((a, b) => a.length - b.length));
   fc.assert(
     fc.property(requests, fc.integer({ min: 1, max: 30 }), (all, window) => {

@@ -31,7 +31,7 @@ export const stepsArbitrary: fc.Arbitrary<Step[]> = fc.array(
     { weight: 4, arbitrary: fc.constant({ kind: 'next' as const }) },
     { weight: 1, arbitrary: fc.nat({ max: 30 }).map((place) => ({ kind: 'remove' as const, place })) },
   ),
-  { maxLength: 200 },
+  { maxLength: 200, size: 'max' },
 );
 
 /** What came of the steps: every request that came, in which order they went, which left, and the overtakes of each. */
