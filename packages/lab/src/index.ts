@@ -24,6 +24,16 @@ export { Retriever } from './data/retriever.js';
 export type { ExperimentReport, ExperimentSettings, PolicyResult, SeedFigures } from './experiment.js';
 export { Experiment } from './experiment.js';
 export { RTX_4060_TI, RTX_4090 } from './latency.js';
+export type { ReplaySettings } from './replay/replay.js';
+export { Replay } from './replay/replay.js';
+export type {
+  ReplayBounds,
+  ReplayReport,
+  ReplayResult,
+  ReplaySaving,
+  ReplayTraffic,
+} from './replay/replay-report.js';
+export { describeCache } from './replay/replay-report.js';
 export type { PaperName } from './reproduce/papers.js';
 export { PAPERS, reproduce } from './reproduce/papers.js';
 export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';

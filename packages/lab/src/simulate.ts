@@ -95,7 +95,8 @@ function arrivalTimes(count: number, { perSecond, seed }: Arrivals): number[] {
   });
 }
 
-function checkQueue(queue = 0): number {
+/** Checks a look-ahead. Error: `WARMPATH_INVALID_REQUEST` at `queue`. */
+export function checkQueue(queue = 0): number {
   if (Number.isSafeInteger(queue) && queue >= 0 && queue <= MAX_QUEUE) return queue;
   const detail = `A whole number from 0 to ${MAX_QUEUE} was expected.`;
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'queue', detail });

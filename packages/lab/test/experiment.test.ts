@@ -255,6 +255,7 @@ describe('readCache', () => {
     expect(create().capacityTokens).toBe(330 * 16);
     expect(readCache('radix:500')().capacityTokens).toBe(500);
     expect(readCache('slots:2')().name).toBe('llama-slots');
+    expect(readCache('slots:2:500')().name).toBe('llama-slots');
     expect(readCache('unlimited')().capacityTokens).toBe(Number.POSITIVE_INFINITY);
   });
 

@@ -99,7 +99,8 @@ describe('LoggedRequests', () => {
     expect(requests.summary).toMatchObject({
       requests: 2,
       documents: 5,
-      seenBefore: 2,
+      documentsSeenBefore: 2,
+      seenBeforeTokens: 210,
       distinctDocuments: 3,
       documentsWithoutTokens: 1,
       duplicates: 1,

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { CommandContext } from '../command-context.js';
 import { EXIT_CODES_HELP } from '../exit-codes.js';
+import { addReplayCommand } from './lab/replay.js';
 import { addReproduceCommand } from './lab/reproduce.js';
 import { addRunCommand } from './lab/run.js';
 
@@ -11,5 +12,6 @@ export function addLabCommand(program: Command, context: CommandContext): void {
     .description('simulate what an order of documents saves, without an engine or a GPU')
     .addHelpText('after', EXIT_CODES_HELP);
   addRunCommand(lab, context);
+  addReplayCommand(lab, context);
   addReproduceCommand(lab, context);
 }

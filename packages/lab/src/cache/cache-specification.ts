@@ -6,20 +6,25 @@ import { SglangRadixCache } from './sglang-radix.js';
 import { VllmBlockCache } from './vllm-blocks.js';
 
 /** What `readCache` understands, for help texts. */
-export const CACHE_SPECIFICATIONS = 'unlimited, <blocks>, radix, radix:<tokens>, slots, slots:<number>, off';
+export const CACHE_SPECIFICATIONS =
+  'unlimited, <blocks>, radix, radix:<tokens>, slots, slots:<number>, slots:<number>:<saved tokens>, off';
 
 /**
  * The cache that a short text names: `unlimited` and a number of blocks are vLLM's, `radix` SGLang's, `slots`
- * llama-server's, `off` none. Returns what makes one. Error: `WARMPATH_INVALID_REQUEST` at `cache`.
+ * llama-server's (with the tokens that its saved prompts may have together, `--cache-ram`), `off` none. Returns what makes one. Error: `WARMPATH_INVALID_REQUEST` at `cache`.
  */
 export function readCache(specification: string): () => PrefixCacheModel {
-  const parsed = /^(?:(unlimited|radix|slots|off)|(radix|slots):([1-9]\d{0,8})|([1-9]\d{0,8}))$/.exec(specification);
+  const parsed =
+    /^(?:(unlimited|radix|slots|off)|(radix|slots):([1-9]\d{0,8})|([1-9]\d{0,8})|slots:([1-9]\d{0,2}):(\d{1,9}))$/.exec(
+      specification,
+    );
   if (parsed === null) {
     const detail = `A cache is one of ${CACHE_SPECIFICATIONS}.`;
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'cache', detail });
   }
-  const [, name, sized, size, blocks] = parsed;
+  const [, name, sized, size, blocks, slots, savedTokens] = parsed;
   if (blocks !== undefined) return () => new VllmBlockCache({ blocks: Number(blocks) });
+  if (slots !== undefined) return () => new LlamaSlots({ slots: Number(slots), savedTokens: Number(savedTokens) });
   if (sized === 'radix') return () => new SglangRadixCache({ tokens: Number(size) });
   if (sized === 'slots') return () => new LlamaSlots({ slots: Number(size) });
   if (name === 'radix') return () => new SglangRadixCache();

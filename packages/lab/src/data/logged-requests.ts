@@ -11,7 +11,9 @@ export interface LogSummary {
   /** Mentions of documents, each once a request. */
   readonly documents: number;
   /** Mentions of a document that some earlier request held. */
-  readonly seenBefore: number;
+  readonly documentsSeenBefore: number;
+  /** Tokens of these mentions. */
+  readonly seenBeforeTokens: number;
   readonly distinctDocuments: number;
   /** Distinct documents without a count at their first mention; they count as 200 tokens. */
   readonly documentsWithoutTokens: number;
@@ -37,7 +39,8 @@ export class LoggedRequests {
   readonly #counts = {
     requests: 0,
     documents: 0,
-    seenBefore: 0,
+    documentsSeenBefore: 0,
+    seenBeforeTokens: 0,
     distinctDocuments: 0,
     documentsWithoutTokens: 0,
     duplicates: 0,
@@ -92,7 +95,8 @@ export class LoggedRequests {
       this.#counts.distinctDocuments++;
       if (tokens === undefined) this.#counts.documentsWithoutTokens++;
     } else {
-      this.#counts.seenBefore++;
+      this.#counts.documentsSeenBefore++;
+      this.#counts.seenBeforeTokens += known.tokens;
       this.#documents.delete(id);
     }
     const document = known ?? labDocument(id, tokens ?? PAPER_LENGTHS.documents);

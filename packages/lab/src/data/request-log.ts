@@ -1,7 +1,6 @@
-import type { Readable } from 'node:stream';
 import { WarmpathError } from '@warmpath/core';
 import { invalid, isObject, JsonFields, readCount } from './json-fields.js';
-import { type Line, readLines } from './lines.js';
+import { type Line, type ReadLinesOptions, readLines } from './lines.js';
 
 /** Documents that one request may name, as everywhere. */
 const MAX_DOCUMENTS = 1_000;
@@ -28,9 +27,7 @@ export interface LoggedRequest {
   readonly queryTokens: number | undefined;
 }
 
-export interface ReadRequestLogOptions {
-  /** Read instead of the file, whose name then serves for errors alone. */
-  readonly input?: Readable;
+export interface ReadRequestLogOptions extends ReadLinesOptions {
   /** Told of a line that is wrong, which is then left out. Default: the error is thrown. */
   readonly onInvalid?: (error: WarmpathError, line: number) => void;
 }
@@ -46,10 +43,10 @@ export interface ReadRequestLogOptions {
  */
 export async function* readRequestLog(
   file: string,
-  { input, onInvalid }: ReadRequestLogOptions = {},
+  { onInvalid, ...reading }: ReadRequestLogOptions = {},
 ): AsyncGenerator<LoggedRequest> {
   const ids = new SharedStrings();
-  for await (const line of readLines(file, input)) {
+  for await (const line of readLines(file, reading)) {
     const request = readOrReport(line, ids, onInvalid);
     if (request !== undefined) yield request;
   }

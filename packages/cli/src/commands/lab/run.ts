@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
+import { type PolicyName, WarmpathError } from '@warmpath/core';
 import {
   CACHE_SPECIFICATIONS,
   CONVERSATION_LAYOUTS,
@@ -16,6 +16,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { Journal, type JournalSettings } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
+import { policyNames } from '../../lab/options.js';
 import { printExperiment, printRecall } from '../../lab/print-report.js';
 import {
   addWorkloadOptions,
@@ -53,8 +54,8 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
     .option(
       '--policies <names>',
       'ordering policies, separated by commas',
-      policies,
-      policies('retrieval,exact,foresight'),
+      policyNames,
+      policyNames('retrieval,exact,foresight'),
     )
     .option('--seeds <range>', 'seeds: 42, or 1..10, or 1,5,7', seeds, seeds('1..10'))
     .option('--queue <number>', 'coming requests that a policy may know of', wholeNumber(0, MAX_QUEUE), 0)
@@ -168,10 +169,6 @@ async function stepThrough(experiment: Experiment, seeds: number, surroundings: 
   } finally {
     progress.stop();
   }
-}
-
-function policies(text: string): readonly PolicyName[] {
-  return [...new Set(text.split(',').map((name) => readPolicyName(name.trim(), '--policies')))];
 }
 
 /** `1..10`, `42`, or a list of such. */
