@@ -1,8 +1,10 @@
-import { type PolicyName, type PrewarmOptions, WarmpathError } from '@warmpath/core';
+import { type CostModel, type PolicyName, type PrewarmOptions, WarmpathError } from '@warmpath/core';
 import { seenBeforeShare } from './bounds.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
 import type { ConversationLayout } from './conversations.js';
-import { type SimulateOptions, simulate, simulateArrivals } from './simulate.js';
+import { type ServerFigures, type ServerOutcome, serverFigures } from './server/outcome.js';
+import { meanFigures, type PreparedServer, prepareServer, type ServerSettings } from './server/settings.js';
+import { type SimulateOptions, simulate } from './simulate.js';
 import type { ServedOutcome } from './simulated-engine.js';
 import { type Estimate, estimate, mean, percentile } from './statistics.js';
 import { meanAdjacentJaccard } from './workloads/trace.js';
@@ -21,12 +23,14 @@ export interface ExperimentSettings {
   /** The engine's cache as the report calls it, and as it is made. */
   readonly cache: { readonly name: string; readonly create: () => PrefixCacheModel };
   /**
-   * Poisson arrivals at this multiple of the rate that retrieval order can just serve; policies then know of the requests
-   * that are really waiting, at most `queue`, and TTFT counts the wait. Default: each request comes when the one before is done.
+   * A server with clients, in virtual time: policies then know of the requests that are really waiting, at most `queue`, and TTFT
+   * counts the wait. Default: each request comes when the one before is done, and the next `queue` are known.
    */
-  readonly load?: number;
   /** What the engine prefills ahead while it is idle. Default nothing. The bounds are those without it. */
   readonly prewarm?: PrewarmOptions;
+  readonly server?: ServerSettings;
+  /** Time of prefilling. Default: the fit to the papers' RTX 4090. */
+  readonly latency?: CostModel;
   /** Requests at the start of each run that are served but not counted. Default 0. */
   readonly warmUp?: number;
   /** Where the earlier turns of a conversation stand. Default `documents-first`. */
@@ -40,7 +44,7 @@ export interface PolicyResult {
   readonly policy: PolicyName;
   readonly queue: number;
   readonly cache: string;
-  /** Present where arrivals were simulated. */
+  /** Present where requests came at a multiple of what retrieval order can serve. */
   readonly load?: number;
   /** Seeds that are in the figures. */
   readonly seeds: readonly number[];
@@ -56,6 +60,8 @@ export interface PolicyResult {
   readonly arrangeUs: { readonly p50: number; readonly p99: number };
   /** Mean tokens prefilled ahead behind a request. Present where that was asked for. */
   readonly prewarmedTokens?: number;
+  /** Present where a server was simulated: means over seeds of each run's figures. */
+  readonly server?: ServerFigures;
 }
 
 /** The report of an experiment. */
@@ -65,6 +71,8 @@ export interface ExperimentReport {
   readonly requests: number;
   /** Mean adjacent Jaccard similarity, over seeds. */
   readonly jaccard: number;
+  /** The server that was simulated, if one was. */
+  readonly server?: ServerSettings;
   readonly results: readonly PolicyResult[];
   /** Shares of documents, over seeds. */
   readonly bounds: {
@@ -75,9 +83,6 @@ export interface ExperimentReport {
   };
 }
 
-/** Keeps the arrivals' draws apart from those of the workload of the same seed. */
-const ARRIVALS_SEED = 2 ** 32;
-
 /** What one seed came to. Plain data: it can be written down as JSON, read back, and given to another `Experiment`. */
 export interface SeedFigures {
   readonly seed: number;
@@ -87,6 +92,8 @@ export interface SeedFigures {
   readonly oracle: number;
   /** By policy, the outcome of every request that counts. */
   readonly outcomes: Readonly<Partial<Record<PolicyName, readonly ServedOutcome[]>>>;
+  /** By policy, where a server was simulated. */
+  readonly servers?: Readonly<Partial<Record<PolicyName, ServerFigures>>>;
 }
 
 /**
@@ -117,17 +124,10 @@ export class Experiment {
   step(): SeedFigures | undefined {
     const seed = this.#settings.seeds[this.#done.length];
     if (seed === undefined) return undefined;
-    const { create, policies, queue, prewarm, warmUp = 0 } = this.#settings;
+    const { create, policies, warmUp = 0, server: settings } = this.#settings;
     const workload = create(seed);
-    const perSecond = this.#arrivalRate(workload);
-    const outcomes = policies.map((policy): [PolicyName, ServedOutcome[]] => {
-      const simulation = { ...this.#simulation(queue), ...(prewarm !== undefined && { prewarm }) };
-      const served =
-        perSecond === undefined
-          ? simulate(workload, policy, simulation)
-          : simulateArrivals(workload, policy, { perSecond, seed: ARRIVALS_SEED + seed }, simulation);
-      return [policy, served.slice(warmUp)];
-    });
+    const server = settings && prepareServer(workload, settings, seed, this.#runOptions(0));
+    const runs = policies.map((policy) => [policy, this.#run(workload, policy, server)] as const);
     // `exact` finds what trying every permutation finds, for more documents too.
     const oracle = simulate(workload, 'exact', this.#simulation(0));
     const figures: SeedFigures = {
@@ -136,7 +136,8 @@ export class Experiment {
       jaccard: meanAdjacentJaccard(workload.requests),
       seenBefore: seenBeforeShare(workload, warmUp),
       oracle: documentShare(oracle.slice(warmUp)),
-      outcomes: Object.fromEntries(outcomes),
+      outcomes: Object.fromEntries(runs.map(([policy, { outcomes }]) => [policy, outcomes])),
+      ...(server && { servers: Object.fromEntries(runs.map(([policy, { figures }]) => [policy, figures])) }),
     };
     this.#done.push(figures);
     return figures;
@@ -149,6 +150,7 @@ export class Experiment {
       workload: this.#settings.workload,
       requests: done[0]?.requests ?? 0,
       jaccard: mean(done.map(({ jaccard }) => jaccard)),
+      ...(this.#settings.server && { server: this.#settings.server }),
       results: this.#settings.policies.map((policy) => this.#resultOf(policy)),
       bounds: {
         seenBefore: mean(done.map(({ seenBefore }) => seenBefore)),
@@ -157,17 +159,32 @@ export class Experiment {
     };
   }
 
-  /** Requests a second for the load asked for; undefined for none. */
-  #arrivalRate(workload: Workload): number | undefined {
-    const { load } = this.#settings;
-    if (load === undefined) return undefined;
-    const service = mean(simulate(workload, 'retrieval', this.#simulation(0)).map(({ ttftMs }) => ttftMs));
-    return (load * 1_000) / service;
+  /** One policy on one workload: the outcomes that count, and the server's figures if there is one. */
+  #run(workload: Workload, policy: PolicyName, server: PreparedServer | undefined): PolicyRun {
+    const { queue, prewarm, warmUp = 0 } = this.#settings;
+    const ahead = prewarm === undefined ? {} : { prewarm };
+    if (server === undefined) {
+      const served = simulate(workload, policy, { ...this.#simulation(queue), ...ahead });
+      return { outcomes: served.slice(warmUp), figures: undefined };
+    }
+    const run = server.run(policy, { ...this.#runOptions(queue), ...ahead });
+    return { outcomes: run.outcomes.slice(warmUp).map(servedOutcome), figures: serverFigures(run, warmUp) };
   }
 
   #simulation(queue: number): SimulateOptions {
-    const { cache, conversations, clock } = this.#settings;
-    return { cache: cache.create(), queue, clock, ...(conversations !== undefined && { conversations }) };
+    const { createCache, ...options } = this.#runOptions(queue);
+    return { ...options, cache: createCache() };
+  }
+
+  #runOptions(queue: number) {
+    const { cache, clock, conversations, latency } = this.#settings;
+    return {
+      createCache: cache.create,
+      queue,
+      clock,
+      ...(conversations !== undefined && { conversations }),
+      ...(latency !== undefined && { latency }),
+    };
   }
 
   /** Both shares minus those of the first policy, by seed; what two policies have in common (the seed) cancels out. */
@@ -190,7 +207,7 @@ export class Experiment {
       policy,
       queue: this.#settings.queue,
       cache: this.#settings.cache.name,
-      ...(this.#settings.load !== undefined && { load: this.#settings.load }),
+      ...loadOf(this.#settings.server),
       seeds: this.#done.map(({ seed }) => seed),
       cachedDocumentShare: estimate(bySeed.map(documentShare)),
       cachedTokenShare: estimate(bySeed.map(tokenShare)),
@@ -206,8 +223,31 @@ export class Experiment {
       ...(this.#settings.prewarm !== undefined && {
         prewarmedTokens: mean(all.map(({ prewarmedTokens = 0 }) => prewarmedTokens)),
       }),
+      ...(this.#settings.server && { server: meanFigures(this.#done.map(({ servers }) => servers![policy]!)) }),
     };
   }
+}
+
+interface PolicyRun {
+  readonly outcomes: readonly ServedOutcome[];
+  readonly figures: ServerFigures | undefined;
+}
+
+function loadOf(server: ServerSettings | undefined): { readonly load?: number } {
+  const load = server && 'load' in server.clients ? server.clients.load : undefined;
+  return load === undefined ? {} : { load };
+}
+
+/** What reports are made from: the server's own times are in its figures. */
+function servedOutcome({
+  number: _,
+  arrivedMs: _a,
+  startedMs: _s,
+  doneMs: _d,
+  answerTokens: _t,
+  ...served
+}: ServerOutcome) {
+  return served;
 }
 
 function requireContinuation({ seeds, policies }: ExperimentSettings, figures: SeedFigures, i: number): void {

@@ -37,10 +37,38 @@ export { describeCache } from './replay/replay-report.js';
 export type { PaperName } from './reproduce/papers.js';
 export { PAPERS, reproduce } from './reproduce/papers.js';
 export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';
-export type { Arrivals, SimulateOptions } from './simulate.js';
-export { MAX_QUEUE, simulate, simulateArrivals } from './simulate.js';
-export type { Dispatch, IdleTime, ServedOutcome, SimulatedEngineOptions } from './simulated-engine.js';
-export { SimulatedEngine } from './simulated-engine.js';
+export type {
+  Arrival,
+  Clients,
+  ClosedLoop,
+  CreateClients,
+  PoissonArrivals,
+  SessionArrivals,
+  ThinkTime,
+} from './server/clients.js';
+export { closedLoopClients, poissonClients, recordedClients, sessionClients } from './server/clients.js';
+export type { ReplicaRun, ServerFigures, ServerOutcome, ServerRun, TokenGap } from './server/outcome.js';
+export { serverFigures } from './server/outcome.js';
+export type { BatchSettings } from './server/replica.js';
+export type { CreateRouter, ReplicaLoad, Router, RouterName } from './server/router.js';
+export { ROUTER_NAMES, ROUTERS } from './server/router.js';
+export type { CreateScheduler, QueuedRequest, SchedulerContext } from './server/schedulers.js';
+export { SCHEDULERS } from './server/schedulers.js';
+export type { ClientSettings, ServerSettings } from './server/settings.js';
+export type { ServerOptions } from './server/simulate-server.js';
+export { simulateServer } from './server/simulate-server.js';
+export type { DecodeCost, HostCopyCost } from './server/step-cost.js';
+export { RTX_4090_DECODE, StepCost } from './server/step-cost.js';
+export type { SimulateOptions } from './simulate.js';
+export { MAX_QUEUE, simulate } from './simulate.js';
+export type {
+  Dispatch,
+  LearningTime,
+  PreparedRequest,
+  ServedOutcome,
+  SimulatedEngineOptions,
+} from './simulated-engine.js';
+export { LEARNING_TIMES, SimulatedEngine } from './simulated-engine.js';
 export type { Estimate } from './statistics.js';
 export { estimate, mean, percentile } from './statistics.js';
 export type { CatalogueEntry, CreateWorkloadOptions, LengthsName } from './workloads/catalogue.js';

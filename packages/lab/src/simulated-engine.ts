@@ -10,21 +10,38 @@ import {
   PREWARM_WINDOW,
   type Preamble,
   type PrewarmOptions,
+  type PrewarmPath,
   planPrewarm,
   ServedHistory,
   WarmpathError,
 } from '@warmpath/core';
-import { type PrefixCacheModel, promptTokens, serveAtOnce } from './cache/prefix-cache.js';
+import {
+  type Admission,
+  type CachedPrompt,
+  type PrefixCacheModel,
+  promptTokens,
+  serveAtOnce,
+} from './cache/prefix-cache.js';
 import { VllmBlockCache } from './cache/vllm-blocks.js';
-import { type ConversationLayout, Conversations } from './conversations.js';
+import { type ConversationLayout, Conversations, type Turn } from './conversations.js';
 import { RTX_4090 } from './latency.js';
 import type { PromptSpan, WorkloadRequest } from './workloads/workload.js';
+
+/**
+ * When the history learns of a request: as it is sent, so that requests in flight follow each other (what Warmpath does), or when
+ * its answer is complete (RAGCache++'s trie, which is updated between batches).
+ */
+export const LEARNING_TIMES = ['dispatch', 'completion'] as const;
+
+export type LearningTime = (typeof LEARNING_TIMES)[number];
 
 export interface SimulatedEngineOptions {
   /** The engine's cache; it is cleared first. Default: vLLM's blocks, unlimited. */
   readonly cache?: PrefixCacheModel;
   /** Whether the engine reports cached tokens, which correct the history. Default true. */
   readonly reportsCachedTokens?: boolean;
+  /** Default `dispatch`. */
+  readonly learnsAt?: LearningTime;
   /** Where the earlier turns of a conversation stand. Default `documents-first`. */
   readonly conversations?: ConversationLayout;
   /** Time to the first token. Default: the fit to the papers' RTX 4090. */
@@ -61,13 +78,22 @@ export interface Dispatch {
   readonly now: number;
 }
 
-/** When an engine may prefill ahead: from `now`, as long as no path would begin at `until` or later. Milliseconds. */
-export interface IdleTime {
-  readonly now: number;
-  readonly until: number;
+/** A request as it would be sent now. Nothing has changed yet: it can be dropped. */
+export interface PreparedRequest {
+  readonly request: WorkloadRequest;
+  readonly turn: Turn;
+  readonly arrangement: Arrangement;
+  readonly prompt: CachedPrompt;
+  /** Tokens of the prompt. */
+  readonly promptTokens: number;
+  /** Time that `arrange` took. */
+  readonly arrangeMs: number;
 }
 
-/** One engine with its history: the real `arrange` and `observe` of the core around a simulated cache. */
+/**
+ * One engine with its history: the real `arrange` and `observe` of the core around a simulated cache. A request is prepared,
+ * started and finished; `serve` does it all at once.
+ */
 export class SimulatedEngine {
   readonly #preamble: Preamble;
   readonly #policy: PolicyName | OrderingPolicy;
@@ -80,24 +106,32 @@ export class SimulatedEngine {
   /** The last requests served, and what stood between preamble and documents in the last. */
   readonly #served: Arrangement[] = [];
   #before: readonly PromptSpan[] = [];
+  readonly #learnsAt: LearningTime;
 
-  constructor(preamble: Preamble, policy: PolicyName | OrderingPolicy, options: SimulatedEngineOptions = {}) {
+  /** @param conversations shared with other engines that serve the same clients; default its own. */
+  constructor(
+    preamble: Preamble,
+    policy: PolicyName | OrderingPolicy,
+    options: SimulatedEngineOptions = {},
+    conversations = new Conversations(options.conversations),
+  ) {
     this.#preamble = preamble;
     this.#policy = policy;
     this.#cache = options.cache ?? new VllmBlockCache();
     this.#cache.clear();
     this.#history = new ServedHistory({ evictsLeastRecent: this.#cache.evictsLeastRecent });
-    this.#conversations = new Conversations(options.conversations);
+    this.#conversations = conversations;
     this.#latency = options.latency ?? RTX_4090;
     this.#clock = options.clock ?? (() => 0);
     this.#reportsCachedTokens = options.reportsCachedTokens ?? true;
+    this.#learnsAt = options.learnsAt ?? 'dispatch';
   }
 
   /**
-   * Arranges and prefills one request. Errors: whatever made the policy fall back to retrieval order (a comparison must
-   * not hide that), and those of the cache. Cost: that of the policy and O(tokens / granularity).
+   * Arranges a request as the history suggests now. Errors: whatever made the policy fall back to retrieval order (a comparison
+   * must not hide that). Cost: that of the policy.
    */
-  serve(request: WorkloadRequest, { number, waiting, now }: Dispatch): ServedOutcome {
+  prepare(request: WorkloadRequest, { number, waiting, now }: Dispatch): PreparedRequest {
     const turn = this.#conversations.begin(request);
     const preamble = behind(this.#preamble, turn.before);
     const context = { documents: turn.documents, preamble, policy: this.#policy, hints: false };
@@ -109,44 +143,81 @@ export class SimulatedEngine {
     const { fellBack } = arrangement.trace;
     if (fellBack !== undefined) throw new WarmpathError(fellBack, { path: `requests[${number}]` });
     const prompt = { spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...turn.after] };
-    const tokens = promptTokens(prompt);
-    observe({ kind: 'dispatched', arrangement, now }, this.#history);
-    const cachedTokens = serveAtOnce(this.#cache, prompt);
-    const report = this.#reportsCachedTokens ? { cachedTokens, promptTokens: tokens } : {};
+    return { request, turn, arrangement, prompt, promptTokens: promptTokens(prompt), arrangeMs };
+  }
+
+  /** Tokens of a prepared prompt that the engine would reuse now. */
+  cachedTokens({ prompt }: PreparedRequest): number {
+    return this.#cache.cachedTokens(prompt);
+  }
+
+  /**
+   * Dispatches a prepared request; undefined if the engine has no room for it now. `answer` is what will be generated behind it and
+   * kept. Errors: those of the cache.
+   */
+  start(prepared: PreparedRequest, now: number, answer?: PromptSpan): Admission | undefined {
+    const { prompt, arrangement } = prepared;
+    const admission = this.#cache.admit(answer === undefined ? prompt : { ...prompt, answer });
+    if (admission === undefined) return undefined;
+    if (this.#learnsAt === 'dispatch') observe({ kind: 'dispatched', arrangement, now }, this.#history);
+    return admission;
+  }
+
+  /** The answer is complete: the engine reports, and lets go of what the request used. */
+  finish({ request, turn, arrangement, promptTokens }: PreparedRequest, admission: Admission, now: number): void {
+    const { cachedTokens } = admission;
+    const report = this.#reportsCachedTokens ? { cachedTokens, promptTokens } : {};
     observe({ kind: 'completed', arrangement, now, ...report }, this.#history);
+    admission.release();
     this.#conversations.end(request, turn, arrangement.documents);
     this.#served.push(arrangement);
     if (this.#served.length > PREWARM_WINDOW) this.#served.shift();
     this.#before = turn.before;
+  }
+
+  /** What a request got, given its time to the first token. */
+  outcome(prepared: PreparedRequest, { cachedTokens }: Admission, ttftMs: number): ServedOutcome {
+    const { request, turn, arrangement, promptTokens, arrangeMs } = prepared;
     const reuse = { cachedTokens, granularity: this.#cache.granularity };
     return {
       documents: turn.documents.length,
       repeatedDocuments: request.documents.length - turn.documents.length,
-      cachedDocuments: countCached(preamble.tokens, arrangement.documents, reuse),
-      promptTokens: tokens,
+      cachedDocuments: countCached(arrangement.preamble!.tokens, arrangement.documents, reuse),
+      promptTokens,
       cachedTokens,
-      ttftMs: this.#latency.prefillMs(cachedTokens, tokens - cachedTokens),
+      ttftMs,
       arrangeMs,
     };
   }
 
   /**
-   * Prefills what `planPrewarm` finds worth it after the last request, one path after another. Returns the tokens computed
-   * and when the engine is free again. Errors: those of the cache.
+   * What `planPrewarm` of the core finds worth prefilling after the last request. Cost: some milliseconds.
    */
-  prewarm(options: PrewarmOptions, idle: IdleTime): { readonly tokens: number; readonly free: number } {
-    let { now: free } = idle;
-    let computed = 0;
-    for (const path of planPrewarm(this.#served, this.#history, options)) {
-      if (free >= idle.until) break;
-      const prompt = { spans: [this.#preamble, ...this.#before, ...path.documents] };
-      const cachedTokens = serveAtOnce(this.#cache, prompt);
-      observe({ kind: 'prewarmed', path, now: free }, this.#history);
-      const newTokens = promptTokens(prompt) - cachedTokens;
-      computed += newTokens;
-      free += this.#latency.prefillMs(cachedTokens, newTokens);
-    }
-    return { tokens: computed, free };
+  planPrewarm(options: PrewarmOptions): readonly PrewarmPath[] {
+    return planPrewarm(this.#served, this.#history, options);
+  }
+
+  /** Prefills a planned path; returns the tokens computed and how long it takes. Errors: those of the cache. */
+  prewarm(path: PrewarmPath, now: number): { readonly newTokens: number; readonly ms: number } {
+    const prompt = { spans: [this.#preamble, ...this.#before, ...path.documents] };
+    const cachedTokens = serveAtOnce(this.#cache, prompt);
+    observe({ kind: 'prewarmed', path, now }, this.#history);
+    const newTokens = promptTokens(prompt) - cachedTokens;
+    return { newTokens, ms: this.#latency.prefillMs(cachedTokens, newTokens) };
+  }
+
+  /**
+   * Arranges and prefills one request while nothing else is under way. Errors: those of `prepare` and of the cache. Cost: that
+   * of the policy and O(tokens / granularity).
+   */
+  serve(request: WorkloadRequest, dispatch: Dispatch): ServedOutcome {
+    const prepared = this.prepare(request, dispatch);
+    const admission = this.start(prepared, dispatch.now);
+    if (admission === undefined) throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG');
+    admission.enter(prepared.promptTokens);
+    this.finish(prepared, admission, dispatch.now);
+    const newTokens = prepared.promptTokens - admission.cachedTokens;
+    return this.outcome(prepared, admission, this.#latency.prefillMs(admission.cachedTokens, newTokens));
   }
 }
 

@@ -22,3 +22,18 @@ export function percentile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }
+
+/**
+ * The value at or below which `share` of the weight lies, where each value counts as often as its weight says; 0 for none. With equal
+ * weights, `percentile`. O(n log n).
+ */
+export function weightedPercentile(values: readonly number[], weights: readonly number[], share: number): number {
+  const places = values.map((_, place) => place).sort((a, b) => values[a]! - values[b]!);
+  const wanted = share * weights.reduce((sum, weight) => sum + weight, 0);
+  let passed = 0;
+  for (const place of places) {
+    passed += weights[place]!;
+    if (passed > wanted) return values[place]!;
+  }
+  return values[places.at(-1) ?? -1] ?? 0;
+}

@@ -7,10 +7,11 @@ import {
   estimate,
   mean,
   percentile,
+  poissonClients,
   readCache,
   type SeedFigures,
   simulate,
-  simulateArrivals,
+  simulateServer,
   toWorkload,
   VllmBlockCache,
 } from '../src/index.js';
@@ -77,7 +78,8 @@ describe('prewarming', () => {
     const workload = createWorkload('headline', { seed: 1 });
     const prewarm = { maxTokens: 1_000 };
     const serve = (perSecond: number, isPrewarmed: boolean) =>
-      simulateArrivals(workload, 'exact', { perSecond, seed: 1 }, isPrewarmed ? { prewarm } : {});
+      simulateServer(workload, 'exact', poissonClients({ perSecond, seed: 1 }), isPrewarmed ? { prewarm } : {})
+        .outcomes;
     const tokens = (perSecond: number) => serve(perSecond, true).map(({ prewarmedTokens }) => prewarmedTokens!);
     expect(new Set(tokens(1e9).slice(1))).toEqual(new Set([0]));
     expect(mean(tokens(0.001))).toBeCloseTo(
@@ -182,14 +184,21 @@ describe('Experiment', () => {
   });
 
   it('goes on from what another one did, through JSON, as if there had been one', () => {
-    const first = new Experiment(settings({ warmUp: 5, load: 0.9, queue: 4 }));
+    const first = new Experiment(
+      settings({ warmUp: 5, server: { clients: { kind: 'poisson', load: 0.9 } }, queue: 4 }),
+    );
     first.step();
     first.step();
     const written = JSON.parse(JSON.stringify(first.done)) as SeedFigures[];
-    const second = new Experiment(settings({ warmUp: 5, load: 0.9, queue: 4 }), written);
+    const second = new Experiment(
+      settings({ warmUp: 5, server: { clients: { kind: 'poisson', load: 0.9 } }, queue: 4 }),
+      written,
+    );
     expect(second.step()).toMatchObject({ seed: 3 });
     expect(second.step()).toBeUndefined();
-    expect(second.report()).toEqual(runAll({ warmUp: 5, load: 0.9, queue: 4 }));
+    expect(second.report()).toEqual(
+      runAll({ warmUp: 5, server: { clients: { kind: 'poisson', load: 0.9 } }, queue: 4 }),
+    );
   });
 
   it.each([

@@ -123,7 +123,7 @@ function experimentSettings({ workload, create, isSeeded }: WorkloadSource, opti
     seeds: isSeeded ? options.seeds : options.seeds.slice(0, 1),
     queue: options.queue,
     cache: { name: options.cache, create: readCache(options.cache) },
-    ...(options.load !== undefined && { load: options.load }),
+    ...(options.load !== undefined && { server: { clients: { kind: 'poisson', load: options.load } } }),
     ...(options.prewarm !== undefined && { prewarm: { maxTokens: options.prewarm } }),
     warmUp: options.warmUp,
     conversations: options.conversations,

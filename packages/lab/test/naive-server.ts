@@ -1,0 +1,42 @@
+import type { PolicyName } from '@warmpath/core';
+import {
+  type Arrival,
+  type ServedOutcome,
+  SimulatedEngine,
+  type SimulateOptions,
+  type Workload,
+} from '../src/index.js';
+
+/**
+ * The server that prefills one prompt at a time, first come first served, written as the loop that it then is: what the
+ * event-driven one must come to with a batch of one.
+ */
+export function serveInTurn(
+  workload: Workload,
+  policy: PolicyName,
+  arrivals: readonly Arrival[],
+  options: SimulateOptions = {},
+): ServedOutcome[] {
+  const engine = new SimulatedEngine(workload.preamble, policy, options);
+  const { requests } = workload;
+  let free = 0;
+  let arrived = 0;
+  return requests.map((request, number) => {
+    const start = Math.max(free, arrivals[number]!.at);
+    while (arrived < requests.length && arrivals[arrived]!.at <= start) arrived++;
+    const last = Math.min(arrived, number + 1 + (options.queue ?? 0));
+    const waiting = requests.slice(number + 1, last).map(({ documents }) => documents);
+    const outcome = engine.serve(request, { number, waiting, now: start });
+    free = start + outcome.ttftMs;
+    const ttftMs = free - arrivals[number]!.at;
+    if (options.prewarm === undefined) return { ...outcome, ttftMs };
+    let prewarmedTokens = 0;
+    for (const path of engine.planPrewarm(options.prewarm)) {
+      if (free >= (arrivals[number + 1]?.at ?? free)) break;
+      const { newTokens, ms } = engine.prewarm(path, free);
+      prewarmedTokens += newTokens;
+      free += ms;
+    }
+    return { ...outcome, ttftMs, prewarmedTokens };
+  });
+}
