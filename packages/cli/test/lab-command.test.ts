@@ -243,6 +243,14 @@ describe('warmpath lab reproduce', () => {
     expect(tables[0].rows[1].figures[0]).toEqual({ name: 'p50 ms', paper: 59.6, ours: expect.closeTo(59.4, 1) });
   });
 
+  it('prints one table', async () => {
+    const { stdout } = await runCli(['lab', 'reproduce', 'ragcache++', 'table-10', '--json']);
+    expect(JSON.parse(stdout).tables.map(({ title }: { title: string }) => title.slice(0, 8))).toEqual(['Table 10']);
+    const wrong = await runCli(['lab', 'reproduce', 'ragcache++', 'table-11']);
+    expect(wrong.code).toBe(1);
+    expect(wrong.stderr).toContain('did you mean `table-1');
+  });
+
   it('refuses a paper that it does not have', async () => {
     expect((await runCli(['lab', 'reproduce', 'other'])).code).toBe(2);
   });

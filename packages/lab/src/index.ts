@@ -35,7 +35,7 @@ export type {
 } from './replay/replay-report.js';
 export { describeCache } from './replay/replay-report.js';
 export type { PaperName } from './reproduce/papers.js';
-export { PAPERS, reproduce } from './reproduce/papers.js';
+export { PAPERS, reproduce, tablesOf } from './reproduce/papers.js';
 export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';
 export type {
   Arrival,

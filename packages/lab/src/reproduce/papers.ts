@@ -1,16 +1,33 @@
-import { reproduceRagCachePlusPlus } from './ragcache-plus-plus.js';
-import type { ReproducedTable } from './reproduction.js';
+import { nearestName, WarmpathError } from '@warmpath/core';
+import { RAGCACHE_PLUS_PLUS_TABLES } from './ragcache-plus-plus.js';
+import type { PaperTable, ReproducedTable } from './reproduction.js';
 
 const REPRODUCTIONS = {
-  'ragcache++': reproduceRagCachePlusPlus,
-} as const satisfies Record<string, () => ReproducedTable[]>;
+  'ragcache++': RAGCACHE_PLUS_PLUS_TABLES,
+} as const satisfies Record<string, readonly PaperTable[]>;
 
 /** A paper whose tables can be reproduced. */
 export type PaperName = keyof typeof REPRODUCTIONS;
 
 export const PAPERS = Object.keys(REPRODUCTIONS) as readonly PaperName[];
 
-/** The tables of a paper beside ours. Cost: seconds. */
-export function reproduce(paper: PaperName): ReproducedTable[] {
-  return REPRODUCTIONS[paper]();
+/** Names of a paper's tables and figures that have a counterpart, for instance `table-3` or `figure-7`. */
+export function tablesOf(paper: PaperName): readonly string[] {
+  return REPRODUCTIONS[paper].map(({ name }) => name);
+}
+
+/**
+ * The tables of a paper beside ours, or the one of that name. Error: `WARMPATH_INVALID_REQUEST` at `table` for a name that the paper
+ * does not have. Cost: seconds.
+ */
+export function reproduce(paper: PaperName, table?: string): ReproducedTable[] {
+  const tables: readonly PaperTable[] = REPRODUCTIONS[paper];
+  if (table === undefined) return tables.map(({ reproduce: run }) => run());
+  const found = tables.find(({ name }) => name === table);
+  if (found !== undefined) return [found.reproduce()];
+  const names = tablesOf(paper);
+  const nearest = nearestName(table, names);
+  const advice = nearest === undefined ? `use one of ${names.join(', ')}` : `did you mean \`${nearest}\`?`;
+  const detail = `${paper} has no such table here; ${advice}`;
+  throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'table', detail });
 }

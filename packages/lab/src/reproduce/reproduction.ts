@@ -17,3 +17,10 @@ export interface ReproducedTable {
   readonly rows: readonly ReproducedRow[];
   readonly notes: readonly string[];
 }
+
+/** A table or figure of a paper that can be made anew. */
+export interface PaperTable {
+  /** As it is asked for: `table-3`, `figure-7`, `section-4.4`. */
+  readonly name: string;
+  readonly reproduce: () => ReproducedTable;
+}

@@ -1,4 +1,4 @@
-import { PAPERS, type PaperName, reproduce } from '@warmpath/lab';
+import { PAPERS, type PaperName, reproduce, tablesOf } from '@warmpath/lab';
 import { Argument, type Command } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { printReproduction } from '../../lab/print-report.js';
@@ -7,8 +7,10 @@ import { printReproduction } from '../../lab/print-report.js';
 export function addReproduceCommand(lab: Command, { terminal }: CommandContext): void {
   addCommand(lab, 'reproduce', "print a paper's tables beside the simulator's")
     .addArgument(new Argument('<paper>', 'whose tables').choices(PAPERS))
-    .action((paper: PaperName) => {
-      const tables = reproduce(paper);
+    .argument('[table]', 'one of them; all of them by default')
+    .addHelpText('after', `\nTables:\n${PAPERS.map((paper) => `  ${paper}: ${tablesOf(paper).join(', ')}`).join('\n')}`)
+    .action((paper: PaperName, table: string | undefined) => {
+      const tables = reproduce(paper, table);
       printReproduction(tables, terminal);
       terminal.data({ paper, tables });
     });
