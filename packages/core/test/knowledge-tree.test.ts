@@ -11,6 +11,7 @@ const path = (keys: readonly string[]) => ({ keys, tokens: keys.map(tokensOf) })
 /** Walks the model's paths through the tree; equal node counts then mean that the tree has nothing else. */
 function expectEqual(tree: KnowledgeTree, model: NaiveTree): void {
   expect(tree.nodes).toBe(model.nodes.size);
+  expect(tree.tokens).toBe(model.tokens);
   for (const [name, expected] of model.nodes) {
     const keys = name.split('/');
     let node = 0;
@@ -49,7 +50,7 @@ type Step =
   | { readonly kind: 'insert'; readonly keys: string[]; readonly mark: ResidencyMark }
   | { readonly kind: 'withdraw'; readonly which: number }
   | { readonly kind: 'find'; readonly keys: string[] }
-  | { readonly kind: 'pruneUpTo' | 'pruneUsedBefore'; readonly share: number }
+  | { readonly kind: 'pruneUpTo' | 'pruneUsedBefore' | 'pruneToTokens'; readonly share: number }
   | { readonly kind: 'clear' };
 
 const POOL = [...'abcde'];
@@ -66,9 +67,9 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 10, arbitrary: fc.record({ kind: fc.constant('withdraw' as const), which: fc.nat() }) },
   { weight: 20, arbitrary: fc.record({ kind: fc.constant('find' as const), keys }) },
   {
-    weight: 3,
+    weight: 4,
     arbitrary: fc.record({
-      kind: fc.constantFrom('pruneUpTo' as const, 'pruneUsedBefore' as const),
+      kind: fc.constantFrom('pruneUpTo' as const, 'pruneUsedBefore' as const, 'pruneToTokens' as const),
       share: fc.double({ min: 0, max: 1, noNaN: true }),
     }),
   },
@@ -112,6 +113,11 @@ test('behaves like a naive map of paths, evictions, prunings and withdrawals inc
             case 'pruneUsedBefore': {
               const time = now * action.share;
               expect(tree.pruneUsedBefore(time)).toBe(model.prune((node) => node.time < time));
+              break;
+            }
+            case 'pruneToTokens': {
+              const tokens = model.tokens * action.share;
+              expect(tree.pruneToTokens(tokens)).toBe(model.pruneToTokens(tokens));
               break;
             }
             case 'clear':

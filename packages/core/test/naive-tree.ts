@@ -22,24 +22,29 @@ export class NaiveTree {
   insert(keys: readonly string[], tokens: readonly number[], mark: ResidencyMark, time: number) {
     const access = ++this.#access;
     const confirmedAt: number[] = [];
+    let known = 0;
     for (let depth = 0; depth < keys.length; depth++) {
       const path = pathOf(keys.slice(0, depth + 1));
       let node = this.nodes.get(path);
       if (node === undefined) {
         while (this.nodes.size >= this.#maxNodes) {
           const victim = this.#oldestLeaf();
-          if (victim === undefined || this.nodes.get(victim)!.access === access) return { depth, access, confirmedAt };
+          if (victim === undefined || this.nodes.get(victim)!.access === access)
+            return { depth, known, access, confirmedAt };
           this.nodes.delete(victim);
         }
         node = { key: keys[depth]!, tokens: tokens[depth]!, hits: 1, access: 0, time, mark: 'expected' };
         this.nodes.set(path, node);
-      } else if (mark === 'expected') node.hits++;
+      } else {
+        known++;
+        if (mark === 'expected') node.hits++;
+      }
       confirmedAt.push(node.mark === 'confirmed' ? node.access : 0);
       if (mark === 'confirmed') node.mark = 'confirmed';
       node.access = access;
       node.time = time;
     }
-    return { depth: keys.length, access, confirmedAt };
+    return { depth: keys.length, known, access, confirmedAt };
   }
 
   longestPrefix(keys: readonly string[]): number {
@@ -69,6 +74,21 @@ export class NaiveTree {
         if (below === path || below.startsWith(`${path}/`)) this.nodes.delete(below);
     }
     return before - this.nodes.size;
+  }
+
+  get tokens(): number {
+    return [...this.nodes.values()].reduce((total, node) => total + node.tokens, 0);
+  }
+
+  /** Removes the oldest leaf again and again, but for what the last insertion used. */
+  pruneToTokens(tokens: number): number {
+    let removed = 0;
+    for (; this.tokens > tokens; removed++) {
+      const victim = this.#oldestLeaf()!;
+      if (this.nodes.get(victim)!.access === this.#access) break;
+      this.nodes.delete(victim);
+    }
+    return removed;
   }
 
   #hasChildren(path: string): boolean {

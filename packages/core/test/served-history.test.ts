@@ -115,8 +115,64 @@ describe("what the engine's cached tokens teach", () => {
     expect(afterMiss({}, total / 3 - 16, total / 3)).toEqual({ oldest: 4, itself: 4, newest: 4 });
   });
 
+  test('a document of which only the start was left is missing too', () => {
+    const [e, f] = documentsOf([...'ef']);
+    const reach = preamble.tokens + e!.tokens;
+    expect(f!.tokens).toBeGreaterThan(reach * 0.25 + 64);
+    expect(afterMiss({}, reach + 16).oldest).toBe(0);
+  });
+
   test('nothing is concluded for engines that do not evict what is least recent', () => {
     expect(afterMiss({ evictsLeastRecent: false }, 0)).toEqual({ oldest: 4, itself: 4, newest: 4 });
+  });
+
+  /** Pairs of documents that share nothing. */
+  const pairs = Array.from({ length: 16 }, (_, i) => [`first-${i}`, `second-${i}`]);
+  const tokensOfPair = (pair: readonly string[]) => documentsOf(pair).reduce((sum, { tokens }) => sum + tokens, 0);
+
+  /** Serves pairs by an engine with room for so many tokens that evicts what is least recent, and says what came of it. */
+  function withEngine(history: ServedHistory, room: () => number) {
+    const held: (readonly string[])[] = [];
+    return (pair: readonly string[]): 'hit' | 'miss' | 'wrongly expected' | 'not expected' => {
+      const request = dispatch(history, pair);
+      const place = held.indexOf(pair);
+      const cached = preamble.tokens + (place < 0 ? 0 : tokensOfPair(pair));
+      if (place >= 0) held.splice(place, 1);
+      held.push(pair);
+      while (held.reduce((sum, each) => sum + tokensOfPair(each), 0) > room()) held.shift();
+      complete(history, request, cached);
+      if (request.predictedCachedTokens > preamble.tokens) return place < 0 ? 'wrongly expected' : 'hit';
+      return place < 0 ? 'miss' : 'not expected';
+    };
+  }
+
+  test('what the engine evicts is forgotten before anyone misses it, as far as its room can be learned', () => {
+    const history = new ServedHistory();
+    const serveOne = withEngine(history, () => pairs.slice(0, 8).reduce((sum, pair) => sum + tokensOfPair(pair), 0));
+    let state = 1;
+    const outcomes = Array.from({ length: 1_000 }, () => {
+      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+      return serveOne(pairs[state >>> 28]!);
+    });
+    const count = (outcome: string) => outcomes.slice(100).filter((each) => each === outcome).length;
+    expect(count('hit')).toBeGreaterThan(8 * count('not expected'));
+    expect(count('miss')).toBeGreaterThan(5 * count('wrongly expected'));
+  });
+
+  test('an engine that forgot everything once is not believed to be small for long', () => {
+    const history = new ServedHistory();
+    let room = 1e9;
+    const serveOne = withEngine(history, () => room);
+    const resident = () => history.tree.nodes - 1;
+    for (const pair of pairs) serveOne(pair);
+    expect(resident()).toBe(2 * pairs.length);
+    room = 0;
+    serveOne(pairs[0]!);
+    serveOne(pairs[0]!);
+    expect(resident()).toBeLessThan(2 * pairs.length);
+    room = 1e9;
+    for (let i = 0; i < 10; i++) for (const pair of pairs) serveOne(pair);
+    expect(resident()).toBe(2 * pairs.length);
   });
 
   test('a path that was only in flight proves nothing', () => {

@@ -3,6 +3,7 @@ import type { Preamble } from '../preamble.js';
 import { BestPathSearch } from '../tree/best-path.js';
 import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
+import { CapacityEstimate } from './capacity-estimate.js';
 import { DocumentStatistics, type DocumentStatisticsOptions } from './document-statistics.js';
 import { PredictionRecord } from './prediction-record.js';
 import { RecentRequests } from './recent-requests.js';
@@ -53,6 +54,7 @@ export class ServedHistory implements ResidencyView {
   readonly #recent = new RecentRequests();
   readonly #search: BestPathSearch;
   readonly #predictions = new PredictionRecord();
+  readonly #capacity = new CapacityEstimate();
   readonly #dispatches = new WeakMap<ServedRequest, Insertion>();
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
@@ -100,6 +102,7 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.record(request.documents.map((document) => document.key));
     this.#recent.record(request);
     this.#dispatches.set(request, this.#tree.insert(pathOf(request), 'expected', now));
+    this.#tree.pruneToTokens(this.#capacity.tokens);
     if (this.#maxAgeMs !== Number.POSITIVE_INFINITY) this.#tree.pruneUsedBefore(now - this.#maxAgeMs);
   }
 
@@ -107,7 +110,8 @@ export class ServedHistory implements ResidencyView {
    * The engine has prefilled the prompt: the path is resident. When it reports cached tokens, the prediction is judged on
    * the part of the path that completed requests had confirmed before the dispatch, and, if the engine evicts what is
    * least recent, everything last used before the first document that was certainly missing is forgotten (the watermark:
-   * it needs neither the engine's capacity nor its events). O(path + forgotten).
+   * it needs neither the engine's capacity nor its events). What is left then bounds the engine's capacity, and from then on
+   * what exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). O(path + forgotten).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);
@@ -115,13 +119,13 @@ export class ServedHistory implements ResidencyView {
     this.#dispatches.delete(request);
     const path = pathOf(request);
     if (report.cachedTokens !== undefined) {
-      const missing = this.#predictions.judge(path.tokens, dispatch, {
-        cachedTokens: report.cachedTokens,
-        promptTokens: report.promptTokens,
-      });
-      if (missing > 0 && this.#evictsLeastRecent) this.#tree.pruneUpTo(missing);
+      const { cachedTokens, promptTokens } = report;
+      const { missing, exceeded } = this.#predictions.judge(path.tokens, dispatch, { cachedTokens, promptTokens });
+      if (exceeded) this.#capacity.exceeded();
+      if (this.#evictsLeastRecent) this.#learnCapacity(missing, sum(path.tokens) - cachedTokens);
     }
     this.#tree.insert(path, 'confirmed', now);
+    this.#tree.pruneToTokens(this.#capacity.tokens);
   }
 
   /** The prompt never reached the cache: the part of the path that only this request had promised is taken back. O(path). */
@@ -135,6 +139,7 @@ export class ServedHistory implements ResidencyView {
   /** The engine has prefilled this path, but nobody asked for it: resident, and no request to learn from. O(path). */
   prewarmed(path: ServedRequest, now: number): void {
     this.#tree.insert(pathOf(path), 'confirmed', now);
+    this.#tree.pruneToTokens(this.#capacity.tokens);
   }
 
   /** Forgets everything, for an engine that was restarted or whose cache was reset. */
@@ -143,7 +148,23 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.clear();
     this.#recent.clear();
     this.#predictions.clear();
+    this.#capacity.clear();
   }
+
+  /** `missing`: the access number of the last use of what was not there any more, 0 if all was. */
+  #learnCapacity(missing: number, newTokens: number): void {
+    if (missing === 0) {
+      this.#capacity.served(Math.max(0, newTokens));
+      return;
+    }
+    const believed = this.#tree.tokens;
+    this.#tree.pruneUpTo(missing);
+    this.#capacity.missed(believed, this.#tree.tokens);
+  }
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 function pathOf(request: ServedRequest): ServedPath {

@@ -20,6 +20,12 @@ interface EngineCount {
   readonly promptTokens: number | undefined;
 }
 
+/** What a report says about the history. */
+interface Judgement {
+  readonly missing: number;
+  readonly exceeded: boolean;
+}
+
 /**
  * Compares what the history predicted with what the engine reports. Only nodes that completed requests had confirmed
  * before the dispatch count: that a path still in flight was not cached yet proves nothing.
@@ -39,9 +45,10 @@ export class PredictionRecord {
 
   /**
    * Judges one prediction. `tokens` of the path's steps, by the counts of Warmpath. Returns the access number of the last
-   * use of the first step that was certainly missing, or 0 if none was. O(path).
+   * use of the first step of which some was certainly missing, or 0 if none was; `exceeded` says that certainly more was
+   * cached than all steps that were known. O(path).
    */
-  judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): number {
+  judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): Judgement {
     const scale = overestimate(tokens, engine.promptTokens);
     const reach = engine.cachedTokens * ESTIMATE_SLACK + BLOCK_SLACK;
     let predicted = 0;
@@ -49,11 +56,12 @@ export class PredictionRecord {
     for (let depth = 0; depth < dispatch.depth; depth++) {
       const confirmedAt = dispatch.confirmedAt[depth]!;
       if (confirmedAt === 0) break;
-      if (missing === 0 && predicted > reach) missing = confirmedAt;
       predicted += tokens[depth]! * scale;
+      if (missing === 0 && predicted > reach) missing = confirmedAt;
     }
     if (predicted > BLOCK_SLACK) this.#remember(engine.cachedTokens + BLOCK_SLACK < predicted * MISSED_SHARE);
-    return missing;
+    const known = tokens.slice(0, dispatch.known).reduce((sum, count) => sum + count, 0);
+    return { missing, exceeded: engine.cachedTokens > known * ESTIMATE_SLACK + BLOCK_SLACK };
   }
 
   clear(): void {

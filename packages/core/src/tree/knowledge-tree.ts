@@ -47,6 +47,8 @@ export interface ServedPath {
 export interface Insertion {
   /** Leading keys that are now in the tree: all, unless the path alone exceeds the bounds. */
   readonly depth: number;
+  /** How many of them were there before. */
+  readonly known: number;
   /** Number of this insertion: 1, 2, 3, … */
   readonly access: number;
   /** For each of those keys: the access number of the node's last use if it was there and confirmed, else 0. */
@@ -89,6 +91,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
   #newest = ROOT;
   #oldest = ROOT;
   #access = 0;
+  #tokens = 0;
 
   constructor(options: KnowledgeTreeOptions = {}) {
     this.#maxNodes = Math.max(1, options.maxNodes ?? 262_144);
@@ -101,6 +104,11 @@ export class KnowledgeTree implements KnowledgeTreeView {
   /** Nodes in use, the root not counted. */
   get nodes(): number {
     return this.#store.size;
+  }
+
+  /** Tokens of all nodes. */
+  get tokens(): number {
+    return this.#tokens;
   }
 
   /** Bytes of node records, hash table and keys. Interned keys are an estimate. */
@@ -161,6 +169,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
     const access = ++this.#access;
     const markNumber = MARK_NUMBERS[mark];
     const confirmedAt: number[] = [];
+    let known = 0;
     let node = ROOT;
     for (let depth = 0; depth < path.keys.length; depth++) {
       const key = path.keys[depth]!;
@@ -169,12 +178,13 @@ export class KnowledgeTree implements KnowledgeTreeView {
       if (isNew) {
         if (!this.#makeRoom(key, access)) break;
         child = this.#create(node, key);
-      }
+      } else known++;
       const record = child << NODE_SHIFT;
       const records = this.#store.records;
       confirmedAt.push(records[record + MARK] === MARK_NUMBERS.confirmed ? this.#store.lastAccess(child) : 0);
       if (markNumber > records[record + MARK]!) records[record + MARK] = markNumber;
       if (isNew || mark === 'expected') records[record + HITS]! += 1;
+      this.#tokens += path.tokens[depth]! - records[record + TOKENS]!;
       records[record + TOKENS] = path.tokens[depth]!;
       this.#unlink(child);
       this.#linkNewest(child);
@@ -182,7 +192,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
       node = child;
     }
     this.#renew(node);
-    return { depth: confirmedAt.length, access, confirmedAt };
+    return { depth: confirmedAt.length, known, access, confirmedAt };
   }
 
   /**
@@ -226,6 +236,19 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return removed;
   }
 
+  /**
+   * Removes the least recently used nodes until those left have at most `tokens` tokens; what the last insertion used stays
+   * in any case. Returns how many were removed. O(removed).
+   */
+  pruneToTokens(tokens: number): number {
+    let removed = 0;
+    while (this.#tokens > tokens && this.#store.lastAccess(this.#oldest) < this.#access) {
+      this.#remove(this.#oldest);
+      removed++;
+    }
+    return removed;
+  }
+
   /** Forgets everything and gives the memory back; for an engine that was restarted or whose cache was reset. */
   clear(): void {
     const capacity = Math.min(this.#maxNodes, SMALLEST_CAPACITY);
@@ -234,6 +257,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
     this.#interner = new KeyInterner();
     this.#newest = ROOT;
     this.#oldest = ROOT;
+    this.#tokens = 0;
   }
 
   /** What the tree knows about a node (not the root). O(depth). */
@@ -306,6 +330,7 @@ export class KnowledgeTree implements KnowledgeTreeView {
   #remove(node: number): void {
     const records = this.#store.records;
     const record = node << NODE_SHIFT;
+    this.#tokens -= records[record + TOKENS]!;
     const parent = records[record + PARENT]!;
     const previous = records[record + PREVIOUS_SIBLING]!;
     const next = records[record + NEXT_SIBLING]!;
