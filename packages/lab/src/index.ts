@@ -7,6 +7,8 @@ export type { Admission, CachedPrompt, PrefixCacheModel } from './cache/prefix-c
 export { promptTokens, serveAtOnce } from './cache/prefix-cache.js';
 export type { SglangRadixCacheOptions } from './cache/sglang-radix.js';
 export { SglangRadixCache } from './cache/sglang-radix.js';
+export type { TieredReuse, TieredTreeOptions } from './cache/tiered-tree.js';
+export { TieredTree } from './cache/tiered-tree.js';
 export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
 export { VllmBlockCache } from './cache/vllm-blocks.js';
 export type { ConversationLayout } from './conversations.js';

@@ -46,9 +46,9 @@ export class EvictionQueue {
     this.#rise(this.#size - 1);
   }
 
-  /** The node may not be evicted any more. */
+  /** The node may not be evicted any more; nothing happens if it could not. */
   withdraw(node: number): void {
-    const place = node < this.#places.length ? this.#places[node]! : ABSENT;
+    const place = this.#places[node] ?? ABSENT;
     if (place === ABSENT) return;
     this.#places[node] = ABSENT;
     const last = this.#heap[--this.#size]!;

@@ -1,19 +1,23 @@
-import { WarmpathError } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, replacementPolicy, WarmpathError } from '@warmpath/core';
 import { LlamaSlots } from './llama-slots.js';
 import { createNoCache } from './off.js';
 import type { PrefixCacheModel } from './prefix-cache.js';
 import { SglangRadixCache } from './sglang-radix.js';
+import { TieredTree } from './tiered-tree.js';
 import { VllmBlockCache } from './vllm-blocks.js';
 
 /** What `readCache` understands, for help texts. */
 export const CACHE_SPECIFICATIONS =
-  'unlimited, <blocks>, radix, radix:<tokens>, slots, slots:<number>, slots:<number>:<saved tokens>, off';
+  'unlimited, <blocks>, radix, radix:<tokens>, slots, slots:<number>, slots:<number>:<saved tokens>, tiered:<device tokens>/<host tokens>[:<replacement policy>], off';
 
 /**
  * The cache that a short text names: `unlimited` and a number of blocks are vLLM's, `radix` SGLang's, `slots`
- * llama-server's (with the tokens that its saved prompts may have together, `--cache-ram`), `off` none. Returns what makes one. Error: `WARMPATH_INVALID_REQUEST` at `cache`.
+ * llama-server's (with the tokens that its saved prompts may have together, `--cache-ram`), `tiered` RAGCache's over device
+ * and host, `off` none. Returns what makes one. Error: `WARMPATH_INVALID_REQUEST` at `cache`.
  */
 export function readCache(specification: string): () => PrefixCacheModel {
+  const tiered = readTiered(specification);
+  if (tiered !== undefined) return tiered;
   const parsed =
     /^(?:(unlimited|radix|slots|off)|(radix|slots):([1-9]\d{0,8})|([1-9]\d{0,8})|slots:([1-9]\d{0,2}):(\d{1,9}))$/.exec(
       specification,
@@ -31,4 +35,12 @@ export function readCache(specification: string): () => PrefixCacheModel {
   if (name === 'slots') return () => new LlamaSlots();
   if (name === 'off') return createNoCache;
   return () => new VllmBlockCache();
+}
+
+function readTiered(specification: string): (() => PrefixCacheModel) | undefined {
+  const [, device, host, named = 'pgdsf'] = /^tiered:([1-9]\d{0,8})\/(\d{1,9})(?::(\w+))?$/.exec(specification) ?? [];
+  const name = REPLACEMENT_POLICY_NAMES.find((known) => known === named);
+  if (device === undefined || name === undefined) return undefined;
+  const policy = replacementPolicy(name);
+  return () => new TieredTree({ deviceTokens: Number(device), hostTokens: Number(host), policy });
 }
