@@ -228,6 +228,102 @@ describe('warmpath lab run --data', () => {
   });
 });
 
+describe('warmpath lab run with a server', () => {
+  const figures = {
+    tbtMs: { p50: expect.any(Number), p99: expect.any(Number) },
+    endToEndMs: { p50: expect.any(Number), p99: expect.any(Number), mean: expect.any(Number) },
+    waitMs: { mean: expect.any(Number) },
+    throughput: { requestsPerSecond: expect.any(Number), tokensPerSecond: expect.any(Number) },
+    batch: { mean: expect.any(Number), max: expect.any(Number) },
+    imbalance: expect.any(Number),
+    utilisation: expect.any(Number),
+  };
+  const run = (...args: string[]) => runCli(['lab', 'run', 'mixed', '--policies', 'exact', '--seeds', '1', ...args]);
+
+  it('adds what it did to the report, and says how it was built', async () => {
+    const built = ['--max-batch', '8', '--chunk-tokens', '1024', '--replicas', '2', '--answer-tokens', '20'];
+    const chosen = ['--router', 'cache-aware', '--scheduler', 'cache-aware', '--retrieval-ms', '10', '--leader-first'];
+    const { code, stdout } = await run('--load', '1.2', ...built, ...chosen, '--no-step-sharing', '--json');
+    expect(code).toBe(0);
+    const report = JSON.parse(stdout);
+    expect(report.server).toEqual({
+      clients: { kind: 'poisson', load: 1.2 },
+      replicas: 2,
+      router: 'cache-aware',
+      scheduler: 'cache-aware',
+      maxBatch: 8,
+      chunkTokens: 1024,
+      sharesInStep: false,
+      leaderFirst: true,
+      answerTokens: 20,
+      retrievalMs: 10,
+    });
+    expect(report.results[0]).toEqual({
+      policy: 'exact',
+      queue: 0,
+      cache: 'unlimited',
+      load: 1.2,
+      seeds: [1],
+      ...result,
+      server: figures,
+    });
+    expect(report.results[0].server.batch.max).toBe(8);
+    expect(report.results[0].server.tbtMs.p50).toBeGreaterThan(16);
+  });
+
+  it('takes a closed loop, sessions, and recorded times', async () => {
+    const closed = await run('--clients', '4', '--think-ms', '200');
+    expect(closed.stdout).toContain('4 clients, up to 0 waiting requests known');
+    expect(closed.stdout).toContain('between tokens p50');
+    const sessions = [
+      'lab',
+      'run',
+      'sessions',
+      '--policies',
+      'exact',
+      '--seeds',
+      '1',
+      '--turn-by-turn',
+      '--load',
+      '0.8',
+    ];
+    expect((await runCli(sessions)).stdout).toContain('sessions at load 0.8');
+    expect((await run('--recorded')).stderr).toContain('requests[0].arrivalMs');
+  });
+
+  it.each([
+    ['a server without clients', ['--max-batch', '8'], 'a server needs clients'],
+    ['two kinds of clients', ['--load', '1', '--clients', '3'], 'exclude each other'],
+    ['time to think for nobody', ['--load', '1', '--think-ms', '3'], '--think-ms goes with'],
+    ['a router that is none', ['--load', '1', '--router', 'random'], 'round-robin'],
+    ['a load that is none', ['--load', '-1'], 'above 0'],
+  ])('refuses %s', async (_, args, message) => {
+    const { code, stderr } = await run(...args);
+    expect(code).toBe(2);
+    expect(stderr).toContain(message);
+  });
+
+  it('reads a measured profile, and says what is wrong with one', async () => {
+    const grid = {
+      cachedTokens: [0, 1_000],
+      newTokens: [0, 2_000],
+      prefillMs: [
+        [5, 205],
+        [5, 205],
+      ],
+    };
+    const profile = await file('profile.json', JSON.stringify({ engine: 'mine', ...grid }));
+    const { stdout } = await run('--latency', profile, '--cache', 'off', '--json');
+    // Every prompt has 1,052 tokens.
+    expect(JSON.parse(stdout).results[0].ttftMs.p50).toBeCloseTo(5 + 0.1 * 1_052, 6);
+    const wrong = await file('wrong-profile.json', JSON.stringify({ ...grid, newTokens: [0, '2'] }));
+    expect((await run('--latency', wrong)).stderr).toContain('newTokens[1]');
+    const none = await run('--latency', 'abacus');
+    expect(none.code).toBe(2);
+    expect(none.stderr).toContain('rtx-4060-ti');
+  });
+});
+
 describe('warmpath lab reproduce', () => {
   it("prints the paper's figures beside ours, and the differences", async () => {
     const { code, stdout } = await runCli(['lab', 'reproduce', 'ragcache++']);

@@ -1,4 +1,4 @@
-import type { Estimate, ExperimentReport, ReproducedFigure, ReproducedTable } from '@warmpath/lab';
+import type { Estimate, ExperimentReport, ReproducedFigure, ReproducedTable, ServerSettings } from '@warmpath/lab';
 import { formatTable, type Terminal } from '../terminal.js';
 
 /** Prints what policies got from the cache, and the bounds, for a person. */
@@ -10,9 +10,9 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   terminal.line(
     `${terminal.style.bold(report.workload)}: ${report.requests} requests, adjacent Jaccard ${report.jaccard.toFixed(3)}, ` +
       `${settings.seeds.length} ${settings.seeds.length === 1 ? 'seed' : 'seeds'}, cache ${settings.cache}, ` +
-      (settings.load === undefined
+      (report.server === undefined
         ? `${settings.queue} coming requests known`
-        : `load ${settings.load}, up to ${settings.queue} waiting requests known`),
+        : `${describeClients(report.server)}, up to ${settings.queue} waiting requests known`),
   );
   terminal.line();
   const header = [
@@ -25,6 +25,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     ...(isPrewarmed ? ['prefilled ahead'] : []),
     'TTFT p50',
     'p95',
+    'p99',
     'mean ms',
     'arrange p50',
     'p99 µs',
@@ -39,15 +40,44 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     ...(isPrewarmed ? [result.prewarmedTokens!.toFixed(0)] : []),
     result.ttftMs.p50.toFixed(1),
     result.ttftMs.p95.toFixed(1),
+    result.ttftMs.p99.toFixed(1),
     result.ttftMs.mean.toFixed(1),
     result.arrangeUs.p50.toFixed(1),
     result.arrangeUs.p99.toFixed(1),
   ]);
   for (const line of formatTable([header, ...rows])) terminal.line(`  ${line}`);
   terminal.line();
+  if (report.server !== undefined) printServer(report, terminal);
   terminal.line(
     `  bounds on the documents: best order of each request alone ${bounds.oracle.toFixed(4)}, seen before at any position ${bounds.seenBefore.toFixed(4)}`,
   );
+}
+
+function describeClients({ clients }: ServerSettings): string {
+  switch (clients.kind) {
+    case 'poisson':
+      return `load ${clients.load}`;
+    case 'closed':
+      return `${clients.clients} clients`;
+    case 'sessions':
+      return clients.load === undefined ? 'all sessions at once' : `sessions at load ${clients.load}`;
+    case 'recorded':
+      return 'recorded arrivals';
+  }
+}
+
+/** What the server did, policy by policy. */
+function printServer({ results }: ExperimentReport, terminal: Terminal): void {
+  const header = ['policy', 'wait ms', 'between tokens p50', 'p99 ms', 'end to end p50', 'p99 ms'];
+  const rows = results.map(({ policy, server }) => {
+    const { waitMs, tbtMs, endToEndMs, throughput, batch, utilisation, imbalance } = server!;
+    const times = [waitMs.mean, tbtMs.p50, tbtMs.p99, endToEndMs.p50, endToEndMs.p99, throughput.requestsPerSecond];
+    const shares = [utilisation.toFixed(2), imbalance.toFixed(2)];
+    return [policy, ...times.map((value) => value.toFixed(1)), `${batch.mean.toFixed(1)}, ${batch.max}`, ...shares];
+  });
+  const columns = [...header, 'requests a second', 'batch mean, max', 'busy', 'busiest replica'];
+  for (const line of formatTable([columns, ...rows])) terminal.line(`  ${line}`);
+  terminal.line();
 }
 
 /** Prints how much retrieval found of what was judged relevant, where that is known. */

@@ -4,7 +4,8 @@ import { CACHE_SPECIFICATIONS, MAX_QUEUE, Replay, type ReplayReport, readCache, 
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { withInterruption } from '../../interruption.js';
-import { LATENCIES, type LatencyName, latencyOption, policyNames } from '../../lab/options.js';
+import { latencyOption, readLatency } from '../../lab/latency.js';
+import { policyNames } from '../../lab/options.js';
 import { printReplay } from '../../lab/print-replay.js';
 import { wholeNumber } from '../../options.js';
 
@@ -29,7 +30,7 @@ interface ReplayOptions {
   readonly queue: number;
   readonly warmUp: number;
   readonly preamble: number;
-  readonly latency: LatencyName;
+  readonly latency: string;
   readonly skipInvalid?: boolean;
 }
 
@@ -78,7 +79,7 @@ async function replay(
     queue: options.queue,
     warmUp: options.warmUp,
     preambleTokens: options.preamble,
-    latency: { name: options.latency, model: LATENCIES[options.latency] },
+    latency: await readLatency(options.latency),
     clock: () => performance.now(),
   });
   const skipped = await feed(running, file, options, context);

@@ -16,8 +16,10 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { Journal, type JournalSettings } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
+import { latencyOption, type NamedLatency, readLatency } from '../../lab/latency.js';
 import { policyNames } from '../../lab/options.js';
 import { printExperiment, printRecall } from '../../lab/print-report.js';
+import { addServerOptions, type ServerOptions, serverSettings } from '../../lab/server-options.js';
 import {
   addWorkloadOptions,
   type WorkloadOptions,
@@ -29,12 +31,12 @@ import { startProgress } from '../../progress.js';
 import type { Terminal } from '../../terminal.js';
 import { packageVersion } from '../../version.js';
 
-interface RunOptions extends WorkloadOptions {
+interface RunOptions extends WorkloadOptions, ServerOptions {
   readonly policies: readonly PolicyName[];
   readonly seeds: readonly number[];
   readonly queue: number;
   readonly cache: string;
-  readonly load?: number;
+  readonly latency: string;
   readonly prewarm?: number;
   readonly warmUp: number;
   readonly conversations: ConversationLayout;
@@ -68,18 +70,15 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
         .choices(CONVERSATION_LAYOUTS)
         .default('documents-first'),
     )
-    .option(
-      '--load <factor>',
-      'requests arrive at random, at this multiple of what retrieval order can just serve; TTFT counts the wait',
-      load,
-    )
+    .addOption(latencyOption())
     .option(
       '--prewarm <tokens>',
       'tokens that the engine may prefill ahead whenever it is idle between two requests',
       wholeNumber(1),
     )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
-    .option('--resume <file>', 'write every seed to this file as it is done, and go on from those that it holds')
+    .option('--resume <file>', 'write every seed to this file as it is done, and go on from those that it holds');
+  addServerOptions(command)
     .addHelpText('after', `\nWorkloads:\n${catalogueHelp()}`)
     .action((name: string | undefined, options: RunOptions) =>
       withInterruption((signal) => run(name, options, { ...context, signal })),
@@ -92,11 +91,12 @@ async function run(
   { terminal, signal }: CommandContext & { readonly signal: AbortSignal },
 ): Promise<void> {
   const source = await workloadSource(name, options);
-  const settings = experimentSettings(source, options);
+  const latency = await readLatency(options.latency);
+  const settings = experimentSettings(source, options, latency);
   const journal =
     options.resume === undefined
       ? undefined
-      : await Journal.open<SeedFigures>(options.resume, journalSettings(source, options));
+      : await Journal.open<SeedFigures>(options.resume, journalSettings(source, options, latency));
   let experiment: Experiment;
   try {
     experiment = continued(settings, journal);
@@ -114,7 +114,12 @@ async function run(
   signal.throwIfAborted();
 }
 
-function experimentSettings({ workload, create, isSeeded }: WorkloadSource, options: RunOptions): ExperimentSettings {
+function experimentSettings(
+  { workload, create, isSeeded }: WorkloadSource,
+  options: RunOptions,
+  { model }: NamedLatency,
+): ExperimentSettings {
+  const server = serverSettings(options);
   return {
     workload,
     create,
@@ -123,7 +128,8 @@ function experimentSettings({ workload, create, isSeeded }: WorkloadSource, opti
     seeds: isSeeded ? options.seeds : options.seeds.slice(0, 1),
     queue: options.queue,
     cache: { name: options.cache, create: readCache(options.cache) },
-    ...(options.load !== undefined && { server: { clients: { kind: 'poisson', load: options.load } } }),
+    ...(server !== undefined && { server }),
+    latency: model,
     ...(options.prewarm !== undefined && { prewarm: { maxTokens: options.prewarm } }),
     warmUp: options.warmUp,
     conversations: options.conversations,
@@ -132,9 +138,13 @@ function experimentSettings({ workload, create, isSeeded }: WorkloadSource, opti
 }
 
 /** All that figures depend on but the seeds, so that more of them can be asked for later. */
-function journalSettings({ identity }: WorkloadSource, options: RunOptions): JournalSettings {
-  const { seeds: _seeds, trace: _trace, data: _data, resume: _resume, ...others } = options;
-  return { command: 'lab run', version: packageVersion(), workload: identity, ...others };
+function journalSettings(
+  { identity }: WorkloadSource,
+  options: RunOptions,
+  { name, profile }: NamedLatency,
+): JournalSettings {
+  const { seeds: _seeds, trace: _trace, data: _data, resume: _resume, latency: _latency, ...others } = options;
+  return { command: 'lab run', version: packageVersion(), workload: identity, ...others, latency: profile ?? name };
 }
 
 /** The experiment, with the seeds that the journal holds as done. */
@@ -183,12 +193,6 @@ function seeds(text: string): readonly number[] {
   }
   if (numbers.size > MAX_SEEDS) throw invalidSeeds();
   return [...numbers];
-}
-
-function load(text: string): number {
-  const factor = Number(text);
-  if (/^\d{1,3}(\.\d{1,6})?$/.test(text) && factor > 0) return factor;
-  throw new InvalidArgumentError('A number above 0 like 0.9 was expected.');
 }
 
 function invalidSeeds(): InvalidArgumentError {
