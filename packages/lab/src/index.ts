@@ -78,6 +78,10 @@ export { createWorkload, LENGTHS_NAMES, WORKLOAD_CATALOGUE } from './workloads/c
 export type { HeadlineOptions } from './workloads/headline.js';
 export { headlineTrace } from './workloads/headline.js';
 export { MersenneTwister } from './workloads/mersenne-twister.js';
+export type { MultiSessionOptions } from './workloads/multi-session.js';
+export { multiSessionTrace, RAGBOOST_SESSIONS } from './workloads/multi-session.js';
+export type { MultiTurnOptions } from './workloads/multi-turn.js';
+export { multiTurnTrace, RAGBOOST_TURNS } from './workloads/multi-turn.js';
 export { readTrace } from './workloads/read-trace.js';
 export type { SessionsOptions } from './workloads/sessions.js';
 export { sessionsTrace } from './workloads/sessions.js';

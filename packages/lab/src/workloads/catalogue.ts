@@ -2,13 +2,15 @@ import { nearestName, WarmpathError } from '@warmpath/core';
 import { geospatialTrace } from './geospatial.js';
 import { headlineTrace } from './headline.js';
 import { mixedTrace } from './mixed.js';
+import { multiSessionTrace, RAGBOOST_SESSIONS } from './multi-session.js';
+import { multiTurnTrace, RAGBOOST_TURNS } from './multi-turn.js';
 import { sessionsTrace } from './sessions.js';
 import { tfIdfTrace } from './tf-idf.js';
 import { topicsTrace } from './topics.js';
 import type { Trace } from './trace.js';
 import { trueZeroTrace } from './true-zero.js';
 import { twoPhaseTrace } from './two-phase.js';
-import { PAPER_LENGTHS, toWorkload, type Workload } from './workload.js';
+import { PAPER_LENGTHS, toWorkload, type Workload, type WorkloadLengths } from './workload.js';
 import { zipfTrace } from './zipf.js';
 
 /** A workload by name. */
@@ -17,6 +19,8 @@ export interface CatalogueEntry {
   readonly description: string;
   /** Whether the trace is data, the same for every seed. */
   readonly isRecorded?: boolean;
+  /** Default `PAPER_LENGTHS`. */
+  readonly lengths?: WorkloadLengths;
   /** The same trace for the same seed, on every machine. */
   trace(seed: number): Trace;
 }
@@ -24,7 +28,7 @@ export interface CatalogueEntry {
 /** How a catalogue workload is made. */
 export interface CreateWorkloadOptions {
   readonly seed: number;
-  /** `equal`: 200 tokens a document; `unequal`: drawn evenly from 64 to 512. Default `equal`. */
+  /** `equal`: 200 tokens a document, or the workload's own number; `unequal`: drawn evenly from 64 to 512. Default `equal`. */
   readonly lengths?: LengthsName;
 }
 
@@ -34,6 +38,9 @@ export type LengthsName = (typeof LENGTHS_NAMES)[number];
 
 /** Keeps the draws of lengths apart from those of the trace of the same seed. */
 const LENGTHS_SEED = 2 ** 33;
+
+/** RAGBoost's chunks of 1,024 tokens (§7.1); the length of answers is ours. */
+const RAGBOOST_LENGTHS = { ...PAPER_LENGTHS, documents: 1_024, answer: 100 } as const satisfies WorkloadLengths;
 
 const OVERLAPS = ['0.0', '0.2', '0.4', '0.6', '0.8'] as const;
 const DEPTHS = [3, 5, 7, 10] as const;
@@ -107,6 +114,24 @@ export const WORKLOAD_CATALOGUE: readonly CatalogueEntry[] = [
     description: 'independent requests for 13 documents of one topic and two common ones, 1,000 requests',
     trace: (seed) => topicsTrace(seed),
   },
+  ...Object.entries(RAGBOOST_SESSIONS).map(([dataSet, options]) => ({
+    name: `multi-session-${dataSet}`,
+    description: `RAGBoost §7.1: 1,000 users with one question each, k = 15, as skewed as ${dataSet}`,
+    lengths: RAGBOOST_LENGTHS,
+    trace: (seed: number) => multiSessionTrace(seed, options),
+  })),
+  {
+    name: 'multi-turn',
+    description: 'RAGBoost §7.1: 100 conversations one after another, 40 % of the documents had before',
+    lengths: RAGBOOST_LENGTHS,
+    trace: (seed) => multiTurnTrace(seed, RAGBOOST_TURNS),
+  },
+  {
+    name: 'hybrid',
+    description: 'RAGBoost §7.1: the same conversations, 32 at a time',
+    lengths: RAGBOOST_LENGTHS,
+    trace: (seed) => multiTurnTrace(seed, { ...RAGBOOST_TURNS, atOnce: 32 }),
+  },
 ];
 
 /**
@@ -116,9 +141,10 @@ export function createWorkload(name: string, options: CreateWorkloadOptions): Wo
   const entry = WORKLOAD_CATALOGUE.find((candidate) => candidate.name === name);
   if (entry === undefined) throw unknownWorkload(name);
   const { seed } = options;
+  const { lengths = PAPER_LENGTHS } = entry;
   const documents =
-    options.lengths === 'unequal' ? { least: 64, most: 512, seed: LENGTHS_SEED + seed } : PAPER_LENGTHS.documents;
-  return toWorkload(name, entry.trace(seed), { ...PAPER_LENGTHS, documents });
+    options.lengths === 'unequal' ? { least: 64, most: 512, seed: LENGTHS_SEED + seed } : lengths.documents;
+  return toWorkload(name, entry.trace(seed), { ...lengths, documents });
 }
 
 function unknownWorkload(name: string): WarmpathError {

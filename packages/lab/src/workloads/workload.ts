@@ -39,6 +39,8 @@ export interface WorkloadLengths {
   readonly documents: DocumentLengths;
   readonly preamble: number;
   readonly question: number;
+  /** Of what the model says, for conversations: with it, later turns bring earlier ones along. Default: requests stand alone. */
+  readonly answer?: number;
 }
 
 /** Lengths that fit the papers' prompts: 28 + k × 200 + 24 tokens. */
@@ -58,10 +60,11 @@ export function toWorkload(name: string, trace: Trace, lengths: WorkloadLengths 
   return {
     name,
     preamble: { key: 'preamble', tokens: lengths.preamble },
-    requests: trace.map(({ documents, question, session }) => ({
+    requests: trace.map(({ documents, question, session }, number) => ({
       documents: documents.map(documentOf),
       question: { key: `question_${question}`, tokens: lengths.question },
       ...(session !== undefined && { session: `session_${session}` }),
+      ...(lengths.answer !== undefined && { answer: { key: `answer_${number}`, tokens: lengths.answer } }),
     })),
   };
 }
