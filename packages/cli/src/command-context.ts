@@ -7,6 +7,8 @@ export interface CommandContext {
   readonly terminal: Terminal;
   readonly environment: NodeJS.ProcessEnv;
   readonly stdin: NodeJS.ReadStream;
+  /** What stands behind the program's name on the command line. */
+  readonly argv: readonly string[];
   /** What the process will answer to the shell unless an error decides otherwise. */
   exitCode: ExitCode;
 }
@@ -22,5 +24,11 @@ export function addCommand(program: Command, name: string, description: string):
 
 /** A fresh context. */
 export function createContext(terminal: Terminal): CommandContext {
-  return { terminal, environment: process.env, stdin: process.stdin, exitCode: EXIT_CODES.ok };
+  return {
+    terminal,
+    environment: process.env,
+    stdin: process.stdin,
+    argv: process.argv.slice(2),
+    exitCode: EXIT_CODES.ok,
+  };
 }

@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { repeatableCommand } from '../src/lab/report-file.js';
 import { runCli, startCli } from './run-cli.js';
 
 let folder: string;
@@ -138,12 +139,63 @@ describe('warmpath lab run --resume', () => {
   it('refuses what a run of other settings left, and fewer seeds than are done', async () => {
     const state = join(folder, 'other.jsonl');
     expect((await runCli(command(state, '1..2'))).code).toBe(0);
+    // Where results go is no setting.
+    expect((await runCli(command(state, '1..2').filter((word) => word !== '--json'))).code).toBe(0);
     const other = await runCli(command(state, '1..2', '--queue', '8'));
     expect(other.code).toBe(2);
     expect(other.stdout).toContain('queue 0, not 8');
     const fewer = await runCli(command(state, '1'));
     expect(fewer.code).toBe(2);
     expect(fewer.stdout).toContain('seed 2 is done');
+  });
+});
+
+describe('--report', () => {
+  it('writes a page of the same figures, and changes nothing else', async () => {
+    const page = join(folder, 'run.html');
+    const args = ['lab', 'run', 'mixed', '--policies', 'retrieval,exact', '--seeds', '1..2', '--json'];
+    const { code, stdout } = await runCli([...args, '--report', page]);
+    expect(code).toBe(0);
+    const html = await readFile(page, 'utf8');
+    const report = JSON.parse(stdout);
+    for (const { policy, cachedDocumentShare } of report.results) {
+      expect(html).toContain(`${policy}</th><td>${cachedDocumentShare.mean.toFixed(4)}</td>`);
+    }
+    expect(html.replaceAll(/<\/?span>/g, '')).toContain(
+      '<code>warmpath lab run mixed --policies retrieval,exact --seeds 1..2</code>',
+    );
+  });
+
+  it("writes a page of a paper's tables", async () => {
+    const page = join(folder, 'paper.html');
+    expect((await runCli(['lab', 'reproduce', 'ragcache++', '--report', page])).code).toBe(0);
+    expect(await readFile(page, 'utf8')).toContain('APC+Retrieval</th><td>59.6</td><td>59.4</td>');
+  });
+
+  it('says what it cannot write', async () => {
+    const page = join(folder, 'no', 'such.html');
+    const { code, stderr } = await runCli(['lab', 'run', 'mixed', '--seeds', '1', '--report', page]);
+    expect(code).toBe(2);
+    expect(stderr).toContain('--report: cannot write');
+  });
+
+  it('gives a command to repeat that a shell understands, without secrets and without places of results', () => {
+    const argv = [
+      'lab',
+      'run',
+      '--trace',
+      "it's a file.json",
+      '--report',
+      'x.html',
+      '--json',
+      '--resume=s',
+      '--seeds',
+      '1',
+    ];
+    expect(repeatableCommand(argv)).toBe("warmpath lab run --trace 'it'\\''s a file.json' --seeds 1");
+    expect(repeatableCommand(['--engine', 'http://me:secret@host:8000/v1'])).toBe(
+      'warmpath --engine http://host:8000/v1',
+    );
   });
 });
 

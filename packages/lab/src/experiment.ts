@@ -2,6 +2,7 @@ import { type CostModel, type PolicyName, type PrewarmOptions, WarmpathError } f
 import { seenBeforeShare } from './bounds.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
 import type { ConversationLayout } from './conversations.js';
+import { documentShare, tokenShare } from './served-share.js';
 import { type ServerFigures, type ServerOutcome, serverFigures } from './server/outcome.js';
 import { meanFigures, type PreparedServer, prepareServer, type ServerSettings } from './server/settings.js';
 import { type SimulateOptions, simulate } from './simulate.js';
@@ -261,14 +262,4 @@ function requireContinuation({ seeds, policies }: ExperimentSettings, figures: S
   }
   const missing = policies.find((policy) => figures.outcomes[policy] === undefined);
   if (missing !== undefined) throw invalid(`done[${i}].outcomes`, `there is nothing about ${missing}`);
-}
-
-function documentShare(outcomes: readonly ServedOutcome[]): number {
-  const counted = outcomes.filter(({ documents }) => documents > 0);
-  return mean(counted.map(({ cachedDocuments, documents }) => cachedDocuments / documents));
-}
-
-function tokenShare(outcomes: readonly ServedOutcome[]): number {
-  const total = outcomes.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
-  return total === 0 ? 0 : outcomes.reduce((sum, { cachedTokens }) => sum + cachedTokens, 0) / total;
 }

@@ -25,6 +25,8 @@ export type { Passage } from './data/retriever.js';
 export { Retriever } from './data/retriever.js';
 export type { ExperimentReport, ExperimentSettings, PolicyResult, SeedFigures } from './experiment.js';
 export { Experiment } from './experiment.js';
+export type { ExperimentSeries, PolicySeries } from './experiment-series.js';
+export { experimentSeries } from './experiment-series.js';
 export { RTX_4060_TI, RTX_4090 } from './latency.js';
 export type { ReplaySettings } from './replay/replay.js';
 export { Replay } from './replay/replay.js';
@@ -36,6 +38,24 @@ export type {
   ReplayTraffic,
 } from './replay/replay-report.js';
 export { describeCache } from './replay/replay-report.js';
+export type {
+  Chart,
+  ChartAxis,
+  ChartPoint,
+  IntervalChart,
+  IntervalRow,
+  LineChart,
+  LineSeries,
+  NumberFormat,
+  PairChart,
+  PairRow,
+} from './report/chart.js';
+export { describeChart, formatNumber } from './report/chart.js';
+export { experimentPage } from './report/experiment-report.js';
+export { renderReport } from './report/render-report.js';
+export { replayPage } from './report/replay-report.js';
+export type { Report, ReportFact, ReportFigure, ReportOrigin, ReportSection, ReportTable } from './report/report.js';
+export { reproductionPage } from './report/reproduction-report.js';
 export type { PaperName } from './reproduce/papers.js';
 export { PAPERS, reproduce, tablesOf } from './reproduce/papers.js';
 export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';

@@ -1,12 +1,21 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type PolicyName, WarmpathError } from '@warmpath/core';
-import { CACHE_SPECIFICATIONS, MAX_QUEUE, Replay, type ReplayReport, readCache, readRequestLog } from '@warmpath/lab';
+import {
+  CACHE_SPECIFICATIONS,
+  MAX_QUEUE,
+  Replay,
+  type ReplayReport,
+  readCache,
+  readRequestLog,
+  replayPage,
+} from '@warmpath/lab';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, readLatency } from '../../lab/latency.js';
 import { policyNames } from '../../lab/options.js';
 import { printReplay } from '../../lab/print-replay.js';
+import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { wholeNumber } from '../../options.js';
 
 const FORMAT_HELP = `
@@ -24,7 +33,7 @@ const STEP = 64;
 /** Bad lines that are shown of those that were left out. */
 const SHOWN_LINES = 10;
 
-interface ReplayOptions {
+interface ReplayOptions extends ReportOption {
   readonly policies: readonly PolicyName[];
   readonly caches: string;
   readonly queue: number;
@@ -42,7 +51,7 @@ interface SkippedLines {
 
 /** Adds `warmpath lab replay`. */
 export function addReplayCommand(lab: Command, context: CommandContext): void {
-  addCommand(lab, 'replay', 'what would I save? your own log of requests, on any engine')
+  const command = addCommand(lab, 'replay', 'what would I save? your own log of requests, on any engine')
     .argument('<log>', 'log of requests, JSON lines; - for standard input')
     .option(
       '--policies <names>',
@@ -59,7 +68,8 @@ export function addReplayCommand(lab: Command, context: CommandContext): void {
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
     .option('--preamble <tokens>', 'tokens in front of the documents, the same for all', wholeNumber(0, 1_000_000), 28)
     .addOption(latencyOption())
-    .option('--skip-invalid', 'leave out lines that cannot be read, and say how many')
+    .option('--skip-invalid', 'leave out lines that cannot be read, and say how many');
+  addReportOption(command)
     .addHelpText('after', FORMAT_HELP)
     .action((file: string, options: ReplayOptions) =>
       withInterruption((signal) => replay(file, options, { ...context, signal })),
@@ -71,7 +81,7 @@ async function replay(
   options: ReplayOptions,
   context: CommandContext & { readonly signal: AbortSignal },
 ): Promise<void> {
-  const { terminal, signal } = context;
+  const { terminal, argv, signal } = context;
   const running = new Replay({
     log: file,
     policies: options.policies,
@@ -89,6 +99,7 @@ async function replay(
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: file, detail: 'The log has no request.' });
   }
   const report: ReplayReport & { readonly skipped: SkippedLines } = { ...running.report(), skipped };
+  if (running.requests > 0) await writeReport(() => replayPage(report), options, argv);
   printReplay(report, terminal);
   printSkipped(skipped, context);
   terminal.data(report);

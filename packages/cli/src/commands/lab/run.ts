@@ -6,6 +6,8 @@ import {
   type ConversationLayout,
   Experiment,
   type ExperimentSettings,
+  experimentPage,
+  experimentSeries,
   LENGTHS_NAMES,
   MAX_QUEUE,
   readCache,
@@ -19,6 +21,7 @@ import { withInterruption } from '../../interruption.js';
 import { latencyOption, type NamedLatency, readLatency } from '../../lab/latency.js';
 import { policyNames } from '../../lab/options.js';
 import { printExperiment, printRecall } from '../../lab/print-report.js';
+import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { addServerOptions, type ServerOptions, serverSettings } from '../../lab/server-options.js';
 import {
   addWorkloadOptions,
@@ -31,7 +34,7 @@ import { startProgress } from '../../progress.js';
 import type { Terminal } from '../../terminal.js';
 import { packageVersion } from '../../version.js';
 
-interface RunOptions extends WorkloadOptions, ServerOptions {
+interface RunOptions extends WorkloadOptions, ServerOptions, ReportOption {
   readonly policies: readonly PolicyName[];
   readonly seeds: readonly number[];
   readonly queue: number;
@@ -41,6 +44,7 @@ interface RunOptions extends WorkloadOptions, ServerOptions {
   readonly warmUp: number;
   readonly conversations: ConversationLayout;
   readonly resume?: string;
+  readonly json?: boolean;
 }
 
 /** Seeds of one experiment; a bound on memory, for every request's outcome is kept until the report. */
@@ -78,7 +82,8 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
     )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
     .option('--resume <file>', 'write every seed to this file as it is done, and go on from those that it holds');
-  addServerOptions(command)
+  addServerOptions(command);
+  addReportOption(command)
     .addHelpText('after', `\nWorkloads:\n${catalogueHelp()}`)
     .action((name: string | undefined, options: RunOptions) =>
       withInterruption((signal) => run(name, options, { ...context, signal })),
@@ -88,7 +93,7 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
 async function run(
   name: string | undefined,
   options: RunOptions,
-  { terminal, signal }: CommandContext & { readonly signal: AbortSignal },
+  { terminal, argv, signal }: CommandContext & { readonly signal: AbortSignal },
 ): Promise<void> {
   const source = await workloadSource(name, options);
   const latency = await readLatency(options.latency);
@@ -106,6 +111,8 @@ async function run(
   }
   if (experiment.done.length > 0) {
     const report = experiment.report();
+    const page = () => experimentPage(report, experimentSeries(experiment.done, options.policies));
+    await writeReport(page, options, argv);
     printExperiment(report, terminal);
     printRecall(source.recall, terminal);
     terminal.data(source.recall === undefined ? report : { ...report, recall: source.recall });
@@ -143,7 +150,16 @@ function journalSettings(
   options: RunOptions,
   { name, profile }: NamedLatency,
 ): JournalSettings {
-  const { seeds: _seeds, trace: _trace, data: _data, resume: _resume, latency: _latency, ...others } = options;
+  const {
+    seeds: _seeds,
+    trace: _trace,
+    data: _data,
+    latency: _latency,
+    resume: _resume,
+    report: _report,
+    json: _json,
+    ...others
+  } = options;
   return { command: 'lab run', version: packageVersion(), workload: identity, ...others, latency: profile ?? name };
 }
 

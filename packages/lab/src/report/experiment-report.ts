@@ -1,0 +1,270 @@
+import type { ExperimentReport, PolicyResult } from '../experiment.js';
+import type { ExperimentSeries } from '../experiment-series.js';
+import type { Estimate } from '../statistics.js';
+import type { IntervalRow } from './chart.js';
+import type { Report, ReportFact, ReportSection } from './report.js';
+import { percent, points, writeRanges } from './wording.js';
+
+/** Percentiles in the table of the distribution. */
+const TABLE_PERCENTILES = [1, 5, 10, 25, 50, 75, 90, 95, 99];
+/** The curve of the distribution ends here: the last request of all would set the scale. */
+const LAST_PERCENTILE = 99;
+
+/**
+ * The report of an experiment. `report` must hold at least one result with at least one seed, and `series` be of the same
+ * experiment.
+ */
+export function experimentPage(report: ExperimentReport, series: ExperimentSeries): Report {
+  return {
+    title: `warmpath lab run: ${report.workload}`,
+    finding: finding(report),
+    facts: facts(report),
+    sections: [
+      reuseSection(report),
+      ...differenceSection(report),
+      latencySection(report, series),
+      ...serverSection(report),
+      runSection(series),
+    ],
+  };
+}
+
+function finding({ workload, results }: ExperimentReport): string {
+  const best = results.reduce((one, other) =>
+    other.cachedDocumentShare.mean > one.cachedDocumentShare.mean ? other : one,
+  );
+  const baseline = results[0]!;
+  const reuses = `${percent(best.cachedDocumentShare.mean)} of the documents`;
+  const ttft = `a mean time to first token of ${best.ttftMs.mean.toFixed(1)}\u00a0ms`;
+  if (results.length === 1) return `On ${workload}, ${best.policy} reuses ${reuses}, at ${ttft}.`;
+  if (best === baseline) return `On ${workload}, no policy reuses more than ${orderOf(best)}: ${reuses}, at ${ttft}.`;
+  const { mean, se } = best.difference!.cachedDocumentShare;
+  const gain = `${points(mean)}${se === 0 ? '' : `\u00a0±\u00a0${points(se)}`}\u00a0points`;
+  const change = ttftChange(baseline.ttftMs.mean, best.ttftMs.mean);
+  return `On ${workload}, ${best.policy} reuses ${reuses}, ${gain} more than ${orderOf(baseline)}, and the mean time to first token ${change}.`;
+}
+
+function orderOf({ policy }: PolicyResult): string {
+  return policy === 'retrieval' ? 'retrieval order' : policy;
+}
+
+function ttftChange(before: number, after: number): string {
+  const [from, to] = [before.toFixed(1), after.toFixed(1)];
+  if (from === to) return `stays at ${to}\u00a0ms`;
+  return `${after < before ? 'falls' : 'rises'} from ${from} to ${to}\u00a0ms`;
+}
+
+function facts({ workload, requests, jaccard, results }: ExperimentReport): ReportFact[] {
+  const { queue, cache, seeds } = results[0]!;
+  return [
+    { name: 'Workload', value: `${workload}, ${requests} requests a seed` },
+    { name: 'Overlap', value: `${jaccard.toFixed(3)}, the mean Jaccard index of adjacent requests` },
+    { name: 'Policies', value: results.map(({ policy }) => policy).join(', ') },
+    { name: 'Seeds', value: writeRanges(seeds) },
+    { name: 'Cache', value: cache },
+    { name: 'Requests', value: arrivals(results[0]!) },
+    {
+      name: 'Known ahead',
+      value: results[0]!.server === undefined ? `${queue} coming requests` : `at most ${queue} waiting requests`,
+    },
+  ];
+}
+
+function arrivals({ server, load }: PolicyResult): string {
+  if (server === undefined) return 'one after another';
+  return load === undefined
+    ? 'from the clients of a simulated server'
+    : `at random, at ${load} of the load that retrieval order can just serve`;
+}
+
+function reuseSection({ results, bounds }: ExperimentReport): ReportSection {
+  const bound = (label: string, value: number): IntervalRow => ({ label, value, isBound: true });
+  return {
+    heading: 'What is reused',
+    text: [
+      'Share of the documents that the engine finds in its cache, mean over requests, then over seeds. Bars show one standard error over seeds.',
+    ],
+    figures: [
+      {
+        charts: [
+          {
+            kind: 'intervals',
+            title: 'Documents reused, by policy',
+            axis: { title: 'share of documents', format: 'share' },
+            rows: [
+              ...results.map(({ policy, cachedDocumentShare }) => intervalRow(policy, cachedDocumentShare)),
+              bound('each request alone', bounds.oracle),
+              bound('seen before', bounds.seenBefore),
+            ],
+          },
+        ],
+        table: {
+          caption: 'Reuse by policy, with standard errors over seeds',
+          columns: ['policy', 'documents', '±', 'tokens', '±', 'uncached tokens, mean', 'p50'],
+          rows: [
+            ...results.map(({ policy, cachedDocumentShare: documents, cachedTokenShare: tokens, uncachedTokens }) => [
+              policy,
+              documents.mean.toFixed(4),
+              documents.se.toFixed(4),
+              tokens.mean.toFixed(4),
+              tokens.se.toFixed(4),
+              uncachedTokens.mean.toFixed(1),
+              uncachedTokens.p50.toFixed(0),
+            ]),
+            ['bound: each request alone', bounds.oracle.toFixed(4), '', '', '', '', ''],
+            ['bound: seen before', bounds.seenBefore.toFixed(4), '', '', '', '', ''],
+          ],
+        },
+      },
+    ],
+    notes: [
+      'Each request alone: the best order of each request by itself on the same cache. A policy that thinks of later requests can pass it.',
+      'Seen before: reuse at any position. No order of documents passes it, for a cache reuses beginnings only.',
+    ],
+  };
+}
+
+/** Where there is something to pair: a second policy, and a second seed. */
+function differenceSection({ results }: ExperimentReport): ReportSection[] {
+  const [baseline, ...others] = results;
+  if (others.length === 0 || baseline!.seeds.length < 2) return [];
+  const name = orderOf(baseline!);
+  return [
+    {
+      heading: `Against ${name}`,
+      text: [
+        `The difference to ${name} on the same seed, mean over seeds with one standard error: what a seed has in common for all policies drops out.`,
+      ],
+      figures: [
+        {
+          charts: [
+            {
+              kind: 'intervals',
+              title: `Documents reused beyond ${name}`,
+              axis: { title: 'difference in share of documents', format: 'share' },
+              rows: others.map(({ policy, difference }) => intervalRow(policy, difference!.cachedDocumentShare)),
+              zero: 0,
+            },
+          ],
+          table: {
+            caption: `Difference to ${name}, paired by seed`,
+            columns: ['policy', 'documents', '±', 'tokens', '±'],
+            rows: others.map(({ policy, difference }) => {
+              const { cachedDocumentShare: documents, cachedTokenShare: tokens } = difference!;
+              const cells = [documents.mean, documents.se, tokens.mean, tokens.se];
+              return [policy, ...cells.map((value) => value.toFixed(4))];
+            }),
+          },
+        },
+      ],
+      notes: [],
+    },
+  ];
+}
+
+function latencySection({ results }: ExperimentReport, series: ExperimentSeries): ReportSection {
+  return {
+    heading: 'Time to first token',
+    text: ['Over the requests of all seeds, in simulated milliseconds. Further left and steeper is better.'],
+    figures: [
+      {
+        charts: [
+          {
+            kind: 'lines',
+            title: `Requests answered within a time (to the ${LAST_PERCENTILE}th percentile)`,
+            x: { title: 'milliseconds to the first token', format: 'milliseconds' },
+            y: { title: 'share of requests', format: 'share' },
+            isStepped: true,
+            series: series.policies.map(({ policy, ttftMs }) => ({
+              name: policy,
+              points: ttftMs.slice(0, LAST_PERCENTILE + 1).map((x, i) => ({ x, y: i / 100 })),
+            })),
+          },
+        ],
+        table: {
+          caption: 'Milliseconds to the first token, and microseconds that ordering took',
+          columns: ['policy', 'p50', 'p95', 'p99', 'mean', 'ordering p50', 'ordering p99'],
+          rows: results.map(latencyRow),
+        },
+      },
+      {
+        table: {
+          caption: 'More percentiles of the milliseconds to the first token',
+          columns: ['policy', ...TABLE_PERCENTILES.map((percentile) => `p${percentile}`)],
+          rows: series.policies.map(({ policy, ttftMs }) => [
+            policy,
+            ...TABLE_PERCENTILES.map((percentile) => ttftMs[percentile]!.toFixed(1)),
+          ]),
+        },
+        foldsTable: true,
+      },
+    ],
+    notes: [
+      'The time that ordering took is that of the machine which ran this; everything else is simulated and repeats exactly.',
+    ],
+  };
+}
+
+function latencyRow({ policy, ttftMs, arrangeUs }: PolicyResult): string[] {
+  const { p50, p95, p99, mean } = ttftMs;
+  return [policy, ...[p50, p95, p99, mean, arrangeUs.p50, arrangeUs.p99].map((value) => value.toFixed(1))];
+}
+
+/** Where a server was simulated. */
+function serverSection({ results }: ExperimentReport): ReportSection[] {
+  const rows = results.flatMap(({ policy, server }) => {
+    if (server === undefined) return [];
+    const { waitMs, endToEndMs, tbtMs, throughput, batch, utilisation } = server;
+    const figures = [waitMs.mean, endToEndMs.mean, tbtMs.p99, throughput.requestsPerSecond, batch.mean];
+    return [[policy, ...figures.map((value) => value.toFixed(1)), percent(utilisation)]];
+  });
+  if (rows.length === 0) return [];
+  const columns = ['policy', 'wait ms', 'end to end ms', 'between tokens p99 ms', 'requests / s', 'batch', 'busy'];
+  return [
+    {
+      heading: 'The server',
+      text: ['What the requests met there: means over requests and seeds, in simulated time.'],
+      figures: [{ table: { caption: 'The server, by policy', columns, rows } }],
+      notes: [],
+    },
+  ];
+}
+
+function runSection({ stretchEnds, policies }: ExperimentSeries): ReportSection {
+  return {
+    heading: 'Over the run',
+    text: [
+      'Share of the prompt tokens that came from the cache, stretch by stretch, mean over seeds: how the cache warms up, and whether it keeps what it has.',
+    ],
+    figures: [
+      {
+        charts: [
+          {
+            kind: 'lines',
+            title: 'Tokens reused in the course of the run',
+            x: { title: 'requests served', format: 'count' },
+            y: { title: 'share of prompt tokens', format: 'share' },
+            series: policies.map(({ policy, cachedTokenShare }) => ({
+              name: policy,
+              points: cachedTokenShare.map((y, i) => ({ x: stretchEnds[i]!, y })),
+            })),
+          },
+        ],
+        table: {
+          caption: 'Share of prompt tokens reused, by the last request of each stretch',
+          columns: ['to request', ...policies.map(({ policy }) => policy)],
+          rows: stretchEnds.map((end, i) => [
+            String(end),
+            ...policies.map(({ cachedTokenShare }) => cachedTokenShare[i]!.toFixed(4)),
+          ]),
+        },
+        foldsTable: true,
+      },
+    ],
+    notes: [],
+  };
+}
+
+function intervalRow(label: string, { mean, se }: Estimate): IntervalRow {
+  return se === 0 ? { label, value: mean } : { label, value: mean, low: mean - se, high: mean + se };
+}

@@ -1,0 +1,127 @@
+import type { Axis, Config, Mark, Scale, Spec } from 'vega';
+import type { ChartAxis } from './chart.js';
+import { cleanText } from './html.js';
+import { INK } from './marks.js';
+
+/** Sizes of a drawing, in CSS pixels. Every chart is drawn twice, because text must not shrink with the page. */
+export interface ChartWidth {
+  readonly total: number;
+  readonly isNarrow: boolean;
+}
+
+/** For a page of 680 pixels and more, and for a phone. */
+export const CHART_WIDTHS = {
+  wide: { total: 720, isNarrow: false },
+  narrow: { total: 340, isNarrow: true },
+} as const satisfies Record<string, ChartWidth>;
+
+export const FONT_SIZE = 12;
+/** Width of a character, on average, at that size. */
+const CHARACTER = 6.7;
+/** Height of a row of a chart with rows. */
+export const ROW = 28;
+/** Below the plot: ticks and the axis' title. */
+export const BELOW = 44;
+
+/** Of the width, at most, for the names of rows. */
+const LABEL_SHARE = { wide: 0.42, narrow: 0.36 } as const;
+
+/** Names of rows, cut to the room there is, and the room they take. */
+export function fitLabels(
+  labels: readonly string[],
+  { total, isNarrow }: ChartWidth,
+): { readonly texts: readonly string[]; readonly width: number } {
+  const most = Math.floor((total * LABEL_SHARE[isNarrow ? 'narrow' : 'wide']) / CHARACTER);
+  const texts = labels.map((label) => cutText(label, most));
+  const longest = Math.max(0, ...texts.map((text) => [...text].length));
+  return { texts, width: Math.ceil(longest * CHARACTER) + 12 };
+}
+
+/** A title of an axis, cut to the room there is. */
+export function fitTitle(title: string, { total }: ChartWidth): string {
+  return cutText(title, Math.floor(total / (2 * CHARACTER)));
+}
+
+function cutText(text: string, most: number): string {
+  const characters = [...cleanText(text)];
+  return characters.length <= most ? characters.join('') : `${characters.slice(0, most - 1).join('')}…`;
+}
+
+/** Ends of an axis that shows all values; from 0 where that costs little of the resolution. */
+export function axisDomain(values: readonly number[]): [number, number] {
+  const finite = values.filter(Number.isFinite);
+  if (finite.length === 0) return [0, 1];
+  const least = Math.min(...finite);
+  const most = Math.max(...finite);
+  if (least >= 0 && least <= most / 3) return [0, most === 0 ? 1 : most];
+  const margin = least === most ? Math.abs(most) / 10 : (most - least) / 20;
+  return [least - margin, most + margin];
+}
+
+/** A horizontal scale over those ends. */
+export function horizontalScale({ scale }: ChartAxis, domain: readonly [number, number]): Scale {
+  if (scale === 'logarithmic') return { name: 'x', type: 'log', base: 2, domain: [...domain], range: 'width' };
+  return { name: 'x', type: 'linear', domain: [...domain], range: 'width', nice: true, zero: false };
+}
+
+/** The axis below a plot. */
+export function horizontalAxis(axis: ChartAxis, width: ChartWidth): Axis {
+  return {
+    scale: 'x',
+    orient: 'bottom',
+    title: fitTitle(axis.title, width),
+    grid: true,
+    tickCount: width.isNarrow ? 4 : 8,
+    labelOverlap: true,
+    ...(axis.scale === 'logarithmic' && { format: ',~r' }),
+  };
+}
+
+/** The names of rows, before the plot; `rows` is a data set with `row` and `text`. */
+export function rowLabels(width: number): Mark {
+  return {
+    type: 'text',
+    from: { data: 'rows' },
+    encode: {
+      enter: {
+        x: { value: -width },
+        y: { scale: 'y', field: 'row', band: 0.5 },
+        baseline: { value: 'middle' },
+        text: { field: 'text' },
+        fill: { value: INK.text },
+        fontSize: { value: FONT_SIZE },
+      },
+    },
+  };
+}
+
+/** What all charts have in common. */
+export function frame(parts: {
+  readonly width: ChartWidth;
+  readonly padding: { readonly left: number; readonly right: number; readonly top: number };
+  readonly height: number;
+}): Pick<Spec, 'width' | 'height' | 'padding' | 'autosize' | 'config'> {
+  const { width, padding, height } = parts;
+  return {
+    width: width.total - padding.left - padding.right,
+    height,
+    padding: { ...padding, bottom: BELOW },
+    autosize: 'none',
+    config: CONFIG,
+  };
+}
+
+const CONFIG: Config = {
+  background: 'transparent',
+  axis: {
+    domainColor: INK.soft,
+    tickColor: INK.soft,
+    gridColor: INK.grid,
+    labelColor: INK.soft,
+    labelFontSize: 11,
+    titleColor: INK.text,
+    titleFontSize: FONT_SIZE,
+    titleFontWeight: 'normal',
+    titlePadding: 8,
+  },
+};

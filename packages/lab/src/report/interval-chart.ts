@@ -1,0 +1,150 @@
+import type { Mark, Spec } from 'vega';
+import { formatNumber, type IntervalChart } from './chart.js';
+import {
+  axisDomain,
+  type ChartWidth,
+  FONT_SIZE,
+  fitLabels,
+  frame,
+  horizontalAxis,
+  horizontalScale,
+  ROW,
+  rowLabels,
+} from './frame.js';
+import { BOUND_DASH, INK } from './marks.js';
+
+/** Room for a row's value behind the plot. */
+const VALUE_WIDTH = 58;
+const CAP = 5;
+
+/** Dots with error bars, a row each; the value stands at the end of its row. */
+export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWidth): Spec {
+  const labels = fitLabels(
+    rows.map(({ label }) => label),
+    width,
+  );
+  const values = rows.map((row, i) => ({
+    row: i,
+    text: labels.texts[i]!,
+    value: row.value,
+    low: row.low ?? row.value,
+    high: row.high ?? row.value,
+    shown: formatNumber(row.value, axis.format),
+    isBound: row.isBound === true,
+  }));
+  const ends = [...values.flatMap(({ low, high }) => [low, high]), ...(zero === undefined ? [] : [zero])];
+  return {
+    ...frame({ width, padding: { left: labels.width, right: VALUE_WIDTH, top: 8 }, height: rows.length * ROW }),
+    data: [
+      { name: 'rows', values },
+      { name: 'bounds', values: values.filter(({ isBound }) => isBound) },
+      { name: 'measured', values: values.filter(({ isBound }) => !isBound) },
+    ],
+    scales: [
+      horizontalScale(axis, axisDomain(ends)),
+      { name: 'y', type: 'band', domain: values.map(({ row }) => row), range: 'height' },
+    ],
+    axes: [horizontalAxis(axis, width)],
+    marks: [
+      rowLabels(labels.width),
+      ...(zero === undefined ? [] : [verticalLine(zero)]),
+      boundLines,
+      errorBar,
+      ...errorCaps,
+      dots('bounds', 'diamond', 'transparent', INK.bound),
+      dots('measured', 'circle', 'var(--series-1)', 'var(--series-1)'),
+      valueTexts,
+    ],
+  };
+}
+
+function verticalLine(value: number): Mark {
+  return {
+    type: 'rule',
+    encode: {
+      enter: {
+        x: { scale: 'x', value },
+        y: { value: 0 },
+        y2: { signal: 'height' },
+        stroke: { value: INK.text },
+        strokeWidth: { value: 1 },
+      },
+    },
+  };
+}
+
+const boundLines: Mark = {
+  type: 'rule',
+  from: { data: 'bounds' },
+  encode: {
+    enter: {
+      x: { scale: 'x', field: 'value' },
+      y: { value: 0 },
+      y2: { signal: 'height' },
+      stroke: { value: INK.bound },
+      strokeDash: { value: [...BOUND_DASH] },
+    },
+  },
+};
+
+const errorBar: Mark = {
+  type: 'rule',
+  from: { data: 'rows' },
+  encode: {
+    enter: {
+      x: { scale: 'x', field: 'low' },
+      x2: { scale: 'x', field: 'high' },
+      y: { scale: 'y', field: 'row', band: 0.5 },
+      stroke: { value: INK.text },
+      strokeWidth: { value: 1.5 },
+    },
+  },
+};
+
+const errorCaps: readonly Mark[] = (['low', 'high'] as const).map((end) => ({
+  type: 'rule',
+  from: { data: 'measured' },
+  encode: {
+    enter: {
+      x: { scale: 'x', field: end },
+      y: { scale: 'y', field: 'row', band: 0.5, offset: -CAP },
+      y2: { scale: 'y', field: 'row', band: 0.5, offset: CAP },
+      stroke: { value: INK.text },
+      strokeWidth: { value: 1.5 },
+    },
+  },
+}));
+
+function dots(data: string, shape: string, fill: string, stroke: string): Mark {
+  return {
+    type: 'symbol',
+    from: { data },
+    encode: {
+      enter: {
+        x: { scale: 'x', field: 'value' },
+        y: { scale: 'y', field: 'row', band: 0.5 },
+        shape: { value: shape },
+        size: { value: 70 },
+        fill: { value: fill },
+        stroke: { value: stroke },
+        strokeWidth: { value: 1.5 },
+      },
+    },
+  };
+}
+
+const valueTexts: Mark = {
+  type: 'text',
+  from: { data: 'rows' },
+  encode: {
+    enter: {
+      x: { signal: `width + ${VALUE_WIDTH}` },
+      y: { scale: 'y', field: 'row', band: 0.5 },
+      align: { value: 'right' },
+      baseline: { value: 'middle' },
+      text: { field: 'shown' },
+      fill: { value: INK.text },
+      fontSize: { value: FONT_SIZE },
+    },
+  },
+};

@@ -1,0 +1,153 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  createWorkload,
+  Experiment,
+  experimentPage,
+  experimentSeries,
+  type Report,
+  readCache,
+  renderReport,
+  reproduce,
+  reproductionPage,
+} from '../../src/index.js';
+import { HOSTILE_TEXTS, reportOf } from '../hostile.js';
+import { findChromium, launchChromium } from './chromium.js';
+import { accessibilityFaults, drawings, LOOKS, openPage, tables } from './open-page.js';
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launchChromium();
+});
+afterAll(() => browser.close());
+
+const ORIGIN = {
+  command: 'warmpath lab run mixed --policies retrieval,exact,foresight --seeds 1..3',
+  version: '1.2.3',
+};
+
+function experiment() {
+  const policies = ['retrieval', 'exact', 'foresight'] as const;
+  const running = new Experiment({
+    workload: 'mixed',
+    create: (seed) => createWorkload('mixed', { seed }),
+    policies,
+    seeds: [1, 2, 3],
+    queue: 0,
+    cache: { name: 'unlimited', create: readCache('unlimited') },
+    server: { clients: { kind: 'poisson', load: 0.9 } },
+    clock: () => 0,
+  });
+  while (running.step());
+  const report = running.report();
+  return { report, page: experimentPage(report, experimentSeries(running.done, policies)) };
+}
+
+const REPORTS: readonly (readonly [string, () => Report])[] = [
+  ['an experiment', () => experiment().page],
+  ['a reproduction', () => reproductionPage('ragcache++', reproduce('ragcache++'))],
+  ['hostile texts', () => reportOf(HOSTILE_TEXTS)],
+];
+
+describe.each(REPORTS)('the page of %s', (_, create) => {
+  let report: Report;
+  let html: string;
+  beforeAll(async () => {
+    report = create();
+    html = await renderReport(report, ORIGIN);
+  });
+
+  it.each(LOOKS)('is complete and can be read at $width pixels, $scheme', async (look) => {
+    const { page, requests, complaints, close } = await openPage(browser, html, look);
+    try {
+      expect({ requests, complaints }).toEqual({ requests: [], complaints: [] });
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(look.width);
+      const seen = await drawings(page);
+      expect(seen).toHaveLength(
+        report.sections.flatMap(({ figures }) => figures.flatMap(({ charts }) => charts ?? [])).length,
+      );
+      for (const { box, texts } of seen) {
+        expect(box.right - box.left).toBeGreaterThan(200);
+        expect(box.bottom - box.top).toBeGreaterThan(50);
+        expect(box.left).toBeGreaterThanOrEqual(0);
+        expect(box.right).toBeLessThanOrEqual(look.width);
+        expect(texts.length).toBeGreaterThan(2);
+        for (const text of texts) {
+          expect(text.left).toBeGreaterThanOrEqual(box.left - 1);
+          expect(text.right).toBeLessThanOrEqual(box.right + 1);
+          expect(text.bottom).toBeLessThanOrEqual(box.bottom + 1);
+        }
+      }
+      // Contrast depends on the one, layout on the other: two of the four looks see both.
+      if ((look.width === 390) === (look.scheme === 'dark')) expect(await accessibilityFaults(page)).toEqual([]);
+    } finally {
+      await close();
+    }
+  });
+});
+
+describe('the page in a browser', () => {
+  it('shows in its tables the figures of the JSON', async () => {
+    const { report, page: content } = experiment();
+    const { page, close } = await openPage(browser, await renderReport(content, ORIGIN), LOOKS[0]!);
+    const [reuse, difference, latency] = await tables(page);
+    await close();
+    for (const [i, result] of report.results.entries()) {
+      const { cachedDocumentShare: documents, cachedTokenShare: tokens, uncachedTokens, ttftMs } = result;
+      const shares = [documents.mean, documents.se, tokens.mean, tokens.se].map((value) => value.toFixed(4));
+      expect(reuse![i + 1]).toEqual([
+        result.policy,
+        ...shares,
+        uncachedTokens.mean.toFixed(1),
+        uncachedTokens.p50.toFixed(0),
+      ]);
+      const times = [ttftMs.p50, ttftMs.p95, ttftMs.p99, ttftMs.mean].map((value) => value.toFixed(1));
+      expect(latency![i + 1]!.slice(0, 5)).toEqual([result.policy, ...times]);
+    }
+    expect(reuse!.slice(-2).map((row) => row[1])).toEqual([
+      report.bounds.oracle.toFixed(4),
+      report.bounds.seenBefore.toFixed(4),
+    ]);
+    const [retrieval, exact] = report.results.map((result) => result.cachedDocumentShare.mean);
+    expect(Number(difference![1]![1])).toBeCloseTo(exact! - retrieval!, 4);
+  });
+
+  it('takes hostile texts for what they are, and runs nothing', async () => {
+    const { page, requests, close } = await openPage(
+      browser,
+      await renderReport(reportOf(HOSTILE_TEXTS), ORIGIN),
+      LOOKS[0]!,
+    );
+    // HTML parsers make one line end of each kind; control characters and lone surrogates are replaced.
+    const written = HOSTILE_TEXTS.map((text) => text.replace(/[^\P{Cc}\n]|\p{Surrogate}/gu, '\ufffd'));
+    const [shown] = await tables(page);
+    expect(shown![0]!.slice(1)).toEqual(written);
+    expect(shown!.slice(1).map(([name]) => name)).toEqual(written);
+    expect(await page.title()).toBe(written[0]);
+    const names = (await page.evaluate(`[...new Set([...document.querySelectorAll('*')].flatMap((element) =>
+      [element.localName, ...element.getAttributeNames().map((name) => '@' + name)]))]`)) as string[];
+    expect(
+      names.filter((name) => /^(script|img|image|a|iframe|object|use|link|@on.*|@(xlink:)?href|@src)$/.test(name)),
+    ).toEqual([]);
+    expect(requests).toEqual([]);
+    await close();
+  });
+
+  it('follows the light or dark setting, and is not the same in both', async () => {
+    const html = await renderReport(reportOf(['text']), ORIGIN);
+    const backgrounds: string[] = [];
+    for (const scheme of ['light', 'dark'] as const) {
+      const { page, close } = await openPage(browser, html, { width: 800, scheme });
+      backgrounds.push(await page.evaluate('getComputedStyle(document.body).backgroundColor'));
+      await close();
+    }
+    expect(new Set(backgrounds).size).toBe(2);
+  });
+});
+
+describe('findChromium', () => {
+  it('takes what CHROMIUM names, and says what to install where there is none', () => {
+    expect(findChromium({ CHROMIUM: '/opt/chromium' })).toBe('/opt/chromium');
+    expect(() => findChromium({ PATH: '/nowhere' })).toThrow(/apt-get install chromium.*CHROMIUM/);
+  });
+});
