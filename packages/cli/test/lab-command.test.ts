@@ -172,6 +172,13 @@ describe('--report', () => {
     expect(await readFile(page, 'utf8')).toContain('APC+Retrieval</th><td>59.6</td><td>59.4</td>');
   });
 
+  it('writes a page of a replayed log', async () => {
+    const page = join(folder, 'replay.html');
+    const log = await file('log.jsonl', '{"documents": ["a", "b"]}\n{"documents": ["b", "a"]}\n');
+    const { stdout } = await runCli(['lab', 'replay', log, '--json', '--report', page]);
+    expect(await readFile(page, 'utf8')).toContain(`<p class="finding">${JSON.parse(stdout).finding}</p>`);
+  });
+
   it('says what it cannot write', async () => {
     const page = join(folder, 'no', 'such.html');
     const { code, stderr } = await runCli(['lab', 'run', 'mixed', '--seeds', '1', '--report', page]);

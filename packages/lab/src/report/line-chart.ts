@@ -26,7 +26,7 @@ export function lineSpec(chart: LineChart, width: ChartWidth): Spec {
   return {
     ...frame({
       width,
-      padding: { left: LEFT, right: 14, top: 34 },
+      padding: { left: LEFT, right: 26, top: 34 },
       height: width.isNarrow ? HEIGHT.narrow : HEIGHT.wide,
     }),
     data: series.map((each, i): Data => ({ name: `series${i}`, values: each.points.map((point) => ({ ...point })) })),

@@ -5,9 +5,12 @@ import {
   Experiment,
   experimentPage,
   experimentSeries,
+  Replay,
   type Report,
+  RTX_4090,
   readCache,
   renderReport,
+  replayPage,
   reproduce,
   reproductionPage,
 } from '../../src/index.js';
@@ -43,9 +46,35 @@ function experiment() {
   return { report, page: experimentPage(report, experimentSeries(running.done, policies)) };
 }
 
+function replay() {
+  const running = new Replay({
+    log: 'requests.jsonl',
+    policies: ['retrieval', 'exact'],
+    caches: ['64', '256', 'radix:4096', 'slots:2:4096'].map((name) => ({ name, create: readCache(name) })),
+    queue: 0,
+    warmUp: 0,
+    preambleTokens: 28,
+    latency: { name: 'rtx-4090', model: RTX_4090 },
+    clock: () => 0,
+  });
+  const { requests } = createWorkload('headline-a', { seed: 1 });
+  for (const [i, { documents, question }] of requests.entries()) {
+    running.next({
+      line: i + 1,
+      documents: documents.map(({ id, tokens }) => ({ id, tokens })),
+      timestampMs: undefined,
+      session: undefined,
+      queryTokens: question.tokens,
+    });
+  }
+  running.finish();
+  return running.report();
+}
+
 const REPORTS: readonly (readonly [string, () => Report])[] = [
   ['an experiment', () => experiment().page],
   ['a reproduction', () => reproductionPage('ragcache++', reproduce('ragcache++'))],
+  ['a replay', () => replayPage(replay())],
   ['hostile texts', () => reportOf(HOSTILE_TEXTS)],
 ];
 
