@@ -9,7 +9,10 @@ export function addReproduceCommand(lab: Command, { terminal, argv }: CommandCon
   const command = addCommand(lab, 'reproduce', "print a paper's tables beside the simulator's")
     .addArgument(new Argument('<paper>', 'whose tables').choices(PAPERS))
     .argument('[table]', 'one of them; all of them by default')
-    .addHelpText('after', `\nTables:\n${PAPERS.map((paper) => `  ${paper}: ${tablesOf(paper).join(', ')}`).join('\n')}`);
+    .addHelpText(
+      'after',
+      `\nTables:\n${PAPERS.map((paper) => `  ${paper}: ${tablesOf(paper).join(', ')}`).join('\n')}`,
+    );
   addReportOption(command).action(async (paper: PaperName, table: string | undefined, options: ReportOption) => {
     const tables = reproduce(paper, table);
     await writeReport(() => reproductionPage(paper, tables), options, argv);
