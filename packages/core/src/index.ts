@@ -54,6 +54,8 @@ export type { FifoSchedulerOptions } from './schedule/fifo.js';
 export { FifoScheduler } from './schedule/fifo.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { SCHEDULER_NAMES } from './schedule/scheduler.js';
+export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
+export { SpeculativePipeline } from './speculation/pipeline.js';
 export { estimateTokens } from './token-estimate.js';
 export type {
   Insertion,
