@@ -72,6 +72,18 @@ describe('warmpath lab run', () => {
     expect(stdout).toContain('seen before at any position 0.8060');
   });
 
+  it('finds what the best orders of all requests together would reuse, if asked', async () => {
+    const options = ['--policies', 'exact', '--seeds', '42'];
+    const { stdout } = await runCli(['lab', 'run', 'k-3', ...options, '--offline', '--json']);
+    const { bounds } = JSON.parse(stdout);
+    expect(bounds).toMatchObject({ offline: { value: expect.closeTo(0.5333, 4) } });
+    const { stdout: table } = await runCli(['lab', 'run', 'k-3', ...options, '--offline', '20']);
+    expect(table).toContain('best orders of all requests together, no cache limit: 0.5333');
+    const { code, stderr } = await runCli(['lab', 'run', 'k-3', '--offline', '--warm-up', '5']);
+    expect(code).toBe(2);
+    expect(stderr).toContain('--warm-up');
+  });
+
   it('runs a trace, once whatever the seeds', async () => {
     const trace = await file('trace.json', JSON.stringify({ requests: [[1, 2], [2, 1], ['a']] }));
     const { stdout } = await runCli(['lab', 'run', '--trace', trace, '--policies', 'retrieval,exact', '--json']);

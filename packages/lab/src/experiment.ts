@@ -1,5 +1,6 @@
 import { type CostModel, type PolicyName, type PrewarmOptions, WarmpathError } from '@warmpath/core';
-import { seenBeforeShare } from './bounds.js';
+import type { OfflineBound, OfflineSolver } from './bounds/offline.js';
+import { seenBeforeShare } from './bounds/seen-before.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
 import type { ConversationLayout } from './conversations.js';
 import { documentShare, tokenShare } from './served-share.js';
@@ -36,6 +37,8 @@ export interface ExperimentSettings {
   readonly warmUp?: number;
   /** Where the earlier turns of a conversation stand. Default `documents-first`. */
   readonly conversations?: ConversationLayout;
+  /** Finds the offline bound of a seed (`loadOfflineSolver`); counts every request, so there must be no warm-up. Default: none. */
+  readonly offline?: OfflineSolver;
   /** Milliseconds of a monotonic clock, to time `arrange`. */
   readonly clock: () => number;
 }
@@ -81,6 +84,11 @@ export interface ExperimentReport {
     readonly seenBefore: number;
     /** The best order of each request by itself, on the same cache, with nothing known of coming requests. */
     readonly oracle: number;
+    /**
+     * The best orders of all requests together, on a cache that forgets nothing, as a share of the documents' tokens: its
+     * value where it was proven for every seed, else what is known of it. Only where it was asked for.
+     */
+    readonly offline?: { readonly value: number } | OfflineBound;
   };
 }
 
@@ -91,6 +99,7 @@ export interface SeedFigures {
   readonly jaccard: number;
   readonly seenBefore: number;
   readonly oracle: number;
+  readonly offline?: OfflineBound;
   /** By policy, the outcome of every request that counts. */
   readonly outcomes: Readonly<Partial<Record<PolicyName, readonly ServedOutcome[]>>>;
   /** By policy, where a server was simulated. */
@@ -125,7 +134,7 @@ export class Experiment {
   step(): SeedFigures | undefined {
     const seed = this.#settings.seeds[this.#done.length];
     if (seed === undefined) return undefined;
-    const { create, policies, warmUp = 0, server: settings } = this.#settings;
+    const { create, policies, warmUp = 0, offline, server: settings } = this.#settings;
     const workload = create(seed);
     const server = settings && prepareServer(workload, settings, seed, this.#runOptions(0));
     const runs = policies.map((policy) => [policy, this.#run(workload, policy, server)] as const);
@@ -137,6 +146,7 @@ export class Experiment {
       jaccard: meanAdjacentJaccard(workload.requests),
       seenBefore: seenBeforeShare(workload, warmUp),
       oracle: documentShare(oracle.slice(warmUp)),
+      ...(offline !== undefined && { offline: offline(workload) }),
       outcomes: Object.fromEntries(runs.map(([policy, { outcomes }]) => [policy, outcomes])),
       ...(server && { servers: Object.fromEntries(runs.map(([policy, { figures }]) => [policy, figures])) }),
     };
@@ -156,6 +166,7 @@ export class Experiment {
       bounds: {
         seenBefore: mean(done.map(({ seenBefore }) => seenBefore)),
         oracle: mean(done.map(({ oracle }) => oracle)),
+        ...offlineOf(done),
       },
     };
   }
@@ -262,4 +273,13 @@ function requireContinuation({ seeds, policies }: ExperimentSettings, figures: S
   }
   const missing = policies.find((policy) => figures.outcomes[policy] === undefined);
   if (missing !== undefined) throw invalid(`done[${i}].outcomes`, `there is nothing about ${missing}`);
+}
+
+/** The offline bound over seeds; nothing if it was not asked for, or a seed that was done before lacks it. */
+function offlineOf(done: readonly SeedFigures[]): Pick<ExperimentReport['bounds'], 'offline'> {
+  const bounds = done.flatMap(({ offline }) => offline ?? []);
+  if (bounds.length === 0 || bounds.length < done.length) return {};
+  const low = mean(bounds.map((bound) => bound.low));
+  const high = mean(bounds.map((bound) => bound.high));
+  return { offline: bounds.every((bound) => bound.low === bound.high) ? { value: low } : { low, high } };
 }

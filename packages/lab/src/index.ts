@@ -1,4 +1,6 @@
-export { seenBeforeShare } from './bounds.js';
+export type { OfflineBound, OfflineLimits, OfflineSolver } from './bounds/offline.js';
+export { loadOfflineSolver } from './bounds/offline.js';
+export { seenBeforeShare } from './bounds/seen-before.js';
 export { CACHE_SPECIFICATIONS, readCache } from './cache/cache-specification.js';
 export type { LlamaSlotsOptions } from './cache/llama-slots.js';
 export { LlamaSlots } from './cache/llama-slots.js';

@@ -51,6 +51,14 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   terminal.line(
     `  bounds on the documents: best order of each request alone ${bounds.oracle.toFixed(4)}, seen before at any position ${bounds.seenBefore.toFixed(4)}`,
   );
+  if (bounds.offline !== undefined)
+    terminal.line(`  best orders of all requests together, no cache limit: ${offline(bounds.offline)}`);
+}
+
+/** By tokens, which for documents of one length is by documents. */
+function offline(bound: NonNullable<ExperimentReport['bounds']['offline']>): string {
+  const share = 'value' in bound ? bound.value.toFixed(4) : `${bound.low.toFixed(4)} to ${bound.high.toFixed(4)}`;
+  return `${share} of the documents' tokens`;
 }
 
 function describeClients({ clients }: ServerSettings): string {

@@ -9,6 +9,7 @@ import {
   experimentPage,
   experimentSeries,
   LENGTHS_NAMES,
+  loadOfflineSolver,
   MAX_QUEUE,
   readCache,
   type SeedFigures,
@@ -45,6 +46,7 @@ interface RunOptions extends WorkloadOptions, ServerOptions, ReportOption {
   readonly conversations: ConversationLayout;
   readonly resume?: string;
   readonly json?: boolean;
+  readonly offline?: number;
 }
 
 /** Seeds of one experiment; a bound on memory, for every request's outcome is kept until the report. */
@@ -81,7 +83,16 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
       wholeNumber(1),
     )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
-    .option('--resume <file>', 'write every seed to this file as it is done, and go on from those that it holds');
+    .option('--resume <file>', 'write every seed to this file as it is done, and go on from those that it holds')
+    .addOption(
+      new Option(
+        '--offline [seconds]',
+        'also find what the best orders of all requests together would reuse, in at most these seconds a seed (default: 10)',
+      )
+        .argParser(wholeNumber(1, 3_600))
+        .preset('10')
+        .conflicts(['warmUp', 'prewarm']),
+    );
   addServerOptions(command);
   addReportOption(command)
     .addHelpText('after', `\nWorkloads:\n${catalogueHelp()}`)
@@ -97,7 +108,7 @@ async function run(
 ): Promise<void> {
   const source = await workloadSource(name, options);
   const latency = await readLatency(options.latency);
-  const settings = experimentSettings(source, options, latency);
+  const settings = { ...experimentSettings(source, options, latency), ...(await offlineSetting(options)) };
   const journal =
     options.resume === undefined
       ? undefined
@@ -142,6 +153,13 @@ function experimentSettings(
     conversations: options.conversations,
     clock: () => performance.now(),
   };
+}
+
+/** The solver is large, and loaded only if it is asked for. */
+async function offlineSetting({ offline: seconds }: RunOptions): Promise<Pick<ExperimentSettings, 'offline'>> {
+  if (seconds === undefined) return {};
+  const solve = await loadOfflineSolver();
+  return { offline: (workload) => solve(workload, { seconds }) };
 }
 
 /** All that figures depend on but the seeds, so that more of them can be asked for later. */

@@ -1,4 +1,4 @@
-import type { Workload } from './workloads/workload.js';
+import type { Workload } from '../workloads/workload.js';
 
 /**
  * Share of documents that some earlier request held too: what reuse at any position could reach, and no order of prefixes

@@ -1,0 +1,110 @@
+import { planBatch } from '@warmpath/core';
+import type { Highs } from 'highs';
+import type { Workload } from '../workloads/workload.js';
+import { connectedGroups, distinctContexts } from './distinct-contexts.js';
+import { mostShared } from './most-shared.js';
+import { sharedSets } from './shared-sets.js';
+import { type LeastCost, solveProgram } from './solve-program.js';
+import { trieProgram } from './trie-program.js';
+
+/** What the best orders of all requests together could find cached: shares of the documents' tokens. Equal where it is proven. */
+export interface OfflineBound {
+  /** Found by orders that were seen. */
+  readonly low: number;
+  /** No orders find more. */
+  readonly high: number;
+}
+
+/** What an exact solution may cost. */
+export interface OfflineLimits {
+  /** Seconds for the whole workload. Default 10. */
+  readonly seconds?: number;
+  /** Sets that paths can have in common, in one group of requests that share documents; with more, the group is not solved. Default 1,500. */
+  readonly sharedSets?: number;
+}
+
+/** Finds the offline bound of a workload. Blocks the thread for up to the seconds allowed, and for what planning takes. */
+export type OfflineSolver = (workload: Workload, limits?: OfflineLimits) => OfflineBound;
+
+/** Groups of more sets than this are bounded by what was seen before alone: pairs are too many. */
+const MAX_PAIRED_SETS = 10_000;
+
+/** Less time than this is not worth starting the solver for. */
+const LEAST_SECONDS = 0.02;
+
+/**
+ * Loads the solver of the offline optimum (HiGHS as WebAssembly, read when this is called).
+ *
+ * With a cache that forgets nothing, what is not in the trie of all orders is found: the requests' order does not matter, and the
+ * optimum is the trie of fewest tokens over the requests' sets, a Steiner tree in the lattice of their intersections. Requests
+ * that share no document are solved apart, small groups first. A group that is too large, or for which no time is left, gets
+ * what `planBatch` or the solver found as `low`, and the solver's relaxation or the heaviest spanning tree of what pairs of
+ * requests share as `high`. An upper bound for smaller caches too.
+ */
+export async function loadOfflineSolver(): Promise<OfflineSolver> {
+  // Its types describe the CommonJS module, whose default export `import` does not see.
+  const solver = (await import('highs')) as unknown as { readonly default: typeof import('highs').default };
+  const highs = await solver.default();
+  return (workload, limits = {}) => offlineBound(highs, workload, limits);
+}
+
+function offlineBound(highs: Highs, workload: Workload, limits: OfflineLimits): OfflineBound {
+  const { seconds = 10, sharedSets: maxSets = 1_500 } = limits;
+  const deadline = performance.now() + 1_000 * seconds;
+  const contexts = distinctContexts(workload);
+  if (contexts.totalTokens === 0) return { low: 0, high: 0 };
+  let least = 0;
+  let found = 0;
+  const groups = [...connectedGroups(contexts)].sort((one, other) => one.length - other.length);
+  for (const [done, sets] of groups.entries()) {
+    // An equal share of the time that is left: what small groups leave over is there for the large ones.
+    const share = (deadline - performance.now()) / 1_000 / (groups.length - done);
+    const group = groupCost(highs, { sets, weights: contexts.weights }, { seconds: share, maxSets });
+    least += group.least;
+    found += group.found;
+  }
+  return { low: 1 - found / contexts.totalTokens, high: 1 - least / contexts.totalTokens };
+}
+
+interface Group {
+  readonly sets: readonly (readonly number[])[];
+  readonly weights: readonly number[];
+}
+
+/** Tokens of the smallest trie of a group. */
+function groupCost(
+  highs: Highs,
+  { sets, weights }: Group,
+  { seconds, maxSets }: { readonly seconds: number; readonly maxSets: number },
+): LeastCost {
+  const documents = new Set(sets.flat());
+  const unit = [...documents].reduce((divisor, document) => greatestDivisor(divisor, weights[document]!), 0);
+  // Documents of one length count as 1, which is kinder to a solver than 200.
+  const group = { sets, weights: weights.map((tokens) => tokens / unit) };
+  const bracket = plannedCost(group);
+  if (bracket.least === bracket.found || seconds < LEAST_SECONDS) return scale(bracket, unit);
+  const shared = sharedSets(sets, group.weights, maxSets);
+  if (shared === undefined) return scale(bracket, unit);
+  const solved = solveProgram(highs, trieProgram(shared), seconds);
+  const best = { least: Math.max(bracket.least, solved.least), found: Math.min(bracket.found, solved.found) };
+  return scale(best, unit);
+}
+
+function scale({ least, found }: LeastCost, unit: number): LeastCost {
+  return { least: least * unit, found: found * unit };
+}
+
+/** What planning finds, and what the documents that pairs share leave possible. */
+function plannedCost({ sets, weights }: Group): LeastCost {
+  const contexts = sets.map((set) => set.map(String));
+  const { trieTokens } = planBatch(contexts, { tokens: (id) => weights[Number(id)]! });
+  const once = new Set(sets.flat());
+  const tokensOf = (list: Iterable<number>): number => [...list].reduce((sum, document) => sum + weights[document]!, 0);
+  const all = sets.reduce((sum, set) => sum + tokensOf(set), 0);
+  const least = sets.length > MAX_PAIRED_SETS ? tokensOf(once) : all - mostShared(sets, weights);
+  return { least, found: trieTokens };
+}
+
+function greatestDivisor(one: number, other: number): number {
+  return other === 0 ? one : greatestDivisor(other, one % other);
+}

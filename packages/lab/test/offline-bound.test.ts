@@ -1,0 +1,194 @@
+import type { PolicyName } from '@warmpath/core';
+import fc from 'fast-check';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { mostShared } from '../src/bounds/most-shared.js';
+import {
+  createWorkload,
+  Experiment,
+  labDocument,
+  loadOfflineSolver,
+  mean,
+  type OfflineSolver,
+  readCache,
+  simulate,
+  type Workload,
+} from '../src/index.js';
+
+let solve: OfflineSolver;
+beforeAll(async () => {
+  solve = await loadOfflineSolver();
+});
+
+/** Requests for documents by number, and what a document's tokens are. */
+interface Drawn {
+  readonly sets: readonly (readonly number[])[];
+  readonly tokens: readonly number[];
+}
+
+function drawn(options: { requests: number; k: number; documents: number }): fc.Arbitrary<Drawn> {
+  const document = fc.integer({ min: 0, max: options.documents - 1 });
+  const set = fc.uniqueArray(document, { maxLength: options.k });
+  const lengths = { minLength: options.documents, maxLength: options.documents };
+  return fc.record({
+    sets: fc.array(set, { maxLength: options.requests }),
+    tokens: fc.oneof(
+      fc.constant(Array.from({ length: options.documents }, () => 200)),
+      fc.array(fc.integer({ min: 0, max: 60 }), lengths),
+    ),
+  });
+}
+
+function workloadOf({ sets, tokens }: Drawn): Workload {
+  return {
+    name: 'drawn',
+    preamble: { key: 'preamble', tokens: 28 },
+    requests: sets.map((set, number) => ({
+      documents: set.map((document) => labDocument(`d${document}`, tokens[document]!)),
+      question: { key: `question_${number}`, tokens: 24 },
+    })),
+  };
+}
+
+function permutations(set: readonly number[]): number[][] {
+  if (set.length === 0) return [[]];
+  return set.flatMap((first) => permutations(set.filter((other) => other !== first)).map((rest) => [first, ...rest]));
+}
+
+/** Tokens of the smallest trie, by trying every order of every set. */
+function smallestTrie({ sets, tokens }: Drawn, nodes: ReadonlySet<string> = new Set(), at = 0): number {
+  const set = sets[at];
+  if (set === undefined) return 0;
+  let least = Number.POSITIVE_INFINITY;
+  for (const order of permutations(set)) {
+    const grown = new Set(nodes);
+    let added = 0;
+    for (let depth = 1; depth <= order.length; depth++) {
+      const path = order.slice(0, depth).join();
+      if (!grown.has(path)) added += tokens[order[depth - 1]!]!;
+      grown.add(path);
+    }
+    least = Math.min(least, added + smallestTrie({ sets, tokens }, grown, at + 1));
+  }
+  return least;
+}
+
+const totalOf = ({ sets, tokens }: Drawn) => sets.flat().reduce((sum, document) => sum + tokens[document]!, 0);
+
+function seenBeforeTokens({ sets, tokens }: Drawn): number {
+  const distinct = new Set(sets.flat());
+  const once = [...distinct].reduce((sum, document) => sum + tokens[document]!, 0);
+  const total = totalOf({ sets, tokens });
+  return total === 0 ? 0 : 1 - once / total;
+}
+
+describe('the offline bound', () => {
+  it('is what trying every order of every request finds', () => {
+    fc.assert(
+      fc.property(drawn({ requests: 4, k: 3, documents: 5 }), (each) => {
+        const total = totalOf(each);
+        const optimum = total === 0 ? 0 : 1 - smallestTrie(each) / total;
+        const { low, high } = solve(workloadOf(each));
+        expect(low).toBe(high);
+        expect(low).toBeCloseTo(optimum, 12);
+      }),
+      { seed: 11, numRuns: 120 },
+    );
+  });
+
+  it('is never below what a policy gets from an unlimited cache, and never above what was seen before', () => {
+    const policies: readonly PolicyName[] = ['retrieval', 'sorted', 'greedy', 'exact', 'foresight'];
+    fc.assert(
+      fc.property(drawn({ requests: 14, k: 5, documents: 9 }), fc.constantFrom(...policies), (each, policy) => {
+        const workload = workloadOf(each);
+        const { low, high } = solve(workload);
+        const outcomes = simulate(workload, policy, { cache: readCache('radix')(), queue: 8 });
+        const cached = outcomes.reduce((sum, { cachedTokens, promptTokens }) => {
+          return sum + Math.min(promptTokens - 52, Math.max(0, cachedTokens - 28));
+        }, 0);
+        expect(low).toBeLessThanOrEqual(high);
+        expect(low).toBeLessThanOrEqual(seenBeforeTokens(each) + 1e-12);
+        expect(high * totalOf(each)).toBeGreaterThanOrEqual(cached - 1e-6);
+      }),
+      { seed: 12, numRuns: 150 },
+    );
+  });
+
+  it('is a bracket around the optimum where a group is too large or no time is left', () => {
+    fc.assert(
+      fc.property(drawn({ requests: 10, k: 4, documents: 8 }), (each) => {
+        const workload = workloadOf(each);
+        const { low: optimum } = solve(workload);
+        for (const limits of [{ sharedSets: 2 }, { seconds: 0 }]) {
+          const { low, high } = solve(workload, limits);
+          expect(low).toBeLessThanOrEqual(optimum);
+          expect(high).toBeGreaterThanOrEqual(optimum);
+          expect(high).toBeLessThanOrEqual(seenBeforeTokens(each) + 1e-12);
+        }
+      }),
+      { seed: 13, numRuns: 60 },
+    );
+    const wide = solve(createWorkload('geospatial', { seed: 42 }), { sharedSets: 2 });
+    expect(wide.high).toBeGreaterThan(wide.low);
+  });
+
+  it.each([
+    ['headline', 0.714],
+    ['true-zero', 0.345],
+    ['k-3', 0.5333],
+    ['k-7', 0.7357],
+    ['k-10', 0.9],
+    ['overlap-0.0', 0.5667],
+    ['overlap-0.4', 0.6167],
+    ['mixed', 0.464],
+  ])('of %s is the one that was found elsewhere', (name, share) => {
+    const { low, high } = solve(createWorkload(name, { seed: 42 }), { seconds: 60 });
+    expect(low).toBe(high);
+    expect(low).toBeCloseTo(share, 3);
+  });
+
+  it('stands in the report: one value if it was proven for every seed, else both ends', () => {
+    const report = (offline: OfflineSolver | undefined) => {
+      const experiment = new Experiment({
+        workload: 'k-3',
+        create: (seed) => createWorkload('k-3', { seed }),
+        policies: ['exact'],
+        seeds: [1, 2],
+        queue: 0,
+        cache: { name: 'unlimited', create: readCache('unlimited') },
+        ...(offline !== undefined && { offline }),
+        clock: () => 0,
+      });
+      while (experiment.step());
+      return experiment.report().bounds;
+    };
+    const bounds = report(solve);
+    const value = mean([1, 2].map((seed) => solve(createWorkload('k-3', { seed })).low));
+    expect(bounds.offline).toEqual({ value });
+    expect(value).toBeGreaterThan(bounds.oracle);
+    expect(value).toBeLessThan(bounds.seenBefore);
+    const ends = [
+      { low: 0.25, high: 0.5 },
+      { low: 0.5, high: 0.5 },
+    ];
+    expect(report(() => ends.pop()!).offline).toEqual({ low: 0.375, high: 0.5 });
+    expect(report(undefined)).not.toHaveProperty('offline');
+  });
+});
+
+describe('mostShared', () => {
+  it('counts the heaviest tree of pairs, and no document more often than it comes again', () => {
+    expect(
+      mostShared(
+        [
+          [0, 1],
+          [1, 2],
+          [0, 1, 2],
+        ],
+        [1, 10, 100],
+      ),
+    ).toBe(111 + 10);
+    expect(mostShared([[0], [0], [0]], [5])).toBe(10);
+    expect(mostShared([[0], [1]], [5, 5])).toBe(0);
+    expect(mostShared([], [])).toBe(0);
+  });
+});
