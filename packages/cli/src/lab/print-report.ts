@@ -98,20 +98,31 @@ export function printRecall(recall: number | undefined, terminal: Terminal): voi
 export function printReproduction(tables: readonly ReproducedTable[], terminal: Terminal): void {
   for (const { title, rows, notes } of tables) {
     terminal.line(terminal.style.bold(title));
-    const names = rows[0]!.figures.map(({ name }) => name);
-    const header = ['', ...names.flatMap((name) => [name, 'ours', 'diff'])];
-    const lines = rows.map(({ label, figures }) => [label, ...figures.flatMap(threeCells)]);
+    // A figure that the paper gives nowhere has one column: ours.
+    const isGiven = rows[0]!.figures.map((_, place) => rows.some(({ figures }) => figures[place]!.paper !== undefined));
+    const header = [
+      '',
+      ...rows[0]!.figures.flatMap(({ name }, place) => (isGiven[place] ? [name, 'ours', 'diff'] : [name])),
+    ];
+    const lines = rows.map(({ label, figures }) => [
+      label,
+      ...figures.flatMap((figure, place) => (isGiven[place] ? threeCells(figure) : [printed(figure.ours, figure)])),
+    ]);
     for (const line of formatTable([header, ...lines])) terminal.line(`  ${line}`);
     for (const note of notes) terminal.line(terminal.style.dim(`  - ${note}`));
     terminal.line();
   }
 }
 
-function threeCells({ name, paper, ours }: ReproducedFigure): readonly string[] {
-  const places = name === 'Jaccard' ? 3 : 1;
-  if (paper === undefined) return ['-', ours.toFixed(places), '-'];
+function threeCells(figure: ReproducedFigure): readonly string[] {
+  const { paper, ours } = figure;
+  if (paper === undefined) return ['-', printed(ours, figure), '-'];
   const difference = ours - paper;
-  return [paper.toFixed(places), ours.toFixed(places), `${difference < 0 ? '' : '+'}${difference.toFixed(places)}`];
+  return [printed(paper, figure), printed(ours, figure), `${difference < 0 ? '' : '+'}${printed(difference, figure)}`];
+}
+
+function printed(value: number, { name }: ReproducedFigure): string {
+  return value.toFixed(name === 'Jaccard' ? 3 : 1);
 }
 
 function signed(difference: Estimate | undefined): string {

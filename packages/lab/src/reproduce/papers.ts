@@ -1,9 +1,10 @@
 import { nearestName, WarmpathError } from '@warmpath/core';
 import { RAGCACHE_PLUS_PLUS_TABLES } from './ragcache-plus-plus.js';
+import { BATCH_TABLES } from './ragcache-plus-plus-batches.js';
 import type { PaperTable, ReproducedTable } from './reproduction.js';
 
 const REPRODUCTIONS = {
-  'ragcache++': RAGCACHE_PLUS_PLUS_TABLES,
+  'ragcache++': [...RAGCACHE_PLUS_PLUS_TABLES, ...BATCH_TABLES],
 } as const satisfies Record<string, readonly PaperTable[]>;
 
 /** A paper whose tables can be reproduced. */
