@@ -21,6 +21,9 @@ import type { ExtractedRequest, RequestSwitches } from './extract.js';
 import { arrayElements } from './json-members.js';
 import type { TenantModel } from './served-histories.js';
 
+/** A request whose documents stand in a prompt. */
+export type PromptRequest = ArrangeRequest & { readonly preamble: Preamble };
+
 /** How `arrange` is called; a test puts a failing one in its place. */
 export type Arrange = typeof arrangeByPolicy;
 
@@ -100,17 +103,16 @@ export class Composer {
   }
 
   /**
-   * Arranges and renders. A defect in between costs the order, not the answer: the documents go out in retrieval order.
+   * Arranges and renders a request with its preamble. A defect in between costs the order, not the answer: the documents go out in retrieval order.
    * Should that fail as well, or the input be bad, this throws.
    */
-  compose(extracted: ExtractedRequest, request: ArrangeRequest, state: TenantModel, now: number): ComposedRequest {
-    const preamble = this.preamble(extracted);
+  compose(extracted: ExtractedRequest, request: PromptRequest, state: TenantModel, now: number): ComposedRequest {
     try {
-      const arrangement = this.arrange({ ...request, preamble }, state.history, now);
+      const arrangement = this.arrange(request, state.history, now);
       return this.#render(extracted, arrangement, state.tenant);
     } catch (error) {
       if (isBadInput(error)) throw error;
-      return { ...this.#render(extracted, retrievalOrder(request, preamble, state), state.tenant), defect: error };
+      return { ...this.#render(extracted, retrievalOrder(request, state), state.tenant), defect: error };
     }
   }
 
@@ -156,8 +158,8 @@ export function isBadInput(error: unknown): error is WarmpathError {
 }
 
 /** Retrieval order by the shortest path: no policy, no hint, no prediction. */
-function retrievalOrder(request: ArrangeRequest, preamble: Preamble, state: TenantModel): Arrangement {
-  const { documents, maxShift, warnings = [] } = request;
+function retrievalOrder(request: PromptRequest, state: TenantModel): Arrangement {
+  const { documents, preamble, maxShift, warnings = [] } = request;
   return {
     documents,
     order: documents.map((_, rank) => rank),

@@ -1,4 +1,4 @@
-import { LAYOUT_NAMES, POLICY_NAMES, TEMPLATE_NAMES } from '@warmpath/core';
+import { LAYOUT_NAMES, POLICY_NAMES, SCHEDULER_NAMES, TEMPLATE_NAMES } from '@warmpath/core';
 import { z } from 'zod';
 
 const milliseconds = () => z.int().min(1).max(86_400_000);
@@ -37,7 +37,12 @@ const upstream = z.strictObject({
     ),
   connections: count(65_536)
     .default(1_024)
-    .describe('Connections to the engine, one request each. Requests beyond that wait in a queue.'),
+    .describe('Connections to the engine, one request each. Prompts beyond that wait in the queue.'),
+  maxConcurrent: count(65_536)
+    .optional()
+    .describe(
+      'Prompts that the engine gets at once; the others wait in the queue, where `foresight` sees them. As many as there are connections if left out.',
+    ),
   timeouts: timeouts.prefault({}),
 });
 
@@ -88,6 +93,21 @@ const limits = z.strictObject({
   window: count(1_000_000).default(100).describe('Recent requests that hotness counts (the CA-Table).'),
 });
 
+const queue = z.strictObject({
+  capacity: count(65_536).default(1_024).describe('Prompts that may wait for the engine; one more gets 429.'),
+  tenantCapacity: count(65_536).default(512).describe('Prompts of one tenant that may wait; one more gets 429.'),
+  maxWaitMs: milliseconds().default(60_000).describe('Milliseconds that a prompt may wait; then it gets 429.'),
+  discipline: z
+    .enum(SCHEDULER_NAMES)
+    .default('fifo')
+    .describe(
+      "Which of a tenant's prompts goes next: the oldest, or the one that finds most in the cache. Tenants take turns.",
+    ),
+  window: count(1_024)
+    .default(32)
+    .describe('With `cache-aware`, how often a prompt may be overtaken before it goes next.'),
+});
+
 const warmup = z.strictObject({
   ttlMs: milliseconds()
     .default(300_000)
@@ -113,6 +133,7 @@ export const gatewayConfigSchema = z.strictObject({
   arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
   residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
   limits: limits.prefault({}).describe('Bounds on requests and on state.'),
+  queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
   warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
   log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
 });

@@ -15,8 +15,10 @@ export class Exchange {
   readonly arrivedAt: number;
   /** When the request's body was complete and the gateway's own work began. */
   bodyAt: number;
-  /** Milliseconds of the gateway's own work, from the complete body until the request went out to the engine. */
+  /** Milliseconds of the gateway's own work, from the complete body until the request went out to the engine, waiting not counted. */
   overheadMs: number | undefined;
+  /** Milliseconds in the queue; `undefined` for a request that did not wait. */
+  queuedMs: number | undefined;
   errorCode: ErrorCode | undefined;
   errorSource: ErrorSource | undefined;
   documents: number | undefined;

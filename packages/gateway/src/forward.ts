@@ -22,7 +22,7 @@ export function forward(
 ): void {
   const { exchange } = request;
   reply.hijack();
-  exchange.overheadMs = gateway.now() - exchange.bodyAt;
+  exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0);
   relay(
     gateway.upstream,
     {

@@ -1,5 +1,6 @@
 import type { Composer } from './compose.js';
 import type { GatewayConfig } from './config.js';
+import type { DispatchQueue } from './dispatch-queue.js';
 import type { Metrics } from './metrics.js';
 import type { ServedHistories } from './served-histories.js';
 import type { Upstream } from './upstream.js';
@@ -12,6 +13,7 @@ export interface Gateway {
   readonly upstream: Upstream;
   readonly histories: ServedHistories;
   readonly composer: Composer;
+  readonly queue: DispatchQueue;
   readonly prefixes: WarmPrefixes;
   readonly warmups: Warmups;
   readonly metrics: Metrics;

@@ -11,6 +11,8 @@ export interface GaugeSources {
   readonly documentMemoryBytes: () => number;
   readonly warmPrefixes: () => number;
   readonly retries: () => number;
+  readonly queueDepth: () => number;
+  readonly underWay: () => number;
 }
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
@@ -23,6 +25,7 @@ export class Metrics {
   readonly #inFlight = this.#gauge('requests_in_flight', 'Requests whose answer is not complete.');
   readonly #overhead = this.#histogram('overhead_seconds', "The gateway's own time before dispatch.", OVERHEAD_SECONDS);
   readonly #ttft = this.#histogram('ttft_seconds', 'From dispatch to the first content.', SECONDS);
+  readonly #queueWait = this.#histogram('queue_wait_seconds', 'Wait of prompts that found no room at once.', SECONDS);
   readonly #documents = this.#counter('documents_total', 'Documents arranged.');
   readonly #moved = this.#counter('documents_moved_total', 'Documents that left their retrieval rank.');
   readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
@@ -40,6 +43,8 @@ export class Metrics {
     this.#read('document_memory_bytes', 'Bytes of remembered passages.', sources.documentMemoryBytes);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
     this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', sources.retries);
+    this.#read('queue_depth', 'Prompts that wait for room in the engine.', sources.queueDepth);
+    this.#read('upstream_in_flight', 'Prompts that the engine has.', sources.underWay);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
       const { user, system } = process.cpuUsage();
@@ -81,6 +86,10 @@ export class Metrics {
 
   failedOpen(fallback: Fallback): void {
     this.#failOpen.inc({ fallback });
+  }
+
+  waited(ms: number): void {
+    this.#queueWait.observe(ms / 1_000);
   }
 
   warmup(state: string): void {

@@ -1,6 +1,7 @@
 import { observe, type Warning } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type ComposedRequest, type Fallback, isBadInput } from './compose.js';
+import { type ComposedRequest, type Fallback, isBadInput, type PromptRequest } from './compose.js';
+import type { Dispatch, WaitingContext } from './dispatch-queue.js';
 import type { Exchange } from './exchange.js';
 import { type ExtractedRequest, extract, type PromptKind } from './extract.js';
 import { forward } from './forward.js';
@@ -20,39 +21,73 @@ interface Call {
   readonly reply: FastifyReply;
 }
 
-/** What goes to the engine: the client's body as it came, one without the gateway's fields, or one with documents in place. */
-type Outgoing =
-  | { readonly kind: 'untouched' }
+/** A request as it waits for the engine: the client's body as it came, one without the gateway's fields, or documents to arrange. */
+type Prepared =
+  | { readonly kind: 'untouched'; readonly fallback?: Fallback }
   | { readonly kind: 'plain'; readonly body: string }
-  | {
-      readonly kind: 'arranged';
-      readonly composed: ComposedRequest;
-      readonly state: TenantModel;
-      readonly prefix: string;
-    };
+  | { readonly kind: 'documents'; readonly extracted: ExtractedRequest; readonly request: PromptRequest };
+
+/** What an arranged request was, to learn from its answer. */
+interface Arranged {
+  readonly composed: ComposedRequest;
+  readonly state: TenantModel;
+  readonly prefix: string;
+}
 
 /**
- * The way of a prompt through the gateway: extract, arrange, render, forward, observe. A body without documents passes
- * through as it is. A defect of the gateway forwards the original body; only bad input is refused.
+ * The way of a prompt through the gateway: extract, wait for room in the engine, arrange, render, forward, observe. A body
+ * without documents passes through as it is. A defect of the gateway forwards the original body; only bad input is
+ * refused. Documents are arranged when the engine has room and not before, so that the order knows what was served meanwhile,
+ * and what is still waiting.
  */
 export function servePrompt(gateway: Gateway, kind: PromptKind) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     request.exchange.bodyAt = gateway.now();
-    const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
+    const tenant = tenantOf(request.headers.authorization);
+    const prepared = prepare(gateway, request, { kind, tenant });
     const call = { request, reply };
-    let outgoing: Outgoing;
-    try {
-      outgoing = isReadable(request) ? compose(gateway, request, extract(body, kind)) : { kind: 'untouched' };
-    } catch (error) {
-      if (isBadInput(error)) throw error;
-      failOpen(gateway, request, 'original', error);
-      forward(gateway, call, body, { responseHeaders: { [RESPONSE_HEADERS.fallback]: 'original' } });
-      return;
-    }
-    if (outgoing.kind === 'untouched') forward(gateway, call, body);
-    else if (outgoing.kind === 'plain') forward(gateway, call, outgoing.body);
-    else forwardArranged(gateway, call, outgoing);
+    const dispatch: Dispatch = {
+      tenant,
+      context: prepared.kind === 'documents' ? waitingContext(gateway, tenant, prepared) : undefined,
+      start: (queuedMs, release) => {
+        if (queuedMs > 0) request.exchange.queuedMs = queuedMs;
+        try {
+          start(gateway, call, { tenant, prepared, release });
+        } catch (error) {
+          release();
+          reply.send(error);
+        }
+      },
+      refuse: (error) => reply.send(error),
+    };
+    gateway.queue.enter(dispatch);
+    if (!reply.sent) reply.raw.once('close', () => gateway.queue.leave(dispatch));
   };
+}
+
+function prepare(
+  gateway: Gateway,
+  request: FastifyRequest,
+  { kind, tenant }: { readonly kind: PromptKind; readonly tenant: string },
+): Prepared {
+  if (!isReadable(request)) return { kind: 'untouched' };
+  try {
+    const extracted = extract(bodyOf(request), kind);
+    if (extracted === undefined) return { kind: 'untouched' };
+    if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
+    const arrangeRequest = gateway.composer.prepare(extracted, tenant, 'warmpath');
+    if (extracted.prompt === undefined) return { kind: 'plain', body: extracted.rewrite(new Map()) };
+    const preamble = gateway.composer.preamble(extracted);
+    return { kind: 'documents', extracted, request: { ...arrangeRequest, preamble } };
+  } catch (error) {
+    if (isBadInput(error)) throw error;
+    failOpen(gateway, request, 'original', error);
+    return { kind: 'untouched', fallback: 'original' };
+  }
+}
+
+function bodyOf({ body }: FastifyRequest): Buffer {
+  return (body as Buffer | undefined) ?? Buffer.alloc(0);
 }
 
 /** A compressed body is the engine's to read. */
@@ -61,21 +96,77 @@ function isReadable({ headers }: FastifyRequest): boolean {
   return encoding === undefined || encoding === 'identity';
 }
 
-function compose(gateway: Gateway, request: FastifyRequest, extracted: ExtractedRequest | undefined): Outgoing {
-  if (extracted === undefined) return { kind: 'untouched' };
-  if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
-  const tenant = tenantOf(request.headers.authorization);
-  const arrangeRequest = gateway.composer.prepare(extracted, tenant, 'warmpath');
-  if (extracted.prompt === undefined) return { kind: 'plain', body: extracted.rewrite(new Map()) };
-  const state = gateway.histories.of(tenant, extracted.model);
-  const composed = gateway.composer.compose(extracted, arrangeRequest, state, gateway.now());
-  if (composed.fallback !== undefined) failOpen(gateway, request, composed.fallback, composed.defect);
-  const prefix = prefixOf(tenant, extracted.model, composed.arrangement.preamble?.key ?? '');
-  return { kind: 'arranged', composed, state, prefix };
+/** What the queue may know of a request: enough to be told to policies, and to be weighed against others. */
+function waitingContext(
+  { histories }: Gateway,
+  tenant: string,
+  { extracted: { model }, request }: Extract<Prepared, { kind: 'documents' }>,
+): WaitingContext {
+  const { documents, preamble } = request;
+  return {
+    model,
+    documents,
+    preamble,
+    reuse: () => {
+      const { tokens } = histories.of(tenant, model).history.bestPath(documents, preamble, undefined);
+      const total = documents.reduce((sum, document) => sum + document.tokens, preamble.tokens);
+      // The question is computed in any case.
+      return { cachedTokens: tokens, hostTokens: 0, computeTokens: total - tokens + 1 };
+    },
+  };
 }
 
-function forwardArranged(gateway: Gateway, call: Call, outgoing: Extract<Outgoing, { kind: 'arranged' }>): void {
-  const { composed, state } = outgoing;
+/** The engine has room: arranges and forwards. Error: bad input that only the arrangement brings to light. */
+function start(
+  gateway: Gateway,
+  call: Call,
+  { tenant, prepared, release }: { readonly tenant: string; readonly prepared: Prepared; readonly release: () => void },
+): void {
+  if (prepared.kind === 'plain') {
+    forward(gateway, call, prepared.body, { onSettled: release });
+    return;
+  }
+  const arranged = prepared.kind === 'documents' ? arrange(gateway, call.request, { tenant, prepared }) : undefined;
+  if (arranged !== undefined) {
+    forwardArranged(gateway, call, { arranged, release });
+    return;
+  }
+  const fallback = prepared.kind === 'documents' ? 'original' : prepared.fallback;
+  forward(gateway, call, bodyOf(call.request), {
+    ...(fallback !== undefined && { responseHeaders: { [RESPONSE_HEADERS.fallback]: fallback } }),
+    onSettled: release,
+  });
+}
+
+/** `undefined` after a defect that leaves nothing but the original body. */
+function arrange(
+  gateway: Gateway,
+  request: FastifyRequest,
+  { tenant, prepared }: { readonly tenant: string; readonly prepared: Extract<Prepared, { kind: 'documents' }> },
+): Arranged | undefined {
+  const { extracted, request: arrangeRequest } = prepared;
+  const { model } = extracted;
+  const { preamble } = arrangeRequest;
+  try {
+    const state = gateway.histories.of(tenant, model);
+    const waiting = gateway.queue.waitingLike(tenant, { model, preamble });
+    const known = waiting.length === 0 ? arrangeRequest : { ...arrangeRequest, waiting };
+    const composed = gateway.composer.compose(extracted, known, state, gateway.now());
+    if (composed.fallback !== undefined) failOpen(gateway, request, composed.fallback, composed.defect);
+    return { composed, state, prefix: prefixOf(tenant, model, preamble.key) };
+  } catch (error) {
+    if (isBadInput(error)) throw error;
+    failOpen(gateway, request, 'original', error);
+    return undefined;
+  }
+}
+
+function forwardArranged(
+  gateway: Gateway,
+  call: Call,
+  { arranged, release }: { readonly arranged: Arranged; readonly release: () => void },
+): void {
+  const { composed, state } = arranged;
   const { exchange } = call.request;
   const { arrangement } = composed;
   exchange.documents = arrangement.documents.length;
@@ -87,7 +178,11 @@ function forwardArranged(gateway: Gateway, call: Call, outgoing: Extract<Outgoin
     // The answer's usage is read on the way through, which a compressed answer would hide.
     requestHeaders: { 'accept-encoding': 'identity' },
     responseHeaders: arrangementHeaders(composed, exchange),
-    onSettled: (result) => guard(gateway, () => learn(gateway, exchange, outgoing, { dispatchedAt, result })),
+    onSettled: (result) => {
+      guard(gateway, () => learn(gateway, exchange, arranged, { dispatchedAt, result }));
+      // Whoever is next is arranged with what was learned.
+      release();
+    },
   });
 }
 
@@ -111,7 +206,7 @@ function warningsHeader(warnings: readonly Warning[]): string {
 function learn(
   gateway: Gateway,
   exchange: Exchange,
-  { composed, state, prefix }: Extract<Outgoing, { kind: 'arranged' }>,
+  { composed, state, prefix }: Arranged,
   { dispatchedAt, result }: { readonly dispatchedAt: number; readonly result: RelayResult },
 ): void {
   const { arrangement } = composed;

@@ -12,6 +12,7 @@ import {
 import { type Arrange, Composer } from './compose.js';
 import type { GatewayConfigInput } from './config.js';
 import { resolveConfig } from './config-load.js';
+import { DispatchQueue } from './dispatch-queue.js';
 import { Exchange } from './exchange.js';
 import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS } from './headers.js';
@@ -100,9 +101,16 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     documentMemoryBytes: () => composer.memory.bytes,
     warmPrefixes: () => prefixes.size,
     retries: () => upstream.retries,
+    queueDepth: () => queue.depth,
+    underWay: () => queue.underWay,
+  });
+  const { connections, maxConcurrent = connections } = config.upstream;
+  const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
+    now,
+    waited: (ms) => metrics.waited(ms),
   });
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
-  return { config, upstream, histories, composer, prefixes, warmups, metrics, now, draining: false };
+  return { config, upstream, histories, composer, queue, prefixes, warmups, metrics, now, draining: false };
 }
 
 function buildServer(gateway: Gateway): FastifyInstance {

@@ -40,6 +40,8 @@ function passage(topic: string, number: number) {
   return { id: `${topic}-${number}`, content: Array(4).fill(sentence).join(' ') };
 }
 
+const shared = Array.from({ length: 3 }, (_, number) => passage('burst', number));
+
 interface Answer {
   readonly usage: {
     readonly prompt_tokens: number;
@@ -80,6 +82,39 @@ describe('in front of the real engine', () => {
     expect(arranged.cached).toBeGreaterThan(arranged.prompt * 0.5);
     // What was predicted came true: the estimate, corrected by the engine's counts, is near the cached tokens.
     expect(Math.abs(arranged.predicted - arranged.cached)).toBeLessThan(arranged.cached * 0.1);
+  });
+
+  it('foresight finds more in the cache than exact, where prompts wait that share documents', async () => {
+    // Every context starts with a document of its own, which hides from `exact` what they all share.
+    const burst = Array.from({ length: 6 }, (_, request) => [passage('burst', 10 + request), ...shared]);
+    const cachedBy = async (policy: 'exact' | 'foresight') => {
+      const upstream = { maxConcurrent: 1 };
+      const gateway = closing(await gatewayAt(engine.url, { arrange: { policy, hints: false }, upstream }));
+      const depth = async () => /^warmpath_queue_depth (\d+)$/m.exec((await send(`${gateway.url}/metrics`)).text)?.[1];
+      const ask = (fields: object) =>
+        openRequest(gateway.url + CHAT, { messages: [{ role: 'user', content: 'Go on.' }], ...fields });
+      // Keeps the engine busy until all the others wait.
+      const blocker = ask({ max_tokens: 12_000, stream: true }).on('error', () => {});
+      const [streaming] = (await once(blocker, 'response')) as [IncomingMessage];
+      streaming.on('error', () => {});
+      const replies = burst.map((documents) =>
+        send(gateway.url + CHAT, {
+          messages: [
+            { role: 'system', content: `Burst by ${policy}.` },
+            { role: 'user', content: 'What was found?' },
+          ],
+          documents,
+          max_tokens: 1,
+        }),
+      );
+      while ((await depth()) !== String(burst.length));
+      blocker.destroy();
+      const answers = (await Promise.all(replies)).map(({ text }) => JSON.parse(text) as Answer);
+      const cached = answers.reduce((sum, { usage }) => sum + usage.prompt_tokens_details.cached_tokens, 0);
+      return cached / answers.reduce((sum, { usage }) => sum + usage.prompt_tokens, 0);
+    };
+    const exact = await cachedBy('exact');
+    expect(await cachedBy('foresight')).toBeGreaterThan(exact + 0.4);
   });
 
   it('a warm-up prefills what the request then finds in the cache', async () => {

@@ -1,0 +1,259 @@
+import type { ClientRequest } from 'node:http';
+import { type ArrangeRequest, arrange } from '@warmpath/core';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { resolveConfig } from '../src/config-load.js';
+import { type Dispatch, DispatchQueue } from '../src/dispatch-queue.js';
+import {
+  chat,
+  DOCUMENTS,
+  errorOf,
+  labelsIn,
+  openRequest,
+  type Reply,
+  type Stand,
+  type StandConfig,
+  send,
+  stand,
+} from './harness.js';
+
+const PATH = '/v1/chat/completions';
+
+const gauge = async ({ gateway }: Stand, name: string) => {
+  const { text } = await send(`${gateway.url}/metrics`);
+  return Number(new RegExp(`^warmpath_${name} (.*)$`, 'm').exec(text)?.[1]);
+};
+
+async function untilDepth(both: Stand, depth: number): Promise<void> {
+  while ((await gauge(both, 'queue_depth')) !== depth);
+}
+
+/** An engine that answers when it is told to, in front of which one prompt at a time is let through. */
+async function oneAtATime(config: Partial<StandConfig> = {}, waitings: ArrangeRequest['waiting'][] = []) {
+  const held: (() => void)[] = [];
+  const both = await stand(
+    (response) => held.push(() => response.end('{}')),
+    { ...config, upstream: { maxConcurrent: 1, ...config.upstream } },
+    {
+      arrange: (request, view, now) => {
+        waitings.push(request.waiting);
+        return arrange(request, view, now);
+      },
+    },
+  );
+  /** Sends requests, each when the one before has reached the engine or the queue; the first reaches the engine. */
+  const arrive = async (bodies: readonly (readonly [body: object, authorization?: string])[]) => {
+    const replies: Promise<Reply>[] = [];
+    for (const [place, [body, authorization]] of bodies.entries()) {
+      const headers: Record<string, string> = authorization === undefined ? {} : { authorization };
+      replies.push(send(both.gateway.url + PATH, body, { headers }));
+      if (place === 0) await both.engine.until('request', 1);
+      else await untilDepth(both, place);
+    }
+    return replies;
+  };
+  let answered = 0;
+  /** Waits until the engine has the next request, and lets it answer. */
+  const answer = async () => {
+    await both.engine.until('request', ++answered);
+    held[answered - 1]!();
+  };
+  const users = () => both.engine.received.map(({ body }) => (JSON.parse(body) as { user?: string }).user);
+  return { ...both, both, arrive, answer, users };
+}
+
+const asked = (user: string, documents: readonly object[] = DOCUMENTS) => chat(documents, { user });
+const ids = (waiting: ArrangeRequest['waiting']) => waiting?.map((documents) => documents.map(({ id }) => id));
+const [velka, orsin, tamir] = DOCUMENTS;
+
+describe('a limit of prompts in the engine', () => {
+  it('lets the others wait, and dispatches them in order of arrival', async () => {
+    const { both, arrive, answer, users, engine } = await oneAtATime();
+    const replies = await arrive([[asked('a')], [asked('b')], [asked('c')]]);
+    expect(engine.received).toHaveLength(1);
+    expect(await gauge(both, 'upstream_in_flight')).toBe(1);
+    for (let i = 0; i < 3; i++) await answer();
+    expect((await Promise.all(replies)).map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect(users()).toEqual(['a', 'b', 'c']);
+    expect(await gauge(both, 'queue_wait_seconds_count')).toBe(2);
+    expect(await gauge(both, 'upstream_in_flight')).toBe(0);
+  });
+
+  it('tells the policy of the prompts that wait: same tenant, model and preamble', async () => {
+    const waitings: ArrangeRequest['waiting'][] = [];
+    const { arrive, answer } = await oneAtATime({}, waitings);
+    const fields = { messages: [{ role: 'user', content: 'Another preamble.' }] };
+    const all: readonly [object, string][] = [
+      [asked('first', [velka]), 'Bearer one'],
+      [asked('second', [orsin, velka]), 'Bearer one'],
+      [asked('third', [tamir, velka]), 'Bearer one'],
+      [asked('other tenant', [velka, tamir]), 'Bearer two'],
+      [chat([tamir], { model: 'other' }), 'Bearer one'],
+      [chat([tamir], { messages: [{ role: 'system', content: 'Else.' }, ...fields.messages] }), 'Bearer one'],
+      [asked('last', [tamir]), 'Bearer one'],
+    ];
+    const replies = await arrive(all);
+    for (let i = 0; i < all.length; i++) await answer();
+    await Promise.all(replies);
+    expect(ids(waitings[0])).toBeUndefined();
+    const told = waitings.map((waiting) => ids(waiting));
+    // The second request's turn comes with the third and the last still waiting; the other tenant hears of nobody.
+    expect(told[1]).toEqual([['tamir', 'velka'], ['tamir']]);
+    expect(told[2]).toBeUndefined();
+    expect(told[3]).toEqual([['tamir']]);
+    expect(told.slice(4)).toEqual([undefined, undefined, undefined]);
+  });
+
+  it('arranges at dispatch: the order knows what was served meanwhile', async () => {
+    const { arrive, answer, engine } = await oneAtATime({ arrange: { policy: 'exact' } });
+    const third = asked('c', [velka, tamir, orsin]);
+    const replies = await arrive([[asked('a', [velka])], [asked('b', [orsin, tamir])], [third]]);
+    for (let i = 0; i < 3; i++) await answer();
+    await Promise.all(replies);
+    // When the third came, only velka had been sent; by its turn the path orsin, tamir is the longer one.
+    expect(labelsIn(engine.last.body)).toEqual(['orsin', 'tamir', 'velka']);
+  });
+
+  it('a client that leaves while it waits never reaches the engine, and its documents are told to nobody', async () => {
+    const waitings: ArrangeRequest['waiting'][] = [];
+    const { both, arrive, answer, users } = await oneAtATime({}, waitings);
+    const replies = await arrive([[asked('first')], [asked('second')]]);
+    const leaving: ClientRequest = openRequest(both.gateway.url + PATH, asked('leaving')).on('error', () => {});
+    await untilDepth(both, 2);
+    leaving.destroy();
+    await untilDepth(both, 1);
+    for (let i = 0; i < 2; i++) await answer();
+    await Promise.all(replies);
+    expect(users()).toEqual(['first', 'second']);
+    expect(waitings).toEqual([undefined, undefined]);
+    expect(await gauge(both, 'client_aborts_total')).toBe(1);
+  });
+
+  it('gives the place of a client that leaves during its answer to the next one', async () => {
+    const { both, answer, engine } = await oneAtATime();
+    const leaving = openRequest(both.gateway.url + PATH, asked('leaving')).on('error', () => {});
+    await engine.until('request', 1);
+    const next = send(both.gateway.url + PATH, asked('next'));
+    await untilDepth(both, 1);
+    leaving.destroy();
+    await engine.until('request', 2);
+    for (let i = 0; i < 2; i++) await answer();
+    expect((await next).status).toBe(200);
+  });
+
+  it('answers 429 when the queue is full, or the part of a tenant', async () => {
+    const { both, answer, engine } = await oneAtATime({ queue: { capacity: 2, tenantCapacity: 1 } });
+    const as = (tenant: string) =>
+      send(both.gateway.url + PATH, asked(tenant), { headers: { authorization: `Bearer ${tenant}` } });
+    const first = as('one');
+    await engine.until('request', 1);
+    const second = as('one');
+    await untilDepth(both, 1);
+    const tooMany = await as('one');
+    expect(tooMany.status).toBe(429);
+    expect(errorOf(tooMany)).toMatchObject({ code: 'WARMPATH_OVERLOADED' });
+    expect(errorOf(tooMany).message).toContain('1 of your requests');
+    expect(tooMany.headers).toMatchObject({ 'retry-after': '1', 'x-warmpath-error-source': 'gateway' });
+    const third = as('two');
+    await untilDepth(both, 2);
+    expect(errorOf(await as('three')).message).toContain('2 requests wait');
+    for (let i = 0; i < 3; i++) await answer();
+    expect((await Promise.all([first, second, third])).map(({ status }) => status)).toEqual([200, 200, 200]);
+  });
+
+  it('answers 429 to a prompt that waited too long', async () => {
+    const { both, answer, engine } = await oneAtATime({ queue: { maxWaitMs: 5 } });
+    const first = send(both.gateway.url + PATH, asked('first'));
+    await engine.until('request', 1);
+    const late = await send(both.gateway.url + PATH, asked('late'));
+    expect(errorOf(late)).toMatchObject({ code: 'WARMPATH_OVERLOADED' });
+    expect(errorOf(late).message).toContain('within 5 ms');
+    await answer();
+    expect((await first).status).toBe(200);
+    expect(engine.received).toHaveLength(1);
+  });
+
+  it('tenants take turns', async () => {
+    const { arrive, answer, users } = await oneAtATime();
+    const all = ['a0', 'a1', 'a2', 'a3', 'b1', 'b2'];
+    const replies = await arrive(all.map((user) => [asked(user), `Bearer ${user[0]}`]));
+    for (let i = 0; i < 6; i++) await answer();
+    await Promise.all(replies);
+    expect(users()).toEqual(['a0', 'a1', 'b1', 'a2', 'b2', 'a3']);
+  });
+
+  it('cache-aware: what the engine holds goes first', async () => {
+    const { arrive, answer, users } = await oneAtATime({ queue: { discipline: 'cache-aware' } });
+    const bodies = [asked('held', [velka, orsin]), asked('new', [tamir]), asked('again', [orsin, velka])];
+    const replies = await arrive(bodies.map((body) => [body]));
+    for (let i = 0; i < 3; i++) await answer();
+    await Promise.all(replies);
+    expect(users()).toEqual(['held', 'again', 'new']);
+  });
+});
+
+describe('DispatchQueue', () => {
+  it('never has more under way than its limit, loses nobody, and keeps the order within a tenant', () => {
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant('enter' as const), tenant: fc.integer({ min: 0, max: 2 }) }),
+      fc.record({ kind: fc.constant('end' as const), which: fc.nat() }),
+      fc.record({ kind: fc.constant('leave' as const), which: fc.nat() }),
+    );
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 3 }), fc.array(step, { maxLength: 60 }), (limit, steps) => {
+        const { queue: settings } = resolveConfig({
+          upstream: { url: 'http://127.0.0.1' },
+          queue: { capacity: 8, tenantCapacity: 4 },
+        });
+        const queue = new DispatchQueue(limit, settings, { now: () => 0, waited: () => {} });
+        const running: (() => void)[] = [];
+        const started: [tenant: string, number: number][] = [];
+        const waiting: { dispatch: Dispatch; entry: [string, number] }[] = [];
+        let number = 0;
+        for (const each of steps) {
+          if (each.kind === 'enter') {
+            const entry: [string, number] = [`t${each.tenant}`, number++];
+            const dispatch: Dispatch = {
+              tenant: entry[0],
+              context: undefined,
+              start: (_, release) => {
+                started.push(entry);
+                running.push(release);
+                const place = waiting.findIndex((other) => other.dispatch === dispatch);
+                if (place >= 0) waiting.splice(place, 1);
+              },
+              refuse: () => {},
+            };
+            const mine = waiting.filter(({ entry: [tenant] }) => tenant === entry[0]).length;
+            const isRefused = waiting.length >= 8 || mine >= 4;
+            const before = started.length;
+            if (isRefused) expect(() => queue.enter(dispatch)).toThrow(/WARMPATH_OVERLOADED|wait/);
+            else {
+              queue.enter(dispatch);
+              if (started.length === before) waiting.push({ dispatch, entry });
+            }
+          } else if (each.kind === 'end' && running.length > 0) {
+            const [release] = running.splice(each.which % running.length, 1);
+            release!();
+            // Once is all that counts.
+            release!();
+          } else if (each.kind === 'leave' && waiting.length > 0) {
+            const [left] = waiting.splice(each.which % waiting.length, 1);
+            expect(queue.leave(left!.dispatch)).toBe(true);
+            expect(queue.leave(left!.dispatch)).toBe(false);
+          }
+          expect(queue.underWay).toBe(running.length);
+          expect(queue.depth).toBe(waiting.length);
+          expect(running.length).toBeLessThanOrEqual(limit);
+          if (waiting.length > 0) expect(running.length).toBe(limit);
+        }
+        for (const tenant of ['t0', 't1', 't2']) {
+          const numbers = started.filter(([of]) => of === tenant).map(([, place]) => place);
+          expect(numbers).toEqual([...numbers].sort((a, b) => a - b));
+        }
+        for (const { dispatch } of [...waiting]) queue.leave(dispatch);
+      }),
+      { seed: 31, numRuns: 300 },
+    );
+  });
+});
