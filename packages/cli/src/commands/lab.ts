@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { CommandContext } from '../command-context.js';
 import { EXIT_CODES_HELP } from '../exit-codes.js';
+import { addProfileCommand } from './lab/profile.js';
 import { addReplayCommand } from './lab/replay.js';
 import { addReproduceCommand } from './lab/reproduce.js';
 import { addRunCommand } from './lab/run.js';
@@ -14,4 +15,5 @@ export function addLabCommand(program: Command, context: CommandContext): void {
   addRunCommand(lab, context);
   addReplayCommand(lab, context);
   addReproduceCommand(lab, context);
+  addProfileCommand(lab, context);
 }
