@@ -140,6 +140,12 @@ export const ERROR_TABLE = {
     message: 'The queue is full.',
     remedy: 'Try again after the seconds that Retry-After names.',
   },
+  WARMPATH_PLAN_LIMIT: {
+    status: 422,
+    type: 'invalid_request_error',
+    message: 'Planning this batch takes more time or memory than is allowed.',
+    remedy: 'Send a smaller batch, or raise plan.timeoutMs or plan.maxMemoryMiB in the configuration.',
+  },
   WARMPATH_SHUTTING_DOWN: {
     status: 503,
     type: 'server_error',

@@ -116,6 +116,14 @@ const warmup = z.strictObject({
   concurrency: count(1_024).default(4).describe('Warm-ups under way at once; one more gets 429.'),
 });
 
+const plan = z.strictObject({
+  contexts: count(10_000_000).default(100_000).describe('Contexts that one batch to plan may have.'),
+  concurrency: count(64).default(1).describe('Batches planned at once, each on a thread of its own.'),
+  capacity: count(1_024).default(4).describe('Batches that may wait for that; one more gets 429.'),
+  timeoutMs: milliseconds().default(60_000).describe('Milliseconds that planning a batch may take.'),
+  maxMemoryMiB: z.int().min(16).max(1_048_576).default(1_024).describe('Heap of a planning thread, in MiB.'),
+});
+
 const log = z.strictObject({
   level: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
@@ -135,6 +143,7 @@ export const gatewayConfigSchema = z.strictObject({
   limits: limits.prefault({}).describe('Bounds on requests and on state.'),
   queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
   warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
+  plan: plan.prefault({}).describe('Planning of whole batches (`POST /v1/plan`).'),
   log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
 });
 

@@ -2,6 +2,7 @@ import type { Composer } from './compose.js';
 import type { GatewayConfig } from './config.js';
 import type { DispatchQueue } from './dispatch-queue.js';
 import type { Metrics } from './metrics.js';
+import type { PlanJobs } from './plan/plan-jobs.js';
 import type { ServedHistories } from './served-histories.js';
 import type { Upstream } from './upstream.js';
 import type { WarmPrefixes } from './warm-prefixes.js';
@@ -16,6 +17,7 @@ export interface Gateway {
   readonly queue: DispatchQueue;
   readonly prefixes: WarmPrefixes;
   readonly warmups: Warmups;
+  readonly plans: PlanJobs;
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;

@@ -13,6 +13,7 @@ export interface GaugeSources {
   readonly retries: () => number;
   readonly queueDepth: () => number;
   readonly underWay: () => number;
+  readonly plansWaiting: () => number;
 }
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
@@ -34,6 +35,7 @@ export class Metrics {
   readonly #failOpen = this.#counter('fail_open_total', 'Defects that cost an order, not an answer.', ['fallback']);
   readonly #errors = this.#counter('errors_total', 'Errors by code of the table.', ['code', 'source']);
   readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
+  readonly #plans = this.#counter('plans_total', 'Batches to plan, by what became of them.', ['outcome']);
   readonly #warmups = this.#counter('warmups_total', 'Answers to warm-up calls.', ['state']);
 
   constructor(sources: GaugeSources) {
@@ -45,6 +47,7 @@ export class Metrics {
     this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', sources.retries);
     this.#read('queue_depth', 'Prompts that wait for room in the engine.', sources.queueDepth);
     this.#read('upstream_in_flight', 'Prompts that the engine has.', sources.underWay);
+    this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
       const { user, system } = process.cpuUsage();
@@ -90,6 +93,11 @@ export class Metrics {
 
   waited(ms: number): void {
     this.#queueWait.observe(ms / 1_000);
+  }
+
+  /** `planned`, or the code of an error. */
+  planned(outcome: string): void {
+    this.#plans.inc({ outcome });
   }
 
   warmup(state: string): void {

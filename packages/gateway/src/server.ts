@@ -18,12 +18,14 @@ import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS } from './headers.js';
 import { MalformedRequests } from './malformed.js';
 import { Metrics } from './metrics.js';
+import { PlanJobs } from './plan/plan-jobs.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { chatCompletionsRoute } from './routes/chat-completions.js';
 import { completionsRoute } from './routes/completions.js';
 import { healthRoutes } from './routes/health.js';
 import { metricsRoute } from './routes/metrics.js';
 import { passthroughRoute } from './routes/passthrough.js';
+import { planRoute } from './routes/plan.js';
 import { warmupRoute } from './routes/warmup.js';
 import { describeDefect } from './serve-prompt.js';
 import { ServedHistories } from './served-histories.js';
@@ -103,6 +105,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     retries: () => upstream.retries,
     queueDepth: () => queue.depth,
     underWay: () => queue.underWay,
+    plansWaiting: () => plans.depth,
   });
   const { connections, maxConcurrent = connections } = config.upstream;
   const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
@@ -110,7 +113,8 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     waited: (ms) => metrics.waited(ms),
   });
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
-  return { config, upstream, histories, composer, queue, prefixes, warmups, metrics, now, draining: false };
+  const plans = new PlanJobs(config);
+  return { config, upstream, histories, composer, queue, prefixes, warmups, plans, metrics, now, draining: false };
 }
 
 function buildServer(gateway: Gateway): FastifyInstance {
@@ -152,7 +156,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
   app.setNotFoundHandler((request, reply) => {
     sendTableError(gateway, request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
   });
-  for (const route of [chatCompletionsRoute, completionsRoute, arrangeRoute, warmupRoute]) route(app, gateway);
+  for (const route of [chatCompletionsRoute, completionsRoute, arrangeRoute, warmupRoute, planRoute])
+    route(app, gateway);
   for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
   return app;
 }

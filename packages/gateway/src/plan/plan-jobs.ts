@@ -1,0 +1,98 @@
+import { Worker } from 'node:worker_threads';
+import { FifoScheduler, WarmpathError } from '@warmpath/core';
+import type { GatewayConfig } from '../config.js';
+import type { PlanOutcome, PlanTask } from './plan-worker.js';
+
+/** The built file, from the sources as well: a thread cannot be started from TypeScript. */
+const WORKER = new URL('../../dist/plan/plan-worker.js', import.meta.url);
+
+/** A batch that is being planned, or waits for it. */
+export interface PlanJob {
+  /** JSON. Rejects with a WarmpathError, or with what was thrown by mistake. */
+  readonly result: Promise<Uint8Array>;
+  /** Ends it in any state; `result` then rejects with `WARMPATH_CLIENT_CLOSED`. */
+  abort(): void;
+}
+
+interface Task {
+  readonly body: Uint8Array;
+  resolve(json: Uint8Array): void;
+  reject(error: unknown): void;
+  worker: Worker | undefined;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/**
+ * Plans batches, each on a thread of its own that ends with it and takes its memory along. A few at once, a few more wait; time
+ * and memory of each are bounded.
+ */
+export class PlanJobs {
+  readonly #settings: GatewayConfig['plan'];
+  readonly #documents: number;
+  readonly #waiting: FifoScheduler<Task>;
+  readonly #running = new Set<Task>();
+
+  constructor({ plan, limits }: Pick<GatewayConfig, 'plan' | 'limits'>) {
+    this.#settings = plan;
+    this.#documents = limits.documents;
+    this.#waiting = new FifoScheduler({ capacity: plan.capacity });
+  }
+
+  /** Batches that wait. */
+  get depth(): number {
+    return this.#waiting.size;
+  }
+
+  /** Plans the batch that the body of a request describes. Error: `WARMPATH_OVERLOADED` if too many wait. */
+  start(body: Uint8Array): PlanJob {
+    let task!: Task;
+    const result = new Promise<Uint8Array>((resolve, reject) => {
+      task = { body, resolve, reject, worker: undefined, timer: undefined };
+    });
+    if (this.#running.size < this.#settings.concurrency) this.#run(task);
+    else this.#waiting.push(task);
+    return { result, abort: () => this.#end(task, new WarmpathError('WARMPATH_CLIENT_CLOSED')) };
+  }
+
+  #run(task: Task): void {
+    this.#running.add(task);
+    const { contexts, maxMemoryMiB, timeoutMs } = this.#settings;
+    const workerData: PlanTask = { body: task.body, limits: { contexts, documents: this.#documents } };
+    const worker = new Worker(WORKER, {
+      workerData,
+      execArgv: [],
+      resourceLimits: { maxOldGenerationSizeMb: maxMemoryMiB },
+    });
+    task.worker = worker;
+    task.timer = setTimeout(() => this.#end(task, tooMuch(`${timeoutMs} ms`)), timeoutMs);
+    worker.once('message', (outcome: PlanOutcome) => {
+      if ('json' in outcome) task.resolve(outcome.json);
+      this.#end(task, 'error' in outcome ? fromThread(outcome.error) : undefined);
+    });
+    worker.once('error', (error: NodeJS.ErrnoException) => {
+      this.#end(task, error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? tooMuch(`${maxMemoryMiB} MiB`) : error);
+    });
+  }
+
+  /** Ends a task in whichever state, and starts the next one. */
+  #end(task: Task, error: unknown): void {
+    task.reject(error);
+    clearTimeout(task.timer);
+    if (!this.#running.delete(task)) {
+      this.#waiting.remove(task);
+      return;
+    }
+    void task.worker!.terminate();
+    const next = this.#waiting.next();
+    if (next !== undefined) this.#run(next);
+  }
+}
+
+function tooMuch(limit: string): WarmpathError {
+  return new WarmpathError('WARMPATH_PLAN_LIMIT', { detail: `Planning this batch takes more than ${limit}.` });
+}
+
+function fromThread({ code, path, message }: Extract<PlanOutcome, { error: unknown }>['error']): WarmpathError {
+  if (path === undefined) return new WarmpathError(code, { detail: message });
+  return new WarmpathError(code, { path, detail: message.slice(path.length + 2) });
+}
