@@ -17,6 +17,7 @@ export type { ConversationLayout } from './conversations.js';
 export { CONVERSATION_LAYOUTS } from './conversations.js';
 export type { DataFormat } from './data/formats.js';
 export { DATA_FORMATS } from './data/formats.js';
+export type { GoldAnswers } from './data/gold-answers.js';
 export type { LogSummary } from './data/logged-requests.js';
 export { LoggedRequests } from './data/logged-requests.js';
 export type { DataSet, ReadDataOptions } from './data/read-data.js';
@@ -25,6 +26,25 @@ export type { LoggedDocument, LoggedRequest, ReadRequestLogOptions } from './dat
 export { readRequestLog } from './data/request-log.js';
 export type { Passage } from './data/retriever.js';
 export { Retriever } from './data/retriever.js';
+export type { AnswerScore } from './evaluation/answer-score.js';
+export { normalisedWords, REFUSAL, SCORE_NAMES, scoreAnswer } from './evaluation/answer-score.js';
+export type {
+  AnsweredQuestion,
+  EvaluationOutcomes,
+  EvaluationReport,
+  EvaluationSettings,
+  EvaluationStrategy,
+  FailedQuestion,
+  ScoreDifference,
+  StrategyDifference,
+  StrategyFigures,
+} from './evaluation/evaluation-report.js';
+export { EVALUATION_STRATEGIES, evaluationReport } from './evaluation/evaluation-report.js';
+export type { BootstrapMean, BootstrapOptions, PairedTest } from './evaluation/paired-statistics.js';
+export { bootstrapMeans, pairedTTest } from './evaluation/paired-statistics.js';
+export type { EvaluationQuestion, EvaluationQuestions } from './evaluation/questions.js';
+export { readQuestions } from './evaluation/questions.js';
+export { studentTPValue } from './evaluation/student-t.js';
 export type { ExperimentReport, ExperimentSettings, PolicyResult, SeedFigures } from './experiment.js';
 export { Experiment } from './experiment.js';
 export type { ExperimentSeries, PolicySeries } from './experiment-series.js';
@@ -53,6 +73,7 @@ export type {
   PairRow,
 } from './report/chart.js';
 export { describeChart, formatNumber } from './report/chart.js';
+export { evaluationFinding, evaluationPage, SCORE_TITLES, writeFailures, writeP } from './report/evaluation-report.js';
 export { experimentPage } from './report/experiment-report.js';
 export { renderReport } from './report/render-report.js';
 export { replayPage } from './report/replay-report.js';

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { CommandContext } from '../command-context.js';
 import { EXIT_CODES_HELP } from '../exit-codes.js';
+import { addEvalCommand } from './lab/eval.js';
 import { addProfileCommand } from './lab/profile.js';
 import { addReplayCommand } from './lab/replay.js';
 import { addReproduceCommand } from './lab/reproduce.js';
@@ -16,4 +17,5 @@ export function addLabCommand(program: Command, context: CommandContext): void {
   addReplayCommand(lab, context);
   addReproduceCommand(lab, context);
   addProfileCommand(lab, context);
+  addEvalCommand(lab, context);
 }

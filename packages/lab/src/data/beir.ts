@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Document } from '@warmpath/core';
 import type { WorkloadRequest } from '../workloads/workload.js';
+import { type GoldAnswers, readGoldAnswers } from './gold-answers.js';
 import { invalid, JsonFields } from './json-fields.js';
 import { readLines } from './lines.js';
 import { readCorpus } from './passages.js';
@@ -14,9 +15,14 @@ export interface BeirQuery {
   readonly text: string;
   /** Where the data say which passages stand in the prompt (`metadata.context`), and where that is written. */
   readonly context: { readonly ids: readonly string[]; readonly path: string } | undefined;
+  /** The right answers that the data state. */
+  readonly gold: GoldAnswers | undefined;
 }
 
-/** Reads `queries.jsonl`: `{_id, text, metadata?: {context?: [id, …]}}` a line. Errors with line and path. */
+/**
+ * Reads `queries.jsonl`: `{_id, text, metadata?: {context?: [id, …], …}}` a line; `readGoldAnswers` says where answers stand. Errors
+ * with line and path.
+ */
 export async function* readQueries(folder: string): AsyncGenerator<BeirQuery> {
   for await (const line of readLines(join(folder, 'queries.jsonl'))) {
     const fields = JsonFields.ofLine(line, 'queries.jsonl');
@@ -24,7 +30,8 @@ export async function* readQueries(folder: string): AsyncGenerator<BeirQuery> {
     const context = metadata?.has('context')
       ? { ids: metadata.texts('context'), path: metadata.pathOf('context') }
       : undefined;
-    yield { id: fields.text('_id'), text: fields.text('text'), context };
+    const gold = metadata === undefined ? undefined : readGoldAnswers(metadata);
+    yield { id: fields.text('_id'), text: fields.text('text'), context, gold };
   }
 }
 

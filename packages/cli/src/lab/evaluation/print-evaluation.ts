@@ -1,0 +1,69 @@
+import {
+  type EvaluationReport,
+  evaluationFinding,
+  SCORE_NAMES,
+  SCORE_TITLES,
+  type ScoreDifference,
+  writeFailures,
+  writeP,
+} from '@warmpath/lab';
+import { formatTable, type Terminal } from '../../terminal.js';
+
+/** Prints an evaluation for a person: scores, differences, cost, and the sentence that sums them up. */
+export function printEvaluation(report: EvaluationReport, terminal: Terminal): void {
+  const { questions, strategies, differences } = report;
+  terminal.line(
+    `${terminal.style.bold(report.data)}: ${questions.scored} questions answered by all strategies of ${questions.asked} asked, ` +
+      `${questions.unanswerable} without an answer in the documents; model ${report.model}`,
+  );
+  terminal.line();
+  printTable(terminal, [
+    ['strategy', ...SCORE_NAMES.map((name) => SCORE_TITLES[name])],
+    ...strategies.map((figures) => [
+      figures.strategy,
+      ...SCORE_NAMES.map((name) => {
+        const { mean, low, high } = figures[name];
+        return `${mean.toFixed(4)} [${low.toFixed(4)}, ${high.toFixed(4)}]`;
+      }),
+    ]),
+  ]);
+  if (differences.length > 0) {
+    printTable(terminal, [
+      ['against retrieval order', ...SCORE_NAMES.map((name) => SCORE_TITLES[name])],
+      ...differences.map((difference) => [
+        difference.strategy,
+        ...SCORE_NAMES.map((name) => writeDifference(difference[name])),
+      ]),
+    ]);
+  }
+  printTable(terminal, [
+    ['strategy', 'prompt tokens', 'cached', 'mean TTFT ms', 'reordered', 'failed'],
+    ...strategies.map(({ strategy, promptTokens, cachedTokens, ttftMs, moved, failures }) => [
+      strategy,
+      promptTokens?.toLocaleString('en-US') ?? 'not reported',
+      cachedTokens?.toLocaleString('en-US') ?? 'not reported',
+      ttftMs.mean.toFixed(1),
+      String(moved),
+      writeFailures(failures),
+    ]),
+  ]);
+  if (report.startedWarm) {
+    terminal.line(
+      '  The engine held these prompts before the run: restart it or take another --seed for cold figures.',
+    );
+    terminal.line();
+  }
+  terminal.line(terminal.style.bold(evaluationFinding(report)));
+}
+
+function printTable(terminal: Terminal, rows: readonly (readonly string[])[]): void {
+  const [head, ...body] = formatTable(rows);
+  terminal.line(`  ${terminal.style.dim(head!)}`);
+  for (const line of body) terminal.line(`  ${line}`);
+  terminal.line();
+}
+
+function writeDifference({ mean, low, high, p }: ScoreDifference): string {
+  const sign = mean < 0 ? '' : '+';
+  return `${sign}${mean.toFixed(4)} [${low.toFixed(4)}, ${high.toFixed(4)}] p ${writeP(p)}`;
+}

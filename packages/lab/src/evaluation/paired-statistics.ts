@@ -1,0 +1,76 @@
+import { estimate } from '../statistics.js';
+import { MersenneTwister } from '../workloads/mersenne-twister.js';
+import { studentTPValue } from './student-t.js';
+
+/** A mean with the interval in which 95 % of its bootstrap replicates lie. */
+export interface BootstrapMean {
+  readonly mean: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+/** Whether two paired samples differ in the mean. */
+export interface PairedTest {
+  /** Mean difference over its standard error; `null` where all pairs differ alike, so that there is no error. */
+  readonly t: number | null;
+  readonly degreesOfFreedom: number;
+  /** Two-sided, by Student's t distribution. */
+  readonly p: number;
+}
+
+export interface BootstrapOptions {
+  readonly seed: number;
+  /** Default 10,000. */
+  readonly replicates?: number;
+}
+
+const REPLICATES = 10_000;
+/** Share of the replicates outside the interval, on both sides together. */
+const OUTSIDE = 0.05;
+
+/**
+ * Bootstrap intervals of the means of several samples over the same questions, and of differences between them: every
+ * replicate draws questions, and all samples see the same draw, which makes the differences paired (Efron's percentile
+ * interval). Deterministic for a seed. All samples must have the same length, above 0. O(replicates × values).
+ */
+export function bootstrapMeans(
+  samples: readonly (readonly number[])[],
+  { seed, replicates = REPLICATES }: BootstrapOptions,
+): { mean(sample: number): BootstrapMean; difference(sample: number, baseline: number): BootstrapMean } {
+  const questions = samples[0]?.length ?? 0;
+  const random = new MersenneTwister(seed);
+  const means = samples.map(() => new Float64Array(replicates));
+  const drawn = new Uint32Array(questions);
+  for (let replicate = 0; replicate < replicates; replicate++) {
+    for (let i = 0; i < questions; i++) drawn[i] = Math.floor(random.random() * questions);
+    for (const [number, sample] of samples.entries()) {
+      let sum = 0;
+      for (let i = 0; i < questions; i++) sum += sample[drawn[i]!]!;
+      means[number]![replicate] = sum / questions;
+    }
+  }
+  const meanOf = (number: number) => estimate(samples[number]!).mean;
+  return {
+    mean: (number) => withInterval(meanOf(number), means[number]!),
+    difference: (number, baseline) =>
+      withInterval(
+        meanOf(number) - meanOf(baseline),
+        means[number]!.map((value, i) => value - means[baseline]![i]!),
+      ),
+  };
+}
+
+/** Student's t-test on paired samples of the same length, at least 2. O(n). */
+export function pairedTTest(sample: readonly number[], baseline: readonly number[]): PairedTest {
+  const { mean, se } = estimate(sample.map((value, i) => value - baseline[i]!));
+  const degreesOfFreedom = sample.length - 1;
+  if (se === 0) return { t: mean === 0 ? 0 : null, degreesOfFreedom, p: mean === 0 ? 1 : 0 };
+  const t = mean / se;
+  return { t, degreesOfFreedom, p: studentTPValue(t, degreesOfFreedom) };
+}
+
+function withInterval(mean: number, replicates: Float64Array): BootstrapMean {
+  const sorted = replicates.toSorted();
+  const outside = Math.floor((sorted.length * OUTSIDE) / 2);
+  return { mean, low: sorted[outside]!, high: sorted[sorted.length - 1 - outside]! };
+}

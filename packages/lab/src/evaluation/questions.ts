@@ -1,0 +1,51 @@
+import { readQueries } from '../data/beir.js';
+import type { GoldAnswers } from '../data/gold-answers.js';
+import { invalid } from '../data/json-fields.js';
+import { readCorpus } from '../data/passages.js';
+import { type Passage, Retriever } from '../data/retriever.js';
+
+/** A question with its right answers and the passages that retrieval found for it. */
+export interface EvaluationQuestion {
+  readonly id: string;
+  readonly text: string;
+  readonly gold: GoldAnswers;
+  /** In retrieval order. */
+  readonly passages: readonly Passage[];
+}
+
+/** The questions of a data set. */
+export interface EvaluationQuestions {
+  readonly questions: readonly EvaluationQuestion[];
+  /** Queries that were passed over because the data state no answer to them. */
+  readonly withoutAnswer: number;
+}
+
+/**
+ * The first `limit` questions of a BEIR folder that state their answers, each with the `topK` passages that BM25 finds. Errors:
+ * `WARMPATH_INVALID_REQUEST` if no query states one, naming where answers are looked for, and for an id that stands twice; those of the
+ * readers. Passages without text are passed over, for there is nothing to read in them. Holds corpus and questions in memory.
+ */
+export async function readQuestions(
+  folder: string,
+  { topK, limit = Number.POSITIVE_INFINITY }: { readonly topK: number; readonly limit?: number },
+): Promise<EvaluationQuestions> {
+  const retriever = new Retriever<Passage>((await readCorpus(folder)).filter(({ content }) => content.trim() !== ''));
+  const questions = new Map<string, EvaluationQuestion>();
+  let withoutAnswer = 0;
+  for await (const { id, text, gold } of readQueries(folder)) {
+    if (questions.size >= limit) break;
+    if (gold === undefined) {
+      withoutAnswer++;
+      continue;
+    }
+    if (questions.has(id)) throw invalid('queries.jsonl', `the id ${JSON.stringify(id)} is taken already`);
+    questions.set(id, { id, text, gold, passages: retriever.search(text, topK) });
+  }
+  if (questions.size === 0) {
+    throw invalid(
+      'queries.jsonl',
+      'no query states its answer: `metadata.answer`, `metadata.answers` or `metadata.ground_truth.answers` was expected',
+    );
+  }
+  return { questions: [...questions.values()], withoutAnswer };
+}

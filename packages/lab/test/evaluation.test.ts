@@ -1,0 +1,342 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import {
+  type AnsweredQuestion,
+  bootstrapMeans,
+  EVALUATION_STRATEGIES,
+  type EvaluationStrategy,
+  evaluationFinding,
+  evaluationPage,
+  evaluationReport,
+  normalisedWords,
+  pairedTTest,
+  readQuestions,
+  renderReport,
+  scoreAnswer,
+  studentTPValue,
+} from '../src/index.js';
+
+describe('scoreAnswer', () => {
+  const score = (answer: string, ...answers: string[]) => scoreAnswer(answer, { answers });
+
+  it.each([
+    ['The  U.S. Army', ['us', 'army']],
+    ['an apple a day', ['apple', 'day']],
+    ['the a an', []],
+    ['it’s «25 %»', ['it’s', '«25', '»']],
+    ['well-known', ['wellknown']],
+    // Letters of any script are letters: the article is not the end of a word.
+    ['ça va, Thea', ['ça', 'va', 'thea']],
+  ])('normalises %j as SQuAD does', (text, words) => {
+    expect(normalisedWords(text)).toEqual(words);
+  });
+
+  it.each([
+    ['RNA interference', ['RNA interference pathway', 'RNA interference'], { exact: 1, contains: 1, f1: 1 }],
+    ['The answer is 63 days.', ['63', '63 days'], { exact: 0, contains: 1, f1: 4 / 6 }],
+    ['know', ['no'], { exact: 0, contains: 0, f1: 0 }],
+    ['no, not now', ['No'], { exact: 0, contains: 1, f1: 0.5 }],
+    ['days 63', ['63 days'], { exact: 0, contains: 0, f1: 1 }],
+    ['b b b', ['b'], { exact: 0, contains: 1, f1: 0.5 }],
+    ['', ['x'], { exact: 0, contains: 0, f1: 0 }],
+    ['x', ['the'], { exact: 0, contains: 0, f1: 0 }],
+    ['A!', ['the'], { exact: 1, contains: 1, f1: 1 }],
+  ])('scores %j against %j', (answer, answers, expected) => {
+    expect(score(answer, ...answers)).toEqual(expected);
+  });
+
+  it('wants a refusal where there is no answer, and only there', () => {
+    expect(score('Unanswerable.')).toEqual({ exact: 1, contains: 1, f1: 1 });
+    expect(score('')).toEqual({ exact: 1, contains: 1, f1: 1 });
+    expect(score('This is unanswerable')).toEqual({ exact: 0, contains: 1, f1: 0 });
+    expect(score('Paris')).toEqual({ exact: 0, contains: 0, f1: 0 });
+    expect(score('unanswerable', 'Paris')).toEqual({ exact: 0, contains: 0, f1: 0 });
+  });
+
+  it('orders its figures, and gives full marks for a right answer however it is written', () => {
+    const text = fc.string({ unit: fc.constantFrom('a', 'the', 'b', ' ', '.', 'É', '1') });
+    fc.assert(
+      fc.property(text, fc.array(text, { minLength: 1, maxLength: 3 }), (answer, answers) => {
+        const { exact, contains, f1 } = score(answer, ...answers);
+        expect(exact).toBeLessThanOrEqual(contains);
+        expect(exact).toBeLessThanOrEqual(f1);
+        expect(f1).toBeLessThanOrEqual(1);
+        expect(score(`  ${answers[0]!.toUpperCase()} !`, ...answers)).toEqual({ exact: 1, contains: 1, f1: 1 });
+        expect(score(answer, ...answers, 'another').f1).toBeGreaterThanOrEqual(f1);
+      }),
+      { seed: 5 },
+    );
+  });
+});
+
+describe('studentTPValue', () => {
+  // Critical values as printed in every table of Student's t, two-sided.
+  it.each([
+    [12.706, 1, 0.05],
+    [63.657, 1, 0.01],
+    [4.303, 2, 0.05],
+    [2.776, 4, 0.05],
+    [2.571, 5, 0.05],
+    [2.228, 10, 0.05],
+    [3.169, 10, 0.01],
+    [4.587, 10, 0.001],
+    [2.042, 30, 0.05],
+    [2.75, 30, 0.01],
+    [1.984, 100, 0.05],
+    [3.291, 1e6, 0.001],
+  ])('t = %d with %d degrees of freedom is p = %d', (t, degreesOfFreedom, p) => {
+    expect(studentTPValue(t, degreesOfFreedom) / p).toBeCloseTo(1, 2);
+    expect(studentTPValue(-t, degreesOfFreedom)).toBe(studentTPValue(t, degreesOfFreedom));
+  });
+
+  it('is what closed forms say for 1, 2 and 4 degrees of freedom', () => {
+    fc.assert(
+      fc.property(fc.double({ min: 1e-6, max: 1e3, noNaN: true }), (t) => {
+        const root = Math.sqrt(4 + t * t);
+        const s = t / root;
+        const closed = [
+          [1, (2 / Math.PI) * Math.atan2(1, t)],
+          [2, 1 - t / Math.sqrt(2 + t * t)],
+          [4, 1 - s * (1.5 - 0.5 * s * s)],
+        ] as const;
+        for (const [degreesOfFreedom, p] of closed) {
+          expect(Math.abs(studentTPValue(t, degreesOfFreedom) - p)).toBeLessThan(1e-12);
+        }
+      }),
+      { seed: 11 },
+    );
+  });
+
+  it('is 1 for no difference and 0 for an infinite one', () => {
+    expect(studentTPValue(0, 7)).toBe(1);
+    expect(studentTPValue(Number.POSITIVE_INFINITY, 7)).toBe(0);
+  });
+});
+
+describe('pairedTTest', () => {
+  it("is right on Student's own data: hours of sleep gained by two soporifics", () => {
+    // Student 1908, the data set `sleep` of R: t = 4.0621, df = 9, p = 0.002833.
+    const first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0, 2];
+    const second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
+    const { t, degreesOfFreedom, p } = pairedTTest(second, first);
+    expect(t).toBeCloseTo(4.0621, 4);
+    expect(degreesOfFreedom).toBe(9);
+    expect(p).toBeCloseTo(0.002833, 6);
+  });
+
+  it('knows pairs that do not differ, and pairs that all differ alike', () => {
+    expect(pairedTTest([1, 0, 1], [1, 0, 1])).toEqual({ t: 0, degreesOfFreedom: 2, p: 1 });
+    expect(pairedTTest([1, 1], [0, 0])).toEqual({ t: null, degreesOfFreedom: 1, p: 0 });
+  });
+});
+
+describe('bootstrapMeans', () => {
+  const sample = Array.from({ length: 200 }, (_, i) => ((i * 37) % 2 === 0 ? 1 : 0));
+
+  it('gives the interval that theory gives for a share, and the same for the same seed', () => {
+    const shares = sample.map((_, i) => (i % 5 === 0 ? 1 : 0));
+    const { mean, low, high } = bootstrapMeans([shares], { seed: 1 }).mean(0);
+    const margin = 1.96 * Math.sqrt((0.2 * 0.8) / 200);
+    expect(mean).toBeCloseTo(0.2, 12);
+    expect(low).toBeCloseTo(0.2 - margin, 1.5);
+    expect(high).toBeCloseTo(0.2 + margin, 1.5);
+    const lengths = sample.map((_, i) => Math.sqrt(i));
+    const of = (seed: number) => bootstrapMeans([lengths], { seed }).mean(0);
+    expect(of(1)).toEqual(of(1));
+    expect(of(2)).not.toEqual(of(1));
+  });
+
+  it('pairs: samples that differ by a constant differ by it in every replicate', () => {
+    const shifted = sample.map((value) => value + 0.25);
+    const difference = bootstrapMeans([sample, shifted], { seed: 3, replicates: 500 }).difference(1, 0);
+    expect(difference.mean).toBeCloseTo(0.25, 12);
+    expect(difference.low).toBeCloseTo(0.25, 12);
+    expect(difference.high).toBeCloseTo(0.25, 12);
+  });
+
+  it('covers the true mean about as often as it says', () => {
+    let covered = 0;
+    for (let seed = 1; seed <= 200; seed++) {
+      const values = Array.from({ length: 60 }, (_, i) => (Math.sin(seed * 1_000 + i * 78.233) * 43_758.5453) % 1);
+      const truth = values.map((value) => (value - Math.floor(value) < 0.3 ? 1 : 0));
+      const { low, high } = bootstrapMeans([truth], { seed, replicates: 400 }).mean(0);
+      if (low <= 0.3 && 0.3 <= high) covered++;
+    }
+    expect(covered / 200).toBeGreaterThan(0.88);
+    expect(covered / 200).toBeLessThan(0.99);
+  });
+});
+
+const SETTINGS = {
+  data: 'beir',
+  engine: 'http://127.0.0.1:8000',
+  model: 'm',
+  policy: 'exact',
+  topK: 5,
+  concurrency: 1,
+  seed: 42,
+};
+
+function answer(
+  question: string,
+  strategy: EvaluationStrategy,
+  exact: number,
+  more: Partial<AnsweredQuestion> = {},
+): AnsweredQuestion {
+  const score = { exact, contains: exact, f1: exact };
+  return { question, strategy, score, ttftMs: 10, promptTokens: 100, cachedTokens: 0, moved: false, ...more };
+}
+
+function answers(byStrategy: Readonly<Record<EvaluationStrategy, readonly number[]>>): AnsweredQuestion[] {
+  return EVALUATION_STRATEGIES.flatMap((strategy) =>
+    byStrategy[strategy].map((exact, i) => answer(`q${i}`, strategy, exact)),
+  );
+}
+
+describe('evaluationReport', () => {
+  const answered = answers({
+    retrieval: [1, 0, 0, 0],
+    arranged: [1, 1, 0, 0],
+    'arranged-hints': [1, 1, 1, 0],
+  });
+
+  it('counts by hand: means, paired differences and tests', () => {
+    const report = evaluationReport(SETTINGS, { answered, failed: [], unanswerable: new Set(['q3', 'other']) })!;
+    expect(report.questions).toEqual({ asked: 4, scored: 4, unanswerable: 1 });
+    expect(report.strategies.map(({ exact }) => exact.mean)).toEqual([0.25, 0.5, 0.75]);
+    const [arranged, hints] = report.differences;
+    // Differences 0, 1, 0, 0: mean 1/4, standard error 1/4, t = 1 with 3 degrees of freedom, p = 0.391.
+    expect(arranged).toMatchObject({ strategy: 'arranged', exact: { mean: 0.25, t: 1, degreesOfFreedom: 3 } });
+    expect(arranged!.exact.p).toBeCloseTo(0.391, 3);
+    // Differences 0, 1, 1, 0: mean 1/2, standard error 0.2887, t = 1.732, p = 0.1817.
+    expect(hints!.f1.t).toBeCloseTo(1.732, 3);
+    expect(hints!.f1.p).toBeCloseTo(0.1817, 4);
+  });
+
+  it('is over the questions that all strategies answered, and names what failed', () => {
+    const some = answered.filter(({ question, strategy }) => question !== 'q0' || strategy !== 'arranged');
+    const failed = [{ question: 'q0', strategy: 'arranged', code: 'WARMPATH_UPSTREAM_TIMEOUT' } as const];
+    const report = evaluationReport(SETTINGS, { answered: some, failed, unanswerable: new Set() })!;
+    expect(report.questions).toEqual({ asked: 4, scored: 3, unanswerable: 0 });
+    expect(report.strategies.map(({ exact }) => exact.mean)).toEqual([0, 1 / 3, 2 / 3]);
+    expect(report.strategies.map(({ failures }) => failures)).toEqual([{}, { WARMPATH_UPSTREAM_TIMEOUT: 1 }, {}]);
+  });
+
+  it('sums up tokens, does not invent what the engine does not say, and sees a cache that was warm', () => {
+    const tokens = (cachedTokens: number | null) =>
+      EVALUATION_STRATEGIES.flatMap((strategy) => [
+        answer('q0', strategy, 1, { cachedTokens, moved: strategy !== 'retrieval', ttftMs: 10 }),
+        answer('q1', strategy, 1, { cachedTokens: cachedTokens === null ? null : 80, ttftMs: 30 }),
+      ]);
+    const outcomes = (cachedTokens: number | null) => ({
+      answered: tokens(cachedTokens),
+      failed: [],
+      unanswerable: new Set<string>(),
+    });
+    const cold = evaluationReport(SETTINGS, outcomes(20))!;
+    expect(cold.startedWarm).toBe(false);
+    expect(cold.strategies[1]).toMatchObject({
+      promptTokens: 200,
+      cachedTokens: 100,
+      cachedShare: 0.5,
+      moved: 1,
+      ttftMs: { mean: 20 },
+    });
+    expect(evaluationReport(SETTINGS, outcomes(90))!.startedWarm).toBe(true);
+    expect(evaluationReport(SETTINGS, outcomes(null))!.strategies[0]).toMatchObject({
+      cachedTokens: null,
+      cachedShare: null,
+    });
+  });
+
+  it('has nothing to say before a question is answered by all', () => {
+    expect(
+      evaluationReport(SETTINGS, { answered: answered.slice(0, 4), failed: [], unanswerable: new Set() }),
+    ).toBeUndefined();
+  });
+
+  it('finds what the interval says, no more', async () => {
+    const flat = Array.from({ length: 30 }, (_, i) => i % 2);
+    const finding = (arranged: readonly number[]) =>
+      evaluationFinding(
+        evaluationReport(SETTINGS, {
+          answered: answers({ retrieval: flat, arranged, 'arranged-hints': flat }),
+          failed: [],
+          unanswerable: new Set(),
+        })!,
+      );
+    expect(finding(flat)).toContain('no difference that can be told from chance');
+    expect(finding(flat.map(() => 1))).toContain('arranging improves the answers');
+    expect(finding(flat.map(() => 0))).toContain('arranging costs answers');
+    const report = evaluationReport(SETTINGS, { answered, failed: [], unanswerable: new Set() })!;
+    const html = await renderReport(evaluationPage(report), { command: 'warmpath lab eval', version: '1' });
+    expect(html).toContain('<th scope="row">arranged</th><td>0.5000</td>');
+  });
+});
+
+describe('readQuestions', () => {
+  let folder: string;
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'warmpath-beir-'));
+    await mkdir(join(folder, 'qrels'));
+    await writeFile(
+      join(folder, 'corpus.jsonl'),
+      lines(
+        { _id: 'p1', title: 'Clock', text: 'The clock strikes.' },
+        { _id: 'p2', text: 'The tower stands.' },
+        { _id: 'p3', text: ' ', title: 'clock' },
+      ),
+    );
+  });
+  afterEach(() => rm(folder, { recursive: true }));
+
+  const lines = (...values: object[]) => values.map((value) => `${JSON.stringify(value)}\n`).join('');
+  const query = (id: string, metadata?: object) => ({
+    _id: id,
+    text: 'What does the clock do?',
+    ...(metadata && { metadata }),
+  });
+  const read = async (queries: readonly object[], limit?: number) => {
+    await writeFile(join(folder, 'queries.jsonl'), lines(...queries));
+    return readQuestions(folder, { topK: 2, ...(limit !== undefined && { limit }) });
+  };
+
+  it('reads answers in each of the layouts, with the passages that BM25 finds', async () => {
+    const { questions, withoutAnswer } = await read([
+      query('a', { answer: 'strikes' }),
+      query('b', { answers: ['it strikes', '', 'strikes', 'strikes'] }),
+      query('c', { ground_truth: { answers: ['strikes'], is_impossible: false } }),
+      query('d', { ground_truth: { answers: ['plausible'], is_impossible: true } }),
+      query('e', { ground_truth: { answers: [''], is_impossible: true } }),
+      query('f', { topic: 'clocks' }),
+      query('g'),
+    ]);
+    expect(withoutAnswer).toBe(2);
+    expect(questions.map(({ id, gold }) => [id, gold.answers])).toEqual([
+      ['a', ['strikes']],
+      ['b', ['it strikes', 'strikes']],
+      ['c', ['strikes']],
+      ['d', []],
+      ['e', []],
+    ]);
+    // A passage without text is no passage, whatever its title.
+    expect(questions[0]!.passages.map(({ id }) => id)).toEqual(['p1']);
+  });
+
+  it('takes the first so many', async () => {
+    const { questions } = await read([query('x'), query('a', { answer: 'y' }), query('b', { answer: 'z' })], 1);
+    expect(questions.map(({ id }) => id)).toEqual(['a']);
+  });
+
+  it.each([
+    ['no answers at all', [query('a'), query('b')], /metadata\.answer/],
+    ['an answer of another type', [query('a', { answer: 3 })], /queries\.jsonl line 1: metadata\.answer/],
+    ['a flag of another type', [query('a', { answers: [], is_impossible: 'no' })], /is_impossible/],
+    ['an id twice', [query('a', { answer: 'x' }), query('a', { answer: 'y' })], /"a" is taken/],
+  ])('refuses %s', async (_, queries, message) => {
+    await expect(read(queries)).rejects.toThrow(message);
+  });
+});
