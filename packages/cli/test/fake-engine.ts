@@ -13,6 +13,8 @@ export interface FakeEngineOptions {
   readonly owner?: string;
   /** Answers every completion with this status. */
   readonly failsWith?: number;
+  /** What it answers instead of `yes`, or the status that it fails with. */
+  readonly answers?: (body: ReceivedBody) => string | number;
   /** The key that requests must carry. */
   readonly apiKey?: string;
 }
@@ -72,21 +74,29 @@ async function answer(request: IncomingMessage, response: ServerResponse, state:
   if (options.failsWith !== undefined) {
     return json(response, options.failsWith, { error: { message: 'out of order', type: 'server_error', code: null } });
   }
-  complete(response, JSON.parse(text) as ReceivedBody & { stream?: boolean }, state);
+  const body = JSON.parse(text) as ReceivedBody & { stream?: boolean };
+  const content = options.answers?.(body) ?? 'yes';
+  if (typeof content === 'number') return json(response, content, { error: { message: 'not this one' } });
+  complete(response, body, content, state);
 }
 
-function complete(response: ServerResponse, body: ReceivedBody & { stream?: boolean }, state: State): void {
+function complete(
+  response: ServerResponse,
+  body: ReceivedBody & { stream?: boolean },
+  content: string,
+  state: State,
+): void {
   state.received.push(body);
   const usage = countUsage(body, state);
   const choice = { index: 0, finish_reason: 'stop' };
   if (body.stream !== true) {
-    json(response, 200, { choices: [{ ...choice, message: { role: 'assistant', content: 'yes' } }], usage });
+    json(response, 200, { choices: [{ ...choice, message: { role: 'assistant', content } }], usage });
     return;
   }
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   const chunks = [
     { choices: [{ index: 0, delta: { role: 'assistant', content: '' } }] },
-    { choices: [{ index: 0, delta: { content: 'yes' } }] },
+    { choices: [{ index: 0, delta: { content } }] },
     { choices: [{ ...choice, delta: {} }] },
     { choices: [], usage },
   ];

@@ -2,7 +2,10 @@ import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   createWorkload,
+  EVALUATION_STRATEGIES,
   Experiment,
+  evaluationPage,
+  evaluationReport,
   experimentPage,
   experimentSeries,
   Replay,
@@ -71,10 +74,32 @@ function replay() {
   return running.report();
 }
 
+function evaluation() {
+  const answered = Array.from({ length: 40 }, (_, i) =>
+    EVALUATION_STRATEGIES.map((strategy, s) => {
+      const exact = (i * 7 + s) % 3 === 0 ? 1 : 0;
+      const score = { exact, contains: exact, f1: (exact + 0.5) / 1.5 };
+      return {
+        question: `q${i}`,
+        strategy,
+        score,
+        ttftMs: 50 - s,
+        promptTokens: 900,
+        cachedTokens: 100 * s,
+        moved: s > 0,
+      };
+    }),
+  ).flat();
+  const failed = [{ question: 'q99', strategy: 'arranged', code: 'WARMPATH_UPSTREAM_TIMEOUT' } as const];
+  const settings = { data: 'beir', engine: 'http://127.0.0.1:8000', model: 'm', policy: 'exact', topK: 5 };
+  return evaluationReport({ ...settings, concurrency: 1, seed: 1 }, { answered, failed, unanswerable: new Set() })!;
+}
+
 const REPORTS: readonly (readonly [string, () => Report])[] = [
   ['an experiment', () => experiment().page],
   ['a reproduction', () => reproductionPage('ragcache++', reproduce('ragcache++'))],
   ['a replay', () => replayPage(replay())],
+  ['an evaluation', () => evaluationPage(evaluation())],
   ['hostile texts', () => reportOf(HOSTILE_TEXTS)],
 ];
 

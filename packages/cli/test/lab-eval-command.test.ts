@@ -1,0 +1,372 @@
+import { once } from 'node:events';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer, request as httpRequest } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { spawnEngine } from '@warmpath/engine';
+import type { EvaluationReport } from '@warmpath/lab';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { readAlmanac } from '../src/demo/almanac.js';
+import { type FakeEngine, type FakeEngineOptions, type ReceivedBody, startFakeEngine } from './fake-engine.js';
+import { runCli, startCli } from './run-cli.js';
+
+/** Real prefill, on a machine that may be busy. */
+const EMBEDDED_TIMEOUT_MS = 180_000;
+
+let folder: string;
+let engine: FakeEngine | undefined;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-eval-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+afterEach(async () => {
+  await engine?.close();
+  engine = undefined;
+});
+
+/** A BEIR folder. */
+async function dataset(name: string, passages: readonly object[], queries: readonly object[]): Promise<string> {
+  const path = join(folder, name);
+  const lines = (values: readonly object[]) => values.map((value) => `${JSON.stringify(value)}\n`).join('');
+  await mkdir(path, { recursive: true });
+  await writeFile(join(path, 'corpus.jsonl'), lines(passages));
+  await writeFile(join(path, 'queries.jsonl'), lines(queries));
+  return path;
+}
+
+const PASSAGES = ['red clock', 'red tower', 'blue clock', 'blue tower'].map((text, i) => ({
+  _id: `p${i}`,
+  title: '',
+  text: `${text} stands here`,
+}));
+const QUESTIONS = [
+  { _id: 'q0', text: 'which red clock', metadata: { answer: 'alpha' } },
+  { _id: 'q1', text: 'which blue tower', metadata: { answers: ['beta gamma'] } },
+  { _id: 'q2', text: 'which clock red', metadata: { ground_truth: { answers: ['x'], is_impossible: true } } },
+  { _id: 'q3', text: 'which tower blue', metadata: { answer: 'the delta' } },
+];
+
+const question = ({ messages }: ReceivedBody) => messages[1]!.content.split('\n').at(-1)!;
+const documents = ({ messages }: ReceivedBody) =>
+  [...messages[1]!.content.matchAll(/<document id="([^"]+)"/g)].map(([, label]) => label!);
+const mark = ({ messages }: ReceivedBody) => messages[0]!.content.slice(0, 12);
+
+async function evaluate(options: FakeEngineOptions, ...args: string[]) {
+  engine = await startFakeEngine(options);
+  const data = await dataset('small', PASSAGES, QUESTIONS);
+  const result = await runCli(['lab', 'eval', '--engine', engine.url, '--data', data, '--json', ...args]);
+  return { ...result, received: engine.received };
+}
+
+describe('warmpath lab eval on a fake engine', () => {
+  const ANSWERS: Readonly<Record<string, string>> = {
+    'which red clock': 'Alpha.',
+    'which blue tower': 'it is beta gamma',
+    'which clock red': 'unanswerable',
+    'which tower blue': 'no idea',
+  };
+
+  it('prints the figures that counting by hand gives', async () => {
+    const { code, stdout, stderr } = await evaluate({ answers: (body) => ANSWERS[question(body)]! });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const report = JSON.parse(stdout) as EvaluationReport;
+    expect(report).toMatchObject({
+      model: 'fake-model',
+      policy: 'exact',
+      topK: 5,
+      concurrency: 1,
+      seed: 42,
+      questions: { asked: 4, scored: 4, unanswerable: 1 },
+      startedWarm: false,
+    });
+    for (const { exact, contains, f1, failures } of report.strategies) {
+      // Right: q0 and the refusal of q2. q1 contains the answer: 2 of 4 words, all of the right ones, F1 2/3.
+      expect([exact.mean, contains.mean]).toEqual([0.5, 0.75]);
+      expect(f1.mean).toBeCloseTo((1 + 2 / 3 + 1 + 0) / 4, 12);
+      expect(failures).toEqual({});
+    }
+    for (const { exact } of report.differences) {
+      expect(exact).toEqual({ mean: 0, low: 0, high: 0, t: 0, degreesOfFreedom: 3, p: 1 });
+    }
+  });
+
+  it('sends the three strategies the same but for mark, order and hint', async () => {
+    const { received, stdout } = await evaluate({});
+    const report = JSON.parse(stdout) as EvaluationReport;
+    const marks = [...new Set(received.map(mark))];
+    expect(marks).toHaveLength(3);
+    const [retrieval, arranged, hinted] = marks.map((each) => received.filter((body) => mark(body) === each));
+    const hints = (bodies: readonly ReceivedBody[]) =>
+      bodies.filter(({ messages }) => messages[1]!.content.includes('order of relevance')).length;
+    expect([retrieval, arranged, hinted].map((bodies) => bodies!.length)).toEqual([4, 4, 4]);
+    expect(hints(retrieval!) + hints(arranged!)).toBe(0);
+    const moved = (bodies: readonly ReceivedBody[]) =>
+      bodies.filter((body, i) => String(documents(body)) !== String(documents(retrieval![i]!))).length;
+    expect(report.strategies.map((figures) => figures.moved)).toEqual([0, moved(arranged!), moved(hinted!)]);
+    expect(hints(hinted!)).toBe(moved(hinted!));
+    expect(moved(arranged!)).toBeGreaterThan(0);
+    // Everything but mark, order and hint is the same.
+    for (const [i, body] of retrieval!.entries()) {
+      expect(question(arranged![i]!)).toBe(question(body));
+      expect(documents(arranged![i]!).sort()).toEqual(documents(body).sort());
+      expect(arranged![i]!.messages[0]!.content.slice(12)).toBe(body.messages[0]!.content.slice(12));
+    }
+  });
+
+  it('sums tokens up as the engine reports them', async () => {
+    const { stdout, received } = await evaluate({});
+    const report = JSON.parse(stdout) as EvaluationReport;
+    const words = (body: ReceivedBody) =>
+      body.messages
+        .map(({ role, content }) => `${role} ${content}`)
+        .join('\n')
+        .split(/\s+/).length;
+    const total = received.reduce((sum, body) => sum + words(body), 0);
+    expect(report.strategies.reduce((sum, { promptTokens }) => sum + promptTokens!, 0)).toBe(total);
+    const [retrieval, arranged] = report.strategies;
+    expect(arranged!.cachedTokens).toBeGreaterThan(retrieval!.cachedTokens!);
+    expect(JSON.parse((await evaluate({ reports: false })).stdout).strategies[0]).toMatchObject({
+      cachedTokens: null,
+      cachedShare: null,
+    });
+  });
+
+  it('counts what fails by its code, and leaves that question out of every figure', async () => {
+    let failures = 0;
+    const { code, stdout } = await evaluate({
+      answers: (body) => (question(body) === 'which red clock' && failures++ === 0 ? 503 : 'alpha'),
+    });
+    expect(code).toBe(0);
+    const report = JSON.parse(stdout) as EvaluationReport;
+    expect(report.questions).toEqual({ asked: 4, scored: 3, unanswerable: 1 });
+    expect(report.strategies.map((figures) => figures.failures)).toEqual([{ WARMPATH_UPSTREAM_ERROR: 1 }, {}, {}]);
+  });
+
+  it('gives up where nothing but failures comes, with the reason', async () => {
+    const { code, stdout, received } = await evaluate({ answers: () => 500 });
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout).error.code).toBe('WARMPATH_UPSTREAM_ERROR');
+    expect(received).toEqual([]);
+  });
+
+  it('asks several at a time, to the same scores', async () => {
+    const sequential = JSON.parse(
+      (await evaluate({ answers: (body) => ANSWERS[question(body)]! })).stdout,
+    ) as EvaluationReport;
+    await engine?.close();
+    const parallel = await evaluate({ answers: (body) => ANSWERS[question(body)]! }, '--concurrency', '4');
+    const scores = ({ strategies }: EvaluationReport) =>
+      strategies.map(({ exact, contains, f1 }) => ({ exact, contains, f1 }));
+    expect(scores(JSON.parse(parallel.stdout))).toEqual(scores(sequential));
+  });
+
+  it('writes a page, and names neither the key nor any question in what it keeps', async () => {
+    const page = join(folder, 'eval.html');
+    const state = join(folder, 'kept.jsonl');
+    engine = await startFakeEngine({ apiKey: 'secret-key', answers: () => 'private answer' });
+    const data = await dataset('small', PASSAGES, QUESTIONS);
+    const args = [
+      'lab',
+      'eval',
+      '--engine',
+      engine.url,
+      '--key-env',
+      'EVAL_KEY',
+      '--data',
+      data,
+      '--report',
+      page,
+      '--resume',
+      state,
+    ];
+    const { code, stdout } = await runCli(args, { environment: { EVAL_KEY: 'secret-key' } });
+    expect(code).toBe(0);
+    expect(stdout).toContain('questions answered by all strategies of 4 asked');
+    const html = await readFile(page, 'utf8');
+    expect(html).toContain('Against retrieval order');
+    for (const text of [html, await readFile(state, 'utf8'), stdout]) {
+      expect(text).not.toMatch(/secret-key|private answer|which red clock/);
+    }
+  });
+
+  it('goes on where it was interrupted: nothing is asked twice, and orders are those of one go', async () => {
+    const data = await dataset('small', PASSAGES, QUESTIONS);
+    const state = join(folder, 'interrupted.jsonl');
+    // The one go to compare with.
+    engine = await startFakeEngine();
+    const inOneGo = await runCli(['lab', 'eval', '--engine', engine.url, '--data', data, '--json']);
+    const wanted = engine.received.map((body) => [mark(body), question(body), documents(body)]);
+    await engine.close();
+    // One that does not answer the seventh request.
+    engine = await startFakeEngine();
+    const port = new URL(engine.url).port;
+    const gate = await startGate(Number(port), 7);
+    const command = ['lab', 'eval', '--engine', gate.url, '--data', data, '--json', '--resume', state];
+    const running = startCli(command);
+    await gate.held;
+    running.process.kill('SIGINT');
+    const stopped = await running.ended;
+    expect(stopped.code).toBe(130);
+    expect(JSON.parse(stopped.stdout).questions).toMatchObject({ scored: 2 });
+    gate.open();
+    const resumed = await runCli(command);
+    expect(resumed.code).toBe(0);
+    const asked = engine.received.map((body) => [mark(body), question(body), documents(body)]);
+    expect(asked).toEqual(wanted);
+    const figures = (text: string) =>
+      JSON.parse(text, (key, value) => (key === 'ttftMs' || key === 'engine' ? undefined : value));
+    expect(figures(resumed.stdout)).toEqual(figures(inOneGo.stdout));
+    const other = await runCli([...command, '--seed', '1']);
+    expect(other.code).toBe(2);
+    expect(other.stdout).toContain('seed 42, not 1');
+    await gate.close();
+  });
+
+  it.each([
+    ['no engine', [], 2, '--engine'],
+    ['an engine that is not there', ['--engine', 'http://127.0.0.1:9'], 1, 'WARMPATH_UPSTREAM_UNREACHABLE'],
+    ['a policy that is none', ['--engine', 'http://127.0.0.1:9', '--policy', 'exakt'], 1, 'did you mean `exact`'],
+  ])('refuses %s', async (_, args, exitCode, message) => {
+    const data = await dataset('small', PASSAGES, QUESTIONS);
+    const { code, stderr } = await runCli(['lab', 'eval', '--data', data, ...args]);
+    expect(code).toBe(exitCode);
+    expect(stderr).toContain(message);
+  });
+
+  it('says where it looked for answers when the data state none', async () => {
+    const data = await dataset('bare', PASSAGES, [{ _id: 'q', text: 'which clock' }]);
+    const { code, stderr } = await runCli(['lab', 'eval', '--engine', 'http://127.0.0.1:9', '--data', data]);
+    expect(code).toBe(1);
+    expect(stderr).toContain('metadata.ground_truth.answers');
+  });
+});
+
+describe('warmpath lab eval on the embedded engine', () => {
+  it('prints what counting by hand over the bytes on the wire gives', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
+    const { entries, questions } = await readAlmanac();
+    const asked = questions.slice(0, 8);
+    const data = await dataset(
+      'almanac',
+      entries.map(({ id, title, content }) => ({ _id: id, title, text: content })),
+      asked.map(({ id, text, answer }) => ({ _id: id, text, metadata: { answer } })),
+    );
+    const embedded = await spawnEngine({ port: 0 });
+    const relay = await startRecorder(Number(new URL(embedded.url).port));
+    try {
+      const system = 'Answer the question using only the provided documents.';
+      const args = ['lab', 'eval', '--engine', relay.url, '--data', data, '--system', system, '--json'];
+      const { code, stdout } = await runCli(args);
+      expect(code).toBe(0);
+      const report = JSON.parse(stdout) as EvaluationReport;
+      expect(report.questions).toEqual({ asked: 8, scored: 8, unanswerable: 0 });
+      expect(relay.exchanges).toHaveLength(24);
+      const marks = [...new Set(relay.exchanges.map(({ body }) => mark(body)))];
+      for (const [i, figures] of report.strategies.entries()) {
+        const own = relay.exchanges.filter(({ body }) => mark(body) === marks[i]);
+        const right = own.filter(({ body, text }) => {
+          const { answer } = asked.find((each) => each.text === question(body))!;
+          return text.trim().replace(/\.$/, '').toLowerCase() === answer.toLowerCase();
+        });
+        expect(figures.exact.mean).toBe(right.length / 8);
+        expect(figures.exact.mean).toBeGreaterThan(0.5);
+        expect(figures.promptTokens).toBe(own.reduce((sum, { promptTokens }) => sum + promptTokens, 0));
+        expect(figures.cachedTokens).toBe(own.reduce((sum, { cachedTokens }) => sum + cachedTokens, 0));
+      }
+      // Nothing of one strategy is served from what another left: every first prompt begins cold.
+      for (const each of marks) {
+        const first = relay.exchanges.find(({ body }) => mark(body) === each)!;
+        expect(first.cachedTokens).toBeLessThan(16);
+      }
+    } finally {
+      await relay.close();
+      await embedded.stop();
+    }
+  });
+});
+
+/** A server in front of another on this machine. */
+interface Relay {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** Passes everything on, and keeps what was asked and answered. */
+async function startRecorder(port: number) {
+  const exchanges: { body: ReceivedBody; text: string; promptTokens: number; cachedTokens: number }[] = [];
+  const relay = await startRelay(port, (sent, received) => {
+    if (sent === '') return;
+    const chunks = [...received.matchAll(/^data: (\{.*\})$/gm)].map(([, json]) => JSON.parse(json!));
+    const usage = chunks.findLast((chunk) => chunk.usage)?.usage;
+    exchanges.push({
+      body: JSON.parse(sent) as ReceivedBody,
+      text: chunks.map((chunk) => chunk.choices?.[0]?.delta?.content ?? '').join(''),
+      promptTokens: usage.prompt_tokens,
+      cachedTokens: usage.prompt_tokens_details.cached_tokens,
+    });
+  });
+  return { ...relay, exchanges };
+}
+
+/** Passes everything on but the completion of that number, which waits for good, until the gate is opened. */
+async function startGate(port: number, heldNumber: number) {
+  let completions = 0;
+  let isOpen = false;
+  let onHeld = () => {};
+  const held = new Promise<void>((resolve) => {
+    onHeld = resolve;
+  });
+  const relay = await startRelay(
+    port,
+    () => {},
+    () => {
+      completions++;
+      if (isOpen || completions !== heldNumber) return false;
+      onHeld();
+      return true;
+    },
+  );
+  return {
+    ...relay,
+    held,
+    open: () => {
+      isOpen = true;
+    },
+  };
+}
+
+async function startRelay(
+  port: number,
+  onExchange: (sent: string, received: string) => void,
+  holds: () => boolean = () => false,
+): Promise<Relay> {
+  const server = createServer((incoming, outgoing) => {
+    void (async () => {
+      let sent = '';
+      for await (const chunk of incoming.setEncoding('utf8')) sent += chunk;
+      if (incoming.method === 'POST' && holds()) return;
+      const { method, url, headers } = incoming;
+      const forwarded = httpRequest({ port, host: '127.0.0.1', method, path: url, headers }, async (answer) => {
+        outgoing.writeHead(answer.statusCode!, { 'content-type': answer.headers['content-type'] });
+        let received = '';
+        for await (const chunk of answer.setEncoding('utf8')) {
+          received += chunk;
+          outgoing.write(chunk);
+        }
+        onExchange(sent, received);
+        outgoing.end();
+      });
+      forwarded.end(sent);
+    })();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
