@@ -27,7 +27,11 @@ export class NaiveForesight {
     this.#context = context;
     this.#view = view;
     this.#waiting = (context.waiting ?? [])
-      .map((request) => ({ keys: keysOf(request), held: this.#bestTokens(request), weight: 1 }))
+      .map((request, place) => ({
+        keys: keysOf(request),
+        held: this.#bestTokens(request),
+        weight: this.#certaintyOf(request, place),
+      }))
       .filter(({ keys }) => context.documents.some(({ key }) => keys.has(key)));
     this.#expected = expectationsFrom(served).map(({ keep, weight }) => {
       const kept = context.documents.filter(({ key }, rank) => keep(key, rank));
@@ -75,6 +79,15 @@ export class NaiveForesight {
           .map(({ held, weight }) => weight * Math.min(1, Math.max(0, tokens - held) / meanLength)),
       );
     return worthOf(demand(this.#waiting), demand(this.#expected), this.#waiting.length > 0);
+  }
+
+  /** A waiting request may follow another one that waits. */
+  #certaintyOf(request: readonly Document[], place: number): number {
+    const sharedWith = (other: readonly Document[]) =>
+      sum(request.filter(({ key }) => keysOf(other).has(key)).map(({ tokens }) => tokens));
+    const others = (this.#context.waiting ?? []).filter((_, other) => other !== place);
+    const most = Math.max(0, ...others.map(sharedWith));
+    return most === 0 ? 1 : sharedWith(this.#context.documents) / (sharedWith(this.#context.documents) + most);
   }
 
   #bestTokens(documents: readonly Document[]): number {

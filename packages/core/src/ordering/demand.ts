@@ -2,9 +2,7 @@ import { SURVIVAL_RANKS } from '../residency/rank-survival.js';
 import type { ResidencyView } from '../residency/view.js';
 import type { CachedPaths } from './cached-paths.js';
 import type { Context } from './policy.js';
-
-/** Waiting requests that are looked at, the first ones. */
-export const MAX_WAITING = 64;
+import { MAX_WAITING, WaitingRequests } from './waiting-requests.js';
 
 /** Recent requests of which the overlap is looked at. */
 const MAX_RECENT = 128;
@@ -20,8 +18,11 @@ const LEAST_EXPECTED = 1e-4;
 
 /**
  * What coming requests will want of a context: for each of them the set of documents it shares with the context (a bit mask
- * by retrieval rank), the tokens it will find cached anyway, and how sure it is. The waiting requests stand first, with
- * weight 1, then the likely ones: sets learned from rank survival, and the overlaps with recent requests.
+ * by retrieval rank), the tokens it will find cached anyway, and how sure it is. The waiting requests stand first, then the
+ * likely ones: sets learned from rank survival, and the overlaps with recent requests.
+ *
+ * A waiting request may follow another waiting one instead of this context, the sooner the more it shares with that one:
+ * it weighs `shared / (shared + most tokens shared with another)`, 1 if with none.
  *
  * Flat arrays that are reused: one instance serves call after call and must not be re-entered.
  */
@@ -34,8 +35,9 @@ export class Demand {
   /** Tokens that the request will find cached without us. */
   readonly held = new Float64Array(DEMAND_ROOM);
   readonly #overlaps = new Int32Array(MAX_RECENT);
+  readonly #requests = new WaitingRequests();
 
-  /** Collects the sets. O(waiting × k + window × k + 256) beside the waiting requests' own best paths. */
+  /** Collects the sets. O(waiting² × k + window × k + 256) beside the waiting requests' own best paths. */
   collect(context: Context, view: ResidencyView): void {
     this.count = 0;
     this.#collectWaiting(context, view);
@@ -49,21 +51,20 @@ export class Demand {
   }
 
   #collectWaiting(context: Context, view: ResidencyView): void {
-    const waiting = context.waiting;
+    const { documents, waiting, preamble } = context;
     if (waiting === undefined) return;
-    const { documents, preamble } = context;
-    for (let i = 0; i < waiting.length && i < MAX_WAITING; i++) {
-      const request = waiting[i]!;
-      let set = 0;
-      for (let rank = 0; rank < documents.length; rank++) {
-        if (holds(request, documents[rank]!.key)) set |= 1 << rank;
-      }
+    const requests = this.#requests;
+    requests.read(documents, waiting);
+    for (let i = 0; i < requests.count; i++) {
+      const set = requests.sharedSet(i);
       if (set === 0) continue;
+      const request = waiting[i]!;
       const path = view.bestPath(request, preamble, undefined);
       let held = 0;
       for (const rank of path.order) held += request[rank]!.tokens;
       this.held[this.count] = held;
-      this.#add(set, 1);
+      const elsewhere = requests.mostShared(i);
+      this.#add(set, elsewhere === 0 ? 1 : 1 - elsewhere / (elsewhere + tokensIn(set, documents)));
     }
   }
 
@@ -89,7 +90,8 @@ export class Demand {
   }
 }
 
-function holds(request: Context['documents'], key: string): boolean {
-  for (const document of request) if (document.key === key) return true;
-  return false;
+function tokensIn(set: number, documents: Context['documents']): number {
+  let tokens = 0;
+  for (let left = set; left !== 0; left &= left - 1) tokens += documents[31 - Math.clz32(left & -left)]!.tokens;
+  return tokens;
 }

@@ -7,6 +7,7 @@ import { CHAIN_MAX_DOCUMENTS, ChainSearch } from './foresight-chain.js';
 import { SUBSETS_MAX_DOCUMENTS, SubsetSearch } from './foresight-subsets.js';
 import { DialRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
+import { WaitingRequests } from './waiting-requests.js';
 
 /** Operations one call may take, where nothing else is asked for; a fraction of a millisecond. */
 export const DEFAULT_MAX_OPERATIONS = 65_536;
@@ -57,11 +58,13 @@ class ForesightPlanner {
     if (documents.length < 2 || documents.length > CHAIN_MAX_DOCUMENTS) return undefined;
     const demand = this.#demand;
     const paths = this.#paths;
+    let left = this.#maxOperations - WaitingRequests.cost(context.waiting ?? []);
+    if (left <= 0) return undefined;
     demand.collect(context, view);
     if (demand.count === 0) return undefined;
     const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
-    if (!paths.collect(context, view, rule, this.#maxOperations / OPERATIONS_A_LOOK_UP)) return undefined;
-    const left = this.#maxOperations - OPERATIONS_A_LOOK_UP * paths.lookUps;
+    if (!paths.collect(context, view, rule, left / OPERATIONS_A_LOOK_UP)) return undefined;
+    left -= OPERATIONS_A_LOOK_UP * paths.lookUps;
     if (documents.length <= SUBSETS_MAX_DOCUMENTS && SubsetSearch.cost(documents.length, demand, rule) <= left) {
       demand.weigh(paths);
       return this.#subsets.find(documents, demand, paths, rule);

@@ -2,7 +2,7 @@
 const EXPECTED_BESIDE_WAITING = 0.05;
 
 /** How fast the worth of a path saturates with the requests that wait for it. */
-const WAITING_RATE = 1.2;
+const WAITING_RATE = 2;
 
 /** What later reuse counts against tokens that are cached now, when it is only expected. */
 const EXPECTED_LATER = 0.8;
