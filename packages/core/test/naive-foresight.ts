@@ -1,6 +1,6 @@
-import type { Context, Document, ResidencyView } from '../src/index.js';
+import type { Context, Document, Ordering, ResidencyView } from '../src/index.js';
 import { DialRule } from '../src/ordering/placement.js';
-import { weightOfLater, worthOf } from '../src/ordering/reuse-worth.js';
+import { leastGain, weightOfLater, worthOf } from '../src/ordering/reuse-worth.js';
 
 /** A served request: ids by retrieval rank. */
 export type Served = readonly string[];
@@ -52,6 +52,14 @@ export class NaiveForesight {
       best = Math.max(best, now + weightOfLater(this.#waiting.length > 0) * sum(later.slice(cached)));
     }
     return best;
+  }
+
+  /** What the best order is worth beyond this one of `exact`, less what it must be worth more to be preferred. */
+  gainOver({ order, cachedTokens }: Ordering): number {
+    const preamble = this.#context.preamble;
+    const cachedDocuments = cachedTokens - (cachedTokens === 0 ? 0 : (preamble?.tokens ?? 0));
+    const worth = this.worth(order);
+    return this.most() - worth - leastGain(this.#context.documents, worth - cachedDocuments);
   }
 
   /** The most any order within the dial is worth. O(k!). */

@@ -1,3 +1,5 @@
+import type { Document } from '../document.js';
+
 /** What the worth of reuse by expected requests counts beside that of waiting ones, which are certain. */
 const EXPECTED_BESIDE_WAITING = 0.05;
 
@@ -30,4 +32,29 @@ export function shareGained(tokens: number, held: number, meanLength: number): n
 /** What a token saved later counts, when a token saved now counts 1. */
 export function weightOfLater(queueKnown: boolean): number {
   return queueKnown ? 1 : EXPECTED_LATER;
+}
+
+/** Shares of a mean document, and of what the order of `exact` would save later: the smaller one must be gained. */
+const LEAST_GAIN = 0.2;
+const LEAST_RELATIVE_GAIN = 0.4;
+
+/** Where lengths spread by this share of their mean or more, what is gained is known from them, and no doubt is left. */
+const TRUSTED_SPREAD = 0.2;
+
+/**
+ * Tokens that an order must be expected to save beyond the order of `exact`, which saves `later` with what it leaves, to be
+ * preferred to it where nobody waits: what documents of like length will save is a guess then, and small gains were as often
+ * losses (docs/foresight.md). O(k).
+ */
+export function leastGain(documents: readonly Document[], later: number): number {
+  let sum = 0;
+  let squares = 0;
+  for (const { tokens } of documents) {
+    sum += tokens;
+    squares += tokens * tokens;
+  }
+  const mean = sum / documents.length;
+  const variance = Math.max(0, squares / documents.length - mean * mean);
+  const doubt = mean === 0 ? 1 : Math.max(0, 1 - Math.sqrt(variance) / mean / TRUSTED_SPREAD);
+  return doubt * Math.min(LEAST_GAIN * mean, LEAST_RELATIVE_GAIN * later);
 }
