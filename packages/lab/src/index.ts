@@ -126,8 +126,8 @@ export { multiSessionTrace, RAGBOOST_SESSIONS } from './workloads/multi-session.
 export type { MultiTurnOptions } from './workloads/multi-turn.js';
 export { multiTurnTrace, RAGBOOST_TURNS } from './workloads/multi-turn.js';
 export { readTrace } from './workloads/read-trace.js';
-export type { SessionsOptions } from './workloads/sessions.js';
-export { sessionsTrace } from './workloads/sessions.js';
+export type { SessionHabits, SessionsOptions } from './workloads/sessions.js';
+export { CASUAL, SETTLED, sessionsTrace } from './workloads/sessions.js';
 export type { Trace, TraceRequest } from './workloads/trace.js';
 export { meanAdjacentJaccard } from './workloads/trace.js';
 export type {

@@ -4,7 +4,7 @@ import { headlineTrace } from './headline.js';
 import { mixedTrace } from './mixed.js';
 import { multiSessionTrace, RAGBOOST_SESSIONS } from './multi-session.js';
 import { multiTurnTrace, RAGBOOST_TURNS } from './multi-turn.js';
-import { sessionsTrace } from './sessions.js';
+import { SETTLED, sessionsTrace } from './sessions.js';
 import { tfIdfTrace } from './tf-idf.js';
 import { topicsTrace } from './topics.js';
 import type { Trace } from './trace.js';
@@ -103,6 +103,11 @@ export const WORKLOAD_CATALOGUE: readonly CatalogueEntry[] = [
     name: 'sessions',
     description: 'eight interleaved conversations over 40 topics, k = 5, 1,000 requests',
     trace: (seed) => sessionsTrace(seed, { requests: 1_000, k: 5 }),
+  },
+  {
+    name: 'sessions-settled',
+    description: 'the same, with sessions that know what they like: fitted to the figures of a published workload',
+    trace: (seed) => sessionsTrace(seed, { requests: 1_000, k: 5, habits: SETTLED }),
   },
   {
     name: 'zipf',

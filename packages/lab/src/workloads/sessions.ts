@@ -5,16 +5,33 @@ import { ZipfDistribution } from './zipf.js';
 const SESSIONS = 8;
 const TOPICS = 40;
 const TOPIC_SIZE = 25;
-/** Chance that a session turns to another topic before a request. */
-const TURN = 0.1;
-/** Weights of what one session prefers, and of the question's own noise, beside a document's popularity of 0 to 1. */
-const TASTE = 0.5;
-const NOISE = 0.8;
 
-/** Size of a sessions trace. */
+/** What decides which documents of its topic a session retrieves. */
+export interface SessionHabits {
+  /** Chance that a session turns to another topic before a request. */
+  readonly turn: number;
+  /** Weights of what one session prefers, and of the question's own noise, beside a document's popularity. */
+  readonly taste: number;
+  readonly noise: number;
+  /** How popularity, taste and noise are distributed: evenly from 0 to 1, or normally with deviation 1. */
+  readonly distribution: 'uniform' | 'normal';
+}
+
+/** Little taste and much noise: a topic's popular documents come back in changing company. */
+export const CASUAL: SessionHabits = { turn: 0.1, taste: 0.5, noise: 0.8, distribution: 'uniform' };
+
+/**
+ * Fitted to the published figures of a workload that is described in words only (eight interleaved sessions, 40 topics of 25
+ * documents, Zipf topics, rank by popularity, taste and noise, 1,000 requests): see docs/foresight.md. Inferred are all four.
+ */
+export const SETTLED: SessionHabits = { turn: 0.2, taste: 1, noise: 0.7, distribution: 'normal' };
+
+/** Size of a sessions trace, and how its sessions behave. */
 export interface SessionsOptions {
   readonly requests: number;
   readonly k: number;
+  /** Default `CASUAL`. */
+  readonly habits?: SessionHabits;
 }
 
 interface Session {
@@ -28,23 +45,32 @@ interface Session {
  * repeat within a session more than between them. The workload in which a small cache is shared by many.
  */
 export function sessionsTrace(seed: number, options: SessionsOptions): Trace {
+  const { turn, taste: tasteWeight, noise, distribution } = options.habits ?? CASUAL;
   const random = new MersenneTwister(seed);
+  const draw = distribution === 'uniform' ? () => random.random() : () => drawNormal(random);
   const topics = new ZipfDistribution(TOPICS, 1);
-  const popularity = Array.from({ length: TOPICS * TOPIC_SIZE }, () => random.random());
+  const popularity = Array.from({ length: TOPICS * TOPIC_SIZE }, draw);
   const begin = (): Session => ({
     topic: topics.draw(random),
-    taste: Array.from({ length: TOPIC_SIZE }, () => TASTE * random.random()),
+    taste: Array.from({ length: TOPIC_SIZE }, () => tasteWeight * draw()),
   });
   const sessions = Array.from({ length: SESSIONS }, begin);
   return Array.from({ length: options.requests }, (_, question) => {
     const session = random.below(SESSIONS);
-    if (random.random() < TURN) sessions[session] = begin();
+    if (random.random() < turn) sessions[session] = begin();
     const { topic, taste } = sessions[session]!;
     const scored = taste.map((preference, i) => {
       const document = topic * TOPIC_SIZE + i;
-      return { document, score: popularity[document]! + preference + NOISE * random.random() };
+      return { document, score: popularity[document]! + preference + noise * draw() };
     });
     scored.sort((a, b) => b.score - a.score || a.document - b.document);
     return { documents: scored.slice(0, options.k).map(({ document }) => document), question, session };
   });
+}
+
+/** Nearly normal, mean 0 and deviation 1, by sums alone: the same to the last bit on every machine. */
+function drawNormal(random: MersenneTwister): number {
+  let sum = -6;
+  for (let i = 0; i < 12; i++) sum += random.random();
+  return sum;
 }
