@@ -1,6 +1,6 @@
-import type { Context, Document, Ordering, ResidencyView } from '../src/index.js';
+import type { Context, Document, ResidencyView } from '../src/index.js';
 import { DialRule } from '../src/ordering/placement.js';
-import { leastGain, weightOfLater, worthOf } from '../src/ordering/reuse-worth.js';
+import { weightOfLater, worthOf } from '../src/ordering/reuse-worth.js';
 
 /** A served request: ids by retrieval rank. */
 export type Served = readonly string[];
@@ -54,12 +54,14 @@ export class NaiveForesight {
     return best;
   }
 
-  /** What the best order is worth beyond this one of `exact`, less what it must be worth more to be preferred. */
-  gainOver({ order, cachedTokens }: Ordering): number {
-    const preamble = this.#context.preamble;
-    const cachedDocuments = cachedTokens - (cachedTokens === 0 ? 0 : (preamble?.tokens ?? 0));
-    const worth = this.worth(order);
-    return this.most() - worth - leastGain(this.#context.documents, worth - cachedDocuments);
+  /** Whether there is enough to plan by: somebody waits for some of it, or lengths deviate by a tenth of their mean. */
+  isPlanned(): boolean {
+    const lengths = this.#context.documents.map(({ tokens }) => tokens);
+    const mean = sum(lengths) / lengths.length;
+    return (
+      this.#waiting.length > 0 ||
+      sum(lengths.map((length) => (length - mean) ** 2)) / lengths.length >= (mean / 10) ** 2
+    );
   }
 
   /** The most any order within the dial is worth. O(k!). */

@@ -81,15 +81,6 @@ export class CachedPaths {
     return longest;
   }
 
-  /** The allowed path with most tokens, the first among equals: the one that `exact` follows. O(paths). */
-  longestAllowed(): number {
-    let longest = 0;
-    for (let path = 1; path < this.count; path++) {
-      if (this.allowed[path] === 1 && this.tokens[path]! > this.tokens[longest]!) longest = path;
-    }
-    return longest;
-  }
-
   /** The ranks along a path, in order. O(depth), allocates the answer. */
   ranksOf(path: number): number[] {
     const ranks: number[] = [];

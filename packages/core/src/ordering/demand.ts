@@ -30,8 +30,6 @@ export class Demand {
   /** Sets wanted, of which the first `waiting` by requests that are known. */
   count = 0;
   waiting = 0;
-  /** Whether no request at all is known to wait: then the demand is guessed. */
-  nobodyWaits = true;
   readonly sets = new Int32Array(DEMAND_ROOM);
   readonly weights = new Float64Array(DEMAND_ROOM);
   /** Tokens that the request will find cached without us. */
@@ -42,7 +40,6 @@ export class Demand {
   /** Collects the sets. O(waiting² × k + window × k + 256) beside the waiting requests' own best paths. */
   collect(context: Context, view: ResidencyView): void {
     this.count = 0;
-    this.nobodyWaits = context.waiting === undefined || context.waiting.length === 0;
     this.#collectWaiting(context, view);
     this.waiting = this.count;
     this.#collectLikely(context, view);

@@ -1,6 +1,6 @@
 import { DialRule, isFree } from './placement.js';
 import type { OrderingPolicy } from './policy.js';
-import { completedInRetrievalOrder } from './retrieval-order.js';
+import { followedByRetrievalOrder } from './retrieval-order.js';
 
 /**
  * The cached path that saves most tokens, then the rest in retrieval order: the optimum of Eq. 1 in CacheWeaver §3.3 with
@@ -13,7 +13,8 @@ export function createExactPolicy(): OrderingPolicy {
       const { documents, preamble } = context;
       const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
       const path = view.bestPath(documents, preamble, rule);
-      const order = completedInRetrievalOrder(path.order, documents.length, rule);
+      const order =
+        rule === undefined ? followedByRetrievalOrder(path.order, documents.length) : rule.complete(path.order);
       return { order, cachedDocuments: path.order.length, cachedTokens: path.tokens };
     },
   };

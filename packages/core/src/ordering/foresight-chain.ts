@@ -2,8 +2,8 @@ import type { Document } from '../document.js';
 import type { CachedPaths } from './cached-paths.js';
 import { DEMAND_ROOM, type Demand } from './demand.js';
 import type { DialRule } from './placement.js';
-import { completedInRetrievalOrder } from './retrieval-order.js';
-import { leastGain, shareGained, weightOfLater, worthOf } from './reuse-worth.js';
+import { followedByRetrievalOrder } from './retrieval-order.js';
+import { shareGained, weightOfLater, worthOf } from './reuse-worth.js';
 
 /** Documents at most: a set must fit a bit mask. */
 export const CHAIN_MAX_DOCUMENTS = 30;
@@ -14,7 +14,7 @@ const STARTS = 8;
 /**
  * For contexts with too many subsets: from each of the 8 longest cached paths, adds the document that is worth most next,
  * by the worth of `SubsetSearch`, until no coming request wants what is left; the rest follows in retrieval order. The best
- * of these chains wins; among equals the first found. Where nobody waits, `exact` is departed from as in `SubsetSearch`.
+ * of these chains wins; among equals the first found.
  *
  * Up to 30 documents. O(8 × demand × k²) at most, far less as a rule, for each step keeps only the requests that want all
  * documents before it. Allocates some small arrays of ranks; must not be re-entered.
@@ -23,10 +23,7 @@ export class ChainSearch {
   readonly #lengths = new Int32Array(CHAIN_MAX_DOCUMENTS);
   readonly #waiting = new Float64Array(CHAIN_MAX_DOCUMENTS);
   readonly #expected = new Float64Array(CHAIN_MAX_DOCUMENTS);
-  /** The chain so far. */
-  #set = 0;
-  #tokens = 0;
-  /** Requests of the demand that want all documents of it. */
+  /** Requests of the demand that want all documents of the chain so far. */
   readonly #interested = new Int32Array(DEMAND_ROOM);
   #interestedCount = 0;
   #meanLength = 0;
@@ -34,8 +31,7 @@ export class ChainSearch {
 
   /** Operations that `find` will count at most. O(1). */
   static cost(documents: number, demand: Demand, paths: CachedPaths): number {
-    const chains = Math.min(STARTS, paths.count) + 1;
-    return chains * documents * (demand.count + documents) + demand.count * paths.count;
+    return Math.min(STARTS, paths.count) * documents * (demand.count + documents) + demand.count * paths.count;
   }
 
   /** See the class. Returns all ranks in prompt order. */
@@ -62,13 +58,7 @@ export class ChainSearch {
       most = value;
       best = chain;
     }
-    const order = completedInRetrievalOrder(best, documents.length, rule);
-    if (!demand.nobodyWaits) return order;
-    const longest = paths.longestAllowed();
-    const exact = completedInRetrievalOrder(paths.ranksOf(longest), documents.length, rule);
-    const later = weight * this.#worthBehind(paths.ranksOf(longest), exact, demand);
-    const gain = most - paths.tokens[longest]! - later;
-    return gain <= leastGain(documents, later) ? exact : order;
+    return rule === undefined ? followedByRetrievalOrder(best, documents.length) : rule.complete(best);
   }
 
   /** The allowed paths with most tokens, longest first, the earlier first among equals. */
@@ -87,10 +77,17 @@ export class ChainSearch {
 
   /** Appends to the chain while anyone wants more of it; returns the worth of what was appended, in tokens. */
   #grow(chain: number[], demand: Demand, rule: DialRule | undefined): number {
-    this.#beginChain(chain, demand);
+    let set = 0;
+    let tokens = 0;
+    for (const rank of chain) {
+      set |= 1 << rank;
+      tokens += this.#lengths[rank]!;
+    }
+    this.#interestedCount = demand.count;
+    for (let i = 0; i < demand.count; i++) this.#interested[i] = i;
     let worth = 0;
     for (;;) {
-      const wanted = this.#addUpDemand(demand);
+      const wanted = this.#addUpDemand(demand, set, tokens);
       let most = 0;
       let next = -1;
       for (let left = wanted; left !== 0; left &= left - 1) {
@@ -102,40 +99,14 @@ export class ChainSearch {
       }
       if (next < 0) return worth;
       chain.push(next);
-      this.#extendChain(next);
+      set |= 1 << next;
+      tokens += this.#lengths[next]!;
       worth += most;
     }
   }
 
-  /** What an order leaves behind is worth in tokens, where only expected requests are known, from the end of `prefix` on. */
-  #worthBehind(prefix: readonly number[], order: readonly number[], demand: Demand): number {
-    this.#beginChain(prefix, demand);
-    let worth = 0;
-    for (let place = prefix.length; place < order.length && this.#addUpDemand(demand) !== 0; place++) {
-      const rank = order[place]!;
-      worth += this.#lengths[rank]! * worthOf(0, this.#expected[rank]!, false);
-      this.#extendChain(rank);
-    }
-    return worth;
-  }
-
-  #beginChain(ranks: readonly number[], demand: Demand): void {
-    this.#set = 0;
-    this.#tokens = 0;
-    for (const rank of ranks) this.#extendChain(rank);
-    this.#interestedCount = demand.count;
-    for (let i = 0; i < demand.count; i++) this.#interested[i] = i;
-  }
-
-  #extendChain(rank: number): void {
-    this.#set |= 1 << rank;
-    this.#tokens += this.#lengths[rank]!;
-  }
-
   /** By next document: the requests that could use the chain up to it. Returns the documents anyone wants next. */
-  #addUpDemand(demand: Demand): number {
-    const set = this.#set;
-    const tokens = this.#tokens;
+  #addUpDemand(demand: Demand, set: number, tokens: number): number {
     this.#waiting.fill(0);
     this.#expected.fill(0);
     const interested = this.#interested;

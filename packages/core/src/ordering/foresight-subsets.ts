@@ -2,8 +2,7 @@ import type { Document } from '../document.js';
 import type { CachedPaths } from './cached-paths.js';
 import type { Demand } from './demand.js';
 import type { DialRule } from './placement.js';
-import { completedInRetrievalOrder } from './retrieval-order.js';
-import { leastGain, shareGained, weightOfLater, worthOf } from './reuse-worth.js';
+import { shareGained, weightOfLater, worthOf } from './reuse-worth.js';
 
 /** Documents whose 256 subsets are all weighed. */
 export const SUBSETS_MAX_DOCUMENTS = 8;
@@ -16,8 +15,7 @@ const SUBSETS = 1 << SUBSETS_MAX_DOCUMENTS;
  * A prompt that starts with the documents of a set X leaves a path over X, worth `worthOf` what coming requests could save
  * with it. The best way on from X adds the document whose length, times the worth of the longer set, plus the best way on
  * from there, is largest; the order starts with the cached path whose tokens plus the best way on from its set are largest.
- * Among equals the first in lexicographic order of ranks. Where nobody waits, the order of `exact` is kept
- * unless clearly more is expected (`leastGain`). The dial is held at every step: what may come next depends on
+ * Among equals the first in lexicographic order of ranks. The dial is held at every step: what may come next depends on
  * the set before it alone.
  *
  * Up to 8 documents. O(k 2^k + sum of 2^|set| over the demand); allocates the answer alone, and must not be re-entered.
@@ -42,26 +40,15 @@ export class SubsetSearch {
   }
 
   /** See the class. Returns all ranks in prompt order. */
-  find(
-    documents: readonly Document[],
-    demand: Demand,
-    paths: CachedPaths,
-    rule: DialRule | undefined,
-  ): readonly number[] {
+  find(documents: readonly Document[], demand: Demand, paths: CachedPaths, rule: DialRule | undefined): number[] {
     const full = 2 ** documents.length - 1;
     this.#addUpTokens(documents, full);
     this.#addUpDemand(demand, full, this.#tokens[full]! / documents.length);
     this.#planBackwards(full, rule);
-    const weight = weightOfLater(demand.waiting > 0);
-    const path = this.#bestStart(paths, weight);
+    const path = this.#bestStart(paths, weightOfLater(demand.waiting > 0));
     const order = paths.ranksOf(path);
     for (let set = paths.sets[path]!; set !== full; set |= 1 << order.at(-1)!) order.push(this.#next[set]!);
-    if (!demand.nobodyWaits) return order;
-    const longest = paths.longestAllowed();
-    const exact = completedInRetrievalOrder(paths.ranksOf(longest), documents.length, rule);
-    const later = weight * this.#worthBehind(paths.sets[longest]!, exact);
-    const gain = paths.tokens[path]! + weight * this.#later[paths.sets[path]!]! - paths.tokens[longest]! - later;
-    return gain <= leastGain(documents, later) ? exact : order;
+    return order;
   }
 
   #addUpTokens(documents: readonly Document[], full: number): void {
@@ -123,17 +110,6 @@ export class SubsetSearch {
       best = path;
     }
     return best;
-  }
-
-  /** What an order leaves behind is worth, from the end of a set at its start on. */
-  #worthBehind(set: number, order: readonly number[]): number {
-    let worth = 0;
-    let longer = set;
-    for (let place = bitCount(set); place < order.length; place++) {
-      longer |= 1 << order[place]!;
-      worth += this.#lengths[order[place]!]! * this.#worth[longer]!;
-    }
-    return worth;
   }
 
   #allows(rule: DialRule, set: number, rank: number): boolean {

@@ -7,6 +7,7 @@ import { CHAIN_MAX_DOCUMENTS, ChainSearch } from './foresight-chain.js';
 import { SUBSETS_MAX_DOCUMENTS, SubsetSearch } from './foresight-subsets.js';
 import { DialRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
+import { lengthsDiffer } from './reuse-worth.js';
 import { WaitingRequests } from './waiting-requests.js';
 
 /** Operations one call may take, where nothing else is asked for; a fraction of a millisecond. */
@@ -18,9 +19,9 @@ const OPERATIONS_A_LOOK_UP = 8;
 /**
  * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with what this prompt
  * leaves behind. It knows the requests waiting (`Context.waiting`), and expects what recent requests and their rank
- * survival let it expect (`RecentRequestsView`); with neither, and for more than 30 documents, the answer is that of
- * `exact`. It gives up cached tokens only where the reuse it expects is worth more. Method, constants and figures:
- * docs/foresight.md.
+ * survival let it expect (`RecentRequestsView`); that alone it trusts only where documents differ in length. With neither,
+ * and for more than 30 documents, the answer is that of `exact`. It gives up cached tokens only where the reuse it expects
+ * is worth more. Method, constants and figures: docs/foresight.md.
  *
  * Up to 8 documents the plan is optimal under its estimate, above it grows the best of 8 chains. `maxOperations` bounds the
  * counted operations of one call (look-ups, subsets, steps of a chain), never time, so that the same state gives the same
@@ -58,10 +59,12 @@ class ForesightPlanner {
     if (documents.length < 2 || documents.length > CHAIN_MAX_DOCUMENTS) return undefined;
     const demand = this.#demand;
     const paths = this.#paths;
+    const isGuessTrusted = lengthsDiffer(documents);
+    if (!isGuessTrusted && (context.waiting ?? []).length === 0) return undefined;
     let left = this.#maxOperations - WaitingRequests.cost(context.waiting ?? []);
     if (left <= 0) return undefined;
     demand.collect(context, view);
-    if (demand.count === 0) return undefined;
+    if (demand.count === 0 || (demand.waiting === 0 && !isGuessTrusted)) return undefined;
     const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
     if (!paths.collect(context, view, rule, left / OPERATIONS_A_LOOK_UP)) return undefined;
     left -= OPERATIONS_A_LOOK_UP * paths.lookUps;

@@ -1,5 +1,3 @@
-import type { DialRule } from './placement.js';
-
 /** The identity: 0, 1, 2, … O(count). */
 export function retrievalOrder(count: number): number[] {
   const order: number[] = new Array(count);
@@ -17,13 +15,4 @@ export function followedByRetrievalOrder(prefix: readonly number[], count: numbe
     if (!prefix.includes(rank)) order[place++] = rank;
   }
   return order;
-}
-
-/** The same within the dial: pinned documents at their places. */
-export function completedInRetrievalOrder(
-  prefix: readonly number[],
-  count: number,
-  rule: DialRule | undefined,
-): readonly number[] {
-  return rule === undefined ? followedByRetrievalOrder(prefix, count) : rule.complete(prefix);
 }

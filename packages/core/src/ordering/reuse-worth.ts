@@ -34,19 +34,15 @@ export function weightOfLater(queueKnown: boolean): number {
   return queueKnown ? 1 : EXPECTED_LATER;
 }
 
-/** Shares of a mean document, and of what the order of `exact` would save later: the smaller one must be gained. */
-const LEAST_GAIN = 0.2;
-const LEAST_RELATIVE_GAIN = 0.4;
-
-/** Where lengths spread by this share of their mean or more, what is gained is known from them, and no doubt is left. */
-const TRUSTED_SPREAD = 0.2;
+/** Deviation of lengths, as a share of their mean, from which on a guessed demand is trusted. */
+const TELLING_DEVIATION = 0.1;
 
 /**
- * Tokens that an order must be expected to save beyond the order of `exact`, which saves `later` with what it leaves, to be
- * preferred to it where nobody waits: what documents of like length will save is a guess then, and small gains were as often
- * losses (docs/foresight.md). O(k).
+ * Whether the lengths of documents differ enough to plan by what recent requests let expect alone. What differs in length is
+ * known; which documents come back is a guess, and among documents of like length plans by it lost as often as they won
+ * (docs/foresight.md). O(k).
  */
-export function leastGain(documents: readonly Document[], later: number): number {
+export function lengthsDiffer(documents: readonly Document[]): boolean {
   let sum = 0;
   let squares = 0;
   for (const { tokens } of documents) {
@@ -54,7 +50,5 @@ export function leastGain(documents: readonly Document[], later: number): number
     squares += tokens * tokens;
   }
   const mean = sum / documents.length;
-  const variance = Math.max(0, squares / documents.length - mean * mean);
-  const doubt = mean === 0 ? 1 : Math.max(0, 1 - Math.sqrt(variance) / mean / TRUSTED_SPREAD);
-  return doubt * Math.min(LEAST_GAIN * mean, LEAST_RELATIVE_GAIN * later);
+  return squares / documents.length - mean * mean >= (TELLING_DEVIATION * mean) ** 2 && sum > 0;
 }
