@@ -22,6 +22,8 @@ export type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/p
 export { POLICY_NAMES } from './ordering/policy.js';
 export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';
 export { PREWARM_WINDOW, planPrewarm } from './ordering/prewarm.js';
+export type { ContextIndexOptions, IndexedContext } from './plan/context-index.js';
+export { ContextIndex } from './plan/context-index.js';
 export type { PlanMethod } from './plan/methods.js';
 export { PLAN_METHODS } from './plan/methods.js';
 export type { BatchPlan, PlanOptions, PlanStep } from './plan/plan.js';

@@ -208,3 +208,125 @@ describe('ContextIndex', () => {
     }
   });
 });
+
+/** Every prefix that is held, with the time of its last use: what the index should hold, written down naively. */
+class PrefixList {
+  readonly #lastUse = new Map<string, number>();
+  #now = 0;
+
+  constructor(readonly tokensOf: (document: number) => number) {}
+
+  get tokens(): number {
+    return [...this.#lastUse.keys()].reduce((sum, path) => sum + this.tokensOf(Number(path.split(',').at(-1))), 0);
+  }
+
+  has(path: readonly number[]): boolean {
+    return path.length === 0 || this.#lastUse.has(path.join());
+  }
+
+  use(path: readonly number[]): void {
+    this.#now++;
+    for (let end = 1; end <= path.length; end++) this.#lastUse.set(path.slice(0, end).join(), this.#now);
+  }
+
+  evictTo(limit: number): void {
+    while (this.tokens > limit && this.#lastUse.size > 0) {
+      const paths = [...this.#lastUse.keys()];
+      const ends = paths.filter((path) => !paths.some((other) => other.startsWith(`${path},`)));
+      const oldest = ends.reduce((one, other) => (this.#lastUse.get(other)! < this.#lastUse.get(one)! ? other : one));
+      this.#lastUse.delete(oldest);
+    }
+  }
+}
+
+describe('eviction from the ContextIndex', () => {
+  const tokens = (document: number) => 1 + ((document * 7) % 5);
+  const step = fc.oneof(
+    { weight: 4, arbitrary: fc.record({ kind: fc.constant('insert' as const), context }) },
+    fc.record({ kind: fc.constant('evict' as const), count: fc.nat(25) }),
+  );
+
+  it('holds what a list of all prefixes by last use holds, and promises nothing else', () => {
+    const capacity = fc.oneof(fc.constant(Number.POSITIVE_INFINITY), fc.integer({ min: 0, max: 60 }));
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 40 }), capacity, (steps, limit) => {
+        const index = new ContextIndex({ tokens, capacity: limit });
+        const naive = new PrefixList(tokens);
+        for (const each of steps) {
+          if (each.kind === 'evict') {
+            naive.evictTo(naive.tokens - each.count);
+            index.evict(each.count);
+          } else {
+            const { documents, matched } = index.insert(each.context);
+            expect(naive.has(documents.slice(0, matched))).toBe(true);
+            naive.use(documents);
+          }
+          naive.evictTo(limit);
+          expect(index.tokens).toBe(naive.tokens);
+        }
+        index.evict(Number.POSITIVE_INFINITY);
+        expect([index.tokens, index.size]).toEqual([0, 0]);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('says which requests are gone, and schedules the others', () => {
+    fc.assert(
+      fc.property(fc.array(context, { maxLength: 20 }), fc.nat(40), (contexts, count) => {
+        const index = new ContextIndex();
+        const built = index.build(contexts.slice(0, 6));
+        const ids = [...built, ...contexts.slice(6).map((each) => index.insert(each))].map(
+          ({ requestId }) => requestId,
+        );
+        const gone = index.evict(count);
+        expect(index.schedule().sort((a, b) => a - b)).toEqual(ids.filter((id) => !gone.includes(id)));
+        expect(new Set(gone).size).toBe(gone.length);
+        expect(gone.every((id) => !index.remove(id))).toBe(true);
+      }),
+    );
+  });
+
+  it('takes the least recently used end first; a use of any part renews it', () => {
+    const index = new ContextIndex({ capacity: 6 });
+    index.insert([1, 2, 3]);
+    index.insert([4, 5, 6]);
+    expect(index.insert([1, 2, 7])).toMatchObject({ requestId: 2, matched: 2 });
+    // Over by one: 3 was used before 4, 5 and 6.
+    expect(index.tokens).toBe(6);
+    expect(index.insert([3, 2, 1])).toMatchObject({ matched: 2 });
+    expect(index.insert([4, 5, 6]).matched).toBe(2);
+  });
+
+  it('removes requests by id, with parents that nothing else needs', () => {
+    fc.assert(
+      fc.property(fc.array(context, { maxLength: 15 }), fc.array(fc.nat(20)), (contexts, removed) => {
+        const index = new ContextIndex();
+        const all = contexts.map((each) => index.insert(each));
+        const isGone = new Set<number>();
+        for (const id of removed) {
+          expect(index.remove(id)).toBe(id < all.length && !isGone.has(id));
+          isGone.add(id);
+        }
+        const left = all.filter(({ requestId }) => !isGone.has(requestId));
+        const prefixes = new Set(
+          left.flatMap(({ documents }) => documents.map((_, place) => documents.slice(0, place + 1).join())),
+        );
+        expect(index.size).toBe(left.length);
+        expect(index.tokens).toBe(prefixes.size);
+      }),
+    );
+  });
+
+  it('is bounded: in contexts where equal ones cost no tokens, and in memory whatever is removed', () => {
+    const index = new ContextIndex({ maxContexts: 10 });
+    for (let i = 0; i < 1_000; i++) index.insert([1, 2, 3]);
+    expect([index.size, index.tokens]).toEqual([10, 3]);
+    const removing = new ContextIndex();
+    for (let i = 0; i < 10_000; i++) removing.remove(removing.insert([i, 1]).requestId);
+    expect([removing.size, removing.tokens]).toEqual([0, 0]);
+    const [last] = [removing.insert([1, 2])];
+    expect(removing.evict(1)).toEqual([]);
+    expect(removing.evict(1)).toEqual([last!.requestId]);
+  });
+});

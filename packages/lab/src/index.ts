@@ -13,6 +13,7 @@ export type { TieredReuse, TieredTreeOptions } from './cache/tiered-tree.js';
 export { TieredTree } from './cache/tiered-tree.js';
 export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
 export { VllmBlockCache } from './cache/vllm-blocks.js';
+export { orderByContextIndex } from './context-index-order.js';
 export type { ConversationLayout } from './conversations.js';
 export { CONVERSATION_LAYOUTS } from './conversations.js';
 export type { DataFormat } from './data/formats.js';
