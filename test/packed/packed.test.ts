@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -47,6 +47,11 @@ describe('the packed packages in an empty folder', () => {
     for (const name of ['core', 'engine', 'gateway', 'lab']) {
       expect(await readdir(join(folder, 'node_modules/@warmpath', name, 'dist'))).toContain('index.d.ts');
     }
+  });
+
+  it('draws a report page', async () => {
+    await warmpath('lab', 'run', 'mixed', '--seeds', '1', '--report', 'page.html');
+    expect(await readFile(join(folder, 'page.html'), 'utf8')).toContain('<svg');
   });
 
   it('runs the demo on the embedded engine and its own model', { timeout: INSTALL_TIMEOUT_MS }, async () => {

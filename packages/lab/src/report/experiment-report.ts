@@ -1,5 +1,6 @@
 import type { ExperimentReport, PolicyResult } from '../experiment.js';
 import type { ExperimentSeries } from '../experiment-series.js';
+import type { ClientSettings, ServerSettings } from '../server/settings.js';
 import type { Estimate } from '../statistics.js';
 import type { IntervalRow } from './chart.js';
 import type { Report, ReportFact, ReportSection } from './report.js';
@@ -54,31 +55,51 @@ function ttftChange(before: number, after: number): string {
   return `${after < before ? 'falls' : 'rises'} from ${from} to ${to}\u00a0ms`;
 }
 
-function facts({ workload, requests, jaccard, results }: ExperimentReport): ReportFact[] {
+function facts({ workload, requests, jaccard, results, server }: ExperimentReport): ReportFact[] {
   const { queue, cache, seeds } = results[0]!;
+  const ahead = results.flatMap(({ policy, prewarmedTokens }) =>
+    prewarmedTokens === undefined ? [] : [`${policy} ${prewarmedTokens.toFixed(1)}`],
+  );
   return [
     { name: 'Workload', value: `${workload}, ${requests} requests a seed` },
     { name: 'Overlap', value: `${jaccard.toFixed(3)}, the mean Jaccard index of adjacent requests` },
     { name: 'Policies', value: results.map(({ policy }) => policy).join(', ') },
     { name: 'Seeds', value: writeRanges(seeds) },
     { name: 'Cache', value: cache },
-    { name: 'Requests', value: arrivals(results[0]!) },
+    { name: 'Requests', value: server === undefined ? 'one after another' : describeClients(server.clients) },
+    ...(server === undefined ? [] : [{ name: 'Server', value: describeServer(server) }]),
     {
       name: 'Known ahead',
-      value: results[0]!.server === undefined ? `${queue} coming requests` : `at most ${queue} waiting requests`,
+      value: server === undefined ? `${queue} coming requests` : `at most ${queue} waiting requests`,
     },
+    ...(ahead.length === 0 ? [] : [{ name: 'Prefilled ahead', value: `tokens behind a request: ${ahead.join(', ')}` }]),
   ];
 }
 
-function arrivals({ server, load }: PolicyResult): string {
-  if (server === undefined) return 'one after another';
-  return load === undefined
-    ? 'from the clients of a simulated server'
-    : `at random, at ${load} of the load that retrieval order can just serve`;
+function describeClients(clients: ClientSettings): string {
+  switch (clients.kind) {
+    case 'poisson':
+      return `at random, at ${clients.load} of the load that retrieval order can just serve`;
+    case 'closed':
+      return `of ${clients.clients} clients, each asking again ${clients.thinkMs} ms after its answer`;
+    case 'sessions':
+      return `turn by turn, each ${clients.thinkMs} ms after the answer before${clients.load === undefined ? '' : `, sessions at ${clients.load} of the load that retrieval order can just serve`}`;
+    case 'recorded':
+      return 'at the recorded times';
+  }
+}
+
+/** `maxBatch: 8` as «max batch 8»; what is left to its default is not said. */
+function describeServer({ clients: _clients, ...others }: ServerSettings): string {
+  const words = Object.entries(others)
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => `${name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)} ${value}`);
+  return words.length === 0 ? 'one replica, everything by default' : words.join(', ');
 }
 
 function reuseSection({ results, bounds }: ExperimentReport): ReportSection {
   const bound = (label: string, value: number): IntervalRow => ({ label, value, isBound: true });
+  const { offline } = bounds;
   return {
     heading: 'What is reused',
     text: [
@@ -94,6 +115,7 @@ function reuseSection({ results, bounds }: ExperimentReport): ReportSection {
             rows: [
               ...results.map(({ policy, cachedDocumentShare }) => intervalRow(policy, cachedDocumentShare)),
               bound('each request alone', bounds.oracle),
+              ...(offline === undefined ? [] : [offlineRow(offline)]),
               bound('seen before', bounds.seenBefore),
             ],
           },
@@ -112,6 +134,9 @@ function reuseSection({ results, bounds }: ExperimentReport): ReportSection {
               uncachedTokens.p50.toFixed(0),
             ]),
             ['bound: each request alone', bounds.oracle.toFixed(4), '', '', '', '', ''],
+            ...(offline === undefined
+              ? []
+              : [['bound: all requests together', writeOffline(offline), '', '', '', '', '']]),
             ['bound: seen before', bounds.seenBefore.toFixed(4), '', '', '', '', ''],
           ],
         },
@@ -119,9 +144,28 @@ function reuseSection({ results, bounds }: ExperimentReport): ReportSection {
     ],
     notes: [
       'Each request alone: the best order of each request by itself on the same cache. A policy that thinks of later requests can pass it.',
+      ...(offline === undefined
+        ? []
+        : [
+            "All requests together: the best orders of the whole run on a cache that forgets nothing, as a share of the documents' tokens.",
+          ]),
       'Seen before: reuse at any position. No order of documents passes it, for a cache reuses beginnings only.',
     ],
   };
+}
+
+type Offline = NonNullable<ExperimentReport['bounds']['offline']>;
+
+/** Proven, it is a value; else it lies somewhere between two. */
+function offlineRow(offline: Offline): IntervalRow {
+  const label = 'all together';
+  if ('value' in offline) return { label, value: offline.value, isBound: true };
+  const { low, high } = offline;
+  return { label, value: (low + high) / 2, low, high, isBound: true };
+}
+
+function writeOffline(offline: Offline): string {
+  return 'value' in offline ? offline.value.toFixed(4) : `${offline.low.toFixed(4)} to ${offline.high.toFixed(4)}`;
 }
 
 /** Where there is something to pair: a second policy, and a second seed. */
@@ -141,7 +185,7 @@ function differenceSection({ results }: ExperimentReport): ReportSection[] {
             {
               kind: 'intervals',
               title: `Documents reused beyond ${name}`,
-              axis: { title: 'difference in share of documents', format: 'share' },
+              axis: { title: 'difference in share', format: 'share' },
               rows: others.map(({ policy, difference }) => intervalRow(policy, difference!.cachedDocumentShare)),
               zero: 0,
             },

@@ -39,7 +39,7 @@ export function fitLabels(
 
 /** A title of an axis, cut to the room there is. */
 export function fitTitle(title: string, { total }: ChartWidth): string {
-  return cutText(title, Math.floor(total / (2 * CHARACTER)));
+  return cutText(title, Math.floor((0.65 * total) / CHARACTER));
 }
 
 function cutText(text: string, most: number): string {

@@ -41,7 +41,7 @@ export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWi
       { name: 'measured', values: values.filter(({ isBound }) => !isBound) },
     ],
     scales: [
-      horizontalScale(axis, axisDomain(ends)),
+      horizontalScale(axis, zero === undefined ? axisDomain(ends) : differenceDomain(ends)),
       { name: 'y', type: 'band', domain: values.map(({ row }) => row), range: 'height' },
     ],
     axes: [horizontalAxis(axis, width)],
@@ -56,6 +56,11 @@ export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWi
       valueTexts,
     ],
   };
+}
+
+/** Ends of an axis of differences; where there are none, as far to either side of zero. */
+function differenceDomain(ends: readonly number[]): [number, number] {
+  return new Set(ends).size === 1 ? [ends[0]! - 0.1, ends[0]! + 0.1] : axisDomain(ends);
 }
 
 function verticalLine(value: number): Mark {

@@ -36,10 +36,10 @@ svg text { font-family: inherit; }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 20px; list-style: none; margin: 0 0 6px; padding: 0; font-size: 13px; }
 .legend li { max-width: 100%; display: flex; align-items: center; gap: 8px; }
 .legend svg { flex: none; }
-.scroll { overflow-x: auto; margin-top: 12px; }
+.scroll { overflow-x: auto; margin-top: 12px; container-type: inline-size; }
 .scroll:focus-visible, summary:focus-visible { outline: 2px solid var(--series-1); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: 13px; line-height: 1.4; font-variant-numeric: tabular-nums; width: 100%; }
-caption { text-align: left; color: var(--ink-soft); padding-bottom: 6px; }
+caption { max-width: 100cqi; text-align: left; color: var(--ink-soft); padding-bottom: 6px; }
 th, td { padding: 5px 0 5px 14px; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th:first-child { text-align: left; padding-left: 0; white-space: normal; min-width: 96px; overflow-wrap: anywhere; }
 th { font-weight: 600; }
