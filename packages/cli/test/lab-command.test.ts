@@ -180,7 +180,7 @@ describe('--report', () => {
 
   it("writes a page of a paper's tables", async () => {
     const page = join(folder, 'paper.html');
-    expect((await runCli(['lab', 'reproduce', 'ragcache++', '--report', page])).code).toBe(0);
+    expect((await runCli(['lab', 'reproduce', 'ragcache++', 'table-1', '--report', page])).code).toBe(0);
     expect(await readFile(page, 'utf8')).toContain('APC+Retrieval</th><td>59.6</td><td>59.4</td>');
   });
 

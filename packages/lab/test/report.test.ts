@@ -88,7 +88,7 @@ describe('renderReport', () => {
     const { page } = experiment();
     const first = await renderReport(page, ORIGIN);
     expect(await renderReport(experiment().page, ORIGIN)).toBe(first);
-    const tables = reproductionPage('ragcache++', reproduce('ragcache++'));
+    const tables = reproductionPage('ragcache++', reproduce('ragcache++', 'table-1'));
     expect(await renderReport(tables, ORIGIN)).toBe(await renderReport(tables, ORIGIN));
   });
 

@@ -97,7 +97,7 @@ function evaluation() {
 
 const REPORTS: readonly (readonly [string, () => Report])[] = [
   ['an experiment', () => experiment().page],
-  ['a reproduction', () => reproductionPage('ragcache++', reproduce('ragcache++'))],
+  ['a reproduction', () => reproductionPage('ragcache++', reproduce('ragcache++', 'table-1'))],
   ['a replay', () => replayPage(replay())],
   ['an evaluation', () => evaluationPage(evaluation())],
   ['hostile texts', () => reportOf(HOSTILE_TEXTS)],
