@@ -121,8 +121,8 @@ function threeCells(figure: ReproducedFigure): readonly string[] {
   return [printed(paper, figure), printed(ours, figure), `${difference < 0 ? '' : '+'}${printed(difference, figure)}`];
 }
 
-function printed(value: number, { name }: ReproducedFigure): string {
-  return value.toFixed(name === 'Jaccard' ? 3 : 1);
+function printed(value: number, { places = 1 }: ReproducedFigure): string {
+  return value.toFixed(places);
 }
 
 function signed(difference: Estimate | undefined): string {

@@ -1,10 +1,14 @@
 import { nearestName, WarmpathError } from '@warmpath/core';
+import { CACHEWEAVER_TABLES } from './cacheweaver.js';
+import { RAGBOOST_TABLES } from './ragboost.js';
 import { RAGCACHE_PLUS_PLUS_TABLES } from './ragcache-plus-plus.js';
 import { BATCH_TABLES } from './ragcache-plus-plus-batches.js';
 import type { PaperTable, ReproducedTable } from './reproduction.js';
 
 const REPRODUCTIONS = {
   'ragcache++': [...RAGCACHE_PLUS_PLUS_TABLES, ...BATCH_TABLES],
+  cacheweaver: CACHEWEAVER_TABLES,
+  ragboost: RAGBOOST_TABLES,
 } as const satisfies Record<string, readonly PaperTable[]>;
 
 /** A paper whose tables can be reproduced. */

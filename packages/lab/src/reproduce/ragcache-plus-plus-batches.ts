@@ -7,8 +7,8 @@ import { mean, percentile } from '../statistics.js';
 import { createWorkload } from '../workloads/catalogue.js';
 import type { Workload } from '../workloads/workload.js';
 import type { PaperTable, ReproducedFigure, ReproducedTable } from './reproduction.js';
+import { gain, SEED } from './strategies.js';
 
-const SEED = 42;
 /** Seeds of the figures that no paper gives. */
 const SEEDS = [201, 202, 203, 204, 205] as const;
 /** Batches at the start that the paper does not count. */
@@ -37,10 +37,9 @@ const RETRIEVAL_LATENCY = [
   [50, 8, 88.7, 86.3],
 ] as const;
 
-/** Tables of RAGCache++ and CacheWeaver whose requests come in batches, and what batches do to each strategy. */
+/** Tables of RAGCache++ whose requests come in batches, and what batches do to each strategy. */
 export const BATCH_TABLES: readonly PaperTable[] = [
-  { name: 'table-8', reproduce: concurrencyTable },
-  { name: 'retrieval-latency', reproduce: retrievalLatencyTable },
+  { name: 'table-8', reproduce: () => concurrencyTable() },
   { name: 'batches', reproduce: batchesTable },
 ];
 
@@ -68,10 +67,11 @@ function perRequest({ outcomes }: ServerRun, batch: number, retrievalMs = 0): nu
 /** The paper's trie learns of a batch when it is done. */
 const PAPERS_GREEDY = { policy: 'greedy', learnsAt: 'completion' } as const;
 
-function concurrencyTable(): ReproducedTable {
+/** The table of concurrent load, which both papers print with the same figures: Table 8 of RAGCache++, Table 11 of CacheWeaver. */
+export function concurrencyTable(name = 'Table 8'): ReproducedTable {
   const workload = createWorkload('headline', { seed: SEED });
   return {
-    title: 'Table 8, RTX 4090: concurrent load, headline',
+    title: `${name}, RTX 4090: concurrent load, headline`,
     rows: TABLE_8.map(([batch, none, retrieval, optimized]) => {
       const average = (strategy: Omit<BatchStrategy, 'batch'>) =>
         mean(perRequest(runBatches(workload, { ...strategy, batch }), batch));
@@ -103,10 +103,11 @@ function seenFirstGain(workload: Workload, batch: number, retrieval: number): nu
   return gain(retrieval, mean(perRequest(runBatches(workload, { policy: 'greedy', batch }), batch)));
 }
 
-function retrievalLatencyTable(): ReproducedTable {
+/** Retrieval before the batches; RAGCache++ runs the same code, and only CacheWeaver prints the figures. */
+export function retrievalLatencyTable(): ReproducedTable {
   const workload = createWorkload('headline', { seed: SEED });
   return {
-    title: 'CacheWeaver Table 12, RTX 4090: retrieval latency 10 to 50 ms, headline',
+    title: 'Table 12, RTX 4090: retrieval latency 10 to 50 ms, headline',
     rows: RETRIEVAL_LATENCY.map(([retrievalMs, batch, retrieval, optimized]) => {
       const runs = {
         retrieval: runBatches(workload, { policy: 'retrieval', batch, retrievalMs }),
@@ -126,7 +127,7 @@ function retrievalLatencyTable(): ReproducedTable {
       };
     }),
     notes: [
-      'RAGCache++ runs the same code over 10 to 50 ms; only CacheWeaver prints the figures. Retrieval is one sleep for a whole batch, the batch is divided by its requests as in Table 8, and both are added: the gain shrinks with the batch because the sleep is not divided. What a client waits for is the sleep and the whole batch.',
+      'Retrieval is one sleep for a whole batch, the batch is divided by its requests as in Table 11, and both are added: the gain shrinks with the batch because the sleep is not divided. What a client waits for is the sleep and the whole batch.',
     ],
   };
 }
@@ -169,8 +170,4 @@ function batchesTable(): ReproducedTable {
       'An engine that does not share inside a batch makes the batch compute its common start as often as it has requests, and an order that counts on its mates then loses what it hoped for. «Leader first» starts one request of each new prefix, and the others a step later.',
     ],
   };
-}
-
-function gain(before: number, after: number): number {
-  return 100 * (1 - after / before);
 }

@@ -1,34 +1,13 @@
-import type { CostModel, PolicyName } from '@warmpath/core';
-import { createNoCache } from '../cache/off.js';
-import { RTX_4060_TI, RTX_4090 } from '../latency.js';
-import { simulate } from '../simulate.js';
+import { RTX_4060_TI } from '../latency.js';
 import { mean, percentile } from '../statistics.js';
 import { createWorkload } from '../workloads/catalogue.js';
 import { meanAdjacentJaccard } from '../workloads/trace.js';
-import type { Workload } from '../workloads/workload.js';
-import type { PaperTable, ReproducedRow, ReproducedTable } from './reproduction.js';
-
-const SEED = 42;
-/** Requests that the paper serves first and does not count. */
-const WARM_UP = 5;
-/** The paper's threshold of a fast request. */
-const FAST = 0.6;
-
-/** The paper's name of a strategy, and ours; `none` is an engine without a cache. */
-const STRATEGIES = {
-  'No Cache': 'none',
-  'APC+Retrieval': 'retrieval',
-  'APC+Sorted': 'sorted',
-  'APC+Recency': 'recency',
-  'APC+Optimized': 'greedy',
-  'APC+Oracle': 'exact',
-} as const satisfies Record<string, PolicyName | 'none'>;
-
-type Strategy = keyof typeof STRATEGIES;
+import type { PaperTable, ReproducedTable } from './reproduction.js';
+import { countedTtft, gain, type HeadlineRow, headlineRows, SEED, type Strategy } from './strategies.js';
 
 type PaperRow = readonly [strategy: Strategy, ...figures: number[]];
 
-const TABLE_1: readonly PaperRow[] = [
+const TABLE_1: readonly HeadlineRow[] = [
   ['No Cache', 121.3, 123.7, 121.4, 0],
   ['APC+Retrieval', 59.6, 117.4, 55.9, 12.3],
   ['APC+Sorted', 81.2, 118.7, 76.3, 25.6],
@@ -58,16 +37,6 @@ const TABLE_12 = [
   ['0.8', 0.661, 50.4, 50.8],
 ] as const;
 
-/** TTFT of every request of a run, the paper's warm-up first. */
-function ttftOf(workload: Workload, strategy: Strategy, latency: CostModel = RTX_4090): number[] {
-  const policy = STRATEGIES[strategy];
-  const outcomes =
-    policy === 'none'
-      ? simulate(workload, 'retrieval', { cache: createNoCache(), latency })
-      : simulate(workload, policy, { latency });
-  return outcomes.map(({ ttftMs }) => ttftMs);
-}
-
 /** RAGCache++'s tables that rest on its published generators. Takes about a second. */
 export const RAGCACHE_PLUS_PLUS_TABLES: readonly PaperTable[] = [
   { name: 'table-1', reproduce: headlineTable },
@@ -78,30 +47,13 @@ export const RAGCACHE_PLUS_PLUS_TABLES: readonly PaperTable[] = [
 ];
 
 function headlineTable(): ReproducedTable {
-  const workload = createWorkload('headline', { seed: SEED });
-  const cold = mean(ttftOf(workload, 'No Cache'));
-  const byEquation: string[] = [];
-  const rows = TABLE_1.map(([strategy, p50, p95, average, fast]): ReproducedRow => {
-    const ttft = ttftOf(workload, strategy);
-    const counted = ttft.slice(WARM_UP);
-    const own = percentile(ttft.slice(0, WARM_UP), 0.5);
-    byEquation.push(`${strategy} ${fastShare(counted, cold).toFixed(1)}`);
-    return {
-      label: strategy,
-      figures: [
-        { name: 'p50 ms', paper: p50, ours: percentile(counted, 0.5) },
-        { name: 'p95 ms', paper: p95, ours: percentile(counted, 0.95) },
-        { name: 'mean ms', paper: average, ours: mean(counted) },
-        { name: 'Fast%', paper: fast, ours: fastShare(counted, own) },
-      ],
-    };
-  });
+  const { rows, fastByDefinition } = headlineRows(createWorkload('headline', { seed: SEED }), TABLE_1);
   return {
     title: 'Table 1, RTX 4090: headline, 200 requests, k = 5',
     rows,
     notes: [
       "Fast% follows the published code: a request is fast below 0.6 of the median of the same strategy's first five requests, which are warm already. " +
-        `By the definition in the text (0.6 of the cold baseline) it is: ${byEquation.join(', ')}. That sorting «hits more often but shallower» is an artefact of the code's rule.`,
+        `By the definition in the text (0.6 of the cold baseline) it is: ${fastByDefinition}. That sorting «hits more often but shallower» is an artefact of the code's rule.`,
       'The 200 requests visit 20 of the 50 regions once: 100 and 500 documents give the same kind of trace, and nothing is reused between bursts.',
       'The published code follows an arbitrary child where several match (a Python set); ours follows retrieval rank, as Algorithm 1 says. On this trace it makes no difference.',
     ],
@@ -113,7 +65,7 @@ function baselineTable(): ReproducedTable {
   return {
     title: 'Table 9, RTX 4090: ordering baselines on the headline trace',
     rows: TABLE_9.map(([strategy, p50, average]) => {
-      const counted = ttftOf(workload, strategy).slice(WARM_UP);
+      const counted = countedTtft(workload, strategy);
       return {
         label: strategy,
         figures: [
@@ -134,7 +86,7 @@ function geospatialTable(): ReproducedTable {
   return {
     title: 'Table 10, RTX 4090: geospatial, 200 requests',
     rows: TABLE_10.map(([strategy, p50, p95, average]) => {
-      const counted = ttftOf(workload, strategy).slice(WARM_UP);
+      const counted = countedTtft(workload, strategy);
       return {
         label: strategy,
         figures: [
@@ -155,12 +107,12 @@ function overlapTable(): ReproducedTable {
     title: 'Table 12, RTX 4060 Ti: sweep over the overlap',
     rows: TABLE_12.map(([overlap, jaccard, retrieval, optimized]) => {
       const workload = createWorkload(`overlap-${overlap}`, { seed: SEED });
-      const p50 = (strategy: Strategy) => percentile(ttftOf(workload, strategy, RTX_4060_TI).slice(WARM_UP), 0.5);
+      const p50 = (strategy: Strategy) => percentile(countedTtft(workload, strategy, RTX_4060_TI), 0.5);
       const ours = { retrieval: p50('APC+Retrieval'), optimized: p50('APC+Optimized') };
       return {
         label: `overlap ${overlap}`,
         figures: [
-          { name: 'Jaccard', paper: jaccard, ours: meanAdjacentJaccard(workload.requests) },
+          { name: 'Jaccard', paper: jaccard, ours: meanAdjacentJaccard(workload.requests), places: 3 },
           { name: 'retrieval p50 ms', paper: retrieval, ours: ours.retrieval },
           { name: 'optimized p50 ms', paper: optimized, ours: ours.optimized },
           { name: 'gain %', paper: gain(retrieval, optimized), ours: gain(ours.retrieval, ours.optimized) },
@@ -177,8 +129,8 @@ function overlapTable(): ReproducedTable {
 
 function trueZeroTable(): ReproducedTable {
   const workload = createWorkload('true-zero', { seed: SEED });
-  const average = (strategy: Strategy) => mean(ttftOf(workload, strategy).slice(WARM_UP));
-  const p50 = (strategy: Strategy) => percentile(ttftOf(workload, strategy).slice(WARM_UP), 0.5);
+  const average = (strategy: Strategy) => mean(countedTtft(workload, strategy));
+  const p50 = (strategy: Strategy) => percentile(countedTtft(workload, strategy), 0.5);
   const gains = {
     p50: gain(p50('APC+Retrieval'), p50('APC+Optimized')),
     mean: gain(average('APC+Retrieval'), average('APC+Optimized')),
@@ -198,13 +150,4 @@ function trueZeroTable(): ReproducedTable {
       'Adjacent requests share nothing, but every region comes back four times: the median hides what the mean shows, and «true zero» is not zero reuse.',
     ],
   };
-}
-
-/** Percent below the fast threshold. */
-function fastShare(ttft: readonly number[], baseline: number): number {
-  return 100 * mean(ttft.map((value) => (value < FAST * baseline ? 1 : 0)));
-}
-
-function gain(before: number, after: number): number {
-  return 100 * (1 - after / before);
 }

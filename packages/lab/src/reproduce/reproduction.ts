@@ -3,6 +3,8 @@ export interface ReproducedFigure {
   readonly name: string;
   readonly paper: number | undefined;
   readonly ours: number;
+  /** Decimal places that tell the two apart. Default 1. */
+  readonly places?: number;
 }
 
 /** One row of a reproduced table. */

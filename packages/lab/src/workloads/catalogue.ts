@@ -40,7 +40,7 @@ export type LengthsName = (typeof LENGTHS_NAMES)[number];
 const LENGTHS_SEED = 2 ** 33;
 
 /** RAGBoost's chunks of 1,024 tokens (§7.1); the length of answers is ours. */
-const RAGBOOST_LENGTHS = { ...PAPER_LENGTHS, documents: 1_024, answer: 100 } as const satisfies WorkloadLengths;
+export const RAGBOOST_LENGTHS = { ...PAPER_LENGTHS, documents: 1_024, answer: 100 } as const satisfies WorkloadLengths;
 
 const OVERLAPS = ['0.0', '0.2', '0.4', '0.6', '0.8'] as const;
 const DEPTHS = [3, 5, 7, 10] as const;
