@@ -1,5 +1,6 @@
 import { nearestName, WarmpathError } from '@warmpath/core';
 import { CACHEWEAVER_TABLES } from './cacheweaver.js';
+import { CP_TREE_TABLES } from './cp-tree.js';
 import { RAGBOOST_TABLES } from './ragboost.js';
 import { RAGCACHE_PLUS_PLUS_TABLES } from './ragcache-plus-plus.js';
 import { BATCH_TABLES } from './ragcache-plus-plus-batches.js';
@@ -8,6 +9,7 @@ import type { PaperTable, ReproducedTable } from './reproduction.js';
 const REPRODUCTIONS = {
   'ragcache++': [...RAGCACHE_PLUS_PLUS_TABLES, ...BATCH_TABLES],
   cacheweaver: CACHEWEAVER_TABLES,
+  'cp-tree': CP_TREE_TABLES,
   ragboost: RAGBOOST_TABLES,
 } as const satisfies Record<string, readonly PaperTable[]>;
 
