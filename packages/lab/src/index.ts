@@ -81,8 +81,8 @@ export { replayPage } from './report/replay-report.js';
 export type { Report, ReportFact, ReportFigure, ReportOrigin, ReportSection, ReportTable } from './report/report.js';
 export { reproductionPage } from './report/reproduction-report.js';
 export type { PaperName } from './reproduce/papers.js';
-export { PAPERS, reproduce, tablesOf } from './reproduce/papers.js';
-export type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduce/reproduction.js';
+export { PAPERS, REPRODUCTION_SEEDS, reproduce, tablesOf } from './reproduce/papers.js';
+export type { ReproducedFigure, ReproducedRow, ReproducedTable, ReproduceOptions } from './reproduce/reproduction.js';
 export type {
   Arrival,
   Clients,
@@ -126,6 +126,8 @@ export type { MultiSessionOptions } from './workloads/multi-session.js';
 export { multiSessionTrace, RAGBOOST_SESSIONS } from './workloads/multi-session.js';
 export type { MultiTurnOptions } from './workloads/multi-turn.js';
 export { multiTurnTrace, RAGBOOST_TURNS } from './workloads/multi-turn.js';
+export type { RagCacheDataset, RagCacheDatasetName, RagCacheOptions } from './workloads/ragcache.js';
+export { RAGCACHE_DATASETS, ragCacheTrace, ragCacheWorkload } from './workloads/ragcache.js';
 export { readTrace } from './workloads/read-trace.js';
 export type { SessionHabits, SessionsOptions } from './workloads/sessions.js';
 export { CASUAL, SETTLED, sessionsTrace } from './workloads/sessions.js';

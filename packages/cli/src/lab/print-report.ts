@@ -98,31 +98,28 @@ export function printRecall(recall: number | undefined, terminal: Terminal): voi
 export function printReproduction(tables: readonly ReproducedTable[], terminal: Terminal): void {
   for (const { title, rows, notes } of tables) {
     terminal.line(terminal.style.bold(title));
-    // A figure that the paper gives nowhere has one column: ours.
-    const isGiven = rows[0]!.figures.map((_, place) => rows.some(({ figures }) => figures[place]!.paper !== undefined));
-    const header = [
-      '',
-      ...rows[0]!.figures.flatMap(({ name }, place) => (isGiven[place] ? [name, 'ours', 'diff'] : [name])),
-    ];
+    // A figure that the paper gives for no row is ours alone, in one column.
+    const isOurs = rows[0]!.figures.map((_, place) => rows.every(({ figures }) => figures[place]?.paper === undefined));
+    const header = rows[0]!.figures.flatMap(({ name }, place) => (isOurs[place] ? [name] : [name, 'ours', 'diff']));
     const lines = rows.map(({ label, figures }) => [
       label,
-      ...figures.flatMap((figure, place) => (isGiven[place] ? threeCells(figure) : [printed(figure.ours, figure)])),
+      ...figures.flatMap((figure, place) => (isOurs[place] ? [oursOf(figure)] : threeCells(figure))),
     ]);
-    for (const line of formatTable([header, ...lines])) terminal.line(`  ${line}`);
+    for (const line of formatTable([['', ...header], ...lines])) terminal.line(`  ${line}`);
     for (const note of notes) terminal.line(terminal.style.dim(`  - ${note}`));
     terminal.line();
   }
 }
 
 function threeCells(figure: ReproducedFigure): readonly string[] {
-  const { paper, ours } = figure;
-  if (paper === undefined) return ['-', printed(ours, figure), '-'];
+  const { paper, ours, places = 1 } = figure;
+  if (paper === undefined) return ['-', oursOf(figure), '-'];
   const difference = ours - paper;
-  return [printed(paper, figure), printed(ours, figure), `${difference < 0 ? '' : '+'}${printed(difference, figure)}`];
+  return [paper.toFixed(places), oursOf(figure), `${difference < 0 ? '' : '+'}${difference.toFixed(places)}`];
 }
 
-function printed(value: number, { places = 1 }: ReproducedFigure): string {
-  return value.toFixed(places);
+function oursOf({ ours, se = 0, places = 1 }: ReproducedFigure): string {
+  return se === 0 ? ours.toFixed(places) : `${ours.toFixed(places)} ± ${se.toFixed(places + 1)}`;
 }
 
 function signed(difference: Estimate | undefined): string {

@@ -2,11 +2,13 @@ import { nearestName, WarmpathError } from '@warmpath/core';
 import { CACHEWEAVER_TABLES } from './cacheweaver.js';
 import { CP_TREE_TABLES } from './cp-tree.js';
 import { RAGBOOST_TABLES } from './ragboost.js';
+import { RAGCACHE_TABLES } from './ragcache/tables.js';
 import { RAGCACHE_PLUS_PLUS_TABLES } from './ragcache-plus-plus.js';
 import { BATCH_TABLES } from './ragcache-plus-plus-batches.js';
-import type { PaperTable, ReproducedTable } from './reproduction.js';
+import type { PaperTable, ReproducedTable, ReproduceOptions } from './reproduction.js';
 
 const REPRODUCTIONS = {
+  ragcache: RAGCACHE_TABLES,
   'ragcache++': [...RAGCACHE_PLUS_PLUS_TABLES, ...BATCH_TABLES],
   cacheweaver: CACHEWEAVER_TABLES,
   'cp-tree': CP_TREE_TABLES,
@@ -18,6 +20,9 @@ export type PaperName = keyof typeof REPRODUCTIONS;
 
 export const PAPERS = Object.keys(REPRODUCTIONS) as readonly PaperName[];
 
+/** Seeds of workloads that are drawn, unless others are asked for: none of them was used to choose anything. */
+export const REPRODUCTION_SEEDS: readonly number[] = Array.from({ length: 10 }, (_, place) => 101 + place);
+
 /** Names of a paper's tables and figures that have a counterpart, for instance `table-3` or `figure-7`. */
 export function tablesOf(paper: PaperName): readonly string[] {
   return REPRODUCTIONS[paper].map(({ name }) => name);
@@ -25,13 +30,18 @@ export function tablesOf(paper: PaperName): readonly string[] {
 
 /**
  * The tables of a paper beside ours, or the one of that name. Error: `WARMPATH_INVALID_REQUEST` at `table` for a name that the paper
- * does not have. Cost: seconds.
+ * does not have. Cost: seconds a table of RAGCache, by the number of seeds; less for the others.
  */
-export function reproduce(paper: PaperName, table?: string): ReproducedTable[] {
+export function reproduce(
+  paper: PaperName,
+  table?: string,
+  options: Partial<ReproduceOptions> = {},
+): ReproducedTable[] {
+  const settings = { seeds: REPRODUCTION_SEEDS, ...options };
   const tables: readonly PaperTable[] = REPRODUCTIONS[paper];
-  if (table === undefined) return tables.map(({ reproduce: run }) => run());
+  if (table === undefined) return tables.map(({ reproduce: run }) => run(settings));
   const found = tables.find(({ name }) => name === table);
-  if (found !== undefined) return [found.reproduce()];
+  if (found !== undefined) return [found.reproduce(settings)];
   const names = tablesOf(paper);
   const nearest = nearestName(table, names);
   const advice = nearest === undefined ? `use one of ${names.join(', ')}` : `did you mean \`${nearest}\`?`;

@@ -4,6 +4,7 @@ import { headlineTrace } from './headline.js';
 import { mixedTrace } from './mixed.js';
 import { multiSessionTrace, RAGBOOST_SESSIONS } from './multi-session.js';
 import { multiTurnTrace, RAGBOOST_TURNS } from './multi-turn.js';
+import { RAGCACHE_DATASETS, type RagCacheDatasetName, ragCacheTrace, ragCacheWorkload } from './ragcache.js';
 import { SETTLED, sessionsTrace } from './sessions.js';
 import { tfIdfTrace } from './tf-idf.js';
 import { topicsTrace } from './topics.js';
@@ -23,6 +24,8 @@ export interface CatalogueEntry {
   readonly lengths?: WorkloadLengths;
   /** The same trace for the same seed, on every machine. */
   trace(seed: number): Trace;
+  /** The workload where lengths are its own; else it is made from trace and lengths. */
+  workload?(seed: number): Workload;
 }
 
 /** How a catalogue workload is made. */
@@ -44,6 +47,9 @@ export const RAGBOOST_LENGTHS = { ...PAPER_LENGTHS, documents: 1_024, answer: 10
 
 const OVERLAPS = ['0.0', '0.2', '0.4', '0.6', '0.8'] as const;
 const DEPTHS = [3, 5, 7, 10] as const;
+
+/** Two documents a request, an hour at 0.8 requests a second (RAGCache §7). */
+const RAGCACHE_HOUR = { k: 2, requests: 2_880 } as const;
 
 /** Every workload that `createWorkload` knows, papers' first. */
 export const WORKLOAD_CATALOGUE: readonly CatalogueEntry[] = [
@@ -76,6 +82,12 @@ export const WORKLOAD_CATALOGUE: readonly CatalogueEntry[] = [
     name: `k-${k}`,
     description: `RAGCache++ sweep over k: ${k} documents a request, 100 requests`,
     trace: (seed: number) => headlineTrace(seed, { corpus: 100, requests: 100, k, overlap: 0.6 }),
+  })),
+  ...(Object.keys(RAGCACHE_DATASETS) as RagCacheDatasetName[]).map((dataset) => ({
+    name: `ragcache-${dataset}`,
+    description: `RAGCache: pages of 3,718 tokens on average, skewed like ${dataset}, 2,880 requests`,
+    trace: (seed: number) => ragCacheTrace(seed, { dataset, ...RAGCACHE_HOUR }),
+    workload: (seed: number) => ragCacheWorkload(seed, { dataset, ...RAGCACHE_HOUR }),
   })),
   {
     name: 'true-zero',
@@ -146,6 +158,7 @@ export function createWorkload(name: string, options: CreateWorkloadOptions): Wo
   const entry = WORKLOAD_CATALOGUE.find((candidate) => candidate.name === name);
   if (entry === undefined) throw unknownWorkload(name);
   const { seed } = options;
+  if (entry.workload !== undefined && options.lengths !== 'unequal') return entry.workload(seed);
   const { lengths = PAPER_LENGTHS } = entry;
   const documents =
     options.lengths === 'unequal' ? { least: 64, most: 512, seed: LENGTHS_SEED + seed } : lengths.documents;

@@ -15,12 +15,12 @@ import {
   type SeedFigures,
   WORKLOAD_CATALOGUE,
 } from '@warmpath/lab';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { Journal, type JournalSettings } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, type NamedLatency, readLatency } from '../../lab/latency.js';
-import { policyNames } from '../../lab/options.js';
+import { policyNames, seedNumbers } from '../../lab/options.js';
 import { printExperiment, printRecall } from '../../lab/print-report.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { addServerOptions, type ServerOptions, serverSettings } from '../../lab/server-options.js';
@@ -49,9 +49,6 @@ interface RunOptions extends WorkloadOptions, ServerOptions, ReportOption {
   readonly offline?: number;
 }
 
-/** Seeds of one experiment; a bound on memory, for every request's outcome is kept until the report. */
-const MAX_SEEDS = 1_000;
-
 /** Adds `warmpath lab run`. */
 export function addRunCommand(lab: Command, context: CommandContext): void {
   const command = addCommand(lab, 'run', 'compare ordering policies on a workload').argument(
@@ -65,7 +62,7 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
       policyNames,
       policyNames('retrieval,exact,foresight'),
     )
-    .option('--seeds <range>', 'seeds: 42, or 1..10, or 1,5,7', seeds, seeds('1..10'))
+    .option('--seeds <range>', 'seeds: 42, or 1..10, or 1,5,7', seedNumbers, seedNumbers('1..10'))
     .option('--queue <number>', 'coming requests that a policy may know of', wholeNumber(0, MAX_QUEUE), 0)
     .option('--cache <cache>', `the engine's cache: ${CACHE_SPECIFICATIONS}`, 'unlimited')
     .addOption(
@@ -216,23 +213,6 @@ async function stepThrough(experiment: Experiment, seeds: number, surroundings: 
 }
 
 /** `1..10`, `42`, or a list of such. */
-function seeds(text: string): readonly number[] {
-  const numbers = new Set<number>();
-  for (const part of text.split(',')) {
-    const range = /^(\d{1,9})(?:\.\.(\d{1,9}))?$/.exec(part.trim());
-    const first = Number(range?.[1]);
-    const last = Number(range?.[2] ?? range?.[1]);
-    if (range === null || last < first || last - first >= MAX_SEEDS) throw invalidSeeds();
-    for (let seed = first; seed <= last; seed++) numbers.add(seed);
-  }
-  if (numbers.size > MAX_SEEDS) throw invalidSeeds();
-  return [...numbers];
-}
-
-function invalidSeeds(): InvalidArgumentError {
-  return new InvalidArgumentError(`Whole numbers like 42, 1..10 or 1,5,7 were expected, at most ${MAX_SEEDS}.`);
-}
-
 function catalogueHelp(): string {
   const width = Math.max(...WORKLOAD_CATALOGUE.map(({ name }) => name.length));
   return WORKLOAD_CATALOGUE.map(({ name, description }) => `  ${name.padEnd(width)}  ${description}`).join('\n');
