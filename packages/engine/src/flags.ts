@@ -73,11 +73,11 @@ function flagOf(name: OptionName): string {
 
 /** By what the option's schema takes. */
 function kindOf(name: OptionName): OptionKind {
-  const schema = engineOptionsSchema.shape[name];
-  if (z.safeParse(schema, true).success) {
+  const { type } = z.toJSONSchema(engineOptionsSchema.shape[name], { io: 'input' });
+  if (type === 'boolean') {
     return 'switch';
   }
-  return z.safeParse(schema, 'text').success ? 'text' : 'number';
+  return type === 'string' ? 'text' : 'number';
 }
 
 function toNumber(name: OptionName, text: string): number {

@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import { WarmpathError } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
 import { SEQUENCE_IDS } from './native/context.js';
 
@@ -36,6 +36,19 @@ export const engineOptionsSchema = z.strictObject({
     .max(4_194_304)
     .default(16_384)
     .describe('KV cells in all, shared by running requests and the prefix cache'),
+  hostTier: z
+    .int()
+    .min(0)
+    .default(0)
+    .describe('Host memory for what leaves the KV cells, in bytes, from where it comes back by copy; 0 drops it'),
+  policy: z
+    .enum(REPLACEMENT_POLICY_NAMES)
+    .default('lru')
+    .describe(`What leaves the KV cells and the host tier first: ${REPLACEMENT_POLICY_NAMES.join(', ')}`),
+  verifyCache: z
+    .boolean()
+    .default(false)
+    .describe('Check every invariant of the cache after every step; slow, for tests and for hunting a defect'),
   threads: z.int().min(1).max(512).default(defaultThreads).describe('Threads for the computation'),
   batchTokens: z
     .int()

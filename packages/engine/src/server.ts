@@ -94,6 +94,9 @@ async function serve(
     maxRunning: settings.maxRunning,
     queueLimit: settings.queueLimit,
     threads: settings.threads,
+    policy: settings.policy,
+    hostTierBytes: settings.hostTier,
+    verifyCache: settings.verifyCache,
     observer: metrics,
   });
   metrics.watch(() => loop.stats);

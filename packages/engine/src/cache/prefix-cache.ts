@@ -1,15 +1,30 @@
-import { type EvictionPolicy, leastRecentlyUsed } from './eviction.js';
+import { type CostModel, type ReplacementPolicy, replacementPolicy } from '@warmpath/core';
+import { checkHierarchy } from './hierarchy-check.js';
+import type { HostTierOptions, HostTierStats } from './host-tier.js';
 import type { RadixNode } from './radix-node.js';
-import { RadixTree } from './radix-tree.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
+import { type PathStep, TieredTree } from './tiered-tree.js';
+
+/**
+ * Where nobody says where documents end, nodes that move between tiers are cut at multiples of this many tokens: large
+ * enough that a copy's fixed cost does not count, small enough that prompts that part late share most of their nodes.
+ */
+const BLOCK_TOKENS = 128;
 
 export interface PrefixCacheOptions {
   readonly memory: SequenceMemory;
-  /** KV cells in all. Every token that is cached or being computed takes exactly one. */
+  /** KV cells in all. Every token that is on the device or being computed takes exactly one. */
   readonly cells: number;
-  /** Sequence ids to use: one per cached leaf and one per lease. */
+  /** Sequence ids to use: one per leaf on the device and one per lease. */
   readonly sequences: readonly SequenceId[];
-  readonly policy?: EvictionPolicy;
+  /** Decides what leaves a tier first; `lru` when left out. */
+  readonly policy?: ReplacementPolicy;
+  /** What computing costs, for policies that ask and to see when computing again is cheaper than copying back. */
+  readonly cost?: CostModel;
+  /** Host memory for what leaves the device; without it, it is dropped. */
+  readonly host?: HostTierOptions;
+  /** Check every invariant after every operation. Cost: O(cached tokens) each time. */
+  readonly verify?: boolean;
 }
 
 /** Figures of the cache, for metrics and tests. Counts are exact. */
@@ -21,8 +36,17 @@ export interface PrefixCacheStats {
   readonly cachedCells: number;
   readonly freeSequences: number;
   readonly leases: number;
-  /** Tokens dropped since the start. */
+  /** Tokens that left the device since the start, to the host or for good. */
   readonly evictedTokens: number;
+  /** Present when there is a host tier. */
+  readonly host?: HostTierStats;
+}
+
+/** Tokens that need not be computed, by where they were found. */
+export interface SharedTokens {
+  readonly device: number;
+  /** Copied back from host memory. */
+  readonly host: number;
 }
 
 /**
@@ -42,18 +66,28 @@ interface MutableLease {
   length: number;
   privateCells: number;
   node: RadixNode;
+  /** Tokens of the request when it came. */
+  readonly promptTokens: number;
+  /** Those of them that it did not have to compute. */
+  sharedTokens: number;
+  /** Positions at which nodes end, ascending. */
+  readonly boundaries: readonly number[];
 }
+
+const NO_COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens };
 
 /**
  * The prefix cache: a radix tree over tokens (SGLang's RadixAttention, arXiv:2312.07104 §3) on top of an engine whose
- * memory labels cells with sequence ids.
+ * memory labels cells with sequence ids, and over the tiers of RAGCache's knowledge tree.
  *
  * - A node is a run of tokens; the cells of a node carry the sequence ids of all leaves below it. So a prefix is shared
- *   by labelling, never by copying, and only leaves need an id, of which there are few (256).
- * - A request takes a {@link Lease}: it shares the longest cached prefix, asks for cells with {@link grow} before it
- *   computes, and hands over what it computed with {@link commit}, at once or when it ends. Where the same tokens are
- *   in the tree by then, the duplicates are freed and the tree's cells shared instead.
- * - When cells run short, the policy's victim among the leaves is cut from its end, by just as much as is needed.
+ *   by labelling, never by copying, and only leaves need an id, of which there are few.
+ * - A request takes a {@link Lease}: it shares the longest prefix on the device, takes over with {@link extend} what others
+ *   have computed since and what the host holds, asks for cells with {@link grow} before it computes, and hands over what
+ *   it computed with {@link commit}, at once or when it ends. Where the same tokens are in the tree by then, the duplicates
+ *   are freed and the tree's cells shared instead.
+ * - When cells run short, the policy's victim among the leaves goes: to host memory as a whole where there is a host tier,
+ *   or else from its end, by just as much as is needed.
  *
  * It is synchronous and holds no native state itself: everything it does to the engine goes through
  * {@link SequenceMemory}.
@@ -61,29 +95,41 @@ interface MutableLease {
 export class PrefixCache {
   readonly #memory: SequenceMemory;
   readonly #cells: number;
-  readonly #policy: EvictionPolicy;
-  readonly #tree = new RadixTree();
+  readonly #cost: CostModel;
+  readonly #tree: TieredTree;
+  readonly #verify: boolean;
+  readonly #sequences: number;
   readonly #leases = new Set<MutableLease>();
-  readonly #freeSequences: SequenceId[];
-  #usedCells = 0;
   #privateCells = 0;
-  #evictedTokens = 0;
 
   constructor(options: PrefixCacheOptions) {
-    this.#memory = options.memory;
-    this.#cells = options.cells;
-    this.#policy = options.policy ?? leastRecentlyUsed;
-    this.#freeSequences = [...options.sequences].reverse();
+    const {
+      memory,
+      cells,
+      sequences,
+      policy = replacementPolicy('lru'),
+      cost = NO_COST,
+      host,
+      verify = false,
+    } = options;
+    this.#memory = memory;
+    this.#cells = cells;
+    this.#cost = cost;
+    this.#verify = verify;
+    this.#sequences = sequences.length;
+    this.#tree = new TieredTree({ memory, sequences, policy, ...(host !== undefined && { host }) });
   }
 
   get stats(): PrefixCacheStats {
+    const { deviceTokens, evictedTokens, freeSequences, hostStats } = this.#tree;
     return {
       cells: this.#cells,
-      usedCells: this.#usedCells,
-      cachedCells: this.#usedCells - this.#privateCells,
-      freeSequences: this.#freeSequences.length,
+      usedCells: deviceTokens + this.#privateCells,
+      cachedCells: deviceTokens,
+      freeSequences: freeSequences.length,
       leases: this.#leases.size,
-      evictedTokens: this.#evictedTokens,
+      evictedTokens,
+      ...(hostStats !== undefined && { host: hostStats }),
     };
   }
 
@@ -104,56 +150,62 @@ export class PrefixCache {
   }
 
   /**
-   * Length of the longest cached prefix, without touching anything. Cost: O(limit).
+   * Length of the longest cached prefix by tier, without touching anything. Cost: O(limit).
    *
    * @param limit Look at no more than this many tokens.
    */
-  match(tokens: readonly number[], limit: number = tokens.length): number {
+  match(tokens: readonly number[], limit: number = tokens.length): SharedTokens {
     return this.#tree.match(tokens, limit);
   }
 
   /**
-   * Takes a lease on the longest cached prefix.
+   * Takes a lease on the longest prefix that is on the device.
    *
    * @param limit Share no more than this many tokens: the last token of a prompt must be computed for its logits.
+   * @param boundaries Positions at which documents end, ascending: what is added to the tree for this lease is cut there.
    * @returns `undefined` when every sequence id is taken by leases and by leaves that they need.
    */
-  acquire(tokens: readonly number[], limit: number): Lease | undefined {
+  acquire(tokens: readonly number[], limit: number, boundaries: readonly number[] = []): Lease | undefined {
     const node = this.#tree.descend(this.#tree.root, tokens, 0, limit);
-    node.pins++;
-    const sequence = this.#takeSequence();
+    this.#tree.pin(node);
+    const sequence = this.#tree.takeSequence();
     if (sequence === undefined) {
-      node.pins--;
+      this.#tree.unpin(node);
       return undefined;
     }
     if (node.end > 0) {
       this.#memory.copy(this.#tree.sequenceBelow(node), sequence, 0, node.end);
     }
-    this.#tree.touch(node);
-    const lease: MutableLease = { sequence, length: node.end, privateCells: 0, node };
+    const lease: MutableLease = {
+      sequence,
+      length: node.end,
+      privateCells: 0,
+      node,
+      promptTokens: tokens.length,
+      sharedTokens: node.end,
+      boundaries,
+    };
     this.#leases.add(lease);
+    this.#check();
     return lease;
   }
 
   /**
-   * Shares what others have committed since, beyond the lease's own tokens. Only for a lease without private cells.
+   * Takes over what others have committed since and what lies in host memory, beyond the lease's own tokens. Only for a
+   * lease without private cells. What would take longer to copy back than to compute again is left where it is.
    *
    * @returns How many tokens the lease gained.
    */
-  extend(handle: Lease, tokens: readonly number[], limit: number): number {
+  extend(handle: Lease, tokens: readonly number[], limit: number): SharedTokens {
     const lease = this.#own(handle);
     if (lease.privateCells > 0) {
       throw new Error('A lease with private cells cannot be extended');
     }
-    const from = lease.length;
-    const node = this.#tree.descend(lease.node, tokens, from, limit);
-    if (node === lease.node) {
-      return 0;
-    }
-    this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, from, node.end);
-    this.#movePin(lease, node);
-    this.#tree.touch(node);
-    return node.end - from;
+    const device = this.#share(lease, tokens, limit);
+    const host = this.#restore(lease, tokens, limit);
+    lease.sharedTokens += device + host;
+    this.#check();
+    return { device, host };
   }
 
   /** Whether two leases end at the same place of the tree, that is, hold the same tokens so far. */
@@ -168,16 +220,12 @@ export class PrefixCache {
    */
   grow(handle: Lease, count: number): boolean {
     const lease = this.#own(handle);
-    const missing = count - (this.#cells - this.#usedCells);
-    if (missing > 0) {
-      if (this.availableCells() < count) {
-        return false;
-      }
-      this.#evict(missing);
+    if (!this.#makeRoom(count)) {
+      return false;
     }
     lease.privateCells += count;
     this.#privateCells += count;
-    this.#usedCells += count;
+    this.#check();
     return true;
   }
 
@@ -193,123 +241,144 @@ export class PrefixCache {
     }
     lease.privateCells -= tokens.length;
     this.#privateCells -= tokens.length;
-    const known = this.#adoptDuplicates(lease, tokens);
-    if (known < tokens.length) {
-      this.#append(lease, known === 0 ? tokens : tokens.slice(known));
+    for (let done = 0; done < tokens.length; ) {
+      const step = this.#tree.next(lease.node, tokens, done, tokens.length);
+      if (step === undefined) {
+        done += this.#append(lease, tokens, done);
+      } else {
+        done += this.#adopt(lease, step);
+      }
     }
-    this.#tree.touch(lease.node);
+    this.#check();
   }
 
   /** Ends a lease. Its committed tokens stay cached; private ones are dropped. */
   release(handle: Lease): void {
     const lease = this.#own(handle);
     this.#leases.delete(lease);
-    lease.node.pins--;
-    this.#tree.touch(lease.node);
-    if (lease.node.owner === lease.sequence) {
-      if (lease.privateCells > 0) {
-        this.#memory.remove(lease.sequence, lease.length, -1);
-      }
-    } else {
-      this.#freeSequence(lease.sequence);
+    if (lease.privateCells > 0) {
+      this.#memory.remove(lease.sequence, lease.length, -1);
+      this.#privateCells -= lease.privateCells;
+      lease.privateCells = 0;
     }
-    this.#usedCells -= lease.privateCells;
-    this.#privateCells -= lease.privateCells;
-    lease.privateCells = 0;
+    const newTokens = lease.promptTokens - lease.sharedTokens;
+    this.#tree.use({
+      nodes: lease.node.path(),
+      cachedTokens: lease.sharedTokens,
+      costPerToken: newTokens > 0 ? this.#cost.prefillMs(lease.sharedTokens, newTokens) / newTokens : 0,
+    });
+    this.#tree.unpin(lease.node);
+    this.#tree.endLease(lease.sequence, lease.node);
+    this.#check();
   }
 
-  /** Where the tree already has what the lease computed: frees the lease's own cells and shares the tree's. */
-  #adoptDuplicates(lease: MutableLease, tokens: readonly number[]): number {
+  #makeRoom(count: number): boolean {
+    const missing = count - (this.#cells - this.#tree.deviceTokens - this.#privateCells);
+    if (missing > 0) {
+      if (this.availableCells() < count) {
+        return false;
+      }
+      this.#tree.freeCells(missing);
+    }
+    return true;
+  }
+
+  /** Shares what is on the device beyond the lease's end. */
+  #share(lease: MutableLease, tokens: readonly number[], limit: number): number {
     const from = lease.length;
-    const node = this.#tree.descend(lease.node, tokens, 0, tokens.length);
-    const known = node === lease.node ? 0 : node.end - from;
-    if (known > 0) {
-      this.#memory.remove(lease.sequence, from, from + known);
-      this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, from, from + known);
-      this.#usedCells -= known;
+    const node = this.#tree.descend(lease.node, tokens, from, limit);
+    if (node !== lease.node) {
+      this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, from, node.end);
       this.#movePin(lease, node);
     }
-    return known;
+    return node.end - from;
   }
 
-  /** Adds tokens that the tree does not have below the lease's node, and makes the lease's sequence their owner. */
-  #append(lease: MutableLease, tokens: readonly number[]): void {
-    const node = lease.node;
-    // A leaf that only this lease uses grows in place; otherwise other leases that end here would grow with it.
-    if (node.owner === lease.sequence && node.pins === 1) {
-      node.tokens.push(...tokens);
-      lease.length = node.end;
-      return;
-    }
-    const { leaf, former } = this.#tree.addLeaf(node, tokens, lease.sequence);
-    if (former !== undefined && !this.#isLeased(former)) {
-      this.#freeSequence(former);
-    }
-    this.#movePin(lease, leaf);
-  }
-
-  #isLeased(sequence: SequenceId): boolean {
-    for (const lease of this.#leases) {
-      if (lease.sequence === sequence) {
-        return true;
+  /** Copies back what the host holds beyond the lease's end, node by node. */
+  #restore(lease: MutableLease, tokens: readonly number[], limit: number): number {
+    const from = lease.length;
+    for (;;) {
+      const step = this.#tree.next(lease.node, tokens, lease.length, limit);
+      if (step === undefined || this.availableCells() < step.length) {
+        return lease.length - from;
+      }
+      if (!this.#tree.isWorthRestoring(step, this.#cost.prefillMs(step.node.start, step.length))) {
+        return lease.length - from;
+      }
+      const node = this.#tree.cut(step);
+      if (node === undefined) {
+        return lease.length - from;
+      }
+      // What makes room may go to the host, where it must not push out the very node that is to come back.
+      this.#tree.pin(node);
+      const isBack = this.#makeRoom(node.tokenCount) && this.#tree.restore(node, lease.sequence);
+      if (isBack) {
+        this.#movePin(lease, node);
+      }
+      this.#tree.unpin(node);
+      if (!isBack) {
+        return lease.length - from;
       }
     }
-    return false;
+  }
+
+  /**
+   * The tree has what the lease computed: on the device, then the lease's own cells are freed and the tree's shared; or in
+   * host memory alone, then the lease's cells are the node's from now on.
+   *
+   * @returns How many tokens that was; 0 when the node was no good and is gone.
+   */
+  #adopt(lease: MutableLease, step: PathStep): number {
+    const node = this.#tree.cut(step);
+    if (node === undefined) {
+      return 0;
+    }
+    if (node.onDevice) {
+      this.#memory.remove(lease.sequence, node.start, node.end);
+      this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, node.start, node.end);
+    } else {
+      this.#tree.comeToDevice(node, lease.sequence);
+    }
+    this.#movePin(lease, node);
+    return node.tokenCount;
+  }
+
+  /**
+   * Adds tokens that the tree does not have, up to the next place where a node must end, and makes the lease's sequence
+   * their owner.
+   *
+   * @returns How many.
+   */
+  #append(lease: MutableLease, tokens: readonly number[], from: number): number {
+    const end = this.#nodeEnd(lease, lease.length + 1);
+    const piece = tokens.slice(from, from + (end - lease.length));
+    const { node } = lease;
+    // A leaf that only this lease uses grows in place; otherwise other leases that end here, or a copy, would fall short.
+    const isAlone = node.pins === 1 && node.children.size === 0 && node.copy === undefined;
+    const isOwn = node.owner === lease.sequence && isAlone;
+    if (isOwn && this.#nodeEnd(lease, lease.length) > lease.length) {
+      this.#tree.grow(node, piece);
+      lease.length = node.end;
+    } else {
+      this.#movePin(lease, this.#tree.addLeaf(node, piece, lease.sequence));
+    }
+    return piece.length;
+  }
+
+  /** The first position from `position` on at which a node of this lease must end. */
+  #nodeEnd({ boundaries }: MutableLease, position: number): number {
+    const boundary = boundaries.find((candidate) => candidate >= position);
+    if (boundary !== undefined) {
+      return boundary;
+    }
+    return this.#tree.movesNodes ? Math.ceil(position / BLOCK_TOKENS) * BLOCK_TOKENS : Number.POSITIVE_INFINITY;
   }
 
   #movePin(lease: MutableLease, node: RadixNode): void {
-    lease.node.pins--;
-    node.pins++;
+    this.#tree.pin(node);
+    this.#tree.unpin(lease.node);
     lease.node = node;
     lease.length = node.end;
-  }
-
-  /** Frees exactly `count` cells from the ends of victims. The caller has checked that there are as many. */
-  #evict(count: number): void {
-    let missing = count;
-    while (missing > 0) {
-      const leaf = this.#policy.victim(this.#tree.unpinnedLeaves());
-      if (leaf === undefined) {
-        throw new Error('The prefix cache has fewer evictable cells than it counted');
-      }
-      const cut = Math.min(missing, leaf.tokenCount);
-      this.#trim(leaf, cut);
-      missing -= cut;
-    }
-  }
-
-  /** Drops tokens from a leaf's end, and frees its sequence when nothing is left for it to own. */
-  #trim(leaf: RadixNode, count: number): void {
-    const owner = leaf.owner!;
-    this.#memory.remove(owner, leaf.end - count, -1);
-    this.#usedCells -= count;
-    this.#evictedTokens += count;
-    if (this.#tree.trimLeaf(leaf, count)) {
-      this.#freeSequence(owner);
-    }
-  }
-
-  /** A free sequence id; when there is none, evicts a victim's whole branch, up to where others share it. */
-  #takeSequence(): SequenceId | undefined {
-    while (this.#freeSequences.length === 0) {
-      const victim = this.#policy.victim(this.#tree.unpinnedLeaves());
-      if (victim === undefined) {
-        return undefined;
-      }
-      const owner = victim.owner;
-      let leaf: RadixNode = victim;
-      while (leaf.owner === owner && leaf.pins === 0) {
-        const parent: RadixNode = leaf.parent!;
-        this.#trim(leaf, leaf.tokenCount);
-        leaf = parent;
-      }
-    }
-    return this.#freeSequences.pop();
-  }
-
-  #freeSequence(sequence: SequenceId): void {
-    this.#memory.remove(sequence, 0, -1);
-    this.#freeSequences.push(sequence);
   }
 
   #own(handle: Lease): MutableLease {
@@ -318,5 +387,11 @@ export class PrefixCache {
       throw new Error('This lease was released');
     }
     return lease;
+  }
+
+  #check(): void {
+    if (this.#verify) {
+      checkHierarchy(this.#tree, [...this.#leases], this.#sequences);
+    }
   }
 }

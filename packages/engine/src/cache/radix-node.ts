@@ -1,26 +1,38 @@
-import type { EvictionCandidate } from './eviction.js';
+import type { HostCopy } from './host-tier.js';
+import type { PathHash } from './path-key.js';
 import type { SequenceId } from './sequence-memory.js';
 
 /**
- * One edge of the radix tree with the node at its end: a run of tokens that stands in the context of everything above.
+ * One edge of the radix tree with the node at its end: a run of tokens that stands in the context of everything above, a
+ * document where the caller said where documents end. It lies on the device, in host memory, or in both; a node that lies
+ * nowhere is in no tree.
  */
-export class RadixNode implements EvictionCandidate {
+export class RadixNode {
   parent: RadixNode | undefined;
   /** Position of the first token of this node. */
   start: number;
   tokens: number[];
   readonly children = new Map<number, RadixNode>();
-  /** The sequence that covers the whole path to this node; every leaf has one and no inner node has. */
+  /** Those of the children that lie on the device. */
+  readonly deviceChildren = new Set<RadixNode>();
+  /** How many of the children have a copy in host memory. */
+  hostChildren = 0;
+  /** The sequence that covers the whole path to this node; every leaf of the device tier has one and no other node has. */
   owner: SequenceId | undefined;
   /** Leases that end exactly here. */
   pins = 0;
-  lastAccess: number;
+  /** What the replacement calls this node, from the first time that it may be evicted. */
+  handle: number | undefined;
+  /** Kept by `pathKey`. */
+  pathHash: PathHash | undefined;
+  #onDevice = false;
+  #copy: HostCopy | undefined;
 
-  constructor(parent: RadixNode | undefined, start: number, tokens: number[], lastAccess: number) {
+  constructor(parent: RadixNode | undefined, start: number, tokens: number[]) {
     this.parent = parent;
     this.start = start;
     this.tokens = tokens;
-    this.lastAccess = lastAccess;
+    parent?.children.set(tokens[0]!, this);
   }
 
   get end(): number {
@@ -31,12 +43,44 @@ export class RadixNode implements EvictionCandidate {
     return this.tokens.length;
   }
 
-  get depth(): number {
-    return this.end;
+  /** Whether the node's cells are in the KV memory. The root, which has none, always is. */
+  get onDevice(): boolean {
+    return this.#onDevice || this.parent === undefined;
   }
 
-  get isLeaf(): boolean {
-    return this.children.size === 0;
+  set onDevice(value: boolean) {
+    this.#onDevice = value;
+    if (value) {
+      this.parent?.deviceChildren.add(this);
+    } else {
+      this.parent?.deviceChildren.delete(this);
+    }
+  }
+
+  /** The node's cells in host memory. */
+  get copy(): HostCopy | undefined {
+    return this.#copy;
+  }
+
+  set copy(value: HostCopy | undefined) {
+    if (this.parent !== undefined) {
+      this.parent.hostChildren += Number(value !== undefined) - Number(this.#copy !== undefined);
+    }
+    this.#copy = value;
+  }
+
+  /** Whether nothing below it is on the device: what may leave the device, when no lease ends here. */
+  get isDeviceLeaf(): boolean {
+    return this.#onDevice && this.deviceChildren.size === 0;
+  }
+
+  /** Nodes from below the root down to this one. */
+  path(): RadixNode[] {
+    const nodes: RadixNode[] = [];
+    for (let node: RadixNode = this; node.parent !== undefined; node = node.parent) {
+      nodes.push(node);
+    }
+    return nodes.reverse();
   }
 
   /**
@@ -54,15 +98,30 @@ export class RadixNode implements EvictionCandidate {
   /**
    * Cuts this node after `length` of its tokens. This object stays the lower part, so leases that end here still do.
    *
-   * @returns The new upper part.
+   * @param copies The host copies of both parts, when the node has one.
+   * @returns The new upper part, which lies where this node lies.
    */
-  splitAt(length: number): RadixNode {
-    const upper = new RadixNode(this.parent, this.start, this.tokens.slice(0, length), this.lastAccess);
-    this.parent?.children.set(upper.tokens[0]!, upper);
+  splitAt(length: number, copies?: readonly [upper: HostCopy, lower: HostCopy]): RadixNode {
+    const { onDevice, parent } = this;
+    this.onDevice = false;
+    this.copy = undefined;
+    const upper = new RadixNode(parent, this.start, this.tokens.slice(0, length));
     this.tokens = this.tokens.slice(length);
     this.start += length;
     this.parent = upper;
     upper.children.set(this.tokens[0]!, this);
+    for (const [node, copy] of [
+      [upper, copies?.[0]],
+      [this, copies?.[1]],
+    ] as const) {
+      node.onDevice = onDevice;
+      node.copy = copy;
+    }
     return upper;
+  }
+
+  /** Takes the node out of the tree; it must lie nowhere by now. */
+  detach(): void {
+    this.parent?.children.delete(this.tokens[0]!);
   }
 }

@@ -27,4 +27,6 @@ export interface SavableMemory extends SequenceMemory {
    * @returns Whether the bytes are those positions and are in the memory now; when not, nothing has changed.
    */
   restore(sequence: SequenceId, state: Uint8Array, from: number, to: number): boolean;
+  /** The part of saved cells at positions `from` … `to - 1`: what saving these alone would have given. */
+  slice(state: Uint8Array, from: number, to: number): Uint8Array;
 }

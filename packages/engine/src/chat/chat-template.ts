@@ -1,12 +1,15 @@
 import { Template } from '@huggingface/jinja';
 import { WarmpathError } from '@warmpath/core';
 import type { Vocabulary } from '../native/vocabulary.js';
+import { type SegmentedPrompt, tokenBoundaries } from './segmented-prompt.js';
 import { type PromptSegment, SpecialTextGuard, specialTextPattern } from './special-text.js';
 
 /** One message of a conversation, its content flattened to text. */
 export interface ChatMessage {
   readonly role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
   readonly content: string;
+  /** Places in the content at which its parts end, in UTF-16 code units, ascending; the end of the content is known anyway. */
+  readonly partEnds?: readonly number[];
   readonly name?: string | undefined;
 }
 
@@ -31,19 +34,23 @@ export class ChatTemplate {
 
   /**
    * @param addGenerationPrompt End with the opening of the assistant's answer.
-   * @returns The prompt's tokens, BOS included where the model wants one.
+   * @returns The prompt's tokens, BOS included where the model wants one, and where the messages and their parts end. How a
+   *   content is cut into parts changes no token.
    * @throws WARMPATH_CHAT_TEMPLATE when there is no template, or when it refuses the messages.
    */
-  tokenize(messages: readonly ChatMessage[], addGenerationPrompt: boolean): number[] {
-    const tokens: number[] = [];
-    for (const { text, parseSpecial } of this.#render(messages, addGenerationPrompt)) {
-      for (const token of this.#vocabulary.tokenize(text, { parseSpecial })) {
-        tokens.push(token);
-      }
-    }
+  tokenize(messages: readonly ChatMessage[], addGenerationPrompt: boolean): SegmentedPrompt {
+    const stretches = this.#render(messages, addGenerationPrompt).map(({ text, parseSpecial }) => ({
+      text,
+      tokens: this.#vocabulary.tokenize(text, { parseSpecial }),
+    }));
+    const tokens = stretches.flatMap((stretch) => stretch.tokens);
+    const rendered = stretches.map(({ text }) => text).join('');
+    const boundaries = tokenBoundaries(stretches, partEnds(messages, rendered), this.#vocabulary);
     const bos = this.#vocabulary.leadingBos;
     // Some templates write the BOS themselves.
-    return bos === undefined || tokens[0] === bos ? tokens : [bos, ...tokens];
+    return bos === undefined || tokens[0] === bos
+      ? { tokens, boundaries }
+      : { tokens: [bos, ...tokens], boundaries: boundaries.map((boundary) => boundary + 1) };
   }
 
   #render(messages: readonly ChatMessage[], addGenerationPrompt: boolean): PromptSegment[] {
@@ -106,4 +113,21 @@ function render(template: Template, variables: Record<string, unknown>): string 
       cause,
     });
   }
+}
+
+/** Where the messages and their parts end in the rendered text. A content that the template changed has no such places. */
+function partEnds(messages: readonly ChatMessage[], rendered: string): number[] {
+  const ends: number[] = [];
+  let from = 0;
+  for (const { content, partEnds: inside = [] } of messages) {
+    // Many templates trim what they are given.
+    const trimmed = content.trim();
+    const start = trimmed === '' ? -1 : rendered.indexOf(trimmed, from);
+    if (start >= 0) {
+      const shift = start - content.indexOf(trimmed);
+      from = start + trimmed.length;
+      ends.push(...inside.map((end) => end + shift).filter((end) => end > start && end < from), from);
+    }
+  }
+  return ends;
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyInstance, type FastifyReply, fastify } from 'fastify';
 import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
+import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { Vocabulary } from '../native/vocabulary.js';
 import { answer } from './exchange.js';
@@ -11,7 +12,7 @@ import type { EngineMetrics } from './metrics.js';
 import {
   chatCompletionSchema,
   completionSchema,
-  contentText,
+  contentTexts,
   detokenizeSchema,
   type MessageInput,
   parseBody,
@@ -77,7 +78,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   server.post('/v1/completions', async (request, reply) => {
     const body = parseBody(completionSchema, request.body);
     checkModel(body.model, app.model);
-    const prompt = promptTokens(body.prompt, app.vocabulary);
+    const prompt = segmentedPrompt(body.prompt, body.segments ?? [], app.vocabulary);
     const id = `cmpl-${randomUUID()}`;
     const generation = toGenerationRequest(id, prompt, body, limits);
     const format = completionFormat({ id, created: nowSeconds(), model: app.model });
@@ -92,7 +93,7 @@ function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {
     const text = body.content ?? body.prompt;
     let tokens: number[];
     if (body.messages !== undefined) {
-      tokens = app.template.tokenize(toMessages(body.messages), body.add_generation_prompt ?? true);
+      tokens = [...app.template.tokenize(toMessages(body.messages), body.add_generation_prompt ?? true).tokens];
     } else if (text !== undefined) {
       tokens = app.vocabulary.tokenize(text, { parseSpecial: body.parse_special ?? true });
       // `content` is llama-server's field and adds nothing by default; `prompt` is vLLM's and adds the BOS.
@@ -160,18 +161,31 @@ function checkModel(asked: string | null | undefined, served: string): void {
 }
 
 function toMessages(messages: readonly MessageInput[]): ChatMessage[] {
-  return messages.map(({ role, content, name }, index) => ({
-    role,
-    content: contentText(content, `messages[${index}].content`),
-    ...(typeof name === 'string' && { name }),
-  }));
+  return messages.map(({ role, content, name }, index) => {
+    const parts = contentTexts(content, `messages[${index}].content`);
+    let end = 0;
+    const partEnds = parts.map((part) => {
+      end += part.length;
+      return end;
+    });
+    return { role, content: parts.join(''), partEnds, ...(typeof name === 'string' && { name }) };
+  });
 }
 
-/** A prompt for plain completion: a text, its token ids, or one of either in an array. */
-function promptTokens(prompt: unknown, vocabulary: Vocabulary): number[] {
+/**
+ * A prompt for plain completion: a text, its token ids, or one of either in an array.
+ *
+ * @param segments Where its documents end: places in the text, in UTF-16 code units, or numbers of tokens.
+ */
+function segmentedPrompt(prompt: unknown, segments: readonly number[], vocabulary: Vocabulary): SegmentedPrompt {
+  const offsets = [...new Set(segments)].sort((a, b) => a - b);
   const single = Array.isArray(prompt) && prompt.length === 1 && typeof prompt[0] !== 'number' ? prompt[0] : prompt;
   if (typeof single === 'string') {
-    return single === '' ? [] : withLeadingBos(vocabulary.tokenize(single, { parseSpecial: true }), vocabulary);
+    const plain = single === '' ? [] : vocabulary.tokenize(single, { parseSpecial: true });
+    const tokens = single === '' ? [] : withLeadingBos(plain, vocabulary);
+    const added = tokens.length - plain.length;
+    const boundaries = tokenBoundaries([{ text: single, tokens: plain }], offsets, vocabulary);
+    return { tokens, boundaries: boundaries.map((boundary) => boundary + added) };
   }
   if (!Array.isArray(single) || !single.every((token) => Number.isInteger(token))) {
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
@@ -179,8 +193,9 @@ function promptTokens(prompt: unknown, vocabulary: Vocabulary): number[] {
       detail: 'Expected a string or an array of token ids (one prompt a request)',
     });
   }
-  checkTokens(single as number[], vocabulary, 'prompt');
-  return single as number[];
+  const tokens = single as number[];
+  checkTokens(tokens, vocabulary, 'prompt');
+  return { tokens, boundaries: offsets.filter((offset) => offset > 0 && offset < tokens.length) };
 }
 
 function checkTokens(tokens: readonly number[], vocabulary: Vocabulary, path: string): void {

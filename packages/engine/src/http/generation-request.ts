@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
+import type { SegmentedPrompt } from '../chat/segmented-prompt.js';
 import type { GenerationRequest } from '../loop/generation.js';
 import type { GenerationFields } from './schemas.js';
 
@@ -23,23 +24,24 @@ export interface GenerationLimits {
  */
 export function toGenerationRequest(
   id: string,
-  prompt: readonly number[],
+  prompt: SegmentedPrompt,
   fields: GenerationFields & { readonly max_completion_tokens?: number | null | undefined },
   limits: GenerationLimits,
 ): GenerationRequest {
-  if (prompt.length === 0) {
+  if (prompt.tokens.length === 0) {
     throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
   }
-  const room = limits.contextTokens - prompt.length;
+  const room = limits.contextTokens - prompt.tokens.length;
   if (room < 1) {
     throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', {
-      detail: `The prompt has ${prompt.length} tokens, but the context holds ${limits.contextTokens}, the answer included.`,
+      detail: `The prompt has ${prompt.tokens.length} tokens, but the context holds ${limits.contextTokens}, the answer included.`,
     });
   }
   const stops = typeof fields.stop === 'string' ? [fields.stop] : (fields.stop ?? []);
   return {
     id,
-    prompt,
+    prompt: prompt.tokens,
+    boundaries: prompt.boundaries,
     maxTokens: fields.max_completion_tokens ?? fields.max_tokens ?? Math.min(room, limits.defaultMaxTokens),
     sampling: { temperature: fields.temperature ?? 1, topP: fields.top_p ?? 1 },
     seed: fields.seed ?? randomInt(SEEDS),

@@ -1,4 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { HostTierStats } from '../cache/host-tier.js';
+import type { SharedTokens } from '../cache/prefix-cache.js';
 import type { LoopObserver } from '../loop/announcer.js';
 import type { LoopStats } from '../loop/engine-loop.js';
 import type { EndEvent } from '../loop/events.js';
@@ -15,6 +17,7 @@ export class EngineMetrics implements LoopObserver {
   readonly #registry = new Registry();
   readonly #queries: Counter;
   readonly #hits: Counter;
+  readonly #tierHits: Counter<'tier'>;
   readonly #promptTokens: Counter;
   readonly #generationTokens: Counter;
   readonly #timeToFirstToken: Histogram;
@@ -30,6 +33,15 @@ export class EngineMetrics implements LoopObserver {
     this.#registry.setDefaultLabels({ model_name: model });
     this.#queries = this.#counter('vllm:prefix_cache_queries_total', 'Prompt tokens looked up in the prefix cache');
     this.#hits = this.#counter('vllm:prefix_cache_hits_total', 'Prompt tokens found in the prefix cache');
+    this.#tierHits = new Counter({
+      name: 'warmpath_engine_tier_hits_total',
+      help: 'Prompt tokens found in the prefix cache, by tier',
+      labelNames: ['tier'],
+      registers: [this.#registry],
+    });
+    for (const tier of ['device', 'host']) {
+      this.#tierHits.inc({ tier }, 0);
+    }
     this.#promptTokens = this.#counter('vllm:prompt_tokens_total', 'Prompt tokens of requests whose prompt is done');
     this.#generationTokens = this.#counter('vllm:generation_tokens_total', 'Tokens generated');
     this.#preemptions = this.#counter('vllm:num_preemptions_total', 'Running requests that gave their cells away');
@@ -54,9 +66,11 @@ export class EngineMetrics implements LoopObserver {
     this.#stepSeconds = this.#histogram('warmpath_engine_step_seconds', 'Duration of one decode');
   }
 
-  onPrompt(promptTokens: number, cachedTokens: number, timeToFirstTokenMs: number): void {
+  onPrompt(promptTokens: number, { device, host }: SharedTokens, timeToFirstTokenMs: number): void {
     this.#queries.inc(promptTokens);
-    this.#hits.inc(cachedTokens);
+    this.#hits.inc(device + host);
+    this.#tierHits.inc({ tier: 'device' }, device);
+    this.#tierHits.inc({ tier: 'host' }, host);
     this.#promptTokens.inc(promptTokens);
     this.#timeToFirstToken.observe(timeToFirstTokenMs / 1000);
   }
@@ -97,6 +111,7 @@ export class EngineMetrics implements LoopObserver {
     this.#gauge('warmpath_engine_cached_cells', 'KV cells in the prefix cache', () => stats().cachedCells);
     this.#gauge('warmpath_engine_free_sequences', 'Sequence ids not in use', () => stats().freeSequences);
     this.#gauge('warmpath_engine_evicted_tokens', 'Tokens evicted since the start', () => stats().evictedTokens);
+    this.#watchHost(() => stats().host);
     const info = new Gauge({
       name: 'vllm:cache_config_info',
       help: 'The prefix cache: any token can be shared, so a block is one token',
@@ -104,6 +119,28 @@ export class EngineMetrics implements LoopObserver {
       registers: [this.#registry],
     });
     info.set({ block_size: '1', num_gpu_blocks: String(stats().cells), enable_prefix_caching: 'True' }, 1);
+  }
+
+  #watchHost(host: () => HostTierStats | undefined): void {
+    const total = (name: string, help: string, read: (stats: HostTierStats) => number): void => {
+      const counter: Counter = new Counter({
+        name: `warmpath_engine_host_${name}_total`,
+        help,
+        registers: [this.#registry],
+        collect: () => {
+          const stats = host();
+          counter.reset();
+          counter.inc(stats === undefined ? 0 : read(stats));
+        },
+      });
+    };
+    this.#gauge('warmpath_engine_host_bytes', 'Host tier in all, in bytes', () => host()?.capacityBytes ?? 0);
+    this.#gauge('warmpath_engine_host_used_bytes', 'Bytes of the host tier in use', () => host()?.usedBytes ?? 0);
+    this.#gauge('warmpath_engine_host_tokens', 'Tokens with a copy in the host tier', () => host()?.tokens ?? 0);
+    total('saved_tokens', 'Tokens copied from the cells to the host tier', ({ savedTokens }) => savedTokens);
+    total('restored_tokens', 'Tokens copied back from the host tier', ({ restoredTokens }) => restoredTokens);
+    total('evicted_tokens', 'Tokens evicted from the host tier', ({ evictedTokens }) => evictedTokens);
+    total('failures', 'Copies that could not be made or were refused', ({ failures }) => failures);
   }
 
   #counter(name: string, help: string): Counter {

@@ -5,6 +5,9 @@ import { z } from 'zod';
 const MAX_STOPS = 16;
 const MAX_STOP_LENGTH = 512;
 
+/** Most places of one prompt at which documents end. */
+const MAX_SEGMENTS = 4096;
+
 const stop = z
   .union([z.string().max(MAX_STOP_LENGTH), z.array(z.string().min(1).max(MAX_STOP_LENGTH)).max(MAX_STOPS)], {
     error: `Expected a string or at most ${MAX_STOPS} non-empty strings of at most ${MAX_STOP_LENGTH} characters`,
@@ -54,6 +57,7 @@ export const chatCompletionSchema = z.object({
 export const completionSchema = z.object({
   ...generationFields,
   prompt: z.unknown(),
+  segments: z.array(z.int().min(0)).max(MAX_SEGMENTS).nullish(),
   echo: z.literal(false, { error: 'This engine does not repeat the prompt' }).nullish(),
   best_of: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   logprobs: z.null({ error: 'This engine does not report log probabilities' }).optional(),
@@ -92,13 +96,13 @@ export function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: fieldPath(issue.path), detail: issue.message });
 }
 
-/** @returns A message's content as one text. @throws WARMPATH_INVALID_REQUEST with the path of the part. */
-export function contentText(content: unknown, path: string): string {
+/** @returns The texts of a message's content, one a part. @throws WARMPATH_INVALID_REQUEST with the path of the part. */
+export function contentTexts(content: unknown, path: string): string[] {
   if (typeof content === 'string') {
-    return content;
+    return [content];
   }
   if (content === null || content === undefined) {
-    return '';
+    return [];
   }
   if (!Array.isArray(content)) {
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
@@ -106,20 +110,18 @@ export function contentText(content: unknown, path: string): string {
       detail: 'Expected a string or an array of text parts',
     });
   }
-  return content
-    .map((part, index) => {
-      const result = contentPart.safeParse(part);
-      if (!result.success) {
-        const issue = result.error.issues[0]!;
-        const below = issue.path.length === 0 ? '' : `.${fieldPath(issue.path)}`;
-        throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
-          path: `${path}[${index}]${below}`,
-          detail: issue.message,
-        });
-      }
-      return result.data.text;
-    })
-    .join('');
+  return content.map((part, index) => {
+    const result = contentPart.safeParse(part);
+    if (!result.success) {
+      const issue = result.error.issues[0]!;
+      const below = issue.path.length === 0 ? '' : `.${fieldPath(issue.path)}`;
+      throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+        path: `${path}[${index}]${below}`,
+        detail: issue.message,
+      });
+    }
+    return result.data.text;
+  });
 }
 
 function fieldPath(path: readonly PropertyKey[]): string {

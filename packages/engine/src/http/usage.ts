@@ -1,3 +1,4 @@
+import type { SharedTokens } from '../cache/prefix-cache.js';
 import type { GenerationResult, GenerationTimings } from '../loop/generation.js';
 
 /** OpenAI's usage object; the cached count stands in it always, also when it is 0. */
@@ -5,7 +6,11 @@ export interface Usage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly total_tokens: number;
-  readonly prompt_tokens_details: { readonly cached_tokens: number };
+  readonly prompt_tokens_details: {
+    readonly cached_tokens: number;
+    /** The same by where the tokens were found. */
+    readonly cached_tokens_by_tier: SharedTokens;
+  };
 }
 
 /** Usage and timings, as they stand at the end of every answer. */
@@ -15,7 +20,7 @@ export function accounts(result: GenerationResult): { usage: Usage; timings: Gen
       prompt_tokens: result.promptTokens,
       completion_tokens: result.completionTokens,
       total_tokens: result.promptTokens + result.completionTokens,
-      prompt_tokens_details: { cached_tokens: result.cachedTokens },
+      prompt_tokens_details: { cached_tokens: result.cachedTokens, cached_tokens_by_tier: result.cachedByTier },
     },
     timings: result.timings,
   };

@@ -1,3 +1,4 @@
+import type { SharedTokens } from '../cache/prefix-cache.js';
 import { type EndEvent, endChannel, type StepEvent, stepChannel } from './events.js';
 import type { FinishReason } from './generation.js';
 import type { StepEntry } from './step-plan.js';
@@ -6,7 +7,7 @@ import type { GenerationTask } from './task.js';
 /** Hears what happens in the loop, for metrics. Called between two decodes; must return at once and not throw. */
 export interface LoopObserver {
   /** A prompt is computed and its first token chosen. */
-  onPrompt(promptTokens: number, cachedTokens: number, timeToFirstTokenMs: number): void;
+  onPrompt(promptTokens: number, cached: SharedTokens, timeToFirstTokenMs: number): void;
   onEnd(event: EndEvent): void;
   onStep(event: Omit<StepEvent, 'engine' | 'prompts'>): void;
   /** A running request gave its cells away and waits again. */
@@ -42,8 +43,8 @@ export class LoopAnnouncer {
 
   /** Call it when the first token is chosen. */
   prompt(task: GenerationTask): void {
-    const { promptTokens, cachedTokens } = task.result('length');
-    this.#observer.onPrompt(promptTokens, cachedTokens, task.timeToFirstTokenMs ?? 0);
+    const { promptTokens, cachedByTier } = task.result('length');
+    this.#observer.onPrompt(promptTokens, cachedByTier, task.timeToFirstTokenMs ?? 0);
   }
 
   preemption(): void {

@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { type CostModel, type ReplacementPolicyName, replacementPolicy, WarmpathError } from '@warmpath/core';
 import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { LlamaBindings } from '../native/bindings.js';
 import { NativeContext, SEQUENCE_IDS } from '../native/context.js';
@@ -7,11 +7,15 @@ import type { Vocabulary } from '../native/vocabulary.js';
 import { LoopAnnouncer, type LoopObserver } from './announcer.js';
 import type { FinishReason, GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
 import { isolatedListener } from './isolated-listener.js';
+import { ObservedCost } from './observed-cost.js';
 import { planStep, type StepEntry } from './step-plan.js';
 import { GenerationTask } from './task.js';
 
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
+
+/** Fewest tokens of a step from which the cost of prefill is learned. */
+const LEARN_FROM_TOKENS = 32;
 
 export interface EngineLoopOptions {
   readonly bindings: LlamaBindings;
@@ -27,6 +31,14 @@ export interface EngineLoopOptions {
   /** Most requests that wait for a place. */
   readonly queueLimit: number;
   readonly threads: number;
+  /** What leaves the cells, and the host tier, first. */
+  readonly policy?: ReplacementPolicyName;
+  /** Bytes of host memory for what leaves the cells; without any, it is dropped. */
+  readonly hostTierBytes?: number;
+  /** What prefill costs; learned from the steps when left out. */
+  readonly cost?: CostModel;
+  /** Check every invariant of the cache after every step. */
+  readonly verifyCache?: boolean;
   readonly observer: LoopObserver;
 }
 
@@ -48,6 +60,7 @@ export class EngineLoop {
   readonly #options: EngineLoopOptions;
   readonly #context: NativeContext;
   readonly #cache: PrefixCache;
+  readonly #observedCost = new ObservedCost();
   readonly #vocabulary: Vocabulary;
   readonly #announcer: LoopAnnouncer;
   readonly #waiting: GenerationTask[] = [];
@@ -70,13 +83,33 @@ export class EngineLoop {
     this.#context = context;
     this.#vocabulary = options.model.vocabulary;
     this.#announcer = new LoopAnnouncer(options.name, options.observer);
-    this.#cache = new PrefixCache({ memory: context, cells: context.cells, sequences: SEQUENCE_IDS });
+    const { policy = 'lru', hostTierBytes = 0, cost = this.#observedCost, verifyCache = false } = options;
+    this.#cache = new PrefixCache({
+      memory: context,
+      cells: context.cells,
+      sequences: SEQUENCE_IDS,
+      policy: replacementPolicy(policy),
+      cost,
+      ...(hostTierBytes > 0 && {
+        host: { memory: context, capacityBytes: hostTierBytes, clock: () => performance.now() },
+      }),
+      verify: verifyCache,
+    });
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
     this.#ended = this.#run();
   }
 
-  /** Creates the native context and starts the loop. Errors: those of `NativeContext.create`. */
+  /**
+   * Creates the native context and starts the loop. Errors: those of `NativeContext.create`, and WARMPATH_CONFIG_INVALID
+   * for a host tier with a model of sliding windows.
+   */
   static async start(options: EngineLoopOptions): Promise<EngineLoop> {
+    if (options.model.hasSlidingWindow && (options.hostTierBytes ?? 0) > 0) {
+      throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+        path: 'hostTier',
+        detail: 'Some layers of this model attend to a sliding window, and their cells cannot be cut at documents.',
+      });
+    }
     const context = await NativeContext.create(options.bindings, options.model, {
       cells: options.cells,
       batchTokens: options.batchTokens,
@@ -230,7 +263,7 @@ export class EngineLoop {
   #admit(): void {
     while (this.#waiting.length > 0 && this.#running.length < this.#options.maxRunning) {
       const task = this.#waiting[0]!;
-      const lease = this.#cache.acquire(task.tokens, task.tokens.length - 1);
+      const lease = this.#cache.acquire(task.tokens, task.tokens.length - 1, task.request.boundaries);
       if (lease === undefined) {
         return;
       }
@@ -244,7 +277,7 @@ export class EngineLoop {
       this.#running.push(task);
       task.lease = lease;
       task.computed = lease.length;
-      task.countShared(lease.length);
+      task.countShared({ device: lease.length, host: 0 });
       task.markStarted(performance.now());
     }
   }
@@ -263,14 +296,25 @@ export class EngineLoop {
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
     const code = await this.#context.decode();
-    this.#announcer.step(entries, performance.now() - startedMs);
+    const durationMs = performance.now() - startedMs;
+    this.#announcer.step(entries, durationMs);
     if (code === 0) {
+      this.#learnCost(entries, durationMs);
       this.#settle(entries, outputs);
     } else if (code === NO_FREE_CELLS) {
       // By the cache's account there were enough, so the account is wrong and every later decode would fail too.
       throw new Error('llama_decode finds no free cells where there should be some');
     } else {
       this.#failEntries(entries, code);
+    }
+  }
+
+  /** Steps of few tokens cost what reading the weights costs, which says nothing of prompts. */
+  #learnCost(entries: readonly StepEntry[], durationMs: number): void {
+    const tokens = entries.reduce((sum, { count }) => sum + count, 0);
+    if (tokens >= LEARN_FROM_TOKENS) {
+      const positions = entries.reduce((sum, { task, count }) => sum + count * (task.computed + count / 2), 0);
+      this.#observedCost.observe(tokens, positions, durationMs);
     }
   }
 

@@ -1,4 +1,5 @@
 import type { WarmpathError } from '@warmpath/core';
+import type { SharedTokens } from '../cache/prefix-cache.js';
 import type { SamplingOptions } from './sampler.js';
 
 /** One thing to generate: a prompt in tokens and how to go on from it. */
@@ -6,6 +7,11 @@ export interface GenerationRequest {
   /** Name in events and logs; holds nothing of the prompt. */
   readonly id: string;
   readonly prompt: readonly number[];
+  /**
+   * Positions in the prompt at which its documents end, ascending: there the cache cuts what it stores, so that a document
+   * is kept, moved and replaced as a whole. Left out when nobody says.
+   */
+  readonly boundaries?: readonly number[];
   /** Most tokens to generate, at least 1. */
   readonly maxTokens: number;
   readonly sampling: SamplingOptions;
@@ -25,6 +31,10 @@ export interface GenerationTimings {
   readonly prompt_ms: number;
   /** Prompt tokens that were not computed because they were cached. */
   readonly cached: number;
+  /** Those of them that were on the device. */
+  readonly cached_device: number;
+  /** Those of them that were copied back from host memory. */
+  readonly cached_host: number;
   /** Prompt tokens that were computed. */
   readonly prompt_n: number;
   /** From the first token to the last. */
@@ -37,6 +47,8 @@ export interface GenerationResult {
   readonly promptTokens: number;
   /** Prompt tokens taken from the prefix cache, at most `promptTokens - 1`. */
   readonly cachedTokens: number;
+  /** The same by where they were found. */
+  readonly cachedByTier: SharedTokens;
   readonly completionTokens: number;
   readonly timings: GenerationTimings;
 }

@@ -47,10 +47,10 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
   return [...entries, ...prompts];
 }
 
-/** Takes over what other requests have computed of this prompt since its last chunk. */
+/** Takes over what other requests have computed of this prompt since its last chunk, and what host memory holds of it. */
 function share(task: GenerationTask, cache: PrefixCache): void {
   const gained = cache.extend(task.lease!, task.tokens, task.tokens.length - 1);
-  task.computed += gained;
+  task.computed += gained.device + gained.host;
   task.countShared(gained);
 }
 

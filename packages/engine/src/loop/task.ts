@@ -1,4 +1,4 @@
-import type { Lease } from '../cache/prefix-cache.js';
+import type { Lease, SharedTokens } from '../cache/prefix-cache.js';
 import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
 import { seededRandom } from './random.js';
 import { sampleToken } from './sampler.js';
@@ -30,7 +30,8 @@ export class GenerationTask {
   /** Tokens whose cells the lease has. */
   computed = 0;
   aborted = false;
-  #cachedTokens = 0;
+  #deviceTokens = 0;
+  #hostTokens = 0;
   #startedMs: number | undefined;
   #firstTokenMs: number | undefined;
   #lastTokenMs: number | undefined;
@@ -64,9 +65,10 @@ export class GenerationTask {
   }
 
   /** Counts prompt tokens that came from the cache. Tokens that it takes back after losing its cells do not count. */
-  countShared(tokens: number): void {
+  countShared({ device, host }: SharedTokens): void {
     if (this.generated === 0) {
-      this.#cachedTokens += tokens;
+      this.#deviceTokens += device;
+      this.#hostTokens += host;
     }
   }
 
@@ -124,17 +126,21 @@ export class GenerationTask {
 
   result(finishReason: FinishReason): GenerationResult {
     const promptTokens = this.request.prompt.length;
+    const cachedTokens = this.#deviceTokens + this.#hostTokens;
     const started = this.#startedMs ?? 0;
     const first = this.#firstTokenMs ?? started;
     return {
       finishReason,
       promptTokens,
-      cachedTokens: this.#cachedTokens,
+      cachedTokens,
+      cachedByTier: { device: this.#deviceTokens, host: this.#hostTokens },
       completionTokens: this.generated,
       timings: {
         prompt_ms: first - started,
-        cached: this.#cachedTokens,
-        prompt_n: promptTokens - this.#cachedTokens,
+        cached: cachedTokens,
+        cached_device: this.#deviceTokens,
+        cached_host: this.#hostTokens,
+        prompt_n: promptTokens - cachedTokens,
         predicted_ms: (this.#lastTokenMs ?? first) - first,
         predicted_n: this.generated,
       },

@@ -27,6 +27,7 @@ export interface LlamaBindings {
   readonly getVocab: (model: NativePointer) => NativePointer;
   readonly trainedContext: (model: NativePointer) => number;
   readonly parameterCount: (model: NativePointer) => number;
+  readonly slidingWindow: (model: NativePointer) => number;
   readonly isRecurrent: (model: NativePointer) => boolean;
   readonly isHybrid: (model: NativePointer) => boolean;
   readonly isDiffusion: (model: NativePointer) => boolean;
@@ -144,6 +145,7 @@ function bindFunctions(llama: LibraryHandle): LlamaBindings {
     getVocab: bind('llama_model_get_vocab', pointer, [pointer]),
     trainedContext: bind('llama_model_n_ctx_train', 'int32', [pointer]),
     parameterCount: bind('llama_model_n_params', 'uint64', [pointer]),
+    slidingWindow: bind('llama_model_n_swa', 'int32', [pointer]),
     isRecurrent: bind('llama_model_is_recurrent', 'bool', [pointer]),
     isHybrid: bind('llama_model_is_hybrid', 'bool', [pointer]),
     isDiffusion: bind('llama_model_is_diffusion', 'bool', [pointer]),

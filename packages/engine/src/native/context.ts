@@ -5,7 +5,7 @@ import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
 import { mismatch } from './library.js';
 import type { NativeModel } from './model.js';
-import { holdsPositions } from './sequence-state.js';
+import { holdsPositions, sliceState } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, type NativePointer } from './structs.js';
 
 /** Ids that llama.cpp offers in a unified buffer (`LLAMA_MAX_SEQ`). */
@@ -168,6 +168,10 @@ export class NativeContext implements SavableMemory {
     }
     this.remove(SCRATCH_SEQUENCE, 0, -1);
     return length === state.length;
+  }
+
+  slice(state: Uint8Array, from: number, to: number): Uint8Array {
+    return sliceState(state, from, to);
   }
 
   /** Highest position that the memory holds for a sequence, -1 when it is empty. */

@@ -11,6 +11,8 @@ export class NativeModel {
   /** Context length that the model was trained for, in tokens. */
   readonly trainedContext: number;
   readonly parameterCount: number;
+  /** Whether some layers attend to a window only; a state of their cells leaves out what lies before it. */
+  readonly hasSlidingWindow: boolean;
   /** The Jinja chat template of the file's metadata. */
   readonly chatTemplate: string | undefined;
 
@@ -20,6 +22,7 @@ export class NativeModel {
     this.vocabulary = new Vocabulary(bindings, bindings.getVocab(model));
     this.trainedContext = bindings.trainedContext(model);
     this.parameterCount = Number(bindings.parameterCount(model));
+    this.hasSlidingWindow = bindings.slidingWindow(model) > 0;
     this.chatTemplate = bindings.chatTemplate(model, null) ?? undefined;
   }
 

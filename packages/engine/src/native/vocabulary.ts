@@ -23,6 +23,8 @@ export class Vocabulary {
   readonly #vocab: NativePointer;
   readonly #encoder = new TextEncoder();
   #pieceBuffer = new Uint8Array(64);
+  /** Bytes of each token plus one; 0 where nobody has asked yet. */
+  readonly #pieceBytes: Int32Array;
 
   /** Number of tokens; ids are 0 … size - 1. */
   readonly size: number;
@@ -38,6 +40,7 @@ export class Vocabulary {
     this.#bindings = bindings;
     this.#vocab = vocab;
     this.size = bindings.vocabSize(vocab);
+    this.#pieceBytes = new Int32Array(this.size);
     const bos = bindings.bosToken(vocab);
     this.leadingBos = bindings.addsBos(vocab) && bos >= 0 ? bos : undefined;
     this.bosText = this.#textOf(bos);
@@ -86,6 +89,17 @@ export class Vocabulary {
       length = this.#bindings.tokenToPiece(this.#vocab, token, this.#pieceBuffer, this.#pieceBuffer.length, 0, special);
     }
     return this.#pieceBuffer.slice(0, length);
+  }
+
+  /** How many bytes a token stands for, control tokens as their text. O(1) from the second time on. */
+  pieceBytes(token: number): number {
+    const known = this.#pieceBytes[token]!;
+    if (known > 0) {
+      return known - 1;
+    }
+    const { length } = this.piece(token, true);
+    this.#pieceBytes[token] = length + 1;
+    return length;
   }
 
   /** @returns The text of several tokens, control tokens included; bytes that are no UTF-8 become U+FFFD. */

@@ -1,4 +1,4 @@
-import type { SequenceId, SequenceMemory } from '../../src/cache/sequence-memory.js';
+import type { SavableMemory, SequenceId } from '../../src/cache/sequence-memory.js';
 
 interface Cell {
   readonly position: number;
@@ -8,9 +8,13 @@ interface Cell {
 }
 
 /** An engine's memory as llama.h describes it: cells with labels. Refuses whatever would be a defect in an engine. */
-export class FakeMemory implements SequenceMemory {
+export class FakeMemory implements SavableMemory {
   #cells: Cell[] = [];
   readonly #capacity: number;
+  /** Every state that was given out; what holds one sees it change. */
+  readonly saved: Uint8Array[] = [];
+  /** Whether states are taken back. */
+  takesBack = true;
 
   constructor(capacity: number) {
     this.#capacity = capacity;
@@ -54,6 +58,47 @@ export class FakeMemory implements SequenceMemory {
     this.#cells = this.#cells.filter((cell) => cell.labels.size > 0);
   }
 
+  save(sequence: SequenceId, from: number, to: number): Uint8Array {
+    const cells = this.#cells.filter(
+      ({ labels, position }) => labels.has(sequence) && position >= from && position < to,
+    );
+    if (cells.length !== to - from) {
+      throw new Error(`Sequence ${sequence} holds ${cells.length} cells at positions ${from} to ${to}`);
+    }
+    const state = encode(cells.map(({ path }) => path));
+    this.saved.push(state);
+    return state;
+  }
+
+  restore(sequence: SequenceId, state: Uint8Array, from: number, to: number): boolean {
+    if (!this.takesBack) {
+      return false;
+    }
+    const paths = decode(state);
+    const before = this.tokensOf(sequence);
+    if (before.length !== from || paths.length !== to - from) {
+      throw new Error(`Cells ${from} to ${to} do not continue sequence ${sequence}`);
+    }
+    if (this.#cells.length + paths.length > this.#capacity) {
+      throw new Error('There are no free cells for what comes back');
+    }
+    for (const path of paths) {
+      this.#cells.push({ position: path.split(' ').length - 1, path, labels: new Set([sequence]) });
+    }
+    // A graft behind another prefix than it was cut from is what an engine would not notice.
+    this.tokensOf(sequence);
+    return true;
+  }
+
+  slice(state: Uint8Array, from: number, to: number): Uint8Array {
+    return encode(
+      decode(state).filter((path) => {
+        const position = path.split(' ').length - 1;
+        return position >= from && position < to;
+      }),
+    );
+  }
+
   /** The tokens that a sequence holds; throws when it has a hole, two cells at a position, or cells of another path. */
   tokensOf(sequence: SequenceId): number[] {
     const cells = this.#cells.filter((cell) => cell.labels.has(sequence)).sort((a, b) => a.position - b.position);
@@ -66,4 +111,12 @@ export class FakeMemory implements SequenceMemory {
     }
     return tokens;
   }
+}
+
+function encode(paths: readonly string[]): Uint8Array {
+  return new TextEncoder().encode(paths.join('\n'));
+}
+
+function decode(state: Uint8Array): string[] {
+  return new TextDecoder().decode(state).split('\n');
 }

@@ -1,144 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Lease, PrefixCache } from '../../src/cache/prefix-cache.js';
-import { FakeMemory } from './fake-memory.js';
-
-/** A request under way in the model: what it was asked to hold and how much of it is there. */
-interface Run {
-  readonly lease: Lease;
-  readonly tokens: number[];
-  computed: number;
-}
-
-/** The cache, its memory, and what must be true of both after every step. */
-class Bench {
-  readonly memory: FakeMemory;
-  readonly cache: PrefixCache;
-  readonly runs: Run[] = [];
-  /** Every token sequence that was ever committed: the naive twin of the tree. */
-  readonly committed = new Set<string>();
-
-  constructor(
-    readonly cells: number,
-    readonly sequences: number,
-  ) {
-    this.memory = new FakeMemory(cells);
-    const ids = Array.from({ length: sequences }, (_, index) => index);
-    this.cache = new PrefixCache({ memory: this.memory, cells, sequences: ids });
-  }
-
-  start(tokens: number[]): Run | undefined {
-    const limit = Math.max(tokens.length - 1, 0);
-    const expected = this.cache.match(tokens, limit);
-    expect(expected).toBeLessThanOrEqual(this.naiveMatch(tokens, limit));
-    const lease = this.cache.acquire(tokens, limit);
-    if (lease === undefined) {
-      return undefined;
-    }
-    expect(lease.length).toBe(expected);
-    const run: Run = { lease, tokens, computed: lease.length };
-    this.runs.push(run);
-    return run;
-  }
-
-  compute(run: Run, wanted: number): boolean {
-    const count = Math.min(wanted, run.tokens.length - run.computed);
-    const available = this.cache.availableCells();
-    const { usedCells, evictedTokens } = this.cache.stats;
-    const isRoom = this.cache.grow(run.lease, count);
-    expect(isRoom).toBe(count <= available);
-    const missing = isRoom ? Math.max(0, count - (this.cells - usedCells)) : 0;
-    expect(this.cache.stats.evictedTokens - evictedTokens).toBe(missing);
-    if (isRoom) {
-      this.memory.compute(run.lease.sequence, run.tokens.slice(run.computed, run.computed + count));
-      run.computed += count;
-    }
-    return isRoom;
-  }
-
-  commit(run: Run): void {
-    this.cache.commit(run.lease, run.tokens.slice(run.lease.length, run.computed));
-    this.committed.add(run.tokens.slice(0, run.computed).join(' '));
-    expect(run.lease.length).toBe(run.computed);
-    expect(run.lease.privateCells).toBe(0);
-  }
-
-  extend(run: Run): void {
-    if (run.lease.privateCells === 0) {
-      run.computed += this.cache.extend(run.lease, run.tokens, run.tokens.length - 1);
-    }
-  }
-
-  release(run: Run): void {
-    this.runs.splice(this.runs.indexOf(run), 1);
-    this.cache.release(run.lease);
-  }
-
-  naiveMatch(tokens: readonly number[], limit: number): number {
-    let best = 0;
-    for (const text of this.committed) {
-      const other = text === '' ? [] : text.split(' ').map(Number);
-      let length = 0;
-      while (length < limit && length < other.length && other[length] === tokens[length]) {
-        length++;
-      }
-      best = Math.max(best, length);
-    }
-    return best;
-  }
-
-  check(): void {
-    const stats = this.cache.stats;
-    expect(stats.usedCells).toBe(this.memory.liveCells);
-    expect(stats.cachedCells).toBe(stats.usedCells - this.runs.reduce((sum, run) => sum + run.lease.privateCells, 0));
-    expect(stats.leases).toBe(this.runs.length);
-    for (const run of this.runs) {
-      // Nothing that a running request holds was evicted or changed.
-      expect(this.memory.tokensOf(run.lease.sequence)).toEqual(run.tokens.slice(0, run.computed));
-      expect(run.lease.length + run.lease.privateCells).toBe(run.computed);
-    }
-    // An id that labels cells is in use; one that labels none is free, or belongs to a lease that holds nothing yet.
-    const empty = this.runs.filter((run) => run.computed === 0).length;
-    expect(this.memory.usedSequences.size + empty + stats.freeSequences).toBe(this.sequences);
-  }
-}
-
-// Few distinct tokens, so that prompts share prefixes, split nodes and repeat each other.
-const prompt = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 1, maxLength: 10, size: 'max' });
-const operation = fc.oneof(
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('start' as const), prompt }) },
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      kind: fc.constantFrom(
-        'compute' as const,
-        'compute' as const,
-        'commit' as const,
-        'extend' as const,
-        'release' as const,
-      ),
-      run: fc.nat({ max: 5 }),
-      count: fc.integer({ min: 1, max: 4 }),
-    }),
-  },
-);
-type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : never;
-
-function apply(bench: Bench, step: Operation): void {
-  if (step.kind === 'start') {
-    bench.start(step.prompt);
-    return;
-  }
-  const run = bench.runs[step.run % Math.max(bench.runs.length, 1)];
-  if (run === undefined) {
-    return;
-  }
-  if (step.kind === 'compute') {
-    bench.compute(run, step.count);
-  } else {
-    bench[step.kind](run);
-  }
-}
+import { apply, Bench, operation, prompt } from './cache-bench.js';
 
 describe('the prefix cache', () => {
   it.each([
@@ -174,7 +36,7 @@ describe('the prefix cache', () => {
           bench.commit(run);
           bench.release(run);
         }
-        expect(bench.cache.match(asked)).toBe(bench.naiveMatch(asked, asked.length));
+        expect(bench.cache.match(asked).device).toBe(bench.naiveMatch(asked, asked.length));
         expect(bench.cache.stats.usedCells).toBe(distinctPrefixes(bench.committed));
       }),
       { seed: 2, numRuns: 300 },
@@ -201,20 +63,14 @@ describe('the prefix cache', () => {
 
   it('cuts the longest unused leaf first, from its end, and by no more than is needed', () => {
     const bench = new Bench(10, 8);
-    const serve = (tokens: number[]): void => {
-      const run = bench.start(tokens)!;
-      bench.compute(run, tokens.length);
-      bench.commit(run);
-      bench.release(run);
-    };
-    serve([1, 1, 1, 1]);
-    serve([2, 2, 2, 2]);
-    serve([1, 1, 1, 1]);
-    serve([3, 3, 3]);
+    bench.serve([1, 1, 1, 1]);
+    bench.serve([2, 2, 2, 2]);
+    bench.serve([1, 1, 1, 1]);
+    bench.serve([3, 3, 3]);
     // Four and four and three cells do not fit into ten: the last cell of the second prompt had to go.
-    expect(bench.cache.match([1, 1, 1, 1])).toBe(4);
-    expect(bench.cache.match([2, 2, 2, 2])).toBe(3);
-    expect(bench.cache.match([3, 3, 3])).toBe(3);
+    expect(bench.cache.match([1, 1, 1, 1]).device).toBe(4);
+    expect(bench.cache.match([2, 2, 2, 2]).device).toBe(3);
+    expect(bench.cache.match([3, 3, 3]).device).toBe(3);
     expect(bench.cache.stats).toMatchObject({ usedCells: 10, evictedTokens: 1 });
   });
 
@@ -237,8 +93,8 @@ describe('the prefix cache', () => {
     }
     const next = bench.start([4])!;
     bench.compute(next, 1);
-    expect(bench.cache.match([1, 1, 1])).toBe(3);
-    expect(bench.cache.match([2, 2, 2])).toBe(2);
+    expect(bench.cache.match([1, 1, 1]).device).toBe(3);
+    expect(bench.cache.match([2, 2, 2]).device).toBe(2);
   });
 
   it('lets a prefix outlive everything that extends it', () => {
@@ -254,8 +110,8 @@ describe('the prefix cache', () => {
       bench.commit(run);
       bench.release(run);
     }
-    expect(bench.cache.match([0, 0, 0, 0, 4, 4])).toBe(6);
-    expect(bench.cache.match([0, 0, 0, 0, 1, 1])).toBe(4);
+    expect(bench.cache.match([0, 0, 0, 0, 4, 4]).device).toBe(6);
+    expect(bench.cache.match([0, 0, 0, 0, 1, 1]).device).toBe(4);
   });
 
   it('shares what another running request has committed, also in the middle of a prompt', () => {
@@ -297,8 +153,8 @@ describe('the prefix cache', () => {
     bench.compute(second, 2);
     bench.commit(second);
     bench.check();
-    expect(bench.cache.match([1, 2, 9, 9])).toBe(4);
-    expect(bench.cache.match([1, 2, 3, 4])).toBe(4);
+    expect(bench.cache.match([1, 2, 9, 9]).device).toBe(4);
+    expect(bench.cache.match([1, 2, 3, 4]).device).toBe(4);
   });
 
   it('refuses a lease when every sequence id is held by running requests', () => {

@@ -22,6 +22,8 @@ const MEAN_TOLERANCE = 0.04;
 
 interface Prompt {
   readonly tokens: number[];
+  /** Where its documents end, when it says so. */
+  readonly boundaries: number[];
   readonly maxTokens: number;
 }
 
@@ -32,23 +34,25 @@ interface Outcome {
 }
 
 /** Prompts that share beginnings: sequences of a few fragments, some cut short, some with one other token. */
-const prompts: fc.Arbitrary<Prompt[]> = fc.array(
-  fc
-    .record({
-      fragments: fc.array(fc.nat({ max: 4 }), { minLength: 1, maxLength: 4 }),
-      cut: fc.nat({ max: 30 }),
-      edited: fc.option(fc.nat({ max: 150 })),
-      maxTokens: fc.integer({ min: 1, max: 6 }),
-    })
-    .map(({ fragments, cut, edited, maxTokens }) => {
-      const tokens = fragments.flatMap((fragment) => someTokens(20 + fragment * 17, fragment));
-      if (edited !== null && edited < tokens.length) {
-        tokens[edited] = 1400;
-      }
-      return { tokens: tokens.slice(0, Math.max(1, tokens.length - cut)), maxTokens };
-    }),
-  { minLength: 2, maxLength: 10 },
-);
+const prompt: fc.Arbitrary<Prompt> = fc
+  .record({
+    fragments: fc.array(fc.nat({ max: 4 }), { minLength: 1, maxLength: 4 }),
+    cut: fc.nat({ max: 30 }),
+    edited: fc.option(fc.nat({ max: 150 })),
+    isSegmented: fc.boolean(),
+    maxTokens: fc.integer({ min: 1, max: 6 }),
+  })
+  .map(({ fragments, cut, edited, isSegmented, maxTokens }) => {
+    let end = 0;
+    const boundaries = isSegmented ? fragments.map((fragment) => (end += 20 + fragment * 17)) : [];
+    const tokens = fragments.flatMap((fragment) => someTokens(20 + fragment * 17, fragment));
+    if (edited !== null && edited < tokens.length) {
+      tokens[edited] = 1400;
+    }
+    return { tokens: tokens.slice(0, Math.max(1, tokens.length - cut)), boundaries, maxTokens };
+  });
+const prompts = fc.array(prompt, { minLength: 2, maxLength: 10 });
+const manyPrompts = fc.array(prompt, { minLength: 12, maxLength: 16 });
 
 describe('an answer from the cache', () => {
   let model: NativeModel;
@@ -73,7 +77,7 @@ describe('an answer from the cache', () => {
     await Promise.all(loops.splice(0).map((loop) => loop.close(0)));
   });
 
-  async function start(cells: number, batchTokens: number): Promise<EngineLoop> {
+  async function start(cells: number, batchTokens: number, hostTierBytes = 0): Promise<EngineLoop> {
     const ignore = (): void => undefined;
     const loop = await EngineLoop.start({
       bindings: llamaBindings(),
@@ -84,19 +88,24 @@ describe('an answer from the cache', () => {
       maxRunning: 4,
       queueLimit: 8,
       threads: 1,
+      hostTierBytes,
+      // Copying back is always worth it here, however busy the machine is.
+      cost: { prefillMs: () => Number.POSITIVE_INFINITY },
+      verifyCache: true,
       observer: { onPrompt: ignore, onStep: ignore, onPreemption: ignore, onEnd: ignore },
     });
     loops.push(loop);
     return loop;
   }
 
-  async function answer(loop: EngineLoop, { tokens, maxTokens }: Prompt): Promise<Outcome> {
+  async function answer(loop: EngineLoop, { tokens, boundaries, maxTokens }: Prompt): Promise<Outcome> {
     logits = [];
     const result = await new Promise<GenerationResult>((resolve, reject) => {
       loop.submit(
         {
           id: 'request',
           prompt: tokens,
+          boundaries,
           maxTokens,
           sampling: { temperature: 0, topP: 1 },
           seed: 0,
@@ -204,7 +213,33 @@ describe('an answer from the cache', () => {
     expect(found).toBeGreaterThan(500);
   });
 
-  it('stays so for requests that run together, preempt each other and share what is being computed', async () => {
+  it('stays so from a host tier, which with room finds what a cache that never forgets would find', async () => {
+    let restored = 0;
+    await fc.assert(
+      fc.asyncProperty(manyPrompts, fc.boolean(), async (sequence, isRoomy) => {
+        const loop = await start(512, 64, isRoomy ? 2 ** 24 : 2 ** 18);
+        for (const { found, possible } of await check(loop, sequence)) {
+          if (isRoomy) {
+            expect(found).toBe(possible);
+          } else {
+            expect(found).toBeLessThanOrEqual(possible);
+          }
+        }
+        const host = loop.stats.host!;
+        restored += host.restoredTokens;
+        expect(host.failures).toBe(0);
+        await loop.close(0);
+      }),
+      { seed: 14, numRuns: 8 },
+    );
+    expectSmallMean();
+    expect(restored).toBeGreaterThan(500);
+  });
+
+  it.each([
+    { name: 'on the device', hostTierBytes: 0 },
+    { name: 'with a host tier', hostTierBytes: 2 ** 19 },
+  ])('stays so for requests that run together, preempt each other and share, $name', async ({ hostTierBytes }) => {
     // Logits cannot be told apart here, so it is the text that is compared.
     const text = (loop: EngineLoop, prompt: Prompt): Promise<string> =>
       new Promise((resolve, reject) => {
@@ -213,6 +248,7 @@ describe('an answer from the cache', () => {
           {
             id: 'request',
             prompt: prompt.tokens,
+            boundaries: prompt.boundaries,
             maxTokens: prompt.maxTokens,
             sampling: { temperature: 0, topP: 1 },
             seed: 0,
@@ -230,7 +266,7 @@ describe('an answer from the cache', () => {
       });
     await fc.assert(
       fc.asyncProperty(prompts, async (sequence) => {
-        const loop = await start(512, 64);
+        const loop = await start(512, 64, hostTierBytes);
         const some = sequence.slice(0, 8);
         const together = await Promise.all(some.map((prompt) => text(loop, prompt)));
         for (const [index, prompt] of some.entries()) {

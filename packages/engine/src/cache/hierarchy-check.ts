@@ -1,0 +1,95 @@
+import type { RadixNode } from './radix-node.js';
+import type { SequenceId } from './sequence-memory.js';
+import type { TieredTree } from './tiered-tree.js';
+
+/** What the check must know of a lease. */
+export interface CheckedLease {
+  readonly sequence: SequenceId;
+  readonly length: number;
+  readonly node: RadixNode;
+}
+
+/**
+ * Whether a tree is what it says of itself: the shape, the hierarchy of the tiers, who owns which sequence, every count.
+ * Cost: O(tokens in the tree).
+ *
+ * @param sequences Sequence ids in all.
+ * @throws Error that names the first thing that is wrong.
+ */
+export function checkHierarchy(tree: TieredTree, leases: readonly CheckedLease[], sequences: number): void {
+  const nodes = [...nodesBelow(tree.root)];
+  for (const node of nodes) {
+    checkNode(node);
+  }
+  checkSequences(tree, nodes, leases, sequences);
+  for (const lease of leases) {
+    claim(lease.node.end === lease.length && lease.node.onDevice, 'a lease ends where it does not stand');
+  }
+  const pins = [tree.root, ...nodes].reduce((sum, node) => sum + node.pins, 0);
+  claim(pins === leases.length, `${pins} pins for ${leases.length} leases`);
+  const count = (which: (node: RadixNode) => boolean): number => nodes.filter(which).length;
+  const tokens = (which: (node: RadixNode) => boolean): number =>
+    nodes.filter(which).reduce((sum, { tokenCount }) => sum + tokenCount, 0);
+  claim(
+    tokens(({ onDevice }) => onDevice) === tree.deviceTokens,
+    `the device is said to hold ${tree.deviceTokens} tokens`,
+  );
+  const deviceCandidates = count((node) => node.isDeviceLeaf && node.pins === 0);
+  claim(tree.candidates('device') === deviceCandidates, `${deviceCandidates} nodes may leave the device`);
+  const host = tree.hostStats;
+  if (host !== undefined) {
+    const bytes = nodes.reduce((sum, { copy }) => sum + (copy?.state.length ?? 0), 0);
+    claim(bytes === host.usedBytes && bytes <= host.capacityBytes, `the host holds ${bytes} bytes`);
+    claim(tokens(({ copy }) => copy !== undefined) === host.tokens, `the host is said to hold ${host.tokens} tokens`);
+    const hostCandidates = count((node) => node.copy !== undefined && node.hostChildren === 0);
+    claim(tree.candidates('host') === hostCandidates, `${hostCandidates} nodes may leave the host`);
+  }
+}
+
+function* nodesBelow(node: RadixNode): Iterable<RadixNode> {
+  for (const child of node.children.values()) {
+    yield child;
+    yield* nodesBelow(child);
+  }
+}
+
+function checkNode(node: RadixNode): void {
+  const parent = node.parent!;
+  const children = [...node.children.values()];
+  claim(node.tokenCount > 0, 'a node is empty');
+  claim(node.start === parent.end && parent.children.get(node.tokens[0]!) === node, 'a node stands elsewhere');
+  claim(node.onDevice || node.copy !== undefined, 'a node lies nowhere');
+  claim(!node.onDevice || parent.onDevice, 'a node is on the device without its parent');
+  claim(node.isDeviceLeaf === (node.owner !== undefined), 'a device leaf has no owner, or another node has one');
+  const onDevice = children.filter((child) => child.onDevice);
+  claim(
+    onDevice.length === node.deviceChildren.size && onDevice.every((child) => node.deviceChildren.has(child)),
+    'the children on the device are others',
+  );
+  claim(
+    children.filter(({ copy }) => copy !== undefined).length === node.hostChildren,
+    'the copied children are others',
+  );
+  const { copy } = node;
+  claim(copy === undefined || (copy.from === node.start && copy.to === node.end), 'a copy is of other positions');
+}
+
+function checkSequences(
+  tree: TieredTree,
+  nodes: readonly RadixNode[],
+  leases: readonly CheckedLease[],
+  sequences: number,
+): void {
+  const owners = nodes.flatMap(({ owner }) => (owner === undefined ? [] : [owner]));
+  claim(new Set(owners).size === owners.length, 'two leaves have one sequence');
+  const used = new Set([...owners, ...leases.map(({ sequence }) => sequence)]);
+  claim(new Set(tree.freeSequences).size === tree.freeSequences.length, 'a sequence is free twice');
+  claim(!tree.freeSequences.some((sequence) => used.has(sequence)), 'a sequence is free and in use');
+  claim(used.size + tree.freeSequences.length === sequences, 'a sequence is lost');
+}
+
+function claim(isTrue: boolean, otherwise: string): void {
+  if (!isTrue) {
+    throw new Error(`The prefix cache is broken: ${otherwise}`);
+  }
+}

@@ -1,0 +1,173 @@
+import { crc32 } from 'node:zlib';
+import type { SavableMemory, SequenceId } from './sequence-memory.js';
+
+/** How fast the estimate of what a restored byte costs follows slower times; a faster one counts at once. */
+const SLOWER = 1.05;
+/** How much the estimate falls when a copy is left where it is for its cost. */
+const FADE = 0.8;
+
+/** A node's own cells in host memory. */
+export interface HostCopy {
+  readonly from: number;
+  readonly to: number;
+  readonly state: Uint8Array;
+  /** CRC-32 of the state, taken when it was saved. */
+  readonly checksum: number;
+}
+
+export interface HostTierOptions {
+  /** Where cells are saved from and restored to. */
+  readonly memory: SavableMemory;
+  /** Most bytes of all copies together. */
+  readonly capacityBytes: number;
+  /** Milliseconds since some moment; measures what a restored byte costs. */
+  readonly clock: () => number;
+}
+
+/** Figures of the host tier, for metrics and tests. */
+export interface HostTierStats {
+  readonly capacityBytes: number;
+  /** Bytes of all copies. */
+  readonly usedBytes: number;
+  /** Tokens that have a copy. */
+  readonly tokens: number;
+  /** Tokens copied out of the device since the start. */
+  readonly savedTokens: number;
+  /** Tokens copied back to the device since the start. */
+  readonly restoredTokens: number;
+  /** Tokens whose copy was dropped to make room, since the start. */
+  readonly evictedTokens: number;
+  /** States that could not be saved, or were found damaged when they were wanted; their tokens are computed again. */
+  readonly failures: number;
+}
+
+/**
+ * Copies of nodes in host memory, under a budget in bytes. It knows bytes and not the tree: which copy leaves is the tree's
+ * decision. Nothing is given back whose length, checksum or positions are not what they were when it was saved.
+ */
+export class HostTier {
+  readonly #memory: SavableMemory;
+  readonly #capacityBytes: number;
+  readonly #clock: () => number;
+  #usedBytes = 0;
+  #tokens = 0;
+  #savedTokens = 0;
+  #restoredTokens = 0;
+  #evictedTokens = 0;
+  #failures = 0;
+  /** The fastest of late: one slow moment says nothing of the next. */
+  #msPerByte = Number.POSITIVE_INFINITY;
+
+  constructor({ memory, capacityBytes, clock }: HostTierOptions) {
+    this.#memory = memory;
+    this.#capacityBytes = capacityBytes;
+    this.#clock = clock;
+  }
+
+  get stats(): HostTierStats {
+    return {
+      capacityBytes: this.#capacityBytes,
+      usedBytes: this.#usedBytes,
+      tokens: this.#tokens,
+      savedTokens: this.#savedTokens,
+      restoredTokens: this.#restoredTokens,
+      evictedTokens: this.#evictedTokens,
+      failures: this.#failures,
+    };
+  }
+
+  /** Bytes that could be added. */
+  get freeBytes(): number {
+    return this.#capacityBytes - this.#usedBytes;
+  }
+
+  /** Milliseconds that restoring so many bytes will take, by what it took so far; 0 before the first time. */
+  restoreMs(bytes: number): number {
+    return this.#msPerByte === Number.POSITIVE_INFINITY ? 0 : bytes * this.#msPerByte;
+  }
+
+  /** A copy was left where it was for its cost. The estimate falls, so that it is tried again some time. */
+  fadeCost(): void {
+    this.#msPerByte *= FADE;
+  }
+
+  /**
+   * Copies cells out of the device. The copy counts only once it is {@link add}ed.
+   *
+   * @returns `undefined` when the memory cannot give them, or they are larger than the whole tier.
+   */
+  save(sequence: SequenceId, from: number, to: number): HostCopy | undefined {
+    const state = this.#memory.save(sequence, from, to);
+    if (state === undefined) {
+      this.#failures++;
+      return undefined;
+    }
+    if (state.length > this.#capacityBytes) {
+      return undefined;
+    }
+    this.#savedTokens += to - from;
+    return seal(state, from, to);
+  }
+
+  /** Counts a copy. There must be room for it. */
+  add(copy: HostCopy): void {
+    this.#usedBytes += copy.state.length;
+    this.#tokens += copy.to - copy.from;
+  }
+
+  /** Counts a copy no more. */
+  drop(copy: HostCopy): void {
+    this.#usedBytes -= copy.state.length;
+    this.#tokens -= copy.to - copy.from;
+  }
+
+  /** Counts a copy no more that gave way to another. */
+  evict(copy: HostCopy): void {
+    this.drop(copy);
+    this.#evictedTokens += copy.to - copy.from;
+  }
+
+  /**
+   * Puts a copy's cells behind what a sequence holds, which must be the tokens that stood before them.
+   *
+   * @returns Whether they are on the device now; when not, nothing has changed there and the copy is worth nothing.
+   */
+  restore(copy: HostCopy, sequence: SequenceId): boolean {
+    const startedMs = this.#clock();
+    if (!this.#isSound(copy) || !this.#memory.restore(sequence, copy.state, copy.from, copy.to)) {
+      this.#failures++;
+      return false;
+    }
+    const msPerByte = (this.#clock() - startedMs) / copy.state.length;
+    this.#msPerByte = Math.min(msPerByte, SLOWER * this.#msPerByte);
+    this.#restoredTokens += copy.to - copy.from;
+    return true;
+  }
+
+  /**
+   * Cuts a copy in two before a position; both count in its place.
+   *
+   * @returns `undefined` when the copy is damaged: a fresh checksum on its parts would hide that. It counts no more then.
+   */
+  split(copy: HostCopy, position: number): [upper: HostCopy, lower: HostCopy] | undefined {
+    this.drop(copy);
+    if (!this.#isSound(copy)) {
+      this.#failures++;
+      return undefined;
+    }
+    const part = (from: number, to: number): HostCopy => seal(this.#memory.slice(copy.state, from, to), from, to);
+    const parts: [HostCopy, HostCopy] = [part(copy.from, position), part(position, copy.to)];
+    for (const each of parts) {
+      this.add(each);
+    }
+    return parts;
+  }
+
+  #isSound({ state, checksum }: HostCopy): boolean {
+    return crc32(state) === checksum;
+  }
+}
+
+function seal(state: Uint8Array, from: number, to: number): HostCopy {
+  return { from, to, state, checksum: crc32(state) };
+}

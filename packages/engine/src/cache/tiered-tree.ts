@@ -1,0 +1,353 @@
+import type { ReplacementPolicy } from '@warmpath/core';
+import { EvictionOrder, type LeaseUse } from './eviction-order.js';
+import { HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
+import { RadixNode } from './radix-node.js';
+import type { SequenceId, SequenceMemory } from './sequence-memory.js';
+
+export interface TieredTreeOptions {
+  readonly memory: SequenceMemory;
+  /** Sequence ids to use: one per leaf of the device tier and one per lease. */
+  readonly sequences: readonly SequenceId[];
+  /** Decides what leaves a tier first. */
+  readonly policy: ReplacementPolicy;
+  /** Host memory for what leaves the device; without it, it is dropped. */
+  readonly host?: HostTierOptions;
+}
+
+/** Part of a node, or all of it, that stands on the path of some tokens. */
+export interface PathStep {
+  readonly node: RadixNode;
+  /** How many of the node's tokens match; at least one. */
+  readonly length: number;
+}
+
+/**
+ * A radix tree over tokens and where the KV of each of its nodes lies (RAGCache §5.1):
+ *
+ * - **device**: its cells are in the engine's memory, labelled with the ids of all device leaves below it. Its parent is on
+ *   the device too.
+ * - **host**: its own cells are copied to host memory. Its ancestors are on the device or in host memory.
+ *
+ * A node that leaves the device is copied once; as long as the copy stays, it leaves again without one. A device leaf goes
+ * before its parents, a host copy before those that it stands behind, so nothing ever lies anywhere without what it depends
+ * on. It knows leases only as pins.
+ */
+export class TieredTree {
+  readonly root = new RadixNode(undefined, 0, []);
+  readonly #memory: SequenceMemory;
+  readonly #order: EvictionOrder;
+  readonly #host: HostTier | undefined;
+  readonly #freeSequences: SequenceId[];
+  readonly #leasedSequences = new Set<SequenceId>();
+  #deviceTokens = 0;
+  #evictedTokens = 0;
+
+  constructor({ memory, sequences, policy, host }: TieredTreeOptions) {
+    this.#memory = memory;
+    this.#order = new EvictionOrder(policy, host === undefined ? ['device'] : ['device', 'host']);
+    this.#host = host === undefined ? undefined : new HostTier(host);
+    this.#freeSequences = [...sequences].reverse();
+  }
+
+  /** Tokens on the device, each of which takes one cell. */
+  get deviceTokens(): number {
+    return this.#deviceTokens;
+  }
+
+  /** Tokens that left the device since the start. */
+  get evictedTokens(): number {
+    return this.#evictedTokens;
+  }
+
+  get freeSequences(): readonly SequenceId[] {
+    return this.#freeSequences;
+  }
+
+  get leasedSequences(): ReadonlySet<SequenceId> {
+    return this.#leasedSequences;
+  }
+
+  get hostStats(): HostTierStats | undefined {
+    return this.#host?.stats;
+  }
+
+  /** Whether nodes have to be of a size that is worth moving as a whole. */
+  get movesNodes(): boolean {
+    return this.#host !== undefined;
+  }
+
+  /** Nodes that may be evicted from a tier now. */
+  candidates(tier: 'device' | 'host'): number {
+    return this.#order.candidates(tier);
+  }
+
+  /** Length of the longest prefix that lies on the device, or on device and host. Changes nothing. Cost: O(limit). */
+  match(tokens: readonly number[], limit: number): { readonly device: number; readonly host: number } {
+    let device = 0;
+    let all = 0;
+    let step = this.next(this.root, tokens, 0, limit);
+    while (step !== undefined) {
+      all += step.length;
+      if (step.node.onDevice) {
+        device = all;
+      }
+      step = step.length < step.node.tokenCount ? undefined : this.next(step.node, tokens, all, limit);
+    }
+    return { device, host: all - device };
+  }
+
+  /** The next step from a node's end along `tokens[offset …]`, looking no further than `limit`. */
+  next(node: RadixNode, tokens: readonly number[], offset: number, limit: number): PathStep | undefined {
+    const child = offset < limit ? node.children.get(tokens[offset]!) : undefined;
+    return child === undefined ? undefined : { node: child, length: child.commonLength(tokens, offset, limit) };
+  }
+
+  /**
+   * Walks from `node` along `tokens[offset …]` as far as it goes on the device, and cuts the last node where the walk
+   * leaves it, so that it ends at a node's end. Cost: O(limit - offset).
+   */
+  descend(node: RadixNode, tokens: readonly number[], offset: number, limit: number): RadixNode {
+    let current = node;
+    for (let length = offset; ; ) {
+      const step = this.next(current, tokens, length, limit);
+      if (step === undefined || !step.node.onDevice) {
+        return current;
+      }
+      const isWhole = step.length === step.node.tokenCount;
+      current = this.cut(step)!;
+      if (!isWhole) {
+        return current;
+      }
+      length += step.length;
+    }
+  }
+
+  /**
+   * The node that ends where a step ends: the step's own, or its upper part, cut off.
+   *
+   * @returns `undefined` when there is no such node any more: its only copy was damaged.
+   */
+  cut({ node, length }: PathStep): RadixNode | undefined {
+    if (length === node.tokenCount) {
+      return node;
+    }
+    const { copy } = node;
+    const copies = copy === undefined ? undefined : this.#host!.split(copy, node.start + length);
+    if (copy !== undefined && copies === undefined) {
+      this.#loseCopy(node);
+      if (!node.onDevice) {
+        return undefined;
+      }
+    }
+    // The lower part keeps its place in the order; the upper one may not be evicted as long as there is a lower one.
+    return node.splitAt(length, copies);
+  }
+
+  /** Adds a device leaf below `parent`, which must have no child that begins with the same token. To be pinned at once. */
+  addLeaf(parent: RadixNode, tokens: readonly number[], owner: SequenceId): RadixNode {
+    const leaf = new RadixNode(parent, parent.end, [...tokens]);
+    this.comeToDevice(leaf, owner);
+    return leaf;
+  }
+
+  /** Adds tokens to the end of a device leaf. */
+  grow(leaf: RadixNode, tokens: readonly number[]): void {
+    leaf.tokens.push(...tokens);
+    this.#deviceTokens += tokens.length;
+  }
+
+  /** A node whose parent is on the device is there now too: its cells carry the label `owner`. To be pinned at once. */
+  comeToDevice(node: RadixNode, owner: SequenceId): void {
+    const parent = node.parent!;
+    const former = parent.owner;
+    parent.owner = undefined;
+    node.owner = owner;
+    node.onDevice = true;
+    this.#deviceTokens += node.tokenCount;
+    this.#order.enter(node, 'device');
+    this.#order.review(parent);
+    if (former !== undefined && !this.#leasedSequences.has(former)) {
+      this.#freeSequence(former);
+    }
+  }
+
+  /** Whether copying a part of a node back from the host is expected to be faster than computing it, which takes `computeMs`. */
+  isWorthRestoring({ node, length }: PathStep, computeMs: number): boolean {
+    const bytes = (node.copy!.state.length * length) / node.tokenCount;
+    const isWorth = this.#host!.restoreMs(bytes) <= computeMs;
+    if (!isWorth) {
+      this.#host!.fadeCost();
+    }
+    return isWorth;
+  }
+
+  /**
+   * Brings a node back from the host behind what `sequence` holds, which is the path to it. There must be cells for it.
+   *
+   * @returns Whether it is on the device; when not, its copy was no good, and it is gone with everything below it.
+   */
+  restore(node: RadixNode, sequence: SequenceId): boolean {
+    if (!this.#host!.restore(node.copy!, sequence)) {
+      this.#host!.drop(node.copy!);
+      this.#loseCopy(node);
+      return false;
+    }
+    this.comeToDevice(node, sequence);
+    return true;
+  }
+
+  /** A lease ends at this node from now on. */
+  pin(node: RadixNode): void {
+    node.pins++;
+    this.#order.review(node);
+  }
+
+  /** A lease ends at this node no more. */
+  unpin(node: RadixNode): void {
+    node.pins--;
+    this.#order.review(node);
+  }
+
+  /** Counts what a request used. */
+  use(use: LeaseUse): void {
+    this.#order.use(use);
+  }
+
+  /** Any device leaf's sequence covers the whole path to it. Cost: O(depth of the subtree). */
+  sequenceBelow(node: RadixNode): SequenceId {
+    for (let current = node; ; ) {
+      if (current.owner !== undefined) {
+        return current.owner;
+      }
+      const child = current.deviceChildren.values().next();
+      if (child.done) {
+        throw new Error('A leaf of the device tier has no sequence');
+      }
+      current = child.value;
+    }
+  }
+
+  /** Frees `count` cells or, when nodes move as a whole, at least as many. The caller has checked that there are as many. */
+  freeCells(count: number): void {
+    for (let missing = count; missing > 0; ) {
+      const leaf = this.#order.evict('device');
+      if (leaf === undefined) {
+        throw new Error('The prefix cache has fewer evictable cells than it counted');
+      }
+      const freed = this.movesNodes ? leaf.tokenCount : Math.min(missing, leaf.tokenCount);
+      this.#evict(leaf, freed);
+      missing -= freed;
+    }
+  }
+
+  /** Takes a sequence id for a lease; when none is free, evicts a leaf's whole branch, up to where others share it. */
+  takeSequence(): SequenceId | undefined {
+    while (this.#freeSequences.length === 0) {
+      const leaf = this.#order.evict('device');
+      if (leaf === undefined) {
+        return undefined;
+      }
+      const { owner } = leaf;
+      for (let node = leaf; node.owner === owner && node.pins === 0; ) {
+        const parent = node.parent!;
+        this.#evict(node, node.tokenCount);
+        node = parent;
+      }
+    }
+    const sequence = this.#freeSequences.pop()!;
+    this.#leasedSequences.add(sequence);
+    return sequence;
+  }
+
+  /** Takes back a lease's sequence id, unless it owns the node where the lease ended. */
+  endLease(sequence: SequenceId, node: RadixNode): void {
+    this.#leasedSequences.delete(sequence);
+    if (node.owner !== sequence) {
+      this.#freeSequence(sequence);
+    }
+  }
+
+  /** Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are dropped. */
+  #evict(leaf: RadixNode, count: number): void {
+    const whole = count === leaf.tokenCount;
+    if (whole && leaf.copy === undefined) {
+      this.#copyOut(leaf);
+    }
+    this.#memory.remove(leaf.owner!, leaf.end - count, -1);
+    this.#deviceTokens -= count;
+    this.#evictedTokens += count;
+    if (whole) {
+      this.#leaveDevice(leaf);
+    } else {
+      leaf.tokens.length -= count;
+      this.#order.review(leaf);
+    }
+  }
+
+  /** Copies a leaf to the host tier, where the least valuable copies give way. */
+  #copyOut(leaf: RadixNode): void {
+    const copy = this.#host?.save(leaf.owner!, leaf.start, leaf.end);
+    if (copy === undefined) {
+      return;
+    }
+    while (this.#host!.freeBytes < copy.state.length) {
+      const victim = this.#order.evict('host');
+      if (victim === undefined) {
+        return;
+      }
+      this.#host!.evict(victim.copy!);
+      this.#loseCopy(victim);
+    }
+    this.#host!.add(copy);
+    leaf.copy = copy;
+    this.#order.enter(leaf, 'host');
+    this.#order.review(leaf.parent!);
+  }
+
+  #leaveDevice(leaf: RadixNode): void {
+    const parent = leaf.parent!;
+    const { owner } = leaf;
+    leaf.owner = undefined;
+    leaf.onDevice = false;
+    this.#order.leave(leaf, 'device');
+    if (leaf.copy === undefined) {
+      this.#remove(leaf);
+    } else {
+      this.#order.review(leaf);
+    }
+    if (parent === this.root || parent.deviceChildren.size > 0) {
+      this.#freeSequence(owner!);
+    } else {
+      parent.owner = owner;
+    }
+    this.#order.review(parent);
+  }
+
+  /** A node's copy, which the host tier counts no more, is gone; the node too, if it lay nowhere else. */
+  #loseCopy(node: RadixNode): void {
+    node.copy = undefined;
+    this.#order.leave(node, 'host');
+    if (node.onDevice) {
+      this.#order.review(node);
+    } else {
+      this.#remove(node);
+    }
+    this.#order.review(node.parent!);
+  }
+
+  /** Takes a node that lies nowhere out of the tree, with the copies below it, which nothing leads to any more. */
+  #remove(node: RadixNode): void {
+    for (const child of [...node.children.values()]) {
+      this.#host!.drop(child.copy!);
+      child.copy = undefined;
+      this.#order.leave(child, 'host');
+      this.#remove(child);
+    }
+    node.detach();
+  }
+
+  #freeSequence(sequence: SequenceId): void {
+    this.#memory.remove(sequence, 0, -1);
+    this.#freeSequences.push(sequence);
+  }
+}

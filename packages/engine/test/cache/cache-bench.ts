@@ -1,0 +1,179 @@
+import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@warmpath/core';
+import fc from 'fast-check';
+import { expect } from 'vitest';
+import { type Lease, PrefixCache } from '../../src/cache/prefix-cache.js';
+import { FakeMemory } from './fake-memory.js';
+
+/** A request under way in the model: what it was asked to hold and how much of it is there. */
+export interface Run {
+  readonly lease: Lease;
+  readonly tokens: number[];
+  computed: number;
+}
+
+export interface BenchOptions {
+  /** Makes a host tier of this size. */
+  readonly hostBytes?: number;
+  readonly policy?: ReplacementPolicyName;
+  readonly cost?: CostModel;
+  readonly clock?: () => number;
+}
+
+/** The cache, its memory, and what must be true of both after every step. */
+export class Bench {
+  readonly memory: FakeMemory;
+  readonly cache: PrefixCache;
+  readonly runs: Run[] = [];
+  /** Every token sequence that was ever committed: the naive twin of the tree. */
+  readonly committed = new Set<string>();
+
+  constructor(
+    readonly cells: number,
+    readonly sequences: number,
+    { hostBytes, policy = 'lru', cost, clock = () => 0 }: BenchOptions = {},
+  ) {
+    this.memory = new FakeMemory(cells);
+    this.cache = new PrefixCache({
+      memory: this.memory,
+      cells,
+      sequences: Array.from({ length: sequences }, (_, index) => index),
+      policy: replacementPolicy(policy),
+      ...(cost !== undefined && { cost }),
+      ...(hostBytes !== undefined && { host: { memory: this.memory, capacityBytes: hostBytes, clock } }),
+      verify: true,
+    });
+  }
+
+  /** Runs a request from its beginning to its end. */
+  serve(tokens: number[], boundaries: number[] = []): { device: number; host: number } {
+    const run = this.start(tokens, boundaries)!;
+    const device = run.computed;
+    const more = this.extend(run);
+    expect(this.compute(run, tokens.length)).toBe(true);
+    this.commit(run);
+    this.release(run);
+    this.check();
+    return { device: device + more.device, host: more.host };
+  }
+
+  start(tokens: number[], boundaries: number[] = []): Run | undefined {
+    const limit = Math.max(tokens.length - 1, 0);
+    const expected = this.cache.match(tokens, limit).device;
+    expect(expected).toBeLessThanOrEqual(this.naiveMatch(tokens, limit));
+    const lease = this.cache.acquire(tokens, limit, boundaries);
+    if (lease === undefined) {
+      return undefined;
+    }
+    expect(lease.length).toBe(expected);
+    const run: Run = { lease, tokens, computed: lease.length };
+    this.runs.push(run);
+    return run;
+  }
+
+  compute(run: Run, wanted: number): boolean {
+    const count = Math.min(wanted, run.tokens.length - run.computed);
+    const available = this.cache.availableCells();
+    const { usedCells, evictedTokens } = this.cache.stats;
+    const isRoom = this.cache.grow(run.lease, count);
+    expect(isRoom).toBe(count <= available);
+    const missing = isRoom ? Math.max(0, count - (this.cells - usedCells)) : 0;
+    const evicted = this.cache.stats.evictedTokens - evictedTokens;
+    if (this.cache.stats.host === undefined) {
+      expect(evicted).toBe(missing);
+    } else {
+      // Nodes move as a whole.
+      expect(evicted).toBeGreaterThanOrEqual(missing);
+    }
+    if (isRoom) {
+      this.memory.compute(run.lease.sequence, run.tokens.slice(run.computed, run.computed + count));
+      run.computed += count;
+    }
+    return isRoom;
+  }
+
+  commit(run: Run): void {
+    this.cache.commit(run.lease, run.tokens.slice(run.lease.length, run.computed));
+    this.committed.add(run.tokens.slice(0, run.computed).join(' '));
+    expect(run.lease.length).toBe(run.computed);
+    expect(run.lease.privateCells).toBe(0);
+  }
+
+  extend(run: Run): { device: number; host: number } {
+    if (run.lease.privateCells > 0) {
+      return { device: 0, host: 0 };
+    }
+    const gained = this.cache.extend(run.lease, run.tokens, run.tokens.length - 1);
+    run.computed += gained.device + gained.host;
+    return gained;
+  }
+
+  release(run: Run): void {
+    this.runs.splice(this.runs.indexOf(run), 1);
+    this.cache.release(run.lease);
+  }
+
+  naiveMatch(tokens: readonly number[], limit: number): number {
+    let best = 0;
+    for (const text of this.committed) {
+      const other = text === '' ? [] : text.split(' ').map(Number);
+      let length = 0;
+      while (length < limit && length < other.length && other[length] === tokens[length]) {
+        length++;
+      }
+      best = Math.max(best, length);
+    }
+    return best;
+  }
+
+  check(): void {
+    const stats = this.cache.stats;
+    expect(stats.usedCells).toBe(this.memory.liveCells);
+    expect(stats.cachedCells).toBe(stats.usedCells - this.runs.reduce((sum, run) => sum + run.lease.privateCells, 0));
+    expect(stats.leases).toBe(this.runs.length);
+    for (const run of this.runs) {
+      // Nothing that a running request holds was evicted or changed.
+      expect(this.memory.tokensOf(run.lease.sequence)).toEqual(run.tokens.slice(0, run.computed));
+      expect(run.lease.length + run.lease.privateCells).toBe(run.computed);
+    }
+    // An id that labels cells is in use; one that labels none is free, or belongs to a lease that holds nothing yet.
+    const empty = this.runs.filter((run) => run.computed === 0).length;
+    expect(this.memory.usedSequences.size + empty + stats.freeSequences).toBe(this.sequences);
+  }
+}
+
+// Few distinct tokens, so that prompts share prefixes, split nodes and repeat each other.
+export const prompt = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 1, maxLength: 10, size: 'max' });
+export const operation = fc.oneof(
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('start' as const), prompt }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constantFrom(
+        'compute' as const,
+        'compute' as const,
+        'commit' as const,
+        'extend' as const,
+        'release' as const,
+      ),
+      run: fc.nat({ max: 5 }),
+      count: fc.integer({ min: 1, max: 4 }),
+    }),
+  },
+);
+export type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : never;
+
+export function apply(bench: Bench, step: Operation): void {
+  if (step.kind === 'start') {
+    bench.start(step.prompt);
+    return;
+  }
+  const run = bench.runs[step.run % Math.max(bench.runs.length, 1)];
+  if (run === undefined) {
+    return;
+  }
+  if (step.kind === 'compute') {
+    bench.compute(run, step.count);
+  } else {
+    bench[step.kind](run);
+  }
+}

@@ -1,0 +1,72 @@
+import { fileURLToPath } from 'node:url';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ChatMessage, ChatTemplate } from '../../src/chat/chat-template.js';
+import { tokenBoundaries } from '../../src/chat/segmented-prompt.js';
+import { llamaBindings } from '../../src/native/bindings.js';
+import { NativeModel } from '../../src/native/model.js';
+
+const MODEL = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
+
+describe('places where documents end', () => {
+  let model: NativeModel;
+  beforeAll(async () => {
+    model = await NativeModel.load(llamaBindings(), MODEL);
+  });
+  afterAll(() => model.free());
+
+  const words = fc.stringMatching(/^[a-zäß €😀.\n]{0,12}$/u);
+  const piecesOf = (tokens: readonly number[]): number =>
+    tokens.reduce((sum, token) => sum + model.vocabulary.piece(token, true).length, 0);
+
+  it('lie before the token that they would cut', () => {
+    fc.assert(
+      fc.property(fc.array(words, { minLength: 1, maxLength: 8 }), (parts) => {
+        const text = parts.join('');
+        const tokens = model.vocabulary.tokenize(text, { parseSpecial: false });
+        let end = 0;
+        for (const part of parts) {
+          end += part.length;
+          const [boundary = 0] = tokenBoundaries([{ text, tokens }], [end], model.vocabulary);
+          const bytes = Buffer.byteLength(text.slice(0, end));
+          // None and all are no boundaries.
+          if (boundary > 0) {
+            expect(piecesOf(tokens.slice(0, boundary))).toBeLessThanOrEqual(bytes);
+            expect(piecesOf(tokens.slice(0, boundary + 1))).toBeGreaterThan(bytes);
+          } else if (tokens.length > 0 && bytes < Buffer.byteLength(text)) {
+            expect(piecesOf(tokens.slice(0, 1))).toBeGreaterThan(bytes);
+          }
+        }
+      }),
+      { seed: 1, numRuns: 300 },
+    );
+  });
+
+  it('are the ends of messages and of their parts, and change no token', () => {
+    const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
+    const documents = ['One.\n', 'Two <|im_end|> more.\n', 'Three.\n'];
+    const content = `${documents.join('')}Which?`;
+    const whole: ChatMessage[] = [
+      { role: 'system', content: ' You answer. ' },
+      { role: 'user', content },
+    ];
+    const parted = whole.map((message) => (message.role === 'user' ? { ...message, partEnds: [5, 26, 33] } : message));
+    const { tokens, boundaries } = template.tokenize(parted, true);
+    expect(tokens).toEqual(template.tokenize(whole, true).tokens);
+    const before = boundaries.map((boundary) => model.vocabulary.detokenize(tokens.slice(0, boundary)));
+    expect(before.map((text) => text.slice(-5))).toEqual(['swer.', 'One.\n', 'ore.\n', 'ree.\n', 'hich?']);
+    expect(template.tokenize(whole, true).boundaries).toEqual([boundaries[0], boundaries[4]]);
+  });
+
+  it('are left out where a template changes what it is given', () => {
+    const template = new ChatTemplate('{{ messages[0].content | upper }}|{{ messages[1].content }}|', model.vocabulary);
+    const messages: ChatMessage[] = [
+      { role: 'system', content: 'Loud' },
+      { role: 'user', content: 'Quiet' },
+    ];
+    const { tokens, boundaries } = template.tokenize(messages, true);
+    expect(boundaries.map((boundary) => model.vocabulary.detokenize(tokens.slice(0, boundary)))).toEqual([
+      `${model.vocabulary.bosText}LOUD|Quiet`,
+    ]);
+  });
+});
