@@ -75,6 +75,32 @@ describe('warmpath lab replay', () => {
     expect(stdout).toContain('All requests go to one engine');
   });
 
+  it('lets requests come at the times of the log, unless told not to', async () => {
+    const timed = (everyMs: number) =>
+      Array.from(
+        { length: 60 },
+        (_, number) => `${JSON.stringify({ ...request(number), timestamp: number * everyMs })}\n`,
+      ).join('');
+    const run = async (everyMs: number, ...options: string[]) => {
+      const args = ['lab', 'replay', '-', '--caches', 'radix', '--policies', 'retrieval,exact', '--json', ...options];
+      return JSON.parse((await runCli(args, { input: timed(everyMs) })).stdout);
+    };
+    const calm = await run(10_000);
+    expect(calm).toMatchObject({ arrivals: 'recorded', traffic: { spanMs: 590_000 } });
+    const sequential = await run(10_000, '--sequential');
+    expect(sequential.arrivals).toBe('sequential');
+    // Nobody waits: the same figures.
+    expect(calm.results[0].ttftMs.mean).toBeCloseTo(sequential.results[0].ttftMs.mean, 6);
+    expect(calm.results[0].uncachedTokens).toEqual(sequential.results[0].uncachedTokens);
+    expect(calm.utilisation).toBeLessThan(0.02);
+    const rushed = await run(20);
+    expect(rushed.results[0].ttftMs.mean).toBeGreaterThan(5 * calm.results[0].ttftMs.mean);
+    expect(rushed.finding).toContain('overloaded');
+    const spread = await run(20, '--replicas', '16');
+    expect(spread.results[0].ttftMs.mean).toBeLessThan(rushed.results[0].ttftMs.mean / 5);
+    expect(spread.assumptions[0]).toContain('16 engines');
+  });
+
   it('names the line that is wrong, or leaves it out when asked to and says so', async () => {
     const input = `${LOG}{"documents": [\n{"documents": [{"id": 3}]}\n`;
     const strict = await runCli(['lab', 'replay', '-', '--json'], { input });

@@ -51,7 +51,8 @@ export { Experiment } from './experiment.js';
 export type { ExperimentSeries, PolicySeries } from './experiment-series.js';
 export { experimentSeries } from './experiment-series.js';
 export { RTX_4060_TI, RTX_4090 } from './latency.js';
-export type { ReplaySettings } from './replay/replay.js';
+export type { RecordedReplaySettings } from './replay/recorded-replay.js';
+export { RecordedReplay } from './replay/recorded-replay.js';
 export { Replay } from './replay/replay.js';
 export type {
   ReplayBounds,
@@ -61,6 +62,7 @@ export type {
   ReplayTraffic,
 } from './replay/replay-report.js';
 export { describeCache } from './replay/replay-report.js';
+export type { ReplaySettings } from './replay/replay-settings.js';
 export type {
   Chart,
   ChartAxis,

@@ -6,12 +6,15 @@ import {
   mean,
   meanAdjacentJaccard,
   percentile,
+  RecordedReplay,
   Replay,
   type ReplaySettings,
   RTX_4090,
   readCache,
+  recordedClients,
   seenBeforeShare,
   simulate,
+  simulateServer,
   type Workload,
 } from '../src/index.js';
 import { Distribution } from '../src/replay/distribution.js';
@@ -159,6 +162,61 @@ describe('Replay', () => {
       ]),
     );
     expect(traffic.spanMs).toBe(4);
+  });
+});
+
+describe('RecordedReplay', () => {
+  const workload = createWorkload('sessions', { seed: 6 });
+  const log = logOf(workload).map((request, i) => ({ ...request, timestampMs: 1_000_000 + 90 * i }));
+  const run = (changes: Partial<ReplaySettings> = {}, steps = Number.POSITIVE_INFINITY) => {
+    const running = new RecordedReplay(settings({ caches: [cache('900'), cache('radix:9000')], ...changes }));
+    for (const request of log) running.next(request);
+    for (let step = 0; step < steps && running.step(); step++);
+    return running.report();
+  };
+
+  it('serves what the server serves, at the times of the log', () => {
+    const requests = log.map((request, i) => ({
+      ...workload.requests[i]!,
+      question: { key: `question ${i + 1}`, tokens: request.queryTokens! },
+      arrivalMs: 90 * i,
+    }));
+    const report = run({ policies: ['retrieval', 'foresight'], queue: 8 });
+    for (const { policy, cache: name, ttftMs, uncachedTokens } of report.results) {
+      const options = { createCache: readCache(name), queue: 8 };
+      const { outcomes } = simulateServer({ ...workload, requests }, policy, recordedClients(), options);
+      expect(ttftMs.mean).toBeCloseTo(mean(outcomes.map((outcome) => outcome.ttftMs)), 6);
+      expect(uncachedTokens.mean).toBeCloseTo(
+        mean(outcomes.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens)),
+        6,
+      );
+    }
+    expect(report).toMatchObject({ arrivals: 'recorded', traffic: { spanMs: 90 * 999 } });
+    expect(report.utilisation).toBeGreaterThan(0.5);
+    expect(report.bounds.map(({ cache: name }) => name)).toEqual(['900', 'radix:9000']);
+  });
+
+  it('keeps the steps that are done', () => {
+    const all = run();
+    const some = run({}, 3);
+    expect(some.results).toEqual(all.results.slice(0, 3));
+    expect(some.bounds).toEqual(all.bounds.slice(0, 1));
+    expect(run({}, 0).finding).toBe('No request was replayed.');
+  });
+
+  it('leaves the warm-up and what does not fit out of the figures', () => {
+    const { results } = run({ warmUp: 900, caches: [cache('radix:1080'), cache('radix:1000')] });
+    expect(results.map(({ requests, tooLong }) => [requests, tooLong])).toEqual([
+      [100, 0],
+      [100, 0],
+      [0, 100],
+      [0, 100],
+    ]);
+  });
+
+  it('wants timestamps', () => {
+    const [first] = logOf(workload);
+    expect(() => new RecordedReplay(settings()).next(first!)).toThrow(expect.objectContaining({ path: 'line 1' }));
   });
 });
 

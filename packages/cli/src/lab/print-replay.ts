@@ -16,6 +16,7 @@ export function printReplay(report: ReplayReport, terminal: Terminal): void {
   }
   for (const { cache, oracle } of bounds) {
     const rows = results.filter((result) => result.cache === cache);
+    if (rows.length === 0) continue;
     terminal.line();
     terminal.line(`  ${bold(describeCache(rows[0]!))}`);
     const header = ['policy', 'tokens cached', 'uncached a request', 'TTFT p50', 'p95', 'p99', 'mean ms'];

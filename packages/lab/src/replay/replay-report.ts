@@ -1,5 +1,7 @@
 import type { PolicyName } from '@warmpath/core';
 import type { LogSummary } from '../data/logged-requests.js';
+import { PAPER_LENGTHS } from '../workloads/workload.js';
+import type { ReplaySettings } from './replay-settings.js';
 
 /** What one policy got from one cache. */
 export interface ReplayResult {
@@ -58,13 +60,15 @@ export interface ReplaySaving {
 /** What a replay amounts to: one plain object, the same for the screen, for JSON and for a page. */
 export interface ReplayReport {
   readonly log: string;
-  /** `sequential`: each request when the one before is done; `recorded`: at the times of the log. */
+  /** `sequential`: each request when the one before is done; `recorded`: at the times of the log, and TTFT counts the wait. */
   readonly arrivals: 'sequential' | 'recorded';
   /** Coming or waiting requests that policies may know of. */
   readonly queue: number;
   readonly traffic: ReplayTraffic;
   readonly results: readonly ReplayResult[];
   readonly bounds: readonly ReplayBounds[];
+  /** Share of the time in which the engines work in retrieval order on the first cache, for recorded arrivals. */
+  readonly utilisation?: number;
   /** Every policy but retrieval order on every cache; empty unless retrieval order was replayed too. */
   readonly savings: readonly ReplaySaving[];
   /** What the user would save, in one plain sentence. */
@@ -73,11 +77,32 @@ export interface ReplayReport {
   readonly assumptions: readonly string[];
 }
 
+/** What was measured, before it is put into words. */
+export interface ReplayFigures
+  extends Pick<ReplayReport, 'arrivals' | 'traffic' | 'results' | 'bounds' | 'utilisation'> {
+  /** Engines that share the requests. Default 1. */
+  readonly replicas?: number;
+}
+
+/** The report of what was measured: savings, finding and assumptions follow from it. */
+export function assembleReport(settings: ReplaySettings, { replicas = 1, ...figures }: ReplayFigures): ReplayReport {
+  const savings = savingsOf(figures.results);
+  return {
+    log: settings.log,
+    arrivals: figures.arrivals,
+    queue: settings.queue ?? 0,
+    ...figures,
+    savings,
+    finding: findingOf(figures.results, savings) + overloadOf(figures.utilisation),
+    assumptions: [arrivalsOf(figures, replicas), ...assumptionsOf(settings, figures.traffic)],
+  };
+}
+
 /** What every policy is compared with. */
 const BASELINE = 'retrieval';
 
 /** Each policy but the baseline against it, cache by cache. */
-export function savingsOf(results: readonly ReplayResult[]): readonly ReplaySaving[] {
+function savingsOf(results: readonly ReplayResult[]): readonly ReplaySaving[] {
   return results.flatMap((result) => {
     const baseline = results.find(({ policy, cache }) => policy === BASELINE && cache === result.cache);
     if (baseline === undefined || result === baseline) return [];
@@ -96,7 +121,7 @@ export function savingsOf(results: readonly ReplayResult[]): readonly ReplaySavi
  * What the user would save: the policy that saves most on the first cache, the figures there, and the range over the caches. Empty
  * savings say that there was nothing to compare with.
  */
-export function findingOf(results: readonly ReplayResult[], savings: readonly ReplaySaving[]): string {
+function findingOf(results: readonly ReplayResult[], savings: readonly ReplaySaving[]): string {
   const first = results[0];
   if (first === undefined || first.requests === 0) return 'No request was replayed.';
   const here = savings.filter(({ cache }) => cache === first.cache);
@@ -124,6 +149,43 @@ export function describeCache({ engine, capacityTokens, cache }: ReplayResult): 
   return capacityTokens === null
     ? `${engine} with unlimited room`
     : `${engine} with room for ${capacityTokens.toLocaleString('en-US')} tokens`;
+}
+
+/** From here on a queue grows for as long as the log lasts. */
+const OVERLOAD = 0.97;
+
+function overloadOf(utilisation: number | undefined): string {
+  if (utilisation === undefined || utilisation < OVERLOAD) return '';
+  return ' In retrieval order these engines are overloaded at the times of the log, so times to the first token are mostly waits: ask for more replicas, or for one request after another.';
+}
+
+function arrivalsOf({ arrivals, utilisation = 0 }: ReplayFigures, replicas: number): string {
+  if (arrivals === 'sequential') {
+    return 'All requests go to one engine, one after another, each when the one before is done; nothing else uses its cache.';
+  }
+  const engines = replicas === 1 ? 'one engine' : `${replicas} engines in turn`;
+  return (
+    `Requests come at the times of the log to ${engines}, which prefills one prompt at a time, first come first served; nothing else uses its cache. ` +
+    `In retrieval order it works ${percent(utilisation)} of the time. The time of answers is not counted.`
+  );
+}
+
+function assumptionsOf({ latency, preambleTokens = PAPER_LENGTHS.preamble }: ReplaySettings, traffic: ReplayTraffic) {
+  const open = (what: string, count: number, meaning: string) =>
+    count === 0 ? [] : [`${what} (${count.toLocaleString('en-US')}) ${meaning}.`];
+  return [
+    `The time to prefill is that of ${latency.name}.`,
+    `A prompt is ${preambleTokens} tokens that all requests share, the documents, and the question.`,
+    ...open(
+      'Documents without a token count',
+      traffic.documentsWithoutTokens,
+      `have ${PAPER_LENGTHS.documents} tokens`,
+    ),
+    ...open('Requests without query_tokens', traffic.requestsWithoutQueryTokens, `have ${PAPER_LENGTHS.question}`),
+    ...open('Documents forgotten to stay within 2^20', traffic.forgotten, 'count as new if they come back'),
+    ...open('Requests without a timestamp', traffic.requestsWithoutTimestamp, 'come with the one before'),
+    ...open('Requests earlier than the one before', traffic.requestsOutOfOrder, 'come with it'),
+  ];
 }
 
 function saved(before: number, after: number): number {

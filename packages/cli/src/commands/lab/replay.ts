@@ -2,7 +2,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type PolicyName, WarmpathError } from '@warmpath/core';
 import {
   CACHE_SPECIFICATIONS,
+  type LoggedRequest,
   MAX_QUEUE,
+  RecordedReplay,
+  type RecordedReplaySettings,
   Replay,
   type ReplayReport,
   readCache,
@@ -17,13 +20,15 @@ import { policyNames } from '../../lab/options.js';
 import { printReplay } from '../../lab/print-replay.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { wholeNumber } from '../../options.js';
+import { startProgress } from '../../progress.js';
 
 const FORMAT_HELP = `
 The log has one request a line, in the order in which they came:
   {"documents": [{"id", "tokens"?} or "id", …], "timestamp"?, "session"?, "query_tokens"?}
   Only "documents", in retrieval order, is needed. "timestamp" is a number of milliseconds or an ISO 8601 date.
 
-Memory does not grow with the log.`;
+If the first request has a timestamp, requests come at these times to an engine that prefills one prompt at a time, and TTFT counts
+the wait; at most 1,000,000 requests are held. Without, each comes when the one before is done, and memory does not grow with the log.`;
 
 /** vLLM, SGLang and llama-server with room for 65,536 tokens, and the first two with room for a million. */
 const DEFAULT_CACHES = '4096,65536,radix:65536,radix:1048576,slots:4:65536';
@@ -40,6 +45,8 @@ interface ReplayOptions extends ReportOption {
   readonly warmUp: number;
   readonly preamble: number;
   readonly latency: string;
+  readonly sequential?: boolean;
+  readonly replicas?: number;
   readonly skipInvalid?: boolean;
 }
 
@@ -68,6 +75,8 @@ export function addReplayCommand(lab: Command, context: CommandContext): void {
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
     .option('--preamble <tokens>', 'tokens in front of the documents, the same for all', wholeNumber(0, 1_000_000), 28)
     .addOption(latencyOption())
+    .option('--sequential', 'one request after another, whatever the timestamps')
+    .option('--replicas <number>', 'engines that take requests with timestamps in turn (1)', wholeNumber(1, 1_024))
     .option('--skip-invalid', 'leave out lines that cannot be read, and say how many');
   addReportOption(command)
     .addHelpText('after', FORMAT_HELP)
@@ -82,7 +91,7 @@ async function replay(
   context: CommandContext & { readonly signal: AbortSignal },
 ): Promise<void> {
   const { terminal, argv, signal } = context;
-  const running = new Replay({
+  const settings: RecordedReplaySettings = {
     log: file,
     policies: options.policies,
     caches: options.caches.split(',').map((name) => ({ name: name.trim(), create: readCache(name.trim()) })),
@@ -91,42 +100,65 @@ async function replay(
     preambleTokens: options.preamble,
     latency: await readLatency(options.latency),
     clock: () => performance.now(),
-  });
-  const skipped = await feed(running, file, options, context);
-  running.finish();
+    ...(options.replicas !== undefined && { replicas: options.replicas }),
+  };
+  const isRecorded = (first: LoggedRequest) => first.timestampMs !== undefined && options.sequential !== true;
+  const create = (first: LoggedRequest) => (isRecorded(first) ? new RecordedReplay(settings) : new Replay(settings));
+  const { running, skipped } = await feed(create, file, { ...options, ...context });
+  if (running instanceof Replay) running.finish();
+  if (running instanceof RecordedReplay) await stepThrough(running, context);
   terminal.status('');
-  if (running.requests === 0 && !signal.aborted) {
-    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: file, detail: 'The log has no request.' });
+  if (running !== undefined) {
+    const report: ReplayReport & { readonly skipped: SkippedLines } = { ...running.report(), skipped };
+    if (report.results.length > 0) await writeReport(() => replayPage(report), options, argv);
+    printReplay(report, terminal);
+    printSkipped(skipped, context);
+    terminal.data(report);
   }
-  const report: ReplayReport & { readonly skipped: SkippedLines } = { ...running.report(), skipped };
-  if (running.requests > 0) await writeReport(() => replayPage(report), options, argv);
-  printReplay(report, terminal);
-  printSkipped(skipped, context);
-  terminal.data(report);
   // What was done is printed; what happened is still an interruption.
   signal.throwIfAborted();
+  if (running !== undefined) return;
+  throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: file, detail: 'The log has no request.' });
 }
 
+/** Reads the log into the replay that its first request asks for; undefined if it has none. */
 async function feed(
-  running: Replay,
+  create: (first: LoggedRequest) => Replay | RecordedReplay,
   file: string,
-  { skipInvalid = false }: ReplayOptions,
-  { terminal, stdin, signal }: CommandContext & { readonly signal: AbortSignal },
-): Promise<SkippedLines> {
+  { skipInvalid = false, terminal, stdin, signal }: ReplayOptions & CommandContext & { readonly signal: AbortSignal },
+): Promise<{ readonly running: Replay | RecordedReplay | undefined; readonly skipped: SkippedLines }> {
   const skipped: SkippedLines = { count: 0, first: [] };
   const onInvalid = ({ code, message }: WarmpathError, line: number) => {
     skipped.count++;
     if (skipped.first.length < SHOWN_LINES) skipped.first.push({ line, code, message });
   };
   const reading = { signal, ...(file === '-' && { input: stdin }), ...(skipInvalid && { onInvalid }) };
+  let running: Replay | RecordedReplay | undefined;
   for await (const request of readRequestLog(file, reading)) {
+    running ??= create(request);
     running.next(request);
     if (running.requests % STEP !== 0) continue;
-    terminal.status(`  ${running.requests.toLocaleString('en-US')} requests replayed`);
+    terminal.status(`  ${running.requests.toLocaleString('en-US')} requests read`);
     // Lets a signal in.
     await nextTurn();
   }
-  return skipped;
+  return { running, skipped };
+}
+
+/** Each step is one policy on one cache over the whole log. */
+async function stepThrough(
+  running: RecordedReplay,
+  { terminal, signal }: CommandContext & { readonly signal: AbortSignal },
+): Promise<void> {
+  const progress = startProgress(terminal, 'policies on caches', running.steps);
+  try {
+    while (!signal.aborted && running.step()) {
+      progress.advance();
+      await nextTurn();
+    }
+  } finally {
+    progress.stop();
+  }
 }
 
 function printSkipped({ count, first }: SkippedLines, { terminal }: CommandContext): void {

@@ -1,0 +1,21 @@
+import type { CostModel, PolicyName } from '@warmpath/core';
+import type { PrefixCacheModel } from '../cache/prefix-cache.js';
+
+/** What to replay a log with. */
+export interface ReplaySettings {
+  /** Name of the log in the report. */
+  readonly log: string;
+  readonly policies: readonly PolicyName[];
+  /** Engine caches as the report calls them, and as they are made. */
+  readonly caches: readonly { readonly name: string; readonly create: () => PrefixCacheModel }[];
+  /** Coming requests that policies may know of, 0 to 64. Default 0. */
+  readonly queue?: number;
+  /** Requests at the start that are served but not counted. Default 0. */
+  readonly warmUp?: number;
+  /** Tokens in front of the documents, the same for all requests. Default 28, as in the papers. */
+  readonly preambleTokens?: number;
+  /** Time to the first token, and the machine that has it. */
+  readonly latency: { readonly name: string; readonly model: CostModel };
+  /** Milliseconds of a monotonic clock, to time `arrange`. */
+  readonly clock: () => number;
+}

@@ -1,0 +1,80 @@
+import type { PolicyName } from '@warmpath/core';
+import type { PrefixCacheModel } from '../cache/prefix-cache.js';
+import type { ServedOutcome } from '../simulated-engine.js';
+import type { WorkloadRequest } from '../workloads/workload.js';
+import { Distribution } from './distribution.js';
+import type { ReplayResult } from './replay-report.js';
+
+const ENGINES: Readonly<Record<string, string>> = {
+  'vllm-blocks': 'vLLM',
+  'sglang-radix': 'SGLang',
+  'llama-slots': 'llama-server',
+  off: 'no cache',
+};
+
+/** Whose sums they are. */
+export interface SummedRun {
+  readonly policy: PolicyName;
+  /** The cache as the report calls it. */
+  readonly name: string;
+  readonly cache: PrefixCacheModel;
+}
+
+/** What one policy got from one cache, summed up in constant memory. */
+export class ReuseSums {
+  readonly #uncached = new Distribution();
+  readonly #ttft = new Distribution();
+  readonly #arrange = new Distribution();
+  #tooLong = 0;
+  #cachedTokens = 0;
+  #documentShares = 0;
+  #withDocuments = 0;
+
+  add(outcome: ServedOutcome): void {
+    this.#uncached.add(outcome.promptTokens - outcome.cachedTokens);
+    this.#ttft.add(outcome.ttftMs);
+    this.#arrange.add(1_000 * outcome.arrangeMs);
+    this.#cachedTokens += outcome.cachedTokens;
+    if (outcome.documents === 0) return;
+    this.#withDocuments++;
+    this.#documentShares += outcome.cachedDocuments / outcome.documents;
+  }
+
+  /** A request that the engine's memory cannot hold. */
+  addTooLong(): void {
+    this.#tooLong++;
+  }
+
+  result({ policy, name, cache }: SummedRun): ReplayResult {
+    const promptTokens = this.#uncached.sum + this.#cachedTokens;
+    const ttft = this.#ttft;
+    return {
+      policy,
+      cache: name,
+      engine: ENGINES[cache.name] ?? cache.name,
+      capacityTokens: Number.isFinite(cache.capacityTokens) ? cache.capacityTokens : null,
+      requests: this.#uncached.count,
+      tooLong: this.#tooLong,
+      cachedDocumentShare: this.#withDocuments === 0 ? 0 : this.#documentShares / this.#withDocuments,
+      cachedTokenShare: promptTokens === 0 ? 0 : this.#cachedTokens / promptTokens,
+      uncachedTokens: {
+        total: this.#uncached.sum,
+        mean: this.#uncached.mean,
+        p50: Math.round(this.#uncached.percentile(0.5)),
+      },
+      ttftMs: { p50: ttft.percentile(0.5), p95: ttft.percentile(0.95), p99: ttft.percentile(0.99), mean: ttft.mean },
+      arrangeUs: { p50: this.#arrange.percentile(0.5), p99: this.#arrange.percentile(0.99) },
+    };
+  }
+}
+
+/** Whether a prompt has more tokens than the engine's memory, which would refuse it. O(k). */
+export function isTooLong(
+  { documents, question }: WorkloadRequest,
+  preambleTokens: number,
+  { capacityTokens }: PrefixCacheModel,
+): boolean {
+  // Without a cache, nothing is held and nothing is too long.
+  if (capacityTokens === 0) return false;
+  return documents.reduce((sum, { tokens }) => sum + tokens, preambleTokens + question.tokens) > capacityTokens;
+}

@@ -1,0 +1,73 @@
+import { LoggedRequests } from '../data/logged-requests.js';
+import type { LoggedRequest } from '../data/request-log.js';
+import type { WorkloadRequest } from '../workloads/workload.js';
+import type { ReplayTraffic } from './replay-report.js';
+import { SessionRepeats } from './session-repeats.js';
+
+/** Turns the lines of a log into requests, and measures what the log itself shows. Memory for 2^20 documents. */
+export class Traffic {
+  readonly #preambleTokens: number;
+  readonly #warmUp: number;
+  readonly #requests = new LoggedRequests();
+  readonly #repeats = new SessionRepeats();
+  #before: ReadonlySet<string> = new Set();
+  #jaccard = 0;
+  readonly #counted = { promptTokens: 0, seenTokens: 0, documents: 0, repeated: 0 };
+
+  constructor(preambleTokens: number, warmUp: number) {
+    this.#preambleTokens = preambleTokens;
+    this.#warmUp = warmUp;
+  }
+
+  /** Requests so far. */
+  get requests(): number {
+    return this.#requests.summary.requests;
+  }
+
+  /** Whether requests come at the log's own times. */
+  get isTimed(): boolean {
+    return this.#requests.isTimed;
+  }
+
+  /** The request of the log's next line. O(k). */
+  next(logged: LoggedRequest): WorkloadRequest {
+    const isCounted = this.requests >= this.#warmUp;
+    const seenBefore = this.#requests.summary.seenBeforeTokens;
+    const request = this.#requests.next(logged);
+    const seenTokens = this.#requests.summary.seenBeforeTokens - seenBefore;
+    const ids = request.documents.map(({ id }) => id);
+    this.#compare(ids);
+    const repeats = request.session === undefined ? [] : this.#repeats.enter(request.session, ids);
+    if (!isCounted) return request;
+    const counted = this.#counted;
+    const documentTokens = request.documents.reduce((sum, { tokens }) => sum + tokens, 0);
+    counted.promptTokens += this.#preambleTokens + documentTokens + request.question.tokens;
+    counted.seenTokens += seenTokens + (this.requests > 1 ? this.#preambleTokens : 0);
+    counted.documents += ids.length;
+    counted.repeated += repeats.filter((isRepeat) => isRepeat).length;
+    return request;
+  }
+
+  report(): ReplayTraffic {
+    const { summary } = this.#requests;
+    const { promptTokens, seenTokens, documents, repeated } = this.#counted;
+    return {
+      ...summary,
+      warmUp: Math.min(summary.requests, this.#warmUp),
+      jaccard: summary.requests < 2 ? 0 : this.#jaccard / (summary.requests - 1),
+      seenBefore: promptTokens === 0 ? 0 : seenTokens / promptTokens,
+      repeatedInSession: documents === 0 ? 0 : repeated / documents,
+      spanMs: this.#requests.isTimed ? this.#requests.spanMs : null,
+    };
+  }
+
+  /** Adds the Jaccard similarity of a request and the one before. */
+  #compare(ids: readonly string[]): void {
+    const before = this.#before;
+    this.#before = new Set(ids);
+    if (this.requests < 2) return;
+    const shared = ids.filter((id) => before.has(id)).length;
+    const union = before.size + ids.length - shared;
+    this.#jaccard += union === 0 ? 0 : shared / union;
+  }
+}
