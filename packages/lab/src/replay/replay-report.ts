@@ -85,16 +85,19 @@ export interface ReplayFigures
 }
 
 /** The report of what was measured: savings, finding and assumptions follow from it. */
-export function assembleReport(settings: ReplaySettings, { replicas = 1, ...figures }: ReplayFigures): ReplayReport {
+export function assembleReport(
+  settings: ReplaySettings,
+  { arrivals, replicas = 1, ...figures }: ReplayFigures,
+): ReplayReport {
   const savings = savingsOf(figures.results);
   return {
     log: settings.log,
-    arrivals: figures.arrivals,
+    arrivals,
     queue: settings.queue ?? 0,
     ...figures,
     savings,
     finding: findingOf(figures.results, savings) + overloadOf(figures.utilisation),
-    assumptions: [arrivalsOf(figures, replicas), ...assumptionsOf(settings, figures.traffic)],
+    assumptions: [arrivalsOf(arrivals, replicas, figures.utilisation), ...assumptionsOf(settings, figures.traffic)],
   };
 }
 
@@ -159,7 +162,7 @@ function overloadOf(utilisation: number | undefined): string {
   return ' In retrieval order these engines are overloaded at the times of the log, so times to the first token are mostly waits: ask for more replicas, or for one request after another.';
 }
 
-function arrivalsOf({ arrivals, utilisation = 0 }: ReplayFigures, replicas: number): string {
+function arrivalsOf(arrivals: ReplayReport['arrivals'], replicas: number, utilisation = 0): string {
   if (arrivals === 'sequential') {
     return 'All requests go to one engine, one after another, each when the one before is done; nothing else uses its cache.';
   }
