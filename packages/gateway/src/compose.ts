@@ -6,6 +6,7 @@ import {
   type ChatMessage,
   chatPreamble,
   completionPreamble,
+  type Document,
   estimateTokens,
   type LayoutName,
   type Preamble,
@@ -19,6 +20,7 @@ import type { GatewayConfig } from './config.js';
 import { DocumentMemory } from './document-memory.js';
 import type { ExtractedRequest, RequestSwitches } from './extract.js';
 import { arrayElements } from './json-members.js';
+import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withOneToken } from './prefill.js';
 import type { TenantModel } from './served-histories.js';
 
 /** A request whose documents stand in a prompt. */
@@ -109,10 +111,10 @@ export class Composer {
   compose(extracted: ExtractedRequest, request: PromptRequest, state: TenantModel, now: number): ComposedRequest {
     try {
       const arrangement = this.arrange(request, state.history, now);
-      return this.#render(extracted, arrangement, state.tenant);
+      return this.#render(extracted, arrangement, state);
     } catch (error) {
       if (isBadInput(error)) throw error;
-      return { ...this.#render(extracted, retrievalOrder(request, state), state.tenant), defect: error };
+      return { ...this.#render(extracted, inOrder(request, state), state), defect: error };
     }
   }
 
@@ -125,30 +127,50 @@ export class Composer {
     return { key, tokens: tools === undefined ? tokens : tokens + estimateTokens(tools) };
   }
 
-  #render(extracted: ExtractedRequest, arrangement: Arrangement, tenant: string): ComposedRequest {
+  /**
+   * The body that prefills a path behind a served request's preamble: its documents and an empty question. What is rendered is
+   * a prefix of every prompt that starts with these documents, up to what the chat template writes behind the user's text.
+   */
+  composePrefill(extracted: ExtractedRequest, path: readonly Document[], state: TenantModel): string {
     const { prompt } = extracted;
-    const { arrange } = this.#config;
-    const changes = new Map<string, string>();
-    const documents = this.memory.of(tenant).renderedJson(arrangement.documents);
-    if (prompt?.kind === 'chat') {
-      const messages = renderChat(prompt.messages, arrangement, { ...arrange, documentsText: PLACE });
-      const text = messagesText(messages, prompt.messages, extracted.rawValue('messages')!);
-      changes.set(
-        'messages',
-        text.replace(PLACE, () => documents),
-      );
-    } else if (prompt?.kind === 'completion') {
-      const rest = JSON.stringify(renderHint(arrangement, arrange.template) + prompt.prompt);
-      changes.set('prompt', `"${documents}${rest.slice(1)}`);
-    }
+    const arrangement = inOrder({ documents: path, preamble: { key: '', tokens: 0 } }, state);
+    const asked = prompt?.kind === 'chat' ? upToQuestion(prompt.messages) : [];
+    const empty: ExtractedRequest['prompt'] =
+      prompt?.kind === 'chat'
+        ? { kind: 'chat', messages: withEmptyQuestion(asked, this.#config.arrange.layout) }
+        : { kind: 'completion', prompt: '' };
+    const changes = this.#changes({ ...extracted, prompt: empty }, arrangement, { state, given: asked });
+    return withOneToken(extracted.rewrite(new Map([...NO_MORE_THAN_PREFILL, ...changes])));
+  }
+
+  #render(extracted: ExtractedRequest, arrangement: Arrangement, state: TenantModel): ComposedRequest {
+    const { prompt } = extracted;
+    const given = prompt?.kind === 'chat' ? prompt.messages : [];
     return {
-      body: extracted.rewrite(changes),
+      body: extracted.rewrite(this.#changes(extracted, arrangement, { state, given })),
       arrangement,
       warnings: arrangement.trace.warnings,
-      estimatedTokens: estimatePrompt(extracted, arrangement, arrange.layout),
+      estimatedTokens: estimatePrompt(extracted, arrangement, this.#config.arrange.layout),
       fallback: arrangement.trace.fellBack === undefined ? undefined : 'retrieval',
       defect: undefined,
     };
+  }
+
+  /** The prompt with the documents in it, as members of the body. `given`: the messages as they stand in the client's body. */
+  #changes(
+    { prompt, rawValue }: ExtractedRequest,
+    arrangement: Arrangement,
+    { state, given }: { readonly state: TenantModel; readonly given: readonly ChatMessage[] },
+  ): ReadonlyMap<string, string> {
+    const { arrange } = this.#config;
+    const documents = this.memory.of(state.tenant).renderedJson(arrangement.documents);
+    if (prompt?.kind === 'chat') {
+      const messages = renderChat(prompt.messages, arrangement, { ...arrange, documentsText: PLACE });
+      const text = messagesText(messages, given, rawValue('messages')!);
+      return new Map([['messages', text.replace(PLACE, () => documents)]]);
+    }
+    const rest = JSON.stringify(renderHint(arrangement, arrange.template) + (prompt?.prompt ?? ''));
+    return new Map([['prompt', `"${documents}${rest.slice(1)}`]]);
   }
 }
 
@@ -157,8 +179,8 @@ export function isBadInput(error: unknown): error is WarmpathError {
   return WarmpathError.isInstance(error) && error.status < 500;
 }
 
-/** Retrieval order by the shortest path: no policy, no hint, no prediction. */
-function retrievalOrder(request: PromptRequest, state: TenantModel): Arrangement {
+/** The documents as they come, by the shortest path: no policy, no hint, no prediction. */
+function inOrder(request: PromptRequest, state: TenantModel): Arrangement {
   const { documents, preamble, maxShift, warnings = [] } = request;
   return {
     documents,
@@ -178,6 +200,11 @@ function retrievalOrder(request: PromptRequest, state: TenantModel): Arrangement
       fellBack: 'WARMPATH_INTERNAL',
     },
   };
+}
+
+/** All up to the question; what follows it is no part of what stands before the documents. */
+function upToQuestion(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return messages.slice(0, messages.findLastIndex(({ role }) => role === 'user') + 1);
 }
 
 function promptScope({ model, rawValue }: Pick<ExtractedRequest, 'rawValue' | 'model'>): string {

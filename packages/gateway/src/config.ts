@@ -116,6 +116,20 @@ const warmup = z.strictObject({
   concurrency: count(1_024).default(4).describe('Warm-ups under way at once; one more gets 429.'),
 });
 
+const prewarm = z.strictObject({
+  enabled: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Prefill likely extensions of served prompts while the engine is idle. For engines of your own: it computes.',
+    ),
+  idleMs: milliseconds().default(100).describe('Milliseconds without a request after which the engine counts as idle.'),
+  tokensPerMinute: count(100_000_000).default(20_000).describe('Tokens that may be prefilled ahead in a minute.'),
+  memoryBytes: count(17_179_869_184)
+    .default(33_554_432)
+    .describe('Bytes of served prompts remembered to plan by; the oldest goes first.'),
+});
+
 const plan = z.strictObject({
   contexts: count(10_000_000).default(100_000).describe('Contexts that one batch to plan may have.'),
   concurrency: count(64).default(1).describe('Batches planned at once, each on a thread of its own.'),
@@ -143,6 +157,7 @@ export const gatewayConfigSchema = z.strictObject({
   limits: limits.prefault({}).describe('Bounds on requests and on state.'),
   queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
   warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
+  prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
   plan: plan.prefault({}).describe('Planning of whole batches (`POST /v1/plan`).'),
   log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
 });

@@ -3,6 +3,7 @@ import type { GatewayConfig } from './config.js';
 import type { DispatchQueue } from './dispatch-queue.js';
 import type { Metrics } from './metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
+import type { Prewarmer } from './prewarmer.js';
 import type { ServedHistories } from './served-histories.js';
 import type { Upstream } from './upstream.js';
 import type { WarmPrefixes } from './warm-prefixes.js';
@@ -18,6 +19,8 @@ export interface Gateway {
   readonly prefixes: WarmPrefixes;
   readonly warmups: Warmups;
   readonly plans: PlanJobs;
+  /** Only where it is enabled. */
+  readonly prewarmer: Prewarmer | undefined;
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;

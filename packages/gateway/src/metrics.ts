@@ -36,6 +36,8 @@ export class Metrics {
   readonly #errors = this.#counter('errors_total', 'Errors by code of the table.', ['code', 'source']);
   readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
   readonly #plans = this.#counter('plans_total', 'Batches to plan, by what became of them.', ['outcome']);
+  readonly #prewarms = this.#counter('prewarms_total', 'Prefills ahead, by what became of them.', ['outcome']);
+  readonly #prewarmTokens = this.#counter('prewarm_tokens_total', 'Prompt tokens computed ahead.');
   readonly #warmups = this.#counter('warmups_total', 'Answers to warm-up calls.', ['state']);
 
   constructor(sources: GaugeSources) {
@@ -98,6 +100,12 @@ export class Metrics {
   /** `planned`, or the code of an error. */
   planned(outcome: string): void {
     this.#plans.inc({ outcome });
+  }
+
+  /** `done` with the tokens that were computed, `aborted`, `failed`, or `nothing` more that was worth it or affordable. */
+  prewarmed(outcome: string, tokens = 0): void {
+    this.#prewarms.inc({ outcome });
+    this.#prewarmTokens.inc(tokens);
   }
 
   warmup(state: string): void {

@@ -4,9 +4,9 @@ import { type ComposedRequest, type Fallback, isBadInput, type PromptRequest } f
 import type { Dispatch, WaitingContext } from './dispatch-queue.js';
 import type { Exchange } from './exchange.js';
 import { type ExtractedRequest, extract, type PromptKind } from './extract.js';
-import { forward } from './forward.js';
+import { engineHeaders, forward } from './forward.js';
 import type { Gateway } from './gateway.js';
-import { RESPONSE_HEADERS } from './headers.js';
+import { RESPONSE_HEADERS, requestHeaders } from './headers.js';
 import { prefixOf } from './prefix.js';
 import type { RelayResult } from './relay.js';
 import type { TenantModel } from './served-histories.js';
@@ -29,6 +29,7 @@ type Prepared =
 
 /** What an arranged request was, to learn from its answer. */
 interface Arranged {
+  readonly extracted: ExtractedRequest;
   readonly composed: ComposedRequest;
   readonly state: TenantModel;
   readonly prefix: string;
@@ -153,7 +154,7 @@ function arrange(
     const known = waiting.length === 0 ? arrangeRequest : { ...arrangeRequest, waiting };
     const composed = gateway.composer.compose(extracted, known, state, gateway.now());
     if (composed.fallback !== undefined) failOpen(gateway, request, composed.fallback, composed.defect);
-    return { composed, state, prefix: prefixOf(tenant, model, preamble.key) };
+    return { extracted, composed, state, prefix: prefixOf(tenant, model, preamble.key) };
   } catch (error) {
     if (isBadInput(error)) throw error;
     failOpen(gateway, request, 'original', error);
@@ -179,7 +180,7 @@ function forwardArranged(
     requestHeaders: { 'accept-encoding': 'identity' },
     responseHeaders: arrangementHeaders(composed, exchange),
     onSettled: (result) => {
-      guard(gateway, () => learn(gateway, exchange, arranged, { dispatchedAt, result }));
+      guard(gateway, () => learn(gateway, call.request, arranged, { dispatchedAt, result }));
       // Whoever is next is arranged with what was learned.
       release();
     },
@@ -205,11 +206,12 @@ function warningsHeader(warnings: readonly Warning[]): string {
 /** Puts what the engine said into the state: the end of the request's way. */
 function learn(
   gateway: Gateway,
-  exchange: Exchange,
-  { composed, state, prefix }: Arranged,
+  request: FastifyRequest,
+  { extracted, composed, state, prefix }: Arranged,
   { dispatchedAt, result }: { readonly dispatchedAt: number; readonly result: RelayResult },
 ): void {
   const { arrangement } = composed;
+  const { exchange } = request;
   const { sniffer, status } = result;
   const now = gateway.now();
   const { firstContentAt, usage } = sniffer;
@@ -240,6 +242,16 @@ function learn(
     state.history,
   );
   gateway.prefixes.touch(prefix, now);
+  gateway.prewarmer?.served({
+    extracted,
+    served: arrangement,
+    state,
+    headers: requestHeaders(request.headers, {
+      ...engineHeaders(gateway, exchange.requestId),
+      'accept-encoding': 'identity',
+    }),
+    bytes: 2 * composed.body.length,
+  });
 }
 
 /** Learning is never worth an answer: a defect in it is counted, and the request goes its way. */

@@ -19,6 +19,7 @@ import { RESPONSE_HEADERS } from './headers.js';
 import { MalformedRequests } from './malformed.js';
 import { Metrics } from './metrics.js';
 import { PlanJobs } from './plan/plan-jobs.js';
+import { Prewarmer } from './prewarmer.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { chatCompletionsRoute } from './routes/chat-completions.js';
 import { completionsRoute } from './routes/completions.js';
@@ -114,7 +115,11 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   });
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
   const plans = new PlanJobs(config);
-  return { config, upstream, histories, composer, queue, prefixes, warmups, plans, metrics, now, draining: false };
+  const prewarmer = config.prewarm.enabled
+    ? new Prewarmer(config.prewarm, { upstream, composer, metrics, now })
+    : undefined;
+  const services = { upstream, histories, composer, queue, prefixes, warmups, plans, prewarmer, metrics };
+  return { config, ...services, now, draining: false };
 }
 
 function buildServer(gateway: Gateway): FastifyInstance {
@@ -226,6 +231,7 @@ function fromFramework(error: FastifyError): WarmpathError {
 async function shutDown(app: FastifyInstance, gateway: Gateway): Promise<void> {
   gateway.draining = true;
   gateway.warmups.close();
+  gateway.prewarmer?.close();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
   await app.close();
   clearTimeout(deadline);

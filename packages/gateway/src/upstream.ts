@@ -23,6 +23,21 @@ export interface UpstreamListener {
   onError(error: WarmpathError): void;
 }
 
+/** Who wants to know whether the engine has anything to do that someone asked for. */
+export interface ActivityWatcher {
+  /** Before the first request goes out. */
+  busy(): void;
+  /** When the last one is over. */
+  idle(): void;
+}
+
+export interface StartOptions {
+  /** Milliseconds for the whole exchange. Default: the configuration's. */
+  readonly totalMs?: number;
+  /** Nobody waits for it: it does not make the engine busy. */
+  readonly isBackground?: boolean;
+}
+
 /** A second try after a failed connection waits between half and all of this, at random: clients must not come in step. */
 const RETRY_DELAY_MS = 100;
 
@@ -45,6 +60,8 @@ export class Upstream {
   readonly #basePath: string;
   readonly #totalMs: number;
   #retries = 0;
+  #underWay = 0;
+  #watcher: ActivityWatcher | undefined;
 
   constructor(config: GatewayConfig['upstream']) {
     const url = new URL(config.url);
@@ -65,9 +82,17 @@ export class Upstream {
     return this.#retries;
   }
 
+  /** Tells of the engine's activity from now on: of requests that may make it compute, which those for reading do not. */
+  watch(watcher: ActivityWatcher): void {
+    this.#watcher = watcher;
+  }
+
   /** Starts an exchange. Everything that happens, a refusal to connect included, comes through the listener. */
-  start(request: UpstreamRequest, listener: UpstreamListener, totalMs = this.#totalMs): UpstreamCall {
-    return new UpstreamCall(listener, totalMs, (call, attempt) => {
+  start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
+    const { totalMs = this.#totalMs, isBackground = false } = options;
+    const counts = !isBackground && request.method !== 'GET' && request.method !== 'HEAD';
+    if (counts && this.#underWay++ === 0) this.#watcher?.busy();
+    const send = (call: UpstreamCall, attempt: number): void => {
       if (attempt > 0) this.#retries++;
       this.#pool.dispatch(
         {
@@ -78,6 +103,12 @@ export class Upstream {
         },
         call,
       );
+    };
+    return new UpstreamCall(listener, totalMs, {
+      send,
+      settled: () => {
+        if (counts && --this.#underWay === 0) this.#watcher?.idle();
+      },
     });
   }
 
@@ -87,13 +118,19 @@ export class Upstream {
   }
 }
 
+interface Transport {
+  send(call: UpstreamCall, attempt: number): void;
+  /** Once, when the exchange is over. */
+  settled(): void;
+}
+
 /**
  * One exchange under way. It can be aborted in every state: queued for a connection, connecting, between two tries,
  * waiting for headers, in the middle of the body.
  */
 export class UpstreamCall implements Dispatcher.DispatchHandler {
   readonly #listener: UpstreamListener;
-  readonly #send: (call: UpstreamCall, attempt: number) => void;
+  readonly #transport: Transport;
   readonly #total: NodeJS.Timeout;
   #controller: Dispatcher.DispatchController | undefined;
   #retry: NodeJS.Timeout | undefined;
@@ -101,9 +138,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #headSeen = false;
   #settled = false;
 
-  constructor(listener: UpstreamListener, totalMs: number, send: (call: UpstreamCall, attempt: number) => void) {
+  constructor(listener: UpstreamListener, totalMs: number, transport: Transport) {
     this.#listener = listener;
-    this.#send = send;
+    this.#transport = transport;
     this.#total = setTimeout(() => this.abort(timeout('the exchange', totalMs)), totalMs);
     this.#dispatch();
   }
@@ -157,7 +194,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   #dispatch(): void {
     try {
-      this.#send(this, this.#attempt);
+      this.#transport.send(this, this.#attempt);
     } catch (error) {
       this.onResponseError(undefined, error as Error);
     }
@@ -172,6 +209,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#settled = true;
     clearTimeout(this.#total);
     clearTimeout(this.#retry);
+    this.#transport.settled();
   }
 
   #translate(error: Error): WarmpathError {

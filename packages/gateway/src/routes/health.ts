@@ -32,7 +32,7 @@ function probe(gateway: Gateway, requestId: string): Promise<WarmpathError | und
         onEnd: () => resolve(status < 500 ? undefined : unhealthy(status)),
         onError: resolve,
       },
-      gateway.config.upstream.timeouts.connectMs,
+      { totalMs: gateway.config.upstream.timeouts.connectMs },
     );
   });
 }

@@ -5,20 +5,9 @@ import { engineHeaders } from '../forward.js';
 import type { Gateway } from '../gateway.js';
 import { RESPONSE_HEADERS, requestHeaders } from '../headers.js';
 import { objectMembers, rewriteObject } from '../json-members.js';
+import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withOneToken } from '../prefill.js';
 import { prefixOf } from '../prefix.js';
 import { tenantOf } from '../tenant.js';
-
-/** What would make a warm-up more than the prefill of a prefix, or is none of the engine's business. */
-const LEFT_OUT = [
-  'documents',
-  'warmpath',
-  'stream',
-  'stream_options',
-  'n',
-  'max_tokens',
-  'max_completion_tokens',
-  'min_tokens',
-];
 
 /**
  * `POST /v1/warmup`: called when a retrieval starts, with the messages that the request will have, as far as they are
@@ -57,19 +46,7 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
   });
 }
 
-/** The messages before the documents, then a user's turn that has just begun. */
-function withEmptyQuestion(messages: readonly ChatMessage[], layout: string): readonly ChatMessage[] {
-  const question: ChatMessage = { role: 'user', content: '' };
-  if (layout === 'system') {
-    const system = messages.findIndex(({ role }) => role === 'system' || role === 'developer');
-    return [...messages.slice(0, system + 1), question];
-  }
-  const last = messages.at(-1)?.role === 'user' ? messages.length - 1 : messages.length;
-  return [...messages.slice(0, last), question];
-}
-
 function warmupBody(text: string, messages: readonly ChatMessage[]): string {
-  const changes = new Map<string, string | undefined>(LEFT_OUT.map((key) => [key, undefined]));
-  changes.set('messages', JSON.stringify(messages));
-  return `${rewriteObject(text, objectMembers(text), changes).slice(0, -1)},"max_tokens":1}`;
+  const changes = new Map([...NO_MORE_THAN_PREFILL, ['messages', JSON.stringify(messages)]]);
+  return withOneToken(rewriteObject(text, objectMembers(text), changes));
 }
