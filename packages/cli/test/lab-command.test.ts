@@ -43,7 +43,7 @@ describe('warmpath lab run', () => {
           policy: 'exact',
           ...settings,
           ...result,
-          difference: { cachedDocumentShare: share, cachedTokenShare: share },
+          difference: { cachedDocumentShare: share, cachedTokenShare: share, ttftMs: share },
         },
       ],
       bounds: { seenBefore: expect.any(Number), oracle: expect.any(Number) },

@@ -57,7 +57,12 @@ export interface PolicyResult {
   /** Reused tokens over all prompt tokens, by seed. */
   readonly cachedTokenShare: Estimate;
   /** How much larger both are than those of the first policy, seed by seed: what a comparison goes by. Not of the first. */
-  readonly difference?: { readonly cachedDocumentShare: Estimate; readonly cachedTokenShare: Estimate };
+  readonly difference?: {
+    readonly cachedDocumentShare: Estimate;
+    readonly cachedTokenShare: Estimate;
+    /** Of the mean times to the first token. */
+    readonly ttftMs: Estimate;
+  };
   /** Prompt tokens of a request that had to be computed, over the requests of all seeds. */
   readonly uncachedTokens: { readonly mean: number; readonly p50: number };
   readonly ttftMs: { readonly p50: number; readonly p95: number; readonly p99: number; readonly mean: number };
@@ -199,13 +204,17 @@ export class Experiment {
     };
   }
 
-  /** Both shares minus those of the first policy, by seed; what two policies have in common (the seed) cancels out. */
+  /** Both shares and the mean TTFT minus those of the first policy, by seed; what two policies have in common (the seed) cancels out. */
   #differenceOf(policy: PolicyName): PolicyResult['difference'] {
     const first = this.#settings.policies[0]!;
     if (policy === first) return undefined;
-    const difference = (share: (outcomes: readonly ServedOutcome[]) => number) =>
-      estimate(this.#done.map(({ outcomes }) => share(outcomes[policy]!) - share(outcomes[first]!)));
-    return { cachedDocumentShare: difference(documentShare), cachedTokenShare: difference(tokenShare) };
+    const difference = (figure: (outcomes: readonly ServedOutcome[]) => number) =>
+      estimate(this.#done.map(({ outcomes }) => figure(outcomes[policy]!) - figure(outcomes[first]!)));
+    return {
+      cachedDocumentShare: difference(documentShare),
+      cachedTokenShare: difference(tokenShare),
+      ttftMs: difference((outcomes) => mean(outcomes.map(({ ttftMs }) => ttftMs))),
+    };
   }
 
   #resultOf(policy: PolicyName): PolicyResult {

@@ -47,7 +47,8 @@ describe('difference', () => {
     const [first, exact, greedy] = report.results;
     expect(first).not.toHaveProperty('difference');
     for (const result of [exact!, greedy!]) {
-      const { cachedDocumentShare, cachedTokenShare } = result.difference!;
+      const { cachedDocumentShare, cachedTokenShare, ttftMs } = result.difference!;
+      expect(ttftMs.mean).toBeCloseTo(result.ttftMs.mean - first!.ttftMs.mean, 9);
       expect(cachedDocumentShare.mean).toBeCloseTo(
         result.cachedDocumentShare.mean - first!.cachedDocumentShare.mean,
         12,

@@ -27,6 +27,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     'p95',
     'p99',
     'mean ms',
+    ...(isCompared ? [`minus ${settings.policy}`] : []),
     'arrange p50',
     'p99 µs',
   ];
@@ -42,6 +43,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     result.ttftMs.p95.toFixed(1),
     result.ttftMs.p99.toFixed(1),
     result.ttftMs.mean.toFixed(1),
+    ...(isCompared ? [signed(result.difference?.ttftMs, 1)] : []),
     result.arrangeUs.p50.toFixed(1),
     result.arrangeUs.p99.toFixed(1),
   ]);
@@ -122,11 +124,11 @@ function oursOf({ ours, se = 0, places = 1 }: ReproducedFigure): string {
   return se === 0 ? ours.toFixed(places) : `${ours.toFixed(places)} ± ${se.toFixed(places + 1)}`;
 }
 
-function signed(difference: Estimate | undefined): string {
+function signed(difference: Estimate | undefined, places?: number): string {
   if (difference === undefined) return '';
-  return `${difference.mean < 0 ? '' : '+'}${withError(difference)}`;
+  return `${difference.mean < 0 ? '' : '+'}${withError(difference, places)}`;
 }
 
-function withError({ mean, se }: Estimate): string {
-  return se === 0 ? mean.toFixed(4) : `${mean.toFixed(4)} ± ${se.toFixed(4)}`;
+function withError({ mean, se }: Estimate, places = 4): string {
+  return se === 0 ? mean.toFixed(places) : `${mean.toFixed(places)} ± ${se.toFixed(places)}`;
 }

@@ -1,15 +1,9 @@
-/** A block's entry in the prefix index: its content behind all blocks before it. */
-export interface BlockNode {
-  readonly content: string;
-  readonly parent: BlockNode | undefined;
-  readonly children: Map<string, BlockNode>;
-  /** Physical blocks that hold this content; more than one where it was computed twice. First in, first found. */
-  readonly blocks: Block[];
-}
-
-/** A physical block. Free blocks stand in a queue; those with a node can still be found. */
+/** A physical block. Free blocks stand in a queue; those with a key can still be found. */
 export interface Block {
-  node: BlockNode | undefined;
+  /** What it holds behind all blocks before it; undefined if that is nothing to be found. */
+  key: number | undefined;
+  /** The next block with the same key, where it was computed twice. */
+  twin: Block | undefined;
   before: Block | undefined;
   after: Block | undefined;
   /** Prompts under way that use it; free at 0. */
@@ -44,13 +38,13 @@ export class BlockPool {
     return this.#created;
   }
 
-  /** Takes the block that stood in the queue longest, unused ones first, for one user; undefined if none is free. Its node is still set. */
+  /** Takes the block that stood in the queue longest, unused ones first, for one user; undefined if none is free. Its key is still set. */
   take(): Block | undefined {
     if (this.#unused > 0) {
       this.#unused--;
       this.#free--;
       this.#created++;
-      return { node: undefined, before: undefined, after: undefined, users: 1 };
+      return { key: undefined, twin: undefined, before: undefined, after: undefined, users: 1 };
     }
     const block = this.#first;
     if (block !== undefined) this.reserve(block);

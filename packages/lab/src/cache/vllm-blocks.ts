@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
-import { blockContents } from './block-content.js';
-import { type Block, type BlockNode, BlockPool } from './block-pool.js';
+import { blockKeys } from './block-keys.js';
+import { type Block, BlockPool } from './block-pool.js';
 import { type Admission, type CachedPrompt, type PrefixCacheModel, promptTokens } from './prefix-cache.js';
 
 export interface VllmBlockCacheOptions {
@@ -24,7 +24,8 @@ export class VllmBlockCache implements PrefixCacheModel {
   readonly granularity: number;
   readonly #capacity: number;
   #pool: BlockPool;
-  #roots = new Map<string, BlockNode>();
+  /** The oldest block of each key. */
+  #index = new Map<number, Block>();
 
   /** Error: `WARMPATH_INVALID_REQUEST` for sizes that are no whole numbers above 0. */
   constructor(options: VllmBlockCacheOptions = {}) {
@@ -44,8 +45,8 @@ export class VllmBlockCache implements PrefixCacheModel {
   }
 
   cachedTokens(prompt: CachedPrompt): number {
-    const contents = blockContents(prompt, this.granularity);
-    return this.#find(contents, promptTokens(prompt)).length * this.granularity;
+    const keys = blockKeys(prompt, this.granularity);
+    return this.#find(keys, promptTokens(prompt)) * this.granularity;
   }
 
   admit(prompt: CachedPrompt): Admission | undefined {
@@ -55,54 +56,48 @@ export class VllmBlockCache implements PrefixCacheModel {
       const detail = `${needed} blocks are needed, and the cache has ${this.#capacity}.`;
       throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { detail });
     }
-    const contents = blockContents(prompt, this.granularity);
-    const found = this.#find(contents, tokens);
-    let wanted = needed - found.length;
-    for (const node of found) if (node.blocks[0]!.users === 0) wanted++;
+    const keys = blockKeys(prompt, this.granularity);
+    const found = this.#find(keys, tokens);
+    let wanted = needed - found;
+    for (let place = 0; place < found; place++) if (this.#index.get(keys[place]!)!.users === 0) wanted++;
     if (wanted > this.#pool.free) return undefined;
     const held: Block[] = [];
-    for (const node of found) {
-      this.#pool.reserve(node.blocks[0]!);
-      held.push(node.blocks[0]!);
+    for (let place = 0; place < found; place++) {
+      const block = this.#index.get(keys[place]!)!;
+      this.#pool.reserve(block);
+      held.push(block);
     }
     while (held.length < needed) {
       const block = this.#pool.take()!;
-      if (block.node !== undefined) this.#forget(block);
+      if (block.key !== undefined) this.#forget(block, block.key);
       held.push(block);
     }
-    return this.#admission(contents, held, found);
+    return this.#admission(keys, held, found);
   }
 
   clear(): void {
     this.#pool = new BlockPool(this.#capacity);
-    this.#roots = new Map();
+    this.#index = new Map();
   }
 
-  /** The nodes of the longest run of leading blocks that is held, the last token's block left out. */
-  #find(contents: readonly string[], tokens: number): BlockNode[] {
-    const found: BlockNode[] = [];
-    const most = Math.min(contents.length, Math.floor((tokens - 1) / this.granularity));
-    let children = this.#roots;
-    for (let place = 0; place < most; place++) {
-      const node = children.get(contents[place]!);
-      if (node === undefined || node.blocks.length === 0) break;
-      found.push(node);
-      children = node.children;
-    }
+  /** Blocks at the start of the prompt that are held, the last token's left out. */
+  #find(keys: readonly number[], tokens: number): number {
+    const most = Math.min(keys.length, Math.floor((tokens - 1) / this.granularity));
+    let found = 0;
+    while (found < most && this.#index.has(keys[found]!)) found++;
     return found;
   }
 
-  #admission(contents: readonly string[], held: readonly Block[], found: readonly BlockNode[]): Admission {
+  #admission(keys: readonly number[], held: readonly Block[], found: number): Admission {
     const pool = this.#pool;
-    let parent = found.at(-1);
-    let indexed = found.length;
+    let entered = found;
     return {
-      cachedTokens: found.length * this.granularity,
+      cachedTokens: found * this.granularity,
       enter: (tokens) => {
         if (pool !== this.#pool) return;
-        // The partly filled block at the end is never indexed.
-        const full = Math.min(contents.length, Math.floor(tokens / this.granularity));
-        for (; indexed < full; indexed++) parent = this.#index(held[indexed]!, contents[indexed]!, parent);
+        // The partly filled block at the end never has a key.
+        const full = Math.min(keys.length, Math.floor(tokens / this.granularity));
+        for (; entered < full; entered++) this.#remember(held[entered]!, keys[entered]!);
       },
       release: () => {
         for (let place = held.length - 1; place >= 0; place--) pool.release(held[place]!);
@@ -110,29 +105,28 @@ export class VllmBlockCache implements PrefixCacheModel {
     };
   }
 
-  #index(block: Block, content: string, parent: BlockNode | undefined): BlockNode {
-    const siblings = parent === undefined ? this.#roots : parent.children;
-    let node = siblings.get(content);
-    if (node === undefined) {
-      node = { content, parent, children: new Map(), blocks: [] };
-      siblings.set(content, node);
+  #remember(block: Block, key: number): void {
+    block.key = key;
+    let last = this.#index.get(key);
+    if (last === undefined) {
+      this.#index.set(key, block);
+      return;
     }
-    node.blocks.push(block);
-    block.node = node;
-    return node;
+    while (last.twin !== undefined) last = last.twin;
+    last.twin = block;
   }
 
-  /** Takes an evicted block out of the index, and with its last copy the node. */
-  #forget(block: Block): void {
-    const node = block.node!;
-    block.node = undefined;
-    node.blocks.splice(node.blocks.indexOf(block), 1);
-    let empty: BlockNode | undefined = node;
-    while (empty !== undefined && empty.blocks.length === 0 && empty.children.size === 0) {
-      const siblings: Map<string, BlockNode> = empty.parent === undefined ? this.#roots : empty.parent.children;
-      siblings.delete(empty.content);
-      empty = empty.parent;
-    }
+  /** Takes an evicted block out of the index. */
+  #forget(block: Block, key: number): void {
+    const first = this.#index.get(key)!;
+    if (first !== block) {
+      let before = first;
+      while (before.twin !== block) before = before.twin!;
+      before.twin = block.twin;
+    } else if (block.twin === undefined) this.#index.delete(key);
+    else this.#index.set(key, block.twin);
+    block.key = undefined;
+    block.twin = undefined;
   }
 }
 

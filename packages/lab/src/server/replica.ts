@@ -263,20 +263,15 @@ export class Replica {
     return ms;
   }
 
-  #finish({ queued, prepared, admission, ...times }: RunningRequest, now: number): ServerOutcome {
-    admission.enter(prepared.promptTokens + times.answerTokens - 1);
+  #finish(running: RunningRequest, now: number): ServerOutcome {
+    const { prepared, admission, answerTokens, startedMs, firstTokenMs } = running;
+    const { arrivedMs, number } = running.queued;
+    admission.enter(prepared.promptTokens + answerTokens - 1);
     this.#engine.finish(prepared, admission, now);
-    const { arrivedMs, number } = queued;
     this.#ahead = undefined;
     this.#lastDone = number;
-    return {
-      ...this.#engine.outcome(prepared, admission, times.firstTokenMs - arrivedMs),
-      number,
-      arrivedMs,
-      startedMs: times.startedMs,
-      doneMs: now,
-      answerTokens: times.answerTokens,
-    };
+    const served = this.#engine.outcome(prepared, admission, firstTokenMs - arrivedMs);
+    return { ...served, number, arrivedMs, startedMs, doneMs: now, answerTokens };
   }
 
   #record(): void {
