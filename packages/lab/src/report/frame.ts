@@ -18,23 +18,38 @@ export const CHART_WIDTHS = {
 export const FONT_SIZE = 12;
 /** Width of a character, on average, at that size. */
 const CHARACTER = 6.7;
-/** Height of a row of a chart with rows. */
-export const ROW = 28;
+/** Height of a row, and of one with its name above the marks. */
+const ROW = 28;
+const TALL_ROW = 44;
 /** Below the plot: ticks and the axis' title. */
 export const BELOW = 44;
 
 /** Of the width, at most, for the names of rows. */
 const LABEL_SHARE = { wide: 0.42, narrow: 0.36 } as const;
 
-/** Names of rows, cut to the room there is, and the room they take. */
-export function fitLabels(
-  labels: readonly string[],
-  { total, isNarrow }: ChartWidth,
-): { readonly texts: readonly string[]; readonly width: number } {
-  const most = Math.floor((total * LABEL_SHARE[isNarrow ? 'narrow' : 'wide']) / CHARACTER);
-  const texts = labels.map((label) => cutText(label, most));
-  const longest = Math.max(0, ...texts.map((text) => [...text].length));
-  return { texts, width: Math.ceil(longest * CHARACTER) + 12 };
+/** Where the names of rows stand, and the marks that belong to them. */
+export interface RowLayout {
+  /** Names, cut where even a line of their own is too short. */
+  readonly texts: readonly string[];
+  /** Pixels before the plot. */
+  readonly left: number;
+  readonly rowHeight: number;
+  /** Place of the marks in their row, from 0 at its top to 1. */
+  readonly markBand: number;
+  readonly labelBand: number;
+}
+
+/** Names before the plot where there is room for them, and above their marks where there is not. */
+export function layoutRows(labels: readonly string[], { total, isNarrow }: ChartWidth): RowLayout {
+  const beside = Math.floor((total * LABEL_SHARE[isNarrow ? 'narrow' : 'wide']) / CHARACTER);
+  const longest = Math.max(0, ...labels.map((label) => [...label].length));
+  if (longest <= beside) {
+    const texts = labels.map((label) => cutText(label, beside));
+    return { texts, left: Math.ceil(longest * CHARACTER) + 12, rowHeight: ROW, markBand: 0.5, labelBand: 0.5 };
+  }
+  const above = Math.floor(total / CHARACTER) - 2;
+  const texts = labels.map((label) => cutText(label, above));
+  return { texts, left: 10, rowHeight: TALL_ROW, markBand: 0.7, labelBand: 0.3 };
 }
 
 /** A title of an axis, cut to the room there is. */
@@ -77,15 +92,15 @@ export function horizontalAxis(axis: ChartAxis, width: ChartWidth): Axis {
   };
 }
 
-/** The names of rows, before the plot; `rows` is a data set with `row` and `text`. */
-export function rowLabels(width: number): Mark {
+/** The names of rows; `rows` is a data set with `row` and `text`. */
+export function rowLabels({ left, labelBand }: RowLayout): Mark {
   return {
     type: 'text',
     from: { data: 'rows' },
     encode: {
       enter: {
-        x: { value: -width },
-        y: { scale: 'y', field: 'row', band: 0.5 },
+        x: { value: -left },
+        y: { scale: 'y', field: 'row', band: labelBand },
         baseline: { value: 'middle' },
         text: { field: 'text' },
         fill: { value: INK.text },

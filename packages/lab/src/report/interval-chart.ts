@@ -4,11 +4,11 @@ import {
   axisDomain,
   type ChartWidth,
   FONT_SIZE,
-  fitLabels,
   frame,
   horizontalAxis,
   horizontalScale,
-  ROW,
+  layoutRows,
+  type RowLayout,
   rowLabels,
 } from './frame.js';
 import { BOUND_DASH, INK } from './marks.js';
@@ -19,13 +19,13 @@ const CAP = 5;
 
 /** Dots with error bars, a row each; the value stands at the end of its row. */
 export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWidth): Spec {
-  const labels = fitLabels(
+  const layout = layoutRows(
     rows.map(({ label }) => label),
     width,
   );
   const values = rows.map((row, i) => ({
     row: i,
-    text: labels.texts[i]!,
+    text: layout.texts[i]!,
     value: row.value,
     low: row.low ?? row.value,
     high: row.high ?? row.value,
@@ -34,7 +34,11 @@ export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWi
   }));
   const ends = [...values.flatMap(({ low, high }) => [low, high]), ...(zero === undefined ? [] : [zero])];
   return {
-    ...frame({ width, padding: { left: labels.width, right: VALUE_WIDTH, top: 8 }, height: rows.length * ROW }),
+    ...frame({
+      width,
+      padding: { left: layout.left, right: VALUE_WIDTH, top: 8 },
+      height: rows.length * layout.rowHeight,
+    }),
     data: [
       { name: 'rows', values },
       { name: 'bounds', values: values.filter(({ isBound }) => isBound) },
@@ -46,14 +50,14 @@ export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWi
     ],
     axes: [horizontalAxis(axis, width)],
     marks: [
-      rowLabels(labels.width),
+      rowLabels(layout),
       ...(zero === undefined ? [] : [verticalLine(zero)]),
       boundLines,
-      errorBar,
-      ...errorCaps,
-      dots('bounds', 'diamond', 'transparent', INK.bound),
-      dots('measured', 'circle', 'var(--series-1)', 'var(--series-1)'),
-      valueTexts,
+      errorBar(layout),
+      ...errorCaps(layout),
+      dots('bounds', BOUND_DOT, layout),
+      dots('measured', MEASURED_DOT, layout),
+      valueTexts(layout),
     ],
   };
 }
@@ -92,42 +96,55 @@ const boundLines: Mark = {
   },
 };
 
-const errorBar: Mark = {
-  type: 'rule',
-  from: { data: 'rows' },
-  encode: {
-    enter: {
-      x: { scale: 'x', field: 'low' },
-      x2: { scale: 'x', field: 'high' },
-      y: { scale: 'y', field: 'row', band: 0.5 },
-      stroke: { value: INK.text },
-      strokeWidth: { value: 1.5 },
+function errorBar({ markBand }: RowLayout): Mark {
+  return {
+    type: 'rule',
+    from: { data: 'rows' },
+    encode: {
+      enter: {
+        x: { scale: 'x', field: 'low' },
+        x2: { scale: 'x', field: 'high' },
+        y: { scale: 'y', field: 'row', band: markBand },
+        stroke: { value: INK.text },
+        strokeWidth: { value: 1.5 },
+      },
     },
-  },
-};
+  };
+}
 
-const errorCaps: readonly Mark[] = (['low', 'high'] as const).map((end) => ({
-  type: 'rule',
-  from: { data: 'measured' },
-  encode: {
-    enter: {
-      x: { scale: 'x', field: end },
-      y: { scale: 'y', field: 'row', band: 0.5, offset: -CAP },
-      y2: { scale: 'y', field: 'row', band: 0.5, offset: CAP },
-      stroke: { value: INK.text },
-      strokeWidth: { value: 1.5 },
+function errorCaps({ markBand }: RowLayout): readonly Mark[] {
+  return (['low', 'high'] as const).map((end) => ({
+    type: 'rule',
+    from: { data: 'measured' },
+    encode: {
+      enter: {
+        x: { scale: 'x', field: end },
+        y: { scale: 'y', field: 'row', band: markBand, offset: -CAP },
+        y2: { scale: 'y', field: 'row', band: markBand, offset: CAP },
+        stroke: { value: INK.text },
+        strokeWidth: { value: 1.5 },
+      },
     },
-  },
-}));
+  }));
+}
 
-function dots(data: string, shape: string, fill: string, stroke: string): Mark {
+interface DotLook {
+  readonly shape: string;
+  readonly fill: string;
+  readonly stroke: string;
+}
+
+const BOUND_DOT: DotLook = { shape: 'diamond', fill: 'transparent', stroke: INK.bound };
+const MEASURED_DOT: DotLook = { shape: 'circle', fill: 'var(--series-1)', stroke: 'var(--series-1)' };
+
+function dots(data: string, { shape, fill, stroke }: DotLook, { markBand }: RowLayout): Mark {
   return {
     type: 'symbol',
     from: { data },
     encode: {
       enter: {
         x: { scale: 'x', field: 'value' },
-        y: { scale: 'y', field: 'row', band: 0.5 },
+        y: { scale: 'y', field: 'row', band: markBand },
         shape: { value: shape },
         size: { value: 70 },
         fill: { value: fill },
@@ -138,18 +155,20 @@ function dots(data: string, shape: string, fill: string, stroke: string): Mark {
   };
 }
 
-const valueTexts: Mark = {
-  type: 'text',
-  from: { data: 'rows' },
-  encode: {
-    enter: {
-      x: { signal: `width + ${VALUE_WIDTH}` },
-      y: { scale: 'y', field: 'row', band: 0.5 },
-      align: { value: 'right' },
-      baseline: { value: 'middle' },
-      text: { field: 'shown' },
-      fill: { value: INK.text },
-      fontSize: { value: FONT_SIZE },
+function valueTexts({ markBand }: RowLayout): Mark {
+  return {
+    type: 'text',
+    from: { data: 'rows' },
+    encode: {
+      enter: {
+        x: { signal: `width + ${VALUE_WIDTH}` },
+        y: { scale: 'y', field: 'row', band: markBand },
+        align: { value: 'right' },
+        baseline: { value: 'middle' },
+        text: { field: 'shown' },
+        fill: { value: INK.text },
+        fontSize: { value: FONT_SIZE },
+      },
     },
-  },
-};
+  };
+}

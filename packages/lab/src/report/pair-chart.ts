@@ -3,11 +3,11 @@ import type { PairChart } from './chart.js';
 import {
   axisDomain,
   type ChartWidth,
-  fitLabels,
   frame,
   horizontalAxis,
   horizontalScale,
-  ROW,
+  layoutRows,
+  type RowLayout,
   rowLabels,
 } from './frame.js';
 import { INK, type SeriesStyle } from './marks.js';
@@ -20,14 +20,14 @@ export const PAIR_STYLES = {
 
 /** Two marks a row, joined by a line: its length is the difference. */
 export function pairSpec({ axis, rows }: PairChart, width: ChartWidth): Spec {
-  const labels = fitLabels(
+  const layout = layoutRows(
     rows.map(({ label }) => label),
     width,
   );
-  const values = rows.map(({ paper, ours }, row) => ({ row, text: labels.texts[row]!, paper: paper ?? null, ours }));
+  const values = rows.map(({ paper, ours }, row) => ({ row, text: layout.texts[row]!, paper: paper ?? null, ours }));
   const both = values.filter(({ paper }) => paper !== null);
   return {
-    ...frame({ width, padding: { left: labels.width, right: 14, top: 8 }, height: rows.length * ROW }),
+    ...frame({ width, padding: { left: layout.left, right: 14, top: 8 }, height: rows.length * layout.rowHeight }),
     data: [
       { name: 'rows', values },
       { name: 'both', values: both },
@@ -40,25 +40,27 @@ export function pairSpec({ axis, rows }: PairChart, width: ChartWidth): Spec {
       { name: 'y', type: 'band', domain: values.map(({ row }) => row), range: 'height' },
     ],
     axes: [horizontalAxis(axis, width)],
-    marks: [rowLabels(labels.width), difference, dots('both', 'paper'), dots('rows', 'ours')],
+    marks: [rowLabels(layout), difference(layout), dots('both', 'paper', layout), dots('rows', 'ours', layout)],
   };
 }
 
-const difference: Mark = {
-  type: 'rule',
-  from: { data: 'both' },
-  encode: {
-    enter: {
-      x: { scale: 'x', field: 'paper' },
-      x2: { scale: 'x', field: 'ours' },
-      y: { scale: 'y', field: 'row', band: 0.5 },
-      stroke: { value: INK.text },
-      strokeWidth: { value: 1.5 },
+function difference({ markBand }: RowLayout): Mark {
+  return {
+    type: 'rule',
+    from: { data: 'both' },
+    encode: {
+      enter: {
+        x: { scale: 'x', field: 'paper' },
+        x2: { scale: 'x', field: 'ours' },
+        y: { scale: 'y', field: 'row', band: markBand },
+        stroke: { value: INK.text },
+        strokeWidth: { value: 1.5 },
+      },
     },
-  },
-};
+  };
+}
 
-function dots(data: string, whose: 'paper' | 'ours'): Mark {
+function dots(data: string, whose: 'paper' | 'ours', { markBand }: RowLayout): Mark {
   const { colour, shape } = PAIR_STYLES[whose];
   return {
     type: 'symbol',
@@ -66,7 +68,7 @@ function dots(data: string, whose: 'paper' | 'ours'): Mark {
     encode: {
       enter: {
         x: { scale: 'x', field: whose },
-        y: { scale: 'y', field: 'row', band: 0.5 },
+        y: { scale: 'y', field: 'row', band: markBand },
         shape: { value: shape },
         size: { value: whose === 'paper' ? 110 : 60 },
         // The paper's mark is hollow, so that ours shows inside it where the two agree.
