@@ -29,7 +29,8 @@ type Prepared =
 
 /** What an arranged request was, to learn from its answer. */
 interface Arranged {
-  readonly extracted: ExtractedRequest;
+  /** Kept only for prefilling ahead: it holds the client's body. */
+  readonly extracted: ExtractedRequest | undefined;
   readonly composed: ComposedRequest;
   readonly state: TenantModel;
   readonly prefix: string;
@@ -154,7 +155,8 @@ function arrange(
     const known = waiting.length === 0 ? arrangeRequest : { ...arrangeRequest, waiting };
     const composed = gateway.composer.compose(extracted, known, state, gateway.now());
     if (composed.fallback !== undefined) failOpen(gateway, request, composed.fallback, composed.defect);
-    return { extracted, composed, state, prefix: prefixOf(tenant, model, preamble.key) };
+    const kept = gateway.prewarmer === undefined ? undefined : extracted;
+    return { extracted: kept, composed, state, prefix: prefixOf(tenant, model, preamble.key) };
   } catch (error) {
     if (isBadInput(error)) throw error;
     failOpen(gateway, request, 'original', error);
@@ -242,6 +244,7 @@ function learn(
     state.history,
   );
   gateway.prefixes.touch(prefix, now);
+  if (extracted === undefined) return;
   gateway.prewarmer?.served({
     extracted,
     served: arrangement,
