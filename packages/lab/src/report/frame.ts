@@ -18,6 +18,8 @@ export const CHART_WIDTHS = {
 export const FONT_SIZE = 12;
 /** Width of a character, on average, at that size. */
 const CHARACTER = 6.7;
+/** The same where text may fill the whole width and must not pass it. */
+const WIDE_CHARACTER = 8;
 /** Height of a row, and of one with its name above the marks. */
 const ROW = 28;
 const TALL_ROW = 44;
@@ -47,9 +49,9 @@ export function layoutRows(labels: readonly string[], { total, isNarrow }: Chart
     const texts = labels.map((label) => cutText(label, beside));
     return { texts, left: Math.ceil(longest * CHARACTER) + 12, rowHeight: ROW, markBand: 0.5, labelBand: 0.5 };
   }
-  const above = Math.floor(total / CHARACTER) - 2;
+  const above = Math.floor(total / WIDE_CHARACTER);
   const texts = labels.map((label) => cutText(label, above));
-  return { texts, left: 10, rowHeight: TALL_ROW, markBand: 0.7, labelBand: 0.3 };
+  return { texts, left: 18, rowHeight: TALL_ROW, markBand: 0.7, labelBand: 0.3 };
 }
 
 /** A title of an axis, cut to the room there is. */
