@@ -43,7 +43,7 @@ export type { RenderedFields } from './render/template.js';
 export { documentName, renderDocument, renderDocuments } from './render/template.js';
 export { replacementPolicy } from './replacement/create-policy.js';
 export type { NodeUse, ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/policy.js';
-export { REPLACEMENT_POLICY_NAMES } from './replacement/policy.js';
+export { REPLACEMENT_POLICY_NAMES, USE_HALF_LIFE } from './replacement/policy.js';
 export type { PathUse, ReplacementOptions } from './replacement/replacement.js';
 export { DEFAULT_USE_WINDOW, Replacement } from './replacement/replacement.js';
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';

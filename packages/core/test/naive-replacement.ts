@@ -1,4 +1,5 @@
 import type { PathUse, ReplacementPolicy, Tier } from '../src/index.js';
+import { USE_HALF_LIFE } from '../src/replacement/policy.js';
 
 interface Held {
   priority: number;
@@ -17,6 +18,8 @@ export class NaiveReplacement {
   #count = 0;
   #settings = 0;
   readonly #costs = new Map<number, number[]>();
+  /** Requests that used each node, also those that left the window, since it was forgotten. */
+  readonly #times = new Map<number, number[]>();
 
   constructor(policy: ReplacementPolicy, window: number, tiers: readonly Tier[]) {
     this.#policy = policy;
@@ -31,6 +34,7 @@ export class NaiveReplacement {
     const before = this.#used();
     this.#requests.push([...nodes]);
     this.#count++;
+    for (const node of nodes) this.#times.set(node, [...(this.#times.get(node) ?? []), this.#count]);
     this.#requests = this.#requests.slice(-this.#window);
     for (const node of [...before].filter((other) => !this.#used().has(other))) this.#forgetIfAbsent(node);
     for (const [place, node] of nodes.entries()) {
@@ -78,6 +82,10 @@ export class NaiveReplacement {
       {
         request: this.#count,
         frequency: this.#frequency(node),
+        recentFrequency: (this.#times.get(node) ?? []).reduce(
+          (sum, time) => sum + 2 ** ((time - this.#count) / USE_HALF_LIFE),
+          0,
+        ),
         costPerToken: costs.length === 0 ? 0 : sum / costs.length,
       },
       this.#clocks.get(tier)!,
@@ -96,6 +104,7 @@ export class NaiveReplacement {
     if ([...this.#tiers.values()].some((held) => held.has(node))) return;
     this.#requests = this.#requests.map((nodes) => nodes.filter((other) => other !== node));
     this.#costs.delete(node);
+    this.#times.delete(node);
     this.forgotten.push(node);
   }
 }

@@ -47,6 +47,16 @@ describe('the policies by example', () => {
     expect(evicted('lfu', uses)).toEqual([1, 2, 0]);
     expect(evicted('gdsf', uses)).toEqual([1, 2, 0]);
     expect(evicted('pgdsf', uses)).toEqual([2, 0, 1]);
+    expect(evicted('lrfu', uses)).toEqual([1, 2, 0]);
+  });
+
+  test('LRFU lets old uses count less, so that what is used now passes what was used often', () => {
+    const often = Array.from({ length: 8 }, () => ({ node: 0 }));
+    const others = (count: number) => Array.from({ length: count }, (_, other) => ({ node: 3 + (other % 50) }));
+    const now = [{ node: 1 }, { node: 1 }];
+    // Eight uses count as one after three half-lives.
+    expect(evicted('lrfu', [...often, ...others(100), ...now]).indexOf(0)).toBeGreaterThan(50);
+    expect(evicted('lrfu', [...often, ...others(1_600), ...now])[0]).toBe(0);
   });
 
   test('equals go in order of their last use', () => {

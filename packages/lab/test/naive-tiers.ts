@@ -1,4 +1,4 @@
-import type { CostModel, ReplacementPolicy } from '@warmpath/core';
+import { type CostModel, type ReplacementPolicy, USE_HALF_LIFE } from '@warmpath/core';
 import type { Admission, CachedPrompt } from '../src/index.js';
 import { promptTokens } from '../src/index.js';
 
@@ -24,7 +24,7 @@ export class NaiveTiers {
   copiedToHost = 0;
   readonly #options: Options;
   readonly #entries = new Map<string, Entry>();
-  #uses: string[] = [];
+  #uses: { path: string; request: number }[] = [];
   readonly #costs: { path: string; cost: number }[] = [];
   readonly #clocks = { device: 0, host: 0 };
   #requests = 0;
@@ -79,7 +79,7 @@ export class NaiveTiers {
       },
       release: () => {
         this.#requests++;
-        this.#uses.push(...path.map((entry) => entry.path));
+        this.#uses.push(...path.map((entry) => ({ path: entry.path, request: this.#requests })));
         const cost = this.#options.cost.prefillMs(cachedTokens, tokens - cachedTokens) / (tokens - cachedTokens);
         for (const [place, entry] of path.entries()) {
           if (place >= found) this.#costs.push({ path: entry.path, cost });
@@ -131,11 +131,13 @@ export class NaiveTiers {
 
   #put(entry: Entry, tier: 'device' | 'host'): void {
     const costs = this.#costs.filter(({ path }) => path === entry.path);
+    const uses = this.#uses.filter(({ path }) => path === entry.path);
     let sum = 0;
     for (const { cost } of costs) sum += cost;
     const use = {
       request: this.#requests,
-      frequency: this.#uses.filter((path) => path === entry.path).length,
+      frequency: uses.length,
+      recentFrequency: uses.reduce((recent, use) => recent + 2 ** ((use.request - this.#requests) / USE_HALF_LIFE), 0),
       costPerToken: costs.length === 0 ? 0 : sum / costs.length,
     };
     entry[tier] = {
@@ -146,7 +148,7 @@ export class NaiveTiers {
 
   #forgetIfGone({ path, device, host }: Entry): void {
     if (this.#options.policy.remembersEvicted || device !== undefined || host !== undefined) return;
-    this.#uses = this.#uses.filter((use) => use !== path);
+    this.#uses = this.#uses.filter((use) => use.path !== path);
     for (let place = this.#costs.length - 1; place >= 0; place--) {
       if (this.#costs[place]!.path === path) this.#costs.splice(place, 1);
     }

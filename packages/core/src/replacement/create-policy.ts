@@ -1,5 +1,6 @@
 import { GDSF } from './gdsf.js';
 import { LFU } from './lfu.js';
+import { LRFU } from './lrfu.js';
 import { LRU } from './lru.js';
 import { PGDSF } from './pgdsf.js';
 import type { ReplacementPolicy, ReplacementPolicyName } from './policy.js';
@@ -9,6 +10,7 @@ const POLICIES: Readonly<Record<ReplacementPolicyName, ReplacementPolicy>> = {
   gdsf: GDSF,
   lru: LRU,
   lfu: LFU,
+  lrfu: LRFU,
 };
 
 /** The replacement policy of a name. Policies hold no state and may be shared. */

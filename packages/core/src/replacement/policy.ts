@@ -1,7 +1,10 @@
-/** Replacement policies by name, the recommended one first. */
-export const REPLACEMENT_POLICY_NAMES = ['pgdsf', 'gdsf', 'lru', 'lfu'] as const;
+/** Replacement policies by name: those of RAGCache, then ours. */
+export const REPLACEMENT_POLICY_NAMES = ['pgdsf', 'gdsf', 'lru', 'lfu', 'lrfu'] as const;
 
 export type ReplacementPolicyName = (typeof REPLACEMENT_POLICY_NAMES)[number];
+
+/** Requests after which a use counts half in `recentFrequency`. */
+export const USE_HALF_LIFE = 500;
 
 /** Where KV can lie, fastest first. */
 export type Tier = 'device' | 'host' | 'disk';
@@ -12,6 +15,8 @@ export interface NodeUse {
   readonly request: number;
   /** Requests that used the node, this one included: those of the window, or since it came in (`remembersEvicted`). */
   readonly frequency: number;
+  /** The same, but a use counts half for every `USE_HALF_LIFE` requests since. */
+  readonly recentFrequency: number;
   /** Mean milliseconds a token over the requests that had to compute the node (RAGCache Eq. 4); 0 if none had to yet. */
   readonly costPerToken: number;
 }

@@ -32,7 +32,7 @@ export interface PathUse {
  * withdraws what is pinned or grows a child. No clock but the number of requests.
  *
  * Nodes are handles: small whole numbers that the tree chooses. Cost: O(log candidates) an operation; a `use` that for each
- * of its nodes. About 60 bytes a handle; handles that are only remembered are bounded by the uses in the window.
+ * of its nodes. About 76 bytes a handle; handles that are only remembered are bounded by the uses in the window.
  */
 export class Replacement {
   readonly #policy: ReplacementPolicy;
@@ -107,6 +107,7 @@ export class Replacement {
     const use = {
       request: this.#statistics.requests,
       frequency: this.#statistics.frequency(node),
+      recentFrequency: this.#statistics.recentFrequency(node),
       costPerToken: this.#statistics.costPerToken(node),
     };
     queue.setPriority(node, this.#policy.priority(use, queue.clock));

@@ -1,4 +1,5 @@
 import { grown } from './eviction-queue.js';
+import { USE_HALF_LIFE } from './policy.js';
 
 export interface UseStatisticsOptions {
   /** Requests that count for frequencies. */
@@ -9,7 +10,7 @@ export interface UseStatisticsOptions {
 
 /**
  * How often nodes were used in the last requests, and what computing them cost. Bounded by the window: its uses are kept in a
- * ring, and a use that leaves it is no longer counted. O(nodes of a request) amortised; 32 bytes a handle, 8 a use.
+ * ring, and a use that leaves it is no longer counted. O(nodes of a request) amortised; 48 bytes a handle, 8 a use.
  */
 export class UseStatistics {
   readonly #window: number;
@@ -19,6 +20,9 @@ export class UseStatistics {
   #bearers = new Int32Array(0);
   #costs = new Float64Array(0);
   #misses = new Float64Array(0);
+  /** Uses as they counted at the last one, and the request of that. */
+  #recent = new Float64Array(0);
+  #lastRequests = new Float64Array(0);
   /** Uses in the window: node and bearer in turn, a ring. */
   #uses = new Int32Array(256);
   #first = 0;
@@ -43,6 +47,12 @@ export class UseStatistics {
     return this.#frequencies[node] ?? 0;
   }
 
+  /** Uses of a node, each counted half for every `USE_HALF_LIFE` requests since. */
+  recentFrequency(node: number): number {
+    const age = this.#requests - (this.#lastRequests[node] ?? 0);
+    return (this.#recent[node] ?? 0) * 2 ** (-age / USE_HALF_LIFE);
+  }
+
   /** Mean cost a token over the requests that had to compute a node; 0 if there was none. */
   costPerToken(node: number): number {
     const misses = this.#misses[node] ?? 0;
@@ -58,6 +68,8 @@ export class UseStatistics {
     for (const node of nodes) {
       this.#ensure(node);
       this.#frequencies[node]!++;
+      this.#recent[node] = this.recentFrequency(node) + 1;
+      this.#lastRequests[node] = this.#requests;
       this.#push(node, this.#bearers[node]!);
     }
     if (leaving > 0) this.#expire(leaving);
@@ -76,6 +88,7 @@ export class UseStatistics {
     this.#bearers[node]!++;
     this.#frequencies[node] = 0;
     this.#costs[node] = 0;
+    this.#recent[node] = 0;
     this.#misses[node] = 0;
   }
 
@@ -113,6 +126,8 @@ export class UseStatistics {
     this.#frequencies = grown(this.#frequencies, node + 1);
     this.#bearers = grown(this.#bearers, node + 1);
     this.#costs = grown(this.#costs, node + 1);
+    this.#recent = grown(this.#recent, node + 1);
+    this.#lastRequests = grown(this.#lastRequests, node + 1);
     this.#misses = grown(this.#misses, node + 1);
   }
 }

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Replacement, type ReplacementPolicy, type Tier } from '../../src/index.js';
+import { USE_HALF_LIFE } from '../../src/replacement/policy.js';
 import { NaiveReplacement } from '../naive-replacement.js';
 
 const TIERS: readonly Tier[] = ['device', 'host'];
@@ -22,6 +23,7 @@ const step = fc.oneof(
 const use = fc.record({
   request: fc.nat({ max: 1_000 }),
   frequency: fc.integer({ min: 1, max: 50 }),
+  recentFrequency: fc.double({ min: 0.01, max: 50, noNaN: true }),
   costPerToken: fc.integer({ min: 0, max: 100 }),
 });
 
@@ -34,7 +36,12 @@ export function replacementPolicyCases(policy: ReplacementPolicy): void {
           const before = policy.priority(first, clock);
           expect(policy.priority(first, clock)).toBe(before);
           expect(Number.isFinite(before)).toBe(true);
-          const again = { ...first, request: first.request + later + 1, frequency: first.frequency + 1 };
+          const again = {
+            ...first,
+            request: first.request + later + 1,
+            frequency: first.frequency + 1,
+            recentFrequency: first.recentFrequency * 2 ** (-(later + 1) / USE_HALF_LIFE) + 1,
+          };
           expect(policy.priority(again, clock + later)).toBeGreaterThanOrEqual(before);
         }),
       );
