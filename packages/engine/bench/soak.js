@@ -24,6 +24,12 @@ const ROUNDS = [
     clients: 24,
     options: { model: 'random:1m', contextTokens: 2048, batchTokens: 32, maxRunning: 32, queueLimit: 64 },
   },
+  // Everything comes and goes between two tiers that are both too small, and every invariant is checked after every step.
+  {
+    clients: 12,
+    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, policy: 'pgdsf', verifyCache: true },
+  },
+  { clients: 24, options: { model: 'random:1m', contextTokens: 2048, batchTokens: 64, hostTier: 2 ** 20 } },
   { clients: 1, options: { model: 'demo', contextTokens: 2048 } },
 ];
 
@@ -169,6 +175,9 @@ async function metrics(url) {
     used: read('warmpath_engine_used_cells'),
     cached: read('warmpath_engine_cached_cells'),
     freeSequences: read('warmpath_engine_free_sequences'),
+    hostBytes: read('warmpath_engine_host_used_bytes'),
+    restored: read('warmpath_engine_host_restored_tokens_total'),
+    hostFailures: read('warmpath_engine_host_failures_total'),
     steps: read('warmpath_engine_steps_total'),
   };
 }
@@ -233,7 +242,10 @@ async function soak({ clients, options }, requests, seed) {
   await Promise.all(Array.from({ length: clients }, (_, index) => client(index)));
   clearInterval(watchdog);
   await standstill;
-  const faults = standstill === undefined ? await audit(engine, outcomes, early) : ['the engine stood still'];
+  const faults =
+    standstill === undefined
+      ? await audit(engine, outcomes, { early, hostTier: options.hostTier ?? 0 })
+      : ['the engine stood still'];
   const state = standstill === undefined ? await metrics(engine.url) : {};
   const exit = await engine.stop();
   if (standstill === undefined && exit.code !== 0) {
@@ -260,7 +272,7 @@ async function idle(url) {
   }
 }
 
-async function audit(engine, outcomes, early) {
+async function audit(engine, outcomes, { early, hostTier }) {
   const faults = [];
   for (const outcome of outcomes.keys()) {
     const isRefusal = outcome in ERROR_TABLE && !['WARMPATH_INTERNAL', 'WARMPATH_ENGINE_FAILED'].includes(outcome);
@@ -277,6 +289,9 @@ async function audit(engine, outcomes, early) {
   }
   if (state.freeSequences <= 0 || state.freeSequences > SEQUENCES) {
     faults.push(`${state.freeSequences} free sequence ids`);
+  }
+  if (state.hostFailures !== 0 || state.hostBytes > hostTier) {
+    faults.push(`${state.hostFailures} copies were no good, and ${state.hostBytes} bytes of ${hostTier} are in use`);
   }
   const { rss } = processFigures(engine.pid);
   if (rss - early > GROWTH_BYTES) {

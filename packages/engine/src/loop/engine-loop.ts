@@ -276,8 +276,7 @@ export class EngineLoop {
       this.#waiting.shift();
       this.#running.push(task);
       task.lease = lease;
-      task.computed = lease.length;
-      task.countShared({ device: lease.length, host: 0 });
+      task.share({ device: lease.length, host: 0 });
       task.markStarted(performance.now());
     }
   }
@@ -400,7 +399,7 @@ export class EngineLoop {
   #requeue(task: GenerationTask): void {
     this.#commitComputed(task);
     this.#leave(task);
-    task.computed = 0;
+    task.loseCells();
     this.#waiting.unshift(task);
     this.#announcer.preemption();
   }

@@ -49,9 +49,7 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
 
 /** Takes over what other requests have computed of this prompt since its last chunk, and what host memory holds of it. */
 function share(task: GenerationTask, cache: PrefixCache): void {
-  const gained = cache.extend(task.lease!, task.tokens, task.tokens.length - 1);
-  task.computed += gained.device + gained.host;
-  task.countShared(gained);
+  task.share(cache.extend(task.lease!, task.tokens, task.tokens.length - 1));
 }
 
 function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {

@@ -32,6 +32,8 @@ export class GenerationTask {
   aborted = false;
   #deviceTokens = 0;
   #hostTokens = 0;
+  /** Tokens that it had when it lost its cells. */
+  #furthest = 0;
   #startedMs: number | undefined;
   #firstTokenMs: number | undefined;
   #lastTokenMs: number | undefined;
@@ -64,12 +66,21 @@ export class GenerationTask {
     return this.#firstTokenMs === undefined ? undefined : this.#firstTokenMs - this.#arrivedMs;
   }
 
-  /** Counts prompt tokens that came from the cache. Tokens that it takes back after losing its cells do not count. */
-  countShared({ device, host }: SharedTokens): void {
+  /** The next tokens are there without being computed. Those that it had before it lost its cells do not count again. */
+  share({ device, host }: SharedTokens): void {
+    const onDevice = this.computed + device;
+    const end = onDevice + host;
     if (this.generated === 0) {
-      this.#deviceTokens += device;
-      this.#hostTokens += host;
+      this.#deviceTokens += Math.max(0, onDevice - Math.max(this.computed, this.#furthest));
+      this.#hostTokens += Math.max(0, end - Math.max(onDevice, this.#furthest));
     }
+    this.computed = end;
+  }
+
+  /** Its lease has ended before it has, and what it had must be found in the cache again, or computed. */
+  loseCells(): void {
+    this.#furthest = Math.max(this.#furthest, this.computed);
+    this.computed = 0;
   }
 
   /** Whether it has ever run. A task that lost its cells waits again, but its client may have read half an answer. */
