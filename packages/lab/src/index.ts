@@ -5,11 +5,11 @@ export { CACHE_SPECIFICATIONS, readCache } from './cache/cache-specification.js'
 export type { LlamaSlotsOptions } from './cache/llama-slots.js';
 export { LlamaSlots } from './cache/llama-slots.js';
 export { createNoCache } from './cache/off.js';
-export type { Admission, CachedPrompt, PrefixCacheModel } from './cache/prefix-cache.js';
+export type { Admission, CachedPrompt, CachedPromptReuse, PrefixCacheModel } from './cache/prefix-cache.js';
 export { promptTokens, serveAtOnce } from './cache/prefix-cache.js';
 export type { SglangRadixCacheOptions } from './cache/sglang-radix.js';
 export { SglangRadixCache } from './cache/sglang-radix.js';
-export type { TieredReuse, TieredTreeOptions } from './cache/tiered-tree.js';
+export type { TieredTreeOptions } from './cache/tiered-tree.js';
 export { TieredTree } from './cache/tiered-tree.js';
 export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
 export { VllmBlockCache } from './cache/vllm-blocks.js';

@@ -18,6 +18,7 @@ import {
 import {
   type Admission,
   type CachedPrompt,
+  type CachedPromptReuse,
   type PrefixCacheModel,
   promptTokens,
   serveAtOnce,
@@ -146,9 +147,9 @@ export class SimulatedEngine {
     return { request, turn, arrangement, prompt, promptTokens: promptTokens(prompt), arrangeMs };
   }
 
-  /** Tokens of a prepared prompt that the engine would reuse now. */
-  cachedTokens({ prompt }: PreparedRequest): number {
-    return this.#cache.cachedTokens(prompt);
+  /** What the engine would reuse of a prepared prompt now. */
+  reuse({ prompt }: PreparedRequest): CachedPromptReuse {
+    return this.#cache.reuse?.(prompt) ?? { cachedTokens: this.#cache.cachedTokens(prompt), hostTokens: 0 };
   }
 
   /**

@@ -114,7 +114,7 @@ const optionsArbitrary: fc.Arbitrary<ServerOptions> = fc
     replicas: fc.constantFrom(1, 3),
     router: fc.constantFrom(...Object.values(ROUTERS)),
     scheduler: fc.constantFrom(...Object.values(SCHEDULERS)),
-    createCache: fc.constantFrom('unlimited', '200', 'radix:2500', 'slots:3', 'off').map(readCache),
+    createCache: fc.constantFrom('unlimited', '200', 'radix:2500', 'slots:3', 'tiered:2500/4000', 'off').map(readCache),
     queue: fc.constantFrom(0, 8),
     answer: fc.constantFrom(1, 2, 30),
     retrievalMs: fc.constantFrom(0, 25),
@@ -242,6 +242,31 @@ describe('steps', () => {
     const { cachedTokens } = plain.outcomes[2]!;
     expect(cachedTokens).toBeGreaterThan(500);
     expect(copied.outcomes[2]!.ttftMs - plain.outcomes[2]!.ttftMs).toBeCloseTo(cachedTokens / 100, 6);
+  });
+});
+
+describe('a queue ordered by what the cache holds', () => {
+  it('is told what lies in the host', () => {
+    const seen: number[] = [];
+    const watching: typeof SCHEDULERS.fifo = ({ lookup, capacity }) =>
+      SCHEDULERS['cache-aware']({
+        lookup: (queued, now) => {
+          const reuse = lookup(queued, now);
+          expect(reuse.hostTokens).toBeLessThanOrEqual(reuse.cachedTokens);
+          seen.push(reuse.hostTokens);
+          return reuse;
+        },
+        capacity,
+      });
+    const requests = [0, 60, 120, 0].map((number, place) => ({
+      ...mixed.requests[number]!,
+      arrivalMs: 1_000 * place,
+    }));
+    const options = { createCache: readCache('tiered:1300/20000'), scheduler: watching };
+    const { outcomes } = simulateServer({ ...mixed, requests }, 'retrieval', recordedClients(), options);
+    expect(seen.slice(0, 3)).toEqual([0, 0, 0]);
+    expect(seen[3]).toBeGreaterThan(500);
+    expect(seen[3]).toBeLessThanOrEqual(outcomes[3]!.cachedTokens);
   });
 });
 

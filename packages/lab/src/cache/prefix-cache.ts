@@ -14,6 +14,13 @@ export interface CachedPrompt {
   readonly salt?: string;
 }
 
+/** What a prompt would reuse. */
+export interface CachedPromptReuse {
+  readonly cachedTokens: number;
+  /** Those of them that must be copied from host memory first. */
+  readonly hostTokens: number;
+}
+
 /** A prompt that an engine works on: what it uses is pinned, and room for all of it is set aside, until it is released. */
 export interface Admission {
   /** Tokens at the start of the prompt that are reused; at least one token of the prompt is always computed. */
@@ -45,6 +52,8 @@ export interface PrefixCacheModel {
   readonly capacityTokens: number;
   /** Tokens at the start of the prompt that would be reused now; changes nothing. */
   cachedTokens(prompt: CachedPrompt): number;
+  /** The same, with the part of it that lies in host memory; for caches that have some there. Changes nothing. */
+  reuse?(prompt: CachedPrompt): CachedPromptReuse;
   /**
    * Starts a prompt. `undefined`: the prompts under way leave no room for it now; ask again after a release.
    * Error: `WARMPATH_CONTEXT_TOO_LONG` if it does not fit the empty cache either.

@@ -1,7 +1,13 @@
 import { type CostModel, type ReplacementPolicy, replacementPolicy, WarmpathError } from '@warmpath/core';
 import { RTX_4090 } from '../latency.js';
 import type { PromptSpan } from '../workloads/workload.js';
-import { type Admission, type CachedPrompt, type PrefixCacheModel, promptTokens } from './prefix-cache.js';
+import {
+  type Admission,
+  type CachedPrompt,
+  type CachedPromptReuse,
+  type PrefixCacheModel,
+  promptTokens,
+} from './prefix-cache.js';
 import type { TieredNode } from './tiered-node.js';
 import { Tiers } from './tiered-tiers.js';
 
@@ -16,13 +22,6 @@ export interface TieredTreeOptions {
   readonly cost?: CostModel;
   /** Requests whose uses count for frequencies. Default 4,096. */
   readonly window?: number;
-}
-
-/** What a prompt would find. */
-export interface TieredReuse {
-  readonly cachedTokens: number;
-  /** Those of them that would be copied from the host. */
-  readonly hostTokens: number;
 }
 
 /**
@@ -73,7 +72,7 @@ export class TieredTree implements PrefixCacheModel {
   }
 
   /** What a prompt would reuse now, and how much of that lies in the host; changes nothing. */
-  reuse(prompt: CachedPrompt): TieredReuse {
+  reuse(prompt: CachedPrompt): CachedPromptReuse {
     let cachedTokens = 0;
     let hostTokens = 0;
     for (const node of this.#match(keptSpans(prompt))) {

@@ -215,7 +215,7 @@ export class Replica {
   #fitsStep(prepared: PreparedRequest): boolean {
     const { chunked, stepTokens } = this.#settings;
     if (chunked || stepTokens === Number.POSITIVE_INFINITY) return true;
-    const newTokens = prepared.promptTokens - this.#engine.cachedTokens(prepared);
+    const newTokens = prepared.promptTokens - this.#engine.reuse(prepared).cachedTokens;
     return newTokens <= this.#stepTokens || (newTokens > stepTokens && this.#cost.prefills === 0);
   }
 
@@ -226,7 +226,7 @@ export class Replica {
       const isPending = !this.#settings.sharesInStep || computed < other.promptTokens;
       if (isPending) shared = Math.max(shared, sharedTokens(other.prompt, prepared.prompt));
     }
-    return shared >= LEADER_TOKENS && shared - this.#engine.cachedTokens(prepared) >= LEADER_TOKENS;
+    return shared >= LEADER_TOKENS && shared - this.#engine.reuse(prepared).cachedTokens >= LEADER_TOKENS;
   }
 
   /** Documents of the requests that really wait, those postponed first. */
@@ -246,8 +246,8 @@ export class Replica {
 
   #lookup({ request, number }: QueuedRequest, now: number): PromptReuse {
     const prepared = this.#engine.prepare(request, { number, waiting: [], now });
-    const cachedTokens = this.#engine.cachedTokens(prepared);
-    return { cachedTokens, hostTokens: 0, computeTokens: prepared.promptTokens - cachedTokens };
+    const { cachedTokens, hostTokens } = this.#engine.reuse(prepared);
+    return { cachedTokens, hostTokens, computeTokens: prepared.promptTokens - cachedTokens };
   }
 
   /** Begins the next path worth prefilling, if there is one, and returns its milliseconds. */
