@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   createWorkload,
   type LoggedRequest,
+  loadOfflineSolver,
   mean,
   meanAdjacentJaccard,
   percentile,
@@ -124,6 +125,19 @@ describe('Replay', () => {
     );
     expect(replay(log, { policies: ['exact'] }).finding).toContain('nothing to compare');
     expect(replay([]).finding).toBe('No request was replayed.');
+  });
+
+  it('finds the offline bound of a log that is short enough', async () => {
+    const offline = await loadOfflineSolver();
+    const headline = createWorkload('headline', { seed: 42 });
+    const report = replay(logOf(headline), { offline, policies: ['exact'] });
+    expect(report.offline!.low).toBeCloseTo(0.714, 6);
+    expect(report.offline!.high).toBeCloseTo(0.714, 6);
+    const solver = () => ({ low: 0, high: 0 });
+    const long = Array.from({ length: 10_001 }, (): LoggedRequest => ({ ...log[0]!, documents: [] }));
+    expect(replay(long.slice(1), { offline: solver, caches: [cache('off')] }).offline).toBeDefined();
+    expect(replay(long, { offline: solver, caches: [cache('off')] }).offline).toBeUndefined();
+    expect(replay(log.slice(0, 9)).offline).toBeUndefined();
   });
 
   it('serves the warm-up without counting it', () => {

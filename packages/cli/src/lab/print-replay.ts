@@ -29,6 +29,12 @@ export function printReplay(report: ReplayReport, terminal: Terminal): void {
     const { tooLong } = rows[0]!;
     if (tooLong > 0) terminal.line(`    ${count(tooLong)} requests do not fit this engine's memory and were left out`);
   }
+  if (report.offline !== undefined) {
+    const { low, high } = report.offline;
+    const share = low === high ? percent(low) : `${percent(low)} to ${percent(high)}`;
+    terminal.line();
+    terminal.line(dim(`  best orders of all requests together, no cache limit: ${share} of the documents' tokens`));
+  }
   terminal.line();
   terminal.line(bold(finding));
   for (const assumption of assumptions) terminal.line(dim(`  - ${assumption}`));

@@ -42,7 +42,7 @@ export class RecordedReplay {
   constructor(settings: RecordedReplaySettings) {
     checkQueue(settings.queue);
     this.#settings = settings;
-    this.#traffic = new Traffic(settings.preambleTokens ?? PAPER_LENGTHS.preamble, settings.warmUp ?? 0);
+    this.#traffic = new Traffic(settings);
     this.#runs = settings.caches.flatMap((cache) => {
       const runs = settings.policies.map((policy): Run => ({ policy, cache, isBound: false }));
       return settings.policies.includes('exact') ? runs : [...runs, { policy: 'exact', cache, isBound: true } as const];
@@ -85,6 +85,7 @@ export class RecordedReplay {
   report(): ReplayReport {
     const { replicas } = this.#settings;
     const done = [...this.#results];
+    const offline = this.#traffic.offline();
     return assembleReport(this.#settings, {
       arrivals: 'recorded',
       traffic: this.#traffic.report(),
@@ -93,6 +94,7 @@ export class RecordedReplay {
         .filter(([{ policy }]) => policy === 'exact')
         .map(([{ cache }, { cachedTokenShare }]) => ({ cache: cache.name, oracle: cachedTokenShare })),
       ...(this.#utilisation !== undefined && { utilisation: this.#utilisation }),
+      ...(offline !== undefined && { offline }),
       ...(replicas !== undefined && { replicas }),
     });
   }

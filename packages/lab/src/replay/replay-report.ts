@@ -1,4 +1,5 @@
 import type { PolicyName } from '@warmpath/core';
+import type { OfflineBound } from '../bounds/offline.js';
 import type { LogSummary } from '../data/logged-requests.js';
 import { PAPER_LENGTHS } from '../workloads/workload.js';
 import type { ReplaySettings } from './replay-settings.js';
@@ -67,6 +68,8 @@ export interface ReplayReport {
   readonly traffic: ReplayTraffic;
   readonly results: readonly ReplayResult[];
   readonly bounds: readonly ReplayBounds[];
+  /** What the best orders of all requests together would find in a cache that forgets nothing, as shares of the documents' tokens. */
+  readonly offline?: OfflineBound;
   /** Share of the time in which the engines work in retrieval order on the first cache, for recorded arrivals. */
   readonly utilisation?: number;
   /** Every policy but retrieval order on every cache; empty unless retrieval order was replayed too. */
@@ -79,7 +82,7 @@ export interface ReplayReport {
 
 /** What was measured, before it is put into words. */
 export interface ReplayFigures
-  extends Pick<ReplayReport, 'arrivals' | 'traffic' | 'results' | 'bounds' | 'utilisation'> {
+  extends Pick<ReplayReport, 'arrivals' | 'traffic' | 'results' | 'bounds' | 'offline' | 'utilisation'> {
   /** Engines that share the requests. Default 1. */
   readonly replicas?: number;
 }
@@ -168,8 +171,8 @@ function arrivalsOf(arrivals: ReplayReport['arrivals'], replicas: number, utilis
   }
   const engines = replicas === 1 ? 'one engine' : `${replicas} engines in turn`;
   return (
-    `Requests come at the times of the log to ${engines}, which prefills one prompt at a time, first come first served; nothing else uses its cache. ` +
-    `In retrieval order it works ${percent(utilisation)} of the time. The time of answers is not counted.`
+    `Requests come at the times of the log to ${engines}; an engine prefills one prompt at a time, first come first served, and nothing else uses its cache. ` +
+    `In retrieval order engines work ${percent(utilisation)} of the time. The time of answers is not counted.`
   );
 }
 

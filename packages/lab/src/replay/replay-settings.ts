@@ -1,4 +1,5 @@
 import type { CostModel, PolicyName } from '@warmpath/core';
+import type { OfflineSolver } from '../bounds/offline.js';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
 
 /** What to replay a log with. */
@@ -16,6 +17,8 @@ export interface ReplaySettings {
   readonly preambleTokens?: number;
   /** Time to the first token, and the machine that has it. */
   readonly latency: { readonly name: string; readonly model: CostModel };
+  /** Finds the offline bound of the log (`loadOfflineSolver`), if it has at most 10,000 requests. Default: none. */
+  readonly offline?: OfflineSolver;
   /** Milliseconds of a monotonic clock, to time `arrange`. */
   readonly clock: () => number;
 }

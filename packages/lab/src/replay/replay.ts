@@ -28,7 +28,7 @@ export class Replay {
     this.#settings = settings;
     this.#queue = checkQueue(settings.queue);
     const preamble: PromptSpan = { key: 'preamble', tokens: settings.preambleTokens ?? PAPER_LENGTHS.preamble };
-    this.#traffic = new Traffic(preamble.tokens, settings.warmUp ?? 0);
+    this.#traffic = new Traffic(settings);
     const lane = (policy: PolicyName, { name, create }: ReplaySettings['caches'][number], queue: number) =>
       new Lane({
         policy,
@@ -67,7 +67,9 @@ export class Replay {
 
   /** What the requests served so far amount to. */
   report(): ReplayReport {
+    const offline = this.#traffic.offline();
     return assembleReport(this.#settings, {
+      ...(offline !== undefined && { offline }),
       arrivals: 'sequential',
       traffic: this.#traffic.report(),
       results: this.#lanes.map((lane) => lane.result()),

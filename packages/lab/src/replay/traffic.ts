@@ -1,8 +1,13 @@
+import type { OfflineBound, OfflineSolver } from '../bounds/offline.js';
 import { LoggedRequests } from '../data/logged-requests.js';
 import type { LoggedRequest } from '../data/request-log.js';
-import type { WorkloadRequest } from '../workloads/workload.js';
+import { PAPER_LENGTHS, type WorkloadRequest } from '../workloads/workload.js';
 import type { ReplayTraffic } from './replay-report.js';
+import type { ReplaySettings } from './replay-settings.js';
 import { SessionRepeats } from './session-repeats.js';
+
+/** A longer log has no offline bound: its requests would have to be held, and the solver could not finish. */
+const MAX_OFFLINE_REQUESTS = 10_000;
 
 /** Turns the lines of a log into requests, and measures what the log itself shows. Memory for 2^20 documents. */
 export class Traffic {
@@ -14,9 +19,14 @@ export class Traffic {
   #jaccard = 0;
   readonly #counted = { promptTokens: 0, seenTokens: 0, documents: 0, repeated: 0 };
 
-  constructor(preambleTokens: number, warmUp: number) {
+  readonly #offline: OfflineSolver | undefined;
+  /** For the offline bound; empty once the log is too long for it. */
+  #held: WorkloadRequest[] = [];
+
+  constructor({ preambleTokens = PAPER_LENGTHS.preamble, warmUp = 0, offline }: ReplaySettings) {
     this.#preambleTokens = preambleTokens;
     this.#warmUp = warmUp;
+    this.#offline = offline;
   }
 
   /** Requests so far. */
@@ -34,6 +44,8 @@ export class Traffic {
     const isCounted = this.requests >= this.#warmUp;
     const seenBefore = this.#requests.summary.seenBeforeTokens;
     const request = this.#requests.next(logged);
+    if (this.#offline !== undefined && this.requests <= MAX_OFFLINE_REQUESTS) this.#held.push(request);
+    else this.#held = [];
     const seenTokens = this.#requests.summary.seenBeforeTokens - seenBefore;
     const ids = request.documents.map(({ id }) => id);
     this.#compare(ids);
@@ -59,6 +71,16 @@ export class Traffic {
       repeatedInSession: documents === 0 ? 0 : repeated / documents,
       spanMs: this.#requests.isTimed ? this.#requests.spanMs : null,
     };
+  }
+
+  /** What the best orders of all requests together find; undefined if it was not asked for, or the log is too long. */
+  offline(): OfflineBound | undefined {
+    if (this.#held.length === 0) return undefined;
+    return this.#offline?.({
+      name: 'log',
+      preamble: { key: 'preamble', tokens: this.#preambleTokens },
+      requests: this.#held,
+    });
   }
 
   /** Adds the Jaccard similarity of a request and the one before. */

@@ -3,6 +3,7 @@ import { type PolicyName, WarmpathError } from '@warmpath/core';
 import {
   CACHE_SPECIFICATIONS,
   type LoggedRequest,
+  loadOfflineSolver,
   MAX_QUEUE,
   RecordedReplay,
   type RecordedReplaySettings,
@@ -12,7 +13,7 @@ import {
   readRequestLog,
   replayPage,
 } from '@warmpath/lab';
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, readLatency } from '../../lab/latency.js';
@@ -47,6 +48,7 @@ interface ReplayOptions extends ReportOption {
   readonly latency: string;
   readonly sequential?: boolean;
   readonly replicas?: number;
+  readonly offline?: number;
   readonly skipInvalid?: boolean;
 }
 
@@ -77,6 +79,15 @@ export function addReplayCommand(lab: Command, context: CommandContext): void {
     .addOption(latencyOption())
     .option('--sequential', 'one request after another, whatever the timestamps')
     .option('--replicas <number>', 'engines that take requests with timestamps in turn (1)', wholeNumber(1, 1_024))
+    .addOption(
+      new Option(
+        '--offline [seconds]',
+        'also find what the best orders of all requests together would reuse, for at most 10,000 requests (default: 10)',
+      )
+        .argParser(wholeNumber(1, 3_600))
+        .preset('10')
+        .conflicts('warmUp'),
+    )
     .option('--skip-invalid', 'leave out lines that cannot be read, and say how many');
   addReportOption(command)
     .addHelpText('after', FORMAT_HELP)
@@ -101,6 +112,7 @@ async function replay(
     latency: await readLatency(options.latency),
     clock: () => performance.now(),
     ...(options.replicas !== undefined && { replicas: options.replicas }),
+    ...(await offlineSetting(options)),
   };
   const isRecorded = (first: LoggedRequest) => first.timestampMs !== undefined && options.sequential !== true;
   const create = (first: LoggedRequest) => (isRecorded(first) ? new RecordedReplay(settings) : new Replay(settings));
@@ -119,6 +131,13 @@ async function replay(
   signal.throwIfAborted();
   if (running !== undefined) return;
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: file, detail: 'The log has no request.' });
+}
+
+/** The solver is large, and loaded only if it is asked for. */
+async function offlineSetting({ offline: seconds }: ReplayOptions): Promise<Pick<RecordedReplaySettings, 'offline'>> {
+  if (seconds === undefined) return {};
+  const solve = await loadOfflineSolver();
+  return { offline: (workload) => solve(workload, { seconds }) };
 }
 
 /** Reads the log into the replay that its first request asks for; undefined if it has none. */
