@@ -396,6 +396,15 @@ describe('warmpath lab run with a server', () => {
 });
 
 describe('warmpath lab reproduce', () => {
+  it('draws the workloads of RAGCache with the seeds and requests asked for', async () => {
+    const ragCache = ['lab', 'reproduce', 'ragcache', 'table-3', '--requests', '40', '--json', '--seeds'];
+    const figuresOf = async (seeds: string) => JSON.parse((await runCli([...ragCache, seeds])).stdout).tables[0].rows;
+    const [one, two, both] = [await figuresOf('1'), await figuresOf('2'), await figuresOf('1,2')];
+    const [first, second, mean] = [one, two, both].map((rows) => rows[0].figures[0].ours as number);
+    expect(first).not.toBe(second);
+    expect(mean).toBeCloseTo((first! + second!) / 2, 6);
+  });
+
   it("prints the paper's figures beside ours, and the differences", async () => {
     const { code, stdout } = await runCli(['lab', 'reproduce', 'ragcache++']);
     expect(code).toBe(0);
