@@ -11,7 +11,7 @@ import type { GatewayConfig } from './config.js';
 
 /** What is known of the documents of a request before it is dispatched. */
 export interface WaitingContext {
-  readonly model: string;
+  /** Tells models apart, too. */
   readonly preamble: Preamble;
   readonly documents: readonly Document[];
   /** What the engine is believed to hold of it now. */
@@ -112,17 +112,17 @@ export class DispatchQueue {
   }
 
   /**
-   * The documents of requests that wait behind the same preamble, of the same tenant and model, in order of arrival: what may be
-   * told to an ordering policy. At most 64. O(requests of the tenant).
+   * The documents of a tenant's requests that wait behind this preamble, in order of arrival: what may be told to an ordering
+   * policy. At most 64. O(requests of the tenant).
    */
-  waitingLike(tenant: string, context: Pick<WaitingContext, 'model' | 'preamble'>): readonly (readonly Document[])[] {
+  waitingBehind(preamble: Preamble, tenant: string): readonly (readonly Document[])[] {
     const scheduler = this.#tenants.get(tenant);
     if (scheduler === undefined) return NONE;
     const told: (readonly Document[])[] = [];
     for (const { dispatch } of scheduler) {
-      const other = dispatch.context;
-      if (other?.model !== context.model || other.preamble.key !== context.preamble.key) continue;
-      if (told.push(other.documents) === MAX_TOLD) break;
+      const { context } = dispatch;
+      if (context?.preamble.key !== preamble.key) continue;
+      if (told.push(context.documents) === MAX_TOLD) break;
     }
     return told;
   }

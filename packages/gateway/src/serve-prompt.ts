@@ -106,7 +106,6 @@ function waitingContext(
 ): WaitingContext {
   const { documents, preamble } = request;
   return {
-    model,
     documents,
     preamble,
     reuse: () => {
@@ -151,7 +150,7 @@ function arrange(
   const { preamble } = arrangeRequest;
   try {
     const state = gateway.histories.of(tenant, model);
-    const waiting = gateway.queue.waitingLike(tenant, { model, preamble });
+    const waiting = gateway.queue.waitingBehind(preamble, tenant);
     const known = waiting.length === 0 ? arrangeRequest : { ...arrangeRequest, waiting };
     const composed = gateway.composer.compose(extracted, known, state, gateway.now());
     if (composed.fallback !== undefined) failOpen(gateway, request, composed.fallback, composed.defect);
