@@ -73,7 +73,7 @@ describe('warmpath lab eval on a fake engine', () => {
     const report = JSON.parse(stdout) as EvaluationReport;
     expect(report).toMatchObject({
       model: 'fake-model',
-      policy: 'exact',
+      policy: 'foresight',
       topK: 5,
       concurrency: 1,
       seed: 42,

@@ -10,7 +10,7 @@ export interface ArrangeRequest {
   /** In retrieval order (see `prepareDocuments`). */
   readonly documents: readonly Document[];
   readonly preamble?: Preamble;
-  /** A policy's name, or a policy of one's own. Default `exact`. */
+  /** A policy's name, or a policy of one's own. Default `foresight`. */
   readonly policy?: PolicyName | OrderingPolicy;
   /** Places a document may move from its retrieval rank. */
   readonly maxShift?: number;

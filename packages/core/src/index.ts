@@ -19,7 +19,7 @@ export { observe } from './observe.js';
 export type { PolicyOptions } from './ordering/create-policy.js';
 export { createPolicy } from './ordering/create-policy.js';
 export type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
-export { POLICY_NAMES } from './ordering/policy.js';
+export { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';
 export { PREWARM_WINDOW, planPrewarm } from './ordering/prewarm.js';
 export type { ContextIndexOptions, IndexedContext } from './plan/context-index.js';

@@ -1,4 +1,4 @@
-import { LAYOUT_NAMES, POLICY_NAMES, SCHEDULER_NAMES, TEMPLATE_NAMES } from '@warmpath/core';
+import { DEFAULT_POLICY, LAYOUT_NAMES, POLICY_NAMES, SCHEDULER_NAMES, TEMPLATE_NAMES } from '@warmpath/core';
 import { z } from 'zod';
 
 const milliseconds = () => z.int().min(1).max(86_400_000);
@@ -47,7 +47,7 @@ const upstream = z.strictObject({
 });
 
 const arrange = z.strictObject({
-  policy: z.enum(POLICY_NAMES).default('exact').describe('Ordering policy where a request names none.'),
+  policy: z.enum(POLICY_NAMES).default(DEFAULT_POLICY).describe('Ordering policy where a request names none.'),
   maxShift: z
     .int()
     .min(0)

@@ -18,7 +18,7 @@ describe('a configuration', () => {
   it('needs the URL of the engine only; the rest has defaults', () => {
     const config = read(URL_LINE);
     expect(config).toEqual(resolveConfig({ upstream: { url: 'http://engine:8000' } }));
-    expect(config.arrange).toEqual({ policy: 'exact', hints: true, template: 'xml', layout: 'question' });
+    expect(config.arrange).toEqual({ policy: 'foresight', hints: true, template: 'xml', layout: 'question' });
     expect(config.server.port).toBe(8080);
     expect(config.upstream.timeouts.connectMs).toBe(5_000);
   });
@@ -173,7 +173,7 @@ describe('the documentation of the configuration', () => {
     const keys = describeConfig();
     expect(keys.filter(({ description }) => description.length < 10)).toEqual([]);
     expect(keys.find(({ path }) => path === 'upstream.url')).toMatchObject({ required: true, type: 'string' });
-    expect(keys.find(({ path }) => path === 'arrange.policy')).toMatchObject({ default: 'exact', required: false });
+    expect(keys.find(({ path }) => path === 'arrange.policy')).toMatchObject({ default: 'foresight', required: false });
     expect(keys.find(({ path }) => path === 'server.port')).toMatchObject({ default: 8080, type: 'integer' });
     expect(keys.map(({ path }) => path)).toContain('upstream.timeouts.idleMs');
   });

@@ -25,7 +25,7 @@ describe('a request with documents', () => {
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
     expect(engine.last.body).toContain('Read the documents in this order of relevance: [tamir] > [orsin] > [velka].');
     expect(Number(reply.headers['x-warmpath-predicted-cached-tokens'])).toBeGreaterThan(20);
-    expect(reply.headers['x-warmpath-policy']).toBe('exact');
+    expect(reply.headers['x-warmpath-policy']).toBe('foresight');
     expect(Number(reply.headers['x-warmpath-overhead-ms'])).toBeGreaterThan(0);
   });
 

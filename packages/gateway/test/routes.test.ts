@@ -123,7 +123,7 @@ describe('POST /v1/arrange', () => {
     expect(second.hint?.labels).toEqual(['orsin', 'velka']);
     expect(second.text).toBe(first.text + second.hint!.text);
     expect(second.predictedCachedTokens).toBeGreaterThan(20);
-    expect(second.trace).toMatchObject({ policy: 'exact', moves: [1, -1] });
+    expect(second.trace).toMatchObject({ policy: 'foresight', moves: [1, -1] });
     for (const apart of [{ preamble: 'Be long.' }, { model: 'other', preamble: 'Be brief.' }]) {
       expect((await ask({ documents: [ORSIN, VELKA], ...apart })).order).toEqual([0, 1]);
     }

@@ -1,4 +1,4 @@
-import { type PolicyName, WarmpathError } from '@warmpath/core';
+import { DEFAULT_POLICY, type PolicyName, WarmpathError } from '@warmpath/core';
 import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { EngineClient, type MeasuredAnswer } from '../engine-client.js';
 import type { ColdEngine, EngineDescription, EngineSource } from './cold-engine.js';
@@ -8,7 +8,7 @@ export const STRATEGY_NAMES = ['retrieval', 'arranged'] as const;
 /** The two orders that the demo compares. */
 export type StrategyName = (typeof STRATEGY_NAMES)[number];
 
-const POLICIES: Readonly<Record<StrategyName, PolicyName>> = { retrieval: 'retrieval', arranged: 'exact' };
+const POLICIES: Readonly<Record<StrategyName, PolicyName>> = { retrieval: 'retrieval', arranged: DEFAULT_POLICY };
 
 /** Settings that are the same for both strategies. */
 export interface RunSettings {

@@ -18,6 +18,9 @@ export const POLICY_NAMES = [
 
 export type PolicyName = (typeof POLICY_NAMES)[number];
 
+/** The policy of requests that name none: never measurably worse than `exact`, and better where there is something to win. */
+export const DEFAULT_POLICY = 'foresight' satisfies PolicyName;
+
 /** One request's documents, and how far they may move. */
 export interface Context {
   /** In retrieval order, without duplicates. */

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
+import { DEFAULT_POLICY, type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
 import {
   type AnsweredQuestion,
   EVALUATION_STRATEGIES,
@@ -63,7 +63,12 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
   addEngineUrlOptions(command, 'the engine to ask, any OpenAI-compatible one')
     .option('--top-k <number>', 'passages a question, found by BM25', wholeNumber(1, 1_000), 5)
     .option('--limit <number>', 'the first so many questions (default: all)', wholeNumber(1))
-    .option('--policy <name>', 'ordering policy of the arranged strategies', readPolicyOption, 'exact' as PolicyName)
+    .option(
+      '--policy <name>',
+      'ordering policy of the arranged strategies',
+      readPolicyOption,
+      DEFAULT_POLICY as PolicyName,
+    )
     .option(
       '--concurrency <number>',
       'requests at a time; above 1, times to the first token count the wait',
