@@ -91,7 +91,7 @@ describe('the plan', () => {
     );
   });
 
-  test('is made by what recent requests let expect where lengths deviate by a tenth of their mean', () => {
+  test('is made by what recent requests let expect where lengths deviate by 15 % of their mean', () => {
     const orderAt = (deviation: number) => {
       const documents = (ids: string) =>
         documentsOf([...ids]).map((document) => ({
@@ -103,8 +103,8 @@ describe('the plan', () => {
       for (const more of 'efghij') history.completed({ documents: documents(`${more}d`), preamble: undefined }, 0, {});
       return foresee({ ...contextOf([]), documents: documents('xd') }, history).order;
     };
-    expect(orderAt(9)).toEqual([0, 1]);
-    expect(orderAt(12)).toEqual([1, 0]);
+    expect(orderAt(16)).toEqual([0, 1]);
+    expect(orderAt(19)).toEqual([1, 0]);
   });
 
   test('is that of `exact` when nothing is known of coming requests', () => {

@@ -54,13 +54,13 @@ export class NaiveForesight {
     return best;
   }
 
-  /** Whether there is enough to plan by: somebody waits for some of it, or lengths deviate by a tenth of their mean. */
+  /** Whether there is enough to plan by: somebody waits for some of it, or lengths deviate by 15 % of their mean. */
   isPlanned(): boolean {
     const lengths = this.#context.documents.map(({ tokens }) => tokens);
     const mean = sum(lengths) / lengths.length;
     return (
       this.#waiting.length > 0 ||
-      sum(lengths.map((length) => (length - mean) ** 2)) / lengths.length >= (mean / 10) ** 2
+      sum(lengths.map((length) => (length - mean) ** 2)) / lengths.length >= (0.15 * mean) ** 2
     );
   }
 

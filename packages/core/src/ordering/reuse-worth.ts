@@ -35,7 +35,7 @@ export function weightOfLater(queueKnown: boolean): number {
 }
 
 /** Deviation of lengths, as a share of their mean, from which on a guessed demand is trusted. */
-const TELLING_DEVIATION = 0.1;
+const TELLING_DEVIATION = 0.15;
 
 /**
  * Whether the lengths of documents differ enough to plan by what recent requests let expect alone. What differs in length is
