@@ -48,14 +48,16 @@ function savingSection({ savings, results }: ReplayReport): ReportSection[] {
   const chart: Chart = {
     kind: 'intervals',
     title: 'Tokens to prefill that are saved',
-    axis: { title: 'share of those in retrieval order', format: 'share' },
+    axis: { title: 'share saved', format: 'share' },
     rows: savings.map(({ policy, cache, uncachedTokens }) => ({ label: `${policy}, ${cache}`, value: uncachedTokens })),
     zero: 0,
   };
   return [
     {
       heading: 'What you would save',
-      text: ['Against retrieval order on the same cache. Left of zero, a policy would cost you.'],
+      text: [
+        'Share of the tokens that retrieval order prefills on the same cache. Left of zero, a policy would cost you.',
+      ],
       figures: [
         {
           charts: [chart],

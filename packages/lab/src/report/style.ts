@@ -44,7 +44,8 @@ th, td { padding: 5px 0 5px 14px; text-align: right; border-bottom: 1px solid va
 th:first-child { text-align: left; padding-left: 0; white-space: normal; min-width: 96px; overflow-wrap: anywhere; }
 th { font-weight: 600; }
 tbody th { font-weight: 400; }
-thead th { vertical-align: bottom; white-space: normal; }
+thead th { vertical-align: bottom; white-space: normal; min-width: 76px; }
+.grouped thead th { min-width: 0; }
 .grouped th, .grouped td { padding-left: 10px; font-size: 12px; }
 .grouped th:first-child { padding-left: 0; }
 th[colspan] { border-bottom: 0; padding-bottom: 0; }
