@@ -271,6 +271,10 @@ describe('evaluationReport', () => {
     expect(finding(flat)).toContain('no difference that can be told from chance');
     expect(finding(flat.map(() => 1))).toContain('arranging improves the answers');
     expect(finding(flat.map(() => 0))).toContain('arranging costs answers');
+    expect(finding(flat)).not.toContain('says little');
+    const none = answers({ retrieval: [0, 0, 0], arranged: [0, 0, 0], 'arranged-hints': [0, 0, 0] });
+    const weak = evaluationReport(SETTINGS, { answered: none, failed: [], unanswerable: new Set() })!;
+    expect(evaluationFinding(weak)).toContain('the model answers hardly anything right, so this says little');
     const report = evaluationReport(SETTINGS, { answered, failed: [], unanswerable: new Set() })!;
     const html = await renderReport(evaluationPage(report), { command: 'warmpath lab eval', version: '1' });
     expect(html).toContain('<th scope="row">arranged</th><td>0.5000</td>');

@@ -43,6 +43,9 @@ export function evaluationPage(report: EvaluationReport): Report {
   };
 }
 
+/** Below this token F1 in retrieval order, there is nothing that an order of documents could spoil. */
+const WEAK_F1 = 0.05;
+
 /** The result in one sentence: whether arranging changed the answers, by token F1, and what it saved. */
 export function evaluationFinding({ questions, strategies, differences, data }: EvaluationReport): string {
   const arranged = differences.find(({ strategy }) => strategy === 'arranged');
@@ -55,13 +58,14 @@ export function evaluationFinding({ questions, strategies, differences, data }: 
     shares[0] === null || shares[1] === null
       ? ''
       : `; ${percent(shares[1]!)} of the prompt tokens come from the cache instead of ${percent(shares[0]!)}`;
+  const weak = baseline!.f1.mean < WEAK_F1 ? '; the model answers hardly anything right, so this says little' : '';
   const verdict =
     low > 0
       ? 'arranging improves the answers'
       : high < 0
         ? 'arranging costs answers'
         : 'arranging makes no difference that can be told from chance';
-  return `On ${questions.scored} questions of ${data}, ${verdict} (${range})${saving}.`;
+  return `On ${questions.scored} questions of ${data}, ${verdict} (${range})${saving}${weak}.`;
 }
 
 /** A p-value as it is printed. */
