@@ -148,6 +148,14 @@ describe('Replay', () => {
     expect(traffic.seenBefore).toBeGreaterThan(results[1]!.cachedTokenShare);
   });
 
+  it('measures what was seen before on the counted requests alone', () => {
+    const twice = [log[0]!, { ...log[0]!, documents: [{ id: 'new', tokens: 100 }, ...log[0]!.documents] }];
+    const known = log[0]!.documents.reduce((sum, { tokens }) => sum + tokens!, 28);
+    const share = (warmUp: number) => replay(twice, { warmUp }).traffic.seenBefore;
+    expect(share(1)).toBeCloseTo(known / (known + 100 + 24), 12);
+    expect(share(0)).toBeCloseTo(known / (2 * known + 100 + 48), 12);
+  });
+
   it('leaves out, on each cache, what does not fit it', () => {
     const long = { ...log[0]!, documents: [{ id: 'long', tokens: 5_000 }] };
     const { results } = replay([...log, long], { caches: [cache('radix:4000'), cache('off')] });
