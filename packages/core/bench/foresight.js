@@ -24,7 +24,7 @@ function grow(k) {
   let served = 0;
   let now = 0;
   for (const context of contexts({ count: Number.POSITIVE_INFINITY, k, topics: TOPICS, seed: 1 })) {
-    const arrangement = arrange({ documents: documentsOf(context), preamble: PREAMBLE }, history, now);
+    const arrangement = arrange({ documents: documentsOf(context), preamble: PREAMBLE, policy: 'exact' }, history, now);
     if (arrangement.trace.cachedDocuments < k) served++;
     observe({ kind: 'dispatched', arrangement, now }, history);
     now++;
@@ -51,7 +51,7 @@ function runCase({ k, budgetMicroseconds }) {
   const history = grow(k);
   const stream = (seed) => [...contexts({ count: REQUESTS, k, topics: TOPICS, seed })];
   const calls = {
-    exact: (documents) => arrange({ documents, preamble: PREAMBLE }, history, 0),
+    exact: (documents) => arrange({ documents, preamble: PREAMBLE, policy: 'exact' }, history, 0),
     foresight: (documents) => arrange({ documents, preamble: PREAMBLE, policy: 'foresight' }, history, 0),
     waiting: (documents, waiting) =>
       arrange({ documents, preamble: PREAMBLE, policy: 'foresight', waiting }, history, 0),
