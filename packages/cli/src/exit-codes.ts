@@ -9,6 +9,7 @@ export const EXIT_CODES = {
   usage: 2,
   configuration: 78,
   interrupted: 130,
+  brokenPipe: 141,
   terminated: 143,
 } as const;
 
@@ -22,6 +23,7 @@ Exit codes:
   2    the command line is not understood
   78   the configuration, a model or the machine's set-up is wrong
   130  interrupted (Ctrl-C) before it was done
+  141  nobody reads its output any more
   143  terminated (SIGTERM) before it was done
 `;
 

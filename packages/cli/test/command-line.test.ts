@@ -67,6 +67,12 @@ describe('warmpath', () => {
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_UNREACHABLE', param: '/v1/models' } });
   });
 
+  it('ends quietly when nobody reads its output any more', async () => {
+    const cli = startCli(['lab', 'run', '--help']);
+    cli.process.stdout!.destroy();
+    expect(await cli.ended).toMatchObject({ code: 141, stderr: '' });
+  });
+
   it('wants the variable that --key-env names to be set', async () => {
     const { code, stdout } = await runCli([
       'doctor',

@@ -1,16 +1,16 @@
 import { type PolicyName, readPolicyName } from '@warmpath/core';
-import { InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
 
 /** Seeds of one experiment; a bound on memory, for every request's outcome is kept until the report. */
 const MAX_SEEDS = 1_000;
 
 /** Parses names of policies, separated by commas; each counts once. Error: `WARMPATH_UNKNOWN_POLICY`. */
-export function policyNames(text: string): readonly PolicyName[] {
+function policyNames(text: string): readonly PolicyName[] {
   return [...new Set(text.split(',').map((name) => readPolicyName(name.trim(), '--policies')))];
 }
 
 /** Parses seeds: single ones and ranges, separated by commas; each counts once. Error: `InvalidArgumentError`. */
-export function seedNumbers(text: string): readonly number[] {
+function seedNumbers(text: string): readonly number[] {
   const numbers = new Set<number>();
   for (const part of text.split(',')) {
     const range = /^(\d{1,9})(?:\.\.(\d{1,9}))?$/.exec(part.trim());
@@ -21,6 +21,18 @@ export function seedNumbers(text: string): readonly number[] {
   }
   if (numbers.size > MAX_SEEDS) throw invalidSeeds();
   return [...numbers];
+}
+
+/** `--policies`, with what is compared when nothing is asked for. */
+export function policiesOption(names: string): Option {
+  return new Option('--policies <names>', 'ordering policies, separated by commas')
+    .argParser(policyNames)
+    .default(policyNames(names), names);
+}
+
+/** `--seeds`, with those that are taken when nothing is asked for. */
+export function seedsOption(description: string, range: string): Option {
+  return new Option('--seeds <range>', description).argParser(seedNumbers).default(seedNumbers(range), range);
 }
 
 function invalidSeeds(): InvalidArgumentError {

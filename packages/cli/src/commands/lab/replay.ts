@@ -17,7 +17,7 @@ import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, readLatency } from '../../lab/latency.js';
-import { policyNames } from '../../lab/options.js';
+import { policiesOption } from '../../lab/options.js';
 import { printReplay } from '../../lab/print-replay.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { wholeNumber } from '../../options.js';
@@ -62,12 +62,7 @@ interface SkippedLines {
 export function addReplayCommand(lab: Command, context: CommandContext): void {
   const command = addCommand(lab, 'replay', 'what would I save? your own log of requests, on any engine')
     .argument('<log>', 'log of requests, JSON lines; - for standard input')
-    .option(
-      '--policies <names>',
-      'ordering policies, separated by commas',
-      policyNames,
-      policyNames('retrieval,exact,foresight'),
-    )
+    .addOption(policiesOption('retrieval,exact,foresight'))
     .option(
       '--caches <caches>',
       `engine caches, separated by commas, each one of ${CACHE_SPECIFICATIONS}`,

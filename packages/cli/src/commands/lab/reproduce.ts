@@ -10,7 +10,7 @@ import {
 } from '@warmpath/lab';
 import { Argument, type Command } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
-import { seedNumbers } from '../../lab/options.js';
+import { seedsOption } from '../../lab/options.js';
 import { printReproduction } from '../../lab/print-report.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { wholeNumber } from '../../options.js';
@@ -24,16 +24,15 @@ interface ReproduceCommandOptions extends ReportOption {
   readonly requests?: number;
 }
 
+const DEFAULT_SEEDS = `${REPRODUCTION_SEEDS[0]}..${REPRODUCTION_SEEDS.at(-1)}`;
+
 /** Adds `warmpath lab reproduce`. */
 export function addReproduceCommand(lab: Command, { terminal, argv }: CommandContext): void {
   const command = addCommand(lab, 'reproduce', "print a paper's tables beside the simulator's")
     .addArgument(new Argument('<paper>', 'whose tables').choices(PAPERS))
     .argument('[table]', 'one of them; all of them by default')
-    .option(
-      '--seeds <range>',
-      'seeds of the workloads that are drawn: 42, or 101..110, or 1,5,7; ragcache only',
-      seedNumbers,
-      REPRODUCTION_SEEDS,
+    .addOption(
+      seedsOption('seeds of the workloads that are drawn: 42, or 101..110, or 1,5,7; ragcache only', DEFAULT_SEEDS),
     )
     .option('--requests <number>', "requests of each run of these; default the paper's", wholeNumber(1, MAX_REQUESTS))
     .addHelpText(

@@ -20,7 +20,7 @@ import { addCommand, type CommandContext } from '../../command-context.js';
 import { Journal, type JournalSettings } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, type NamedLatency, readLatency } from '../../lab/latency.js';
-import { policyNames, seedNumbers } from '../../lab/options.js';
+import { policiesOption, seedsOption } from '../../lab/options.js';
 import { printExperiment, printRecall } from '../../lab/print-report.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { addServerOptions, type ServerOptions, serverSettings } from '../../lab/server-options.js';
@@ -56,13 +56,8 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
     'name of a workload; see below',
   );
   addWorkloadOptions(command)
-    .option(
-      '--policies <names>',
-      'ordering policies, separated by commas',
-      policyNames,
-      policyNames('retrieval,exact,foresight'),
-    )
-    .option('--seeds <range>', 'seeds: 42, or 1..10, or 1,5,7', seedNumbers, seedNumbers('1..10'))
+    .addOption(policiesOption('retrieval,exact,foresight'))
+    .addOption(seedsOption('seeds: 42, or 1..10, or 1,5,7', '1..10'))
     .option('--queue <number>', 'coming requests that a policy may know of', wholeNumber(0, MAX_QUEUE), 0)
     .option('--cache <cache>', `the engine's cache: ${CACHE_SPECIFICATIONS}`, 'unlimited')
     .addOption(
