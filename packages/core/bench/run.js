@@ -24,7 +24,11 @@ function grow({ k, paths }) {
   let served = 0;
   let requests = 0;
   for (const context of contexts({ count: Number.POSITIVE_INFINITY, k, topics, seed: 1 })) {
-    const arrangement = arrange({ documents: documentsOf(context), preamble: PREAMBLE, policy: 'exact' }, history, requests);
+    const arrangement = arrange(
+      { documents: documentsOf(context), preamble: PREAMBLE, policy: 'exact' },
+      history,
+      requests,
+    );
     if (arrangement.trace.cachedDocuments < k) served++;
     observe({ kind: 'dispatched', arrangement, now: requests }, history);
     trie.insert([PREAMBLE.key, ...arrangement.documents.map((document) => document.key)]);
