@@ -28,10 +28,10 @@ const OPEN_BRACKET = 0x5b;
 const CLOSE_BRACKET = 0x5d;
 const COMMA = 0x2c;
 
-/** The top-level members of the object that `text` is, in their order, duplicates included. O(text). */
-export function objectMembers(text: string): JsonMember[] {
+/** The members of the object that stands at `from`, in their order, duplicates included. O(object). */
+export function objectMembers(text: string, from = 0): JsonMember[] {
   const members: JsonMember[] = [];
-  let at = skipSpace(text, skipSpace(text, 0) + 1);
+  let at = skipSpace(text, skipSpace(text, from) + 1);
   while (text.charCodeAt(at) !== CLOSE_BRACE) {
     const start = at;
     const keyEnd = endOfString(text, start);

@@ -1,0 +1,129 @@
+import { arrayElements, type JsonSpan, objectMembers } from '../json-members.js';
+
+/** Steps from the top of a body to one of its values: keys of objects and places in arrays. */
+export type JsonPath = readonly (string | number)[];
+
+/** A JSON object as `JSON.parse` gives it. */
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Whose words a text is, under one name for all APIs: `developer` is `system`, and a tool's result is `tool` wherever it stands. */
+export type TextRole = 'system' | 'user' | 'assistant' | 'tool';
+
+/** A text that a request puts before the model, with its place in the body. */
+export interface RequestText {
+  readonly role: TextRole;
+  readonly text: string;
+  /** Leads to the JSON string that holds the text: what `rewriteTexts` takes. */
+  readonly place: JsonPath;
+}
+
+/** One message (or item, or prompt) of a request. */
+export interface RequestMessage {
+  readonly role: TextRole;
+  /** Leads to the whole message: `['messages', 3]`, `['system']`, `['input', 0]`, `['prompt']`. */
+  readonly place: JsonPath;
+  /** In their order; empty for a message without text, such as a call of a tool. */
+  readonly texts: readonly RequestText[];
+}
+
+/** Another text for one place of a body. */
+export interface TextChange {
+  readonly place: JsonPath;
+  readonly text: string;
+}
+
+/** `messages[2].content[0].text`, as errors name it. */
+export function pathName(place: JsonPath): string {
+  const name = place.map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`)).join('');
+  return name.startsWith('.') ? name.slice(1) : name;
+}
+
+/**
+ * The body with other texts at these places and every other byte as it was; with no changes, the very same string. Of changes
+ * to one place the last one counts; a place that does not lead to a string is passed over. O(body × depth of the places).
+ *
+ * `body` must be the text of one JSON object that `JSON.parse` accepts.
+ */
+export function rewriteTexts(body: string, changes: readonly TextChange[]): string {
+  if (changes.length === 0) return body;
+  const root: Branch = { below: new Map(), text: undefined };
+  for (const { place, text } of changes) branchAt(root, place).text = text;
+  const found: { readonly span: JsonSpan; readonly text: string }[] = [];
+  collect(body, { start: 0, end: body.length }, root, found);
+  const parts: string[] = [];
+  let copied = 0;
+  for (const { span, text } of found.sort((one, other) => one.span.start - other.span.start)) {
+    parts.push(body.slice(copied, span.start), JSON.stringify(text));
+    copied = span.end;
+  }
+  parts.push(body.slice(copied));
+  return parts.join('');
+}
+
+/** The text of the value that the path leads to; `undefined` if there is none. O(body × depth). */
+export function valueAt(body: string, place: JsonPath): JsonSpan | undefined {
+  let span: JsonSpan = { start: skipToValue(body), end: body.length };
+  for (const step of place) {
+    const next = child(body, span, step);
+    if (next === undefined) return undefined;
+    span = next;
+  }
+  return span;
+}
+
+/** Changes as a tree, so that the body is walked once for all of them. */
+interface Branch {
+  readonly below: Map<string | number, Branch>;
+  text: string | undefined;
+}
+
+function branchAt(root: Branch, place: JsonPath): Branch {
+  let branch = root;
+  for (const step of place) {
+    let next = branch.below.get(step);
+    if (next === undefined) {
+      next = { below: new Map(), text: undefined };
+      branch.below.set(step, next);
+    }
+    branch = next;
+  }
+  return branch;
+}
+
+function collect(
+  body: string,
+  span: JsonSpan,
+  branch: Branch,
+  found: { readonly span: JsonSpan; readonly text: string }[],
+): void {
+  const first = body[skipToValue(body, span.start)];
+  if (branch.text !== undefined && first === '"') found.push({ span, text: branch.text });
+  if (first === '{') {
+    // Of a key that occurs twice the last one counts, as in `JSON.parse`.
+    const last = new Map(objectMembers(body, span.start).map((member) => [member.key, member]));
+    for (const [step, below] of branch.below) {
+      const member = last.get(String(step));
+      if (typeof step === 'string' && member !== undefined)
+        collect(body, { start: member.valueStart, end: member.end }, below, found);
+    }
+  } else if (first === '[') {
+    const elements = arrayElements(body, skipToValue(body, span.start));
+    for (const [step, below] of branch.below) {
+      const element = typeof step === 'number' ? elements[step] : undefined;
+      if (element !== undefined) collect(body, element, below, found);
+    }
+  }
+}
+
+function child(body: string, { start }: JsonSpan, step: string | number): JsonSpan | undefined {
+  if (typeof step === 'number') return body[start] === '[' ? arrayElements(body, start)[step] : undefined;
+  if (body[start] !== '{') return undefined;
+  const member = objectMembers(body, start).findLast(({ key }) => key === step);
+  return member === undefined ? undefined : { start: member.valueStart, end: member.end };
+}
+
+function skipToValue(body: string, from = 0): number {
+  let at = from;
+  while (body.charCodeAt(at) <= 0x20) at++;
+  return at;
+}
