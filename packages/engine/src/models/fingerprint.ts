@@ -1,0 +1,59 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { mkdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { cacheFolder } from './cache-folder.js';
+
+/** What a file looked like when it was read; another size, time or place on the disk means that it has to be read again. */
+interface Reading {
+  readonly bytes: number;
+  readonly modifiedMs: number;
+  readonly inode: number;
+  readonly sha256: string;
+}
+
+/**
+ * SHA-256 of a model's file, in hexadecimal: what tells two models, two quantisations and two versions of one apart. Remembered
+ * in the cache folder by path, size, time of change and inode, so that a large file is read once and not at every start.
+ * Cost: reads the file the first time, 1 to 2 s a GB.
+ *
+ * @param folder The cache folder.
+ * @throws The file system's error when the model cannot be read.
+ */
+export async function modelFingerprint(path: string, folder: string = cacheFolder()): Promise<string> {
+  const real = await realpath(path);
+  const { size: bytes, mtimeMs: modifiedMs, ino: inode } = await stat(real);
+  const note = join(folder, 'fingerprints', `${sha256Of(real)}.json`);
+  const known = await readFile(note, 'utf8').then(parseReading, () => undefined);
+  if (known !== undefined && known.bytes === bytes && known.modifiedMs === modifiedMs && known.inode === inode) {
+    return known.sha256;
+  }
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(real, { highWaterMark: 1024 * 1024 })) {
+    hash.update(chunk as Buffer);
+  }
+  const reading: Reading = { bytes, modifiedMs, inode, sha256: hash.digest('hex') };
+  // A cache folder that cannot be written costs the time to read the model again and nothing else.
+  await remember(note, reading).catch(() => undefined);
+  return reading.sha256;
+}
+
+async function remember(note: string, reading: Reading): Promise<void> {
+  await mkdir(join(note, '..'), { recursive: true });
+  const temporary = `${note}.${process.pid}.tmp`;
+  await writeFile(temporary, JSON.stringify(reading));
+  await rename(temporary, note);
+}
+
+function parseReading(text: string): Reading | undefined {
+  try {
+    return JSON.parse(text) as Reading;
+  } catch {
+    // Cut short by a crash.
+    return undefined;
+  }
+}
+
+function sha256Of(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
