@@ -17,15 +17,19 @@ export interface CheckedLease {
  * @throws Error that names the first thing that is wrong.
  */
 export function checkHierarchy(tree: TieredTree, leases: readonly CheckedLease[], sequences: number): void {
-  const nodes = [...nodesBelow(tree.root)];
+  const nodes = tree.roots.flatMap((root) => [...nodesBelow(root)]);
   for (const node of nodes) {
     checkNode(node);
   }
+  claim(
+    tree.roots.every(({ salt, children, pins }) => salt === undefined || children.size > 0 || pins > 0),
+    'a salt is kept that nothing hangs on',
+  );
   checkSequences(tree, nodes, leases, sequences);
   for (const lease of leases) {
     claim(lease.node.end === lease.length && lease.node.onDevice, 'a lease ends where it does not stand');
   }
-  const pins = [tree.root, ...nodes].reduce((sum, node) => sum + node.pins, 0);
+  const pins = [...tree.roots, ...nodes].reduce((sum, node) => sum + node.pins, 0);
   claim(pins === leases.length, `${pins} pins for ${leases.length} leases`);
   const count = (which: (node: RadixNode) => boolean): number => nodes.filter(which).length;
   const tokens = (which: (node: RadixNode) => boolean): number =>

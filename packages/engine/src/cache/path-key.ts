@@ -11,7 +11,7 @@ export interface PathHash {
 }
 
 /**
- * What a node holds, as a short text: its place and a 64-bit hash (FNV-1a twice) of all tokens to its end. Two that are
+ * What a node holds, as a short text: its place and a 64-bit hash (FNV-1a twice) of the salt and all tokens to its end. Two that are
  * equal by accident share statistics and nothing else. Cost: O(tokens) once a node.
  */
 export function pathKey(node: RadixNode): string {
@@ -20,17 +20,15 @@ export function pathKey(node: RadixNode): string {
 }
 
 function hashOf(node: RadixNode): PathHash {
-  if (node.parent === undefined) {
-    return { end: 0, low: SEEDS[0], high: SEEDS[1] };
-  }
   // A node that was cut still ends where it ended; one that grew or lost tokens does not.
   if (node.pathHash?.end === node.end) {
     return node.pathHash;
   }
-  let { low, high } = hashOf(node.parent);
-  for (const token of node.tokens) {
-    low = Math.imul(low ^ token, FNV_PRIME) >>> 0;
-    high = Math.imul(high ^ (token + 1), FNV_PRIME) >>> 0;
+  let { low, high } = node.parent === undefined ? { low: SEEDS[0], high: SEEDS[1] } : hashOf(node.parent);
+  const numbers = node.parent === undefined ? Buffer.from(node.salt ?? '') : node.tokens;
+  for (const number of numbers) {
+    low = Math.imul(low ^ number, FNV_PRIME) >>> 0;
+    high = Math.imul(high ^ (number + 1), FNV_PRIME) >>> 0;
   }
   node.pathHash = { end: node.end, low, high };
   return node.pathHash;

@@ -3,6 +3,7 @@ import { checkHierarchy } from './hierarchy-check.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
 import type { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
+import type { TierListener } from './tier-listener.js';
 import { type PathStep, TieredTree } from './tiered-tree.js';
 
 /**
@@ -23,6 +24,8 @@ export interface PrefixCacheOptions {
   readonly cost?: CostModel;
   /** Host memory for what leaves the device; without it, it is dropped. */
   readonly host?: HostTierOptions;
+  /** Hears what comes to a tier and what leaves it. */
+  readonly listener?: TierListener;
   /** Check every invariant after every operation. Cost: O(cached tokens) each time. */
   readonly verify?: boolean;
 }
@@ -110,6 +113,7 @@ export class PrefixCache {
       policy = replacementPolicy('lru'),
       cost = NO_COST,
       host,
+      listener,
       verify = false,
     } = options;
     this.#memory = memory;
@@ -117,7 +121,18 @@ export class PrefixCache {
     this.#cost = cost;
     this.#verify = verify;
     this.#sequences = sequences.length;
-    this.#tree = new TieredTree({ memory, sequences, policy, ...(host !== undefined && { host }) });
+    this.#tree = new TieredTree({
+      memory,
+      sequences,
+      policy,
+      ...(host !== undefined && { host }),
+      ...(listener !== undefined && { listener }),
+    });
+  }
+
+  /** The tree as it is, for reports and tests: where prompts without a salt begin, and those of each salt. Not to be changed. */
+  get roots(): readonly RadixNode[] {
+    return this.#tree.roots;
   }
 
   get stats(): PrefixCacheStats {
@@ -153,9 +168,10 @@ export class PrefixCache {
    * Length of the longest cached prefix by tier, without touching anything. Cost: O(limit).
    *
    * @param limit Look at no more than this many tokens.
+   * @param salt Look at what prompts of this salt have left, which share nothing with others.
    */
-  match(tokens: readonly number[], limit: number = tokens.length): SharedTokens {
-    return this.#tree.match(tokens, limit);
+  match(tokens: readonly number[], limit: number = tokens.length, salt?: string): SharedTokens {
+    return this.#tree.match(tokens, limit, salt);
   }
 
   /**
@@ -163,10 +179,16 @@ export class PrefixCache {
    *
    * @param limit Share no more than this many tokens: the last token of a prompt must be computed for its logits.
    * @param boundaries Positions at which documents end, ascending: what is added to the tree for this lease is cut there.
+   * @param salt Keeps the prompt apart: it shares tokens with prompts of the same salt alone.
    * @returns `undefined` when every sequence id is taken by leases and by leaves that they need.
    */
-  acquire(tokens: readonly number[], limit: number, boundaries: readonly number[] = []): Lease | undefined {
-    const node = this.#tree.descend(this.#tree.root, tokens, 0, limit);
+  acquire(
+    tokens: readonly number[],
+    limit: number,
+    boundaries: readonly number[] = [],
+    salt?: string,
+  ): Lease | undefined {
+    const node = this.#tree.descend(this.#tree.rootOf(salt), tokens, 0, limit);
     this.#tree.pin(node);
     const sequence = this.#tree.takeSequence();
     if (sequence === undefined) {

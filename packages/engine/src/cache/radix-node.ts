@@ -1,3 +1,4 @@
+import type { Tier } from '@warmpath/core';
 import type { HostCopy } from './host-tier.js';
 import type { PathHash } from './path-key.js';
 import type { SequenceId } from './sequence-memory.js';
@@ -23,15 +24,20 @@ export class RadixNode {
   pins = 0;
   /** What the replacement calls this node, from the first time that it may be evicted. */
   handle: number | undefined;
+  /** Requests that ended on a path through this node. */
+  uses = 0;
   /** Kept by `pathKey`. */
   pathHash: PathHash | undefined;
+  /** Of a root: what keeps the prompts below it apart from those of every other root. */
+  readonly salt: string | undefined;
   #onDevice = false;
   #copy: HostCopy | undefined;
 
-  constructor(parent: RadixNode | undefined, start: number, tokens: number[]) {
+  constructor(parent: RadixNode | undefined, start: number, tokens: number[], salt?: string) {
     this.parent = parent;
     this.start = start;
     this.tokens = tokens;
+    this.salt = salt;
     parent?.children.set(tokens[0]!, this);
   }
 
@@ -67,6 +73,11 @@ export class RadixNode {
       this.parent.hostChildren += Number(value !== undefined) - Number(this.#copy !== undefined);
     }
     this.#copy = value;
+  }
+
+  /** Whether the node lies in a tier. */
+  liesIn(tier: Tier): boolean {
+    return tier === 'device' ? this.onDevice : tier === 'host' && this.copy !== undefined;
   }
 
   /** Whether nothing below it is on the device: what may leave the device, when no lease ends here. */
@@ -106,6 +117,7 @@ export class RadixNode {
     this.onDevice = false;
     this.copy = undefined;
     const upper = new RadixNode(parent, this.start, this.tokens.slice(0, length));
+    upper.uses = this.uses;
     this.tokens = this.tokens.slice(length);
     this.start += length;
     this.parent = upper;

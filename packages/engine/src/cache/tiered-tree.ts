@@ -3,6 +3,7 @@ import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import { HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
 import { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
+import type { TierListener } from './tier-listener.js';
 
 export interface TieredTreeOptions {
   readonly memory: SequenceMemory;
@@ -12,6 +13,8 @@ export interface TieredTreeOptions {
   readonly policy: ReplacementPolicy;
   /** Host memory for what leaves the device; without it, it is dropped. */
   readonly host?: HostTierOptions;
+  /** Hears what comes to a tier and what leaves it. */
+  readonly listener?: TierListener;
 }
 
 /** Part of a node, or all of it, that stands on the path of some tokens. */
@@ -31,22 +34,32 @@ export interface PathStep {
  * A node that leaves the device is copied once; as long as the copy stays, it leaves again without one. A device leaf goes
  * before its parents, a host copy before those that it stands behind, so nothing ever lies anywhere without what it depends
  * on. It knows leases only as pins.
+ *
+ * Prompts of different salts share nothing: each salt has a root of its own, as long as anything hangs on it.
  */
 export class TieredTree {
-  readonly root = new RadixNode(undefined, 0, []);
+  readonly #root = new RadixNode(undefined, 0, []);
+  readonly #saltedRoots = new Map<string, RadixNode>();
   readonly #memory: SequenceMemory;
   readonly #order: EvictionOrder;
   readonly #host: HostTier | undefined;
+  readonly #listener: TierListener | undefined;
   readonly #freeSequences: SequenceId[];
   readonly #leasedSequences = new Set<SequenceId>();
   #deviceTokens = 0;
   #evictedTokens = 0;
 
-  constructor({ memory, sequences, policy, host }: TieredTreeOptions) {
+  constructor({ memory, sequences, policy, host, listener }: TieredTreeOptions) {
     this.#memory = memory;
     this.#order = new EvictionOrder(policy, host === undefined ? ['device'] : ['device', 'host']);
     this.#host = host === undefined ? undefined : new HostTier(host);
+    this.#listener = listener;
     this.#freeSequences = [...sequences].reverse();
+  }
+
+  /** Where prompts begin: those without a salt, and those of each salt that anything is held for. */
+  get roots(): readonly RadixNode[] {
+    return [this.#root, ...this.#saltedRoots.values()];
   }
 
   /** Tokens on the device, each of which takes one cell. */
@@ -82,10 +95,11 @@ export class TieredTree {
   }
 
   /** Length of the longest prefix that lies on the device, or on device and host. Changes nothing. Cost: O(limit). */
-  match(tokens: readonly number[], limit: number): { readonly device: number; readonly host: number } {
+  match(tokens: readonly number[], limit: number, salt?: string): { readonly device: number; readonly host: number } {
     let device = 0;
     let all = 0;
-    let step = this.next(this.root, tokens, 0, limit);
+    const root = salt === undefined ? this.#root : this.#saltedRoots.get(salt);
+    let step = root === undefined ? undefined : this.next(root, tokens, 0, limit);
     while (step !== undefined) {
       all += step.length;
       if (step.node.onDevice) {
@@ -94,6 +108,19 @@ export class TieredTree {
       step = step.length < step.node.tokenCount ? undefined : this.next(step.node, tokens, all, limit);
     }
     return { device, host: all - device };
+  }
+
+  /** Where prompts of a salt begin, or those without one. To be pinned at once. */
+  rootOf(salt: string | undefined): RadixNode {
+    if (salt === undefined) {
+      return this.#root;
+    }
+    let root = this.#saltedRoots.get(salt);
+    if (root === undefined) {
+      root = new RadixNode(undefined, 0, [], salt);
+      this.#saltedRoots.set(salt, root);
+    }
+    return root;
   }
 
   /** The next step from a node's end along `tokens[offset …]`, looking no further than `limit`. */
@@ -152,8 +179,10 @@ export class TieredTree {
 
   /** Adds tokens to the end of a device leaf. */
   grow(leaf: RadixNode, tokens: readonly number[]): void {
+    const { end } = leaf;
     leaf.tokens.push(...tokens);
     this.#deviceTokens += tokens.length;
+    this.#listener?.stored(leaf, 'device', end);
   }
 
   /** A node whose parent is on the device is there now too: its cells carry the label `owner`. To be pinned at once. */
@@ -165,6 +194,7 @@ export class TieredTree {
     node.onDevice = true;
     this.#deviceTokens += node.tokenCount;
     this.#order.enter(node, 'device');
+    this.#listener?.stored(node, 'device', node.start);
     this.#order.review(parent);
     if (former !== undefined && !this.#leasedSequences.has(former)) {
       this.#freeSequence(former);
@@ -206,10 +236,14 @@ export class TieredTree {
   unpin(node: RadixNode): void {
     node.pins--;
     this.#order.review(node);
+    this.#dropEmptyRoot(node);
   }
 
   /** Counts what a request used. */
   use(use: LeaseUse): void {
+    for (const node of use.nodes) {
+      node.uses++;
+    }
     this.#order.use(use);
   }
 
@@ -273,6 +307,7 @@ export class TieredTree {
     if (whole && leaf.copy === undefined) {
       this.#copyOut(leaf);
     }
+    this.#listener?.leaving(leaf, 'device', leaf.end - count);
     this.#memory.remove(leaf.owner!, leaf.end - count, -1);
     this.#deviceTokens -= count;
     this.#evictedTokens += count;
@@ -301,6 +336,7 @@ export class TieredTree {
     this.#host!.add(copy);
     leaf.copy = copy;
     this.#order.enter(leaf, 'host');
+    this.#listener?.stored(leaf, 'host', leaf.start);
     this.#order.review(leaf.parent!);
   }
 
@@ -315,7 +351,7 @@ export class TieredTree {
     } else {
       this.#order.review(leaf);
     }
-    if (parent === this.root || parent.deviceChildren.size > 0) {
+    if (parent.parent === undefined || parent.deviceChildren.size > 0) {
       this.#freeSequence(owner!);
     } else {
       parent.owner = owner;
@@ -325,6 +361,7 @@ export class TieredTree {
 
   /** A node's copy, which the host tier counts no more, is gone; the node too, if it lay nowhere else. */
   #loseCopy(node: RadixNode): void {
+    this.#listener?.leaving(node, 'host', node.start);
     node.copy = undefined;
     this.#order.leave(node, 'host');
     if (node.onDevice) {
@@ -339,11 +376,21 @@ export class TieredTree {
   #remove(node: RadixNode): void {
     for (const child of [...node.children.values()]) {
       this.#host!.drop(child.copy!);
+      this.#listener?.leaving(child, 'host', child.start);
       child.copy = undefined;
       this.#order.leave(child, 'host');
       this.#remove(child);
     }
+    const parent = node.parent!;
     node.detach();
+    this.#dropEmptyRoot(parent);
+  }
+
+  /** A salt's root goes with the last thing that hangs on it. */
+  #dropEmptyRoot({ salt, children, pins }: RadixNode): void {
+    if (salt !== undefined && children.size === 0 && pins === 0) {
+      this.#saltedRoots.delete(salt);
+    }
   }
 
   #freeSequence(sequence: SequenceId): void {

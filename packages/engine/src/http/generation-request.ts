@@ -42,6 +42,7 @@ export function toGenerationRequest(
     id,
     prompt: prompt.tokens,
     boundaries: prompt.boundaries,
+    ...(typeof fields.cache_salt === 'string' && { salt: fields.cache_salt }),
     maxTokens: fields.max_completion_tokens ?? fields.max_tokens ?? Math.min(room, limits.defaultMaxTokens),
     sampling: { temperature: fields.temperature ?? 1, topP: fields.top_p ?? 1 },
     seed: fields.seed ?? randomInt(SEEDS),

@@ -8,6 +8,9 @@ const MAX_STOP_LENGTH = 512;
 /** Most places of one prompt at which documents end. */
 const MAX_SEGMENTS = 4096;
 
+/** Longest cache salt in characters, as in vLLM. */
+const MAX_SALT_LENGTH = 1024;
+
 const stop = z
   .union([z.string().max(MAX_STOP_LENGTH), z.array(z.string().min(1).max(MAX_STOP_LENGTH)).max(MAX_STOPS)], {
     error: `Expected a string or at most ${MAX_STOPS} non-empty strings of at most ${MAX_STOP_LENGTH} characters`,
@@ -28,6 +31,7 @@ const generationFields = {
   stream_options: streamOptions,
   n: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   ignore_eos: z.boolean().nullish(),
+  cache_salt: z.string().min(1).max(MAX_SALT_LENGTH).nullish(),
 };
 
 /** A part of a message's content; only text can be read. */

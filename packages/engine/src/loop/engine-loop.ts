@@ -263,7 +263,8 @@ export class EngineLoop {
   #admit(): void {
     while (this.#waiting.length > 0 && this.#running.length < this.#options.maxRunning) {
       const task = this.#waiting[0]!;
-      const lease = this.#cache.acquire(task.tokens, task.tokens.length - 1, task.request.boundaries);
+      const { boundaries, salt } = task.request;
+      const lease = this.#cache.acquire(task.tokens, task.tokens.length - 1, boundaries, salt);
       if (lease === undefined) {
         return;
       }

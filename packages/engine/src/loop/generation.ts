@@ -12,6 +12,8 @@ export interface GenerationRequest {
    * is kept, moved and replaced as a whole. Left out when nobody says.
    */
   readonly boundaries?: readonly number[];
+  /** Keeps the prompt apart: it shares cached tokens with prompts of the same salt alone, and without one with those without. */
+  readonly salt?: string;
   /** Most tokens to generate, at least 1. */
   readonly maxTokens: number;
   readonly sampling: SamplingOptions;

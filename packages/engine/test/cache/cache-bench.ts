@@ -2,12 +2,14 @@ import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import { type Lease, PrefixCache } from '../../src/cache/prefix-cache.js';
+import type { TierListener } from '../../src/cache/tier-listener.js';
 import { FakeMemory } from './fake-memory.js';
 
 /** A request under way in the model: what it was asked to hold and how much of it is there. */
 export interface Run {
   readonly lease: Lease;
   readonly tokens: number[];
+  readonly salt: string | undefined;
   computed: number;
 }
 
@@ -17,6 +19,7 @@ export interface BenchOptions {
   readonly policy?: ReplacementPolicyName;
   readonly cost?: CostModel;
   readonly clock?: () => number;
+  readonly listener?: TierListener;
 }
 
 /** The cache, its memory, and what must be true of both after every step. */
@@ -24,13 +27,13 @@ export class Bench {
   readonly memory: FakeMemory;
   readonly cache: PrefixCache;
   readonly runs: Run[] = [];
-  /** Every token sequence that was ever committed: the naive twin of the tree. */
-  readonly committed = new Set<string>();
+  /** By salt, every token sequence that was ever committed: the naive twin of the tree. */
+  readonly committed = new Map<string | undefined, Set<string>>();
 
   constructor(
     readonly cells: number,
     readonly sequences: number,
-    { hostBytes, policy = 'lru', cost, clock = () => 0 }: BenchOptions = {},
+    { hostBytes, policy = 'lru', cost, clock = () => 0, listener }: BenchOptions = {},
   ) {
     this.memory = new FakeMemory(cells);
     this.cache = new PrefixCache({
@@ -40,13 +43,14 @@ export class Bench {
       policy: replacementPolicy(policy),
       ...(cost !== undefined && { cost }),
       ...(hostBytes !== undefined && { host: { memory: this.memory, capacityBytes: hostBytes, clock } }),
+      ...(listener !== undefined && { listener }),
       verify: true,
     });
   }
 
   /** Runs a request from its beginning to its end. */
-  serve(tokens: number[], boundaries: number[] = []): { device: number; host: number } {
-    const run = this.start(tokens, boundaries)!;
+  serve(tokens: number[], boundaries: number[] = [], salt?: string): { device: number; host: number } {
+    const run = this.start(tokens, boundaries, salt)!;
     const device = run.computed;
     const more = this.extend(run);
     expect(this.compute(run, tokens.length)).toBe(true);
@@ -56,16 +60,16 @@ export class Bench {
     return { device: device + more.device, host: more.host };
   }
 
-  start(tokens: number[], boundaries: number[] = []): Run | undefined {
+  start(tokens: number[], boundaries: number[] = [], salt?: string): Run | undefined {
     const limit = Math.max(tokens.length - 1, 0);
-    const expected = this.cache.match(tokens, limit).device;
-    expect(expected).toBeLessThanOrEqual(this.naiveMatch(tokens, limit));
-    const lease = this.cache.acquire(tokens, limit, boundaries);
+    const expected = this.cache.match(tokens, limit, salt).device;
+    expect(expected).toBeLessThanOrEqual(this.naiveMatch(tokens, limit, salt));
+    const lease = this.cache.acquire(tokens, limit, boundaries, salt);
     if (lease === undefined) {
       return undefined;
     }
     expect(lease.length).toBe(expected);
-    const run: Run = { lease, tokens, computed: lease.length };
+    const run: Run = { lease, tokens, salt, computed: lease.length };
     this.runs.push(run);
     return run;
   }
@@ -93,7 +97,8 @@ export class Bench {
 
   commit(run: Run): void {
     this.cache.commit(run.lease, run.tokens.slice(run.lease.length, run.computed));
-    this.committed.add(run.tokens.slice(0, run.computed).join(' '));
+    const committed = this.committed.get(run.salt) ?? new Set();
+    this.committed.set(run.salt, committed.add(run.tokens.slice(0, run.computed).join(' ')));
     expect(run.lease.length).toBe(run.computed);
     expect(run.lease.privateCells).toBe(0);
   }
@@ -112,9 +117,9 @@ export class Bench {
     this.cache.release(run.lease);
   }
 
-  naiveMatch(tokens: readonly number[], limit: number): number {
+  naiveMatch(tokens: readonly number[], limit: number, salt?: string): number {
     let best = 0;
-    for (const text of this.committed) {
+    for (const text of this.committed.get(salt) ?? []) {
       const other = text === '' ? [] : text.split(' ').map(Number);
       let length = 0;
       while (length < limit && length < other.length && other[length] === tokens[length]) {
@@ -143,8 +148,9 @@ export class Bench {
 
 // Few distinct tokens, so that prompts share prefixes, split nodes and repeat each other.
 export const prompt = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 1, maxLength: 10, size: 'max' });
+const salt = fc.constantFrom(undefined, undefined, 'one', 'other');
 export const operation = fc.oneof(
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('start' as const), prompt }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('start' as const), prompt, salt }) },
   {
     weight: 4,
     arbitrary: fc.record({
@@ -164,7 +170,7 @@ export type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : nev
 
 export function apply(bench: Bench, step: Operation): void {
   if (step.kind === 'start') {
-    bench.start(step.prompt);
+    bench.start(step.prompt, [], step.salt);
     return;
   }
   const run = bench.runs[step.run % Math.max(bench.runs.length, 1)];

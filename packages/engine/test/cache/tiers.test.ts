@@ -80,8 +80,10 @@ describe('the cache with a host tier', () => {
           for (const run of [...bench.runs]) {
             bench.release(run);
           }
-          for (const committed of [...bench.committed]) {
-            bench.serve([...committed.split(' ').filter(Boolean).map(Number), 2]);
+          for (const [salt, texts] of bench.committed) {
+            for (const committed of [...texts]) {
+              bench.serve([...committed.split(' ').filter(Boolean).map(Number), 2], [], salt);
+            }
           }
           failures += bench.cache.stats.host!.failures;
         },
