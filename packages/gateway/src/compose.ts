@@ -16,15 +16,20 @@ import {
   WarmpathError,
   type Warning,
 } from '@warmpath/core';
+import type { ChatPrompt, CompletionPrompt, Prompt } from './apis/prompt-api.js';
 import type { GatewayConfig } from './config.js';
 import { DocumentMemory } from './document-memory.js';
 import type { ExtractedRequest, RequestSwitches } from './extract.js';
-import { arrayElements } from './json-members.js';
-import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withOneToken } from './prefill.js';
+import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from './prefill.js';
 import type { TenantModel } from './served-histories.js';
 
 /** A request whose documents stand in a prompt. */
 export type PromptRequest = ArrangeRequest & { readonly preamble: Preamble };
+
+/** What a prompt's beginning is read from. */
+export interface PromptSource extends Pick<ExtractedRequest, 'api' | 'model' | 'rawValue'> {
+  readonly prompt: Pick<ChatPrompt, 'kind' | 'messages'> | CompletionPrompt | undefined;
+}
 
 /** How `arrange` is called; a test puts a failing one in its place. */
 export type Arrange = typeof arrangeByPolicy;
@@ -49,19 +54,6 @@ export interface ComposedRequest {
  * Drawn at random for each process: no message can contain it.
  */
 const PLACE = `documents-${randomUUID()}`;
-
-/** Fields that chat templates render before the messages; a request that differs in one shares no prefix. */
-const PROMPT_FIELDS = [
-  'tools',
-  'functions',
-  'tool_choice',
-  'function_call',
-  'response_format',
-  'reasoning_effort',
-  'chat_template',
-  'chat_template_kwargs',
-  'cache_salt',
-];
 
 /** Extracted request in, body for the engine out: arrange, render, put back. Pure but for the policy's view and `now`. */
 export class Composer {
@@ -119,7 +111,7 @@ export class Composer {
   }
 
   /** What stands before the documents. */
-  preamble(extracted: Pick<ExtractedRequest, 'prompt' | 'rawValue' | 'model'>): Preamble {
+  preamble(extracted: PromptSource): Preamble {
     const scope = promptScope(extracted);
     if (extracted.prompt?.kind !== 'chat') return completionPreamble(scope, this.#config.arrange);
     const { key, tokens } = chatPreamble(extracted.prompt.messages, scope, this.#config.arrange);
@@ -134,20 +126,18 @@ export class Composer {
   composePrefill(extracted: ExtractedRequest, path: readonly Document[], state: TenantModel): string {
     const { prompt } = extracted;
     const arrangement = inOrder({ documents: path, preamble: { key: '', tokens: 0 } }, state);
-    const asked = prompt?.kind === 'chat' ? upToQuestion(prompt.messages) : [];
-    const empty: ExtractedRequest['prompt'] =
+    const { layout } = this.#config.arrange;
+    const empty: Prompt =
       prompt?.kind === 'chat'
-        ? { kind: 'chat', messages: withEmptyQuestion(asked, this.#config.arrange.layout) }
+        ? { ...prompt, messages: withEmptyQuestion(upToQuestion(prompt.messages), layout) }
         : { kind: 'completion', prompt: '' };
-    const changes = this.#changes({ ...extracted, prompt: empty }, arrangement, { state, given: asked });
-    return withOneToken(extracted.rewrite(new Map([...NO_MORE_THAN_PREFILL, ...changes])));
+    const changes = this.#changes(empty, arrangement, state);
+    return withLeastAnswer(extracted.rewrite(new Map([...NO_MORE_THAN_PREFILL, ...changes])), extracted.api);
   }
 
   #render(extracted: ExtractedRequest, arrangement: Arrangement, state: TenantModel): ComposedRequest {
-    const { prompt } = extracted;
-    const given = prompt?.kind === 'chat' ? prompt.messages : [];
     return {
-      body: extracted.rewrite(this.#changes(extracted, arrangement, { state, given })),
+      body: extracted.rewrite(this.#changes(extracted.prompt, arrangement, state)),
       arrangement,
       warnings: arrangement.trace.warnings,
       estimatedTokens: estimatePrompt(extracted, arrangement, this.#config.arrange.layout),
@@ -156,18 +146,17 @@ export class Composer {
     };
   }
 
-  /** The prompt with the documents in it, as members of the body. `given`: the messages as they stand in the client's body. */
+  /** The prompt with the documents in it, as members of the body. */
   #changes(
-    { prompt, rawValue }: ExtractedRequest,
+    prompt: Prompt | undefined,
     arrangement: Arrangement,
-    { state, given }: { readonly state: TenantModel; readonly given: readonly ChatMessage[] },
-  ): ReadonlyMap<string, string> {
+    state: TenantModel,
+  ): ReadonlyMap<string, string | undefined> {
     const { arrange } = this.#config;
     const documents = this.memory.of(state.tenant).renderedJson(arrangement.documents);
     if (prompt?.kind === 'chat') {
-      const messages = renderChat(prompt.messages, arrangement, { ...arrange, documentsText: PLACE });
-      const text = messagesText(messages, given, rawValue('messages')!);
-      return new Map([['messages', text.replace(PLACE, () => documents)]]);
+      const members = prompt.write(renderChat(prompt.messages, arrangement, { ...arrange, documentsText: PLACE }));
+      return new Map([...members].map(([key, text]) => [key, text.replace(PLACE, () => documents)]));
     }
     const rest = JSON.stringify(renderHint(arrangement, arrange.template) + (prompt?.prompt ?? ''));
     return new Map([['prompt', `"${documents}${rest.slice(1)}`]]);
@@ -207,26 +196,13 @@ function upToQuestion(messages: readonly ChatMessage[]): readonly ChatMessage[] 
   return messages.slice(0, messages.findLastIndex(({ role }) => role === 'user') + 1);
 }
 
-function promptScope({ model, rawValue }: Pick<ExtractedRequest, 'rawValue' | 'model'>): string {
+function promptScope({ api, model, rawValue }: PromptSource): string {
   const parts = [JSON.stringify(model)];
-  for (const field of PROMPT_FIELDS) {
+  for (const field of api.promptFields) {
     const value = rawValue(field);
     if (value !== undefined) parts.push(`${field}:${value}`);
   }
   return parts.join('\n');
-}
-
-/** The messages as JSON, where a message that rendering left alone keeps the client's own bytes. */
-function messagesText(rendered: readonly ChatMessage[], given: readonly ChatMessage[], text: string): string {
-  const spans = arrayElements(text, 0);
-  const positions = new Map(given.map((message, position) => [message, position]));
-  const parts = rendered.map((message) => {
-    const position = positions.get(message);
-    if (position === undefined) return JSON.stringify(message);
-    const { start, end } = spans[position]!;
-    return text.slice(start, end);
-  });
-  return `[${parts.join(',')}]`;
 }
 
 /** The whole prompt: what stands before the documents, the documents, the hint, and what comes after. */

@@ -1,8 +1,6 @@
-import { type ChatMessage, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
+import type { Prompt, PromptApi } from './apis/prompt-api.js';
 import { type JsonMember, objectMembers, rewriteObject } from './json-members.js';
-
-/** The two endpoints that take documents. */
-export type PromptKind = 'chat' | 'completion';
 
 /** The request's own switches, from its top-level `warmpath` field. Policy, maxShift, pin and hints are checked by core. */
 export interface RequestSwitches {
@@ -14,7 +12,8 @@ export interface RequestSwitches {
 
 /** A body that concerns the gateway, taken apart. */
 export interface ExtractedRequest {
-  /** The body without what is only for the gateway; `messages` or `prompt` still as the client sent them. */
+  readonly api: PromptApi;
+  /** The body without what is only for the gateway; its prompt still as the client sent it. */
   rewrite(changes: ReadonlyMap<string, string | undefined>): string;
   /** The text of a top-level value, as the client wrote it. */
   rawValue(key: string): string | undefined;
@@ -24,11 +23,8 @@ export interface ExtractedRequest {
   /** As the client sent them; empty if there are none. */
   readonly documents: readonly unknown[];
   readonly switches: RequestSwitches;
-  readonly prompt:
-    | { readonly kind: 'chat'; readonly messages: readonly ChatMessage[] }
-    | { readonly kind: 'completion'; readonly prompt: string }
-    /** Nothing to arrange. */
-    | undefined;
+  /** `undefined`: there is nothing to arrange. */
+  readonly prompt: Prompt | undefined;
 }
 
 /** Fields of a request that only the gateway reads. */
@@ -50,7 +46,7 @@ const CLOSE_BRACE = 0x7d;
  * Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`, `WARMPATH_INVALID_DOCUMENTS`, each with a path.
  * Cost: one `JSON.parse` and one scan of the text, O(body).
  */
-export function extract(body: Buffer, kind: PromptKind): ExtractedRequest | undefined {
+export function extract(body: Buffer, api: PromptApi): ExtractedRequest | undefined {
   if (!isObjectText(body)) throw new WarmpathError('WARMPATH_INVALID_JSON');
   if (!body.includes('"documents"') && !body.includes('"warmpath"')) return undefined;
   const text = body.toString('utf8');
@@ -61,14 +57,16 @@ export function extract(body: Buffer, kind: PromptKind): ExtractedRequest | unde
   const members = objectMembers(text);
   const removed = bypass ? BYPASS_FIELDS : GATEWAY_FIELDS;
   const documents = bypass ? [] : readDocuments(object['documents']);
+  const raw = (key: string) => rawValue(text, members, key);
   return {
+    api,
     rewrite: (changes) => rewriteObject(text, members, new Map([...removed, ...changes])),
-    rawValue: (key) => rawValue(text, members, key),
+    rawValue: raw,
     model: typeof object['model'] === 'string' ? object['model'] : '',
     bypass,
     documents,
     switches,
-    prompt: documents.length === 0 ? undefined : readPrompt(object, kind),
+    prompt: documents.length === 0 ? undefined : api.readPrompt(object, raw),
   };
 }
 
@@ -85,20 +83,6 @@ export function parseObject(text: string): Readonly<Record<string, unknown>> {
     throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The body is not a JSON object.' });
   }
   return value as Readonly<Record<string, unknown>>;
-}
-
-/** Checks chat messages as far as the gateway reads them. Error: `WARMPATH_INVALID_REQUEST` with the message's path. */
-export function readMessages(value: unknown): readonly ChatMessage[] {
-  if (!Array.isArray(value)) throw invalid('messages', 'an array of messages was expected');
-  for (const [position, message] of value.entries()) {
-    const { role, content } = (message ?? {}) as { role?: unknown; content?: unknown };
-    const path = `messages[${position}]`;
-    if (typeof role !== 'string') throw invalid(`${path}.role`, 'a string was expected');
-    if (content !== undefined && content !== null && typeof content !== 'string' && !Array.isArray(content)) {
-      throw invalid(`${path}.content`, 'a string or an array of content parts was expected');
-    }
-  }
-  return value as readonly ChatMessage[];
 }
 
 /** A cheap look at both ends: a body that was cut short is refused here and does not cost the engine a connection. */
@@ -132,18 +116,6 @@ function readDocuments(value: unknown): readonly unknown[] {
   if (value === undefined || value === null) return [];
   if (!Array.isArray(value)) throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: 'documents' });
   return value;
-}
-
-function readPrompt(object: Readonly<Record<string, unknown>>, kind: PromptKind): ExtractedRequest['prompt'] {
-  if (kind === 'chat') return { kind, messages: readMessages(object['messages']) };
-  const { prompt } = object;
-  if (typeof prompt !== 'string') {
-    throw invalid(
-      'prompt',
-      'with `documents`, the prompt must be one string: documents cannot be put before token ids',
-    );
-  }
-  return { kind, prompt };
 }
 
 function rawValue(text: string, members: readonly JsonMember[], key: string): string | undefined {

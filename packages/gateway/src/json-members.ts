@@ -61,7 +61,8 @@ export function arrayElements(text: string, start: number): JsonSpan[] {
 
 /**
  * The object with some members left out and some values replaced; everything else is the client's own text. Of a key
- * that occurs more than once the last one counts, as in `JSON.parse`, and only that one is replaced; all are left out.
+ * that occurs more than once the last one counts, as in `JSON.parse`, and only that one is replaced; all are left out. A
+ * value for a key that the object does not have is added at its end.
  */
 export function rewriteObject(
   text: string,
@@ -83,6 +84,9 @@ export function rewriteObject(
         ? text.slice(member.start, member.valueStart) + value
         : text.slice(member.start, member.end),
     );
+  }
+  for (const [key, value] of changes) {
+    if (value !== undefined && !last.has(key)) kept.push(`${JSON.stringify(key)}:${value}`);
   }
   return `{${kept.join(',')}}`;
 }

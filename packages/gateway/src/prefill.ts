@@ -1,10 +1,20 @@
 import type { ChatMessage, LayoutName } from '@warmpath/core';
+import type { PromptApi } from './apis/prompt-api.js';
 
 /** What would make a request more than the prefill of a prompt, or is none of the engine's business: members to leave out. */
 export const NO_MORE_THAN_PREFILL: ReadonlyMap<string, undefined> = new Map(
-  ['documents', 'warmpath', 'stream', 'stream_options', 'n', 'max_tokens', 'max_completion_tokens', 'min_tokens'].map(
-    (key) => [key, undefined],
-  ),
+  [
+    'documents',
+    'warmpath',
+    'stream',
+    'stream_options',
+    'background',
+    'n',
+    'max_tokens',
+    'max_completion_tokens',
+    'max_output_tokens',
+    'min_tokens',
+  ].map((key) => [key, undefined]),
 );
 
 /** The messages before the documents, then a user's turn that has just begun. */
@@ -18,7 +28,7 @@ export function withEmptyQuestion(messages: readonly ChatMessage[], layout: Layo
   return [...messages.slice(0, last), question];
 }
 
-/** A JSON object without `max_tokens` that asks for one token: the least that every engine answers with. */
-export function withOneToken(body: string): string {
-  return `${body.slice(0, -1)},"max_tokens":1}`;
+/** A JSON object without a bound on the answer that asks for the least that every engine answers with. */
+export function withLeastAnswer(body: string, { answerLimit: { field, least } }: PromptApi): string {
+  return `${body.slice(0, -1)},"${field}":${least}}`;
 }

@@ -148,7 +148,7 @@ export class Prewarmer implements ActivityWatcher {
     const call = upstream.start(
       {
         method: 'POST',
-        path: extracted.prompt?.kind === 'chat' ? '/v1/chat/completions' : '/v1/completions',
+        path: extracted.api.path,
         headers,
         body: composer.composePrefill(extracted, path.documents, state),
       },

@@ -1,9 +1,10 @@
 import { observe, type Warning } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { PromptApi } from './apis/prompt-api.js';
 import { type ComposedRequest, type Fallback, isBadInput, type PromptRequest } from './compose.js';
 import type { Dispatch, WaitingContext } from './dispatch-queue.js';
 import type { Exchange } from './exchange.js';
-import { type ExtractedRequest, extract, type PromptKind } from './extract.js';
+import { type ExtractedRequest, extract } from './extract.js';
 import { engineHeaders, forward } from './forward.js';
 import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS, requestHeaders } from './headers.js';
@@ -42,11 +43,11 @@ interface Arranged {
  * refused. Documents are arranged when the engine has room and not before, so that the order knows what was served meanwhile,
  * and what is still waiting.
  */
-export function servePrompt(gateway: Gateway, kind: PromptKind) {
+export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     request.exchange.bodyAt = gateway.now();
     const tenant = tenantOf(request.headers.authorization);
-    const prepared = prepare(gateway, request, { kind, tenant });
+    const prepared = prepare(gateway, request, { api, tenant });
     const call = { request, reply };
     const dispatch: Dispatch = {
       tenant,
@@ -70,11 +71,11 @@ export function servePrompt(gateway: Gateway, kind: PromptKind) {
 function prepare(
   gateway: Gateway,
   request: FastifyRequest,
-  { kind, tenant }: { readonly kind: PromptKind; readonly tenant: string },
+  { api, tenant }: { readonly api: PromptApi; readonly tenant: string },
 ): Prepared {
   if (!isReadable(request)) return { kind: 'untouched' };
   try {
-    const extracted = extract(bodyOf(request), kind);
+    const extracted = extract(bodyOf(request), api);
     if (extracted === undefined) return { kind: 'untouched' };
     if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
     const arrangeRequest = gateway.composer.prepare(extracted, tenant, 'warmpath');

@@ -24,9 +24,11 @@ import { arrangeRoute } from './routes/arrange.js';
 import { chatCompletionsRoute } from './routes/chat-completions.js';
 import { completionsRoute } from './routes/completions.js';
 import { healthRoutes } from './routes/health.js';
+import { messagesRoute } from './routes/messages.js';
 import { metricsRoute } from './routes/metrics.js';
 import { passthroughRoute } from './routes/passthrough.js';
 import { planRoute } from './routes/plan.js';
+import { responsesRoute } from './routes/responses.js';
 import { warmupRoute } from './routes/warmup.js';
 import { describeDefect } from './serve-prompt.js';
 import { ServedHistories } from './served-histories.js';
@@ -161,8 +163,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
   app.setNotFoundHandler((request, reply) => {
     sendTableError(gateway, request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
   });
-  for (const route of [chatCompletionsRoute, completionsRoute, arrangeRoute, warmupRoute, planRoute])
-    route(app, gateway);
+  for (const route of [chatCompletionsRoute, completionsRoute, messagesRoute, responsesRoute]) route(app, gateway);
+  for (const route of [arrangeRoute, warmupRoute, planRoute]) route(app, gateway);
   for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
   return app;
 }

@@ -1,3 +1,5 @@
+import { isObject } from './apis/content-texts.js';
+
 /** What an engine says about a request's prompt. */
 export interface Usage {
   readonly promptTokens: number;
@@ -5,14 +7,19 @@ export interface Usage {
   readonly cachedTokens: number | undefined;
 }
 
-/** Reads OpenAI's `usage` object; `undefined` for anything else. */
+/**
+ * Reads the `usage` of any of the APIs; `undefined` for anything else. OpenAI's chat counts `prompt_tokens` and, of these,
+ * cached ones; so do its Responses, as `input_tokens`. Anthropic's `input_tokens` are those that were neither read from the
+ * cache nor written to it: the prompt is the sum of all three.
+ */
 export function readUsage(value: unknown): Usage | undefined {
-  if (typeof value !== 'object' || value === null) return undefined;
-  const { prompt_tokens: promptTokens, prompt_tokens_details: details } = value as Record<string, unknown>;
-  if (!isCount(promptTokens)) return undefined;
-  const cached = typeof details === 'object' && details !== null ? (details as Record<string, unknown>) : {};
-  const cachedTokens = cached['cached_tokens'];
-  return { promptTokens, cachedTokens: isCount(cachedTokens) ? Math.min(cachedTokens, promptTokens) : undefined };
+  if (!isObject(value)) return undefined;
+  const { prompt_tokens: promptTokens, input_tokens: inputTokens } = value;
+  if (isCount(promptTokens)) return usage(promptTokens, cachedOf(value['prompt_tokens_details']));
+  if (!isCount(inputTokens)) return undefined;
+  const { cache_read_input_tokens: read, cache_creation_input_tokens: written } = value;
+  if (!isCount(read) && !isCount(written)) return usage(inputTokens, cachedOf(value['input_tokens_details']));
+  return usage(inputTokens + (isCount(read) ? read : 0) + (isCount(written) ? written : 0), isCount(read) ? read : 0);
 }
 
 /** The usage of a whole JSON response. Answers `undefined` for what is not JSON. O(text). */
@@ -24,26 +31,36 @@ export function usageOfResponse(text: string): Usage | undefined {
 /** What one SSE event tells. */
 export interface StreamEvent {
   readonly usage: Usage | undefined;
-  /** Whether it carries generated text (or a tool call), which the opening role event does not. */
+  /** Whether it carries generated text (or a tool call), which the opening events do not. */
   readonly content: boolean;
 }
 
-/** Reads the JSON of one `data:` line of OpenAI's stream. */
+/** Reads the JSON of one `data:` line of a stream, of whichever API. */
 export function readStreamEvent(text: string): StreamEvent {
   const object = asObject(text);
-  return { usage: readUsage(object?.['usage']), content: hasContent(object?.['choices']) };
+  return { usage: usageOfEvent(object), content: hasContent(object) };
 }
 
-function asObject(text: string): Record<string, unknown> | undefined {
+/** Anthropic states it in the message that starts, and again at the end; the Responses in the response that ends. */
+function usageOfEvent(event: Readonly<Record<string, unknown>> | undefined): Usage | undefined {
+  const { usage: own, message, response } = event ?? {};
+  if (isObject(own)) return readUsage(own);
+  if (isObject(message)) return readUsage(message['usage']);
+  return isObject(response) ? readUsage(response['usage']) : undefined;
+}
+
+function asObject(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+    return isObject(value) ? value : undefined;
   } catch {
     return undefined;
   }
 }
 
-function hasContent(choices: unknown): boolean {
+function hasContent(event: Readonly<Record<string, unknown>> | undefined): boolean {
+  const { choices, type } = event ?? {};
+  if (typeof type === 'string') return type === 'content_block_delta' || /^response\..*\.delta$/.test(type);
   if (!Array.isArray(choices)) return false;
   return choices.some((choice: unknown) => {
     const { text, delta } = (choice ?? {}) as { text?: unknown; delta?: unknown };
@@ -51,6 +68,15 @@ function hasContent(choices: unknown): boolean {
     if (typeof delta !== 'object' || delta === null) return false;
     return Object.entries(delta).some(([name, value]) => name !== 'role' && value !== null && value !== '');
   });
+}
+
+function usage(promptTokens: number, cached: number | undefined): Usage {
+  return { promptTokens, cachedTokens: cached === undefined ? undefined : Math.min(cached, promptTokens) };
+}
+
+function cachedOf(details: unknown): number | undefined {
+  const cached = isObject(details) ? details['cached_tokens'] : undefined;
+  return isCount(cached) ? cached : undefined;
 }
 
 function isCount(value: unknown): value is number {

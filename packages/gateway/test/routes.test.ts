@@ -9,7 +9,7 @@ describe('passthrough', () => {
     ['GET', '/v1/models?limit=2', undefined],
     ['DELETE', '/v1/files/f-1', undefined],
     ['POST', '/v1/embeddings', '{"documents":[],"input":["a"],  "warmpath":1}'],
-    ['POST', '/v1/responses', 'not json at all'],
+    ['POST', '/v1/moderations', 'not json at all'],
   ])('%s %s', async (method, path, body) => {
     const { engine, gateway } = await stand();
     const headers = { 'content-type': 'application/x-own', 'x-own': 'kept', 'accept-encoding': 'br', te: 'trailers' };

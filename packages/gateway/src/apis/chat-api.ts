@@ -1,10 +1,21 @@
+import { ClientMessages, placed, readMessages } from './client-messages.js';
 import { contentTexts, isObject, textRole } from './content-texts.js';
-import type { PromptApi } from './prompt-api.js';
+import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 
 /** OpenAI's chat completions. */
 export const chatApi: PromptApi = {
   name: 'chat',
   path: '/v1/chat/completions',
+  promptFields: [
+    'tools',
+    'functions',
+    'tool_choice',
+    'function_call',
+    'response_format',
+    'reasoning_effort',
+    ...ENGINE_PROMPT_FIELDS,
+  ],
+  answerLimit: { field: 'max_tokens', least: 1 },
   messages: ({ messages }) => {
     if (!Array.isArray(messages)) return [];
     return messages.map((message: unknown, position) => {
@@ -13,5 +24,14 @@ export const chatApi: PromptApi = {
       const role = textRole(given);
       return { role, place, texts: contentTexts(content, [...place, 'content'], role) };
     });
+  },
+  readPrompt: (body, rawValue) => {
+    const messages = readMessages(body['messages']).map(placed);
+    const client = new ClientMessages(messages, rawValue('messages')!);
+    return {
+      kind: 'chat',
+      messages,
+      write: (rendered) => new Map([['messages', `[${rendered.map((each) => client.write(each)).join(',')}]`]]),
+    };
   },
 };

@@ -1,11 +1,15 @@
+import type { ChatMessage, ContentPart } from '@warmpath/core';
+import { ClientMessages, checkContent, placed, placeOf, readMessages } from './client-messages.js';
 import { contentTexts, isObject, textRole } from './content-texts.js';
-import type { PromptApi } from './prompt-api.js';
+import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 import type { JsonObject, JsonPath, RequestMessage, RequestText, TextRole } from './request-texts.js';
 
 /** Anthropic's Messages. */
 export const messagesApi: PromptApi = {
   name: 'messages',
   path: '/v1/messages',
+  promptFields: ['tools', 'tool_choice', 'thinking', 'output_config', 'output_format', ...ENGINE_PROMPT_FIELDS],
+  answerLimit: { field: 'max_tokens', least: 1 },
   messages: ({ system, messages }) => {
     const read: RequestMessage[] = [];
     if (system !== undefined && system !== null) {
@@ -19,6 +23,28 @@ export const messagesApi: PromptApi = {
       read.push({ role, place, texts: contentTexts(content, [...place, 'content'], role, blockTexts(role)) });
     }
     return read;
+  },
+  readPrompt: (body, rawValue) => {
+    const { system } = body;
+    checkContent(system, ['system']);
+    const given = readMessages(body['messages']).map(placed);
+    const split = given.flatMap(splitResults);
+    const hasSystem = system !== undefined && system !== null;
+    const opening = { role: 'system', content: (system ?? '') as string };
+    const client = new ClientMessages(given, rawValue('messages')!);
+    return {
+      kind: 'chat',
+      messages: hasSystem ? [opening, ...split] : split,
+      write: (rendered) => {
+        const [first, ...rest] = rendered;
+        const begins = first?.role === 'system' && placeOf(first) === undefined;
+        const members = new Map([['messages', writeMessages(begins ? rest : rendered, given, client)]]);
+        if (begins && first !== opening) {
+          members.set('system', client.content(first, opening, rawValue('system') ?? '""'));
+        }
+        return members;
+      },
+    };
   },
 };
 
@@ -34,4 +60,61 @@ function blockTexts(role: TextRole) {
     }
     return source['type'] === 'content' ? contentTexts(source['content'], [...place, 'source', 'content'], role) : [];
   };
+}
+
+/**
+ * Anthropic puts results of tools into a user's message, in front of the user's own words, and refuses any other order. For
+ * rendering the two stand apart, as they do in OpenAI's chat: documents belong before the user's words, behind the results.
+ */
+function splitResults(message: ChatMessage, place: number): ChatMessage[] {
+  const end = resultsEnd(message);
+  if (end === 0) return [message];
+  const blocks = message.content as readonly ContentPart[];
+  const results = placed({ role: 'tool', content: blocks.slice(0, end).flatMap(resultParts) }, place);
+  return end === blocks.length ? [results] : [results, placed({ ...message, content: blocks.slice(end) }, place)];
+}
+
+/** How many blocks of a user's message there are up to its last result of a tool. */
+function resultsEnd({ role, content }: ChatMessage): number {
+  if (role !== 'user' || !Array.isArray(content)) return 0;
+  return (content as readonly ContentPart[]).findLastIndex((block) => block?.type === 'tool_result') + 1;
+}
+
+/** A result as parts whose text can be counted; only ever looked at, never written. */
+function resultParts(block: ContentPart): readonly ContentPart[] {
+  const { content, ...rest } = block;
+  if (typeof content === 'string') return [{ ...rest, text: content }];
+  return Array.isArray(content) ? [rest, ...(content as readonly ContentPart[])] : [block];
+}
+
+/** The rendered messages as JSON, results of tools back in front of what the user says with them. */
+function writeMessages(
+  rendered: readonly ChatMessage[],
+  given: readonly ChatMessage[],
+  client: ClientMessages,
+): string {
+  const written: string[] = [];
+  for (let at = 0; at < rendered.length; at++) {
+    const message = rendered[at]!;
+    const place = placeOf(message);
+    if (message.role !== 'tool' || place === undefined) {
+      written.push(client.write(message));
+      continue;
+    }
+    const original = given[place]!;
+    const blocks = original.content as readonly ContentPart[];
+    const own = rendered[at + 1];
+    if (resultsEnd(original) === blocks.length) written.push(client.raw(place));
+    else {
+      const results = blocks.slice(0, resultsEnd(original));
+      written.push(client.write({ ...original, content: [...results, ...blocksOf(own)] }));
+      at++;
+    }
+  }
+  return `[${written.join(',')}]`;
+}
+
+function blocksOf(message: ChatMessage | undefined): readonly ContentPart[] {
+  const content = message?.content ?? [];
+  return typeof content === 'string' ? [{ type: 'text', text: content }] : content;
 }

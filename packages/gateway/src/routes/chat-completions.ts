@@ -1,8 +1,9 @@
 import type { FastifyInstance } from 'fastify';
+import { chatApi } from '../apis/chat-api.js';
 import type { Gateway } from '../gateway.js';
 import { servePrompt } from '../serve-prompt.js';
 
 /** `POST /v1/chat/completions`: OpenAI's, with `documents` and `warmpath` beside the messages. */
 export function chatCompletionsRoute(app: FastifyInstance, gateway: Gateway): void {
-  app.post('/v1/chat/completions', servePrompt(gateway, 'chat'));
+  app.post(chatApi.path, servePrompt(gateway, chatApi));
 }

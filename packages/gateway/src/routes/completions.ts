@@ -1,8 +1,9 @@
 import type { FastifyInstance } from 'fastify';
+import { completionsApi } from '../apis/completions-api.js';
 import type { Gateway } from '../gateway.js';
 import { servePrompt } from '../serve-prompt.js';
 
 /** `POST /v1/completions`: OpenAI's, with `documents` and `warmpath` beside the prompt. */
 export function completionsRoute(app: FastifyInstance, gateway: Gateway): void {
-  app.post('/v1/completions', servePrompt(gateway, 'completion'));
+  app.post(completionsApi.path, servePrompt(gateway, completionsApi));
 }

@@ -1,11 +1,13 @@
 import type { ChatMessage } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { parseObject, readMessages } from '../extract.js';
+import { chatApi } from '../apis/chat-api.js';
+import { readMessages } from '../apis/client-messages.js';
+import { parseObject } from '../extract.js';
 import { engineHeaders } from '../forward.js';
 import type { Gateway } from '../gateway.js';
 import { RESPONSE_HEADERS, requestHeaders } from '../headers.js';
 import { objectMembers, rewriteObject } from '../json-members.js';
-import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withOneToken } from '../prefill.js';
+import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from '../prefill.js';
 import { prefixOf } from '../prefix.js';
 import { tenantOf } from '../tenant.js';
 
@@ -27,6 +29,7 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
     const model = typeof object['model'] === 'string' ? object['model'] : '';
     const members = objectMembers(text);
     const preamble = gateway.composer.preamble({
+      api: chatApi,
       model,
       prompt: { kind: 'chat', messages },
       rawValue: (key) => {
@@ -48,5 +51,5 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
 
 function warmupBody(text: string, messages: readonly ChatMessage[]): string {
   const changes = new Map([...NO_MORE_THAN_PREFILL, ['messages', JSON.stringify(messages)]]);
-  return withOneToken(rewriteObject(text, objectMembers(text), changes));
+  return withLeastAnswer(rewriteObject(text, objectMembers(text), changes), chatApi);
 }
