@@ -104,6 +104,11 @@ describe('cache-aware reordering', () => {
     const requests = [waiting(0, 10, 5, 10), waiting(1, 9, 5)];
     expect(served(cacheAware(), requests)).toEqual([0, 1]);
     expect(served(cacheAware({ hostTokenCost: 0.5 }), requests)).toEqual([1, 0]);
+    // A look-up that knows better is believed.
+    const dear = { ...waiting(0, 10, 5, 10), transferTokens: 5 };
+    expect(served(cacheAware(), [dear, waiting(1, 9, 5)])).toEqual([1, 0]);
+    const free = { ...dear, transferTokens: 0 };
+    expect(served(cacheAware({ hostTokenCost: 0.5 }), [free, waiting(1, 9, 5)])).toEqual([0, 1]);
   });
 
   test('serves a request that nothing speaks for after its window', () => {

@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import { REPLACEMENT_POLICY_NAMES, WarmpathError } from '@warmpath/core';
+import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES, WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
 import { SEQUENCE_IDS } from './native/context.js';
 
@@ -63,6 +63,16 @@ export const engineOptionsSchema = z.strictObject({
     .default(16)
     .describe('Most requests that are computed at the same time'),
   queueLimit: z.int().min(0).max(100_000).default(256).describe('Most requests that wait for a place'),
+  schedule: z
+    .enum(SCHEDULER_NAMES)
+    .default('fifo')
+    .describe('Which waiting request goes next: fifo, or cache-aware, the one that finds most in the cache'),
+  window: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .default(32)
+    .describe('How often cache-aware may let others overtake a waiting request'),
   defaultMaxTokens: z.int().min(1).default(1024).describe('Most tokens of an answer when the request names no limit'),
   bodyLimitBytes: z.int().min(1024).default(16_777_216).describe('Largest request body in bytes'),
   shutdownGraceMs: z

@@ -93,6 +93,8 @@ async function serve(
     batchTokens: settings.batchTokens,
     maxRunning: settings.maxRunning,
     queueLimit: settings.queueLimit,
+    schedule: settings.schedule,
+    window: settings.window,
     threads: settings.threads,
     policy: settings.policy,
     hostTierBytes: settings.hostTier,

@@ -10,7 +10,7 @@ export interface CacheAwareSchedulerOptions<Request> {
   readonly lookup: ReuseLookup<Request>;
   /** How often a request may be overtaken before it goes next, whatever it finds. Default 32. */
   readonly window?: number;
-  /** What bringing one token from host to device costs, in tokens computed. Default 0: nothing. */
+  /** What bringing one token from host to device costs, in tokens computed, where a look-up does not say. Default 0: nothing. */
   readonly hostTokenCost?: number;
   /** Oldest requests that are looked up at a dispatch; bounds its cost. Default 256. */
   readonly candidates?: number;
@@ -87,7 +87,7 @@ export class CacheAwareScheduler<Request> implements Scheduler<Request> {
     return best;
   }
 
-  #priority({ cachedTokens, hostTokens, computeTokens }: PromptReuse): number {
-    return cachedTokens / (Math.max(1, computeTokens) + this.#hostTokenCost * hostTokens);
+  #priority({ cachedTokens, hostTokens, transferTokens, computeTokens }: PromptReuse): number {
+    return cachedTokens / (Math.max(1, computeTokens) + (transferTokens ?? this.#hostTokenCost * hostTokens));
   }
 }

@@ -25,6 +25,8 @@ export interface PromptReuse {
   readonly cachedTokens: number;
   /** Those of them that lie in host memory and must be brought to the device. */
   readonly hostTokens: number;
+  /** What bringing them costs, in tokens computed; left out, the scheduler's own figure a token. */
+  readonly transferTokens?: number;
   /** Tokens that must be computed; the question is among them, so there is at least one. */
   readonly computeTokens: number;
 }

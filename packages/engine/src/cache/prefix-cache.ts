@@ -1,10 +1,11 @@
 import { type CostModel, type ReplacementPolicy, replacementPolicy } from '@warmpath/core';
 import { checkHierarchy } from './hierarchy-check.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
+import { PromptCursor } from './prompt-cursor.js';
 import type { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import type { TierListener } from './tier-listener.js';
-import { type PathStep, TieredTree } from './tiered-tree.js';
+import { type PathStep, TieredTree, type TreeReuse } from './tiered-tree.js';
 
 /**
  * Where nobody says where documents end, nodes that move between tiers are cut at multiples of this many tokens: large
@@ -171,7 +172,26 @@ export class PrefixCache {
    * @param salt Look at what prompts of this salt have left, which share nothing with others.
    */
   match(tokens: readonly number[], limit: number = tokens.length, salt?: string): SharedTokens {
-    return this.#tree.match(tokens, limit, salt);
+    const { device, host } = this.reuse(this.cursor(tokens, limit, salt));
+    return { device, host };
+  }
+
+  /**
+   * Follows a prompt in the tree, for {@link reuse}.
+   *
+   * @param limit Look at no more than this many tokens.
+   * @param salt Look at what prompts of this salt have left.
+   */
+  cursor(tokens: readonly number[], limit: number, salt?: string): PromptCursor {
+    return new PromptCursor(tokens, limit, () => this.#tree.existingRoot(salt));
+  }
+
+  /**
+   * What a prompt would find now, by tier, and how long bringing it to the device is expected to take. Cost: O(tokens) the
+   * first time that a cursor is used, then O(what has changed on its path).
+   */
+  reuse(cursor: PromptCursor): TreeReuse {
+    return this.#tree.reuse(cursor);
   }
 
   /**
@@ -274,8 +294,12 @@ export class PrefixCache {
     this.#check();
   }
 
-  /** Ends a lease. Its committed tokens stay cached; private ones are dropped. */
-  release(handle: Lease): void {
+  /**
+   * Ends a lease. Its committed tokens stay cached; private ones are dropped.
+   *
+   * @param wasUsed Whether its path counts as used, for the replacement policy.
+   */
+  release(handle: Lease, wasUsed = true): void {
     const lease = this.#own(handle);
     this.#leases.delete(lease);
     if (lease.privateCells > 0) {
@@ -283,15 +307,21 @@ export class PrefixCache {
       this.#privateCells -= lease.privateCells;
       lease.privateCells = 0;
     }
+    if (wasUsed) {
+      this.#countUse(lease);
+    }
+    this.#tree.unpin(lease.node);
+    this.#tree.endLease(lease.sequence, lease.node);
+    this.#check();
+  }
+
+  #countUse(lease: MutableLease): void {
     const newTokens = lease.promptTokens - lease.sharedTokens;
     this.#tree.use({
       nodes: lease.node.path(),
       cachedTokens: lease.sharedTokens,
       costPerToken: newTokens > 0 ? this.#cost.prefillMs(lease.sharedTokens, newTokens) / newTokens : 0,
     });
-    this.#tree.unpin(lease.node);
-    this.#tree.endLease(lease.sequence, lease.node);
-    this.#check();
   }
 
   #makeRoom(count: number): boolean {

@@ -1,6 +1,7 @@
 import type { ReplacementPolicy } from '@warmpath/core';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import { HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
+import type { PromptCursor } from './prompt-cursor.js';
 import { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import type { TierListener } from './tier-listener.js';
@@ -15,6 +16,16 @@ export interface TieredTreeOptions {
   readonly host?: HostTierOptions;
   /** Hears what comes to a tier and what leaves it. */
   readonly listener?: TierListener;
+}
+
+/** What a prompt finds in the tree. */
+export interface TreeReuse {
+  /** Tokens at its start that are on the device. */
+  readonly device: number;
+  /** Tokens behind them that lie in host memory. */
+  readonly host: number;
+  /** Milliseconds that bringing these back is expected to take. */
+  readonly hostMs: number;
 }
 
 /** Part of a node, or all of it, that stands on the path of some tokens. */
@@ -94,23 +105,24 @@ export class TieredTree {
     return this.#order.candidates(tier);
   }
 
-  /** Length of the longest prefix that lies on the device, or on device and host. Changes nothing. Cost: O(limit). */
-  match(tokens: readonly number[], limit: number, salt?: string): { readonly device: number; readonly host: number } {
-    let device = 0;
-    let all = 0;
-    const root = salt === undefined ? this.#root : this.#saltedRoots.get(salt);
-    let step = root === undefined ? undefined : this.next(root, tokens, 0, limit);
-    while (step !== undefined) {
-      all += step.length;
-      if (step.node.onDevice) {
-        device = all;
-      }
-      step = step.length < step.node.tokenCount ? undefined : this.next(step.node, tokens, all, limit);
+  /** What a prompt would find now. Changes nothing but the cursor. Cost: what following the cursor costs, and O(nodes in host memory). */
+  reuse(cursor: PromptCursor): TreeReuse {
+    cursor.follow();
+    let { length } = cursor;
+    let hostMs = 0;
+    for (let { node } = cursor; node !== undefined && !node.onDevice; node = node.parent) {
+      hostMs += this.#restoreMs({ node, length: length - node.start });
+      length = node.start;
     }
-    return { device, host: all - device };
+    return { device: length, host: cursor.length - length, hostMs };
   }
 
-  /** Where prompts of a salt begin, or those without one. To be pinned at once. */
+  /** Where prompts of a salt begin, or those without one; `undefined` when nothing is held for the salt. */
+  existingRoot(salt: string | undefined): RadixNode | undefined {
+    return salt === undefined ? this.#root : this.#saltedRoots.get(salt);
+  }
+
+  /** The same, made where there is none. To be pinned at once. */
   rootOf(salt: string | undefined): RadixNode {
     if (salt === undefined) {
       return this.#root;
@@ -202,9 +214,8 @@ export class TieredTree {
   }
 
   /** Whether copying a part of a node back from the host is expected to be faster than computing it, which takes `computeMs`. */
-  isWorthRestoring({ node, length }: PathStep, computeMs: number): boolean {
-    const bytes = (node.copy!.state.length * length) / node.tokenCount;
-    const isWorth = this.#host!.restoreMs(bytes) <= computeMs;
+  isWorthRestoring(step: PathStep, computeMs: number): boolean {
+    const isWorth = this.#restoreMs(step) <= computeMs;
     if (!isWorth) {
       this.#host!.fadeCost();
     }
@@ -299,6 +310,11 @@ export class TieredTree {
     if (node.owner !== sequence) {
       this.#freeSequence(sequence);
     }
+  }
+
+  /** Milliseconds that bringing this part of a node back is expected to take. */
+  #restoreMs({ node, length }: PathStep): number {
+    return this.#host!.restoreMs((node.copy!.state.length * length) / node.tokenCount);
   }
 
   /** Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are dropped. */

@@ -1,4 +1,10 @@
-import { type CostModel, type ReplacementPolicyName, replacementPolicy, WarmpathError } from '@warmpath/core';
+import {
+  type CostModel,
+  type ReplacementPolicyName,
+  replacementPolicy,
+  type SchedulerName,
+  WarmpathError,
+} from '@warmpath/core';
 import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { LlamaBindings } from '../native/bindings.js';
 import { NativeContext, SEQUENCE_IDS } from '../native/context.js';
@@ -10,6 +16,7 @@ import { isolatedListener } from './isolated-listener.js';
 import { ObservedCost } from './observed-cost.js';
 import { planStep, type StepEntry } from './step-plan.js';
 import { GenerationTask } from './task.js';
+import { WaitingTasks } from './waiting-tasks.js';
 
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
@@ -30,6 +37,10 @@ export interface EngineLoopOptions {
   readonly maxRunning: number;
   /** Most requests that wait for a place. */
   readonly queueLimit: number;
+  /** Which of the waiting requests goes next. */
+  readonly schedule?: SchedulerName;
+  /** How often `cache-aware` may let others overtake a request. */
+  readonly window?: number;
   readonly threads: number;
   /** What leaves the cells, and the host tier, first. */
   readonly policy?: ReplacementPolicyName;
@@ -63,7 +74,9 @@ export class EngineLoop {
   readonly #observedCost = new ObservedCost();
   readonly #vocabulary: Vocabulary;
   readonly #announcer: LoopAnnouncer;
-  readonly #waiting: GenerationTask[] = [];
+  readonly #waiting: WaitingTasks;
+  /** What was aborted since the last turn. */
+  readonly #aborted: GenerationTask[] = [];
   readonly #running: GenerationTask[] = [];
   #state: 'open' | 'draining' | 'failed' = 'open';
   #wake: (() => void) | undefined;
@@ -95,6 +108,13 @@ export class EngineLoop {
       }),
       verify: verifyCache,
     });
+    this.#waiting = new WaitingTasks({
+      discipline: options.schedule ?? 'fifo',
+      ...(options.window !== undefined && { window: options.window }),
+      capacity: Math.max(1, options.queueLimit),
+      cache: this.#cache,
+      cost,
+    });
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
     this.#ended = this.#run();
   }
@@ -121,7 +141,7 @@ export class EngineLoop {
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */
   get stats(): LoopStats {
-    return { ...this.#cache.stats, running: this.#running.length, waiting: this.#waiting.length };
+    return { ...this.#cache.stats, running: this.#running.length, waiting: this.#waiting.size };
   }
 
   /** Whether requests are accepted. */
@@ -145,15 +165,10 @@ export class EngineLoop {
         detail: `The prompt has ${request.prompt.length} tokens and ${request.maxTokens} are asked for, but the context holds ${this.contextTokens}.`,
       });
     }
-    if (this.#waiting.length >= this.#options.queueLimit) {
-      throw new WarmpathError('WARMPATH_OVERLOADED', {
-        detail: `${this.#waiting.length} requests are waiting already.`,
-      });
+    if (this.#waiting.size >= this.#options.queueLimit) {
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${this.#waiting.size} requests are waiting already.` });
     }
-    const abort = (): void => {
-      task.aborted = true;
-      this.#wakeUp();
-    };
+    const abort = (): void => this.#abort(task);
     const isolated = isolatedListener(listener, (cause) => {
       process.emitWarning(cause instanceof Error ? cause : String(cause));
       abort();
@@ -171,16 +186,13 @@ export class EngineLoop {
   async close(graceMs: number): Promise<void> {
     if (this.#state === 'open') {
       this.#state = 'draining';
-      const waiting = this.#waiting.splice(0);
-      this.#refuse(waiting.filter((task) => !task.hasStarted));
-      this.#waiting.push(...waiting.filter((task) => task.hasStarted));
+      this.#refuse([...this.#waiting].filter((task) => !task.hasStarted));
     }
     const timer = setTimeout(() => {
       for (const task of [...this.#running, ...this.#waiting].filter((candidate) => !candidate.aborted)) {
         task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
-        task.aborted = true;
+        this.#abort(task);
       }
-      this.#wakeUp();
     }, graceMs);
     this.#wakeUp();
     await this.#ended;
@@ -194,7 +206,7 @@ export class EngineLoop {
         this.#admit();
         if (this.#running.length > 0) {
           await this.#step();
-        } else if (this.#waiting.length > 0) {
+        } else if (this.#waiting.size > 0) {
           // Nobody is left who could give anything back, so waiting on would be for ever.
           throw new Error('A request cannot be admitted although nothing runs');
         } else if (this.#state === 'draining') {
@@ -216,7 +228,8 @@ export class EngineLoop {
   #fail(cause: unknown): void {
     this.#state = 'failed';
     const detail = cause instanceof Error ? cause.message : String(cause);
-    for (const task of [...this.#running.splice(0), ...this.#waiting.splice(0)]) {
+    for (const task of [...this.#running.splice(0), ...this.#waiting]) {
+      this.#waiting.remove(task);
       if (!task.aborted) {
         task.listener.onError(new WarmpathError('WARMPATH_ENGINE_FAILED', { cause }));
       }
@@ -238,6 +251,7 @@ export class EngineLoop {
 
   #refuse(tasks: GenerationTask[]): void {
     for (const task of tasks) {
+      this.#waiting.remove(task);
       if (!task.aborted) {
         task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
       }
@@ -249,32 +263,44 @@ export class EngineLoop {
     this.#wake?.();
   }
 
-  #reapAborted(): void {
-    for (const task of this.#running.filter((candidate) => candidate.aborted)) {
-      this.#end(task, 'aborted');
-    }
-    for (const task of this.#waiting.filter((candidate) => candidate.aborted)) {
-      this.#waiting.splice(this.#waiting.indexOf(task), 1);
-      this.#announcer.end(task, 'aborted');
+  #abort(task: GenerationTask): void {
+    if (!task.aborted) {
+      task.aborted = true;
+      this.#aborted.push(task);
+      this.#wakeUp();
     }
   }
 
-  /** Takes requests from the queue, in order, as long as there are places and cells for their prompts. */
+  #reapAborted(): void {
+    for (const task of this.#aborted.splice(0)) {
+      if (this.#running.includes(task)) {
+        this.#end(task, 'aborted');
+      } else if (this.#waiting.remove(task)) {
+        this.#announcer.end(task, 'aborted');
+      }
+    }
+  }
+
+  /** Takes requests from the queue as long as there are places, and cells for the prompt of the one that goes next. */
   #admit(): void {
-    while (this.#waiting.length > 0 && this.#running.length < this.#options.maxRunning) {
-      const task = this.#waiting[0]!;
+    while (this.#running.length < this.#options.maxRunning) {
+      const task = this.#waiting.next();
+      if (task === undefined) {
+        return;
+      }
       const { boundaries, salt } = task.request;
-      const lease = this.#cache.acquire(task.tokens, task.tokens.length - 1, boundaries, salt);
+      const lease = this.#cache.acquire(task.tokens, task.sharedAtMost, boundaries, salt);
       if (lease === undefined) {
+        this.#waiting.putBack(task);
         return;
       }
       const promised = this.#running.reduce((sum, running) => sum + running.pending, 0);
       const needed = task.tokens.length - lease.length;
       if (this.#running.length > 0 && this.#cache.availableCells() < promised + needed) {
-        this.#cache.release(lease);
+        this.#cache.release(lease, false);
+        this.#waiting.putBack(task);
         return;
       }
-      this.#waiting.shift();
       this.#running.push(task);
       task.lease = lease;
       task.share({ device: lease.length, host: 0 });
@@ -401,7 +427,7 @@ export class EngineLoop {
     this.#commitComputed(task);
     this.#leave(task);
     task.loseCells();
-    this.#waiting.unshift(task);
+    this.#waiting.putBack(task);
     this.#announcer.preemption();
   }
 }

@@ -47,6 +47,16 @@ export class GenerationTask {
     this.#stops = new StopStrings(request.stops);
   }
 
+  /** Whether nothing is to be generated: the prompt is computed for the cache alone. */
+  get isPrefillOnly(): boolean {
+    return this.request.maxTokens === 0;
+  }
+
+  /** Most of its tokens that may come from the cache: the last one must be computed for the logits after it. */
+  get sharedAtMost(): number {
+    return this.tokens.length - (this.isPrefillOnly ? 0 : 1);
+  }
+
   /** Tokens that must be computed before the next one can be sampled. */
   get pending(): number {
     return this.tokens.length - this.computed;

@@ -2,6 +2,7 @@ import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import { type Lease, PrefixCache } from '../../src/cache/prefix-cache.js';
+import type { PromptCursor } from '../../src/cache/prompt-cursor.js';
 import type { TierListener } from '../../src/cache/tier-listener.js';
 import { FakeMemory } from './fake-memory.js';
 
@@ -29,6 +30,8 @@ export class Bench {
   readonly runs: Run[] = [];
   /** By salt, every token sequence that was ever committed: the naive twin of the tree. */
   readonly committed = new Map<string | undefined, Set<string>>();
+  /** Prompts that were asked for, followed from then on, with their salts. */
+  readonly #followed: { readonly cursor: PromptCursor; readonly salt: string | undefined }[] = [];
 
   constructor(
     readonly cells: number,
@@ -63,6 +66,9 @@ export class Bench {
   start(tokens: number[], boundaries: number[] = [], salt?: string): Run | undefined {
     const limit = Math.max(tokens.length - 1, 0);
     const expected = this.cache.match(tokens, limit, salt).device;
+    if (this.#followed.length < 12) {
+      this.#followed.push({ cursor: this.cache.cursor(tokens, tokens.length, salt), salt });
+    }
     expect(expected).toBeLessThanOrEqual(this.naiveMatch(tokens, limit, salt));
     const lease = this.cache.acquire(tokens, limit, boundaries, salt);
     if (lease === undefined) {
@@ -135,6 +141,11 @@ export class Bench {
     expect(stats.usedCells).toBe(this.memory.liveCells);
     expect(stats.cachedCells).toBe(stats.usedCells - this.runs.reduce((sum, run) => sum + run.lease.privateCells, 0));
     expect(stats.leases).toBe(this.runs.length);
+    for (const { cursor, salt } of this.#followed) {
+      // What is followed through every change is what a first look sees.
+      const { device, host } = this.cache.reuse(cursor);
+      expect({ device, host }).toEqual(this.cache.match(cursor.tokens, cursor.tokens.length, salt));
+    }
     for (const run of this.runs) {
       // Nothing that a running request holds was evicted or changed.
       expect(this.memory.tokensOf(run.lease.sequence)).toEqual(run.tokens.slice(0, run.computed));

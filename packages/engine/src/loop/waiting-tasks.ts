@@ -1,0 +1,95 @@
+import {
+  CacheAwareScheduler,
+  type CostModel,
+  FifoScheduler,
+  type PromptReuse,
+  type Scheduler,
+  type SchedulerName,
+} from '@warmpath/core';
+import type { PrefixCache } from '../cache/prefix-cache.js';
+import type { PromptCursor } from '../cache/prompt-cursor.js';
+import type { GenerationTask } from './task.js';
+
+export interface WaitingTasksOptions {
+  /** Which request goes next. */
+  readonly discipline: SchedulerName;
+  /** How often a request may be overtaken; core's default when left out. */
+  readonly window?: number;
+  /** Most requests that wait; the caller refuses more. */
+  readonly capacity: number;
+  readonly cache: PrefixCache;
+  readonly cost: CostModel;
+}
+
+/**
+ * The requests that wait for a place in the loop. Which of them goes next is core's scheduler's decision: the first to come,
+ * or the one that finds most in the cache for what it must compute (RAGCache §5.2), where what must be brought back from host
+ * memory is charged with the time that takes. A request that was chosen and found no room, or lost its place, goes before all
+ * others.
+ */
+export class WaitingTasks {
+  readonly #cache: PrefixCache;
+  readonly #cost: CostModel;
+  readonly #scheduler: Scheduler<GenerationTask>;
+  readonly #returned: GenerationTask[] = [];
+  /** How far each waiting prompt is known to follow the tree. */
+  readonly #cursors = new WeakMap<GenerationTask, PromptCursor>();
+
+  constructor({ discipline, window, capacity, cache, cost }: WaitingTasksOptions) {
+    const lookup = (task: GenerationTask): PromptReuse => this.#lookUp(task);
+    this.#cache = cache;
+    this.#cost = cost;
+    this.#scheduler =
+      discipline === 'fifo'
+        ? new FifoScheduler({ capacity })
+        : new CacheAwareScheduler({ lookup, capacity, ...(window !== undefined && { window }) });
+  }
+
+  get size(): number {
+    return this.#returned.length + this.#scheduler.size;
+  }
+
+  /** A request that has just come. */
+  push(task: GenerationTask): void {
+    this.#scheduler.push(task);
+  }
+
+  /** A request that was chosen, or that ran, and must wait again. */
+  putBack(task: GenerationTask): void {
+    this.#returned.unshift(task);
+  }
+
+  /** Takes out the request that goes next. Cost: that of core's scheduler; a look-up costs what changed in the tree. */
+  next(): GenerationTask | undefined {
+    return this.#returned.shift() ?? this.#scheduler.next(0);
+  }
+
+  /** Takes out a request that is not wanted any more; false when it does not wait. */
+  remove(task: GenerationTask): boolean {
+    const place = this.#returned.indexOf(task);
+    if (place >= 0) {
+      this.#returned.splice(place, 1);
+    }
+    return place >= 0 || this.#scheduler.remove(task);
+  }
+
+  *[Symbol.iterator](): Iterator<GenerationTask> {
+    yield* this.#returned;
+    yield* this.#scheduler;
+  }
+
+  #lookUp(task: GenerationTask): PromptReuse {
+    const { prompt, salt } = task.request;
+    let cursor = this.#cursors.get(task);
+    if (cursor === undefined) {
+      cursor = this.#cache.cursor(prompt, task.sharedAtMost, salt);
+      this.#cursors.set(task, cursor);
+    }
+    const { device, host, hostMs } = this.#cache.reuse(cursor);
+    const cachedTokens = device + host;
+    const computeTokens = Math.max(1, prompt.length - cachedTokens);
+    const computeMs = hostMs > 0 ? this.#cost.prefillMs(cachedTokens, computeTokens) : 0;
+    const transferTokens = computeMs > 0 ? (hostMs * computeTokens) / computeMs : 0;
+    return { cachedTokens, hostTokens: host, transferTokens, computeTokens };
+  }
+}

@@ -1,0 +1,143 @@
+import { type CostModel, replacementPolicy, type SchedulerName } from '@warmpath/core';
+import { describe, expect, it } from 'vitest';
+import { PrefixCache } from '../../src/cache/prefix-cache.js';
+import { GenerationTask } from '../../src/loop/task.js';
+import { WaitingTasks } from '../../src/loop/waiting-tasks.js';
+import { FakeMemory } from '../cache/fake-memory.js';
+
+const COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens };
+
+/** A cache of 64 cells, and what waits for it. */
+class Bench {
+  readonly cache: PrefixCache;
+  readonly memory = new FakeMemory(64);
+  readonly waiting: WaitingTasks;
+
+  /** `times` is what the clock of the host tier says: when each restore begins and ends. */
+  constructor(discipline: SchedulerName, { window = 32, times = [] as number[], hostBytes = 0 } = {}) {
+    this.cache = new PrefixCache({
+      memory: this.memory,
+      cells: 64,
+      sequences: Array.from({ length: 16 }, (_, index) => index),
+      policy: replacementPolicy('lru'),
+      cost: COST,
+      ...(hostBytes > 0 && {
+        host: { memory: this.memory, capacityBytes: hostBytes, clock: () => times.shift() ?? 0 },
+      }),
+    });
+    this.waiting = new WaitingTasks({ discipline, window, capacity: 100, cache: this.cache, cost: COST });
+  }
+
+  /** Computes a prompt, so that it is cached. */
+  serve(tokens: number[]): void {
+    const lease = this.cache.acquire(tokens, tokens.length - 1)!;
+    this.cache.extend(lease, tokens, tokens.length - 1);
+    const from = lease.length;
+    this.cache.grow(lease, tokens.length - from);
+    this.memory.compute(lease.sequence, tokens.slice(from));
+    this.cache.commit(lease, tokens.slice(from));
+    this.cache.release(lease);
+  }
+
+  push(...prompts: number[][]): GenerationTask[] {
+    return prompts.map((prompt, index) => {
+      const listener = { onText: () => undefined, onFinish: () => undefined, onError: () => undefined };
+      const request = {
+        id: `${index}`,
+        prompt,
+        maxTokens: 1,
+        sampling: { temperature: 0, topP: 1 },
+        seed: 0,
+        stops: [],
+        ignoreEndOfGeneration: false,
+      };
+      const task = new GenerationTask(request, listener, 0);
+      this.waiting.push(task);
+      return task;
+    });
+  }
+
+  drain(tasks: readonly GenerationTask[]): number[] {
+    return tasks.map(() => tasks.indexOf(this.waiting.next()!));
+  }
+}
+
+const run = (first: number, count: number): number[] => Array.from({ length: count }, (_, index) => first + index);
+
+describe('waiting requests', () => {
+  it('go in order of arrival when nothing else is asked for', () => {
+    const bench = new Bench('fifo');
+    bench.serve(run(100, 20));
+    expect(bench.drain(bench.push(run(0, 5), run(100, 20), run(50, 5)))).toEqual([0, 1, 2]);
+  });
+
+  it('go by what they find for what they must compute, looked up anew whenever one goes', () => {
+    const bench = new Bench('cache-aware');
+    bench.serve(run(100, 20));
+    const tasks = bench.push(run(0, 10), [...run(100, 10), 1, 2, 3], [...run(100, 20), 7]);
+    expect(tasks.indexOf(bench.waiting.next()!)).toBe(2);
+    // The first is cached by now, and the other still finds what it found.
+    bench.serve(run(0, 10));
+    expect(tasks.indexOf(bench.waiting.next()!)).toBe(0);
+    expect(tasks.indexOf(bench.waiting.next()!)).toBe(1);
+    expect(bench.waiting.next()).toBeUndefined();
+  });
+
+  it('see what was evicted while they waited', () => {
+    const bench = new Bench('cache-aware');
+    bench.serve(run(100, 20));
+    bench.serve(run(200, 10));
+    const tasks = bench.push([...run(200, 10), 1, 1], run(0, 30), [...run(100, 20), 1, 1], [...run(100, 20), 1, 2]);
+    expect(tasks.indexOf(bench.waiting.next()!)).toBe(2);
+    // Sixty-four cells of this push the other out.
+    bench.serve([...run(200, 10), ...run(1_000, 54)]);
+    expect(bench.drain(tasks.filter((_, index) => index !== 2))).toEqual([0, 1, 2]);
+  });
+
+  it('are charged with the time that bringing tokens back from host memory takes', () => {
+    const prompts = [
+      [...run(500, 5), ...run(0, 5)],
+      [...run(100, 30), 1],
+    ];
+    // What a restore took is known from the first one: nothing, or 1,000 ms, where a token is computed in 1 ms.
+    for (const [restoreMs, order] of [
+      [0, [1, 0]],
+      [1_000, [0, 1]],
+    ] as const) {
+      const bench = new Bench('cache-aware', { hostBytes: 100_000, times: [0, restoreMs] });
+      for (const tokens of [run(100, 30), run(1_000, 60), [...run(100, 30), 1], run(1_000, 55)]) {
+        bench.serve(tokens);
+      }
+      bench.serve(run(500, 5));
+      expect(bench.cache.match(run(100, 30))).toEqual({ device: 0, host: 30 });
+      expect(bench.drain(bench.push(...prompts))).toEqual(order);
+    }
+  });
+
+  it('are overtaken no more often than the window allows', () => {
+    const bench = new Bench('cache-aware', { window: 2 });
+    bench.serve(run(100, 20));
+    const cached = (last: number): number[] => [...run(100, 20), last];
+    const tasks = bench.push(run(0, 5), cached(1), cached(2), cached(3), cached(4));
+    expect(bench.drain(tasks)).toEqual([1, 2, 0, 3, 4]);
+  });
+
+  it('that were chosen and found no room go before all others', () => {
+    const bench = new Bench('cache-aware');
+    const tasks = bench.push(run(0, 5), run(50, 5));
+    const chosen = bench.waiting.next()!;
+    bench.waiting.putBack(chosen);
+    bench.serve(run(50, 4));
+    expect([...bench.waiting]).toEqual(tasks);
+    expect(bench.drain(tasks)).toEqual([0, 1]);
+  });
+
+  it('can be taken out wherever they wait', () => {
+    const bench = new Bench('fifo');
+    const tasks = bench.push(run(0, 5), run(50, 5), run(70, 5));
+    bench.waiting.putBack(bench.waiting.next()!);
+    expect(tasks.map((task) => bench.waiting.remove(task))).toEqual([true, true, true]);
+    expect(bench.waiting.size).toBe(0);
+    expect(bench.waiting.remove(tasks[0]!)).toBe(false);
+  });
+});
