@@ -1,7 +1,8 @@
-import { ERROR_TABLE } from '@warmpath/core';
+import { ERROR_TABLE, type WarmpathError } from '@warmpath/core';
+import { toChildError } from './child-messages.js';
 import type { EngineOptions } from './options.js';
-import { toChildError } from './process.js';
-import { type EngineHooks, type EngineServer, startEngineServer } from './server.js';
+import type { EngineHooks } from './server.js';
+import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 
 /** Where the command writes; injected for tests. */
 export interface CommandOutput {
@@ -12,20 +13,27 @@ export interface CommandOutput {
 /** The hooks of a start, whose signal also ends the running engine, and how the command speaks. */
 export interface EngineCommandHooks extends EngineHooks {
   readonly output?: CommandOutput;
+  /** Where it says that the native part crashed and was started again; stderr by default. */
+  readonly errors?: Pick<CommandOutput, 'write'>;
   /** One line of JSON instead of lines for people; by default what is not a terminal gets JSON. */
   readonly json?: boolean;
 }
 
 /**
- * Runs the engine in this process until SIGINT, SIGTERM or the signal of the hooks: the command behind
+ * Runs the engine, supervised, until SIGINT, SIGTERM or the signal of the hooks: the command behind
  * `warmpath engine` and `warmpath-engine`. Says where it listens: in lines for people on a terminal, else as one line of JSON.
  *
- * @throws Everything that `startEngineServer` throws; WARMPATH_ENGINE_FAILED when the engine failed while it served.
+ * @throws Everything that `startSupervisedEngine` throws; WARMPATH_ENGINE_FAILED when the engine was given up while it served.
  */
 export async function runEngineCommand(options: EngineOptions, hooks: EngineCommandHooks = {}): Promise<void> {
   const output = hooks.output ?? process.stdout;
-  const server = await startEngineServer(options, hooks);
-  output.write((hooks.json ?? output.isTTY !== true) ? jsonLine(server) : lines(server));
+  const errors = hooks.errors ?? process.stderr;
+  const json = hooks.json ?? output.isTTY !== true;
+  const server = await startSupervisedEngine(options, {
+    onCrash: (error) => errors.write(crashText(error, json)),
+    ...hooks,
+  });
+  output.write(json ? jsonLine(server) : lines(server));
   await serveUntil(server, ['SIGINT', 'SIGTERM'], hooks.signal);
 }
 
@@ -36,7 +44,7 @@ export async function runEngineCommand(options: EngineOptions, hooks: EngineComm
  * @throws WARMPATH_ENGINE_FAILED when it failed.
  */
 export async function serveUntil(
-  server: EngineServer,
+  server: Pick<SupervisedEngine, 'failed' | 'close'>,
   names: readonly NodeJS.Signals[],
   signal?: AbortSignal,
 ): Promise<void> {
@@ -70,11 +78,11 @@ function stopSignal(names: readonly NodeJS.Signals[], signal?: AbortSignal): Pro
   });
 }
 
-function jsonLine(server: EngineServer): string {
+function jsonLine(server: SupervisedEngine): string {
   return `${JSON.stringify({ type: 'listening', url: server.url, model: server.model, cells: server.cells })}\n`;
 }
 
-function lines(server: EngineServer): string {
+function lines(server: SupervisedEngine): string {
   const { model } = server;
   return [
     `Warmpath engine on ${server.url}`,
@@ -85,6 +93,10 @@ function lines(server: EngineServer): string {
     `  numbers  ${server.url}/metrics`,
     '',
   ].join('\n');
+}
+
+function crashText(error: WarmpathError, json: boolean): string {
+  return json ? `${JSON.stringify({ type: 'crashed', error: toChildError(error) })}\n` : `${error.message}\n`;
 }
 
 /** What went wrong and what to do about it, in two lines for people or as one line of JSON. */

@@ -1,3 +1,4 @@
+export type { EngineExit } from './child-process.js';
 export { type EngineCommandHooks, runEngineCommand } from './command.js';
 export { readGgufHeader } from './gguf/reader.js';
 export { type EndEvent, endChannel, type StepEvent, stepChannel } from './loop/events.js';
@@ -5,5 +6,6 @@ export type { FinishReason, GenerationResult, GenerationTimings } from './loop/g
 export type { ModelProgress, ModelProgressListener } from './models/progress.js';
 export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './models/resolve.js';
 export { type EngineOptions, engineOptionsSchema, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
-export { type EngineExit, type EngineProcess, spawnEngine } from './process.js';
+export { type EngineProcess, spawnEngine } from './process.js';
 export { type EngineHooks, type EngineServer, type ServedModel, startEngineServer } from './server.js';
+export { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';

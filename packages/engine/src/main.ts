@@ -1,15 +1,26 @@
 #!/usr/bin/env node
 import { WarmpathError } from '@warmpath/core';
+import {
+  CHILD_ARGUMENT,
+  type ChildMessage,
+  type ParentMessage,
+  type StartMessage,
+  toChildError,
+  WORKER_ARGUMENT,
+} from './child-messages.js';
 import { failureText, runEngineCommand, serveUntil } from './command.js';
 import { helpText, parseCommandLine } from './flags.js';
-import { CHILD_ARGUMENT, type ChildMessage, type StartMessage, toChildError } from './process.js';
-import { startEngineServer } from './server.js';
+import type { EngineHooks } from './server.js';
+import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 
 /** Exit code for a wrong option, as of most commands; 1 is for everything else that goes wrong. */
 const EXIT_USAGE = 2;
 
-/** The entry point as the child of `spawnEngine`: options come and news go over the IPC channel. */
-async function runChild(): Promise<void> {
+/** What a child runs: the supervised engine for `spawnEngine`, the engine itself for a supervisor. */
+type ChildEngine = Pick<SupervisedEngine, 'url' | 'model' | 'cells' | 'failed' | 'close'>;
+
+/** The entry point as a child: options come and news go over the IPC channel. */
+async function runChild(start: (message: StartMessage, hooks: EngineHooks) => Promise<ChildEngine>): Promise<void> {
   const tell = (message: ChildMessage): void => {
     if (process.connected) {
       process.send?.(message);
@@ -19,13 +30,20 @@ async function runChild(): Promise<void> {
   process.once('disconnect', () => parentGone.abort());
   // A terminal's Ctrl+C reaches the whole group; the parent decides when the engine ends.
   process.on('SIGINT', () => undefined);
-  const { options } = await new Promise<StartMessage>((resolve) => {
-    process.once('message', (message: StartMessage) => resolve(message));
+  let isEnding = false;
+  const message = await new Promise<StartMessage>((resolve) => {
+    process.on('message', (received: ParentMessage) =>
+      received.type === 'start' ? resolve(received) : tell({ type: 'pong', isEnding }),
+    );
   });
   try {
-    const server = await startEngineServer(options, {
+    const server = await start(message, {
       onProgress: (event) => tell({ type: 'progress', event }),
+      onCrash: (error) => tell({ type: 'crashed', error: toChildError(error) }),
       signal: parentGone.signal,
+    });
+    void server.failed.then(() => {
+      isEnding = true;
     });
     tell({ type: 'listening', url: server.url, model: server.model, cells: server.cells });
     await serveUntil(server, ['SIGTERM'], parentGone.signal);
@@ -55,8 +73,17 @@ async function runCommand(args: string[]): Promise<void> {
   }
 }
 
-if (process.argv[2] === CHILD_ARGUMENT) {
-  await runChild();
-} else {
-  await runCommand(process.argv.slice(2));
+switch (process.argv[2]) {
+  case CHILD_ARGUMENT:
+    await runChild(({ options }, hooks) => startSupervisedEngine(options, hooks));
+    break;
+  case WORKER_ARGUMENT:
+    await runChild(async ({ options, socketPath }, hooks) => {
+      // Loaded by the worker alone: the process in front of it does without the native library and half the memory.
+      const { startEngineServer } = await import('./server.js');
+      return startEngineServer(options, { ...hooks, ...(socketPath !== undefined && { socketPath }) });
+    });
+    break;
+  default:
+    await runCommand(process.argv.slice(2));
 }

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES, WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
-import { SEQUENCE_IDS } from './native/context.js';
+import { SEQUENCE_IDS } from './native/sequence-ids.js';
 
 /**
  * Threads for the computation by default: one core is left for everything else, and past sixteen a CPU's memory
@@ -80,6 +80,12 @@ export const engineOptionsSchema = z.strictObject({
     .min(0)
     .default(10_000)
     .describe('How long running requests may take to finish at shutdown, in milliseconds'),
+  maxRestarts: z
+    .int()
+    .min(0)
+    .max(100)
+    .default(5)
+    .describe('Most restarts of the native part within a minute; one more crash ends the engine'),
   nativeLog: z.boolean().default(false).describe("Leave llama.cpp's own log on stderr"),
 });
 

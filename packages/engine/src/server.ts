@@ -1,9 +1,9 @@
-import type { AddressInfo } from 'node:net';
-import { WarmpathError } from '@warmpath/core';
-import type { FastifyInstance } from 'fastify';
+import type { WarmpathError } from '@warmpath/core';
 import { ChatTemplate } from './chat/chat-template.js';
 import { createApp } from './http/app.js';
+import { closeServer } from './http/close-server.js';
 import { EngineMetrics } from './http/metrics.js';
+import { baseUrl, cannotListen } from './listen-address.js';
 import { EngineLoop, type LoopStats } from './loop/engine-loop.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
@@ -17,6 +17,8 @@ export interface EngineHooks {
   readonly onProgress?: ModelProgressListener;
   /** Ends a download. */
   readonly signal?: AbortSignal;
+  /** Hears why the native part of a supervised engine crashed; another is started by then, or it was given up. */
+  readonly onCrash?: (error: WarmpathError) => void;
 }
 
 /** A model as it is served. */
@@ -51,18 +53,19 @@ export interface EngineServer {
   close(): Promise<void>;
 }
 
-/** How long clients may take, at shutdown, to read the rest of a complete answer. */
-const READ_MARGIN_MS = 2_000;
-
 /**
  * Starts the embedded engine in this process: resolves and loads the model, starts the loop, listens.
  *
  * The native library is process-wide; a crash in it ends the process. Use `spawnEngine` where that matters.
  *
+ * @param hooks.socketPath Unix domain socket or named pipe to listen on instead of host and port.
  * @throws WARMPATH_CONFIG_INVALID, WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH, WARMPATH_MODEL_FILE,
  *   WARMPATH_MODEL_SPEC, WARMPATH_DOWNLOAD_FAILED, WARMPATH_ENGINE_FAILED.
  */
-export async function startEngineServer(options: EngineOptions, hooks: EngineHooks = {}): Promise<EngineServer> {
+export async function startEngineServer(
+  options: EngineOptions,
+  hooks: EngineHooks & { readonly socketPath?: string } = {},
+): Promise<EngineServer> {
   const settings = parseEngineOptions(options);
   const bindings = llamaBindings(settings.nativeLog);
   const resolved = await resolveModel(settings.model, {
@@ -71,7 +74,7 @@ export async function startEngineServer(options: EngineOptions, hooks: EngineHoo
   });
   const model = await NativeModel.load(bindings, resolved.path);
   try {
-    return await serve(settings, resolved, model);
+    return await serve(settings, resolved, model, hooks.socketPath);
   } catch (error) {
     model.free();
     throw error;
@@ -82,6 +85,7 @@ async function serve(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
   model: NativeModel,
+  socketPath: string | undefined,
 ): Promise<EngineServer> {
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
@@ -114,22 +118,20 @@ async function serve(
     bodyLimitBytes: settings.bodyLimitBytes,
   });
   try {
-    await listen(app, settings);
-  } catch (error) {
+    const { host, port } = settings;
+    await app.listen(socketPath === undefined ? { host, port } : { path: socketPath });
+  } catch (cause) {
     await loop.close(0);
-    throw error;
+    throw cannotListen(settings, cause);
   }
   let closing: Promise<void> | undefined;
   const close = async (): Promise<void> => {
     await loop.close(settings.shutdownGraceMs);
-    // Every answer is complete now; a client that does not read its own must not keep the engine from ending.
-    const timer = setTimeout(() => app.server.closeAllConnections(), READ_MARGIN_MS);
-    await app.close();
-    clearTimeout(timer);
+    await closeServer(app.server, () => app.close());
     model.free();
   };
   return {
-    url: baseUrl(app.server.address() as AddressInfo),
+    url: baseUrl(app.server.address()),
     model: {
       name: resolved.name,
       kind: resolved.kind,
@@ -146,22 +148,4 @@ async function serve(
       return closing;
     },
   };
-}
-
-async function listen(app: FastifyInstance, settings: ResolvedEngineOptions): Promise<void> {
-  try {
-    await app.listen({ host: settings.host, port: settings.port });
-  } catch (cause) {
-    const code = (cause as NodeJS.ErrnoException).code ?? 'unknown error';
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'port',
-      detail: `Cannot listen on ${settings.host}:${settings.port} (${code})`,
-      cause,
-    });
-  }
-}
-
-function baseUrl(address: AddressInfo): string {
-  const host = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return `http://${host}:${address.port}`;
 }

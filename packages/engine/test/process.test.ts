@@ -65,8 +65,8 @@ describe('the engine in a process of its own', () => {
       vi.unstubAllEnvs();
     });
 
-    it('answers what runs, says why, and ends with an error, so that a supervisor starts another', async () => {
-      const engine = await spawn();
+    it('answers what runs, says why, and ends with an error when it is given up', async () => {
+      const engine = await spawn({ maxRestarts: 1 });
       const response = await complete(engine, { stream: true });
       expect(response.status).toBe(500);
       expect(await response.json()).toMatchObject({ error: { code: 'WARMPATH_ENGINE_FAILED' } });
@@ -78,7 +78,8 @@ describe('the engine in a process of its own', () => {
 
     it('ends the command too', async () => {
       const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
-      const child = spawnProcess(process.execPath, [main, '--port', '0', '--threads', '1', '--context-tokens', '1024']);
+      const flags = ['--port', '0', '--threads', '1', '--context-tokens', '1024', '--max-restarts', '0'];
+      const child = spawnProcess(process.execPath, [main, ...flags]);
       const exited = once(child, 'exit');
       const [line] = (await once(child.stdout, 'data')) as [Buffer];
       const { url } = JSON.parse(line.toString()) as { url: string };
@@ -88,7 +89,14 @@ describe('the engine in a process of its own', () => {
       });
       await fetch(`${url}/v1/completions`, { method: 'POST', body: JSON.stringify({ prompt: 'text' }) });
       expect(await exited).toEqual([1, null]);
-      expect(JSON.parse(errors)).toMatchObject({ type: 'failed', error: { code: 'WARMPATH_ENGINE_FAILED' } });
+      const messages = errors
+        .trim()
+        .split('\n')
+        .map((text) => JSON.parse(text) as unknown);
+      expect(messages).toMatchObject([
+        { type: 'crashed', error: { code: 'WARMPATH_ENGINE_FAILED' } },
+        { type: 'failed', error: { code: 'WARMPATH_ENGINE_FAILED' } },
+      ]);
     });
   });
 

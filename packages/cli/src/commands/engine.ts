@@ -1,4 +1,4 @@
-import { type EngineOptions, parseEngineOptions, startEngineServer } from '@warmpath/engine';
+import { type EngineOptions, parseEngineOptions, startSupervisedEngine } from '@warmpath/engine';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
@@ -30,11 +30,16 @@ export function addEngineCommand(program: Command, context: CommandContext): voi
 async function engine(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {
   const { host, port } = parseEngineOptions(settings);
   await requireFreePort({ host, port, option: '--port' });
-  const server = await startEngineServer(settings, { onProgress: modelProgress(terminal), signal });
+  const server = await startSupervisedEngine(settings, {
+    onProgress: modelProgress(terminal),
+    onCrash: ({ message }) => terminal.note(`${message} Another is started.`),
+    signal,
+  });
   const { name, notice, contextTokens } = server.model;
   terminal.data({ url: server.url, model: name, contextTokens, cells: server.cells, metrics: `${server.url}/metrics` });
   terminal.line(`The engine serves ${name} at ${server.url}.`);
   if (notice !== undefined) terminal.line(notice);
-  await interrupted(signal);
+  const failure = await Promise.race([interrupted(signal), server.failed]);
   await server.close();
+  if (failure !== undefined) throw failure;
 }

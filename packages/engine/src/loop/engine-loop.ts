@@ -7,8 +7,9 @@ import {
 } from '@warmpath/core';
 import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { LlamaBindings } from '../native/bindings.js';
-import { NativeContext, SEQUENCE_IDS } from '../native/context.js';
+import { NativeContext } from '../native/context.js';
 import type { NativeModel } from '../native/model.js';
+import { SEQUENCE_IDS } from '../native/sequence-ids.js';
 import type { Vocabulary } from '../native/vocabulary.js';
 import { LoopAnnouncer, type LoopObserver } from './announcer.js';
 import type { FinishReason, GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';

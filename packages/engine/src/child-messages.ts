@@ -1,0 +1,56 @@
+import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
+import type { ModelProgress } from './models/progress.js';
+import type { EngineOptions } from './options.js';
+import type { ServedModel } from './server.js';
+
+/** Argument that makes the entry point a supervised engine whose parent is `spawnEngine`. */
+export const CHILD_ARGUMENT = '--child';
+
+/** Argument that makes the entry point the worker of a supervised engine. */
+export const WORKER_ARGUMENT = '--worker';
+
+/** How a child is to start; a parent says it once. */
+export interface StartMessage {
+  readonly type: 'start';
+  readonly options: EngineOptions;
+  /** For a worker: the Unix domain socket or named pipe to listen on. */
+  readonly socketPath?: string;
+}
+
+/** What a parent tells its child: how to start, and later a question whether it is still there. */
+export type ParentMessage = StartMessage | { readonly type: 'ping' };
+
+/** What a child tells its parent. */
+export type ChildMessage =
+  | { readonly type: 'progress'; readonly event: ModelProgress }
+  | { readonly type: 'listening'; readonly url: string; readonly model: ServedModel; readonly cells: number }
+  /** The worker of a supervised engine has ended; another is started. */
+  | { readonly type: 'crashed'; readonly error: ChildError }
+  | { readonly type: 'failed'; readonly error: ChildError }
+  | { readonly type: 'pong' /** Whether it has failed for good and is about to end. */; readonly isEnding: boolean };
+
+/** A WarmpathError on its way between processes. */
+export interface ChildError {
+  readonly code: ErrorCode;
+  readonly path?: string;
+  /** The message without the path. */
+  readonly detail: string;
+}
+
+/** @returns An error as plain data; anything unexpected becomes WARMPATH_INTERNAL with its message. */
+export function toChildError(error: unknown): ChildError {
+  if (!WarmpathError.isInstance(error)) {
+    return { code: 'WARMPATH_INTERNAL', detail: error instanceof Error ? error.message : String(error) };
+  }
+  const prefix = error.path === undefined ? '' : `${error.path}: `;
+  return {
+    code: error.code,
+    detail: error.message.slice(prefix.length),
+    ...(error.path !== undefined && { path: error.path }),
+  };
+}
+
+export function fromChildError(error: ChildError): WarmpathError {
+  const code = error.code in ERROR_TABLE ? error.code : 'WARMPATH_INTERNAL';
+  return new WarmpathError(code, { detail: error.detail, ...(error.path !== undefined && { path: error.path }) });
+}

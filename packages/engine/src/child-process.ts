@@ -1,0 +1,123 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { WarmpathError } from '@warmpath/core';
+import { type ChildMessage, fromChildError, type StartMessage } from './child-messages.js';
+import type { EngineHooks, ServedModel } from './server.js';
+
+/** How an engine process ended: its exit code, or the signal that ended it. */
+export interface EngineExit {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  /** Why, when the engine could say so before it ended. */
+  readonly error?: WarmpathError;
+}
+
+/** What a child says when it listens. */
+export interface Listening {
+  readonly url: string;
+  readonly model: ServedModel;
+  readonly cells: number;
+}
+
+/** An engine in a child process that listens. */
+export interface ListeningChild extends Listening {
+  readonly process: ChildProcess;
+  /** Settles when the process has ended, for whatever reason. Never rejects. */
+  readonly exited: Promise<EngineExit>;
+}
+
+/**
+ * Runs the engine's entry point in a child process and waits until it listens.
+ *
+ * @param argument Which part it plays.
+ * @throws What the child says it failed with; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
+ */
+export async function startChild(argument: string, start: StartMessage, hooks: EngineHooks): Promise<ListeningChild> {
+  hooks.signal?.throwIfAborted();
+  const child = fork(fileURLToPath(new URL('../dist/main.js', import.meta.url)), [argument], {
+    // Output of the child is for people; a parent that prints JSON must not find it in between.
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    execArgv: [],
+  });
+  const exited = exitOf(child);
+  const listening = await waitUntilListening(child, exited, start, hooks);
+  return { ...listening, process: child, exited };
+}
+
+/** Asks a child to finish what runs and to end, and kills it when it takes longer. */
+export async function stopChild(
+  child: Pick<ListeningChild, 'process' | 'exited'>,
+  killAfterMs: number,
+): Promise<EngineExit> {
+  child.process.kill('SIGTERM');
+  const timer = setTimeout(() => child.process.kill('SIGKILL'), killAfterMs);
+  const exit = await child.exited;
+  clearTimeout(timer);
+  return exit;
+}
+
+/** @returns In words for an error's detail. */
+export function describeExit({ code, signal, error }: EngineExit): string {
+  if (error !== undefined) {
+    return error.message;
+  }
+  return signal === null ? `exit code ${code}` : `signal ${signal}`;
+}
+
+function exitOf(child: ChildProcess): Promise<EngineExit> {
+  let error: WarmpathError | undefined;
+  child.on('message', (message: ChildMessage) => {
+    if (message.type === 'failed') {
+      error = fromChildError(message.error);
+    }
+  });
+  return new Promise((resolve) => {
+    const settle = (code: number | null, signal: NodeJS.Signals | null): void =>
+      resolve({ code, signal, ...(error !== undefined && { error }) });
+    child.once('exit', settle);
+    child.once('error', () => settle(null, null));
+  });
+}
+
+async function waitUntilListening(
+  child: ChildProcess,
+  exited: Promise<EngineExit>,
+  start: StartMessage,
+  hooks: EngineHooks,
+): Promise<Listening> {
+  const onAbort = (): void => {
+    child.kill('SIGKILL');
+  };
+  hooks.signal?.addEventListener('abort', onAbort, { once: true });
+  try {
+    return await new Promise((resolve, reject) => {
+      child.on('message', (message: ChildMessage) => {
+        if (message.type === 'progress') {
+          hooks.onProgress?.(message.event);
+        } else if (message.type === 'listening') {
+          resolve({ url: message.url, model: message.model, cells: message.cells });
+        } else if (message.type === 'crashed') {
+          hooks.onCrash?.(fromChildError(message.error));
+        } else if (message.type === 'failed') {
+          reject(fromChildError(message.error));
+        }
+      });
+      void exited.then((exit) => {
+        hooks.signal?.aborted === true ? reject(hooks.signal.reason) : reject(endedTooSoon(exit));
+      });
+      child.send(start, (error) => {
+        if (error !== null) {
+          reject(new WarmpathError('WARMPATH_ENGINE_FAILED', { cause: error }));
+        }
+      });
+    });
+  } finally {
+    hooks.signal?.removeEventListener('abort', onAbort);
+  }
+}
+
+function endedTooSoon(exit: EngineExit): WarmpathError {
+  return new WarmpathError('WARMPATH_ENGINE_FAILED', {
+    detail: `The engine process ended before it was ready (${describeExit(exit)}).`,
+  });
+}

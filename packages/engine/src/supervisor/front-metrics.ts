@@ -1,0 +1,50 @@
+import { Counter, Gauge, Registry } from 'prom-client';
+
+/** What the front counts beside the worker's own metrics, which begin again with every worker. */
+export class FrontMetrics {
+  readonly #registry = new Registry();
+  readonly #retries: Counter;
+
+  /**
+   * @param isUp Whether there is a worker.
+   * @param restarts Restarts since the start.
+   */
+  constructor(isUp: () => boolean, restarts: () => number) {
+    const registers = [this.#registry];
+    const up: Gauge = new Gauge({
+      name: 'warmpath_engine_up',
+      help: 'Whether the process that computes is there',
+      registers,
+      collect: () => up.set(isUp() ? 1 : 0),
+    });
+    const restarted: Counter = new Counter({
+      name: 'warmpath_engine_restarts_total',
+      help: 'Times that the process that computes was started again after a crash',
+      registers,
+      collect: () => {
+        restarted.reset();
+        restarted.inc(restarts());
+      },
+    });
+    this.#retries = new Counter({
+      name: 'warmpath_engine_retries_total',
+      help: 'Requests that were computed again because they failed before their first token',
+      registers,
+    });
+  }
+
+  /** A request is sent to a worker again. */
+  retried(): void {
+    this.#retries.inc();
+  }
+
+  /** @param model The label `model_name` of every metric. */
+  name(model: string): void {
+    this.#registry.setDefaultLabels({ model_name: model });
+  }
+
+  /** @returns The metrics in Prometheus' text format and their content type. */
+  async render(): Promise<{ body: string; contentType: string }> {
+    return { body: await this.#registry.metrics(), contentType: this.#registry.contentType };
+  }
+}

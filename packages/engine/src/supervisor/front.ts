@@ -1,0 +1,174 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { WarmpathError } from '@warmpath/core';
+import type { FrontMetrics } from './front-metrics.js';
+import { type RelayedRequest, relay, sendError, sendWhole } from './relay.js';
+import type { Supervisor } from './supervisor.js';
+import type { Worker } from './worker.js';
+
+export interface FrontOptions {
+  readonly supervisor: Supervisor<Worker>;
+  readonly metrics: FrontMetrics;
+  /** Largest request body in bytes. */
+  readonly bodyLimitBytes: number;
+  /** Most requests that wait while there is no worker. */
+  readonly heldLimit: number;
+}
+
+/** Tries of a request that the worker may have seen. */
+const MOST_TRIES = 2;
+
+/**
+ * The HTTP server that clients are connected to. It holds their requests, relays them to the worker that the supervisor
+ * has, and sends a request again, once, that failed before its client has got anything of the answer.
+ */
+export class Front {
+  readonly server: Server;
+  readonly #supervisor: Supervisor<Worker>;
+  readonly #metrics: FrontMetrics;
+  readonly #bodyLimitBytes: number;
+  readonly #heldLimit: number;
+  #held = 0;
+
+  constructor({ supervisor, metrics, bodyLimitBytes, heldLimit }: FrontOptions) {
+    this.#supervisor = supervisor;
+    this.#metrics = metrics;
+    this.#bodyLimitBytes = bodyLimitBytes;
+    this.#heldLimit = heldLimit;
+    this.server = createServer((request, response) => {
+      this.#answer(request, response).catch((error: unknown) => fail(response, error));
+    });
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const body = await readBody(request, this.#bodyLimitBytes);
+    if (body === 'left') {
+      return;
+    }
+    const relayed: RelayedRequest = {
+      method: request.method!,
+      path: request.url!,
+      headers: request.headers,
+      body: body.length > 0 ? body : null,
+    };
+    if (request.method === 'GET' && relayed.path === '/health' && this.#supervisor.worker === undefined) {
+      // Whoever asks wants to know now.
+      sendWhole(response, unavailable());
+    } else if (request.method === 'GET' && relayed.path === '/metrics') {
+      await this.#sendMetrics(relayed, response);
+    } else {
+      await this.#relay(relayed, response);
+    }
+  }
+
+  async #relay(request: RelayedRequest, response: ServerResponse): Promise<void> {
+    for (let tries = 0; ; ) {
+      const worker = await this.#worker();
+      if (response.destroyed) {
+        return;
+      }
+      if (tries > 0) {
+        this.#metrics.retried();
+      }
+      const outcome = await relay(worker.pool, request, response);
+      if (outcome.kind !== 'lost' && outcome.kind !== 'failed') {
+        return;
+      }
+      const isAlive = await worker.isAlive();
+      // What never left cannot have done any harm; it waits for the next worker like one that has just come.
+      if (isAlive || outcome.kind === 'failed' || outcome.sent) {
+        tries++;
+      }
+      if (tries >= MOST_TRIES) {
+        if (outcome.kind === 'failed') {
+          sendWhole(response, outcome.answer);
+          return;
+        }
+        const detail = 'The engine crashed twice while it computed this request.';
+        throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause: outcome.cause });
+      }
+    }
+  }
+
+  /** The worker, which is waited for while it starts again. */
+  async #worker(): Promise<Worker> {
+    const { worker } = this.#supervisor;
+    if (worker !== undefined) {
+      return worker;
+    }
+    if (this.#held >= this.#heldLimit) {
+      const detail = `${this.#held} requests are waiting for the engine to start again.`;
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
+    }
+    this.#held++;
+    try {
+      return await this.#supervisor.ready();
+    } finally {
+      this.#held--;
+    }
+  }
+
+  /** What the worker counts and, behind it, what is counted here. */
+  async #sendMetrics(request: RelayedRequest, response: ServerResponse): Promise<void> {
+    const own = await this.#metrics.render();
+    const body = await this.#workerMetrics(request);
+    sendWhole(response, {
+      status: 200,
+      headers: { 'content-type': own.contentType },
+      body: Buffer.from(body + own.body),
+    });
+  }
+
+  async #workerMetrics({ path }: RelayedRequest): Promise<string> {
+    const { worker } = this.#supervisor;
+    if (worker === undefined) {
+      return '';
+    }
+    try {
+      const { body } = await worker.pool.request({ method: 'GET', path });
+      return await body.text();
+    } catch {
+      return '';
+    }
+  }
+}
+
+/** @returns The whole body, or that the client went away before it had sent it. */
+function readBody(request: IncomingMessage, limitBytes: number): Promise<Buffer | 'left'> {
+  return new Promise((resolve, reject) => {
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    request.on('data', (part: Buffer) => {
+      bytes += part.length;
+      if (bytes > limitBytes) {
+        // The rest is read and dropped, so that the client gets to read why.
+        parts.length = 0;
+        reject(new WarmpathError('WARMPATH_BODY_TOO_LARGE'));
+      } else {
+        parts.push(part);
+      }
+    });
+    request.once('end', () => resolve(parts.length === 1 ? parts[0]! : Buffer.concat(parts)));
+    request.once('close', () => resolve('left'));
+    request.once('error', () => resolve('left'));
+  });
+}
+
+function fail(response: ServerResponse, cause: unknown): void {
+  if (response.destroyed) {
+    return;
+  }
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  const error = WarmpathError.isInstance(cause) ? cause : new WarmpathError('WARMPATH_INTERNAL', { cause });
+  if (error.code === 'WARMPATH_BODY_TOO_LARGE') {
+    response.setHeader('connection', 'close');
+  }
+  sendError(response, error);
+}
+
+function unavailable(): { status: number; headers: { 'content-type': string }; body: Buffer } {
+  const body = Buffer.from(JSON.stringify({ status: 'unavailable' }));
+  return { status: 503, headers: { 'content-type': 'application/json; charset=utf-8' }, body };
+}

@@ -1,0 +1,100 @@
+import type { Server } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
+import { closeServer } from '../http/close-server.js';
+import { baseUrl, cannotListen, type ListenAddress } from '../listen-address.js';
+import { type EngineOptions, parseEngineOptions } from '../options.js';
+import type { EngineHooks, EngineServer } from '../server.js';
+import { Front } from './front.js';
+import { FrontMetrics } from './front-metrics.js';
+import { RestartLimit } from './restart-limit.js';
+import { SocketFolder } from './socket-folder.js';
+import { Supervisor } from './supervisor.js';
+import { startWorker, type Worker } from './worker.js';
+
+/** An engine that listens in this process and computes in another, which is started again when it crashes. */
+export interface SupervisedEngine extends Omit<EngineServer, 'stats'> {
+  /** The process that computes, as far as is known; `undefined` while there is none. */
+  readonly workerPid: number | undefined;
+  /** Restarts since the start. */
+  readonly restarts: number;
+}
+
+/**
+ * Starts the engine as two processes: this one holds the listening socket and the clients' connections, a child holds
+ * llama.cpp. A crash of the child costs the answers that had begun, and nothing else: another is started, and requests
+ * of which no client has any answer yet are sent to it, once.
+ *
+ * @throws Everything that `startEngineServer` throws; WARMPATH_ENGINE_FAILED when the child ends before it listens.
+ */
+export async function startSupervisedEngine(
+  options: EngineOptions = {},
+  hooks: EngineHooks = {},
+): Promise<SupervisedEngine> {
+  const settings = parseEngineOptions(options);
+  hooks.signal?.throwIfAborted();
+  const sockets = await SocketFolder.create();
+  const supervisor = new Supervisor<Worker>({
+    start: (signal) =>
+      startWorker(options, sockets.next(), {
+        signal,
+        ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
+      }),
+    limit: new RestartLimit(settings.maxRestarts),
+    clock: () => performance.now(),
+    wait: (ms, signal) => delay(ms, undefined, { signal }),
+    onCrash: (error) => hooks.onCrash?.(error),
+  });
+  const metrics = new FrontMetrics(
+    () => supervisor.worker !== undefined,
+    () => supervisor.restarts,
+  );
+  const { server } = new Front({
+    supervisor,
+    metrics,
+    bodyLimitBytes: settings.bodyLimitBytes,
+    heldLimit: settings.queueLimit + settings.maxRunning,
+  });
+  let closing: Promise<void> | undefined;
+  const close = (graceMs = settings.shutdownGraceMs): Promise<void> => {
+    closing ??= end(supervisor, server, graceMs).finally(() => sockets.remove());
+    return closing;
+  };
+  try {
+    await listen(server, settings);
+    const worker = await supervisor.start(hooks.signal);
+    metrics.name(worker.model.name);
+    return {
+      url: baseUrl(server.address()),
+      model: worker.model,
+      cells: worker.cells,
+      failed: supervisor.failed,
+      get workerPid() {
+        return supervisor.worker?.pid;
+      },
+      get restarts() {
+        return supervisor.restarts;
+      },
+      close: () => close(),
+    };
+  } catch (error) {
+    await close(0);
+    throw error;
+  }
+}
+
+function listen(server: Server, address: ListenAddress): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (cause) => reject(cannotListen(address, cause)));
+    server.listen({ host: address.host, port: address.port }, resolve);
+  });
+}
+
+/** Answers what runs, refuses what comes, then closes every connection. */
+async function end(supervisor: Supervisor<Worker>, server: Server, graceMs: number): Promise<void> {
+  await supervisor.close(graceMs);
+  await closeServer(server, () => {
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+    server.closeIdleConnections();
+    return closed;
+  });
+}

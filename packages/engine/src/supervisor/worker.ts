@@ -1,0 +1,81 @@
+import { Pool } from 'undici';
+import { type ChildMessage, type ParentMessage, WORKER_ARGUMENT } from '../child-messages.js';
+import { type EngineExit, type ListeningChild, startChild, stopChild } from '../child-process.js';
+import type { EngineOptions } from '../options.js';
+import type { EngineHooks, ServedModel } from '../server.js';
+
+/** Time for an engine to end after its running requests had theirs. */
+export const STOP_MARGIN_MS = 5_000;
+
+/** Idle connections to the worker are closed from this side: Fastify would close them after 72 s. */
+const KEEP_ALIVE_MS = 60_000;
+
+/** What the front and the supervisor need of a worker. */
+export interface Worker {
+  readonly pid: number;
+  readonly model: ServedModel;
+  readonly cells: number;
+  /** Connections to it. */
+  readonly pool: Pool;
+  /** Settles when the process has ended. Never rejects. */
+  readonly exited: Promise<EngineExit>;
+  /**
+   * Whether the process still answers. A process that has just crashed may not be known to be gone yet; this waits until
+   * it is known.
+   */
+  isAlive(): Promise<boolean>;
+  /** Asks it to finish what runs and to end, and kills it when it takes longer than `graceMs` and a margin. */
+  stop(graceMs: number): Promise<EngineExit>;
+}
+
+/**
+ * Starts the process that holds llama.cpp and the loop, on a socket of its own.
+ *
+ * @param socketPath Unix domain socket or named pipe; no other worker may have had it.
+ * @throws What `startEngineServer` throws; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
+ */
+export async function startWorker(options: EngineOptions, socketPath: string, hooks: EngineHooks): Promise<Worker> {
+  const child = await startChild(WORKER_ARGUMENT, { type: 'start', options, socketPath }, hooks);
+  const pool = new Pool('http://worker', {
+    socketPath,
+    connections: null,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    keepAliveMaxTimeout: KEEP_ALIVE_MS,
+    // A long queue or prompt is no failure; a worker that is gone closes its connections.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  // What is in flight hears of it through its own connection.
+  void child.exited.then(() => pool.destroy());
+  return {
+    pid: child.process.pid!,
+    model: child.model,
+    cells: child.cells,
+    pool,
+    exited: child.exited,
+    isAlive: () => isAlive(child),
+    stop: (graceMs) => stopChild(child, graceMs + STOP_MARGIN_MS),
+  };
+}
+
+/** One whose loop has failed says so before it answers anything else, and ends as soon as everybody has been told. */
+function isAlive({ process: child, exited }: ListeningChild): Promise<boolean> {
+  return new Promise((resolve) => {
+    const onMessage = (message: ChildMessage): void => {
+      if (message.type === 'pong') {
+        child.off('message', onMessage);
+        if (!message.isEnding) {
+          resolve(true);
+        }
+      }
+    };
+    child.on('message', onMessage);
+    void exited.then(() => {
+      child.off('message', onMessage);
+      resolve(false);
+    });
+    const ping: ParentMessage = { type: 'ping' };
+    // A closed channel means that the process is about to be gone.
+    child.send(ping, () => undefined);
+  });
+}

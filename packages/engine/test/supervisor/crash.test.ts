@@ -1,0 +1,231 @@
+import { once } from 'node:events';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { type IncomingMessage, request as sendRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { WarmpathError } from '@warmpath/core';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { EngineOptions } from '../../src/options.js';
+import { type SupervisedEngine, startSupervisedEngine } from '../../src/supervisor/supervised-engine.js';
+import { type Answer, type Chunk, StreamedRequest, someTokens, textOf } from '../support/engine.js';
+
+/** Three processes start in each of these, on a machine that may be busy. */
+const TIMEOUT_MS = 60_000;
+
+describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
+  let marks: string;
+  let engine: SupervisedEngine;
+  let crashes: WarmpathError[];
+  let tellCrash: () => void;
+
+  beforeEach(async () => {
+    marks = await mkdtemp(join(tmpdir(), 'warmpath-crash-'));
+    crashes = [];
+    tellCrash = () => undefined;
+  });
+  afterEach(async () => {
+    vi.unstubAllEnvs();
+    await engine.close();
+    await rm(marks, { recursive: true });
+  });
+
+  async function start(options: EngineOptions = {}): Promise<void> {
+    engine = await startSupervisedEngine(
+      { port: 0, threads: 1, contextTokens: 1024, batchTokens: 64, maxRunning: 4, ...options },
+      {
+        onCrash: (error) => {
+          crashes.push(error);
+          tellCrash();
+        },
+      },
+    );
+  }
+
+  /** The worker will crash at this place. */
+  function crashAt(place: string, more: { after?: number; times?: number } = {}): void {
+    vi.stubEnv('NODE_OPTIONS', `--import=${new URL('../support/crash-at.js', import.meta.url).href}`);
+    vi.stubEnv('CRASH_AT', place);
+    vi.stubEnv('CRASH_MARKS', marks);
+    vi.stubEnv('CRASH_AFTER', String(more.after ?? 0));
+    vi.stubEnv('CRASH_TIMES', String(more.times ?? 1));
+  }
+
+  function nextCrash(): Promise<void> {
+    return new Promise((resolve) => {
+      tellCrash = resolve;
+    });
+  }
+
+  async function post(prompt: number[], fields: object = {}): Promise<{ status: number; body: unknown }> {
+    const response = await fetch(`${engine.url}/v1/completions`, {
+      method: 'POST',
+      body: JSON.stringify({ prompt, temperature: 0, max_tokens: 8, ignore_eos: true, ...fields }),
+    });
+    return { status: response.status, body: await response.json() };
+  }
+
+  async function complete(prompt: number[], fields: object = {}): Promise<Answer> {
+    const { status, body } = await post(prompt, fields);
+    expect(body).not.toHaveProperty('error');
+    expect(status).toBe(200);
+    return body as Answer;
+  }
+
+  const textIn = ({ choices }: Answer): string => choices[0]!.text!;
+
+  async function metric(name: string): Promise<number> {
+    const text = await (await fetch(`${engine.url}/metrics`)).text();
+    const line = text.split('\n').find((candidate) => candidate.startsWith(`${name}{`))!;
+    return Number(line.slice(line.lastIndexOf(' ') + 1));
+  }
+
+  it.each(['SIGSEGV', 'SIGKILL'] as const)('idle, by %s: the next request finds another', async (signal) => {
+    await start();
+    const before = await complete(someTokens(100));
+    const { workerPid } = engine;
+    const crashed = nextCrash();
+    process.kill(workerPid!, signal);
+    await crashed;
+    expect(crashes[0]!.message).toBe(`The engine process ended: signal ${signal}.`);
+    expect(textIn(await complete(someTokens(100)))).toBe(textIn(before));
+    expect(engine.workerPid).not.toBe(workerPid);
+    expect(engine.restarts).toBe(1);
+    expect(await metric('warmpath_engine_restarts_total')).toBe(1);
+    // Nothing was under way, so nothing was sent again.
+    expect(await metric('warmpath_engine_retries_total')).toBe(0);
+  });
+
+  it('while requests wait: they are computed by the next one; a stream that had begun ends with an error', async () => {
+    await start({ maxRunning: 1 });
+    const alone = textIn(await complete(someTokens(60, 5)));
+    const streaming = sendRequest(`${engine.url}/v1/completions`, { method: 'POST' });
+    streaming.end(JSON.stringify({ prompt: someTokens(40), stream: true, max_tokens: 900, ignore_eos: true }));
+    const [stream] = (await once(streaming, 'response')) as [IncomingMessage];
+    let text = '';
+    stream.setEncoding('utf8').on('data', (part: string) => {
+      text += part;
+    });
+    const broken = expect(once(stream, 'end')).rejects.toMatchObject({ code: 'ECONNRESET' });
+    const waiting = [complete(someTokens(60, 5)), complete(someTokens(60, 5))];
+    await vi.waitFor(async () => expect(await metric('vllm:num_requests_waiting')).toBe(2), TIMEOUT_MS);
+    process.kill(engine.workerPid!, 'SIGSEGV');
+    expect((await Promise.all(waiting)).map(textIn)).toEqual([alone, alone]);
+    await broken;
+    const events = text.split('\n\n').filter((event) => event.startsWith('data: '));
+    const last = JSON.parse(events.at(-1)!.replace('data: ', '')) as Chunk;
+    expect(last.error).toMatchObject({ code: 'WARMPATH_ENGINE_FAILED' });
+    expect(text).not.toContain('[DONE]');
+    expect(await metric('warmpath_engine_retries_total')).toBe(2);
+    // The broken stream was not computed a second time.
+    expect(await metric('warmpath_engine_requests_total')).toBe(2);
+  });
+
+  it.each([false, true])(
+    'in the middle of a prompt (stream: %s): the request is computed again, once',
+    async (stream) => {
+      crashAt('decode', { after: 4 });
+      await start();
+      // The first decode warms the context up; the prompt takes six more.
+      const prompt = someTokens(360);
+      let text: string;
+      if (stream) {
+        const body = { prompt, stream, temperature: 0, max_tokens: 8, ignore_eos: true };
+        text = textOf(await new StreamedRequest(`${engine.url}/v1/completions`, body).rest());
+      } else {
+        text = textIn(await complete(prompt));
+      }
+      expect(await readdir(marks)).toHaveLength(1);
+      expect(engine.restarts).toBe(1);
+      expect(await metric('warmpath_engine_retries_total')).toBe(1);
+      expect(text).toBe(textIn(await complete(prompt)));
+    },
+  );
+
+  it('whose requests crash it every time gets them twice and no more, and serves the others', async () => {
+    crashAt('token');
+    await start();
+    const poison = await post([...someTokens(20), 1_399, 300]);
+    expect(poison).toMatchObject({ status: 500, body: { error: { code: 'WARMPATH_ENGINE_FAILED' } } });
+    expect(JSON.stringify(poison.body)).toContain('crashed twice');
+    expect((await complete(someTokens(20))).usage.completion_tokens).toBe(8);
+    expect(crashes).toHaveLength(2);
+  });
+
+  it('in every process that is started is given up, with the reason', async () => {
+    crashAt('decode', { after: 1, times: 100 });
+    await start({ maxRestarts: 2 });
+    for (const tries of [2, 1]) {
+      const { status, body } = await post(someTokens(20));
+      expect([status, body]).toMatchObject([500, { error: { code: 'WARMPATH_ENGINE_FAILED' } }]);
+      expect(JSON.stringify(body)).toContain(tries === 2 ? 'crashed twice' : 'crashed 3 times within 60 s');
+    }
+    const error = await engine.failed;
+    expect(error).toMatchObject({ code: 'WARMPATH_ENGINE_FAILED' });
+    expect(error.message).toContain('signal SIGSEGV');
+    expect((await fetch(`${engine.url}/health`)).status).toBe(503);
+  });
+
+  it('while the client has left: the request is not computed again', async () => {
+    crashAt('decode', { after: 2 });
+    await start();
+    const crashed = nextCrash();
+    const outgoing = sendRequest(`${engine.url}/v1/completions`, { method: 'POST', agent: false });
+    outgoing.on('error', () => undefined);
+    outgoing.end(JSON.stringify({ prompt: someTokens(500), max_tokens: 8 }));
+    await crashed;
+    outgoing.destroy();
+    await complete(someTokens(20));
+    expect(await metric('warmpath_engine_retries_total')).toBe(0);
+  });
+
+  it('while it is being shut down is not started again', async () => {
+    await start();
+    const closing = engine.close();
+    process.kill(engine.workerPid!, 'SIGKILL');
+    await closing;
+    expect(crashes).toEqual([]);
+    await expect(post([300])).rejects.toThrow();
+  });
+
+  it('by a defect of its own loop is replaced, and the request that met it is computed again', async () => {
+    crashAt('commit');
+    await start();
+    expect((await complete(someTokens(100))).usage.completion_tokens).toBe(8);
+    expect(crashes[0]!.message).toContain('broken for a test');
+    expect(engine.restarts).toBe(1);
+  });
+
+  it('without memory for a computation stays, and the request is computed again with what is cached', async () => {
+    // Refused at the binding: llama_decode answers -2 when it cannot allocate.
+    crashAt('refused', { after: 3 });
+    await start();
+    const answer = await complete(someTokens(200));
+    expect(answer.usage.completion_tokens).toBe(8);
+    expect(answer.usage.prompt_tokens_details.cached_tokens).toBe(128);
+    expect(await metric('warmpath_engine_retries_total')).toBe(1);
+    expect(engine.restarts).toBe(0);
+  });
+
+  it('without memory for another context tries again later', async () => {
+    // Refused at the binding: llama_init_from_model answers null. The first process gets its context.
+    await start();
+    crashAt('context');
+    process.kill(engine.workerPid!, 'SIGKILL');
+    expect((await complete(someTokens(20))).usage.completion_tokens).toBe(8);
+    expect(crashes.map(({ message }) => message)).toEqual([
+      'The engine process ended: signal SIGKILL.',
+      expect.stringContaining('llama.cpp cannot create a context'),
+    ]);
+    expect(engine.restarts).toBe(1);
+  });
+
+  it('with far too few cells for what is asked at once answers all', async () => {
+    await start({ contextTokens: 512, maxRunning: 8 });
+    const prompts = Array.from({ length: 12 }, (_, index) => someTokens(150 + 10 * index, index));
+    const answers = await Promise.all(prompts.map((prompt) => complete(prompt, { max_tokens: 60 })));
+    expect(answers.every(({ usage }) => usage.completion_tokens === 60)).toBe(true);
+    expect(await metric('vllm:num_preemptions_total')).toBeGreaterThan(0);
+    expect(await metric('warmpath_engine_used_cells')).toBe(await metric('warmpath_engine_cached_cells'));
+    expect(crashes).toEqual([]);
+  });
+});

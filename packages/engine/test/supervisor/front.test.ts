@@ -1,0 +1,267 @@
+import { once } from 'node:events';
+import { createServer, type Server, request as sendRequest } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { WarmpathError } from '@warmpath/core';
+import { Pool } from 'undici';
+import { afterEach, describe, expect, it } from 'vitest';
+import { Front } from '../../src/supervisor/front.js';
+import { FrontMetrics } from '../../src/supervisor/front-metrics.js';
+import type { Supervisor } from '../../src/supervisor/supervisor.js';
+import type { Worker } from '../../src/supervisor/worker.js';
+
+/** What the front reads of a supervisor. */
+interface FakeSupervisor {
+  worker: Worker | undefined;
+  ready(): Promise<Worker>;
+}
+
+describe('the front', () => {
+  const closers: (() => Promise<unknown> | unknown)[] = [];
+  afterEach(async () => {
+    for (const close of closers.splice(0).reverse()) {
+      await close();
+    }
+  });
+
+  async function listen(server: Server): Promise<string> {
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    closers.push(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  }
+
+  /** A worker that answers as the handler says, on a real socket. */
+  async function worker(
+    handler: Parameters<typeof createServer>[1],
+    isAlive: () => Promise<boolean> = async () => true,
+  ): Promise<Worker> {
+    const pool = new Pool(await listen(createServer(handler)), { connections: null });
+    closers.push(() => pool.destroy());
+    return { pool, isAlive } as Worker;
+  }
+
+  async function front(supervisor: FakeSupervisor, heldLimit = 2): Promise<string> {
+    const metrics = new FrontMetrics(
+      () => supervisor.worker !== undefined,
+      () => 3,
+    );
+    const { server } = new Front({
+      supervisor: supervisor as unknown as Supervisor<Worker>,
+      metrics,
+      bodyLimitBytes: 1000,
+      heldLimit,
+    });
+    return listen(server);
+  }
+
+  const running = (worker: Worker): FakeSupervisor => ({ worker, ready: async () => worker });
+  const codeOf = async (response: Response): Promise<string> =>
+    ((await response.json()) as { error: { code: string } }).error.code;
+
+  it('passes request and answer on as they are', async () => {
+    const url = await front(
+      running(
+        await worker((request, response) => {
+          const parts: Buffer[] = [];
+          request.on('data', (part: Buffer) => parts.push(part));
+          request.on('end', () => {
+            response.writeHead(418, { 'content-type': 'text/odd', 'x-own': 'kept' });
+            response.end(`${request.method} ${request.url} ${request.headers['x-mine']} ${Buffer.concat(parts)}`);
+          });
+        }),
+      ),
+    );
+    const response = await fetch(`${url}/some/path?query=1`, {
+      method: 'POST',
+      headers: { 'x-mine': 'mine' },
+      body: 'text',
+    });
+    expect(response.status).toBe(418);
+    expect(response.headers.get('content-type')).toBe('text/odd');
+    expect(response.headers.get('x-own')).toBe('kept');
+    expect(await response.text()).toBe('POST /some/path?query=1 mine text');
+  });
+
+  it('refuses a body that is too large, and says so', async () => {
+    const url = await front(running(await worker((_, response) => response.end())));
+    const response = await fetch(`${url}/v1/completions`, { method: 'POST', body: 'x'.repeat(1001) });
+    expect(response.status).toBe(413);
+    expect(await codeOf(response)).toBe('WARMPATH_BODY_TOO_LARGE');
+  });
+
+  it('holds requests while there is no worker, up to its limit, and tells whoever asks for its health', async () => {
+    let start: (worker: Worker) => void = () => undefined;
+    const started = new Promise<Worker>((resolve) => {
+      start = resolve;
+    });
+    let held = 0;
+    let tellHeld: () => void = () => undefined;
+    const bothHeld = new Promise<void>((resolve) => {
+      tellHeld = resolve;
+    });
+    const url = await front({
+      worker: undefined,
+      ready: () => {
+        held++;
+        if (held === 2) tellHeld();
+        return started;
+      },
+    });
+    const waiting = [1, 2].map(() => fetch(`${url}/v1/models`));
+    await bothHeld;
+    const refused = await fetch(`${url}/v1/models`);
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get('retry-after')).toBe('1');
+    expect(await codeOf(refused)).toBe('WARMPATH_OVERLOADED');
+    const health = await fetch(`${url}/health`);
+    expect(health.status).toBe(503);
+    expect(await health.json()).toEqual({ status: 'unavailable' });
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    expect(metrics).toContain('warmpath_engine_up 0');
+    expect(metrics).toContain('warmpath_engine_restarts_total 3');
+    start(await worker((_, response) => response.end('here')));
+    expect(await Promise.all(waiting.map(async (each) => (await each).text()))).toEqual(['here', 'here']);
+  });
+
+  it('answers what waits with the reason when no worker will come', async () => {
+    const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'given up' });
+    const url = await front({ worker: undefined, ready: () => Promise.reject(error) });
+    const response = await fetch(`${url}/v1/models`);
+    expect(response.status).toBe(500);
+    expect(await response.json()).toMatchObject({ error: { code: 'WARMPATH_ENGINE_FAILED', message: 'given up' } });
+  });
+
+  it("puts its own metrics behind the worker's", async () => {
+    const url = await front(running(await worker((_, response) => response.end('theirs 1\n'))));
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    expect(metrics.startsWith('theirs 1\n')).toBe(true);
+    expect(metrics).toContain('warmpath_engine_up 1');
+  });
+
+  it('sends a request again whose worker closed the connection without an answer, once', async () => {
+    let tries = 0;
+    const url = await front(
+      running(
+        await worker((request) => {
+          tries++;
+          request.socket.destroy();
+        }),
+      ),
+    );
+    const response = await fetch(`${url}/v1/completions`, { method: 'POST', body: '{}' });
+    expect(response.status).toBe(500);
+    expect(await codeOf(response)).toBe('WARMPATH_ENGINE_FAILED');
+    expect(tries).toBe(2);
+    expect(await (await fetch(`${url}/metrics`)).text()).toContain('warmpath_engine_retries_total 1');
+  });
+
+  it('sends a request again whose computation failed, and passes the second failure on', async () => {
+    for (const failures of [1, 2]) {
+      let tries = 0;
+      const url = await front(
+        running(
+          await worker((_, response) => {
+            tries++;
+            const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: `try ${tries}` });
+            response.statusCode = tries <= failures ? 500 : 200;
+            response.end(tries <= failures ? JSON.stringify(error.toOpenAI()) : 'done');
+          }),
+        ),
+      );
+      const response = await fetch(`${url}/v1/completions`, { method: 'POST', body: '{}' });
+      expect(await response.text()).toContain(failures === 1 ? 'done' : 'try 2');
+      expect(tries).toBe(2);
+    }
+  });
+
+  it('passes other errors on at once', async () => {
+    let tries = 0;
+    const url = await front(
+      running(
+        await worker((_, response) => {
+          tries++;
+          response.writeHead(500).end('odd');
+        }),
+      ),
+    );
+    const response = await fetch(`${url}/v1/completions`, { method: 'POST', body: '{}' });
+    expect(await response.text()).toBe('odd');
+    expect(tries).toBe(1);
+  });
+
+  it('does not take a connection that was refused for a try', async () => {
+    const dead = await worker(
+      () => undefined,
+      async () => false,
+    );
+    await closers.splice(0, 1)[0]!();
+    const alive = await worker((_, response) => response.end('here'));
+    const workers = [dead, dead, dead, alive];
+    const supervisor: FakeSupervisor = { worker: undefined, ready: async () => workers.shift()! };
+    const url = await front(supervisor);
+    expect(await (await fetch(`${url}/v1/models`)).text()).toBe('here');
+    expect(workers).toEqual([]);
+  });
+
+  it('breaks a stream off that its worker broke off, with an error and without a clean end', async () => {
+    const url = await front(
+      running(
+        await worker((_, response) => {
+          response.writeHead(200, { 'content-type': 'text/event-stream' });
+          response.write('data: {"first"', () => response.destroy());
+        }),
+      ),
+    );
+    const outgoing = sendRequest(`${url}/v1/completions`, { method: 'POST' });
+    outgoing.end('{}');
+    const [incoming] = (await once(outgoing, 'response')) as [import('node:http').IncomingMessage];
+    let text = '';
+    incoming.setEncoding('utf8').on('data', (part: string) => {
+      text += part;
+    });
+    await expect(once(incoming, 'end')).rejects.toMatchObject({ code: 'ECONNRESET' });
+    const [torn, error] = text.split('\n\n');
+    expect(torn).toBe('data: {"first"');
+    expect(JSON.parse(error!.replace('data: ', ''))).toMatchObject({ error: { code: 'WARMPATH_ENGINE_FAILED' } });
+    expect(text).not.toContain('[DONE]');
+  });
+
+  it.each(['before the answer', 'in the middle of a stream'])(
+    'closes the connection to the worker when the client leaves %s',
+    async (when) => {
+      let left: () => void = () => undefined;
+      let came: () => void = () => undefined;
+      const workerLeft = new Promise<void>((resolve) => {
+        left = resolve;
+      });
+      const workerCame = new Promise<void>((resolve) => {
+        came = resolve;
+      });
+      const url = await front(
+        running(
+          await worker((_, response) => {
+            response.on('close', left);
+            came();
+            if (when !== 'before the answer') {
+              response.writeHead(200, { 'content-type': 'text/event-stream' });
+              response.write('data: 1\n\n');
+            }
+          }),
+        ),
+      );
+      const outgoing = sendRequest(`${url}/v1/completions`, { method: 'POST' });
+      outgoing.on('error', () => undefined);
+      outgoing.end('{}');
+      await workerCame;
+      if (when !== 'before the answer') {
+        const [incoming] = (await once(outgoing, 'response')) as [import('node:http').IncomingMessage];
+        await once(incoming, 'data');
+      }
+      outgoing.destroy();
+      await workerLeft;
+    },
+  );
+});

@@ -1,0 +1,134 @@
+import { WarmpathError } from '@warmpath/core';
+import { describe, expect, it } from 'vitest';
+import type { EngineExit } from '../../src/child-process.js';
+import { RestartLimit } from '../../src/supervisor/restart-limit.js';
+import { type SupervisedWorker, Supervisor } from '../../src/supervisor/supervisor.js';
+
+class FakeWorker implements SupervisedWorker {
+  readonly exited: Promise<EngineExit>;
+  end!: (exit: EngineExit) => void;
+  readonly graces: number[] = [];
+
+  constructor() {
+    this.exited = new Promise((resolve) => {
+      this.end = resolve;
+    });
+  }
+
+  stop(graceMs: number): Promise<EngineExit> {
+    this.graces.push(graceMs);
+    this.end({ code: 0, signal: null });
+    return this.exited;
+  }
+}
+
+/** A supervisor whose waits last until they are told to end. */
+function setUp(most: number, starts: ('works' | 'fails' | 'hangs')[] = []) {
+  const workers: FakeWorker[] = [];
+  const crashes: string[] = [];
+  const waits: { ms: number; over: () => void }[] = [];
+  const supervisor = new Supervisor<FakeWorker>({
+    start: async (signal) => {
+      const how = starts.shift() ?? 'works';
+      if (how === 'fails') {
+        throw new WarmpathError('WARMPATH_MODEL_FILE', { detail: 'the file is gone' });
+      }
+      if (how === 'hangs') {
+        await new Promise((_, reject) => {
+          signal.addEventListener('abort', () => reject(signal.reason));
+        });
+      }
+      const worker = new FakeWorker();
+      workers.push(worker);
+      return worker;
+    },
+    limit: new RestartLimit(most),
+    clock: () => 0,
+    wait: (ms, signal) =>
+      new Promise((over, reject) => {
+        waits.push({ ms, over });
+        signal.addEventListener('abort', () => reject(signal.reason));
+      }),
+    onCrash: ({ message }) => crashes.push(message),
+  });
+  const settle = () => new Promise((resolve) => setImmediate(resolve));
+  return { supervisor, workers, crashes, waits, settle };
+}
+
+const CRASH: EngineExit = { code: null, signal: 'SIGSEGV' };
+
+describe('the supervisor', () => {
+  it('starts another worker when one crashes, and whoever waits gets that one', async () => {
+    const { supervisor, workers, crashes, waits, settle } = setUp(3);
+    const first = await supervisor.start(undefined);
+    expect(await supervisor.ready()).toBe(first);
+    expect(supervisor.worker).toBe(first);
+    first.end(CRASH);
+    await settle();
+    expect(supervisor.worker).toBeUndefined();
+    expect(crashes).toEqual(['The engine process ended: signal SIGSEGV.']);
+    const waiting = supervisor.ready();
+    waits[0]!.over();
+    expect(await waiting).toBe(workers[1]);
+    expect(supervisor.restarts).toBe(1);
+    await supervisor.close(7);
+    expect(workers[1]!.graces).toEqual([7]);
+    await expect(supervisor.ready()).rejects.toMatchObject({ code: 'WARMPATH_SHUTTING_DOWN' });
+  });
+
+  it('throws what keeps the first worker from starting', async () => {
+    const { supervisor } = setUp(3, ['fails']);
+    await expect(supervisor.start(undefined)).rejects.toMatchObject({ code: 'WARMPATH_MODEL_FILE' });
+    await supervisor.close(0);
+  });
+
+  it('counts a restart that fails as a crash, and gives up with the last reason', async () => {
+    const { supervisor, crashes, waits, settle } = setUp(2, ['works', 'fails', 'fails']);
+    const first = await supervisor.start(undefined);
+    first.end({ code: 1, signal: null, error: new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'a defect' }) });
+    await settle();
+    const waiting = supervisor.ready();
+    waiting.catch(() => undefined);
+    waits[0]!.over();
+    await settle();
+    waits[1]!.over();
+    const error = await supervisor.failed;
+    expect(error.message).toContain('crashed 3 times within 60 s');
+    expect(error.message).toContain('the file is gone');
+    expect(crashes).toEqual(['The engine process ended: a defect.', 'the file is gone', 'the file is gone']);
+    expect(waits.map(({ ms }) => ms)).toEqual([0, 200]);
+    await expect(waiting).rejects.toBe(error);
+    await expect(supervisor.ready()).rejects.toBe(error);
+    await supervisor.close(0);
+  });
+
+  it('can be closed while it waits, and while a worker starts', async () => {
+    for (const starts of [['works'], ['works', 'hangs']] as const) {
+      const { supervisor, workers, waits, settle } = setUp(2, [...starts]);
+      const first = await supervisor.start(undefined);
+      first.end(CRASH);
+      await settle();
+      if (starts.length > 1) {
+        waits[0]!.over();
+        await settle();
+      }
+      const waiting = supervisor.ready();
+      waiting.catch(() => undefined);
+      await supervisor.close(0);
+      expect(workers).toHaveLength(1);
+      await expect(waiting).rejects.toMatchObject({ code: 'WARMPATH_SHUTTING_DOWN' });
+    }
+  });
+
+  it('ends a worker that has just come when it is closed', async () => {
+    const { supervisor, workers, waits, settle } = setUp(2);
+    const first = await supervisor.start(undefined);
+    first.end(CRASH);
+    await settle();
+    waits[0]!.over();
+    await supervisor.close(0);
+    for (const worker of workers.slice(1)) {
+      expect(worker.graces).not.toEqual([]);
+    }
+  });
+});
