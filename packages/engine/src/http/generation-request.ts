@@ -18,7 +18,7 @@ export interface GenerationLimits {
 /**
  * Turns the fields of an OpenAI request into what the loop computes.
  *
- * Without `max_tokens` the answer may take what is left of the context, up to the engine's default.
+ * With a `max_tokens` of 0 the prompt is computed for the cache alone. Without any, the answer may take what is left of the context, up to the engine's default.
  *
  * @throws WARMPATH_EMPTY_PROMPT, WARMPATH_CONTEXT_TOO_LONG.
  */
@@ -32,7 +32,8 @@ export function toGenerationRequest(
     throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
   }
   const room = limits.contextTokens - prompt.tokens.length;
-  if (room < 1) {
+  const asked = fields.max_completion_tokens ?? fields.max_tokens ?? undefined;
+  if (room < Math.min(asked ?? 1, 1)) {
     throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', {
       detail: `The prompt has ${prompt.tokens.length} tokens, but the context holds ${limits.contextTokens}, the answer included.`,
     });
@@ -43,7 +44,7 @@ export function toGenerationRequest(
     prompt: prompt.tokens,
     boundaries: prompt.boundaries,
     ...(typeof fields.cache_salt === 'string' && { salt: fields.cache_salt }),
-    maxTokens: fields.max_completion_tokens ?? fields.max_tokens ?? Math.min(room, limits.defaultMaxTokens),
+    maxTokens: asked ?? Math.min(room, limits.defaultMaxTokens),
     sampling: { temperature: fields.temperature ?? 1, topP: fields.top_p ?? 1 },
     seed: fields.seed ?? randomInt(SEEDS),
     stops: stops.filter((stop) => stop !== ''),

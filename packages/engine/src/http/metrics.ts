@@ -66,13 +66,15 @@ export class EngineMetrics implements LoopObserver {
     this.#stepSeconds = this.#histogram('warmpath_engine_step_seconds', 'Duration of one decode');
   }
 
-  onPrompt(promptTokens: number, { device, host }: SharedTokens, timeToFirstTokenMs: number): void {
+  onPrompt(promptTokens: number, { device, host }: SharedTokens, timeToFirstTokenMs: number | undefined): void {
     this.#queries.inc(promptTokens);
     this.#hits.inc(device + host);
     this.#tierHits.inc({ tier: 'device' }, device);
     this.#tierHits.inc({ tier: 'host' }, host);
     this.#promptTokens.inc(promptTokens);
-    this.#timeToFirstToken.observe(timeToFirstTokenMs / 1000);
+    if (timeToFirstTokenMs !== undefined) {
+      this.#timeToFirstToken.observe(timeToFirstTokenMs / 1000);
+    }
   }
 
   onEnd(event: EndEvent): void {

@@ -22,7 +22,7 @@ const streamOptions = z.object({ include_usage: z.boolean().nullish() }).nullish
 /** Fields that chat and plain completions share. Unknown fields are ignored. */
 const generationFields = {
   model: z.string().nullish(),
-  max_tokens: z.int().min(1).nullish(),
+  max_tokens: z.int().min(0).nullish(),
   temperature: z.number().min(0).max(100).nullish(),
   top_p: z.number().gt(0).max(1).nullish(),
   seed: z.int().min(0).nullish(),
@@ -54,7 +54,7 @@ const chatFields = {
 export const chatCompletionSchema = z.object({
   ...generationFields,
   ...chatFields,
-  max_completion_tokens: z.int().min(1).nullish(),
+  max_completion_tokens: z.int().min(0).nullish(),
   logprobs: z.literal(false, { error: 'This engine does not report log probabilities' }).nullish(),
 });
 

@@ -6,8 +6,8 @@ import type { GenerationTask } from './task.js';
 
 /** Hears what happens in the loop, for metrics. Called between two decodes; must return at once and not throw. */
 export interface LoopObserver {
-  /** A prompt is computed and its first token chosen. */
-  onPrompt(promptTokens: number, cached: SharedTokens, timeToFirstTokenMs: number): void;
+  /** A prompt is computed and its first token, if any is wanted, chosen. */
+  onPrompt(promptTokens: number, cached: SharedTokens, timeToFirstTokenMs: number | undefined): void;
   onEnd(event: EndEvent): void;
   onStep(event: Omit<StepEvent, 'engine' | 'prompts'>): void;
   /** A running request gave its cells away and waits again. */
@@ -41,10 +41,10 @@ export class LoopAnnouncer {
     }
   }
 
-  /** Call it when the first token is chosen. */
+  /** Call it when the first token is chosen, or the prompt is computed where none is wanted. */
   prompt(task: GenerationTask): void {
     const { promptTokens, cachedByTier } = task.result('length');
-    this.#observer.onPrompt(promptTokens, cachedByTier, task.timeToFirstTokenMs ?? 0);
+    this.#observer.onPrompt(promptTokens, cachedByTier, task.timeToFirstTokenMs);
   }
 
   preemption(): void {

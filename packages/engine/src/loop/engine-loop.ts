@@ -311,6 +311,10 @@ export class EngineLoop {
 
   async #step(): Promise<void> {
     const entries = planStep(this.#running, this.#cache, this.#options.batchTokens);
+    const isAnyDone = this.#finishPrefills();
+    if (entries.length === 0 && isAnyDone) {
+      return;
+    }
     if (entries.length === 0) {
       // The running requests hold each other's cells: the youngest gives way. One alone always has enough, because no
       // request is longer than all cells; were it ever otherwise, it would be admitted and give way for ever.
@@ -355,9 +359,9 @@ export class EngineLoop {
       let last: number | undefined;
       for (let position = task.computed; position < end; position++) {
         const output = isComplete && position === end - 1;
-        last = batch.add(task.tokens[position]!, position, task.lease!.sequence, output);
+        last = batch.add(task.tokens[position]!, position, task.lease!.sequence, output && !task.isPrefillOnly);
       }
-      return isComplete ? last : undefined;
+      return isComplete && !task.isPrefillOnly ? last : undefined;
     });
   }
 
@@ -370,6 +374,7 @@ export class EngineLoop {
         this.#commitComputed(task);
       }
     }
+    this.#finishPrefills();
     for (const [index, { task }] of entries.entries()) {
       const output = outputs[index];
       if (output === undefined || task.aborted) {
@@ -389,6 +394,17 @@ export class EngineLoop {
         this.#end(task, 'finished', finish);
       }
     }
+  }
+
+  /** Ends the requests that wanted nothing but their prompt in the cache, and have it there; says whether there were any. */
+  #finishPrefills(): boolean {
+    const done = this.#running.filter(({ isPrefillOnly, pending }) => isPrefillOnly && pending === 0);
+    for (const task of done) {
+      const finish = task.finishPrefill(performance.now());
+      this.#announcer.prompt(task);
+      this.#end(task, 'finished', finish);
+    }
+    return done.length > 0;
   }
 
   /** Puts what a task has computed into the tree. */

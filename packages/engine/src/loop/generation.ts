@@ -14,7 +14,7 @@ export interface GenerationRequest {
   readonly boundaries?: readonly number[];
   /** Keeps the prompt apart: it shares cached tokens with prompts of the same salt alone, and without one with those without. */
   readonly salt?: string;
-  /** Most tokens to generate, at least 1. */
+  /** Most tokens to generate; 0 computes the prompt for the cache and nothing else. */
   readonly maxTokens: number;
   readonly sampling: SamplingOptions;
   /** Seed of the random numbers; the same seed, prompt and options give the same text. */
@@ -29,7 +29,7 @@ export type FinishReason = 'stop' | 'length';
 
 /** Durations of one request, in milliseconds, and the tokens that they were spent on. */
 export interface GenerationTimings {
-  /** From the start of the prompt's computation to the first token. */
+  /** From the start of the prompt's computation to the first token, or to its end where nothing was to be generated. */
   readonly prompt_ms: number;
   /** Prompt tokens that were not computed because they were cached. */
   readonly cached: number;
@@ -47,7 +47,7 @@ export interface GenerationTimings {
 export interface GenerationResult {
   readonly finishReason: FinishReason;
   readonly promptTokens: number;
-  /** Prompt tokens taken from the prefix cache, at most `promptTokens - 1`. */
+  /** Prompt tokens taken from the prefix cache: at most `promptTokens - 1`, unless nothing was to be generated. */
   readonly cachedTokens: number;
   /** The same by where they were found. */
   readonly cachedByTier: SharedTokens;

@@ -49,14 +49,14 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
 
 /** Takes over what other requests have computed of this prompt since its last chunk, and what host memory holds of it. */
 function share(task: GenerationTask, cache: PrefixCache): void {
-  task.share(cache.extend(task.lease!, task.tokens, task.tokens.length - 1));
+  task.share(cache.extend(task.lease!, task.tokens, task.sharedAtMost));
 }
 
 function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {
   if (!cache.samePath(task.lease!, entry.task.lease!)) {
     return false;
   }
-  const most = Math.min(entry.count, task.pending - 1);
+  const most = Math.min(entry.count, task.sharedAtMost - task.computed);
   let common = 0;
   while (common < most && task.tokens[task.computed + common] === entry.task.tokens[entry.task.computed + common]) {
     common++;

@@ -35,7 +35,7 @@ export class GenerationTask {
   /** Tokens that it had when it lost its cells. */
   #furthest = 0;
   #startedMs: number | undefined;
-  #firstTokenMs: number | undefined;
+  #promptDoneMs: number | undefined;
   #lastTokenMs: number | undefined;
 
   constructor(request: GenerationRequest, listener: GenerationListener, nowMs: number) {
@@ -73,7 +73,8 @@ export class GenerationTask {
 
   /** Milliseconds from arrival to the first token. */
   get timeToFirstTokenMs(): number | undefined {
-    return this.#firstTokenMs === undefined ? undefined : this.#firstTokenMs - this.#arrivedMs;
+    const isThere = this.#promptDoneMs !== undefined && this.generated > 0;
+    return isThere ? this.#promptDoneMs! - this.#arrivedMs : undefined;
   }
 
   /** The next tokens are there without being computed. Those that it had before it lost its cells do not count again. */
@@ -115,7 +116,7 @@ export class GenerationTask {
     nowMs: number,
   ): FinishReason | undefined {
     const token = sampleToken(logits, this.request.sampling, this.#random);
-    this.#firstTokenMs ??= nowMs;
+    this.#promptDoneMs ??= nowMs;
     this.#lastTokenMs = nowMs;
     this.tokens.push(token);
     if (vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration) {
@@ -145,11 +146,17 @@ export class GenerationTask {
     return 'length';
   }
 
+  /** The prompt is in the cache, which is all that was asked for. */
+  finishPrefill(nowMs: number): FinishReason {
+    this.#promptDoneMs = nowMs;
+    return 'length';
+  }
+
   result(finishReason: FinishReason): GenerationResult {
     const promptTokens = this.request.prompt.length;
     const cachedTokens = this.#deviceTokens + this.#hostTokens;
     const started = this.#startedMs ?? 0;
-    const first = this.#firstTokenMs ?? started;
+    const first = this.#promptDoneMs ?? started;
     return {
       finishReason,
       promptTokens,

@@ -51,6 +51,44 @@ describe('completions on the real engine', () => {
     expect(timings.predicted_ms).toBeGreaterThan(0);
   });
 
+  it('computes a prompt for the cache alone when no token is asked for', async () => {
+    const prompt = someTokens(200, 31);
+    const first = await engine.complete(prompt, { max_tokens: 0 });
+    expect(first.choices).toEqual([{ index: 0, text: '', logprobs: null, finish_reason: 'length' }]);
+    expect(first.usage).toMatchObject({ prompt_tokens: 200, completion_tokens: 0, total_tokens: 200 });
+    expect(first.timings).toMatchObject({ cached: 0, prompt_n: 200, predicted_n: 0, predicted_ms: 0 });
+    expect(first.timings.prompt_ms).toBeGreaterThan(0);
+    // No logits are wanted, so the last token need not be computed again.
+    const steps = await engine.metric('warmpath_engine_steps_total');
+    const seen = await engine.metric('vllm:time_to_first_token_seconds_count');
+    expect(cached(await engine.complete(prompt, { max_tokens: 0 }))).toBe(200);
+    expect(await engine.metric('warmpath_engine_steps_total')).toBe(steps);
+    expect(await engine.metric('vllm:time_to_first_token_seconds_count')).toBe(seen);
+    expect(cached(await engine.complete(prompt))).toBe(199);
+  });
+
+  it('streams an answer without text when no token is asked for, on both endpoints', async () => {
+    const fields = { max_tokens: 0, stream_options: { include_usage: true } };
+    const plain = await engine.stream('/v1/completions', { prompt: someTokens(40, 32), ...fields }).rest();
+    expect(plain.map(({ choices: [choice] }) => choice?.finish_reason)).toEqual(['length', undefined]);
+    const chat = { messages: [{ role: 'user', content: 'Hello' }], max_completion_tokens: 0, ...fields };
+    const chunks = await engine.stream('/v1/chat/completions', chat).rest();
+    for (const answer of [plain, chunks]) {
+      expect(textOf(answer)).toBe('');
+      expect(answer.at(-1)!.usage!.completion_tokens).toBe(0);
+    }
+  });
+
+  it('computes a prompt that fills the whole context, when no token is asked for', async () => {
+    const small = await TestEngine.start({ contextTokens: 256 });
+    const whole = someTokens(256, 33);
+    expect((await small.complete(whole, { max_tokens: 0 })).usage.prompt_tokens).toBe(256);
+    expect((await small.error('/v1/completions', { prompt: whole, max_tokens: 1 })).code).toBe(
+      'WARMPATH_CONTEXT_TOO_LONG',
+    );
+    await small.close();
+  });
+
   it('keeps the answer cached for the next turn', async () => {
     const question = { role: 'user', content: `${DOCUMENTS}Question: What is the weight of Tibin?` };
     const first = await engine.chat(question.content);

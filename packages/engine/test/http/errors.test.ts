@@ -44,7 +44,7 @@ describe('bad requests', () => {
       'messages[0].content[0].text',
     ],
     ['two completions', CHAT, { ...user('a'), n: 2 }, 400, 'WARMPATH_INVALID_REQUEST', 'n'],
-    ['no tokens to generate', CHAT, { ...user('a'), max_tokens: 0 }, 400, 'WARMPATH_INVALID_REQUEST', 'max_tokens'],
+    ['fewer tokens than none', CHAT, { ...user('a'), max_tokens: -1 }, 400, 'WARMPATH_INVALID_REQUEST', 'max_tokens'],
     [
       'a text for temperature',
       CHAT,
