@@ -8,6 +8,9 @@ const HEARTBEAT_MS = 10_000;
 /** Without a heartbeat for this long the holder is gone, wherever it ran. */
 const STALE_MS = 60_000;
 
+/** A lock file whose holder has not written its name into it by now died in between. */
+const NAMELESS_MS = 2_000;
+
 /** What the lock file says about its holder. */
 interface Holder {
   readonly process: number;
@@ -96,9 +99,9 @@ async function staleContent(path: string): Promise<string | undefined> {
   try {
     const [content, { mtimeMs }] = await Promise.all([readFile(path, 'utf8'), stat(path)]);
     const holder = parseHolder(content);
-    const gone =
-      Date.now() - mtimeMs > STALE_MS || (holder !== undefined && holder.host === hostname() && !lives(holder));
-    return gone ? content : undefined;
+    const ageMs = Date.now() - mtimeMs;
+    const gone = holder === undefined ? ageMs > NAMELESS_MS : holder.host === hostname() && !lives(holder);
+    return gone || ageMs > STALE_MS ? content : undefined;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;

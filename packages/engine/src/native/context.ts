@@ -134,10 +134,11 @@ export class NativeContext implements SavableMemory {
   save(sequence: number, from: number, to: number): Uint8Array | undefined {
     this.#requireIdle();
     this.#bindings.sequenceCopy(this.#memory, sequence, SCRATCH_SEQUENCE, from, to);
-    const state = new Uint8Array(this.#bindings.sequenceStateBytes(this.#context, SCRATCH_SEQUENCE));
-    const length = this.#bindings.sequenceStateRead(this.#context, state, state.length, SCRATCH_SEQUENCE);
+    const state = allocate(this.#bindings.sequenceStateBytes(this.#context, SCRATCH_SEQUENCE));
+    const length =
+      state === undefined ? -1 : this.#bindings.sequenceStateRead(this.#context, state, state.length, SCRATCH_SEQUENCE);
     this.remove(SCRATCH_SEQUENCE, 0, -1);
-    return length === state.length && holdsPositions(state, from, to) ? state : undefined;
+    return state !== undefined && length === state.length && holdsPositions(state, from, to) ? state : undefined;
   }
 
   restore(sequence: number, state: Uint8Array, from: number, to: number): boolean {
@@ -189,5 +190,14 @@ export class NativeContext implements SavableMemory {
     if (this.#state !== 'idle') {
       throw new Error(`The native context was touched while ${this.#state}`);
     }
+  }
+}
+
+/** @returns `undefined` when there is no memory: then a state is not saved, and nothing else is lost. */
+function allocate(bytes: number): Uint8Array | undefined {
+  try {
+    return new Uint8Array(bytes);
+  } catch {
+    return undefined;
   }
 }

@@ -87,6 +87,25 @@ describe('the native context', () => {
     context.remove(3, 0, -1);
   });
 
+  it('gives no state when there is no memory for it, and keeps the cells', async () => {
+    // Refused where the bytes are asked for: no machine has so many.
+    const short = await NativeContext.create(
+      { ...llamaBindings(), sequenceStateBytes: () => Number.MAX_SAFE_INTEGER },
+      model,
+      { cells: 256, batchTokens: 64, outputs: 4, threads: 1 },
+    );
+    const { batch } = short;
+    batch.clear();
+    for (const [position, token] of someTokens(20).entries()) {
+      batch.add(token, position, 1, position === 19);
+    }
+    expect(await short.decode()).toBe(0);
+    expect(short.save(1, 0, 20)).toBeUndefined();
+    expect(short.lastPosition(0)).toBe(-1);
+    expect(short.lastPosition(1)).toBe(19);
+    short.free();
+  });
+
   it('holds no more tokens in a batch than it was made for', () => {
     const { batch } = context;
     batch.clear();
