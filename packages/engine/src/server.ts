@@ -5,6 +5,7 @@ import { closeServer } from './http/close-server.js';
 import { EngineMetrics } from './http/metrics.js';
 import { baseUrl, cannotListen } from './listen-address.js';
 import { EngineLoop, type LoopStats } from './loop/engine-loop.js';
+import { Speculations } from './loop/speculations.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings } from './native/bindings.js';
@@ -105,12 +106,20 @@ async function serve(
     verifyCache: settings.verifyCache,
     observer: metrics,
   });
-  metrics.watch(() => loop.stats);
+  const speculations = new Speculations({
+    capacity: settings.speculationLimit,
+    timeoutMs: settings.speculationTimeoutMs,
+    heldTokens: settings.speculationTokens,
+    submit: (request, listener) => loop.submit(request, listener),
+    onEnd: (outcome) => metrics.onSpeculationEnd(outcome),
+  });
+  metrics.watch(() => loop.stats, speculations);
   const app = createApp({
     model: resolved.name,
     created: Math.floor(Date.now() / 1000),
     noise: resolved.noise,
     loop,
+    speculations,
     vocabulary: model.vocabulary,
     template,
     metrics,
@@ -126,6 +135,7 @@ async function serve(
   }
   let closing: Promise<void> | undefined;
   const close = async (): Promise<void> => {
+    speculations.close();
     await loop.close(settings.shutdownGraceMs);
     await closeServer(app.server, () => app.close());
     model.free();

@@ -4,8 +4,9 @@ import { type FastifyInstance, type FastifyReply, fastify } from 'fastify';
 import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
+import type { Speculations } from '../loop/speculations.js';
 import type { Vocabulary } from '../native/vocabulary.js';
-import { answer } from './exchange.js';
+import { answer, type GenerationTarget } from './exchange.js';
 import { chatFormat, completionFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
 import type { EngineMetrics } from './metrics.js';
@@ -14,8 +15,10 @@ import {
   completionSchema,
   contentTexts,
   detokenizeSchema,
+  type GenerationFields,
   type MessageInput,
   parseBody,
+  speculationActionSchema,
   tokenizeSchema,
 } from './schemas.js';
 
@@ -27,6 +30,7 @@ export interface EngineApp {
   /** Whether the model's text is noise: random weights. */
   readonly noise: boolean;
   readonly loop: EngineLoop;
+  readonly speculations: Speculations;
   readonly vocabulary: Vocabulary;
   readonly template: ChatTemplate;
   readonly metrics: EngineMetrics;
@@ -53,6 +57,7 @@ export function createApp(app: EngineApp): FastifyInstance {
   server.setErrorHandler((error, _request, reply) => sendError(reply, error));
   server.setNotFoundHandler((_request, reply) => sendError(reply, new WarmpathError('WARMPATH_NOT_FOUND')));
   addGenerationRoutes(server, app);
+  addSpeculationRoutes(server, app);
   addTokenRoutes(server, app);
   addStateRoutes(server, app);
   return server;
@@ -72,7 +77,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const id = `chatcmpl-${randomUUID()}`;
     const generation = toGenerationRequest(id, prompt, body, limits);
     const format = chatFormat({ id, created: nowSeconds(), model: app.model });
-    return answer(app.loop, generation, format, { reply, options: streamOptions(body) });
+    return answer(targetOf(app, body), generation, format, { reply, options: streamOptions(body) });
   });
 
   server.post('/v1/completions', async (request, reply) => {
@@ -82,8 +87,29 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const id = `cmpl-${randomUUID()}`;
     const generation = toGenerationRequest(id, prompt, body, limits);
     const format = completionFormat({ id, created: nowSeconds(), model: app.model });
-    return answer(app.loop, generation, format, { reply, options: streamOptions(body) });
+    return answer(targetOf(app, body), generation, format, { reply, options: streamOptions(body) });
   });
+}
+
+function addSpeculationRoutes(server: FastifyInstance, { speculations }: EngineApp): void {
+  for (const action of ['confirm', 'cancel'] as const) {
+    server.post<{ Params: { id: string } }>(`/v1/speculations/:id/${action}`, (request) => {
+      const { id } = request.params;
+      const body = parseBody(speculationActionSchema, request.body);
+      const generation = speculations[action](id, body?.generation ?? undefined);
+      return { id, state: action === 'confirm' ? 'confirmed' : 'cancelled', generation: generation ?? null };
+    });
+  }
+}
+
+/** Where a request is handed in: one that may be on the wrong documents waits for its confirmation. */
+function targetOf({ loop, speculations }: EngineApp, { speculation }: GenerationFields): GenerationTarget {
+  if (speculation === undefined || speculation === null) {
+    return loop;
+  }
+  const { id, generation, confirmed } = speculation;
+  const tag = { id, isConfirmed: confirmed ?? false, ...(typeof generation === 'number' && { generation }) };
+  return { submit: (request, listener) => speculations.submit(request, tag, listener) };
 }
 
 function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {

@@ -1,7 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply } from 'fastify';
-import type { EngineLoop } from '../loop/engine-loop.js';
-import type { GenerationHandle, GenerationRequest, GenerationResult } from '../loop/generation.js';
+import type { GenerationHandle, GenerationListener, GenerationRequest, GenerationResult } from '../loop/generation.js';
 
 /** The shapes in which an endpoint answers; what streams and what does not differ in these alone. */
 export interface AnswerFormat {
@@ -22,6 +21,11 @@ export interface StreamOptions {
   readonly includeUsage: boolean;
 }
 
+/** Where generations are handed in: the loop, or what stands before it. */
+export interface GenerationTarget {
+  submit(request: GenerationRequest, listener: GenerationListener): GenerationHandle;
+}
+
 /**
  * Runs one generation for one HTTP exchange, streamed or not. When the client closes the connection, queued, waiting
  * for the answer or in the middle of a stream, the generation is aborted.
@@ -30,26 +34,26 @@ export interface StreamOptions {
  * ends without `[DONE]`.
  */
 export async function answer(
-  loop: EngineLoop,
+  target: GenerationTarget,
   request: GenerationRequest,
   format: AnswerFormat,
   exchange: { readonly reply: FastifyReply; readonly options: StreamOptions },
 ): Promise<FastifyReply> {
   const { reply, options } = exchange;
   return options.stream
-    ? streamAnswer(loop, request, format, reply, options.includeUsage)
-    : wholeAnswer(loop, request, format, reply);
+    ? streamAnswer(target, request, format, reply, options.includeUsage)
+    : wholeAnswer(target, request, format, reply);
 }
 
 async function wholeAnswer(
-  loop: EngineLoop,
+  target: GenerationTarget,
   request: GenerationRequest,
   format: AnswerFormat,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   let text = '';
   const result = await new Promise<GenerationResult | 'closed'>((resolve, reject) => {
-    const handle = loop.submit(request, {
+    const handle = target.submit(request, {
       onText: (piece) => {
         text += piece;
       },
@@ -66,7 +70,7 @@ async function wholeAnswer(
 
 /** The head goes out with the first text, so that a request that fails before it gets an ordinary HTTP error. */
 function streamAnswer(
-  loop: EngineLoop,
+  target: GenerationTarget,
   request: GenerationRequest,
   format: AnswerFormat,
   reply: FastifyReply,
@@ -88,7 +92,7 @@ function streamAnswer(
         resolve(reply);
       }
     };
-    const handle = loop.submit(request, {
+    const handle = target.submit(request, {
       onText: (text) => {
         begin();
         send(format.piece(text));

@@ -4,6 +4,7 @@ import type { SharedTokens } from '../cache/prefix-cache.js';
 import type { LoopObserver } from '../loop/announcer.js';
 import type { LoopStats } from '../loop/engine-loop.js';
 import type { EndEvent } from '../loop/events.js';
+import { SPECULATION_OUTCOMES, type SpeculationOutcome, type Speculations } from '../loop/speculations.js';
 
 const SECONDS_BUCKETS = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
@@ -23,6 +24,7 @@ export class EngineMetrics implements LoopObserver {
   readonly #timeToFirstToken: Histogram;
   readonly #finished: Counter<'finished_reason'>;
   readonly #ended: Counter<'outcome'>;
+  readonly #speculations: Counter<'outcome'>;
   readonly #steps: Counter;
   readonly #stepSeconds: Histogram;
   readonly #stepPromptTokens: Counter;
@@ -62,6 +64,15 @@ export class EngineMetrics implements LoopObserver {
     for (const outcome of ['finished', 'aborted', 'failed']) {
       this.#ended.inc({ outcome }, 0);
     }
+    this.#speculations = new Counter({
+      name: 'warmpath_engine_speculations_total',
+      help: 'Speculative generations that ended as such, by outcome',
+      labelNames: ['outcome'],
+      registers: [this.#registry],
+    });
+    for (const outcome of SPECULATION_OUTCOMES) {
+      this.#speculations.inc({ outcome }, 0);
+    }
     this.#timeToFirstToken = this.#histogram('vllm:time_to_first_token_seconds', 'From arrival to the first token');
     this.#stepSeconds = this.#histogram('warmpath_engine_step_seconds', 'Duration of one decode');
   }
@@ -95,13 +106,24 @@ export class EngineMetrics implements LoopObserver {
     this.#preemptions.inc();
   }
 
+  /** A speculative generation was confirmed, or ended without. */
+  onSpeculationEnd(outcome: SpeculationOutcome): void {
+    this.#speculations.inc({ outcome });
+  }
+
   /** @returns The body for `GET /metrics` and its content type. */
   async render(): Promise<{ body: string; contentType: string }> {
     return { body: await this.#registry.metrics(), contentType: this.#registry.contentType };
   }
 
   /** Adds the gauges, which read the loop whenever they are scraped. Call it once. */
-  watch(stats: () => LoopStats): void {
+  watch(stats: () => LoopStats, speculations: Speculations): void {
+    this.#gauge(
+      'warmpath_engine_speculations',
+      'Speculations that wait for their confirmation',
+      () => speculations.size,
+    );
+    this.#gauge('warmpath_engine_held_requests', 'Generations that pause until they are confirmed', () => stats().held);
     this.#gauge('vllm:num_requests_running', 'Requests being computed', () => stats().running);
     this.#gauge('vllm:num_requests_waiting', 'Requests waiting for a place', () => stats().waiting);
     this.#gauge('vllm:kv_cache_usage_perc', 'Share of the KV cells that hold a token, 0 to 1', () => {

@@ -17,6 +17,17 @@ const stop = z
   })
   .nullish();
 
+/** What a speculation is called: stands in a path without being escaped. */
+const SPECULATION_ID = /^[\w.~-]{1,64}$/;
+
+const speculation = z
+  .object({
+    id: z.string().regex(SPECULATION_ID, { error: 'Expected 1 to 64 letters, digits, or any of . _ ~ -' }),
+    generation: z.int().min(0).nullish(),
+    confirmed: z.boolean().nullish(),
+  })
+  .nullish();
+
 const streamOptions = z.object({ include_usage: z.boolean().nullish() }).nullish();
 
 /** Fields that chat and plain completions share. Unknown fields are ignored. */
@@ -31,6 +42,7 @@ const generationFields = {
   stream_options: streamOptions,
   n: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   ignore_eos: z.boolean().nullish(),
+  speculation,
   cache_salt: z.string().min(1).max(MAX_SALT_LENGTH).nullish(),
 };
 
@@ -83,6 +95,9 @@ export const detokenizeSchema = z.object({
   model: z.string().nullish(),
   tokens: z.array(z.int().min(0)),
 });
+
+/** The body of a confirmation or cancellation; it may be left out. */
+export const speculationActionSchema = z.object({ generation: z.int().min(0).nullish() }).nullish();
 
 export type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 export type MessageInput = z.output<typeof message>;

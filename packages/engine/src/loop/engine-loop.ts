@@ -58,6 +58,8 @@ export interface EngineLoopOptions {
 export interface LoopStats extends PrefixCacheStats {
   readonly running: number;
   readonly waiting: number;
+  /** Generations that are held: they have no cells and wait to be released. */
+  readonly held: number;
 }
 
 /**
@@ -79,6 +81,8 @@ export class EngineLoop {
   /** What was aborted since the last turn. */
   readonly #aborted: GenerationTask[] = [];
   readonly #running: GenerationTask[] = [];
+  /** Held until they are released, without cells. */
+  readonly #held = new Set<GenerationTask>();
   #state: 'open' | 'draining' | 'failed' = 'open';
   #wake: (() => void) | undefined;
   readonly #ended: Promise<void>;
@@ -142,7 +146,7 @@ export class EngineLoop {
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */
   get stats(): LoopStats {
-    return { ...this.#cache.stats, running: this.#running.length, waiting: this.#waiting.size };
+    return { ...this.#cache.stats, running: this.#running.length, waiting: this.#waiting.size, held: this.#held.size };
   }
 
   /** Whether requests are accepted. */
@@ -177,7 +181,7 @@ export class EngineLoop {
     const task = new GenerationTask(request, isolated, performance.now());
     this.#waiting.push(task);
     this.#wakeUp();
-    return { abort };
+    return { abort, release: () => this.#release(task) };
   }
 
   /**
@@ -222,6 +226,7 @@ export class EngineLoop {
     } catch (cause) {
       this.#fail(cause);
     }
+    this.#refuse([...this.#held]);
     this.#context.free();
   }
 
@@ -229,8 +234,9 @@ export class EngineLoop {
   #fail(cause: unknown): void {
     this.#state = 'failed';
     const detail = cause instanceof Error ? cause.message : String(cause);
-    for (const task of [...this.#running.splice(0), ...this.#waiting]) {
+    for (const task of [...this.#running.splice(0), ...this.#waiting, ...this.#held]) {
       this.#waiting.remove(task);
+      this.#held.delete(task);
       if (!task.aborted) {
         task.listener.onError(new WarmpathError('WARMPATH_ENGINE_FAILED', { cause }));
       }
@@ -253,6 +259,7 @@ export class EngineLoop {
   #refuse(tasks: GenerationTask[]): void {
     for (const task of tasks) {
       this.#waiting.remove(task);
+      this.#held.delete(task);
       if (!task.aborted) {
         task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
       }
@@ -272,11 +279,19 @@ export class EngineLoop {
     }
   }
 
+  #release(task: GenerationTask): void {
+    task.released = true;
+    if (this.#held.delete(task)) {
+      this.#waiting.putBack(task);
+      this.#wakeUp();
+    }
+  }
+
   #reapAborted(): void {
     for (const task of this.#aborted.splice(0)) {
       if (this.#running.includes(task)) {
         this.#end(task, 'aborted');
-      } else if (this.#waiting.remove(task)) {
+      } else if (this.#waiting.remove(task) || this.#held.delete(task)) {
         this.#announcer.end(task, 'aborted');
       }
     }
@@ -392,6 +407,9 @@ export class EngineLoop {
       }
       if (finish !== undefined) {
         this.#end(task, 'finished', finish);
+      } else if (task.isHeld) {
+        this.#takeCells(task);
+        this.#held.add(task);
       }
     }
   }
@@ -439,12 +457,16 @@ export class EngineLoop {
     this.#running.splice(this.#running.indexOf(task), 1);
   }
 
-  /** Takes a task's cells away; what they hold stays cached until it is evicted, and the task goes on from there. */
   #requeue(task: GenerationTask): void {
+    this.#takeCells(task);
+    this.#waiting.putBack(task);
+    this.#announcer.preemption();
+  }
+
+  /** Takes a task's cells away; what they hold stays cached until it is evicted, and the task goes on from there. */
+  #takeCells(task: GenerationTask): void {
     this.#commitComputed(task);
     this.#leave(task);
     task.loseCells();
-    this.#waiting.putBack(task);
-    this.#announcer.preemption();
   }
 }

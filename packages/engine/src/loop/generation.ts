@@ -16,6 +16,8 @@ export interface GenerationRequest {
   readonly salt?: string;
   /** Most tokens to generate; 0 computes the prompt for the cache and nothing else. */
   readonly maxTokens: number;
+  /** Tokens after which it gives its cells away and waits to be released; what is computed stays cached. */
+  readonly holdAfter?: number;
   readonly sampling: SamplingOptions;
   /** Seed of the random numbers; the same seed, prompt and options give the same text. */
   readonly seed: number;
@@ -71,4 +73,6 @@ export interface GenerationListener {
 export interface GenerationHandle {
   /** Ends it after the current decode, wherever it is; what it has prefilled stays cached. Later calls do nothing. */
   abort(): void;
+  /** Lets it go on beyond `holdAfter`. Later calls do nothing. */
+  release(): void;
 }

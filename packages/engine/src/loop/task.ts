@@ -30,6 +30,8 @@ export class GenerationTask {
   /** Tokens whose cells the lease has. */
   computed = 0;
   aborted = false;
+  /** Whether it may go on beyond the tokens after which it is to be held. */
+  released = false;
   #deviceTokens = 0;
   #hostTokens = 0;
   /** Tokens that it had when it lost its cells. */
@@ -69,6 +71,11 @@ export class GenerationTask {
   /** Whether the prompt is computed, so that every step gives a token. */
   get isDecoding(): boolean {
     return this.generated > 0 && this.pending === 1;
+  }
+
+  /** Whether it has all the tokens that it may have before it is released. */
+  get isHeld(): boolean {
+    return !this.released && this.generated >= (this.request.holdAfter ?? Number.POSITIVE_INFINITY);
   }
 
   /** Milliseconds from arrival to the first token. */

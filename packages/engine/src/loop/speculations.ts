@@ -1,0 +1,235 @@
+import { WarmpathError } from '@warmpath/core';
+import type { GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
+import { HeldAnswer } from './held-answer.js';
+import { isolatedListener } from './isolated-listener.js';
+
+/** Ended ids that are remembered, so that what comes late is told from what never was. */
+const REMEMBERED_IDS = 4096;
+
+/** How a speculation ended, or that a newer generation of its id took over. */
+export type SpeculationOutcome = 'confirmed' | 'superseded' | 'cancelled' | 'expired' | 'failed' | 'closed';
+
+export const SPECULATION_OUTCOMES: readonly SpeculationOutcome[] = [
+  'confirmed',
+  'superseded',
+  'cancelled',
+  'expired',
+  'failed',
+  'closed',
+];
+
+/** What a request says of itself when it may turn out to be on the wrong documents. */
+export interface SpeculationTag {
+  /** Shared by all generations of one user request. */
+  readonly id: string;
+  /** Which of them it is: higher ones come later. One more than the latest when left out. */
+  readonly generation?: number;
+  /** Whether the documents are final: it takes the place of what was speculated and its answer is not held back. */
+  readonly isConfirmed: boolean;
+}
+
+export interface SpeculationsOptions {
+  /** Most ids that wait for their confirmation at the same time. */
+  readonly capacity: number;
+  /** How long a generation waits for its confirmation, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Tokens after which an unconfirmed generation pauses. */
+  readonly heldTokens: number;
+  /** Hands a request to the loop. */
+  readonly submit: (request: GenerationRequest, listener: GenerationListener) => GenerationHandle;
+  /** Hears how each generation ended as a speculation. */
+  readonly onEnd: (outcome: SpeculationOutcome) => void;
+}
+
+interface Speculation {
+  readonly id: string;
+  readonly generation: number;
+  readonly handle: GenerationHandle;
+  readonly answer: HeldAnswer;
+  readonly timer: NodeJS.Timeout;
+}
+
+/**
+ * Generations that were started before the search for their documents was over (RAGCache §5.3). All generations of one user
+ * request share an id; the newest is the only one that lives. One that a newer one replaces ends after the current step, and
+ * what it has computed stays cached, so the newer one goes on behind the longest prefix that both have in common. Its answer is
+ * held back until the id is confirmed; until then it makes `heldTokens` tokens at most and then gives its cells away.
+ *
+ * Which documents are worth a generation is for `SpeculativePipeline` of `@warmpath/core` to say, at the side of the search.
+ */
+export class Speculations {
+  readonly #options: SpeculationsOptions;
+  readonly #open = new Map<string, Speculation>();
+  /** Ids that have ended, oldest first. */
+  readonly #ended = new Map<string, SpeculationOutcome>();
+
+  constructor(options: SpeculationsOptions) {
+    this.#options = options;
+  }
+
+  /** Ids that wait for their confirmation. */
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /**
+   * Hands in a generation of an id; an older one ends and hears WARMPATH_SPECULATION_SUPERSEDED.
+   *
+   * @throws WARMPATH_SPECULATION_SUPERSEDED when a newer generation is here already, WARMPATH_SPECULATION_ENDED when the id was
+   *   confirmed or cancelled, WARMPATH_OVERLOADED when too many ids are open; and what the loop throws, and then the older one
+   *   lives on.
+   */
+  submit(request: GenerationRequest, tag: SpeculationTag, listener: GenerationListener): GenerationHandle {
+    const { id, isConfirmed } = tag;
+    const ended = this.#ended.get(id);
+    if (ended === 'confirmed' || ended === 'cancelled') {
+      throw hasEnded(id, ended);
+    }
+    const older = this.#open.get(id);
+    const generation = tag.generation ?? (older === undefined ? 0 : older.generation + 1);
+    if (older !== undefined && generation <= older.generation) {
+      throw superseded(id, older.generation);
+    }
+    if (isConfirmed) {
+      const handle = this.#options.submit(request, listener);
+      this.#supersede(older, generation);
+      this.#remember(id, 'confirmed');
+      return handle;
+    }
+    if (older === undefined && this.#open.size >= this.#options.capacity) {
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${this.#open.size} speculations are open already.` });
+    }
+    return this.#start(request, { id, generation }, { older, listener });
+  }
+
+  /**
+   * The documents of an id's newest generation are final: its answer goes out. Safe to repeat.
+   *
+   * @param generation The generation that is meant; the newest when left out.
+   * @returns The generation that was confirmed; `undefined` when it was before.
+   * @throws WARMPATH_SPECULATION_UNKNOWN, WARMPATH_SPECULATION_ENDED, WARMPATH_SPECULATION_SUPERSEDED.
+   */
+  confirm(id: string, generation?: number): number | undefined {
+    const speculation = this.#find(id, 'confirmed', generation);
+    if (speculation !== undefined) {
+      this.#close(speculation, 'confirmed');
+      speculation.answer.letGo();
+      speculation.handle.release();
+    }
+    return speculation?.generation;
+  }
+
+  /**
+   * No generation of this id is wanted any more. Safe to repeat.
+   *
+   * @returns The generation that was ended; `undefined` when it was before.
+   * @throws WARMPATH_SPECULATION_UNKNOWN, WARMPATH_SPECULATION_ENDED, WARMPATH_SPECULATION_SUPERSEDED.
+   */
+  cancel(id: string, generation?: number): number | undefined {
+    const speculation = this.#find(id, 'cancelled', generation);
+    if (speculation !== undefined) {
+      this.#end(speculation, 'cancelled', hasEnded(id, 'cancelled'));
+    }
+    return speculation?.generation;
+  }
+
+  /** Ends everything that waits for its confirmation: none will come. */
+  close(): void {
+    for (const speculation of [...this.#open.values()]) {
+      this.#end(speculation, 'failed', new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+    }
+  }
+
+  #start(
+    request: GenerationRequest,
+    { id, generation }: { readonly id: string; readonly generation: number },
+    { older, listener }: { readonly older: Speculation | undefined; readonly listener: GenerationListener },
+  ): GenerationHandle {
+    const { heldTokens, timeoutMs, submit } = this.#options;
+    // What was held back is told outside the loop, so a listener that throws is no business of the loop's either.
+    const isolated = isolatedListener(listener, () => handle.abort());
+    const answer = new HeldAnswer({
+      ...isolated,
+      onError: (error) => {
+        this.#close(speculation, 'failed');
+        isolated.onError(error);
+      },
+    });
+    const handle = submit({ ...request, holdAfter: heldTokens }, answer);
+    this.#supersede(older, generation);
+    const timer = setTimeout(() => {
+      const detail = `It was not confirmed within ${timeoutMs} ms.`;
+      this.#end(speculation, 'expired', new WarmpathError('WARMPATH_SPECULATION_ENDED', { detail }));
+    }, timeoutMs);
+    timer.unref();
+    const speculation: Speculation = { id, generation, handle, answer, timer };
+    this.#ended.delete(id);
+    this.#open.set(id, speculation);
+    return {
+      abort: () => {
+        this.#close(speculation, 'closed');
+        handle.abort();
+      },
+      release: () => handle.release(),
+    };
+  }
+
+  #supersede(older: Speculation | undefined, generation: number): void {
+    if (older !== undefined) {
+      this.#end(older, 'superseded', superseded(older.id, generation));
+    }
+  }
+
+  /** The open speculation of an id; `undefined` when it has ended just as it is asked to. */
+  #find(id: string, wanted: SpeculationOutcome, generation: number | undefined): Speculation | undefined {
+    const speculation = this.#open.get(id);
+    const ended = this.#ended.get(id);
+    if (speculation === undefined) {
+      if (ended === wanted) {
+        return undefined;
+      }
+      throw ended === undefined ? new WarmpathError('WARMPATH_SPECULATION_UNKNOWN') : hasEnded(id, ended);
+    }
+    if (generation !== undefined && generation !== speculation.generation) {
+      throw superseded(id, speculation.generation);
+    }
+    return speculation;
+  }
+
+  #end(speculation: Speculation, outcome: SpeculationOutcome, error: WarmpathError): void {
+    this.#close(speculation, outcome);
+    speculation.answer.onError(error);
+    speculation.handle.abort();
+  }
+
+  /** A speculation waits for nothing any more; does nothing the second time. */
+  #close(speculation: Speculation, outcome: SpeculationOutcome): void {
+    if (this.#open.get(speculation.id) !== speculation) {
+      return;
+    }
+    clearTimeout(speculation.timer);
+    this.#open.delete(speculation.id);
+    this.#remember(speculation.id, outcome);
+    this.#options.onEnd(outcome);
+  }
+
+  #remember(id: string, outcome: SpeculationOutcome): void {
+    this.#ended.delete(id);
+    this.#ended.set(id, outcome);
+    if (this.#ended.size > REMEMBERED_IDS) {
+      this.#ended.delete(this.#ended.keys().next().value!);
+    }
+  }
+}
+
+function hasEnded(id: string, outcome: SpeculationOutcome): WarmpathError {
+  return new WarmpathError('WARMPATH_SPECULATION_ENDED', {
+    path: 'id',
+    detail: `${JSON.stringify(id)} was ${outcome}.`,
+  });
+}
+
+function superseded(id: string, generation: number): WarmpathError {
+  const detail = `Generation ${generation} of ${JSON.stringify(id)} is the newest.`;
+  return new WarmpathError('WARMPATH_SPECULATION_SUPERSEDED', { path: 'id', detail });
+}
