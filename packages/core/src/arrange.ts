@@ -7,6 +7,7 @@ import { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 import { retrievalOrder } from './ordering/retrieval-order.js';
 import { readPolicyName } from './prepare-request.js';
 import type { ResidencyView } from './residency/view.js';
+import { type Deduplication, deduplicate } from './session/dedup.js';
 
 const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
   POLICY_NAMES.map((name) => [name, createPolicy(name)]),
@@ -15,8 +16,8 @@ const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
 const NONE: readonly never[] = [];
 
 /**
- * The one way in: decides in which order the documents of a request stand in the prompt, so that it starts with what the
- * engine already holds. Pure: same request, view and now, same arrangement; nothing changes until `observe`.
+ * The one way in: takes out the documents that the conversation already holds, and decides in which order the others stand in
+ * the prompt, so that it starts with what the engine already holds. Pure: same request, view and now, same arrangement; nothing changes until `observe`.
  *
  * Loses no document and keeps within `maxShift` and `pin`. If the policy fails, the answer is retrieval order and
  * `trace.fellBack` says why. Errors: `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_PIN` for a
@@ -25,13 +26,15 @@ const NONE: readonly never[] = [];
  * Cost: that of the policy; some tens of microseconds with `foresight`, some with `exact` (see `bench/`).
  */
 export function arrange(request: ArrangeRequest, view: ResidencyView, now: number): Arrangement {
-  const { documents, preamble } = request;
+  const { preamble, visible } = request;
   const policy = policyOf(request);
+  const kept = visible === undefined ? allOf(request.documents) : deduplicate(request.documents, visible);
+  const { remaining: documents, references } = kept;
   const context: Context = {
     documents,
     preamble,
     maxShift: checkMaxShift(request.maxShift),
-    pinned: ranksOf(request.pin, documents),
+    pinned: ranksOf(request.pin, request.documents, documents),
     waiting: request.waiting,
   };
   let ordering: Ordering;
@@ -55,8 +58,9 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
   return {
     documents: arranged,
     order,
-    references: NONE,
-    hint: moved && request.hints !== false ? hintFor(documents) : undefined,
+    references,
+    hint: request.hints !== false && (moved || !isBehind(kept)) ? hintFor(kept) : undefined,
+    locationHint: request.hints !== false && references.length > 0,
     preamble,
     predictedCachedTokens: ordering.cachedTokens,
     trace: {
@@ -85,13 +89,19 @@ function checkMaxShift(maxShift: number | undefined): number | undefined {
   return maxShift;
 }
 
-function ranksOf(pin: readonly string[] | undefined, documents: readonly Document[]): readonly number[] {
+/** A pinned document that stands elsewhere already has no place here; one that is unknown is an error. */
+function ranksOf(
+  pin: readonly string[] | undefined,
+  supplied: readonly Document[],
+  documents: readonly Document[],
+): readonly number[] {
   if (pin === undefined || pin.length === 0) return NONE;
   const ranks = new Set<number>();
   for (let i = 0; i < pin.length; i++) {
     const rank = documents.findIndex((document) => document.id === pin[i]);
-    if (rank < 0) throw new WarmpathError('WARMPATH_INVALID_PIN', { path: `pin[${i}]` });
-    ranks.add(rank);
+    if (rank >= 0) ranks.add(rank);
+    else if (supplied.every(({ id }) => id !== pin[i]))
+      throw new WarmpathError('WARMPATH_INVALID_PIN', { path: `pin[${i}]` });
   }
   return [...ranks].sort((a, b) => a - b);
 }
@@ -105,6 +115,19 @@ function fallBack(context: Context, view: ResidencyView, now: number): Ordering 
   }
 }
 
-function hintFor(documents: readonly Document[]): OrderHint {
-  return { labels: documents.map((document) => document.label) };
+function allOf(documents: readonly Document[]): Deduplication {
+  return { remaining: documents, ranks: NONE, references: NONE };
+}
+
+/** Whether the retrieval order has all references behind all other documents, which is how the model meets them. */
+function isBehind({ remaining, references }: Deduplication): boolean {
+  return references.length === 0 || references[0]!.rank >= remaining.length;
+}
+
+function hintFor({ remaining, ranks, references }: Deduplication): OrderHint {
+  if (references.length === 0) return { labels: remaining.map(({ label }) => label) };
+  const labels: string[] = new Array(remaining.length + references.length);
+  for (const [place, rank] of ranks.entries()) labels[rank] = remaining[place]!.label;
+  for (const { document, rank } of references) labels[rank] = document.label;
+  return { labels };
 }

@@ -1,9 +1,10 @@
-import type { Document, DocumentInput } from './document.js';
+import type { Document, DocumentInput, DocumentReference } from './document.js';
 import type { ErrorCode, Warning } from './errors.js';
 import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
 import type { PrewarmPath } from './ordering/prewarm.js';
 import type { Preamble } from './preamble.js';
 import type { ResidencyState } from './residency/view.js';
+import type { VisibleDocuments } from './session/visible-documents.js';
 
 /** What `arrange` is asked: prepared documents and the dial. Validation of raw input happens in `prepareRequest`. */
 export interface ArrangeRequest {
@@ -24,17 +25,19 @@ export interface ArrangeRequest {
    * ignore them.
    */
   readonly waiting?: readonly (readonly Document[])[];
+  /**
+   * What the conversation holds already (`recallHistory`): a document whose full text stands there becomes a reference. Left
+   * out, nothing is taken out, not even a text that comes twice.
+   */
+  readonly visible?: VisibleDocuments;
   /** Carried into the trace: what `prepareDocuments` mended. */
   readonly warnings?: readonly Warning[];
 }
 
-/** A document that stands elsewhere in the conversation; the list stays empty until sessions are known. */
-export interface DocumentReference {
-  readonly document: Document;
-  readonly rank: number;
-}
-
-/** Tells the model the retrieval order, by label, when the prompt's order differs (RAGBoost §5.3). */
+/**
+ * Tells the model the retrieval order of all documents, by label, when they stand in another one (RAGBoost §5.3). References
+ * count as standing behind the documents.
+ */
 export interface OrderHint {
   /** Labels, most relevant first. */
   readonly labels: readonly string[];
@@ -57,12 +60,15 @@ export interface ArrangementTrace {
 
 /** The answer to «in which order?»: documents in prompt order, the hint, what the engine should already hold, and why. */
 export interface Arrangement {
-  /** In prompt order. */
+  /** In prompt order, without those that `references` stand for. */
   readonly documents: readonly Document[];
-  /** `order[p]` is the retrieval rank of `documents[p]`. */
+  /** `order[p]` is the retrieval rank of `documents[p]` among these documents. */
   readonly order: readonly number[];
+  /** Documents whose full text the conversation holds already, in retrieval order. */
   readonly references: readonly DocumentReference[];
   readonly hint: OrderHint | undefined;
+  /** Whether the prompt says where the references stand (RAGBoost §6). */
+  readonly locationHint: boolean;
   readonly preamble: Preamble | undefined;
   /** Tokens of the prompt's start that the engine is believed to hold: the preamble and the leading documents of a known path. */
   readonly predictedCachedTokens: number;

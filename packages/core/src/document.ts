@@ -28,6 +28,14 @@ export interface Document {
   readonly tokens: number;
 }
 
+/** A document whose full text stands elsewhere in the conversation. */
+export interface DocumentReference {
+  /** Under the label and title that it was sent with. */
+  readonly document: Document;
+  /** Retrieval rank among all documents of the request. */
+  readonly rank: number;
+}
+
 /** Counts the tokens of a text for one model. Must be deterministic. */
 export type TokenCounter = (text: string) => number;
 

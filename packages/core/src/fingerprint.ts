@@ -48,14 +48,18 @@ export class Fingerprint {
     this.high = avalanche(this.high ^ this.low);
     return this;
   }
+
+  /** Both lanes as 16 hex digits. */
+  digits(): string {
+    return hex(this.low) + hex(this.high);
+  }
 }
 
 /** The fingerprint of a list of texts as 16 hex digits. O(length). */
 export function fingerprint(parts: readonly string[]): string {
   const print = new Fingerprint();
   for (const part of parts) print.add(part);
-  print.end();
-  return hex(print.low) + hex(print.high);
+  return print.end().digits();
 }
 
 function avalanche(word: number): number {

@@ -3,14 +3,32 @@ export type {
   Arrangement,
   ArrangementTrace,
   ArrangeRequest,
-  DocumentReference,
   OrderHint,
   Outcome,
   RawArrangeRequest,
 } from './arrangement.js';
+export type { ConversationTurn, RenderedTurn } from './conversation.js';
+export {
+  applyEdits,
+  asJson,
+  recordTurn,
+  renderTurn,
+  repeatedOrder,
+  repeatedTurn,
+  suppliedPrint,
+  turnEdits,
+  turnPreamble,
+} from './conversation.js';
 export type { CostModel, PrefillProfile } from './cost-model.js';
 export { profiledCost } from './cost-model.js';
-export type { Document, DocumentInput, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
+export type {
+  Document,
+  DocumentInput,
+  DocumentLimits,
+  DocumentReference,
+  PreparedDocuments,
+  TokenCounter,
+} from './document.js';
 export type { ErrorCode, ErrorEntry, WarmpathErrorOptions, Warning } from './errors.js';
 export { ERROR_TABLE, WarmpathError } from './errors.js';
 export { fingerprint } from './fingerprint.js';
@@ -28,16 +46,17 @@ export type { PlanMethod } from './plan/methods.js';
 export { PLAN_METHODS } from './plan/methods.js';
 export type { BatchPlan, PlanOptions, PlanStep } from './plan/plan.js';
 export { planBatch } from './plan/plan.js';
-export type { Preamble } from './preamble.js';
+export type { PathStep, Preamble } from './preamble.js';
 export type { DocumentMemo, PrepareDocumentsOptions } from './prepare-documents.js';
 export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
 export { prepareRequest, readPolicyName } from './prepare-request.js';
 export { canonicalJson } from './render/canonical-json.js';
-export { renderHint } from './render/hints.js';
+export type { HintWording } from './render/hints.js';
+export { DEFAULT_HINT_WORDING, HINT_PLACE, renderHint } from './render/hints.js';
 export type { PreambleOptions, RenderChatOptions } from './render/layout.js';
-export { chatPreamble, completionPreamble, renderChat, renderCompletion } from './render/layout.js';
-export type { ChatMessage, ContentPart, LayoutName, RenderOptions, TemplateName } from './render/prompt.js';
+export { chatEdits, chatPreamble, completionPreamble, renderChat, renderCompletion } from './render/layout.js';
+export type { ChatEdit, ChatMessage, ContentPart, LayoutName, RenderOptions, TemplateName } from './render/prompt.js';
 export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export type { RenderedFields } from './render/template.js';
 export { documentName, renderDocument, renderDocuments } from './render/template.js';
@@ -56,6 +75,14 @@ export type { FifoSchedulerOptions } from './schedule/fifo.js';
 export { FifoScheduler } from './schedule/fifo.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { SCHEDULER_NAMES } from './schedule/scheduler.js';
+export { answerPrint, messageChain } from './session/message-chain.js';
+export type { ConversationName, RecalledHistory, RecallRequest, TurnLookup } from './session/recall.js';
+export { recallHistory } from './session/recall.js';
+export type { MessageEdit, SentDocument, SentTurn, TurnName } from './session/sent-turn.js';
+export type { SessionEntry, SessionMemoryOptions } from './session/session-memory.js';
+export { SessionMemory } from './session/session-memory.js';
+export type { VisibleDocuments } from './session/visible-documents.js';
+export { contentPrint, NOTHING_VISIBLE } from './session/visible-documents.js';
 export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
 export { estimateTokens } from './token-estimate.js';

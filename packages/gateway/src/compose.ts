@@ -176,6 +176,7 @@ function inOrder(request: PromptRequest, state: TenantModel): Arrangement {
     order: documents.map((_, rank) => rank),
     references: [],
     hint: undefined,
+    locationHint: false,
     preamble,
     predictedCachedTokens: 0,
     trace: {

@@ -1,4 +1,5 @@
 import type { ResidencyView } from '../residency/view.js';
+import { preambleNode } from '../tree/preamble-path.js';
 import type { DialRule } from './placement.js';
 import type { Context } from './policy.js';
 
@@ -43,7 +44,7 @@ export class CachedPaths {
   collect(context: Context, view: ResidencyView, rule: DialRule | undefined, maxLookUps: number): boolean {
     const { documents, preamble } = context;
     const { tree } = view;
-    const start = preamble === undefined ? 0 : tree.child(0, preamble.key);
+    const start = preambleNode(tree, preamble);
     this.count = 1;
     this.sets[0] = 0;
     this.tokens[0] = 0;

@@ -1,4 +1,5 @@
 import type { ResidencyView } from '../residency/view.js';
+import { preambleNode, residentPreambleTokens } from '../tree/preamble-path.js';
 import { DialRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
@@ -17,8 +18,8 @@ function arrangeGreedily(context: Context, view: ResidencyView): Ordering {
   const { tree } = view;
   const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
   const path: number[] = [];
-  let node = preamble === undefined ? 0 : tree.child(0, preamble.key);
-  let cachedTokens = preamble === undefined || node < 0 ? 0 : preamble.tokens;
+  let node = preambleNode(tree, preamble);
+  let cachedTokens = residentPreambleTokens(tree, preamble, node);
   const left: number[] = [];
   const numbers: number[] = [];
   for (let rank = 0; rank < documents.length; rank++) {

@@ -2,6 +2,7 @@ import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
 import type { ServedRequest } from '../residency/history.js';
 import type { ResidencyView } from '../residency/view.js';
+import { preambleNode } from '../tree/preamble-path.js';
 import { CachedPaths } from './cached-paths.js';
 import { Demand } from './demand.js';
 import { CHAIN_MAX_DOCUMENTS } from './foresight-chain.js';
@@ -170,7 +171,7 @@ class Extensions {
 /** All beginnings that are still resident, the empty one first. */
 function beginningsOf(last: ServedRequest, { tree }: ResidencyView): readonly Beginning[] {
   const { documents, preamble, order } = last;
-  let node = preamble === undefined ? 0 : tree.child(0, preamble.key);
+  let node = preambleNode(tree, preamble);
   let set = 0;
   let tokens = 0;
   const beginnings: Beginning[] = [];

@@ -3,14 +3,58 @@ import type { Document } from '../document.js';
 import type { TemplateName } from './prompt.js';
 import { documentName } from './template.js';
 
+/** What the hints say, each on a line of its own; `{documents}` stands for the names of the documents in question. */
+export interface HintWording {
+  /** States the retrieval order of all documents. */
+  readonly order: string;
+  /** Says of the documents that are not repeated that the conversation holds them. */
+  readonly location: string;
+}
+
+/** Place of the documents' names in a hint. */
+export const HINT_PLACE = '{documents}';
+
+/** English; the demo model was trained on the wording of the order hint. */
+export const DEFAULT_HINT_WORDING: HintWording = {
+  order: `Read the documents in this order of relevance: ${HINT_PLACE}.`,
+  location: `Given earlier in this conversation: ${HINT_PLACE}.`,
+};
+
 /**
- * The order hint of RAGBoost §5.3: tells the model the retrieval order after the documents were moved. Empty when the
- * arrangement carries no hint. The wording is fixed: the demo model was trained on it. O(documents).
+ * The hints of an arrangement: where the documents stand that are not repeated (RAGBoost §6), then the retrieval order, if it
+ * differs from what the prompt shows (RAGBoost §5.3). They go behind the documents, so that no document's tokens depend on
+ * them, and in front of the question. Empty when there is nothing to say. O(documents).
  */
-export function renderHint(arrangement: Arrangement, template: TemplateName): string {
-  if (arrangement.hint === undefined) return '';
-  const byRank: Document[] = new Array(arrangement.order.length);
-  for (let place = 0; place < byRank.length; place++) byRank[arrangement.order[place]!] = arrangement.documents[place]!;
-  const names = byRank.map((document) => `[${documentName(document, template)}]`);
-  return `Read the documents in this order of relevance: ${names.join(' > ')}.\n`;
+export function renderHint(
+  arrangement: Arrangement,
+  template: TemplateName,
+  wording: HintWording = DEFAULT_HINT_WORDING,
+): string {
+  const { references, hint, locationHint } = arrangement;
+  const location = locationHint ? references.map(({ document }) => named(document, template)).join(', ') : '';
+  const order =
+    hint === undefined
+      ? ''
+      : inRetrievalOrder(arrangement)
+          .map((one) => named(one, template))
+          .join(' > ');
+  return line(wording.location, location) + line(wording.order, order);
+}
+
+/** All documents of the request, the references among them. */
+function inRetrievalOrder({ documents, order, references }: Arrangement): readonly Document[] {
+  const all: (Document | undefined)[] = new Array(documents.length + references.length).fill(undefined);
+  for (const { document, rank } of references) all[rank] = document;
+  const byRank: Document[] = new Array(documents.length);
+  for (const [place, rank] of order.entries()) byRank[rank] = documents[place]!;
+  let next = 0;
+  return all.map((document) => document ?? byRank[next++]!);
+}
+
+function named(document: Document, template: TemplateName): string {
+  return `[${documentName(document, template)}]`;
+}
+
+function line(wording: string, names: string): string {
+  return names === '' ? '' : `${wording.replace(HINT_PLACE, () => names)}\n`;
 }

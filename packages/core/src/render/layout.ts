@@ -6,7 +6,7 @@ import type { Preamble } from '../preamble.js';
 import { estimateTokens } from '../token-estimate.js';
 import { canonicalJson } from './canonical-json.js';
 import { renderHint } from './hints.js';
-import type { ChatMessage, ContentPart, RenderOptions } from './prompt.js';
+import type { ChatEdit, ChatMessage, ContentPart, RenderOptions } from './prompt.js';
 import { renderDocuments } from './template.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML: start, role, line end, end). */
@@ -40,37 +40,54 @@ export function renderChat(
   arrangement: Arrangement,
   options: RenderChatOptions,
 ): readonly ChatMessage[] {
-  if (arrangement.documents.length === 0) return messages;
-  const question = questionIndex(messages);
-  const body = options.documentsText ?? renderDocuments(arrangement.documents, options.template);
-  const hint = renderHint(arrangement, options.template);
-  const rendered = messages.slice();
-  switch (options.layout) {
-    case 'question':
-      rendered[question] = withTextBefore(messages, question, body + hint);
-      return rendered;
-    case 'message':
-      rendered[question] = withTextBefore(messages, question, hint);
-      rendered.splice(question, 0, { role: 'user', content: body });
-      return rendered;
-    case 'system': {
-      rendered[question] = withTextBefore(messages, question, hint);
-      const system = systemIndex(messages);
-      if (system < 0) rendered.unshift({ role: 'system', content: body });
-      else rendered[system] = withTextAfter(messages, system, body);
-      return rendered;
-    }
+  const edits = chatEdits(messages, arrangement, options);
+  if (edits.length === 0) return messages;
+  const rendered: ChatMessage[] = [];
+  let next = 0;
+  for (const { at, messages: inPlace } of edits) {
+    rendered.push(...messages.slice(next, at), ...inPlace);
+    next = at + 1;
   }
+  rendered.push(...messages.slice(next));
+  return rendered;
+}
+
+/** What `renderChat` does, as changes of single messages in their order. Same errors, same cost. */
+export function chatEdits(
+  messages: readonly ChatMessage[],
+  arrangement: Arrangement,
+  options: RenderChatOptions,
+): readonly ChatEdit[] {
+  const hint = renderHint(arrangement, options.template, options.wording);
+  const isEmpty = arrangement.documents.length === 0;
+  if (isEmpty && hint === '') return [];
+  const question = questionIndex(messages);
+  const body = isEmpty ? '' : (options.documentsText ?? renderDocuments(arrangement.documents, options.template));
+  const asked = (text: string) => ({ at: question, messages: [withTextBefore(messages, question, text)] });
+  if (isEmpty || options.layout === 'question') return [asked(body + hint)];
+  if (options.layout === 'message') {
+    const [told] = asked(hint).messages;
+    return [{ at: question, messages: [{ role: 'user', content: body }, told!] }];
+  }
+  const system = systemIndex(messages);
+  const edits: ChatEdit[] =
+    system < 0
+      ? [{ at: 0, messages: [{ role: 'system', content: body }, messages[0]!] }]
+      : [{ at: system, messages: [withTextAfter(messages, system, body)] }];
+  if (hint === '') return edits;
+  if (system < 0 && question === 0)
+    return [{ at: 0, messages: [{ role: 'system', content: body }, ...asked(hint).messages] }];
+  return [...edits, asked(hint)].sort((a, b) => a.at - b.at);
 }
 
 /** `documents + hint + prompt`. Without documents, the prompt as it is. O(length of the documents). */
 export function renderCompletion(
   prompt: string,
   arrangement: Arrangement,
-  options: Pick<RenderOptions, 'template'>,
+  options: Pick<RenderOptions, 'template' | 'wording'>,
 ): string {
   const body = renderDocuments(arrangement.documents, options.template);
-  return body + renderHint(arrangement, options.template) + prompt;
+  return body + renderHint(arrangement, options.template, options.wording) + prompt;
 }
 
 /**
@@ -81,13 +98,17 @@ export function renderCompletion(
  */
 export function chatPreamble(messages: readonly ChatMessage[], scope: string, options: PreambleOptions): Preamble {
   const before = messagesBeforeDocuments(messages, options);
-  const countTokens = options.countTokens ?? estimateTokens;
+  return { key: preambleKey(scope, options, canonicalJson(before)), tokens: chatTokens(before, options.countTokens) };
+}
+
+/** Tokens of messages: of their text, and the chat template's own at a flat rate. O(length). */
+export function chatTokens(messages: readonly ChatMessage[], countTokens: TokenCounter = estimateTokens): number {
   let tokens = 0;
-  for (const message of before) {
+  for (const message of messages) {
     const text = textOf(message);
     tokens += TOKENS_PER_MESSAGE + (text === '' ? 0 : Math.ceil(countTokens(text)));
   }
-  return { key: preambleKey(scope, options, canonicalJson(before)), tokens };
+  return tokens;
 }
 
 /** What stands before the documents of a plain completion: nothing but what `scope` names. */

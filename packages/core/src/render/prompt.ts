@@ -1,3 +1,5 @@
+import type { HintWording } from './hints.js';
+
 export const TEMPLATE_NAMES = ['xml', 'brackets', 'plain'] as const;
 /** How one document is written. */
 export type TemplateName = (typeof TEMPLATE_NAMES)[number];
@@ -12,6 +14,8 @@ export type LayoutName = (typeof LAYOUT_NAMES)[number];
 export interface RenderOptions {
   readonly template: TemplateName;
   readonly layout: LayoutName;
+  /** What the hints say. Default `DEFAULT_HINT_WORDING`. */
+  readonly wording?: HintWording;
 }
 
 /** A chat message as OpenAI's API defines it; fields that Warmpath does not know stay as they are. */
@@ -25,4 +29,11 @@ export interface ContentPart {
   readonly type: string;
   readonly text?: string;
   readonly [field: string]: unknown;
+}
+
+/** What stands in a prompt in place of one of the client's messages. */
+export interface ChatEdit {
+  /** Position of the client's message. */
+  readonly at: number;
+  readonly messages: readonly ChatMessage[];
 }

@@ -172,5 +172,10 @@ function pathOf(request: ServedRequest): ServedPath {
   const keys = documents.map((document) => document.key);
   const tokens = documents.map((document) => document.tokens);
   if (preamble === undefined) return { keys, tokens };
-  return { keys: [preamble.key, ...keys], tokens: [preamble.tokens, ...tokens] };
+  const { steps = [] } = preamble;
+  const before = sum(steps.map((step) => step.tokens));
+  return {
+    keys: [...steps.map(({ key }) => key), preamble.key, ...keys],
+    tokens: [...steps.map((step) => step.tokens), preamble.tokens - before, ...tokens],
+  };
 }

@@ -2,6 +2,7 @@ import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
 import type { KnowledgeTree } from './knowledge-tree.js';
 import { CHILDREN, DOCUMENT, FIRST_CHILD, FIRST_DOCUMENT, NEXT_SIBLING, NODE_SHIFT, ROOT } from './node-store.js';
+import { preambleNode, residentPreambleTokens } from './preamble-path.js';
 import type { CachedPath, PlacementRule } from './view.js';
 
 /** Up to this many documents the search is never cut short. */
@@ -59,13 +60,9 @@ export class BestPathSearch {
   /** See the class. `preamble` is the key of what stands before the documents: the path must start with it. */
   find(documents: readonly Document[], preamble: Preamble | undefined, rule: PlacementRule | undefined): CachedPath {
     const tree = this.#tree;
-    let start = ROOT;
-    let preambleTokens = 0;
-    if (preamble !== undefined) {
-      start = tree.child(ROOT, preamble.key);
-      if (start < 0) return NOTHING_CACHED;
-      preambleTokens = preamble.tokens;
-    }
+    const start = preambleNode(tree, preamble);
+    const preambleTokens = residentPreambleTokens(tree, preamble, start);
+    if (start < 0) return preambleTokens === 0 ? NOTHING_CACHED : { order: [], tokens: preambleTokens };
     try {
       this.#begin(documents, rule);
       this.#descend(start, 0, 0);

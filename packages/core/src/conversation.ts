@@ -1,0 +1,198 @@
+import type { Arrangement, ArrangeRequest } from './arrangement.js';
+import type { TokenCounter } from './document.js';
+import { fingerprint } from './fingerprint.js';
+import { withCachedPrefix } from './ordering/cached-prefix.js';
+import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
+import type { Preamble } from './preamble.js';
+import { renderHint } from './render/hints.js';
+import { chatEdits, chatPreamble, chatTokens, type PreambleOptions, type RenderChatOptions } from './render/layout.js';
+import type { ChatEdit, ChatMessage, RenderOptions } from './render/prompt.js';
+import { renderDocuments } from './render/template.js';
+import { sentDocuments } from './session/dedup.js';
+import type { RecalledHistory } from './session/recall.js';
+import type { MessageEdit, SentTurn } from './session/sent-turn.js';
+import { estimateTokens } from './token-estimate.js';
+
+/** One turn of a conversation, arranged. */
+export interface ConversationTurn {
+  readonly history: RecalledHistory;
+  /** As the client sent them. */
+  readonly messages: readonly ChatMessage[];
+  readonly arrangement: Arrangement;
+  /** What was asked (`suppliedPrint`). */
+  readonly supplied: string;
+}
+
+/** A turn as it goes to the engine. */
+export interface RenderedTurn {
+  readonly messages: readonly ChatMessage[];
+  /** To be remembered (`SessionMemory.sent`). */
+  readonly turn: SentTurn;
+}
+
+/**
+ * What stands before the documents of this turn: everything that earlier turns were rendered to, which is a path that the
+ * engine has seen, and what came since. The knowledge tree so knows a conversation as the one growing prompt that it is.
+ * Same errors as `renderChat`. Cost: O(new messages + documents of the conversation).
+ */
+export function turnPreamble(
+  history: RecalledHistory,
+  messages: readonly ChatMessage[],
+  scope: string,
+  options: PreambleOptions,
+): Preamble {
+  const latest = history.turns.at(-1);
+  if (latest === undefined) return chatPreamble(messages, scope, options);
+  const { at, layout } = placeOfDocuments(history, messages, options);
+  const fresh = messages.slice(history.sentMessages);
+  const asked = at < messages.length ? fresh : [...fresh, { role: 'user' }];
+  const { key, tokens } = chatPreamble(asked, `${scope}\n${latest.id}`, { ...options, layout });
+  const steps = history.turns.flatMap((turn) => turn.steps);
+  const before = steps.reduce((sum, step) => sum + step.tokens, 0);
+  return { key, tokens: before + latest.tail + tokens, steps };
+}
+
+/**
+ * The changes that this turn makes to the client's messages; those of earlier turns stand in their records. Documents and
+ * hints go in front of the question, into no message that was sent before: where everything since is the model's own and its
+ * tools', they are appended as a user message. Same errors as `renderChat`. Cost: O(length of the documents).
+ */
+export function turnEdits(
+  history: RecalledHistory,
+  messages: readonly ChatMessage[],
+  arrangement: Arrangement,
+  options: RenderChatOptions,
+): readonly ChatEdit[] {
+  const { documents } = arrangement;
+  const { sentMessages } = history;
+  if (sentMessages === 0) return chatEdits(messages, arrangement, options);
+  const { at, layout } = placeOfDocuments(history, messages, options);
+  if (at < messages.length) {
+    const edits = chatEdits(messages.slice(sentMessages), arrangement, { ...options, layout });
+    return edits.map((edit) => ({ ...edit, at: edit.at + sentMessages }));
+  }
+  if (documents.length === 0) return [];
+  const text = options.documentsText ?? renderDocuments(documents, options.template);
+  const content = text + renderHint(arrangement, options.template, options.wording);
+  return [{ at: at - 1, messages: [messages[at - 1]!, { role: 'user', content }] }];
+}
+
+/** The record of a turn, to be remembered once it goes out. `edits`: those of `turnEdits`, as JSON. O(length of the edits). */
+export function recordTurn(
+  { history, messages, arrangement, supplied }: ConversationTurn,
+  edits: readonly MessageEdit[],
+  options: RenderOptions & { readonly countTokens?: TokenCounter },
+): SentTurn {
+  const latest = history.turns.at(-1);
+  const link = history.links.at(-1) ?? '';
+  const { documents, preamble } = arrangement;
+  const { at } = placeOfDocuments(history, messages, options);
+  const hint = renderHint(arrangement, options.template, options.wording);
+  const hintTokens = hint === '' ? 0 : (options.countTokens ?? estimateTokens)(hint);
+  const hasSteps = documents.length > 0 && preamble !== undefined;
+  const behind = chatTokens(messages.slice(hasSteps ? at : history.sentMessages), options.countTokens);
+  return {
+    link,
+    id: fingerprint([link, latest?.id ?? '', ...edits.flatMap((edit) => [String(edit.at), ...edit.messages])]),
+    length: messages.length,
+    parent: latest === undefined ? undefined : { link: latest.link, id: latest.id },
+    supplied,
+    order: documents.map(({ label }) => label),
+    edits,
+    documents: sentDocuments(documents),
+    steps: hasSteps ? stepsOf(preamble, arrangement) : [],
+    tail: hintTokens + behind + (hasSteps ? 0 : (latest?.tail ?? 0)),
+    answers: [],
+  };
+}
+
+/**
+ * Renders a turn for a caller who has messages as objects: earlier turns as they were sent, then this one. Error: that of
+ * `renderChat`. Cost: O(length of the prompt).
+ */
+export function renderTurn(
+  turn: ConversationTurn,
+  options: RenderOptions & { readonly countTokens?: TokenCounter },
+): RenderedTurn {
+  const { history, messages, arrangement, supplied } = turn;
+  const known = repeatedTurn(history, supplied);
+  const sent = known ?? recordTurn(turn, turnEdits(history, messages, arrangement, options).map(asJson), options);
+  return { messages: applyEdits(messages, [...history.turns, sent]), turn: sent };
+}
+
+/** The messages with what earlier turns were rendered to in their places. A message that nothing changed stays the very object it was. */
+export function applyEdits(
+  messages: readonly ChatMessage[],
+  turns: readonly Pick<SentTurn, 'edits'>[],
+): readonly ChatMessage[] {
+  const inPlace = new Map(turns.flatMap(({ edits }) => edits).map((edit) => [edit.at, edit.messages]));
+  return messages.flatMap((message, at) => {
+    const texts = inPlace.get(at);
+    return texts === undefined ? [message] : texts.map((text) => JSON.parse(text) as ChatMessage);
+  });
+}
+
+/** A print of what was asked: the documents, in their order, and whatever decides how they are written. O(documents). */
+export function suppliedPrint(request: ArrangeRequest, options: RenderOptions): string {
+  const { documents, policy, maxShift, pin, hints, visible } = request;
+  const name = typeof policy === 'object' ? policy.name : policy;
+  const switches = [
+    name,
+    maxShift,
+    pin,
+    hints,
+    visible === undefined,
+    options.template,
+    options.layout,
+    options.wording,
+  ];
+  return fingerprint([...documents.map(({ key }) => key), JSON.stringify(switches)]);
+}
+
+/** The turn that this request is once more, if it was sent before with the same documents behind the same history. */
+export function repeatedTurn(history: RecalledHistory, supplied: string): SentTurn | undefined {
+  return history.siblings.findLast((turn) => turn.supplied === supplied);
+}
+
+/** A policy that repeats the order of a turn, so that a retry sends the same bytes. `name` is that of the policy it stands in for. */
+export function repeatedOrder(turn: SentTurn, name: PolicyName): OrderingPolicy {
+  const places = new Map(turn.order.map((label, place) => [label, place]));
+  return {
+    name,
+    arrange: (context, view) => {
+      const place = (rank: number) => places.get(context.documents[rank]!.label) ?? places.size + rank;
+      const order = context.documents.map((_, rank) => rank).sort((a, b) => place(a) - place(b));
+      return withCachedPrefix(order, context, view);
+    },
+  };
+}
+
+/** A turn's changes as they are remembered. */
+export function asJson({ at, messages }: ChatEdit): MessageEdit {
+  return { at, messages: messages.map((message) => JSON.stringify(message)) };
+}
+
+/** Which message the documents go before, and how; behind the last one if every question was sent already. */
+function placeOfDocuments(
+  { sentMessages }: RecalledHistory,
+  messages: readonly ChatMessage[],
+  { layout }: RenderOptions,
+): { readonly at: number; readonly layout: RenderOptions['layout'] } {
+  const question = messages.findLastIndex(({ role }) => role === 'user');
+  if (sentMessages === 0) {
+    if (layout !== 'system') return { at: question, layout };
+    return { at: messages.findIndex(({ role }) => role === 'system' || role === 'developer') + 1, layout };
+  }
+  if (question < sentMessages) return { at: messages.length, layout: 'question' };
+  // A system message that was sent is closed.
+  return { at: question, layout: layout === 'system' ? 'question' : layout };
+}
+
+/** The steps of this turn: what stands before its documents since the last step, and the documents. */
+function stepsOf(preamble: Preamble, { documents }: Arrangement): SentTurn['steps'] {
+  const before = (preamble.steps ?? []).reduce((sum, { tokens }) => sum + tokens, 0);
+  return [
+    { key: preamble.key, tokens: preamble.tokens - before },
+    ...documents.map(({ key, tokens }) => ({ key, tokens })),
+  ];
+}

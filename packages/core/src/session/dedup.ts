@@ -1,0 +1,64 @@
+import type { Document, DocumentReference } from '../document.js';
+import type { SentDocument } from './sent-turn.js';
+import { contentPrint, type VisibleDocuments } from './visible-documents.js';
+
+/** What is left of a context, and what stands for the rest. */
+export interface Deduplication {
+  /** In retrieval order; a document whose label is taken in the conversation has another one. */
+  readonly remaining: readonly Document[];
+  /** Retrieval ranks of `remaining`, among all documents. */
+  readonly ranks: readonly number[];
+  /** In retrieval order. */
+  readonly references: readonly DocumentReference[];
+}
+
+/** Digits of the print that make a taken label one's own. */
+const LABEL_DIGITS = 8;
+
+/**
+ * Takes out the documents whose full text the conversation already holds, and those that this context brings twice (RAGBoost
+ * §6). Title and content decide, letter by letter: the same id with other content is another document and stays, the same
+ * text under another id is a reference. Loses nothing: each document is in `remaining` or in `references`.
+ * Cost: O(length of the documents).
+ */
+export function deduplicate(documents: readonly Document[], visible: VisibleDocuments): Deduplication {
+  const remaining: Document[] = [];
+  const ranks: number[] = [];
+  const references: DocumentReference[] = [];
+  const here = new Map<string, Document>();
+  const labels = new Set<string>();
+  for (const [rank, document] of documents.entries()) {
+    const print = contentPrint(document);
+    const same = visible.find(document, print) ?? sameText(here.get(print), document);
+    if (same !== undefined) {
+      references.push({ document: { ...document, label: same.label, title: same.title }, rank });
+      continue;
+    }
+    const kept = withFreeLabel(document, print, (label) => visible.hasLabel(label) || labels.has(label));
+    labels.add(kept.label);
+    here.set(print, kept);
+    remaining.push(kept);
+    ranks.push(rank);
+  }
+  return { remaining, ranks, references };
+}
+
+/** What a turn keeps of the documents that it sends. O(length of the documents). */
+export function sentDocuments(documents: readonly Document[]): readonly SentDocument[] {
+  return documents.map((document) => {
+    const { label, title, content } = document;
+    return { print: contentPrint(document), label, title, content };
+  });
+}
+
+function sameText(known: Document | undefined, { title, content }: Document): Document | undefined {
+  return known !== undefined && known.content === content && (known.title ?? '') === (title ?? '') ? known : undefined;
+}
+
+/** A hint names a document by its label, so that no two documents of a conversation may share one. */
+function withFreeLabel(document: Document, print: string, isTaken: (label: string) => boolean): Document {
+  if (!isTaken(document.label)) return document;
+  let label = `${document.label}~${print.slice(0, LABEL_DIGITS)}`;
+  for (let attempt = 2; isTaken(label); attempt++) label = `${document.label}~${print}-${attempt}`;
+  return { ...document, label, key: `${document.key}#${label}` };
+}

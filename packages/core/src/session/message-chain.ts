@@ -1,0 +1,46 @@
+import { Fingerprint } from '../fingerprint.js';
+import type { ChatMessage, ContentPart } from '../render/prompt.js';
+
+/**
+ * The hash chain over a conversation: link `i` stands for messages 0 to `i`, all of them and in this order, by their exact
+ * text. Two conversations share a link if, and only if, they are equal up to there; the same message behind another history
+ * has another link. `texts` are the messages as JSON, as the client wrote them. O(length), about 1 ns a character.
+ */
+export function messageChain(texts: readonly string[]): readonly string[] {
+  const print = new Fingerprint();
+  const links: string[] = new Array(texts.length);
+  let link = '';
+  for (let i = 0; i < texts.length; i++) {
+    link = print.reset().add(link).add(texts[i]!).end().digits();
+    links[i] = link;
+  }
+  return links;
+}
+
+/**
+ * A print of what the model said in one message: its text without white space around it, and its tool calls. `undefined` if
+ * it said nothing, for that tells no two conversations apart. The text may come as a string or as parts, for clients hand
+ * back either. O(length).
+ */
+export function answerPrint(
+  message: Pick<ChatMessage, 'content'> & { readonly tool_calls?: unknown },
+): string | undefined {
+  const text = answerText(message.content).trim();
+  const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as readonly unknown[]).flatMap(readCall) : [];
+  if (text === '' && calls.length === 0) return undefined;
+  const print = new Fingerprint().add(text);
+  for (const part of calls) print.add(part);
+  return print.end().digits();
+}
+
+function answerText(content: ChatMessage['content']): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return (content as readonly ContentPart[]).map((part) => (typeof part?.text === 'string' ? part.text : '')).join('');
+}
+
+function readCall(call: unknown): string[] {
+  const given = (call as { readonly function?: { readonly name?: unknown; readonly arguments?: unknown } } | null)
+    ?.function;
+  return [String(given?.name ?? ''), String(given?.arguments ?? '')];
+}

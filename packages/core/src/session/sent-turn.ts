@@ -1,0 +1,51 @@
+import type { PathStep } from '../preamble.js';
+
+/** One message of the client as it went to the engine. */
+export interface MessageEdit {
+  /** Position of the client's message. */
+  readonly at: number;
+  /** What stood in its place, each message as JSON. */
+  readonly messages: readonly string[];
+}
+
+/** A document whose full text stands in a prompt that was sent. */
+export interface SentDocument {
+  /** Fingerprint of title and content. */
+  readonly print: string;
+  /** What the prompt calls it. */
+  readonly label: string;
+  readonly title: string | undefined;
+  readonly content: string;
+}
+
+/** Which turn: where it stands in the hash chain, and which of the renderings that were sent there. */
+export interface TurnName {
+  /** Link of the chain for the last message of the request. */
+  readonly link: string;
+  readonly id: string;
+}
+
+/**
+ * What one request was rendered to, as far as it differs from what the client sent. Immutable plain data that survives JSON.
+ * A turn is replayed only together with all turns before it (`parent`), or what it refers to would not be there.
+ */
+export interface SentTurn extends TurnName {
+  /** How many messages the client's request had. */
+  readonly length: number;
+  /** The turn whose rendering this one continues. */
+  readonly parent: TurnName | undefined;
+  /** Print of what the client supplied: documents in retrieval order and what decides how they are written. */
+  readonly supplied: string;
+  /** Labels of the documents sent, in prompt order. */
+  readonly order: readonly string[];
+  /** Changed messages of this turn; those of earlier turns stand in their own records. */
+  readonly edits: readonly MessageEdit[];
+  /** Documents whose full text stands in `edits`, or in messages of this turn that were left as they are. */
+  readonly documents: readonly SentDocument[];
+  /** From the last step of `parent` on. */
+  readonly steps: readonly PathStep[];
+  /** Tokens behind the last step. */
+  readonly tail: number;
+  /** Prints of the answers that were given to it, the latest last (`answerPrint`). */
+  readonly answers: readonly string[];
+}

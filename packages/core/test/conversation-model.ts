@@ -1,0 +1,107 @@
+import {
+  answerPrint,
+  arrange,
+  type ChatMessage,
+  type LayoutName,
+  observe,
+  prepareRequest,
+  type RenderOptions,
+  recallHistory,
+  renderDocument,
+  renderTurn,
+  ServedHistory,
+  SessionMemory,
+  type SessionMemoryOptions,
+  suppliedPrint,
+  turnPreamble,
+} from '../src/index.js';
+
+export interface Passage {
+  readonly id: string;
+  readonly content: string;
+}
+
+/** One request of a client, and what the model saw. */
+export interface Served {
+  readonly prompt: readonly ChatMessage[];
+  readonly supplied: readonly Passage[];
+  readonly references: number;
+}
+
+/** The way of a chat through Warmpath, as a client in the same process would go it. */
+export class Pipeline {
+  readonly memory: SessionMemory;
+  readonly history = new ServedHistory();
+  readonly options: RenderOptions;
+  now = 0;
+
+  constructor(layout: LayoutName = 'question', limits: SessionMemoryOptions = {}) {
+    this.memory = new SessionMemory(limits);
+    this.options = { template: 'xml', layout };
+  }
+
+  /** Serves one request; `answer` is what the model will have said to it, or `undefined` for a request that failed. */
+  serve(
+    name: { readonly tenant: string; readonly session: string | undefined },
+    messages: readonly ChatMessage[],
+    documents: readonly Passage[],
+    answer: ChatMessage | undefined,
+  ): Served {
+    this.now++;
+    const recalled = recallHistory({ ...name, messages }, this.memory.lookup(name, this.now));
+    const request = { ...prepareRequest({ documents }), visible: recalled.visible };
+    const preamble = turnPreamble(recalled, messages, 'model', this.options);
+    const arrangement = arrange({ ...request, preamble }, this.history, this.now);
+    const supplied = suppliedPrint(request, this.options);
+    const rendered = renderTurn({ history: recalled, messages, arrangement, supplied }, this.options);
+    this.memory.sent(name, rendered.turn, this.now);
+    observe({ kind: 'dispatched', arrangement, now: this.now }, this.history);
+    if (answer === undefined) observe({ kind: 'failed', arrangement, now: this.now }, this.history);
+    else {
+      observe({ kind: 'completed', arrangement, now: this.now }, this.history);
+      const print = answerPrint(answer);
+      if (print !== undefined) this.memory.answered(name, rendered.turn, print, this.now);
+    }
+    return { prompt: rendered.messages, supplied: documents, references: arrangement.references.length };
+  }
+}
+
+/** How often the full text of a passage stands in a prompt. */
+export function copies({ prompt }: Served, passage: Passage): number {
+  const text = `\n${passage.content}\n</document>`;
+  return prompt.reduce(
+    (sum, { content }) => sum + (typeof content === 'string' ? content.split(text).length - 1 : 0),
+    0,
+  );
+}
+
+/** Labels of the documents in a prompt, in their order. */
+export function labelsIn(prompt: readonly ChatMessage[]): string[] {
+  return prompt.flatMap(({ content }) =>
+    [...String(content ?? '').matchAll(/<document id="([^"]+)"/g)].map(([, label]) => label!),
+  );
+}
+
+/** The labels that location hints of a prompt name, each with the number of messages up to and including the hint's. */
+export function hintedLabels(prompt: readonly ChatMessage[]): { label: string; messages: number }[] {
+  return prompt.flatMap(({ content }, place) =>
+    [...String(content ?? '').matchAll(/^Given earlier in this conversation: (.*)\.$/gm)].flatMap(([, names]) =>
+      [...names!.matchAll(/\[([^\]]+)\]/g)].map(([, label]) => ({ label: label!, messages: place + 1 })),
+    ),
+  );
+}
+
+/** A passage of a pool: the same id has several contents, and one content stands under two ids. */
+export function passage(number: number): Passage {
+  const id = `p${number % 7}`;
+  const version = Math.floor(number / 7);
+  if (number === 20) return { id: 'twin', content: passage(0).content };
+  return { id, content: `Passage ${id} in version ${version}.` };
+}
+
+export const PASSAGES = 21;
+
+/** The prompt's text of a passage under its usual label. */
+export function textOf(of: Passage): string {
+  return renderDocument({ label: of.id, title: undefined, content: of.content }, 'xml');
+}
