@@ -16,6 +16,7 @@ export interface Block {
 export const PAGES = [
   'README.md',
   'packages/core/README.md',
+  'packages/client/README.md',
   'packages/engine/README.md',
   'packages/gateway/README.md',
   'packages/lab/README.md',

@@ -19,7 +19,7 @@ describe('the packed packages in an empty folder', () => {
     await mkdir(tarballs);
     await run('npm', ['pack', '--workspaces', '--pack-destination', tarballs], { cwd: root });
     const files = (await readdir(tarballs)).map((file) => join(tarballs, file));
-    expect(files).toHaveLength(5);
+    expect(files).toHaveLength(6);
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'packed', private: true, type: 'module' }));
     await run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', ...files], { cwd: folder });
   }, INSTALL_TIMEOUT_MS);
@@ -37,14 +37,14 @@ describe('the packed packages in an empty folder', () => {
 
   it('imports every library entry and finds declarations beside it', async () => {
     const script = `
-      for (const name of ['@warmpath/core', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab']) {
+      for (const name of ['@warmpath/core', '@warmpath/client', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab']) {
         const exported = Object.keys(await import(name));
         if (exported.length === 0) throw new Error(name + ' exports nothing');
       }
       console.log('imported');`;
     const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder });
     expect(stdout.trim()).toBe('imported');
-    for (const name of ['core', 'engine', 'gateway', 'lab']) {
+    for (const name of ['core', 'client', 'engine', 'gateway', 'lab']) {
       expect(await readdir(join(folder, 'node_modules/@warmpath', name, 'dist'))).toContain('index.d.ts');
     }
   });

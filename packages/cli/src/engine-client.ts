@@ -1,6 +1,6 @@
+import { readServerSentEvents } from '@warmpath/client';
 import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
 import { type Dispatcher, Pool } from 'undici';
-import { readServerSentEvents } from './server-sent-events.js';
 
 /** How an OpenAI-compatible server is reached. */
 export interface EngineAddress {

@@ -194,6 +194,12 @@ export const ERROR_TABLE = {
     message: 'The engine answered with an error.',
     remedy: "See the engine's own message and log.",
   },
+  WARMPATH_GATEWAY_UNREACHABLE: {
+    status: 502,
+    type: 'upstream_error',
+    message: 'The gateway cannot be reached.',
+    remedy: 'Check that `warmpath serve` or `warmpath up` runs at the URL that the client was given.',
+  },
   WARMPATH_CLIENT_CLOSED: {
     status: 499,
     type: 'invalid_request_error',

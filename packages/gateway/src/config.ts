@@ -91,6 +91,9 @@ const limits = z.strictObject({
     .default(33_554_432)
     .describe('Bytes of passages remembered because they came more than once; the least recently used one goes first.'),
   window: count(1_000_000).default(100).describe('Recent requests that hotness counts (the CA-Table).'),
+  openArrangements: count(1_000_000)
+    .default(1_024)
+    .describe('Answers of `POST /v1/arrange` that may still be reported on; the oldest goes first.'),
 });
 
 const queue = z.strictObject({

@@ -2,6 +2,7 @@ import type { Composer } from './compose.js';
 import type { GatewayConfig } from './config.js';
 import type { DispatchQueue } from './dispatch-queue.js';
 import type { Metrics } from './metrics.js';
+import type { OpenArrangements } from './open-arrangements.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
 import type { Prewarmer } from './prewarmer.js';
 import type { ServedHistories } from './served-histories.js';
@@ -19,6 +20,7 @@ export interface Gateway {
   readonly prefixes: WarmPrefixes;
   readonly warmups: Warmups;
   readonly plans: PlanJobs;
+  readonly arrangements: OpenArrangements;
   /** Only where it is enabled. */
   readonly prewarmer: Prewarmer | undefined;
   readonly metrics: Metrics;

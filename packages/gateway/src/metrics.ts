@@ -14,6 +14,7 @@ export interface GaugeSources {
   readonly queueDepth: () => number;
   readonly underWay: () => number;
   readonly plansWaiting: () => number;
+  readonly openArrangements: () => number;
 }
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
@@ -50,6 +51,7 @@ export class Metrics {
     this.#read('queue_depth', 'Prompts that wait for room in the engine.', sources.queueDepth);
     this.#read('upstream_in_flight', 'Prompts that the engine has.', sources.underWay);
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
+    this.#read('open_arrangements', 'Orders given alone whose outcome is not known.', sources.openArrangements);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
       const { user, system } = process.cpuUsage();

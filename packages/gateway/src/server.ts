@@ -18,6 +18,7 @@ import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS } from './headers.js';
 import { MalformedRequests } from './malformed.js';
 import { Metrics } from './metrics.js';
+import { OpenArrangements } from './open-arrangements.js';
 import { PlanJobs } from './plan/plan-jobs.js';
 import { Prewarmer } from './prewarmer.js';
 import { arrangeRoute } from './routes/arrange.js';
@@ -26,6 +27,7 @@ import { completionsRoute } from './routes/completions.js';
 import { healthRoutes } from './routes/health.js';
 import { messagesRoute } from './routes/messages.js';
 import { metricsRoute } from './routes/metrics.js';
+import { observeRoute } from './routes/observe.js';
 import { passthroughRoute } from './routes/passthrough.js';
 import { planRoute } from './routes/plan.js';
 import { responsesRoute } from './routes/responses.js';
@@ -109,6 +111,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     queueDepth: () => queue.depth,
     underWay: () => queue.underWay,
     plansWaiting: () => plans.depth,
+    openArrangements: () => arrangements.size,
   });
   const { connections, maxConcurrent = connections } = config.upstream;
   const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
@@ -117,10 +120,11 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   });
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
   const plans = new PlanJobs(config);
+  const arrangements = new OpenArrangements(config.limits.openArrangements);
   const prewarmer = config.prewarm.enabled
     ? new Prewarmer(config.prewarm, { upstream, composer, metrics, now })
     : undefined;
-  const services = { upstream, histories, composer, queue, prefixes, warmups, plans, prewarmer, metrics };
+  const services = { upstream, histories, composer, queue, prefixes, warmups, plans, arrangements, prewarmer, metrics };
   return { config, ...services, now, draining: false };
 }
 
@@ -164,7 +168,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
     sendTableError(gateway, request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
   });
   for (const route of [chatCompletionsRoute, completionsRoute, messagesRoute, responsesRoute]) route(app, gateway);
-  for (const route of [arrangeRoute, warmupRoute, planRoute]) route(app, gateway);
+  for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute]) route(app, gateway);
   for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
   return app;
 }

@@ -129,6 +129,40 @@ describe('POST /v1/arrange', () => {
     }
   });
 
+  it('hears what became of a prompt, from the tenant that asked for its order, once', async () => {
+    const gateway = closing(await gatewayAt('http://127.0.0.1:1', { limits: { openArrangements: 2 } }));
+    const post = async (path: string, body: object, key = 'a') => {
+      const reply = await send(gateway.url + path, body, { headers: { authorization: key } });
+      return JSON.parse(reply.text) as Answer & { readonly id: string; readonly state: string };
+    };
+    const ask = (documents: readonly object[]) => post('/v1/arrange', { documents });
+    const { id } = await ask([VELKA, ORSIN]);
+    const failed = { id, outcome: 'failed' };
+    expect((await post('/v1/observe', failed, 'b')).state).toBe('forgotten');
+    expect((await post('/v1/observe', failed)).state).toBe('observed');
+    expect((await post('/v1/observe', failed)).state).toBe('forgotten');
+    const second = await ask([ORSIN, VELKA]);
+    expect(second.order).toEqual([0, 1]);
+    const report = { outcome: 'completed', promptTokens: 120, cachedTokens: 0 };
+    expect((await post('/v1/observe', { id: second.id, ...report })).state).toBe('observed');
+    const [third] = [await ask([VELKA, ORSIN]), await ask([VELKA]), await ask([ORSIN])];
+    expect(third.order).toEqual([1, 0]);
+    // Only so many are remembered.
+    expect((await post('/v1/observe', { id: third.id, ...report })).state).toBe('forgotten');
+    expect((await send(`${gateway.url}/metrics`)).text).toContain('warmpath_open_arrangements 2');
+  });
+
+  it.each([
+    ['an unknown field', { id: 'x', outcome: 'failed', tokens: 3 }, 'tokens'],
+    ['no id', { outcome: 'failed' }, 'id'],
+    ['an unknown outcome', { id: 'x', outcome: 'done' }, 'outcome'],
+    ['a count that is none', { id: 'x', outcome: 'completed', cachedTokens: -1 }, 'cachedTokens'],
+  ])('refuses a report with %s', async (_, body, param) => {
+    const gateway = closing(await gatewayAt('http://127.0.0.1:1'));
+    const reply = await send(`${gateway.url}/v1/observe`, body);
+    expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_INVALID_REQUEST', param });
+  });
+
   it.each([
     ['no documents', {}, 'WARMPATH_INVALID_DOCUMENTS', 'documents'],
     ['an unknown policy', { documents: [VELKA], policy: 'x' }, 'WARMPATH_UNKNOWN_POLICY', 'policy'],

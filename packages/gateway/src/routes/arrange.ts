@@ -9,7 +9,8 @@ const FIELDS = ['documents', 'policy', 'maxShift', 'pin', 'hints', 'preamble', '
 
 /**
  * `POST /v1/arrange`: the order alone, for clients that build their own prompts. The answer counts as served: the next
- * request is arranged as if the engine had seen this one, which is what makes the order useful.
+ * request is arranged as if the engine had seen this one, which is what makes the order useful. `id` names it for
+ * `POST /v1/observe`.
  *
  * Body: `documents` and the switches of the `warmpath` field; `preamble` is the text that the client puts before the
  * documents, `model` keeps the histories of several models apart.
@@ -49,6 +50,7 @@ function arrangeOnly(gateway: Gateway, { headers, exchange }: FastifyRequest, bo
   const { hint } = arrangement;
   return {
     object: 'arrangement',
+    id: gateway.arrangements.open({ arrangement, state }),
     documents: arrangement.documents.map(({ id, label, title, tokens }, place) => {
       return { id, label, title, tokens, rank: arrangement.order[place] };
     }),

@@ -1,0 +1,157 @@
+import { type DocumentInput, WarmpathError } from '@warmpath/core';
+import type { Dial, EngineUsage } from './arranger.js';
+import { readServerSentEvents } from './server-sent-events.js';
+import { toError } from './transport.js';
+
+/** The gateway's switches beside a chat. */
+export interface ChatSwitches extends Dial {
+  /** Names the conversation; the client's own without it. */
+  readonly session?: string;
+  /** Sends the request on as it is. */
+  readonly bypass?: boolean;
+}
+
+/** A chat completion as OpenAI's API has it, with documents beside the messages. Unknown fields go to the engine. */
+export interface ChatRequest {
+  readonly messages: readonly object[];
+  /** In retrieval order. */
+  readonly documents?: readonly DocumentInput[];
+  readonly model?: string;
+  readonly warmpath?: ChatSwitches;
+  readonly [field: string]: unknown;
+}
+
+/** What the gateway says of a request beside the engine's answer. */
+export interface GatewayReport {
+  readonly requestId: string | undefined;
+  /** The ordering policy that decided; undefined if nothing was arranged. */
+  readonly policy: string | undefined;
+  readonly predictedCachedTokens: number | undefined;
+  /** What was mended, as the gateway wrote it. */
+  readonly warnings: string | undefined;
+  /** Set after a defect in the gateway: what went out instead of an arranged prompt. */
+  readonly fallback: string | undefined;
+}
+
+/** An answer of the engine. */
+export interface ChatAnswer {
+  /** Text of the first choice; empty if there is none, as in a tool call. */
+  readonly text: string;
+  readonly usage: EngineUsage;
+  readonly gateway: GatewayReport;
+  /** The engine's answer, parsed and otherwise untouched. */
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+/** A piece of a streamed answer. */
+export interface ChatPiece {
+  /** Text of the first choice that this piece adds; often empty. */
+  readonly text: string;
+  /** The chunk, parsed and otherwise untouched. */
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+interface Choice {
+  readonly message?: { readonly content?: unknown } | null;
+  readonly delta?: { readonly content?: unknown } | null;
+}
+
+export function reportOf({ headers }: Response): GatewayReport {
+  const predicted = headers.get('x-warmpath-predicted-cached-tokens');
+  return {
+    requestId: headers.get('x-request-id') ?? undefined,
+    policy: headers.get('x-warmpath-policy') ?? undefined,
+    predictedCachedTokens: predicted === null ? undefined : Number(predicted),
+    warnings: headers.get('x-warmpath-warnings') ?? undefined,
+    fallback: headers.get('x-warmpath-fallback') ?? undefined,
+  };
+}
+
+export function answerOf(body: Readonly<Record<string, unknown>>, response: Response): ChatAnswer {
+  const content = choiceOf(body)?.message?.content;
+  return {
+    text: typeof content === 'string' ? content : '',
+    usage: readUsage(body['usage']) ?? {},
+    gateway: reportOf(response),
+    body,
+  };
+}
+
+/**
+ * A streamed answer, to be read once: `for await (const { text } of stream)`. Leaving the loop early ends the request, in the
+ * engine too. Errors while reading: the one that the gateway or the engine sent; `WARMPATH_UPSTREAM_CUT` if the stream broke.
+ */
+export class ChatStream implements AsyncIterable<ChatPiece> {
+  readonly gateway: GatewayReport;
+  readonly #response: Response;
+  readonly #signal: AbortSignal | undefined;
+  #usage: EngineUsage = {};
+
+  constructor(response: Response, signal: AbortSignal | undefined) {
+    this.gateway = reportOf(response);
+    this.#response = response;
+    this.#signal = signal;
+  }
+
+  /** Known when the stream has been read to its end. */
+  get usage(): EngineUsage {
+    return this.#usage;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<ChatPiece, void, undefined> {
+    const path = '/v1/chat/completions';
+    let isComplete = false;
+    try {
+      for await (const data of readServerSentEvents(chunksOf(this.#response))) {
+        if (data === '[DONE]') {
+          isComplete = true;
+          continue;
+        }
+        const body = JSON.parse(data) as Readonly<Record<string, unknown>>;
+        if (body['error'] !== undefined) throw toError(body, path);
+        this.#usage = readUsage(body['usage']) ?? this.#usage;
+        const content = choiceOf(body)?.delta?.content;
+        yield { text: typeof content === 'string' ? content : '', body };
+      }
+    } catch (cause) {
+      if (this.#signal?.aborted) throw this.#signal.reason;
+      if (WarmpathError.isInstance(cause)) throw cause;
+      throw new WarmpathError('WARMPATH_UPSTREAM_CUT', { path, cause });
+    }
+    if (!isComplete) throw new WarmpathError('WARMPATH_UPSTREAM_CUT', { path });
+  }
+}
+
+/** Not every browser can iterate over a stream. */
+async function* chunksOf(response: Response): AsyncGenerator<Uint8Array, void, undefined> {
+  const reader = response.body?.getReader();
+  if (reader === undefined) return;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    // Of a stream that ended or broke, there is nothing left to cancel.
+    await reader.cancel().catch(() => undefined);
+  }
+}
+
+function choiceOf(body: Readonly<Record<string, unknown>>): Choice | undefined {
+  return (body['choices'] as readonly Choice[] | undefined)?.[0];
+}
+
+/** OpenAI's `usage`; undefined if there is none. */
+function readUsage(value: unknown): EngineUsage | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { prompt_tokens: promptTokens, prompt_tokens_details: details } = value as {
+    readonly prompt_tokens?: unknown;
+    readonly prompt_tokens_details?: { readonly cached_tokens?: unknown } | null;
+  };
+  const cachedTokens = details?.cached_tokens;
+  return {
+    ...(typeof promptTokens === 'number' && { promptTokens }),
+    ...(typeof cachedTokens === 'number' && { cachedTokens }),
+  };
+}

@@ -1,0 +1,18 @@
+export type {
+  ArrangedContext,
+  ArrangedDocument,
+  Arranger,
+  CallOptions,
+  ContextHint,
+  ContextRequest,
+  Dial,
+  EngineUsage,
+  Feedback,
+} from './arranger.js';
+export type { ChatAnswer, ChatPiece, ChatRequest, ChatStream, ChatSwitches, GatewayReport } from './chat.js';
+export type { ArrangedChat, LocalChatRequest, LocalWarmpathOptions } from './local-warmpath.js';
+export { LocalWarmpath } from './local-warmpath.js';
+export { readServerSentEvents } from './server-sent-events.js';
+export type { Fetch, TransportOptions } from './transport.js';
+export type { Plan, PlannedRequest, PlanRequest, WarmpathOptions, WarmupRequest } from './warmpath.js';
+export { Warmpath } from './warmpath.js';

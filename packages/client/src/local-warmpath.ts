@@ -1,0 +1,153 @@
+import {
+  type Arrangement,
+  arrange,
+  type ChatMessage,
+  chatPreamble,
+  type DocumentInput,
+  estimateTokens,
+  fingerprint,
+  type LayoutName,
+  observe,
+  type PolicyName,
+  prepareRequest,
+  renderChat,
+  renderCompletion,
+  renderHint,
+  ServedHistory,
+  type ServedHistoryOptions,
+  type TemplateName,
+  type TokenCounter,
+} from '@warmpath/core';
+import type { ArrangedContext, Arranger, ContextRequest, Dial, EngineUsage, Feedback } from './arranger.js';
+import { readSources } from './sources.js';
+
+export interface LocalWarmpathOptions extends Dial {
+  /** How a document is written. Default `xml`. */
+  readonly template?: TemplateName;
+  /** Where documents stand in a chat. Default `question`. */
+  readonly layout?: LayoutName;
+  /** Counts tokens as the engine does. Default: core's estimate. */
+  readonly countTokens?: TokenCounter;
+  /** Bounds on what is remembered. */
+  readonly history?: ServedHistoryOptions;
+  /** A monotonic clock in milliseconds. Default: `performance.now`. */
+  readonly now?: () => number;
+}
+
+/** A chat to arrange, by callers that send it to an engine themselves. */
+export interface LocalChatRequest<Message extends object = ChatMessage> extends Dial {
+  readonly messages: readonly Message[];
+  /** In retrieval order. */
+  readonly documents: readonly DocumentInput[];
+  /** Whatever else decides how the prompt begins: model, tools. */
+  readonly scope?: string;
+}
+
+/** A chat with its documents in place. */
+export interface ArrangedChat<Message extends object = ChatMessage> extends Feedback {
+  readonly messages: readonly Message[];
+  readonly arrangement: Arrangement;
+}
+
+/**
+ * Warmpath without a gateway: orders documents for one engine by what this process sent it. One instance per engine replica
+ * and tenant, for their caches are never shared. Nothing leaves the process.
+ *
+ * It knows only what goes through it: behind several processes, a gateway in front of the engine knows more.
+ */
+export class LocalWarmpath implements Arranger {
+  /** What the engine is believed to hold. */
+  readonly history: ServedHistory;
+  readonly #options: LocalWarmpathOptions;
+  readonly #style: {
+    readonly template: TemplateName;
+    readonly layout: LayoutName;
+    readonly countTokens?: TokenCounter;
+  };
+  readonly #now: () => number;
+
+  constructor(options: LocalWarmpathOptions = {}) {
+    this.#options = options;
+    const { template = 'xml', layout = 'question', countTokens } = options;
+    this.#style = { template, layout, ...(countTokens !== undefined && { countTokens }) };
+    this.#now = options.now ?? (() => performance.now());
+    this.history = new ServedHistory(options.history);
+  }
+
+  /** The order of a context. Errors: those of core's `prepareRequest`. Cost: that of core's `arrange`, and O(length). */
+  async arrange(request: ContextRequest): Promise<ArrangedContext> {
+    const { documents, positions, warnings } = readSources(request.documents);
+    const scope = fingerprint([request.model ?? '', request.preamble ?? '']);
+    const { countTokens = estimateTokens } = this.#style;
+    const text = request.preamble ?? '';
+    const preamble = { key: `text#${scope}`, tokens: text === '' ? 0 : Math.ceil(countTokens(text)) };
+    const arrangement = arrange({ ...this.#prepare({ ...request, documents }), preamble }, this.history, this.#now());
+    const { hint } = arrangement;
+    return {
+      documents: arrangement.documents.map(({ id, label, tokens }, place) => {
+        const rank = arrangement.order[place]!;
+        return { id, label, tokens, rank, source: positions[rank]! };
+      }),
+      hint:
+        hint === undefined ? undefined : { labels: hint.labels, text: renderHint(arrangement, this.#style.template) },
+      text: renderCompletion('', arrangement, this.#style),
+      predictedCachedTokens: arrangement.predictedCachedTokens,
+      warnings: [...warnings, ...arrangement.trace.warnings],
+      ...this.#dispatch(arrangement),
+    };
+  }
+
+  /**
+   * A chat with its documents in front of the question. Messages that are not added to stay the very objects they were.
+   * Errors: those of core's `prepareRequest` and `renderChat`. Cost: that of core's `arrange`, and O(length).
+   */
+  arrangeChat<Message extends object = ChatMessage>(request: LocalChatRequest<Message>): ArrangedChat<Message> {
+    // What a message has beside role and content is no concern of the order.
+    const messages = request.messages as readonly object[] as readonly ChatMessage[];
+    const preamble = chatPreamble(messages, request.scope ?? '', this.#style);
+    const arrangement = arrange({ ...this.#prepare(request), preamble }, this.history, this.#now());
+    const rendered = renderChat(messages, arrangement, this.#style);
+    return {
+      messages: rendered as readonly object[] as readonly Message[],
+      arrangement,
+      ...this.#dispatch(arrangement),
+    };
+  }
+
+  #prepare({ documents, ...asked }: Dial & { readonly documents: readonly DocumentInput[] }) {
+    const { template, countTokens } = this.#style;
+    const dial = { ...definedDial(this.#options), ...definedDial(asked) };
+    return prepareRequest({ documents, ...dial }, { template, ...(countTokens !== undefined && { countTokens }) });
+  }
+
+  #dispatch(arrangement: Arrangement): Feedback {
+    const { history } = this;
+    observe({ kind: 'dispatched', arrangement, now: this.#now() }, history);
+    let isOpen = true;
+    const once = (report: () => void): Promise<void> => {
+      if (isOpen) report();
+      isOpen = false;
+      return Promise.resolve();
+    };
+    return {
+      completed: ({ promptTokens, cachedTokens }: EngineUsage = {}) =>
+        once(() => {
+          const usage = {
+            ...(promptTokens !== undefined && { promptTokens }),
+            ...(cachedTokens !== undefined && { cachedTokens }),
+          };
+          observe({ kind: 'completed', arrangement, now: this.#now(), ...usage }, history);
+        }),
+      failed: () => once(() => observe({ kind: 'failed', arrangement, now: this.#now() }, history)),
+    };
+  }
+}
+
+function definedDial({ policy, maxShift, pin, hints }: Dial): Dial {
+  return {
+    ...(policy !== undefined && { policy: policy as PolicyName }),
+    ...(maxShift !== undefined && { maxShift }),
+    ...(pin !== undefined && { pin }),
+    ...(hints !== undefined && { hints }),
+  };
+}

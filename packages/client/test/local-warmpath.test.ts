@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest';
+import { LocalWarmpath } from '../src/index.js';
+
+const passage = (id: string) => ({ id, content: `${id} was found in a year of many rains. `.repeat(8) });
+const SYSTEM = { role: 'system', content: 'Answer from the documents.' };
+const ask = (warmpath: LocalWarmpath, ids: string[], fields: object = {}) =>
+  warmpath.arrangeChat({
+    messages: [SYSTEM, { role: 'user', content: 'What was found?' }],
+    documents: ids.map(passage),
+    ...fields,
+  });
+
+describe('a chat without a gateway', () => {
+  it('has its documents before the question, in an order that was served', () => {
+    const warmpath = new LocalWarmpath();
+    ask(warmpath, ['a', 'b']);
+    const { messages, arrangement } = ask(warmpath, ['b', 'c', 'a']);
+    expect(messages[0]).toBe(SYSTEM);
+    expect(messages).toHaveLength(2);
+    const { content } = messages[1]!;
+    expect([...String(content).matchAll(/<document id="(\w)"/g)].map(([, id]) => id)).toEqual(['a', 'b', 'c']);
+    expect(content).toMatch(/\[b\] > \[c\] > \[a\]\.\nWhat was found\?$/);
+    expect(arrangement.predictedCachedTokens).toBeGreaterThan(100);
+  });
+
+  it('keeps scopes apart, and takes back what failed', async () => {
+    const warmpath = new LocalWarmpath();
+    const first = ask(warmpath, ['a', 'b']);
+    expect(ask(warmpath, ['b', 'a'], { scope: 'other model' }).arrangement.order).toEqual([0, 1]);
+    await first.failed();
+    expect(ask(warmpath, ['b', 'a']).arrangement.order).toEqual([0, 1]);
+  });
+
+  it('takes template, layout, dial and token counter from its options, and the dial from the request first', () => {
+    const warmpath = new LocalWarmpath({
+      template: 'brackets',
+      layout: 'message',
+      policy: 'retrieval',
+      countTokens: (text) => text.length,
+    });
+    const { messages, arrangement } = ask(warmpath, ['a', 'b']);
+    expect(messages).toHaveLength(3);
+    expect(messages[1]!.content).toMatch(/^\[a\]\n/);
+    expect(arrangement.documents[0]!.tokens).toBe(String(messages[1]!.content).length / 2);
+    expect(ask(warmpath, ['b', 'a']).arrangement.order).toEqual([0, 1]);
+    expect(ask(warmpath, ['b', 'a'], { policy: 'sorted' }).arrangement.order).toEqual([1, 0]);
+  });
+
+  it('goes by the clock that it is given', () => {
+    let now = 0;
+    const warmpath = new LocalWarmpath({ now: () => now, history: { maxAgeMs: 1_000 } });
+    ask(warmpath, ['a', 'b']);
+    now = 5_000;
+    ask(warmpath, ['x', 'y']);
+    expect(ask(warmpath, ['b', 'a']).arrangement.order).toEqual([0, 1]);
+  });
+
+  it('refuses a chat that asks nothing', () => {
+    const refused = () => new LocalWarmpath().arrangeChat({ messages: [SYSTEM], documents: [passage('a')] });
+    expect(refused).toThrow(expect.objectContaining({ code: 'WARMPATH_INVALID_REQUEST', path: 'messages' }));
+  });
+});
