@@ -134,6 +134,12 @@ export const ERROR_TABLE = {
     message: "The model's chat template refused these messages.",
     remedy: "Check the order and the roles of the messages against the model's template.",
   },
+  WARMPATH_NOT_TRANSLATABLE: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'The engine speaks chat completions only, which have no equivalent for a part of this request.',
+    remedy: 'Leave out what `param` names, or use an engine that speaks this API itself.',
+  },
   WARMPATH_OVERLOADED: {
     status: 429,
     type: 'server_error',

@@ -4,6 +4,8 @@ import { z } from 'zod';
 const milliseconds = () => z.int().min(1).max(86_400_000);
 const count = (max: number) => z.int().min(1).max(max);
 
+const apiWay = () => z.enum(['auto', 'native', 'translate']).default('auto');
+
 const server = z.strictObject({
   host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` for every interface.'),
   port: z.int().min(0).max(65_535).default(8080).describe('TCP port to listen on; 0 for any free one.'),
@@ -35,6 +37,14 @@ const upstream = z.strictObject({
     .describe(
       "Sent to the engine as `Authorization: Bearer …` in place of the client's own. Best taken from the environment.",
     ),
+  apiKeyHeader: z
+    .enum(['authorization', 'x-api-key'])
+    .default('authorization')
+    .describe("Where the engine looks for `apiKey`; Anthropic's own API wants `x-api-key`."),
+  messages: apiWay().describe(
+    'How `/v1/messages` is served: as it is (`native`), in the words of chat completions (`translate`), or whichever the engine turns out to speak.',
+  ),
+  responses: apiWay().describe('The same for `/v1/responses`.'),
   connections: count(65_536)
     .default(1_024)
     .describe('Connections to the engine, one request each. Prompts beyond that wait in the queue.'),

@@ -1,19 +1,25 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { errorShapeOf } from './apis/error-shape.js';
 import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS, requestHeaders } from './headers.js';
 import { type RelayResult, relay } from './relay.js';
+import { type ResponseBody, UntouchedBody } from './response-body.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {
-  /** In place of the client's request headers; names in lower case. */
-  readonly requestHeaders?: Readonly<Record<string, string>>;
+  /** Path and query, in place of the client's. */
+  readonly path?: string;
+  /** In place of the client's request headers, or, where `undefined`, not at all; names in lower case. */
+  readonly requestHeaders?: Readonly<Record<string, string | undefined>>;
+  /** What becomes of the engine's response; it goes to the client as it is without one. */
+  readonly body?: ResponseBody;
   /** Added to the response. */
   readonly responseHeaders?: Readonly<Record<string, string>>;
   /** Once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled?: (result: RelayResult) => void;
 }
 
-/** Sends a request to the engine at the same path, and relays the answer. */
+/** Sends a request to the engine, at the same path if no other is given, and relays the answer. */
 export function forward(
   gateway: Gateway,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
@@ -21,13 +27,14 @@ export function forward(
   options: ForwardOptions = {},
 ): void {
   const { exchange } = request;
+  const errors = errorShapeOf(request.url);
   reply.hijack();
   exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0);
   relay(
     gateway.upstream,
     {
       method: request.method,
-      path: originForm(request.raw.url!),
+      path: options.path ?? originForm(request.raw.url!),
       headers: requestHeaders(request.headers, {
         ...engineHeaders(gateway, exchange.requestId),
         ...options.requestHeaders,
@@ -42,6 +49,8 @@ export function forward(
         ...options.responseHeaders,
         ...(gateway.draining && { connection: 'close' }),
       },
+      body: options.body ?? new UntouchedBody(errors),
+      errors,
       now: gateway.now,
       onSettled: (result) => options.onSettled?.(result),
     },
@@ -49,11 +58,15 @@ export function forward(
 }
 
 /** What every request to the engine carries from the gateway. */
-export function engineHeaders(gateway: Gateway, requestId: string): Record<string, string> {
-  const { apiKey } = gateway.config.upstream;
+export function engineHeaders(gateway: Gateway, requestId: string): Record<string, string | undefined> {
+  const { apiKey, apiKeyHeader } = gateway.config.upstream;
+  if (apiKey === undefined) return { [RESPONSE_HEADERS.requestId]: requestId };
+  const isBearer = apiKeyHeader === 'authorization';
   return {
     [RESPONSE_HEADERS.requestId]: requestId,
-    ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
+    // The client's own key is for the gateway, in whichever header it stands.
+    authorization: isBearer ? `Bearer ${apiKey}` : undefined,
+    'x-api-key': isBearer ? undefined : apiKey,
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Composer } from './compose.js';
 import type { GatewayConfig } from './config.js';
 import type { DispatchQueue } from './dispatch-queue.js';
+import type { EngineApis } from './engine-apis.js';
 import type { Metrics } from './metrics.js';
 import type { OpenArrangements } from './open-arrangements.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
@@ -14,6 +15,7 @@ import type { Warmups } from './warmups.js';
 export interface Gateway {
   readonly config: GatewayConfig;
   readonly upstream: Upstream;
+  readonly engineApis: EngineApis;
   readonly histories: ServedHistories;
   readonly composer: Composer;
   readonly queue: DispatchQueue;

@@ -27,10 +27,13 @@ export const RESPONSE_HEADERS = {
   fallback: 'x-warmpath-fallback',
 } as const;
 
-/** The client's headers for the engine: hop-by-hop ones removed, `overrides` (names in lower case) in place of the client's. */
+/**
+ * The client's headers for the engine: hop-by-hop ones removed, `overrides` (names in lower case) in place of the client's; one
+ * that is `undefined` there is left out.
+ */
 export function requestHeaders(
   incoming: IncomingHttpHeaders,
-  overrides: Readonly<Record<string, string>>,
+  overrides: Readonly<Record<string, string | undefined>>,
 ): Record<string, string | string[]> {
   const outgoing: Record<string, string | string[]> = {};
   const perConnection = connectionTokens(incoming);
@@ -39,8 +42,34 @@ export function requestHeaders(
     if (value === undefined || HOP_BY_HOP.has(name) || WRITTEN_ANEW.has(name) || perConnection?.has(name)) continue;
     outgoing[name] = value;
   }
-  for (const name in overrides) outgoing[name] = overrides[name]!;
+  for (const name in overrides) {
+    const value = overrides[name];
+    if (value === undefined) delete outgoing[name];
+    else outgoing[name] = value;
+  }
   return outgoing;
+}
+
+/** What only Anthropic's API reads. */
+const ANTHROPIC_ONLY = ['anthropic-version', 'anthropic-beta', 'anthropic-dangerous-direct-browser-access'];
+
+/**
+ * Overrides for a request that was translated into chat completions: the client's key, if that is what the engine gets, stands
+ * where chat completions have it, and the answer must come as it can be read.
+ */
+export function translatedHeaders(
+  incoming: IncomingHttpHeaders,
+  hasClientsKey: boolean,
+): Record<string, string | undefined> {
+  const { authorization, 'x-api-key': key } = incoming;
+  const none = ANTHROPIC_ONLY.map((name) => [name, undefined]);
+  return {
+    ...(Object.fromEntries(none) as Record<string, undefined>),
+    ...(hasClientsKey && { 'x-api-key': undefined }),
+    ...(hasClientsKey && typeof key === 'string' && { authorization: authorization ?? `Bearer ${key}` }),
+    'content-type': 'application/json',
+    'accept-encoding': 'identity',
+  };
 }
 
 /** The engine's headers for the client, hop-by-hop ones removed, the gateway's own added. */

@@ -1,12 +1,17 @@
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
-import { WarmpathError } from '@warmpath/core';
+import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import type { ErrorShape } from './apis/error-shape.js';
 import type { Exchange } from './exchange.js';
 import { RESPONSE_HEADERS, responseHeaders } from './headers.js';
+import type { ResponseBody, ResponseHead } from './response-body.js';
 import { ResponseSniffer } from './response-sniffer.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from './upstream.js';
 
 /** After the error event of a cut stream, milliseconds that a slow client gets to take it before the connection is cut. */
 const CUT_GRACE_MS = 1_000;
+
+/** Whoever failed otherwise, it was the engine. */
+const OWN_ERRORS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['WARMPATH_INVALID_REQUEST', 'WARMPATH_INTERNAL']);
 
 /** How a relayed exchange ended, and what the engine said on the way. */
 export interface RelayResult {
@@ -21,6 +26,9 @@ export interface RelayResult {
 export interface RelayOptions {
   /** Added to the engine's response headers. */
   readonly headers: Readonly<Record<string, string>>;
+  /** What becomes of the engine's response. */
+  readonly body: ResponseBody;
+  readonly errors: ErrorShape;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
   /** Called exactly once, when the exchange with the engine is over. Must not throw. */
@@ -28,7 +36,7 @@ export interface RelayOptions {
 }
 
 /**
- * Sends the request to the engine and its response to the client, byte for byte and with backpressure. When the client
+ * Sends the request to the engine and its response to the client, as it comes and with backpressure. When the client
  * goes away, in any state, the engine's connection is closed. When the engine goes away in the middle of a stream, the
  * client gets an SSE `error` event and a broken connection, never a clean end.
  */
@@ -70,6 +78,48 @@ class Relay implements UpstreamListener {
 
   onHead(status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
+    this.#transform(() => {
+      const head = this.#options.body.head({ status, headers });
+      if (head !== undefined) this.#writeHead(head);
+    });
+    this.#sniff(() => this.#sniffer.head(status, headers));
+  }
+
+  onData(chunk: Buffer): boolean {
+    let ready = true;
+    this.#transform(() => {
+      const data = this.#options.body.data(chunk);
+      if (data.length > 0) ready = this.#client.write(data);
+    });
+    this.#sniff(() => this.#sniffer.data(chunk));
+    return ready;
+  }
+
+  onEnd(): void {
+    try {
+      const { head, rest } = this.#options.body.end();
+      if (head !== undefined) this.#writeHead(head);
+      this.#client.end(rest);
+    } catch (error) {
+      this.onError(asTableError(error));
+      return;
+    }
+    this.#sniff(() => this.#sniffer.end());
+    this.#settle(true);
+  }
+
+  onError(error: WarmpathError): void {
+    const source = OWN_ERRORS.has(error.code) ? 'gateway' : 'upstream';
+    if (error.code === 'WARMPATH_CLIENT_CLOSED') this.#exchange.errorCode = error.code;
+    else this.#exchange.failed(error.code, source);
+    if (!this.#client.destroyed) {
+      if (this.#client.headersSent) this.#cut(error);
+      else sendError(this.#client, error, { ...this.#options, source });
+    }
+    this.#settle(false);
+  }
+
+  #writeHead({ status, headers }: ResponseHead): void {
     this.#isEventStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
     const own: Record<string, string> = { ...this.#options.headers };
     if (status >= 400) {
@@ -79,30 +129,15 @@ class Relay implements UpstreamListener {
     this.#client.writeHead(status, responseHeaders(headers, own));
     // A stream's client sees that it was accepted before the first token; other headers travel with their body.
     if (this.#isEventStream) this.#client.flushHeaders();
-    this.#sniff(() => this.#sniffer.head(status, headers));
   }
 
-  onData(chunk: Buffer): boolean {
-    const ready = this.#client.write(chunk);
-    this.#sniff(() => this.#sniffer.data(chunk));
-    return ready;
-  }
-
-  onEnd(): void {
-    this.#client.end();
-    this.#sniff(() => this.#sniffer.end());
-    this.#settle(true);
-  }
-
-  onError(error: WarmpathError): void {
-    const source = error.code === 'WARMPATH_INVALID_REQUEST' ? 'gateway' : 'upstream';
-    if (error.code === 'WARMPATH_CLIENT_CLOSED') this.#exchange.errorCode = error.code;
-    else this.#exchange.failed(error.code, source);
-    if (!this.#client.destroyed) {
-      if (!this.#client.headersSent) sendError(this.#client, error, this.#options.headers, source);
-      else this.#cut(error);
+  /** A response that cannot be made the client's ends the exchange. */
+  #transform(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#call?.abort(asTableError(error));
     }
-    this.#settle(false);
   }
 
   #cut(error: WarmpathError): void {
@@ -111,9 +146,8 @@ class Relay implements UpstreamListener {
       client.destroy();
       return;
     }
-    // Both `event: error` and an `error` member: clients look for the one or the other. The blank line ends a torn event.
     const grace = setTimeout(() => client.destroy(), CUT_GRACE_MS);
-    client.write(`\n\nevent: error\ndata: ${JSON.stringify(error.toOpenAI())}\n\n`, () => {
+    client.write(this.#options.body.broken(error), () => {
       clearTimeout(grace);
       client.destroy();
     });
@@ -134,14 +168,18 @@ class Relay implements UpstreamListener {
   }
 }
 
-/** Answers with the table's error in OpenAI's shape, on a response that nothing has been written to. */
-export function sendError(
+/** A defect of the gateway in the middle of an answer is told like the engine's: the answer is incomplete. */
+function asTableError(error: unknown): WarmpathError {
+  return WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
+}
+
+/** Answers with the table's error, on a response that nothing has been written to. */
+function sendError(
   client: ServerResponse,
   error: WarmpathError,
-  headers: Readonly<Record<string, string>>,
-  source: 'gateway' | 'upstream',
+  { headers, errors, source }: Pick<RelayOptions, 'headers' | 'errors'> & { readonly source: 'gateway' | 'upstream' },
 ): void {
-  const body = JSON.stringify(error.toOpenAI());
+  const body = JSON.stringify(errors.body(error, headers[RESPONSE_HEADERS.requestId] ?? ''));
   client.writeHead(error.status, {
     ...headers,
     [RESPONSE_HEADERS.errorSource]: source,

@@ -1,25 +1,33 @@
-import { observe, type Warning } from '@warmpath/core';
+import { observe, WarmpathError, type Warning } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { chatApi } from './apis/chat-api.js';
 import type { PromptApi } from './apis/prompt-api.js';
 import { type ComposedRequest, type Fallback, isBadInput, type PromptRequest } from './compose.js';
 import type { Dispatch, WaitingContext } from './dispatch-queue.js';
+import type { Way } from './engine-apis.js';
 import type { Exchange } from './exchange.js';
 import { type ExtractedRequest, extract } from './extract.js';
-import { engineHeaders, forward } from './forward.js';
+import { engineHeaders, type ForwardOptions, forward } from './forward.js';
 import type { Gateway } from './gateway.js';
-import { RESPONSE_HEADERS, requestHeaders } from './headers.js';
+import { RESPONSE_HEADERS, requestHeaders, translatedHeaders } from './headers.js';
 import { prefixOf } from './prefix.js';
 import type { RelayResult } from './relay.js';
 import type { TenantModel } from './served-histories.js';
 import { tenantOf } from './tenant.js';
+import { type TranslatedApi, type Translation, translate } from './translation/translation.js';
 
 /** Warnings named in the response header; the rest shows as a number. */
 const WARNINGS_SHOWN = 8;
 
-/** One client call, as fastify hands it over. */
+/** One client call, and what the engine is to get of it. */
 interface Call {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
+  /** In which the body is written. */
+  readonly api: PromptApi;
+  /** The client's, or its translation. */
+  readonly body: Buffer;
+  readonly translation?: Translation;
 }
 
 /** A request as it waits for the engine: the client's body as it came, one without the gateway's fields, or documents to arrange. */
@@ -46,36 +54,66 @@ interface Arranged {
 export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     request.exchange.bodyAt = gateway.now();
-    const tenant = tenantOf(request.headers.authorization);
-    const prepared = prepare(gateway, request, { api, tenant });
-    const call = { request, reply };
-    const dispatch: Dispatch = {
-      tenant,
-      context: prepared.kind === 'documents' ? waitingContext(gateway, tenant, prepared) : undefined,
-      start: (queuedMs, release) => {
-        if (queuedMs > 0) request.exchange.queuedMs = queuedMs;
-        try {
-          start(gateway, call, { tenant, prepared, release });
-        } catch (error) {
-          release();
-          reply.send(error);
-        }
-      },
-      refuse: (error) => reply.send(error),
-    };
-    gateway.queue.enter(dispatch);
-    if (!reply.sent) reply.raw.once('close', () => gateway.queue.leave(dispatch));
+    serve(gateway, { request, reply, api, body: bodyOf(request) });
   };
 }
 
-function prepare(
-  gateway: Gateway,
-  request: FastifyRequest,
-  { api, tenant }: { readonly api: PromptApi; readonly tenant: string },
-): Prepared {
+/** The same for an API that the engine may not speak: then the request is translated first, and its answer on the way back. */
+export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly name: TranslatedApi }) {
+  return (request: FastifyRequest, reply: FastifyReply): void => {
+    const { headers, exchange } = request;
+    const go = (way: Way): void => {
+      if (reply.raw.destroyed) return;
+      exchange.bodyAt = gateway.now();
+      const call = { request, reply, api, body: bodyOf(request) };
+      serve(gateway, way === 'native' ? call : translated(gateway, call));
+    };
+    const way = gateway.engineApis.way(api.name, headers, engineHeaders(gateway, exchange.requestId));
+    if (typeof way === 'string') {
+      go(way);
+      return;
+    }
+    void way.then(go).catch((error: unknown) => {
+      if (!reply.sent) reply.send(error);
+    });
+  };
+}
+
+function translated(gateway: Gateway, call: Call & { readonly api: { readonly name: TranslatedApi } }): Call {
+  if (!isReadable(call.request)) {
+    const detail = 'A compressed body cannot be translated, and the engine speaks chat completions only.';
+    throw new WarmpathError('WARMPATH_NOT_TRANSLATABLE', { path: 'content-encoding', detail });
+  }
+  const translation = translate(call.body, call.api.name, gateway.config.server.bodyLimitBytes);
+  return { ...call, api: chatApi, body: translation.body, translation };
+}
+
+function serve(gateway: Gateway, call: Call): void {
+  const { request, reply } = call;
+  const tenant = tenantOf(request.headers);
+  const prepared = prepare(gateway, call, tenant);
+  const dispatch: Dispatch = {
+    tenant,
+    context: prepared.kind === 'documents' ? waitingContext(gateway, tenant, prepared) : undefined,
+    start: (queuedMs, release) => {
+      if (queuedMs > 0) request.exchange.queuedMs = queuedMs;
+      try {
+        start(gateway, call, { tenant, prepared, release });
+      } catch (error) {
+        release();
+        reply.send(error);
+      }
+    },
+    refuse: (error) => reply.send(error),
+  };
+  gateway.queue.enter(dispatch);
+  if (!reply.sent) reply.raw.once('close', () => gateway.queue.leave(dispatch));
+}
+
+function prepare(gateway: Gateway, { request, api, body }: Call, tenant: string): Prepared {
   if (!isReadable(request)) return { kind: 'untouched' };
   try {
-    const extracted = extract(bodyOf(request), api);
+    const extracted = extract(body, api);
     if (extracted === undefined) return { kind: 'untouched' };
     if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
     const arrangeRequest = gateway.composer.prepare(extracted, tenant, 'warmpath');
@@ -125,7 +163,7 @@ function start(
   { tenant, prepared, release }: { readonly tenant: string; readonly prepared: Prepared; readonly release: () => void },
 ): void {
   if (prepared.kind === 'plain') {
-    forward(gateway, call, prepared.body, { onSettled: release });
+    send(gateway, call, prepared.body, { onSettled: release });
     return;
   }
   const arranged = prepared.kind === 'documents' ? arrange(gateway, call.request, { tenant, prepared }) : undefined;
@@ -134,10 +172,35 @@ function start(
     return;
   }
   const fallback = prepared.kind === 'documents' ? 'original' : prepared.fallback;
-  forward(gateway, call, bodyOf(call.request), {
+  send(gateway, call, call.body, {
     ...(fallback !== undefined && { responseHeaders: { [RESPONSE_HEADERS.fallback]: fallback } }),
     onSettled: release,
   });
+}
+
+/** Forwards; a translation to where chat completions are served, and its answer back through the translation. */
+function send(gateway: Gateway, call: Call, body: Buffer | string, options: ForwardOptions): void {
+  const { request, translation } = call;
+  if (translation === undefined) {
+    forward(gateway, call, body, options);
+    return;
+  }
+  const { leftOut } = translation;
+  forward(gateway, call, body, {
+    ...options,
+    path: chatApi.path,
+    requestHeaders: { ...translationHeaders(gateway, call), ...options.requestHeaders },
+    responseHeaders: {
+      ...(leftOut.length > 0 && { [RESPONSE_HEADERS.warnings]: warningsHeader(leftOut) }),
+      ...options.responseHeaders,
+    },
+    body: translation.answer(request.exchange.requestId),
+  });
+}
+
+/** Overrides for a request that is a translation; none for any other. */
+function translationHeaders({ config }: Gateway, { request, translation }: Call): Record<string, string | undefined> {
+  return translation === undefined ? {} : translatedHeaders(request.headers, config.upstream.apiKey === undefined);
 }
 
 /** `undefined` after a defect that leaves nothing but the original body. */
@@ -177,20 +240,25 @@ function forwardArranged(
   exchange.predictedCachedTokens = state.counts.toEngineTokens(arrangement.predictedCachedTokens);
   const dispatchedAt = gateway.now();
   guard(gateway, () => observe({ kind: 'dispatched', arrangement, now: dispatchedAt }, state.history));
-  forward(gateway, call, composed.body, {
+  send(gateway, call, composed.body, {
     // The answer's usage is read on the way through, which a compressed answer would hide.
     requestHeaders: { 'accept-encoding': 'identity' },
-    responseHeaders: arrangementHeaders(composed, exchange),
+    responseHeaders: arrangementHeaders(composed, exchange, call.translation?.leftOut),
     onSettled: (result) => {
-      guard(gateway, () => learn(gateway, call.request, arranged, { dispatchedAt, result }));
+      guard(gateway, () => learn(gateway, call, arranged, { dispatchedAt, result }));
       // Whoever is next is arranged with what was learned.
       release();
     },
   });
 }
 
-function arrangementHeaders(composed: ComposedRequest, exchange: Exchange): Record<string, string> {
-  const { arrangement, warnings, fallback } = composed;
+function arrangementHeaders(
+  composed: ComposedRequest,
+  exchange: Exchange,
+  leftOut: readonly Warning[] = [],
+): Record<string, string> {
+  const { arrangement, fallback } = composed;
+  const warnings = [...leftOut, ...composed.warnings];
   return {
     [RESPONSE_HEADERS.policy]: arrangement.trace.policy,
     [RESPONSE_HEADERS.predictedCachedTokens]: String(exchange.predictedCachedTokens),
@@ -208,12 +276,12 @@ function warningsHeader(warnings: readonly Warning[]): string {
 /** Puts what the engine said into the state: the end of the request's way. */
 function learn(
   gateway: Gateway,
-  request: FastifyRequest,
+  call: Call,
   { extracted, composed, state, prefix }: Arranged,
   { dispatchedAt, result }: { readonly dispatchedAt: number; readonly result: RelayResult },
 ): void {
   const { arrangement } = composed;
-  const { exchange } = request;
+  const { headers, exchange } = call.request;
   const { sniffer, status } = result;
   const now = gateway.now();
   const { firstContentAt, usage } = sniffer;
@@ -249,8 +317,9 @@ function learn(
     extracted,
     served: arrangement,
     state,
-    headers: requestHeaders(request.headers, {
+    headers: requestHeaders(headers, {
       ...engineHeaders(gateway, exchange.requestId),
+      ...translationHeaders(gateway, call),
       'accept-encoding': 'identity',
     }),
     bytes: 2 * composed.body.length,

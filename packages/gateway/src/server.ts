@@ -9,10 +9,12 @@ import {
   fastify,
   LogController,
 } from 'fastify';
+import { errorShapeOf } from './apis/error-shape.js';
 import { type Arrange, Composer } from './compose.js';
 import type { GatewayConfigInput } from './config.js';
 import { resolveConfig } from './config-load.js';
 import { DispatchQueue } from './dispatch-queue.js';
+import { EngineApis } from './engine-apis.js';
 import { Exchange } from './exchange.js';
 import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS } from './headers.js';
@@ -124,8 +126,9 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const prewarmer = config.prewarm.enabled
     ? new Prewarmer(config.prewarm, { upstream, composer, metrics, now })
     : undefined;
-  const services = { upstream, histories, composer, queue, prefixes, warmups, plans, arrangements, prewarmer, metrics };
-  return { config, ...services, now, draining: false };
+  const engineApis = new EngineApis(upstream, config.upstream, now);
+  const state = { histories, composer, queue, prefixes, warmups, plans, arrangements, prewarmer };
+  return { config, upstream, engineApis, ...state, metrics, now, draining: false };
 }
 
 function buildServer(gateway: Gateway): FastifyInstance {
@@ -212,7 +215,7 @@ function sendTableError(gateway: Gateway, request: FastifyRequest, reply: Fastif
     .header(RESPONSE_HEADERS.errorSource, 'gateway');
   if (error.status === 429) reply.header('retry-after', '1');
   if (gateway.draining) reply.header('connection', 'close');
-  reply.send(error.toOpenAI());
+  reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }
 
 /** Fastify's own errors in terms of the table. */

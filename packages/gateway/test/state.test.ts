@@ -108,8 +108,11 @@ describe('EngineCounts', () => {
 
 describe('tenantOf', () => {
   it('tells credentials apart without keeping them', () => {
-    expect(tenantOf(undefined)).toBe(ANONYMOUS);
-    expect(tenantOf('Bearer a')).toMatch(/^[0-9a-f]{64}$/);
-    expect(tenantOf('Bearer a')).not.toBe(tenantOf('Bearer b'));
+    expect(tenantOf({})).toBe(ANONYMOUS);
+    const bearer = (key: string) => tenantOf({ authorization: `Bearer ${key}` });
+    expect(bearer('a')).toMatch(/^[0-9a-f]{64}$/);
+    expect(bearer('a')).not.toBe(bearer('b'));
+    expect(tenantOf({ 'x-api-key': 'a' })).toMatch(/^[0-9a-f]{64}$/);
+    expect(tenantOf({ 'x-api-key': 'a' })).not.toBe(tenantOf({ 'x-api-key': 'b' }));
   });
 });

@@ -5,7 +5,7 @@ import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 import type { JsonObject, JsonPath, RequestMessage, RequestText, TextRole } from './request-texts.js';
 
 /** Anthropic's Messages. */
-export const messagesApi: PromptApi = {
+export const messagesApi = {
   name: 'messages',
   path: '/v1/messages',
   promptFields: ['tools', 'tool_choice', 'thinking', 'output_config', 'output_format', ...ENGINE_PROMPT_FIELDS],
@@ -46,7 +46,7 @@ export const messagesApi: PromptApi = {
       },
     };
   },
-};
+} as const satisfies PromptApi;
 
 /** Texts inside of blocks: results of tools, documents in plain text, search results. */
 function blockTexts(role: TextRole) {

@@ -1,4 +1,5 @@
 import { arrayElements, type JsonSpan, objectMembers } from '../json-members.js';
+import { JsonView } from '../json-view.js';
 
 /** Steps from the top of a body to one of its values: keys of objects and places in arrays. */
 export type JsonPath = readonly (string | number)[];
@@ -60,15 +61,9 @@ export function rewriteTexts(body: string, changes: readonly TextChange[]): stri
   return parts.join('');
 }
 
-/** The text of the value that the path leads to; `undefined` if there is none. O(body × depth). */
+/** Where the value that the path leads to stands; `undefined` if there is none. O(body × depth). */
 export function valueAt(body: string, place: JsonPath): JsonSpan | undefined {
-  let span: JsonSpan = { start: skipToValue(body), end: body.length };
-  for (const step of place) {
-    const next = child(body, span, step);
-    if (next === undefined) return undefined;
-    span = next;
-  }
-  return span;
+  return new JsonView(body).at(place)?.span;
 }
 
 /** Changes as a tree, so that the body is walked once for all of them. */
@@ -115,14 +110,7 @@ function collect(
   }
 }
 
-function child(body: string, { start }: JsonSpan, step: string | number): JsonSpan | undefined {
-  if (typeof step === 'number') return body[start] === '[' ? arrayElements(body, start)[step] : undefined;
-  if (body[start] !== '{') return undefined;
-  const member = objectMembers(body, start).findLast(({ key }) => key === step);
-  return member === undefined ? undefined : { start: member.valueStart, end: member.end };
-}
-
-function skipToValue(body: string, from = 0): number {
+function skipToValue(body: string, from: number): number {
   let at = from;
   while (body.charCodeAt(at) <= 0x20) at++;
   return at;

@@ -5,7 +5,7 @@ import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 import type { RequestMessage } from './request-texts.js';
 
 /** OpenAI's Responses. */
-export const responsesApi: PromptApi = {
+export const responsesApi = {
   name: 'responses',
   path: '/v1/responses',
   promptFields: [
@@ -58,7 +58,7 @@ export const responsesApi: PromptApi = {
       },
     };
   },
-};
+} as const satisfies PromptApi;
 
 function readItem(item: unknown, place: readonly (string | number)[]): RequestMessage {
   if (!isObject(item)) return { role: 'user', place, texts: [] };

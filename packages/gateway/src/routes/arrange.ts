@@ -32,7 +32,7 @@ export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
 function arrangeOnly(gateway: Gateway, { headers, exchange }: FastifyRequest, body: Readonly<Record<string, unknown>>) {
   const { documents, model, preamble, ...switches } = body;
   const { composer, config } = gateway;
-  const tenant = tenantOf(headers.authorization);
+  const tenant = tenantOf(headers);
   const arrangeRequest = composer.prepare({ documents, switches }, tenant);
   const state = gateway.histories.of(tenant, (model as string | undefined) ?? '');
   const now = gateway.now();

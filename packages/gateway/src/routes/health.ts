@@ -2,6 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../forward.js';
 import type { Gateway } from '../gateway.js';
+import { requestHeaders } from '../headers.js';
 
 /**
  * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine answers HTTP; 503 otherwise.
@@ -23,7 +24,7 @@ function probe(gateway: Gateway, requestId: string): Promise<WarmpathError | und
   return new Promise((resolve) => {
     let status = 0;
     gateway.upstream.start(
-      { method: 'GET', path: '/v1/models', headers: engineHeaders(gateway, requestId), body: null },
+      { method: 'GET', path: '/v1/models', headers: requestHeaders({}, engineHeaders(gateway, requestId)), body: null },
       {
         onHead: (answered) => {
           status = answered;

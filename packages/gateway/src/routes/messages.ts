@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify';
 import { messagesApi } from '../apis/messages-api.js';
 import type { Gateway } from '../gateway.js';
-import { servePrompt } from '../serve-prompt.js';
+import { serveTranslatable } from '../serve-prompt.js';
 
 /** `POST /v1/messages`: Anthropic's, with `documents` and `warmpath` beside the messages. */
 export function messagesRoute(app: FastifyInstance, gateway: Gateway): void {
-  app.post(messagesApi.path, servePrompt(gateway, messagesApi));
+  app.post(messagesApi.path, serveTranslatable(gateway, messagesApi));
 }

@@ -25,7 +25,7 @@ export function observeRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/observe', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
     const report = readReport(parseObject(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8')));
-    const found = gateway.arrangements.take(report.id, tenantOf(request.headers.authorization));
+    const found = gateway.arrangements.take(report.id, tenantOf(request.headers));
     if (found !== undefined) learn(found, report, gateway.now());
     return reply
       .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)

@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify';
 import { responsesApi } from '../apis/responses-api.js';
 import type { Gateway } from '../gateway.js';
-import { servePrompt } from '../serve-prompt.js';
+import { serveTranslatable } from '../serve-prompt.js';
 
 /** `POST /v1/responses`: OpenAI's, with `documents` and `warmpath` beside the input. */
 export function responsesRoute(app: FastifyInstance, gateway: Gateway): void {
-  app.post(responsesApi.path, servePrompt(gateway, responsesApi));
+  app.post(responsesApi.path, serveTranslatable(gateway, responsesApi));
 }

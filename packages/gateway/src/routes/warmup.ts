@@ -38,7 +38,7 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
       },
     });
     const { requestId } = request.exchange;
-    const state = gateway.warmups.start(prefixOf(tenantOf(request.headers.authorization), model, preamble.key), () => ({
+    const state = gateway.warmups.start(prefixOf(tenantOf(request.headers), model, preamble.key), () => ({
       method: 'POST',
       path: '/v1/chat/completions',
       headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),

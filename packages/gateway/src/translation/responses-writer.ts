@@ -1,0 +1,172 @@
+import type { JsonObject } from '../apis/request-texts.js';
+import type { AnswerBlock, AnswerEnd, AnswerFailure, AnswerHead, AnswerWriter } from './answer-assembly.js';
+import type { ChatUsage } from './chat-deltas.js';
+import { sseEvent } from './sse.js';
+
+/** What a response repeats of its request, with the API's own defaults. */
+const REPEATED: Readonly<Record<string, unknown>> = {
+  instructions: null,
+  max_output_tokens: null,
+  max_tool_calls: null,
+  metadata: {},
+  parallel_tool_calls: true,
+  reasoning: { effort: null, summary: null },
+  service_tier: 'default',
+  temperature: 1,
+  text: { format: { type: 'text' } },
+  tool_choice: 'auto',
+  tools: [],
+  top_p: 1,
+  truncation: 'disabled',
+  user: null,
+};
+
+/** Writes answers as OpenAI's Responses to one request, whose body that is. */
+export function responsesWriter(request: JsonObject): AnswerWriter {
+  return new ResponsesWriter(request);
+}
+
+class ResponsesWriter implements AnswerWriter {
+  readonly #repeated: JsonObject;
+  readonly #blocks: AnswerBlock[] = [];
+  #head: AnswerHead = { id: '', model: '', created: 0 };
+  #sequence = 0;
+
+  constructor(request: JsonObject) {
+    const given = Object.keys(REPEATED).map((key) => [key, request[key] ?? REPEATED[key]]);
+    this.#repeated = Object.fromEntries(given) as JsonObject;
+  }
+
+  start(head: AnswerHead): string {
+    this.#head = head;
+    const response = this.#response('in_progress', []);
+    return this.#event('response.created', { response }) + this.#event('response.in_progress', { response });
+  }
+
+  open(block: AnswerBlock): string {
+    this.#blocks.push(block);
+    const added = this.#event('response.output_item.added', {
+      output_index: block.index,
+      item: this.#item(block, 'in_progress'),
+    });
+    if (block.kind === 'call') return added;
+    return added + this.#event('response.content_part.added', { ...this.#place(block), part: partOf(block.kind, '') });
+  }
+
+  append(block: AnswerBlock, delta: string): string {
+    const { kind } = block;
+    if (kind === 'text') {
+      return this.#event('response.output_text.delta', { ...this.#place(block), delta, logprobs: [] });
+    }
+    if (kind !== 'call') return this.#event(`response.${EVENTS[kind]}.delta`, { ...this.#place(block), delta });
+    const { output_index, item_id } = this.#place(block);
+    return this.#event('response.function_call_arguments.delta', { item_id, output_index, delta });
+  }
+
+  close(block: AnswerBlock): string {
+    const { kind, text, name } = block;
+    const place = this.#place(block);
+    const { item_id, output_index } = place;
+    const done =
+      kind === 'call'
+        ? this.#event('response.function_call_arguments.done', { item_id, output_index, name, arguments: text })
+        : this.#event(`response.${EVENTS[kind]}.done`, { ...place, ...wholeOf(kind, text) }) +
+          this.#event('response.content_part.done', { ...place, part: partOf(kind, text) });
+    return done + this.#event('response.output_item.done', { output_index, item: this.#item(block, 'completed') });
+  }
+
+  end(end: AnswerEnd): string {
+    const { status } = statusOf(end);
+    return this.#event(`response.${status}`, { response: this.#complete(this.#blocks, end) });
+  }
+
+  fail({ message, code }: AnswerFailure): string {
+    const response = { ...this.#response('failed', this.#blocks), error: { code, message } };
+    return this.#event('response.failed', { response });
+  }
+
+  whole(head: AnswerHead, blocks: readonly AnswerBlock[], end: AnswerEnd): string {
+    this.#head = head;
+    return JSON.stringify(this.#complete(blocks, end));
+  }
+
+  #event(type: string, members: object): string {
+    return sseEvent(type, { type, sequence_number: this.#sequence++, ...members });
+  }
+
+  #complete(blocks: readonly AnswerBlock[], end: AnswerEnd): object {
+    const { status, reason } = statusOf(end);
+    return {
+      ...this.#response(status, blocks),
+      incomplete_details: reason === undefined ? null : { reason },
+      usage: usageOf(end.usage),
+    };
+  }
+
+  #response(status: string, blocks: readonly AnswerBlock[]): object {
+    return {
+      id: `resp_${this.#head.id}`,
+      object: 'response',
+      created_at: this.#head.created,
+      status,
+      background: false,
+      error: null,
+      incomplete_details: null,
+      model: this.#head.model,
+      output: blocks.map((block) => this.#item(block, 'completed')),
+      previous_response_id: null,
+      // Nothing is kept that could be asked for.
+      store: false,
+      ...this.#repeated,
+      usage: null,
+    };
+  }
+
+  #place({ kind, index }: AnswerBlock) {
+    return { item_id: this.#itemId(kind, index), output_index: index, content_index: 0 };
+  }
+
+  #itemId(kind: AnswerBlock['kind'], index: number): string {
+    return `${PREFIXES[kind]}_${this.#head.id}_${index}`;
+  }
+
+  #item({ kind, index, callId, name, text }: AnswerBlock, status: string): object {
+    const id = this.#itemId(kind, index);
+    const isOpen = status === 'in_progress';
+    if (kind === 'call')
+      return { type: 'function_call', id, call_id: callId, name, arguments: isOpen ? '' : text, status };
+    const content = isOpen ? [] : [partOf(kind, text)];
+    if (kind === 'reasoning') return { type: 'reasoning', id, summary: [], content, status };
+    return { type: 'message', id, role: 'assistant', status, content };
+  }
+}
+
+const EVENTS = { text: 'output_text', refusal: 'refusal', reasoning: 'reasoning_text' } as const;
+const PREFIXES = { text: 'msg', refusal: 'msg', reasoning: 'rs', call: 'fc' } as const;
+
+function partOf(kind: AnswerBlock['kind'], text: string): object {
+  if (kind === 'refusal') return { type: 'refusal', refusal: text };
+  if (kind === 'reasoning') return { type: 'reasoning_text', text };
+  return { type: 'output_text', text, annotations: [], logprobs: [] };
+}
+
+function wholeOf(kind: AnswerBlock['kind'], text: string): object {
+  if (kind === 'refusal') return { refusal: text };
+  return kind === 'text' ? { text, logprobs: [] } : { text };
+}
+
+function statusOf({ reason }: AnswerEnd): { readonly status: string; readonly reason?: string } {
+  if (reason === 'length') return { status: 'incomplete', reason: 'max_output_tokens' };
+  if (reason === 'content_filter') return { status: 'incomplete', reason };
+  return { status: 'completed' };
+}
+
+function usageOf({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: ChatUsage): object {
+  return {
+    input_tokens: promptTokens,
+    input_tokens_details: { cached_tokens: cachedTokens },
+    output_tokens: completionTokens,
+    output_tokens_details: { reasoning_tokens: reasoningTokens },
+    total_tokens: promptTokens + completionTokens,
+  };
+}
