@@ -41,10 +41,18 @@ export const engineOptionsSchema = z.strictObject({
     .min(0)
     .default(0)
     .describe('Host memory for what leaves the KV cells, in bytes, from where it comes back by copy; 0 drops it'),
+  diskTier: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Folder for what leaves the host tier, of this engine alone; it survives a restart and holds what users sent',
+    ),
+  diskTierBytes: z.int().min(1).default(8_589_934_592).describe('Most bytes of all files of the disk tier'),
   policy: z
     .enum(REPLACEMENT_POLICY_NAMES)
     .default('lru')
-    .describe(`What leaves the KV cells and the host tier first: ${REPLACEMENT_POLICY_NAMES.join(', ')}`),
+    .describe(`What leaves each tier first: ${REPLACEMENT_POLICY_NAMES.join(', ')}`),
   verifyCache: z
     .boolean()
     .default(false)
@@ -128,6 +136,12 @@ export function parseEngineOptions(options: EngineOptions): ResolvedEngineOption
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: 'batchTokens',
       detail: `One decode must hold a token for each of the ${result.data.maxRunning} running requests.`,
+    });
+  }
+  if (result.data.diskTier !== undefined && result.data.hostTier === 0) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'diskTier',
+      detail: 'What is on the disk comes back through host memory: set hostTier too.',
     });
   }
   return result.data;

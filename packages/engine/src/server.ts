@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import type { WarmpathError } from '@warmpath/core';
 import { ChatTemplate } from './chat/chat-template.js';
 import { createApp } from './http/app.js';
@@ -6,10 +7,12 @@ import { EngineMetrics } from './http/metrics.js';
 import { baseUrl, cannotListen } from './listen-address.js';
 import { EngineLoop, type LoopStats } from './loop/engine-loop.js';
 import { Speculations } from './loop/speculations.js';
+import { modelFingerprint } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings } from './native/bindings.js';
 import { NativeModel } from './native/model.js';
+import { stateIdentity } from './native/state-identity.js';
 import { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 
 /** What accompanies a start and is no configuration. */
@@ -90,6 +93,7 @@ async function serve(
 ): Promise<EngineServer> {
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
+  const { diskTier, diskTierBytes } = settings;
   const loop = await EngineLoop.start({
     bindings: llamaBindings(),
     model,
@@ -103,6 +107,13 @@ async function serve(
     threads: settings.threads,
     policy: settings.policy,
     hostTierBytes: settings.hostTier,
+    ...(diskTier !== undefined && {
+      diskTier: {
+        directory: resolve(diskTier),
+        capacityBytes: diskTierBytes,
+        identity: stateIdentity(await modelFingerprint(resolved.path, settings.cacheDir)),
+      },
+    }),
     verifyCache: settings.verifyCache,
     observer: metrics,
   });

@@ -19,6 +19,7 @@ export interface LeaseUse {
  */
 export class EvictionOrder {
   readonly #replacement: Replacement;
+  readonly #tiers: readonly Tier[];
   readonly #remembersEvicted: boolean;
   /** The node of each handle; `undefined` when it lies nowhere. */
   readonly #nodes: (RadixNode | undefined)[] = [];
@@ -29,6 +30,7 @@ export class EvictionOrder {
 
   constructor(policy: ReplacementPolicy, tiers: readonly Tier[]) {
     this.#remembersEvicted = policy.remembersEvicted;
+    this.#tiers = tiers;
     this.#replacement = new Replacement({ policy, tiers, onForgotten: (handle) => this.#forget(handle) });
   }
 
@@ -60,7 +62,7 @@ export class EvictionOrder {
     if (handle === undefined) {
       return;
     }
-    if (!node.onDevice && node.copy === undefined) {
+    if (node.liesNowhere) {
       if (this.#remembersEvicted) {
         const key = pathKey(node);
         this.#remembered.set(key, handle);
@@ -72,27 +74,21 @@ export class EvictionOrder {
     this.#replacement.leave(handle, tier);
   }
 
-  /**
-   * Looks again at whether a node may be evicted: from the device when nothing below it is there and no lease ends here,
-   * from the host when no child has a copy and no lease is about to bring it back. Cost: O(log candidates).
-   */
+  /** Looks again at whether a node may be evicted from each tier. Cost: O(log candidates). */
   review(node: RadixNode): void {
-    this.#offerIf(node.isDeviceLeaf && node.pins === 0, node, 'device');
-    this.#offerIf(isHostLeaf(node) && (node.onDevice || node.pins === 0), node, 'host');
+    for (const tier of this.#tiers) {
+      if (node.mayLeave(tier)) {
+        this.#replacement.offer(this.#handleOf(node), tier);
+      } else if (node.handle !== undefined && node.liesIn(tier)) {
+        this.#replacement.withdraw(node.handle, tier);
+      }
+    }
   }
 
   /** Takes out the node that leaves a tier next; it still lies there. */
   evict(tier: Tier): RadixNode | undefined {
     const handle = this.#replacement.evict(tier);
     return handle === undefined ? undefined : this.#nodes[handle];
-  }
-
-  #offerIf(isCandidate: boolean, node: RadixNode, tier: Tier): void {
-    if (isCandidate) {
-      this.#replacement.offer(this.#handleOf(node), tier);
-    } else if (node.handle !== undefined && (tier === 'device' || node.copy !== undefined)) {
-      this.#replacement.withdraw(node.handle, tier);
-    }
   }
 
   #handleOf(node: RadixNode): number {
@@ -102,11 +98,8 @@ export class EvictionOrder {
     const handle = this.#takeRemembered(node) ?? this.#freeHandles.pop() ?? this.#nodes.length;
     this.#nodes[handle] = node;
     node.handle = handle;
-    if (node.onDevice) {
-      this.#replacement.enter(handle, 'device');
-    }
-    if (node.copy !== undefined) {
-      this.#replacement.enter(handle, 'host');
+    for (const tier of this.#tiers.filter((each) => node.liesIn(each))) {
+      this.#replacement.enter(handle, tier);
     }
     return handle;
   }
@@ -136,8 +129,4 @@ export class EvictionOrder {
     }
     this.#freeHandles.push(handle);
   }
-}
-
-function isHostLeaf(node: RadixNode): boolean {
-  return node.copy !== undefined && node.hostChildren === 0;
 }

@@ -1,3 +1,4 @@
+import type { Tier } from '@warmpath/core';
 import type { RadixNode } from './radix-node.js';
 import type { SequenceId } from './sequence-memory.js';
 import type { TieredTree } from './tiered-tree.js';
@@ -38,15 +39,23 @@ export function checkHierarchy(tree: TieredTree, leases: readonly CheckedLease[]
     tokens(({ onDevice }) => onDevice) === tree.deviceTokens,
     `the device is said to hold ${tree.deviceTokens} tokens`,
   );
-  const deviceCandidates = count((node) => node.isDeviceLeaf && node.pins === 0);
-  claim(tree.candidates('device') === deviceCandidates, `${deviceCandidates} nodes may leave the device`);
+  const candidates = (tier: Tier): boolean => tree.candidates(tier) === count((node) => node.mayLeave(tier));
+  claim(candidates('device'), 'other nodes may leave the device');
   const host = tree.hostStats;
   if (host !== undefined) {
     const bytes = nodes.reduce((sum, { copy }) => sum + (copy?.state.length ?? 0), 0);
     claim(bytes === host.usedBytes && bytes <= host.capacityBytes, `the host holds ${bytes} bytes`);
     claim(tokens(({ copy }) => copy !== undefined) === host.tokens, `the host is said to hold ${host.tokens} tokens`);
-    const hostCandidates = count((node) => node.copy !== undefined && node.hostChildren === 0);
-    claim(tree.candidates('host') === hostCandidates, `${hostCandidates} nodes may leave the host`);
+    claim(candidates('host'), 'other nodes may leave the host');
+  }
+  const disk = tree.diskStats;
+  if (disk !== undefined) {
+    const copies = [...new Set(nodes.flatMap(({ file }) => (file === undefined ? [] : [file])))];
+    const bytes = copies.reduce((sum, { file }) => sum + file.bytes, 0);
+    claim(bytes === disk.usedBytes && bytes <= disk.capacityBytes, `the disk holds ${bytes} bytes`);
+    claim(tokens(({ file }) => file !== undefined) === disk.tokens, `the disk is said to hold ${disk.tokens} tokens`);
+    claim(copies.length === disk.files, `${copies.length} files are in use`);
+    claim(candidates('disk'), 'other nodes may leave the disk');
   }
 }
 
@@ -62,7 +71,7 @@ function checkNode(node: RadixNode): void {
   const children = [...node.children.values()];
   claim(node.tokenCount > 0, 'a node is empty');
   claim(node.start === parent.end && parent.children.get(node.tokens[0]!) === node, 'a node stands elsewhere');
-  claim(node.onDevice || node.copy !== undefined, 'a node lies nowhere');
+  claim(!node.liesNowhere, 'a node lies nowhere');
   claim(!node.onDevice || parent.onDevice, 'a node is on the device without its parent');
   claim(node.isDeviceLeaf === (node.owner !== undefined), 'a device leaf has no owner, or another node has one');
   const onDevice = children.filter((child) => child.onDevice);
@@ -74,8 +83,21 @@ function checkNode(node: RadixNode): void {
     children.filter(({ copy }) => copy !== undefined).length === node.hostChildren,
     'the copied children are others',
   );
+  checkFile(node, children);
   const { copy } = node;
   claim(copy === undefined || (copy.from === node.start && copy.to === node.end), 'a copy is of other positions');
+}
+
+function checkFile(node: RadixNode, children: readonly RadixNode[]): void {
+  const { file, parent, start, end } = node;
+  claim(
+    children.filter((child) => child.file !== undefined).length === node.diskChildren,
+    'the children on the disk are others',
+  );
+  if (file !== undefined) {
+    claim(file.nodes.has(node) && file.file.from <= start && end <= file.file.to, 'a file is of other positions');
+    claim(parent!.parent === undefined || parent!.file !== undefined, 'a node is on the disk without its parent');
+  }
 }
 
 function checkSequences(

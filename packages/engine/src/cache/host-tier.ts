@@ -1,10 +1,6 @@
 import { crc32 } from 'node:zlib';
+import { RestoreCost } from './restore-cost.js';
 import type { SavableMemory, SequenceId } from './sequence-memory.js';
-
-/** How fast the estimate of what a restored byte costs follows slower times; a faster one counts at once. */
-const SLOWER = 1.05;
-/** How much the estimate falls when a copy is left where it is for its cost. */
-const FADE = 0.8;
 
 /** A node's own cells in host memory. */
 export interface HostCopy {
@@ -13,6 +9,14 @@ export interface HostCopy {
   readonly state: Uint8Array;
   /** CRC-32 of the state, taken when it was saved. */
   readonly checksum: number;
+  /** Whether it was read from the disk and nobody has used it since. */
+  isFresh?: boolean;
+}
+
+/** Positions `from` … `to - 1`. */
+export interface Range {
+  readonly from: number;
+  readonly to: number;
 }
 
 export interface HostTierOptions {
@@ -22,6 +26,8 @@ export interface HostTierOptions {
   readonly capacityBytes: number;
   /** Milliseconds since some moment; measures what a restored byte costs. */
   readonly clock: () => number;
+  /** Milliseconds that restoring a byte takes, where that was measured before. */
+  readonly msPerByte?: number;
 }
 
 /** Figures of the host tier, for metrics and tests. */
@@ -49,19 +55,19 @@ export class HostTier {
   readonly #memory: SavableMemory;
   readonly #capacityBytes: number;
   readonly #clock: () => number;
+  readonly #cost: RestoreCost;
   #usedBytes = 0;
   #tokens = 0;
   #savedTokens = 0;
   #restoredTokens = 0;
   #evictedTokens = 0;
   #failures = 0;
-  /** The fastest of late: one slow moment says nothing of the next. */
-  #msPerByte = Number.POSITIVE_INFINITY;
 
-  constructor({ memory, capacityBytes, clock }: HostTierOptions) {
+  constructor({ memory, capacityBytes, clock, msPerByte }: HostTierOptions) {
     this.#memory = memory;
     this.#capacityBytes = capacityBytes;
     this.#clock = clock;
+    this.#cost = new RestoreCost(msPerByte);
   }
 
   get stats(): HostTierStats {
@@ -83,12 +89,12 @@ export class HostTier {
 
   /** Milliseconds that restoring so many bytes will take, by what it took so far; 0 before the first time. */
   restoreMs(bytes: number): number {
-    return this.#msPerByte === Number.POSITIVE_INFINITY ? 0 : bytes * this.#msPerByte;
+    return this.#cost.expectedMs(bytes);
   }
 
   /** A copy was left where it was for its cost. The estimate falls, so that it is tried again some time. */
   fadeCost(): void {
-    this.#msPerByte *= FADE;
+    this.#cost.fade();
   }
 
   /**
@@ -107,6 +113,18 @@ export class HostTier {
     }
     this.#savedTokens += to - from;
     return seal(state, from, to);
+  }
+
+  /**
+   * The part of a file's state that a node holds, as a copy that counts only once it is {@link add}ed. Its checksum was
+   * verified by whoever read it.
+   *
+   * @returns `undefined` when it is larger than the whole tier.
+   */
+  fromState(state: Uint8Array, { from, to }: Range, whole: Range): HostCopy | undefined {
+    const isWhole = from === whole.from && to === whole.to;
+    const part = isWhole ? state : this.#memory.slice(state, from, to);
+    return part.length > this.#capacityBytes ? undefined : { ...seal(part, from, to), isFresh: true };
   }
 
   /** Counts a copy. There must be room for it. */
@@ -138,8 +156,7 @@ export class HostTier {
       this.#failures++;
       return false;
     }
-    const msPerByte = (this.#clock() - startedMs) / copy.state.length;
-    this.#msPerByte = Math.min(msPerByte, SLOWER * this.#msPerByte);
+    this.#cost.observe(copy.state.length, this.#clock() - startedMs);
     this.#restoredTokens += copy.to - copy.from;
     return true;
   }

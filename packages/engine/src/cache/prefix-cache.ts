@@ -1,11 +1,12 @@
 import { type CostModel, type ReplacementPolicy, replacementPolicy } from '@warmpath/core';
+import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { checkHierarchy } from './hierarchy-check.js';
-import type { HostTierOptions, HostTierStats } from './host-tier.js';
+import type { HostTierOptions, HostTierStats, Range } from './host-tier.js';
 import { PromptCursor } from './prompt-cursor.js';
 import type { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import type { TierListener } from './tier-listener.js';
-import { type PathStep, TieredTree, type TreeReuse } from './tiered-tree.js';
+import { type PathStep, TieredTree, type TokensByTier, type TreeReuse } from './tiered-tree.js';
 
 /**
  * Where nobody says where documents end, nodes that move between tiers are cut at multiples of this many tokens: large
@@ -25,6 +26,8 @@ export interface PrefixCacheOptions {
   readonly cost?: CostModel;
   /** Host memory for what leaves the device; without it, it is dropped. */
   readonly host?: HostTierOptions;
+  /** Files for what leaves host memory; only with a host tier. */
+  readonly disk?: DiskTierOptions;
   /** Hears what comes to a tier and what leaves it. */
   readonly listener?: TierListener;
   /** Check every invariant after every operation. Cost: O(cached tokens) each time. */
@@ -44,13 +47,14 @@ export interface PrefixCacheStats {
   readonly evictedTokens: number;
   /** Present when there is a host tier. */
   readonly host?: HostTierStats;
+  /** Present when there is a disk tier. */
+  readonly disk?: DiskTierStats;
 }
 
-/** Tokens that need not be computed, by where they were found. */
-export interface SharedTokens {
-  readonly device: number;
-  /** Copied back from host memory. */
-  readonly host: number;
+/** What a lease gained. */
+export interface Extension extends TokensByTier {
+  /** Whether the next tokens are on their way from the disk, and worth waiting for. */
+  readonly isAwaitingDisk: boolean;
 }
 
 /**
@@ -76,6 +80,8 @@ interface MutableLease {
   sharedTokens: number;
   /** Positions at which nodes end, ascending. */
   readonly boundaries: readonly number[];
+  /** Until when the lease waits for the disk, once it has begun to. */
+  patientUntilMs: number | undefined;
 }
 
 const NO_COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens };
@@ -87,7 +93,7 @@ const NO_COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens 
  * - A node is a run of tokens; the cells of a node carry the sequence ids of all leaves below it. So a prefix is shared
  *   by labelling, never by copying, and only leaves need an id, of which there are few.
  * - A request takes a {@link Lease}: it shares the longest prefix on the device, takes over with {@link extend} what others
- *   have computed since and what the host holds, asks for cells with {@link grow} before it computes, and hands over what
+ *   have computed since and what the host and the disk hold, asks for cells with {@link grow} before it computes, and hands over what
  *   it computed with {@link commit}, at once or when it ends. Where the same tokens are in the tree by then, the duplicates
  *   are freed and the tree's cells shared instead.
  * - When cells run short, the policy's victim among the leaves goes: to host memory as a whole where there is a host tier,
@@ -114,6 +120,7 @@ export class PrefixCache {
       policy = replacementPolicy('lru'),
       cost = NO_COST,
       host,
+      disk,
       listener,
       verify = false,
     } = options;
@@ -127,6 +134,7 @@ export class PrefixCache {
       sequences,
       policy,
       ...(host !== undefined && { host }),
+      ...(disk !== undefined && { disk }),
       ...(listener !== undefined && { listener }),
     });
   }
@@ -137,7 +145,7 @@ export class PrefixCache {
   }
 
   get stats(): PrefixCacheStats {
-    const { deviceTokens, evictedTokens, freeSequences, hostStats } = this.#tree;
+    const { deviceTokens, evictedTokens, freeSequences, hostStats, diskStats } = this.#tree;
     return {
       cells: this.#cells,
       usedCells: deviceTokens + this.#privateCells,
@@ -146,6 +154,7 @@ export class PrefixCache {
       leases: this.#leases.size,
       evictedTokens,
       ...(hostStats !== undefined && { host: hostStats }),
+      ...(diskStats !== undefined && { disk: diskStats }),
     };
   }
 
@@ -171,9 +180,9 @@ export class PrefixCache {
    * @param limit Look at no more than this many tokens.
    * @param salt Look at what prompts of this salt have left, which share nothing with others.
    */
-  match(tokens: readonly number[], limit: number = tokens.length, salt?: string): SharedTokens {
-    const { device, host } = this.reuse(this.cursor(tokens, limit, salt));
-    return { device, host };
+  match(tokens: readonly number[], limit: number = tokens.length, salt?: string): TokensByTier {
+    const { device, host, disk } = this.reuse(this.cursor(tokens, limit, salt));
+    return { device, host, disk };
   }
 
   /**
@@ -226,6 +235,7 @@ export class PrefixCache {
       promptTokens: tokens.length,
       sharedTokens: node.end,
       boundaries,
+      patientUntilMs: undefined,
     };
     this.#leases.add(lease);
     this.#check();
@@ -234,20 +244,57 @@ export class PrefixCache {
 
   /**
    * Takes over what others have committed since and what lies in host memory, beyond the lease's own tokens. Only for a
-   * lease without private cells. What would take longer to copy back than to compute again is left where it is.
+   * lease without private cells. What would take longer to copy back than to compute again is left where it is. What comes
+   * next on the disk is read, and the lease waits for it no longer than computing it would take.
    *
-   * @returns How many tokens the lease gained.
+   * @returns What the lease gained, by where it was; what was read from the disk for this prompt counts as from there.
    */
-  extend(handle: Lease, tokens: readonly number[], limit: number): SharedTokens {
+  extend(handle: Lease, tokens: readonly number[], limit: number): Extension {
     const lease = this.#own(handle);
     if (lease.privateCells > 0) {
       throw new Error('A lease with private cells cannot be extended');
     }
     const device = this.#share(lease, tokens, limit);
-    const host = this.#restore(lease, tokens, limit);
-    lease.sharedTokens += device + host;
+    const { host, disk, isAwaitingDisk } = this.#restore(lease, tokens, limit);
+    lease.sharedTokens += device + host + disk;
     this.#check();
-    return { device, host };
+    return { device, host, disk, isAwaitingDisk };
+  }
+
+  /**
+   * Begins to read what the disk holds of a prompt whose turn comes soon, so that it is in host memory by then: this goes on
+   * beside a decode. Cost: O(limit).
+   */
+  prefetch(tokens: readonly number[], limit: number, salt?: string): void {
+    const root = this.#tree.existingRoot(salt);
+    if (root !== undefined) {
+      this.#fetch(root, tokens, { from: 0, to: limit });
+    }
+  }
+
+  /** Takes what has come from the disk since the last call. Call it between two decodes. */
+  settle(): void {
+    this.#tree.lower?.settle();
+    this.#check();
+  }
+
+  /** Whether anything is on its way from the disk. */
+  get isReading(): boolean {
+    return this.#tree.lower?.isReading ?? false;
+  }
+
+  /** Settles when something has come from the disk for {@link settle}. */
+  async news(): Promise<void> {
+    await this.#tree.lower?.news();
+  }
+
+  /**
+   * Writes what is nowhere on the disk yet, as far as there is room, and closes the disk tier. No lease may be left.
+   *
+   * @param isInTime Asked before each file; when not, nothing more is begun.
+   */
+  async close(isInTime: () => boolean): Promise<void> {
+    await this.#tree.lower?.close(this.#tree.roots, isInTime);
   }
 
   /** Whether two leases end at the same place of the tree, that is, hold the same tokens so far. */
@@ -346,32 +393,79 @@ export class PrefixCache {
     return node.end - from;
   }
 
-  /** Copies back what the host holds beyond the lease's end, node by node. */
-  #restore(lease: MutableLease, tokens: readonly number[], limit: number): number {
-    const from = lease.length;
+  /** Copies back what the host holds beyond the lease's end, node by node, and asks for what comes next on the disk. */
+  #restore(lease: MutableLease, tokens: readonly number[], limit: number): Omit<Extension, 'device'> {
+    const gained = { host: 0, disk: 0 };
     for (;;) {
       const step = this.#tree.next(lease.node, tokens, lease.length, limit);
       if (step === undefined || this.availableCells() < step.length) {
-        return lease.length - from;
+        return { ...gained, isAwaitingDisk: false };
       }
-      if (!this.#tree.isWorthRestoring(step, this.#cost.prefillMs(step.node.start, step.length))) {
-        return lease.length - from;
+      if (step.node.copy === undefined) {
+        return { ...gained, isAwaitingDisk: this.#awaitsDisk(lease, tokens, limit) };
       }
-      const node = this.#tree.cut(step);
+      const tier = step.node.copy.isFresh === true ? 'disk' : 'host';
+      const node = this.#bringBack(lease, step);
       if (node === undefined) {
-        return lease.length - from;
+        return { ...gained, isAwaitingDisk: false };
       }
-      // What makes room may go to the host, where it must not push out the very node that is to come back.
-      this.#tree.pin(node);
-      const isBack = this.#makeRoom(node.tokenCount) && this.#tree.restore(node, lease.sequence);
-      if (isBack) {
-        this.#movePin(lease, node);
-      }
-      this.#tree.unpin(node);
-      if (!isBack) {
-        return lease.length - from;
-      }
+      gained[tier] += node.tokenCount;
     }
+  }
+
+  /** @returns The node, on the device and at the lease's end; `undefined` when it is not worth it, or its copy was no good. */
+  #bringBack(lease: MutableLease, step: PathStep): RadixNode | undefined {
+    const computeMs = this.#cost.prefillMs(step.node.start, step.length);
+    if (!this.#tree.lower!.isWorthRestoring(step.node, step.length, computeMs)) {
+      return undefined;
+    }
+    const node = this.#tree.cut(step);
+    if (node === undefined || node.copy === undefined) {
+      return undefined;
+    }
+    // What makes room may go to the host, where it must not push out the very node that is to come back.
+    this.#tree.pin(node);
+    const isBack = this.#makeRoom(node.tokenCount) && this.#tree.restore(node, lease.sequence);
+    if (isBack) {
+      this.#movePin(lease, node);
+    }
+    this.#tree.unpin(node);
+    return isBack ? node : undefined;
+  }
+
+  /**
+   * Whether what comes next is on its way from the disk and the lease still has patience: in all as long as computing what it
+   * waits for would take, so that it loses at most that.
+   */
+  #awaitsDisk(lease: MutableLease, tokens: readonly number[], limit: number): boolean {
+    const coming = this.#fetch(lease.node, tokens, { from: lease.length, to: limit });
+    if (coming === 0) {
+      return false;
+    }
+    const nowMs = this.#tree.lower!.nowMs();
+    lease.patientUntilMs ??= nowMs + this.#cost.prefillMs(lease.length, coming);
+    return nowMs <= lease.patientUntilMs;
+  }
+
+  /**
+   * Begins to read the nodes along `tokens[from …]` that lie on the disk alone.
+   *
+   * @returns How many tokens of them are on their way.
+   */
+  #fetch(from: RadixNode, tokens: readonly number[], { from: offset, to: limit }: Range): number {
+    let coming = 0;
+    let step = this.#tree.next(from, tokens, offset, limit);
+    while (step !== undefined) {
+      const { node, length } = step;
+      if (!node.onDevice && node.copy === undefined) {
+        if (!this.#tree.lower!.load(node, this.#cost.prefillMs(node.start, length))) {
+          return coming;
+        }
+        coming += length;
+      }
+      step = length < node.tokenCount ? undefined : this.#tree.next(node, tokens, node.end, limit);
+    }
+    return coming;
   }
 
   /**
@@ -405,8 +499,8 @@ export class PrefixCache {
     const end = this.#nodeEnd(lease, lease.length + 1);
     const piece = tokens.slice(from, from + (end - lease.length));
     const { node } = lease;
-    // A leaf that only this lease uses grows in place; otherwise other leases that end here, or a copy, would fall short.
-    const isAlone = node.pins === 1 && node.children.size === 0 && node.copy === undefined;
+    // A leaf that only this lease uses grows in place; otherwise other leases that end here, a copy or a file would fall short.
+    const isAlone = node.pins === 1 && node.children.size === 0 && node.copy === undefined && node.file === undefined;
     const isOwn = node.owner === lease.sequence && isAlone;
     if (isOwn && this.#nodeEnd(lease, lease.length) > lease.length) {
       this.#tree.grow(node, piece);

@@ -1,12 +1,13 @@
 import type { Tier } from '@warmpath/core';
+import type { DiskCopy } from './disk-tier.js';
 import type { HostCopy } from './host-tier.js';
 import type { PathHash } from './path-key.js';
 import type { SequenceId } from './sequence-memory.js';
 
 /**
  * One edge of the radix tree with the node at its end: a run of tokens that stands in the context of everything above, a
- * document where the caller said where documents end. It lies on the device, in host memory, or in both; a node that lies
- * nowhere is in no tree.
+ * document where the caller said where documents end. It lies on the device, in host memory, on the disk, or in several of
+ * them; a node that lies nowhere is in no tree.
  */
 export class RadixNode {
   parent: RadixNode | undefined;
@@ -18,6 +19,8 @@ export class RadixNode {
   readonly deviceChildren = new Set<RadixNode>();
   /** How many of the children have a copy in host memory. */
   hostChildren = 0;
+  /** How many of the children have a file on the disk. */
+  diskChildren = 0;
   /** The sequence that covers the whole path to this node; every leaf of the device tier has one and no other node has. */
   owner: SequenceId | undefined;
   /** Leases that end exactly here. */
@@ -32,6 +35,7 @@ export class RadixNode {
   readonly salt: string | undefined;
   #onDevice = false;
   #copy: HostCopy | undefined;
+  #file: DiskCopy | undefined;
 
   constructor(parent: RadixNode | undefined, start: number, tokens: number[], salt?: string) {
     this.parent = parent;
@@ -75,9 +79,44 @@ export class RadixNode {
     this.#copy = value;
   }
 
+  /** The file that holds the node's cells. */
+  get file(): DiskCopy | undefined {
+    return this.#file;
+  }
+
+  set file(value: DiskCopy | undefined) {
+    if (this.parent !== undefined) {
+      this.parent.diskChildren += Number(value !== undefined) - Number(this.#file !== undefined);
+    }
+    this.#file = value;
+  }
+
   /** Whether the node lies in a tier. */
   liesIn(tier: Tier): boolean {
-    return tier === 'device' ? this.onDevice : tier === 'host' && this.copy !== undefined;
+    if (tier === 'device') {
+      return this.onDevice;
+    }
+    return (tier === 'host' ? this.#copy : this.#file) !== undefined;
+  }
+
+  /** Whether the node lies in no tier, so that nothing is left of it. */
+  get liesNowhere(): boolean {
+    return !this.onDevice && this.copy === undefined && this.file === undefined;
+  }
+
+  /**
+   * Whether the node may be evicted from a tier: nothing that depends on it is there, and no lease ends here that needs it
+   * there or is about to bring it back.
+   */
+  mayLeave(tier: Tier): boolean {
+    if (tier === 'device') {
+      return this.isDeviceLeaf && this.pins === 0;
+    }
+    if (tier === 'host') {
+      return this.#copy !== undefined && this.hostChildren === 0 && (this.#onDevice || this.pins === 0);
+    }
+    const isNeeded = !this.#onDevice && this.#copy === undefined && this.hostChildren > 0;
+    return this.#file !== undefined && this.diskChildren === 0 && this.pins === 0 && !isNeeded;
   }
 
   /** Whether nothing below it is on the device: what may leave the device, when no lease ends here. */
@@ -109,13 +148,14 @@ export class RadixNode {
   /**
    * Cuts this node after `length` of its tokens. This object stays the lower part, so leases that end here still do.
    *
-   * @param copies The host copies of both parts, when the node has one.
+   * @param copies The host copies of both parts, when the node has one. A file on the disk is of both parts from now on.
    * @returns The new upper part, which lies where this node lies.
    */
   splitAt(length: number, copies?: readonly [upper: HostCopy, lower: HostCopy]): RadixNode {
-    const { onDevice, parent } = this;
+    const { onDevice, file, parent } = this;
     this.onDevice = false;
     this.copy = undefined;
+    this.file = undefined;
     const upper = new RadixNode(parent, this.start, this.tokens.slice(0, length));
     upper.uses = this.uses;
     this.tokens = this.tokens.slice(length);
@@ -128,6 +168,8 @@ export class RadixNode {
     ] as const) {
       node.onDevice = onDevice;
       node.copy = copy;
+      node.file = file;
+      file?.nodes.add(node);
     }
     return upper;
   }

@@ -1,6 +1,8 @@
-import type { ReplacementPolicy } from '@warmpath/core';
+import type { ReplacementPolicy, Tier } from '@warmpath/core';
+import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
-import { HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
+import type { HostTierOptions, HostTierStats } from './host-tier.js';
+import { LowerTiers } from './lower-tiers.js';
 import type { PromptCursor } from './prompt-cursor.js';
 import { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
@@ -14,18 +16,10 @@ export interface TieredTreeOptions {
   readonly policy: ReplacementPolicy;
   /** Host memory for what leaves the device; without it, it is dropped. */
   readonly host?: HostTierOptions;
+  /** Files for what leaves host memory; only with a host tier, which everything passes on its way back. */
+  readonly disk?: DiskTierOptions;
   /** Hears what comes to a tier and what leaves it. */
   readonly listener?: TierListener;
-}
-
-/** What a prompt finds in the tree. */
-export interface TreeReuse {
-  /** Tokens at its start that are on the device. */
-  readonly device: number;
-  /** Tokens behind them that lie in host memory. */
-  readonly host: number;
-  /** Milliseconds that bringing these back is expected to take. */
-  readonly hostMs: number;
 }
 
 /** Part of a node, or all of it, that stands on the path of some tokens. */
@@ -35,16 +29,32 @@ export interface PathStep {
   readonly length: number;
 }
 
+/** Tokens by where they are found, the nearest place counting. */
+export interface TokensByTier {
+  readonly device: number;
+  /** In host memory. */
+  readonly host: number;
+  /** On the disk. */
+  readonly disk: number;
+}
+
+/** What a prompt finds in the tree. */
+export interface TreeReuse extends TokensByTier {
+  /** Milliseconds that bringing what is not on the device there is expected to take. */
+  readonly transferMs: number;
+}
+
 /**
  * A radix tree over tokens and where the KV of each of its nodes lies (RAGCache §5.1):
  *
  * - **device**: its cells are in the engine's memory, labelled with the ids of all device leaves below it. Its parent is on
  *   the device too.
- * - **host**: its own cells are copied to host memory. Its ancestors are on the device or in host memory.
+ * - **host**: its own cells are copied to host memory. Its ancestors lie somewhere.
+ * - **disk**: its own cells are in a file. So are those of its ancestors, and a restart can use it.
  *
  * A node that leaves the device is copied once; as long as the copy stays, it leaves again without one. A device leaf goes
- * before its parents, a host copy before those that it stands behind, so nothing ever lies anywhere without what it depends
- * on. It knows leases only as pins.
+ * before its parents, a host copy before those that it stands behind, a file before those of its parents, so nothing ever
+ * lies anywhere without what it depends on. It knows leases only as pins. What lies below the device is {@link LowerTiers}'.
  *
  * Prompts of different salts share nothing: each salt has a root of its own, as long as anything hangs on it.
  */
@@ -53,19 +63,37 @@ export class TieredTree {
   readonly #saltedRoots = new Map<string, RadixNode>();
   readonly #memory: SequenceMemory;
   readonly #order: EvictionOrder;
-  readonly #host: HostTier | undefined;
+  readonly #lower: LowerTiers | undefined;
   readonly #listener: TierListener | undefined;
   readonly #freeSequences: SequenceId[];
   readonly #leasedSequences = new Set<SequenceId>();
   #deviceTokens = 0;
   #evictedTokens = 0;
 
-  constructor({ memory, sequences, policy, host, listener }: TieredTreeOptions) {
+  constructor({ memory, sequences, policy, host, disk, listener }: TieredTreeOptions) {
     this.#memory = memory;
-    this.#order = new EvictionOrder(policy, host === undefined ? ['device'] : ['device', 'host']);
-    this.#host = host === undefined ? undefined : new HostTier(host);
+    const tiers: readonly Tier[] = [
+      'device',
+      ...(host ? ['host' as const] : []),
+      ...(host && disk ? ['disk' as const] : []),
+    ];
+    this.#order = new EvictionOrder(policy, tiers);
     this.#listener = listener;
     this.#freeSequences = [...sequences].reverse();
+    if (host !== undefined) {
+      this.#lower = new LowerTiers({
+        order: this.#order,
+        host,
+        disk,
+        listener,
+        sequenceOf: (node) => this.sequenceBelow(node),
+        onGone: (node) => this.#remove(node),
+      });
+      this.#lower.adopt(disk?.entries ?? [], (salt) => this.rootOf(salt));
+      for (const root of this.#saltedRoots.values()) {
+        this.#dropEmptyRoot(root);
+      }
+    }
   }
 
   /** Where prompts begin: those without a salt, and those of each salt that anything is held for. */
@@ -92,29 +120,41 @@ export class TieredTree {
   }
 
   get hostStats(): HostTierStats | undefined {
-    return this.#host?.stats;
+    return this.#lower?.hostStats;
+  }
+
+  get diskStats(): DiskTierStats | undefined {
+    return this.#lower?.diskStats;
+  }
+
+  /** What lies below the device, when there is anything. */
+  get lower(): LowerTiers | undefined {
+    return this.#lower;
   }
 
   /** Whether nodes have to be of a size that is worth moving as a whole. */
   get movesNodes(): boolean {
-    return this.#host !== undefined;
+    return this.#lower !== undefined;
   }
 
   /** Nodes that may be evicted from a tier now. */
-  candidates(tier: 'device' | 'host'): number {
+  candidates(tier: Tier): number {
     return this.#order.candidates(tier);
   }
 
-  /** What a prompt would find now. Changes nothing but the cursor. Cost: what following the cursor costs, and O(nodes in host memory). */
+  /** What a prompt would find now. Changes nothing but the cursor. Cost: what following the cursor costs, and O(nodes below the device). */
   reuse(cursor: PromptCursor): TreeReuse {
     cursor.follow();
+    const below = { host: 0, disk: 0 };
     let { length } = cursor;
-    let hostMs = 0;
+    let transferMs = 0;
     for (let { node } = cursor; node !== undefined && !node.onDevice; node = node.parent) {
-      hostMs += this.#restoreMs({ node, length: length - node.start });
+      const count = length - node.start;
+      below[node.copy === undefined ? 'disk' : 'host'] += count;
+      transferMs += this.#lower!.transferMs(node, count);
       length = node.start;
     }
-    return { device: length, host: cursor.length - length, hostMs };
+    return { device: length, ...below, transferMs };
   }
 
   /** Where prompts of a salt begin, or those without one; `undefined` when nothing is held for the salt. */
@@ -170,13 +210,9 @@ export class TieredTree {
     if (length === node.tokenCount) {
       return node;
     }
-    const { copy } = node;
-    const copies = copy === undefined ? undefined : this.#host!.split(copy, node.start + length);
-    if (copy !== undefined && copies === undefined) {
-      this.#loseCopy(node);
-      if (!node.onDevice) {
-        return undefined;
-      }
+    const copies = this.#lower?.cutCopy(node, node.start + length);
+    if (node.liesNowhere) {
+      return undefined;
     }
     // The lower part keeps its place in the order; the upper one may not be evicted as long as there is a lower one.
     return node.splitAt(length, copies);
@@ -213,28 +249,17 @@ export class TieredTree {
     }
   }
 
-  /** Whether copying a part of a node back from the host is expected to be faster than computing it, which takes `computeMs`. */
-  isWorthRestoring(step: PathStep, computeMs: number): boolean {
-    const isWorth = this.#restoreMs(step) <= computeMs;
-    if (!isWorth) {
-      this.#host!.fadeCost();
-    }
-    return isWorth;
-  }
-
   /**
    * Brings a node back from the host behind what `sequence` holds, which is the path to it. There must be cells for it.
    *
-   * @returns Whether it is on the device; when not, its copy was no good, and it is gone with everything below it.
+   * @returns Whether it is on the device; when not, its copy was no good and is gone.
    */
   restore(node: RadixNode, sequence: SequenceId): boolean {
-    if (!this.#host!.restore(node.copy!, sequence)) {
-      this.#host!.drop(node.copy!);
-      this.#loseCopy(node);
-      return false;
+    const isBack = this.#lower!.restore(node, sequence);
+    if (isBack) {
+      this.comeToDevice(node, sequence);
     }
-    this.comeToDevice(node, sequence);
-    return true;
+    return isBack;
   }
 
   /** A lease ends at this node from now on. */
@@ -313,15 +338,11 @@ export class TieredTree {
   }
 
   /** Milliseconds that bringing this part of a node back is expected to take. */
-  #restoreMs({ node, length }: PathStep): number {
-    return this.#host!.restoreMs((node.copy!.state.length * length) / node.tokenCount);
-  }
-
   /** Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are dropped. */
   #evict(leaf: RadixNode, count: number): void {
     const whole = count === leaf.tokenCount;
     if (whole && leaf.copy === undefined) {
-      this.#copyOut(leaf);
+      this.#lower?.copyOut(leaf);
     }
     this.#listener?.leaving(leaf, 'device', leaf.end - count);
     this.#memory.remove(leaf.owner!, leaf.end - count, -1);
@@ -335,34 +356,13 @@ export class TieredTree {
     }
   }
 
-  /** Copies a leaf to the host tier, where the least valuable copies give way. */
-  #copyOut(leaf: RadixNode): void {
-    const copy = this.#host?.save(leaf.owner!, leaf.start, leaf.end);
-    if (copy === undefined) {
-      return;
-    }
-    while (this.#host!.freeBytes < copy.state.length) {
-      const victim = this.#order.evict('host');
-      if (victim === undefined) {
-        return;
-      }
-      this.#host!.evict(victim.copy!);
-      this.#loseCopy(victim);
-    }
-    this.#host!.add(copy);
-    leaf.copy = copy;
-    this.#order.enter(leaf, 'host');
-    this.#listener?.stored(leaf, 'host', leaf.start);
-    this.#order.review(leaf.parent!);
-  }
-
   #leaveDevice(leaf: RadixNode): void {
     const parent = leaf.parent!;
     const { owner } = leaf;
     leaf.owner = undefined;
     leaf.onDevice = false;
     this.#order.leave(leaf, 'device');
-    if (leaf.copy === undefined) {
+    if (leaf.liesNowhere) {
       this.#remove(leaf);
     } else {
       this.#order.review(leaf);
@@ -375,29 +375,10 @@ export class TieredTree {
     this.#order.review(parent);
   }
 
-  /** A node's copy, which the host tier counts no more, is gone; the node too, if it lay nowhere else. */
-  #loseCopy(node: RadixNode): void {
-    this.#listener?.leaving(node, 'host', node.start);
-    node.copy = undefined;
-    this.#order.leave(node, 'host');
-    if (node.onDevice) {
-      this.#order.review(node);
-    } else {
-      this.#remove(node);
-    }
-    this.#order.review(node.parent!);
-  }
-
-  /** Takes a node that lies nowhere out of the tree, with the copies below it, which nothing leads to any more. */
+  /** Takes a node that lies nowhere out of the tree, with what lies below it, to which nothing leads any more. */
   #remove(node: RadixNode): void {
-    for (const child of [...node.children.values()]) {
-      this.#host!.drop(child.copy!);
-      this.#listener?.leaving(child, 'host', child.start);
-      child.copy = undefined;
-      this.#order.leave(child, 'host');
-      this.#remove(child);
-    }
     const parent = node.parent!;
+    this.#lower?.dropBelow(node);
     node.detach();
     this.#dropEmptyRoot(parent);
   }

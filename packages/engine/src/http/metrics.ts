@@ -1,6 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { DiskTierStats } from '../cache/disk-tier.js';
 import type { HostTierStats } from '../cache/host-tier.js';
-import type { SharedTokens } from '../cache/prefix-cache.js';
+import type { TokensByTier } from '../cache/tiered-tree.js';
 import type { LoopObserver } from '../loop/announcer.js';
 import type { LoopStats } from '../loop/engine-loop.js';
 import type { EndEvent } from '../loop/events.js';
@@ -41,7 +42,7 @@ export class EngineMetrics implements LoopObserver {
       labelNames: ['tier'],
       registers: [this.#registry],
     });
-    for (const tier of ['device', 'host']) {
+    for (const tier of ['device', 'host', 'disk']) {
       this.#tierHits.inc({ tier }, 0);
     }
     this.#promptTokens = this.#counter('vllm:prompt_tokens_total', 'Prompt tokens of requests whose prompt is done');
@@ -77,11 +78,13 @@ export class EngineMetrics implements LoopObserver {
     this.#stepSeconds = this.#histogram('warmpath_engine_step_seconds', 'Duration of one decode');
   }
 
-  onPrompt(promptTokens: number, { device, host }: SharedTokens, timeToFirstTokenMs: number | undefined): void {
+  onPrompt(promptTokens: number, cached: TokensByTier, timeToFirstTokenMs: number | undefined): void {
+    const { device, host, disk } = cached;
     this.#queries.inc(promptTokens);
-    this.#hits.inc(device + host);
+    this.#hits.inc(device + host + disk);
     this.#tierHits.inc({ tier: 'device' }, device);
     this.#tierHits.inc({ tier: 'host' }, host);
+    this.#tierHits.inc({ tier: 'disk' }, disk);
     this.#promptTokens.inc(promptTokens);
     if (timeToFirstTokenMs !== undefined) {
       this.#timeToFirstToken.observe(timeToFirstTokenMs / 1000);
@@ -136,6 +139,7 @@ export class EngineMetrics implements LoopObserver {
     this.#gauge('warmpath_engine_free_sequences', 'Sequence ids not in use', () => stats().freeSequences);
     this.#gauge('warmpath_engine_evicted_tokens', 'Tokens evicted since the start', () => stats().evictedTokens);
     this.#watchHost(() => stats().host);
+    this.#watchDisk(() => stats().disk);
     const info = new Gauge({
       name: 'vllm:cache_config_info',
       help: 'The prefix cache: any token can be shared, so a block is one token',
@@ -146,18 +150,11 @@ export class EngineMetrics implements LoopObserver {
   }
 
   #watchHost(host: () => HostTierStats | undefined): void {
-    const total = (name: string, help: string, read: (stats: HostTierStats) => number): void => {
-      const counter: Counter = new Counter({
-        name: `warmpath_engine_host_${name}_total`,
-        help,
-        registers: [this.#registry],
-        collect: () => {
-          const stats = host();
-          counter.reset();
-          counter.inc(stats === undefined ? 0 : read(stats));
-        },
+    const total = (name: string, help: string, read: (stats: HostTierStats) => number): void =>
+      this.#total(`warmpath_engine_host_${name}_total`, help, () => {
+        const stats = host();
+        return stats === undefined ? 0 : read(stats);
       });
-    };
     this.#gauge('warmpath_engine_host_bytes', 'Host tier in all, in bytes', () => host()?.capacityBytes ?? 0);
     this.#gauge('warmpath_engine_host_used_bytes', 'Bytes of the host tier in use', () => host()?.usedBytes ?? 0);
     this.#gauge('warmpath_engine_host_tokens', 'Tokens with a copy in the host tier', () => host()?.tokens ?? 0);
@@ -165,6 +162,36 @@ export class EngineMetrics implements LoopObserver {
     total('restored_tokens', 'Tokens copied back from the host tier', ({ restoredTokens }) => restoredTokens);
     total('evicted_tokens', 'Tokens evicted from the host tier', ({ evictedTokens }) => evictedTokens);
     total('failures', 'Copies that could not be made or were refused', ({ failures }) => failures);
+  }
+
+  #watchDisk(disk: () => DiskTierStats | undefined): void {
+    const total = (name: string, help: string, read: (stats: DiskTierStats) => number): void =>
+      this.#total(`warmpath_engine_disk_${name}_total`, help, () => {
+        const stats = disk();
+        return stats === undefined ? 0 : read(stats);
+      });
+    this.#gauge('warmpath_engine_disk_bytes', 'Disk tier in all, in bytes', () => disk()?.capacityBytes ?? 0);
+    this.#gauge('warmpath_engine_disk_used_bytes', 'Bytes of the disk tier in use', () => disk()?.usedBytes ?? 0);
+    this.#gauge('warmpath_engine_disk_files', 'Files of the disk tier', () => disk()?.files ?? 0);
+    this.#gauge('warmpath_engine_disk_tokens', 'Tokens with a file in the disk tier', () => disk()?.tokens ?? 0);
+    total('saved_tokens', 'Tokens written to the disk tier', ({ savedTokens }) => savedTokens);
+    total('loaded_tokens', 'Tokens read back from the disk tier', ({ loadedTokens }) => loadedTokens);
+    total('evicted_tokens', 'Tokens evicted from the disk tier', ({ evictedTokens }) => evictedTokens);
+    total('failures', 'Files that could not be written or read', ({ failures }) => failures);
+    total('refused_writes', 'Files not written because the disk was full or slow', (stats) => stats.refusedWrites);
+    total('refused_files', 'Files found at the start that were of no use', ({ refusedFiles }) => refusedFiles);
+  }
+
+  #total(name: string, help: string, read: () => number): void {
+    const counter: Counter = new Counter({
+      name,
+      help,
+      registers: [this.#registry],
+      collect: () => {
+        counter.reset();
+        counter.inc(read());
+      },
+    });
   }
 
   #counter(name: string, help: string): Counter {

@@ -1,4 +1,4 @@
-import type { SharedTokens } from '../cache/prefix-cache.js';
+import type { TokensByTier } from '../cache/tiered-tree.js';
 import type { GenerationResult, GenerationTimings } from '../loop/generation.js';
 
 /** OpenAI's usage object; the cached count stands in it always, also when it is 0. */
@@ -9,7 +9,7 @@ export interface Usage {
   readonly prompt_tokens_details: {
     readonly cached_tokens: number;
     /** The same by where the tokens were found. */
-    readonly cached_tokens_by_tier: SharedTokens;
+    readonly cached_tokens_by_tier: TokensByTier;
   };
 }
 

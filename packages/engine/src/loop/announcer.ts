@@ -1,4 +1,4 @@
-import type { SharedTokens } from '../cache/prefix-cache.js';
+import type { TokensByTier } from '../cache/tiered-tree.js';
 import { type EndEvent, endChannel, type StepEvent, stepChannel } from './events.js';
 import type { FinishReason } from './generation.js';
 import type { StepEntry } from './step-plan.js';
@@ -7,7 +7,7 @@ import type { GenerationTask } from './task.js';
 /** Hears what happens in the loop, for metrics. Called between two decodes; must return at once and not throw. */
 export interface LoopObserver {
   /** A prompt is computed and its first token, if any is wanted, chosen. */
-  onPrompt(promptTokens: number, cached: SharedTokens, timeToFirstTokenMs: number | undefined): void;
+  onPrompt(promptTokens: number, cached: TokensByTier, timeToFirstTokenMs: number | undefined): void;
   onEnd(event: EndEvent): void;
   onStep(event: Omit<StepEvent, 'engine' | 'prompts'>): void;
   /** A running request gave its cells away and waits again. */

@@ -5,12 +5,14 @@ import {
   type SchedulerName,
   WarmpathError,
 } from '@warmpath/core';
+import type { DiskTierOptions } from '../cache/disk-tier.js';
 import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { LlamaBindings } from '../native/bindings.js';
 import { NativeContext } from '../native/context.js';
 import type { NativeModel } from '../native/model.js';
 import { SEQUENCE_IDS } from '../native/sequence-ids.js';
 import type { Vocabulary } from '../native/vocabulary.js';
+import { StateStore, type StateStoreOptions } from '../store/state-store.js';
 import { LoopAnnouncer, type LoopObserver } from './announcer.js';
 import type { FinishReason, GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
 import { isolatedListener } from './isolated-listener.js';
@@ -21,6 +23,11 @@ import { WaitingTasks } from './waiting-tasks.js';
 
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
+
+/** How many requests at the head of the queue have what the disk holds of them read beside the decodes. */
+const PREFETCH_AHEAD = 4;
+/** How long the loop, with nothing to compute, waits for the disk before it looks whether a request lost its patience. */
+const DISK_POLL_MS = 10;
 
 /** Fewest tokens of a step from which the cost of prefill is learned. */
 const LEARN_FROM_TOKENS = 32;
@@ -47,6 +54,8 @@ export interface EngineLoopOptions {
   readonly policy?: ReplacementPolicyName;
   /** Bytes of host memory for what leaves the cells; without any, it is dropped. */
   readonly hostTierBytes?: number;
+  /** Files for what leaves host memory. */
+  readonly diskTier?: Pick<StateStoreOptions, 'directory' | 'capacityBytes' | 'identity'>;
   /** What prefill costs; learned from the steps when left out. */
   readonly cost?: CostModel;
   /** Check every invariant of the cache after every step. */
@@ -85,6 +94,7 @@ export class EngineLoop {
   readonly #held = new Set<GenerationTask>();
   #state: 'open' | 'draining' | 'failed' = 'open';
   #wake: (() => void) | undefined;
+  #closeByMs: number | undefined;
   readonly #ended: Promise<void>;
   #tellFailure: (error: WarmpathError) => void = () => undefined;
 
@@ -96,7 +106,7 @@ export class EngineLoop {
   /** Most tokens of one request, prompt and answer: what the model was trained for, or all cells if they are fewer. */
   readonly contextTokens: number;
 
-  private constructor(options: EngineLoopOptions, context: NativeContext) {
+  private constructor(options: EngineLoopOptions, context: NativeContext, disk: DiskTierOptions | undefined) {
     this.#options = options;
     this.#context = context;
     this.#vocabulary = options.model.vocabulary;
@@ -111,6 +121,7 @@ export class EngineLoop {
       ...(hostTierBytes > 0 && {
         host: { memory: context, capacityBytes: hostTierBytes, clock: () => performance.now() },
       }),
+      ...(disk !== undefined && { disk }),
       verify: verifyCache,
     });
     this.#waiting = new WaitingTasks({
@@ -125,8 +136,8 @@ export class EngineLoop {
   }
 
   /**
-   * Creates the native context and starts the loop. Errors: those of `NativeContext.create`, and WARMPATH_CONFIG_INVALID
-   * for a host tier with a model of sliding windows.
+   * Creates the native context and starts the loop. Errors: those of `NativeContext.create` and `StateStore.open`, and
+   * WARMPATH_CONFIG_INVALID for a host tier with a model of sliding windows.
    */
   static async start(options: EngineLoopOptions): Promise<EngineLoop> {
     if (options.model.hasSlidingWindow && (options.hostTierBytes ?? 0) > 0) {
@@ -141,7 +152,12 @@ export class EngineLoop {
       outputs: options.maxRunning,
       threads: options.threads,
     });
-    return new EngineLoop(options, context);
+    try {
+      return new EngineLoop(options, context, options.diskTier && (await openDisk(options.diskTier)));
+    } catch (error) {
+      context.free();
+      throw error;
+    }
   }
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */
@@ -186,13 +202,15 @@ export class EngineLoop {
 
   /**
    * Ends the loop: nothing new is accepted, what has not begun is refused, what has may finish, and is ended when it
-   * takes longer than `graceMs`. Frees the context. Safe to call again.
+   * takes longer than `graceMs`. What is cached goes to the disk tier, as far as there is room and time. Frees the context.
+   * Safe to call again.
    */
   async close(graceMs: number): Promise<void> {
     if (this.#state === 'open') {
       this.#state = 'draining';
       this.#refuse([...this.#waiting].filter((task) => !task.hasStarted));
     }
+    this.#closeByMs ??= performance.now() + graceMs;
     const timer = setTimeout(() => {
       for (const task of [...this.#running, ...this.#waiting].filter((candidate) => !candidate.aborted)) {
         task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
@@ -208,7 +226,9 @@ export class EngineLoop {
     try {
       for (;;) {
         this.#reapAborted();
+        this.#cache.settle();
         this.#admit();
+        this.#prefetch();
         if (this.#running.length > 0) {
           await this.#step();
         } else if (this.#waiting.size > 0) {
@@ -227,7 +247,32 @@ export class EngineLoop {
       this.#fail(cause);
     }
     this.#refuse([...this.#held]);
+    // After a failure nothing is written any more.
+    await this.#cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));
     this.#context.free();
+  }
+
+  /** Has the disk tier read what it holds of the prompts that wait longest, while others are computed. */
+  #prefetch(): void {
+    let ahead = 0;
+    for (const task of this.#waiting) {
+      if (ahead++ === PREFETCH_AHEAD) {
+        return;
+      }
+      if (!task.isPrefetched) {
+        task.isPrefetched = true;
+        this.#cache.prefetch(task.tokens, task.sharedAtMost, task.request.salt);
+      }
+    }
+  }
+
+  async #waitForDisk(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const poll = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, DISK_POLL_MS);
+    });
+    await Promise.race([this.#cache.news(), poll]);
+    clearTimeout(timer);
   }
 
   /** A defect, or a native library that broke its word: nothing that the loop holds can be trusted any more. */
@@ -319,7 +364,7 @@ export class EngineLoop {
       }
       this.#running.push(task);
       task.lease = lease;
-      task.share({ device: lease.length, host: 0 });
+      task.share({ device: lease.length, host: 0, disk: 0 });
       task.markStarted(performance.now());
     }
   }
@@ -328,6 +373,10 @@ export class EngineLoop {
     const entries = planStep(this.#running, this.#cache, this.#options.batchTokens);
     const isAnyDone = this.#finishPrefills();
     if (entries.length === 0 && isAnyDone) {
+      return;
+    }
+    if (entries.length === 0 && this.#running.some(({ isAwaitingDisk }) => isAwaitingDisk)) {
+      await this.#waitForDisk();
       return;
     }
     if (entries.length === 0) {
@@ -469,4 +518,14 @@ export class EngineLoop {
     this.#leave(task);
     task.loseCells();
   }
+}
+
+async function openDisk(options: NonNullable<EngineLoopOptions['diskTier']>): Promise<DiskTierOptions> {
+  const clock = (): number => performance.now();
+  const { store, entries } = await StateStore.open({
+    ...options,
+    clock,
+    onWarning: (message) => process.emitWarning(message),
+  });
+  return { store, entries, clock };
 }

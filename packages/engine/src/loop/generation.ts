@@ -1,5 +1,5 @@
 import type { WarmpathError } from '@warmpath/core';
-import type { SharedTokens } from '../cache/prefix-cache.js';
+import type { TokensByTier } from '../cache/tiered-tree.js';
 import type { SamplingOptions } from './sampler.js';
 
 /** One thing to generate: a prompt in tokens and how to go on from it. */
@@ -39,6 +39,8 @@ export interface GenerationTimings {
   readonly cached_device: number;
   /** Those of them that were copied back from host memory. */
   readonly cached_host: number;
+  /** Those of them that were read from the disk. */
+  readonly cached_disk: number;
   /** Prompt tokens that were computed. */
   readonly prompt_n: number;
   /** From the first token to the last. */
@@ -52,7 +54,7 @@ export interface GenerationResult {
   /** Prompt tokens taken from the prefix cache: at most `promptTokens - 1`, unless nothing was to be generated. */
   readonly cachedTokens: number;
   /** The same by where they were found. */
-  readonly cachedByTier: SharedTokens;
+  readonly cachedByTier: TokensByTier;
   readonly completionTokens: number;
   readonly timings: GenerationTimings;
 }

@@ -15,7 +15,7 @@ const WORTH_WAITING_TOKENS = 16;
 
 /**
  * Fills one decode: first one token for every task that generates, so that no stream waits for a prompt; then prompts
- * in the order of their admission, in chunks of what is left. Takes the cells for what it plans; tasks for which there
+ * in the order of their admission, in chunks of what is left; those whose next tokens come from the disk sit it out. Takes the cells for what it plans; tasks for which there
  * are none sit this step out.
  *
  * @param running In the order of admission; every one has a lease.
@@ -35,6 +35,9 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
       break;
     }
     share(task, cache);
+    if (task.isAwaitingDisk) {
+      continue;
+    }
     if (prompts.some((entry) => isWorthWaiting(task, entry, cache))) {
       continue;
     }
@@ -47,9 +50,11 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
   return [...entries, ...prompts];
 }
 
-/** Takes over what other requests have computed of this prompt since its last chunk, and what host memory holds of it. */
+/** Takes over what other requests have computed of this prompt since its last chunk, and what lower tiers hold of it. */
 function share(task: GenerationTask, cache: PrefixCache): void {
-  task.share(cache.extend(task.lease!, task.tokens, task.sharedAtMost));
+  const gained = cache.extend(task.lease!, task.tokens, task.sharedAtMost);
+  task.share(gained);
+  task.isAwaitingDisk = gained.isAwaitingDisk;
 }
 
 function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {

@@ -1,4 +1,5 @@
-import type { Lease, SharedTokens } from '../cache/prefix-cache.js';
+import type { Lease } from '../cache/prefix-cache.js';
+import type { TokensByTier } from '../cache/tiered-tree.js';
 import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
 import { seededRandom } from './random.js';
 import { sampleToken } from './sampler.js';
@@ -32,8 +33,13 @@ export class GenerationTask {
   aborted = false;
   /** Whether it may go on beyond the tokens after which it is to be held. */
   released = false;
+  /** Whether its next tokens are on their way from the disk. */
+  isAwaitingDisk = false;
+  /** Whether what the disk holds of it was asked for. */
+  isPrefetched = false;
   #deviceTokens = 0;
   #hostTokens = 0;
+  #diskTokens = 0;
   /** Tokens that it had when it lost its cells. */
   #furthest = 0;
   #startedMs: number | undefined;
@@ -85,14 +91,15 @@ export class GenerationTask {
   }
 
   /** The next tokens are there without being computed. Those that it had before it lost its cells do not count again. */
-  share({ device, host }: SharedTokens): void {
-    const onDevice = this.computed + device;
-    const end = onDevice + host;
-    if (this.generated === 0) {
-      this.#deviceTokens += Math.max(0, onDevice - Math.max(this.computed, this.#furthest));
-      this.#hostTokens += Math.max(0, end - Math.max(onDevice, this.#furthest));
-    }
-    this.computed = end;
+  share({ device, host, disk }: TokensByTier): void {
+    const next = (count: number): number => {
+      const from = this.computed;
+      this.computed += count;
+      return this.generated === 0 ? Math.max(0, this.computed - Math.max(from, this.#furthest)) : 0;
+    };
+    this.#deviceTokens += next(device);
+    this.#hostTokens += next(host);
+    this.#diskTokens += next(disk);
   }
 
   /** Its lease has ended before it has, and what it had must be found in the cache again, or computed. */
@@ -161,20 +168,21 @@ export class GenerationTask {
 
   result(finishReason: FinishReason): GenerationResult {
     const promptTokens = this.request.prompt.length;
-    const cachedTokens = this.#deviceTokens + this.#hostTokens;
+    const cachedTokens = this.#deviceTokens + this.#hostTokens + this.#diskTokens;
     const started = this.#startedMs ?? 0;
     const first = this.#promptDoneMs ?? started;
     return {
       finishReason,
       promptTokens,
       cachedTokens,
-      cachedByTier: { device: this.#deviceTokens, host: this.#hostTokens },
+      cachedByTier: { device: this.#deviceTokens, host: this.#hostTokens, disk: this.#diskTokens },
       completionTokens: this.generated,
       timings: {
         prompt_ms: first - started,
         cached: cachedTokens,
         cached_device: this.#deviceTokens,
         cached_host: this.#hostTokens,
+        cached_disk: this.#diskTokens,
         prompt_n: promptTokens - cachedTokens,
         predicted_ms: (this.#lastTokenMs ?? first) - first,
         predicted_n: this.generated,

@@ -24,7 +24,7 @@ export interface WaitingTasksOptions {
 /**
  * The requests that wait for a place in the loop. Which of them goes next is core's scheduler's decision: the first to come,
  * or the one that finds most in the cache for what it must compute (RAGCache §5.2), where what must be brought back from host
- * memory is charged with the time that takes. A request that was chosen and found no room, or lost its place, goes before all
+ * memory or the disk is charged with the time that takes. A request that was chosen and found no room, or lost its place, goes before all
  * others.
  */
 export class WaitingTasks {
@@ -85,11 +85,11 @@ export class WaitingTasks {
       cursor = this.#cache.cursor(prompt, task.sharedAtMost, salt);
       this.#cursors.set(task, cursor);
     }
-    const { device, host, hostMs } = this.#cache.reuse(cursor);
-    const cachedTokens = device + host;
+    const { device, host, disk, transferMs } = this.#cache.reuse(cursor);
+    const cachedTokens = device + host + disk;
     const computeTokens = Math.max(1, prompt.length - cachedTokens);
-    const computeMs = hostMs > 0 ? this.#cost.prefillMs(cachedTokens, computeTokens) : 0;
-    const transferTokens = computeMs > 0 ? (hostMs * computeTokens) / computeMs : 0;
-    return { cachedTokens, hostTokens: host, transferTokens, computeTokens };
+    const computeMs = transferMs > 0 ? this.#cost.prefillMs(cachedTokens, computeTokens) : 0;
+    const transferTokens = computeMs > 0 ? (transferMs * computeTokens) / computeMs : 0;
+    return { cachedTokens, hostTokens: host + disk, transferTokens, computeTokens };
   }
 }

@@ -1,9 +1,11 @@
 import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import { type Lease, PrefixCache } from '../../src/cache/prefix-cache.js';
+import type { DiskTierOptions } from '../../src/cache/disk-tier.js';
+import { type Extension, type Lease, PrefixCache } from '../../src/cache/prefix-cache.js';
 import type { PromptCursor } from '../../src/cache/prompt-cursor.js';
 import type { TierListener } from '../../src/cache/tier-listener.js';
+import type { TokensByTier } from '../../src/cache/tiered-tree.js';
 import { FakeMemory } from './fake-memory.js';
 
 /** A request under way in the model: what it was asked to hold and how much of it is there. */
@@ -21,6 +23,7 @@ export interface BenchOptions {
   readonly cost?: CostModel;
   readonly clock?: () => number;
   readonly listener?: TierListener;
+  readonly disk?: DiskTierOptions;
 }
 
 /** The cache, its memory, and what must be true of both after every step. */
@@ -36,7 +39,7 @@ export class Bench {
   constructor(
     readonly cells: number,
     readonly sequences: number,
-    { hostBytes, policy = 'lru', cost, clock = () => 0, listener }: BenchOptions = {},
+    { hostBytes, policy = 'lru', cost, clock = () => 0, listener, disk }: BenchOptions = {},
   ) {
     this.memory = new FakeMemory(cells);
     this.cache = new PrefixCache({
@@ -47,12 +50,13 @@ export class Bench {
       ...(cost !== undefined && { cost }),
       ...(hostBytes !== undefined && { host: { memory: this.memory, capacityBytes: hostBytes, clock } }),
       ...(listener !== undefined && { listener }),
+      ...(disk !== undefined && { disk }),
       verify: true,
     });
   }
 
   /** Runs a request from its beginning to its end. */
-  serve(tokens: number[], boundaries: number[] = [], salt?: string): { device: number; host: number } {
+  serve(tokens: number[], boundaries: number[] = [], salt?: string): TokensByTier {
     const run = this.start(tokens, boundaries, salt)!;
     const device = run.computed;
     const more = this.extend(run);
@@ -60,7 +64,7 @@ export class Bench {
     this.commit(run);
     this.release(run);
     this.check();
-    return { device: device + more.device, host: more.host };
+    return { device: device + more.device, host: more.host, disk: more.disk };
   }
 
   start(tokens: number[], boundaries: number[] = [], salt?: string): Run | undefined {
@@ -109,12 +113,12 @@ export class Bench {
     expect(run.lease.privateCells).toBe(0);
   }
 
-  extend(run: Run): { device: number; host: number } {
+  extend(run: Run): Extension {
     if (run.lease.privateCells > 0) {
-      return { device: 0, host: 0 };
+      return { device: 0, host: 0, disk: 0, isAwaitingDisk: false };
     }
     const gained = this.cache.extend(run.lease, run.tokens, run.tokens.length - 1);
-    run.computed += gained.device + gained.host;
+    run.computed += gained.device + gained.host + gained.disk;
     return gained;
   }
 
@@ -143,8 +147,8 @@ export class Bench {
     expect(stats.leases).toBe(this.runs.length);
     for (const { cursor, salt } of this.#followed) {
       // What is followed through every change is what a first look sees.
-      const { device, host } = this.cache.reuse(cursor);
-      expect({ device, host }).toEqual(this.cache.match(cursor.tokens, cursor.tokens.length, salt));
+      const { device, host, disk } = this.cache.reuse(cursor);
+      expect({ device, host, disk }).toEqual(this.cache.match(cursor.tokens, cursor.tokens.length, salt));
     }
     for (const run of this.runs) {
       // Nothing that a running request holds was evicted or changed.

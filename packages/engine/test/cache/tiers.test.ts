@@ -98,8 +98,8 @@ describe('the cache with a host tier', () => {
     bench.serve(asked(1), [4]);
     bench.serve(asked(2, 3), [4, 8]);
     bench.memory.takesBack = false;
-    expect(bench.cache.match(asked(1))).toEqual({ device: 0, host: 5 });
-    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 0 });
+    expect(bench.cache.match(asked(1))).toEqual({ device: 0, host: 5, disk: 0 });
+    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 0, disk: 0 });
     expect(bench.cache.stats.host!.failures).toBe(1);
     expect(bench.cache.match(asked(1)).device).toBe(5);
   });
@@ -109,9 +109,9 @@ describe('the cache with a host tier', () => {
     bench.serve(asked(1, 2), [4, 8]);
     bench.serve(asked(3), [4]);
     // Nine cells and five in ten: the question and the second document went, which is one token more than was missing.
-    expect(bench.cache.match(asked(1, 2))).toEqual({ device: 4, host: 5 });
+    expect(bench.cache.match(asked(1, 2))).toEqual({ device: 4, host: 5, disk: 0 });
     expect(bench.cache.stats).toMatchObject({ evictedTokens: 5, host: { savedTokens: 5, restoredTokens: 0 } });
-    expect(bench.serve(asked(1, 2), [4, 8])).toEqual({ device: 4, host: 4 });
+    expect(bench.serve(asked(1, 2), [4, 8])).toEqual({ device: 4, host: 4, disk: 0 });
     expect(bench.cache.stats.host).toMatchObject({ restoredTokens: 4 });
   });
 
@@ -149,8 +149,8 @@ describe('the cache with a host tier', () => {
     bench.serve(asked(1, 2), [4, 8]);
     bench.serve(asked(3, 4, 5), [4, 8, 12]);
     const [first, second] = [bench.start(asked(1, 2, 6))!, bench.start([...asked(1, 2), 7])!];
-    expect(bench.extend(first)).toEqual({ device: 0, host: 8 });
-    expect(bench.extend(second)).toEqual({ device: 8, host: 1 });
+    expect(bench.extend(first)).toMatchObject({ device: 0, host: 8, disk: 0 });
+    expect(bench.extend(second)).toMatchObject({ device: 8, host: 1, disk: 0 });
     bench.check();
     expect(bench.memory.liveCells).toBe(13);
   });
@@ -166,11 +166,11 @@ describe('the cache with a host tier', () => {
     bench.serve(asked(1), [4]);
     bench.serve(asked(2, 3), [4, 8]);
     // The first time, nobody knows yet what it costs.
-    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 4 });
+    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 4, disk: 0 });
     bench.serve(asked(2, 3), [4, 8]);
     expect(bench.cache.match(asked(1)).host).toBe(5);
-    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 0 });
-    expect(bench.cache.match(asked(1))).toEqual({ device: 5, host: 0 });
+    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 0, disk: 0 });
+    expect(bench.cache.match(asked(1))).toEqual({ device: 5, host: 0, disk: 0 });
     expect(bench.cache.stats.host!.savedTokens).toBe(bench.cache.stats.host!.tokens);
   });
 });

@@ -5,7 +5,7 @@ describe('cache_salt', () => {
   let engine: TestEngine;
   afterEach(() => engine.close());
 
-  const cached = async (prompt: number[], salt?: string): Promise<{ device: number; host: number }> => {
+  const cached = async (prompt: number[], salt?: string): Promise<{ device: number; host: number; disk: number }> => {
     const fields = { segments: [100], ...(salt !== undefined && { cache_salt: salt }) };
     return (await engine.complete(prompt, fields)).usage.prompt_tokens_details.cached_tokens_by_tier;
   };
@@ -13,11 +13,11 @@ describe('cache_salt', () => {
   it('keeps what a tenant has sent from every other, on the device', async () => {
     engine = await TestEngine.start({ verifyCache: true });
     const prompt = someTokens(200);
-    expect(await cached(prompt)).toEqual({ device: 0, host: 0 });
-    expect(await cached(prompt, 'tenant a')).toEqual({ device: 0, host: 0 });
-    expect(await cached(prompt, 'tenant b')).toEqual({ device: 0, host: 0 });
+    expect(await cached(prompt)).toEqual({ device: 0, host: 0, disk: 0 });
+    expect(await cached(prompt, 'tenant a')).toEqual({ device: 0, host: 0, disk: 0 });
+    expect(await cached(prompt, 'tenant b')).toEqual({ device: 0, host: 0, disk: 0 });
     for (const salt of [undefined, 'tenant a', 'tenant b']) {
-      expect(await cached(prompt, salt)).toEqual({ device: 199, host: 0 });
+      expect(await cached(prompt, salt)).toEqual({ device: 199, host: 0, disk: 0 });
     }
   });
 
@@ -26,8 +26,8 @@ describe('cache_salt', () => {
     const prompt = someTokens(200);
     await cached(prompt, 'tenant a');
     await cached(someTokens(400, 1));
-    expect(await cached(prompt, 'tenant b')).toEqual({ device: 0, host: 0 });
-    expect(await cached(prompt)).toEqual({ device: 0, host: 0 });
+    expect(await cached(prompt, 'tenant b')).toEqual({ device: 0, host: 0, disk: 0 });
+    expect(await cached(prompt)).toEqual({ device: 0, host: 0, disk: 0 });
     await cached(someTokens(400, 2));
     const back = await cached(prompt, 'tenant a');
     expect(back.host).toBeGreaterThan(0);

@@ -44,7 +44,7 @@ describe('completions on the real engine', () => {
       prompt_tokens: 50,
       completion_tokens: 5,
       total_tokens: 55,
-      prompt_tokens_details: { cached_tokens: 30, cached_tokens_by_tier: { device: 30, host: 0 } },
+      prompt_tokens_details: { cached_tokens: 30, cached_tokens_by_tier: { device: 30, host: 0, disk: 0 } },
     });
     expect(timings).toMatchObject({ cached: 30, cached_device: 30, cached_host: 0, prompt_n: 20, predicted_n: 5 });
     expect(timings.prompt_ms).toBeGreaterThan(0);

@@ -95,11 +95,12 @@ describe('what a task found in the cache', () => {
   const listener = { onText: () => undefined, onFinish: () => undefined, onError: () => undefined };
 
   it('counts every token of the prompt once, whatever it loses and finds again, and no more than there are', () => {
-    const found = fc.record({ device: fc.nat({ max: 30 }), host: fc.nat({ max: 30 }), computes: fc.nat({ max: 30 }) });
+    const some = fc.nat({ max: 30 });
+    const found = fc.record({ device: some, host: some, disk: some, computes: some });
     fc.assert(
       fc.property(fc.array(fc.array(found, { maxLength: 4 }), { minLength: 1, maxLength: 5 }), (attempts) => {
         const task = new GenerationTask({ ...REQUEST, prompt: new Array(100).fill(0) }, listener, 0);
-        // Who had each token first: the device, the host, or the task's own computation.
+        // Who had each token first: the device, the host, the disk, or the task's own computation.
         const first: string[] = [];
         const reach = (who: string, wanted: number): number => {
           const count = Math.min(wanted, 99 - task.computed);
@@ -107,15 +108,16 @@ describe('what a task found in the cache', () => {
         };
         for (const attempt of attempts) {
           task.loseCells();
-          for (const { device, host, computes } of attempt) {
-            task.share({ device: reach('device', device), host: 0 });
-            task.share({ device: 0, host: reach('host', host) });
+          for (const { device, host, disk, computes } of attempt) {
+            task.share({ device: reach('device', device), host: 0, disk: 0 });
+            task.share({ device: 0, host: reach('host', host), disk: 0 });
+            task.share({ device: 0, host: 0, disk: reach('disk', disk) });
             task.computed += reach('own', computes);
           }
         }
         const { cachedTokens, cachedByTier } = task.result('length');
         const had = (who: string): number => first.filter((each) => each === who).length;
-        expect(cachedByTier).toEqual({ device: had('device'), host: had('host') });
+        expect(cachedByTier).toEqual({ device: had('device'), host: had('host'), disk: had('disk') });
         expect(cachedTokens).toBeLessThan(100);
       }),
       { seed: 3, numRuns: 300 },

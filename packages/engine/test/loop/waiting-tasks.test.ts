@@ -109,7 +109,7 @@ describe('waiting requests', () => {
         bench.serve(tokens);
       }
       bench.serve(run(500, 5));
-      expect(bench.cache.match(run(100, 30))).toEqual({ device: 0, host: 30 });
+      expect(bench.cache.match(run(100, 30))).toEqual({ device: 0, host: 30, disk: 0 });
       expect(bench.drain(bench.push(...prompts))).toEqual(order);
     }
   });

@@ -9,7 +9,10 @@ export interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
   total_tokens: number;
-  prompt_tokens_details: { cached_tokens: number; cached_tokens_by_tier: { device: number; host: number } };
+  prompt_tokens_details: {
+    cached_tokens: number;
+    cached_tokens_by_tier: { device: number; host: number; disk: number };
+  };
 }
 
 export interface Answer {

@@ -1,0 +1,253 @@
+import type { StateStore } from '../store/state-store.js';
+import type { StoredEntry, StoredState } from '../store/store-folder.js';
+import type { StateRecord } from '../store/stored-state.js';
+import type { RadixNode } from './radix-node.js';
+import { RestoreCost } from './restore-cost.js';
+
+/** Most bytes that are on their way from the disk, or have arrived and are not taken yet. One file may always be. */
+const MOST_LOADING_BYTES = 64 * 1024 * 1024;
+
+/** A file that holds the cells of a node, or of the parts that a node was cut into since. */
+export interface DiskCopy {
+  readonly file: StoredState;
+  /** The nodes whose cells are in it; it goes with the last of them. */
+  readonly nodes: Set<RadixNode>;
+  /** Its bytes on their way to host memory. */
+  load: DiskLoad | undefined;
+}
+
+/** A file that is being read. */
+export interface DiskLoad {
+  readonly copy: DiskCopy;
+  /** What was read; `undefined` when the file was no good. */
+  state: Uint8Array | undefined;
+}
+
+export interface DiskTierOptions {
+  readonly store: StateStore;
+  /** What the store held when it was opened, last used last. */
+  readonly entries: readonly StoredEntry[];
+  /** Milliseconds since some moment; measures what a byte costs and how long a request waits. */
+  readonly clock: () => number;
+  /** Milliseconds that reading a byte takes, where that was measured before. */
+  readonly msPerByte?: number;
+}
+
+/** Figures of the disk tier, for metrics and tests. */
+export interface DiskTierStats {
+  readonly capacityBytes: number;
+  /** Bytes of all files. */
+  readonly usedBytes: number;
+  readonly files: number;
+  /** Tokens whose cells are in a file. */
+  readonly tokens: number;
+  /** Tokens written since the start, or waiting to be. */
+  readonly savedTokens: number;
+  /** Tokens brought back to host memory since the start. */
+  readonly loadedTokens: number;
+  /** Tokens whose file was removed to make room, since the start. */
+  readonly evictedTokens: number;
+  /** Files that could not be written, or not be read when they were wanted, or were damaged. */
+  readonly failures: number;
+  /** Files that were not written because too much waited already or the disk was full. */
+  readonly refusedWrites: number;
+  /** Files that the start found and could not use: damaged, unfinished, or of another model or library. */
+  readonly refusedFiles: number;
+}
+
+/**
+ * Files of nodes, under a budget in bytes, and what is on its way from them. Like the host tier it knows bytes and not the
+ * tree. Files are written and read while the engine computes; what has arrived waits here until the tree takes it between
+ * two decodes.
+ */
+export class DiskTier {
+  readonly #store: StateStore;
+  readonly #clock: () => number;
+  readonly #cost: RestoreCost;
+  readonly #copies = new Map<string, DiskCopy>();
+  readonly #lost: DiskCopy[] = [];
+  #arrived: DiskLoad[] = [];
+  #loadingBytes = 0;
+  #tokens = 0;
+  #savedTokens = 0;
+  #loadedTokens = 0;
+  #evictedTokens = 0;
+  #failures = 0;
+  #orphanedFiles = 0;
+  #tellNews: () => void = () => undefined;
+  #news: Promise<void> | undefined;
+
+  constructor({ store, clock, msPerByte }: DiskTierOptions) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#cost = new RestoreCost(msPerByte);
+    store.onLost = ({ name }) => {
+      const copy = this.#copies.get(name);
+      if (copy !== undefined) {
+        this.#lost.push(copy);
+        this.#tellNews();
+      }
+    };
+  }
+
+  get stats(): DiskTierStats {
+    const store = this.#store.stats;
+    return {
+      capacityBytes: store.capacityBytes,
+      usedBytes: store.usedBytes,
+      files: store.files,
+      tokens: this.#tokens,
+      savedTokens: this.#savedTokens,
+      loadedTokens: this.#loadedTokens,
+      evictedTokens: this.#evictedTokens,
+      failures: this.#failures,
+      refusedWrites: store.refusedWrites,
+      refusedFiles: store.damagedFiles + store.foreignFiles + store.sweptFiles + this.#orphanedFiles,
+    };
+  }
+
+  /** Bytes that could be added. */
+  get freeBytes(): number {
+    return this.#store.freeBytes;
+  }
+
+  /** Whether anything is being read, or has arrived and was not taken. */
+  get isReading(): boolean {
+    return this.#loadingBytes > 0;
+  }
+
+  /** Bytes that a record would take, or `undefined` when it would never fit or cannot be taken now. */
+  roomFor(records: readonly StateRecord[]): number | undefined {
+    const bytes = records.reduce((sum, record) => sum + this.#store.sizeOf(record), 0);
+    return bytes <= this.#store.stats.capacityBytes && this.#store.accepts(bytes) ? bytes : undefined;
+  }
+
+  /** Writes a node's cells; there must be room. */
+  put(node: RadixNode, record: StateRecord): void {
+    this.adopt(node, this.#store.put(record));
+    this.#savedTokens += node.tokenCount;
+  }
+
+  /** Gives a node a file that is there. */
+  adopt(node: RadixNode, file: StoredState): void {
+    const copy: DiskCopy = { file, nodes: new Set([node]), load: undefined };
+    this.#copies.set(file.name, copy);
+    this.#tokens += node.tokenCount;
+    node.file = copy;
+  }
+
+  /** Takes the file from a node; it is removed when no other node needs it. */
+  drop(node: RadixNode): void {
+    const { file, nodes } = node.file!;
+    nodes.delete(node);
+    node.file = undefined;
+    this.#tokens -= node.tokenCount;
+    if (nodes.size === 0) {
+      this.#copies.delete(file.name);
+      this.#store.remove(file);
+    }
+  }
+
+  /** The same for a node that gave way to another. */
+  evict(node: RadixNode): void {
+    this.#evictedTokens += node.tokenCount;
+    this.drop(node);
+  }
+
+  /** Removes a file that leads nowhere. */
+  discard(file: StoredState): void {
+    this.#orphanedFiles++;
+    this.#store.remove(file);
+  }
+
+  /** Milliseconds that reading a file will take, by what it took so far; 0 before the first time. */
+  readMs({ file }: DiskCopy): number {
+    return this.#cost.expectedMs(file.bytes);
+  }
+
+  /** A file was left where it is for its cost. The estimate falls, so that it is tried again some time. */
+  fadeCost(): void {
+    this.#cost.fade();
+  }
+
+  /** Milliseconds since some moment. */
+  now(): number {
+    return this.#clock();
+  }
+
+  /**
+   * Reads a file, unless that is under way.
+   *
+   * @returns Whether it is under way now; not when too much is already.
+   */
+  load(copy: DiskCopy): boolean {
+    const { bytes } = copy.file;
+    if (copy.load === undefined && (this.#loadingBytes === 0 || this.#loadingBytes + bytes <= MOST_LOADING_BYTES)) {
+      const load: DiskLoad = { copy, state: undefined };
+      copy.load = load;
+      this.#loadingBytes += bytes;
+      void this.#read(load);
+    }
+    return copy.load !== undefined;
+  }
+
+  async #read(load: DiskLoad): Promise<void> {
+    const { file } = load.copy;
+    const startedMs = this.#clock();
+    load.state = await this.#store.read(file);
+    if (load.state !== undefined) {
+      this.#cost.observe(file.bytes, this.#clock() - startedMs);
+    }
+    this.#arrived.push(load);
+    this.#tellNews();
+  }
+
+  /** What has arrived since the last call and is still wanted. Parents come before their children. */
+  takeArrived(): readonly DiskLoad[] {
+    const arrived = this.#arrived;
+    this.#arrived = [];
+    for (const { copy } of arrived) {
+      copy.load = undefined;
+      this.#loadingBytes -= copy.file.bytes;
+    }
+    const wanted = arrived.filter(({ copy }) => copy.nodes.size > 0);
+    this.#failures += wanted.filter(({ state }) => state === undefined).length;
+    return wanted.sort((a, b) => a.copy.file.from - b.copy.file.from);
+  }
+
+  /** Files that could not be written, since the last call. */
+  takeLost(): readonly DiskCopy[] {
+    const lost = this.#lost.splice(0).filter(({ nodes }) => nodes.size > 0);
+    this.#failures += lost.length;
+    return lost;
+  }
+
+  /** Counts tokens that came to host memory. */
+  countLoaded(tokens: number): void {
+    this.#loadedTokens += tokens;
+  }
+
+  /** Settles when something has arrived or was lost that was not taken yet. */
+  async news(): Promise<void> {
+    if (this.#arrived.length === 0 && this.#lost.length === 0) {
+      this.#news ??= new Promise((resolve) => {
+        this.#tellNews = () => {
+          this.#news = undefined;
+          this.#tellNews = () => undefined;
+          resolve();
+        };
+      });
+      await this.#news;
+    }
+  }
+
+  /** Settles when everything that is to be written is. */
+  settled(): Promise<void> {
+    return this.#store.settled();
+  }
+
+  /** Finishes what is being written and gives the folder back. */
+  close(): Promise<void> {
+    return this.#store.close();
+  }
+}

@@ -1,0 +1,87 @@
+import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { someTokens, TestEngine } from '../support/engine.js';
+
+describe('the disk tier of a real engine', () => {
+  let engine: TestEngine;
+  let directory: string;
+
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'warmpath-disk-tier-'));
+  });
+  afterEach(async () => {
+    await engine.close();
+    await rm(directory, { recursive: true });
+  });
+
+  const start = async (options: object = {}): Promise<void> => {
+    engine = await TestEngine.start({
+      contextTokens: 1024,
+      // About two of the documents below.
+      hostTier: 600_000,
+      diskTier: directory,
+      verifyCache: true,
+      ...options,
+    });
+  };
+  const document = (id: number): number[] => someTokens(300, 100 + id);
+  const ask = async (...ids: number[]) => {
+    const prompt = [...ids.flatMap(document), ...someTokens(20, 7)];
+    const segments = ids.map((_, index) => 300 * (index + 1));
+    return engine.complete(prompt, { segments, max_tokens: 8 });
+  };
+  const byTier = (answer: Awaited<ReturnType<typeof ask>>) => answer.usage.prompt_tokens_details.cached_tokens_by_tier;
+  const states = async (): Promise<string[]> => (await readdir(directory)).filter((name) => name.endsWith('.kv'));
+
+  it('brings documents back from files, with the same answer, also in the next process', async () => {
+    await start();
+    const first = await ask(1, 2);
+    for (const id of [3, 5, 7, 9]) {
+      await ask(id, id + 1);
+    }
+    const again = await ask(1, 2);
+    expect(again.choices[0]!.text).toBe(first.choices[0]!.text);
+    expect(byTier(again)).toEqual({ device: 0, host: 0, disk: 619 });
+    expect(again.timings).toMatchObject({ cached_disk: 619, cached: 619 });
+    expect(await engine.metric('warmpath_engine_disk_failures_total')).toBe(0);
+    expect(await engine.metric('warmpath_engine_tier_hits_total', 'tier="disk"')).toBe(619);
+    await engine.close();
+    for (const name of await states()) {
+      expect((await stat(join(directory, name))).mode & 0o077).toBe(0);
+    }
+
+    await start();
+    const later = await ask(5, 6);
+    expect(byTier(later)).toMatchObject({ device: 0, host: 0 });
+    expect(byTier(later).disk).toBeGreaterThanOrEqual(600);
+    expect((await ask(1, 2)).choices[0]!.text).toBe(first.choices[0]!.text);
+    expect(await engine.metric('warmpath_engine_disk_refused_files_total')).toBe(0);
+  });
+
+  it('refuses the files of another model, and goes on without them', async () => {
+    await start();
+    await ask(1, 2);
+    await engine.close();
+    const files = await states();
+    expect(files.length).toBeGreaterThan(1);
+    await start({ model: 'random:1m' });
+    expect(await engine.metric('warmpath_engine_disk_refused_files_total')).toBe(files.length);
+    expect(byTier(await ask(1, 2))).toEqual({ device: 0, host: 0, disk: 0 });
+  });
+
+  it('holds its budget', async () => {
+    await start({ diskTierBytes: 1_500_000 });
+    for (let id = 1; id < 16; id += 2) {
+      await ask(id, id + 1);
+      expect(await engine.metric('warmpath_engine_disk_used_bytes')).toBeLessThanOrEqual(1_500_000);
+    }
+    expect(await engine.metric('warmpath_engine_disk_evicted_tokens_total')).toBeGreaterThan(600);
+  });
+
+  it('needs a host tier', async () => {
+    await start();
+    await expect(start({ hostTier: 0 })).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', path: 'diskTier' });
+  });
+});
