@@ -51,6 +51,21 @@ export type { DocumentMemo, PrepareDocumentsOptions } from './prepare-documents.
 export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
 export { prepareRequest, readPolicyName } from './prepare-request.js';
+export type {
+  DocumentBlock,
+  DocumentSpan,
+  FixedReason,
+  FormatName,
+  LabelRule,
+  LabelSpan,
+  PromptRole,
+  PromptText,
+} from './recognise/block.js';
+export { FORMAT_NAMES } from './recognise/block.js';
+export type { RecogniseOptions, RecognitionMode } from './recognise/recognise.js';
+export { RECOGNITION_MODES, recognise } from './recognise/recognise.js';
+export type { BlockRewrite } from './recognise/rewrite.js';
+export { blockDocuments, rewriteText } from './recognise/rewrite.js';
 export { canonicalJson } from './render/canonical-json.js';
 export type { HintWording } from './render/hints.js';
 export { DEFAULT_HINT_WORDING, HINT_PLACE, renderHint } from './render/hints.js';

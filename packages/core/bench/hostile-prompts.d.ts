@@ -1,0 +1,2 @@
+/** Name and unit of each text. */
+export declare const HOSTILE: readonly (readonly [string, string])[];

@@ -1,0 +1,69 @@
+import type { DocumentFormat, Found, Region } from '../format.js';
+import { blocksBetween, type CloserOf, type Header } from '../headers.js';
+import { meanLength, PASSAGE } from '../plausible.js';
+
+const NOUN =
+  '(?:retrieved |search |web |context |knowledge )?(?:document|doc|source|passage|context|chunk|snippet|excerpt|evidence|search result|web result|retrieval result|knowledge|dokument|quelle|documento|fuente|extrait|fonte|文档|资料|文書|資料)';
+/** `Document 1:`, `### Source [2]`, `[CONTEXT 0]:`, `--- Passage 3 ---`, `Document [1](Title: …)`. */
+const HEADER = new RegExp(
+  `^([ \\t]{0,8})(#{1,6} |\\*\\*|\\[|<{2,3} ?|-{2,} ?|={2,} ?)?(${NOUN})[ _-]{0,2}([#\\[(]{0,2})(\\d{1,4})(?=[\\])*:：.\\s>=-])([^\\n]{0,200})`,
+  'gim',
+);
+/** Behind the number of a header; in a sentence, «Document 1 shows that …», a word would follow. */
+const CLOSED = /^(?:[ \t]*$|[\])*:：>=]|\.(?:[ \t]|$)|[ \t]*[(:：>=-])/;
+/** What stands behind the number: signs, a title in brackets, or the text itself. */
+const BEHIND = /^[\])]{0,2}(?:\*\*)?[ \t]*(?:\((?:title: ?)?([^)\n]{1,160})\))?(?:[ \t]*[:：.\])>=*-]+)*/i;
+const CLOSER = new RegExp(`^[ \\t]*(?:[-=<]{2,} ?|\\[)?END (?:OF )?${NOUN}[ _-]?[#\\[]?(\\d{1,4})[^\\n]{0,20}$`, 'gim');
+
+/** Documents under headers that name and count them, as LlamaIndex's citation engine and AnythingLLM write them. */
+export const headed: DocumentFormat = {
+  name: 'headed',
+  unasked: true,
+  find(region) {
+    const headers = headersOf(region);
+    if (headers.length < 2) return [];
+    return blocksBetween(region, headers, closers(region)).filter((found) => region.certain || isPlausible(found));
+  },
+};
+
+function headersOf({ text, start, end }: Region): readonly Header[] {
+  const headers: Header[] = [];
+  HEADER.lastIndex = start;
+  for (let match = HEADER.exec(text); match !== null && match.index < end; match = HEADER.exec(text)) {
+    const [whole, indent, decoration = '', noun, bracket, digits, rest] = match;
+    const behind = BEHIND.exec(rest!)!;
+    const from = match.index + indent!.length;
+    const digitsAt = from + decoration.length + noun!.length;
+    const at = text.indexOf(digits!, digitsAt);
+    if (!CLOSED.test(rest!)) continue;
+    headers.push({
+      start: from,
+      contentStart: match.index + whole!.length - rest!.length + behind[0].length,
+      form: `${decoration.trim()} ${noun!.toLowerCase()} ${bracket}`,
+      number: Number(digits),
+      label: { start: at, end: at + digits!.length },
+      title: behind[1],
+    });
+  }
+  return headers;
+}
+
+/** `[END CONTEXT 0]` closes `[CONTEXT 0]`. */
+function closers({ text, end: regionEnd }: Region): CloserOf {
+  // The documents are asked for in the order of the text, so one pass finds all closers.
+  let next: RegExpExecArray | null | undefined;
+  return (header, end) => {
+    if (next === undefined || (next !== null && next.index < header.start)) {
+      CLOSER.lastIndex = header.start;
+      next = CLOSER.exec(text);
+    }
+    if (next === null || next.index >= Math.min(end, regionEnd) || Number(next[1]) !== header.number) return undefined;
+    const closed = next.index + next[0].trimEnd().length;
+    const label = next.index + next[0].lastIndexOf(next[1]!);
+    return { end: closed, contentEnd: next.index, label: { start: label, end: label + next[1]!.length } };
+  };
+}
+
+function isPlausible({ documents }: Found): boolean {
+  return meanLength(documents) >= PASSAGE;
+}

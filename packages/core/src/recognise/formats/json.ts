@@ -1,0 +1,166 @@
+import type { DocumentSpan, LabelSpan } from '../block.js';
+import type { DocumentFormat, Found, Region } from '../format.js';
+import { type JsonEntry, JsonScanner, type JsonValue } from '../json-spans.js';
+import { lineBefore, saysDocuments } from '../lead-in.js';
+import { isBlank, meanLength, PASSAGE } from '../plausible.js';
+
+/** Members that hold the text of a document, best first. */
+const TEXT_KEYS =
+  'content page_content pageContent text snippet passage chunk raw_content body extract excerpt abstract markdown description summary document'.split(
+    ' ',
+  );
+/** Members that hold a document inside an element, as vector databases and search engines wrap it. */
+const INNER_KEYS = ['payload', '_source', 'metadata', 'node', 'document', 'fields', 'entity'];
+const ID_KEYS = [
+  'id',
+  '_id',
+  'doc_id',
+  'document_id',
+  'chunk_id',
+  'url',
+  'link',
+  'path',
+  'file',
+  'filename',
+  'uri',
+  'href',
+  'source',
+];
+/** Members that count the elements. */
+const COUNTING_KEYS = ['position', 'rank', 'index', 'id', 'number', 'n', 'citation', 'source_id'];
+/** Members of things whose order means something: turns of a talk, steps, lines, moments. */
+const SEQUENCE_KEYS = new Set(
+  'role speaker step turn order sequence seq line line_number lineNumber start end timestamp ts time tool_call_id parent commit sha'.split(
+    ' ',
+  ),
+);
+/** Names of lists of documents. An array without a name counts as well. */
+const LIST_KEYS = new Set(
+  'results documents docs hits items matches passages chunks organic organic_results organicResults sources data search_results searchResults points snippets articles contexts context nodes source_nodes sourceNodes value citations references webPages web pages records output content'.split(
+    ' ',
+  ),
+);
+const OPENS = /^[ \t]{0,8}(?=[[{])/gm;
+
+/** Arrays of documents in JSON: the answer of a tool, a fenced block, a value at the start of a line. */
+export const json: DocumentFormat = {
+  name: 'json',
+  unasked: true,
+  find(region) {
+    const { text, start, end } = region;
+    const found: Found[] = [];
+    OPENS.lastIndex = start;
+    for (let match = OPENS.exec(text); match !== null && match.index < end; match = OPENS.exec(text)) {
+      const at = match.index + match[0].length;
+      const scanner = new JsonScanner(text, at);
+      const value = scanner.value();
+      // What was read is not read again, or unclosed brackets would cost their number squared.
+      OPENS.lastIndex = Math.max(scanner.at, at + 1);
+      if (value === undefined || scanner.at > end) continue;
+      const isWhole = isBlank(text, start, at) && isBlank(text, scanner.at, end);
+      const announced =
+        region.role === 'tool' || region.certain || isWhole || saysDocuments(lineBefore(text, at, start));
+      if (announced) for (const block of lists(region, value)) found.push(block);
+    }
+    return found;
+  },
+};
+
+function lists(region: Region, value: JsonValue): readonly Found[] {
+  if (value.kind === 'array') {
+    const block = blockOf(region, value);
+    return block === undefined ? value.elements.flatMap((element) => nested(region, element)) : [block];
+  }
+  return nested(region, value);
+}
+
+/** Lists of documents among the members of an object, at any depth. */
+function nested(region: Region, value: JsonValue): readonly Found[] {
+  if (value.kind !== 'object') return [];
+  const { members } = value;
+  return members.flatMap(({ key, value: member }) => {
+    if (member.kind === 'object') return nested(region, member);
+    if (member.kind !== 'array') return [];
+    // Arrays of one length beside each other belong together, place by place.
+    const parallel = members.some(
+      ({ value: other }) =>
+        other !== member && other.kind === 'array' && other.elements.length === member.elements.length,
+    );
+    const block = !parallel && (LIST_KEYS.has(key) || region.certain) ? blockOf(region, member) : undefined;
+    return block === undefined ? member.elements.flatMap((element) => nested(region, element)) : [block];
+  });
+}
+
+function blockOf(region: Region, { elements }: Extract<JsonValue, { kind: 'array' }>): Found | undefined {
+  if (elements.length < 2) return undefined;
+  const { text, certain } = region;
+  const counted = countingLabels(text, elements);
+  const documents: DocumentSpan[] = [];
+  for (const [place, element] of elements.entries()) {
+    const content = contentOf(element);
+    if (content === undefined || (!certain && isOfSequence(element, counted?.[place]))) return undefined;
+    documents.push({
+      start: element.start,
+      end: element.end,
+      contentStart: content.start,
+      contentEnd: content.end,
+      id: element.kind === 'object' ? stringOf(text, element.members, ID_KEYS) : undefined,
+      title: element.kind === 'object' ? stringOf(text, element.members, ['title', 'name']) : undefined,
+      labels: counted === undefined ? [] : [counted[place]!],
+    });
+  }
+  if (!certain && meanLength(documents) < PASSAGE) return undefined;
+  return { documents, start: documents[0]!.start, end: documents.at(-1)!.end };
+}
+
+/** The string literal that is the document's text. */
+function contentOf(element: JsonValue): JsonValue | undefined {
+  if (element.kind === 'string') return element;
+  if (element.kind !== 'object') return undefined;
+  for (const name of TEXT_KEYS) {
+    const text = element.members.find(({ key, value }) => key === name && value.kind === 'string');
+    if (text !== undefined) return text.value;
+  }
+  for (const { key, value } of element.members) {
+    if (!INNER_KEYS.includes(key) || value.kind !== 'object') continue;
+    const inner = contentOf(value);
+    if (inner !== undefined) return inner;
+  }
+  return undefined;
+}
+
+function isOfSequence(element: JsonValue, label: LabelSpan | undefined): boolean {
+  if (element.kind !== 'object') return false;
+  return element.members.some(({ key, value }) => SEQUENCE_KEYS.has(key) && value.start !== label?.start);
+}
+
+/** The value of the first of these members that is a string, escapes as they stand. */
+function stringOf(text: string, members: readonly JsonEntry[], keys: readonly string[]): string | undefined {
+  for (const name of keys) {
+    const member = members.find(({ key, value }) => key === name && value.kind === 'string');
+    if (member !== undefined) return text.slice(member.value.start + 1, member.value.end - 1);
+  }
+  return undefined;
+}
+
+/** The numbers of the elements, if a member counts them from 0 or 1 in the order of the text. */
+function countingLabels(text: string, elements: readonly JsonValue[]): readonly LabelSpan[] | undefined {
+  const [first] = elements;
+  if (first?.kind !== 'object') return undefined;
+  for (const name of COUNTING_KEYS) {
+    const labels = elements.map((element) => {
+      if (element.kind !== 'object') return undefined;
+      const value = element.members.find(({ key }) => key === name)?.value;
+      if (value === undefined || value.end - value.start > 6) return undefined;
+      // `"id": "1"` counts like `"id": 1`.
+      return value.kind === 'string' ? { start: value.start + 1, end: value.end - 1 } : value;
+    });
+    if (!labels.every((label) => label !== undefined)) continue;
+    const numbers = labels.map(({ start, end }) => text.slice(start, end));
+    const from = numbers[0] === '0' ? 0 : 1;
+    if (numbers.every((number, place) => number === String(from + place))) {
+      return labels.map(({ start, end }) => ({ start, end }));
+    }
+  }
+  return undefined;
+}

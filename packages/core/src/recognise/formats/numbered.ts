@@ -1,0 +1,66 @@
+import type { DocumentFormat, Found, Region } from '../format.js';
+import { blocksBetween, type Header } from '../headers.js';
+import { lineBefore, saysDocuments } from '../lead-in.js';
+import { meanLength, PASSAGE } from '../plausible.js';
+
+const AT_LINE_START = /^([ \t]{0,8})\[(\d{1,4})\][:.)]?(?=[ \t\n])/gm;
+const ANYWHERE = /\[(\d{1,4})\]/g;
+/** What search tools write behind the number. */
+const FIELD = /^[ \t]*(?:title|url|source|link|content|snippet)\b[^\n:]{0,20}:/i;
+
+/**
+ * `[1] text`, at the start of a line, under a line that speaks of documents or from a search tool. Citations, array indices and
+ * numbered steps have the same signs and are no documents; where the prompt marks documents, the next number counts anywhere.
+ */
+export const numbered: DocumentFormat = {
+  name: 'numbered',
+  unasked: true,
+  find(region) {
+    const { text, start, end, certain } = region;
+    const first = Math.min(position(text, '[1]', start), position(text, '[0]', start));
+    if (first >= end) return [];
+    return blocksBetween(region, certain ? expected(region) : atLineStarts(region)).filter(
+      (found) => certain || isPlausible(region, found),
+    );
+  },
+};
+
+function position(text: string, sign: string, from: number): number {
+  const at = text.indexOf(sign, from);
+  return at < 0 ? Number.POSITIVE_INFINITY : at;
+}
+
+function atLineStarts({ text, start, end }: Region): readonly Header[] {
+  const headers: Header[] = [];
+  AT_LINE_START.lastIndex = start;
+  for (let match = AT_LINE_START.exec(text); match !== null && match.index < end; match = AT_LINE_START.exec(text)) {
+    headers.push(header(match.index + match[1]!.length, match[2]!, match.index + match[0].length));
+  }
+  return headers;
+}
+
+/** Each number that follows the one before; others are part of what the documents say. */
+function expected({ text, start, end }: Region): readonly Header[] {
+  const headers: Header[] = [];
+  ANYWHERE.lastIndex = start;
+  for (let match = ANYWHERE.exec(text); match !== null && match.index < end; match = ANYWHERE.exec(text)) {
+    const number = Number(match[1]);
+    const last = headers.at(-1)?.number;
+    if (last === undefined ? number <= 1 : number === last + 1) {
+      headers.push(header(match.index, match[1]!, match.index + match[0].length));
+    }
+  }
+  return headers;
+}
+
+function header(start: number, digits: string, contentStart: number): Header {
+  const label = { start: start + 1, end: start + 1 + digits.length };
+  return { start, contentStart, form: '[n]', number: Number(digits), label };
+}
+
+function isPlausible({ text, start }: Region, { documents }: Found): boolean {
+  if (meanLength(documents) < PASSAGE) return false;
+  const { contentStart } = documents[0]!;
+  if (FIELD.test(text.slice(contentStart, contentStart + 80))) return true;
+  return saysDocuments(lineBefore(text, documents[0]!.start, start));
+}

@@ -1,0 +1,175 @@
+import type { DocumentSpan, LabelSpan } from '../block.js';
+import type { DocumentFormat, Found, Region } from '../format.js';
+import { isBlank, meanLength, PASSAGE, saysSomething } from '../plausible.js';
+
+/** Tags that mean a document wherever two of them stand side by side. */
+const DOCUMENT_TAGS = names(
+  'document doc passage source chunk snippet search_result search-result searchresult retrieved_document',
+  'reference excerpt context knowledge webpage web_page',
+);
+/** Tags that mean many things, and a document inside a wrapper that says so. */
+const WRAPPED_TAGS = names('result item file page entry record text node section hit article web_result memory');
+const WRAPPERS = names(
+  'documents docs document_list contexts context passages references sources results search_results search-results',
+  'searchresults files chunks snippets knowledge knowledge_base retrieved_documents retrieved_context retrieved_data',
+  'articles excerpts web_results webpages pages memories attachments',
+);
+
+/** Attributes and first children that may number a document. */
+const COUNTING_ATTRIBUTE = /\s(?:index|id|n|nr|num|number|rank|position|idx)\s*=\s*["']?(\d{1,4})["']?(?=[\s/]|$)/;
+const COUNTING_CHILD = /^\s{0,8}<(index|id|source_id|document_index|number|rank)>\s{0,8}(\d{1,4})\s{0,8}<\/\1>/;
+const ID = /\s(?:id|url|uri|path|href|source|src|name|file|filename)\s*=\s*(?:"([^"]{1,512})"|'([^']{1,512})')/;
+const TITLE = /\stitle\s*=\s*(?:"([^"]{1,512})"|'([^']{1,512})')/;
+/** Characters of a tag that are read for attributes. */
+const HEAD_LENGTH = 2_048;
+/** Characters of a document's start that are read for a number. */
+const CHILD_LENGTH = 80;
+
+/** A tag and its end tag. */
+interface Element {
+  readonly name: string;
+  readonly start: number;
+  readonly contentStart: number;
+  readonly contentEnd: number;
+  readonly end: number;
+}
+
+/** `<document id="a" title="…">…</document>` and its like, bare or in a wrapper; attributes stay as they are. */
+export const tags: DocumentFormat = {
+  name: 'tags',
+  unasked: true,
+  find(region) {
+    if (!region.text.includes('</', region.start)) return [];
+    const elements = elementsOf(region);
+    const beside = withSiblings(region.text, elements);
+    const found: Found[] = [];
+    const wrappers: Element[] = [];
+    let run: Element[] = [];
+    let wrapper: Element | undefined;
+    const close = () => {
+      const block = blockOf(region, run, wrapper);
+      if (block !== undefined) found.push(block);
+      run = [];
+    };
+    for (const element of elements) {
+      const last = run.at(-1);
+      if (last !== undefined && element.start < last.end) continue;
+      if (last !== undefined && !follows(region.text, last, element)) close();
+      while (wrappers.length > 0 && wrappers.at(-1)!.end <= element.start) wrappers.pop();
+      const around = wrappers.at(-1);
+      if (beside.has(element) && isDocument(region, element, around)) {
+        if (run.length === 0) wrapper = around;
+        run.push(element);
+      } else if (WRAPPERS.has(element.name)) wrappers.push(element);
+    }
+    close();
+    return found;
+  },
+};
+
+function names(...lists: string[]): ReadonlySet<string> {
+  return new Set(lists.join(' ').split(' '));
+}
+
+/** Elements of the names that matter, by their start; an end tag belongs to the nearest open tag of its name. */
+function elementsOf({ text, start, end }: Region): readonly Element[] {
+  const tag = /<(\/?)([a-z][a-z_-]{1,24})((?:\s[^<>]*)?)>/g;
+  const open = new Map<string, { start: number; contentStart: number }[]>();
+  const elements: Element[] = [];
+  tag.lastIndex = start;
+  for (let match = tag.exec(text); match !== null && tag.lastIndex <= end; match = tag.exec(text)) {
+    const name = match[2]!;
+    if (!DOCUMENT_TAGS.has(name) && !WRAPPED_TAGS.has(name) && !WRAPPERS.has(name)) continue;
+    if (match[3]!.endsWith('/')) continue;
+    if (match[1] === '') {
+      const stack = open.get(name);
+      const entry = { start: match.index, contentStart: tag.lastIndex };
+      if (stack === undefined) open.set(name, [entry]);
+      else stack.push(entry);
+      continue;
+    }
+    const opened = open.get(name)?.pop();
+    if (opened !== undefined) elements.push({ name, ...opened, contentEnd: match.index, end: tag.lastIndex });
+  }
+  return elements.sort((a, b) => a.start - b.start || b.end - a.end);
+}
+
+/** The elements that have another of their name beside them; `<context>` around documents has none, and is a wrapper. */
+function withSiblings(text: string, elements: readonly Element[]): ReadonlySet<Element> {
+  const lastOf = new Map<string, Element>();
+  const beside = new Set<Element>();
+  for (const element of elements) {
+    const last = lastOf.get(element.name);
+    if (last !== undefined && last.end <= element.start && isBlank(text, last.end, element.start)) {
+      beside.add(last).add(element);
+    }
+    lastOf.set(element.name, element);
+  }
+  return beside;
+}
+
+function isDocument({ certain }: Region, { name }: Element, wrapper: Element | undefined): boolean {
+  if (DOCUMENT_TAGS.has(name)) return true;
+  return WRAPPED_TAGS.has(name) && (certain || wrapper !== undefined);
+}
+
+function follows(text: string, last: Element, next: Element): boolean {
+  return last.name === next.name && isBlank(text, last.end, next.start);
+}
+
+function blockOf(region: Region, run: readonly Element[], wrapper: Element | undefined): Found | undefined {
+  if (run.length < 2) return undefined;
+  const { text } = region;
+  const counted = countingLabels(text, run);
+  const documents = run.map((element, place) => documentOf(text, element, counted?.[place]));
+  if (!region.certain) {
+    if (documents.filter((document) => saysSomething(text, document)).length * 2 < documents.length) return undefined;
+    if (wrapper === undefined && meanLength(documents) < PASSAGE) return undefined;
+  }
+  return { documents, start: documents[0]!.start, end: documents.at(-1)!.end };
+}
+
+function documentOf(text: string, element: Element, label: LabelSpan | undefined): DocumentSpan {
+  const head = text.slice(element.start, Math.min(element.contentStart - 1, element.start + HEAD_LENGTH));
+  const id = ID.exec(head);
+  const title = TITLE.exec(head);
+  const named = id?.[1] ?? id?.[2];
+  return {
+    start: element.start,
+    end: element.end,
+    contentStart: element.contentStart,
+    contentEnd: element.contentEnd,
+    // A number that counts is no name.
+    id: label !== undefined && /^\d+$/.test(named ?? '') ? undefined : named,
+    title: title?.[1] ?? title?.[2],
+    labels: label === undefined ? [] : [label],
+  };
+}
+
+/** The numbers of the documents, if they count them from 0 or 1 in the order of the text. */
+function countingLabels(text: string, run: readonly Element[]): readonly LabelSpan[] | undefined {
+  const labels: LabelSpan[] = [];
+  let expected: number | undefined;
+  for (const element of run) {
+    const label = labelOf(text, element);
+    if (label === undefined) return undefined;
+    const value = Number(text.slice(label.start, label.end));
+    if (value !== (expected ?? Math.min(value, 1))) return undefined;
+    expected = value + 1;
+    labels.push(label);
+  }
+  return labels;
+}
+
+function labelOf(text: string, { start, contentStart }: Element): LabelSpan | undefined {
+  const head = text.slice(start, Math.min(contentStart - 1, start + HEAD_LENGTH));
+  const attribute = COUNTING_ATTRIBUTE.exec(head);
+  if (attribute !== null) {
+    const at = start + attribute.index + attribute[0].lastIndexOf(attribute[1]!);
+    return { start: at, end: at + attribute[1]!.length };
+  }
+  const child = COUNTING_CHILD.exec(text.slice(contentStart, contentStart + CHILD_LENGTH));
+  if (child === null) return undefined;
+  const at = contentStart + child[0].indexOf(child[2]!, child[0].indexOf('>'));
+  return { start: at, end: at + child[2]!.length };
+}

@@ -1,0 +1,176 @@
+import type { DocumentBlock, PromptText } from './block.js';
+import type { DocumentFormat, Found, Region } from './format.js';
+import { fields } from './formats/fields.js';
+import { headed } from './formats/headed.js';
+import { json } from './formats/json.js';
+import { markdown } from './formats/markdown.js';
+import { numbered } from './formats/numbered.js';
+import { python } from './formats/python.js';
+import { separator } from './formats/separator.js';
+import { tags } from './formats/tags.js';
+import { type MarkedRegion, markedRegions } from './marker.js';
+import { referencesIn } from './references.js';
+
+/** Every format, the surest first: where two see documents in one place, the first has it. */
+export const DOCUMENT_FORMATS: readonly DocumentFormat[] = [
+  tags,
+  python,
+  json,
+  headed,
+  numbered,
+  fields,
+  markdown,
+  separator,
+];
+const UNASKED = DOCUMENT_FORMATS.filter((format) => format.unasked);
+
+export const RECOGNITION_MODES = ['off', 'marked', 'conservative'] as const;
+/**
+ * How documents are recognised in prompts that nobody wrote for Warmpath. `off`: not at all. `marked`: only where the prompt marks
+ * them (`<warmpath-documents>`). `conservative`: also where their form leaves no reasonable doubt.
+ */
+export type RecognitionMode = (typeof RECOGNITION_MODES)[number];
+
+export interface RecogniseOptions {
+  readonly mode: RecognitionMode;
+  /** Whether labels that nothing refers to may be counted anew. Default true. */
+  readonly relabel?: boolean;
+}
+
+/**
+ * Finds the documents in the texts of a prompt. Answers blocks in the order of the texts, none overlapping; a block's documents may
+ * change places unless it is `fixed`. What the model said is never searched. Throws for no input.
+ *
+ * Cost: O(length of the texts), some ns a character; next to nothing for texts without any sign of documents (`bench/recognise.js`).
+ */
+export function recognise(texts: readonly PromptText[], options: RecogniseOptions): readonly DocumentBlock[] {
+  if (options.mode === 'off') return [];
+  const blocks = texts.flatMap((text, index) => blocksOf(text, index, options));
+  if (blocks.length === 0) return blocks;
+  const references = referencesIn(around(texts, blocks));
+  return blocks.map((block) => ({
+    ...block,
+    // What the prompt marks, it has decided about.
+    fixed: references.order && !block.marked ? 'order-referred' : undefined,
+    labels: block.labels === 'free' && references.labels && !block.relabel ? 'referred' : block.labels,
+  }));
+}
+
+/** The blocks of one text, with labels as they are if nothing refers to them. */
+type UnreferredBlock = DocumentBlock & { readonly relabel: boolean };
+
+function blocksOf({ role, text }: PromptText, index: number, options: RecogniseOptions): readonly UnreferredBlock[] {
+  if (role === 'assistant') return [];
+  const marked = markedRegions(text);
+  const blocks = marked.flatMap((region) => {
+    const found = inMarked(text, role, region);
+    if (found === undefined) return [];
+    return [toBlock(found, { index, marked: true, relabel: region.relabel ?? options.relabel, asked: region.relabel })];
+  });
+  if (options.mode === 'marked') return blocks;
+  const found = guessed({ text, start: 0, end: text.length, role, certain: false }, marked);
+  return [
+    ...blocks,
+    ...found.map((each) => toBlock(each, { index, marked: false, relabel: options.relabel, asked: undefined })),
+  ].sort((a, b) => a.start - b.start);
+}
+
+interface FoundAs extends Found {
+  readonly format: DocumentFormat;
+}
+
+function toBlock(
+  { documents, format }: FoundAs,
+  {
+    index,
+    marked,
+    relabel = true,
+    asked,
+  }: { index: number; marked: boolean; relabel: boolean | undefined; asked: boolean | undefined },
+): UnreferredBlock {
+  const counts = documents.every(({ labels }) => labels.length > 0);
+  return {
+    text: index,
+    format: format.name,
+    marked,
+    start: documents[0]!.start,
+    end: documents.at(-1)!.end,
+    documents,
+    labels: !counts ? 'none' : relabel ? 'free' : 'referred',
+    fixed: undefined,
+    relabel: asked === true,
+  };
+}
+
+/** The first format that sees documents where the prompt says there are some. */
+function inMarked(text: string, role: PromptText['role'], { start, end, format: name }: MarkedRegion) {
+  const region: Region = { text, start, end, role, certain: true };
+  for (const format of DOCUMENT_FORMATS) {
+    if (name !== undefined && format.name !== name) continue;
+    const found = format.find(region).find(({ start: from, end: to }) => from >= start && to <= end);
+    if (found !== undefined) return { ...found, format };
+  }
+  return undefined;
+}
+
+/** What the formats see unasked: outside code, outside what is marked, and the surer format's where two see something. */
+function guessed(region: Region, marked: readonly MarkedRegion[]): readonly FoundAs[] {
+  let taken = marked.map(({ outerStart, outerEnd }) => ({ start: outerStart, end: outerEnd }));
+  const accepted: FoundAs[] = [];
+  for (const format of UNASKED) {
+    const free = format.find(region).filter(({ start, end }) => !overlapsAny(taken, start, end));
+    for (const found of free) accepted.push({ ...found, format });
+    if (free.length > 0) taken = [...taken, ...free].sort((a, b) => a.start - b.start);
+  }
+  return outsideCode(
+    region.text,
+    accepted.sort((a, b) => a.start - b.start),
+  );
+}
+
+/** Whether `[start, end)` overlaps one of the ranges, which are sorted and do not overlap each other. O(log ranges). */
+function overlapsAny(sorted: readonly { readonly start: number; readonly end: number }[], start: number, end: number) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]!.end <= start) low = middle + 1;
+    else high = middle;
+  }
+  return low < sorted.length && sorted[low]!.start < end;
+}
+
+/**
+ * Leaves out what opens inside a fence of code. Fences are counted from the end of the documents before, because a passage may have
+ * been cut in the middle of its code. JSON stands in fences by custom.
+ */
+function outsideCode(text: string, found: readonly FoundAs[]): readonly FoundAs[] {
+  if (!text.includes('```')) return found;
+  const fence = /^[ \t]*```/gm;
+  let open = false;
+  let at = 0;
+  return found.filter(({ start, end, format }) => {
+    fence.lastIndex = at;
+    for (let match = fence.exec(text); match !== null && match.index < start; match = fence.exec(text)) open = !open;
+    if (open && format !== json) {
+      at = start;
+      return false;
+    }
+    at = end;
+    open = open && format === json;
+    return true;
+  });
+}
+
+/** The texts without the documents in them. */
+function* around(texts: readonly PromptText[], blocks: readonly DocumentBlock[]): Generator<PromptText> {
+  let next = 0;
+  for (const [index, { role, text }] of texts.entries()) {
+    let from = 0;
+    for (; next < blocks.length && blocks[next]!.text === index; next++) {
+      yield { role, text: text.slice(from, blocks[next]!.start) };
+      from = blocks[next]!.end;
+    }
+    yield { role, text: from === 0 ? text : text.slice(from) };
+  }
+}

@@ -1,0 +1,72 @@
+import type { Document } from '../document.js';
+import { fingerprint } from '../fingerprint.js';
+import { estimateTokens } from '../token-estimate.js';
+import type { DocumentBlock, DocumentSpan } from './block.js';
+
+/** How a block is written back. */
+export interface BlockRewrite {
+  readonly block: DocumentBlock;
+  /** `order[place]` is the rank of the document that stands there: a permutation of the block's documents. */
+  readonly order: readonly number[];
+}
+
+/**
+ * The text with its blocks in another order. Everything outside the documents keeps its place, white space and commas between them
+ * included; a document moves as it is written, but for labels that are `free`, which count the places as before. In the order of
+ * the text, the very text. Blocks must be of this text, in its order. O(text).
+ */
+export function rewriteText(text: string, rewrites: readonly BlockRewrite[]): string {
+  const parts: string[] = [];
+  let from = 0;
+  for (const { block, order } of rewrites) {
+    if (order.every((rank, place) => rank === place)) continue;
+    for (const [place, rank] of order.entries()) {
+      const slot = block.documents[place]!;
+      parts.push(text.slice(from, slot.start), writtenAt(text, block, { rank, place }));
+      from = slot.end;
+    }
+  }
+  if (from === 0) return text;
+  parts.push(text.slice(from));
+  return parts.join('');
+}
+
+/** A document as it is written at a place: with that place's labels if they are free. */
+function writtenAt(
+  text: string,
+  { documents, labels }: DocumentBlock,
+  { rank, place }: { readonly rank: number; readonly place: number },
+): string {
+  const document = documents[rank]!;
+  if (labels !== 'free' || rank === place) return text.slice(document.start, document.end);
+  const { start, end } = documents[place]!.labels[0]!;
+  return withLabels(text, document, text.slice(start, end));
+}
+
+function withLabels(text: string, { start, end, labels }: DocumentSpan, written: string): string {
+  const parts: string[] = [];
+  let from = start;
+  for (const label of labels) {
+    parts.push(text.slice(from, label.start), written);
+    from = label.end;
+  }
+  parts.push(text.slice(from, end));
+  return parts.join('');
+}
+
+/**
+ * A block's documents as `arrange` takes them, in the order of the text. Their key tells what of their bytes goes with them, so
+ * labels count where they move along. Two of the same text stay two. O(length of the block).
+ */
+export function blockDocuments(text: string, block: DocumentBlock): readonly Document[] {
+  const seen = new Map<string, number>();
+  return block.documents.map((span) => {
+    const content = block.labels === 'free' ? withLabels(text, span, '') : text.slice(span.start, span.end);
+    const print = fingerprint([content]);
+    const earlier = seen.get(print) ?? 0;
+    seen.set(print, earlier + 1);
+    const key = earlier === 0 ? `span#${print}` : `span#${print}#${earlier + 1}`;
+    const id = span.id ?? key;
+    return { id, key, label: id, title: span.title, content, metadata: undefined, tokens: estimateTokens(content) };
+  });
+}

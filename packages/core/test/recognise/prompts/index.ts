@@ -1,0 +1,13 @@
+import { COUNTED_PROMPTS } from './counted.js';
+import { NEGATIVE_PROMPTS } from './negatives.js';
+import type { PromptCase } from './prompt.js';
+import { STRUCTURED_PROMPTS } from './structured.js';
+import { TAG_PROMPTS } from './tags.js';
+
+/** All prompts: those with documents, and those without. */
+export const PROMPTS: readonly PromptCase[] = [
+  ...TAG_PROMPTS,
+  ...COUNTED_PROMPTS,
+  ...STRUCTURED_PROMPTS,
+  ...NEGATIVE_PROMPTS,
+];
