@@ -158,11 +158,13 @@ export class PrefixCache {
     };
   }
 
-  /**
-   * Cells that a lease could get now: free ones, and cached ones that no lease's path needs.
-   * Cost: O(nodes on the paths of all leases).
-   */
+  /** Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link leasedCells}. */
   availableCells(): number {
+    return this.#cells - this.leasedCells();
+  }
+
+  /** Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all leases). */
+  leasedCells(): number {
     const pinned = new Set<RadixNode>();
     let pinnedCells = 0;
     for (const lease of this.#leases) {
@@ -171,7 +173,7 @@ export class PrefixCache {
         pinnedCells += node.tokenCount;
       }
     }
-    return this.#cells - this.#privateCells - pinnedCells;
+    return this.#privateCells + pinnedCells;
   }
 
   /**

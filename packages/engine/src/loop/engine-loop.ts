@@ -151,6 +151,7 @@ export class EngineLoop {
       batchTokens: options.batchTokens,
       outputs: options.maxRunning,
       threads: options.threads,
+      padding: true,
     });
     try {
       return new EngineLoop(options, context, options.diskTier && (await openDisk(options.diskTier)));
@@ -390,7 +391,7 @@ export class EngineLoop {
     }
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
-    const code = await this.#context.decode();
+    const code = await this.#context.decode(this.#cache.leasedCells());
     const durationMs = performance.now() - startedMs;
     this.#announcer.step(entries, durationMs);
     if (code === 0) {

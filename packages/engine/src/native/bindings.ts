@@ -28,6 +28,13 @@ export interface LlamaBindings {
   readonly trainedContext: (model: NativePointer) => number;
   readonly parameterCount: (model: NativePointer) => number;
   readonly slidingWindow: (model: NativePointer) => number;
+  readonly layers: (model: NativePointer) => number;
+  readonly heads: (model: NativePointer) => number;
+  readonly width: (model: NativePointer) => number;
+  /** Writes a value of the file's metadata as text; answers its length, or -1 when there is none. */
+  readonly metadata: (model: NativePointer, key: string, text: Uint8Array, length: number) => number;
+  /** What the loaded CPU library was compiled to use, as `NAME = 1 | …`. */
+  readonly systemInfo: () => string;
   readonly isRecurrent: (model: NativePointer) => boolean;
   readonly isHybrid: (model: NativePointer) => boolean;
   readonly isDiffusion: (model: NativePointer) => boolean;
@@ -146,6 +153,11 @@ function bindFunctions(llama: LibraryHandle): LlamaBindings {
     trainedContext: bind('llama_model_n_ctx_train', 'int32', [pointer]),
     parameterCount: bind('llama_model_n_params', 'uint64', [pointer]),
     slidingWindow: bind('llama_model_n_swa', 'int32', [pointer]),
+    layers: bind('llama_model_n_layer', 'int32', [pointer]),
+    heads: bind('llama_model_n_head', 'int32', [pointer]),
+    width: bind('llama_model_n_embd', 'int32', [pointer]),
+    metadata: bind('llama_model_meta_val_str', 'int32', [pointer, 'str', pointer, 'size_t']),
+    systemInfo: bind('llama_print_system_info', 'str', []),
     isRecurrent: bind('llama_model_is_recurrent', 'bool', [pointer]),
     isHybrid: bind('llama_model_is_hybrid', 'bool', [pointer]),
     isDiffusion: bind('llama_model_is_diffusion', 'bool', [pointer]),

@@ -8,6 +8,10 @@ import type { NativeModel } from './model.js';
 import { NATIVE_SEQUENCES, SCRATCH_SEQUENCE } from './sequence-ids.js';
 import { holdsPositions, sliceState } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, type NativePointer } from './structs.js';
+import { TILE_ROWS, TilePadding } from './tile-padding.js';
+
+/** Cells for the padding of a batch: no fewer than a tile, and what llama.cpp rounds to. */
+const PADDING_CELLS = 256;
 
 export interface ContextOptions {
   /** KV cells in all, shared by every sequence; llama.cpp rounds up to a multiple of 256. */
@@ -17,6 +21,8 @@ export interface ContextOptions {
   /** Most tokens of one decode whose logits are wanted. */
   readonly outputs: number;
   readonly threads: number;
+  /** Whether small batches are filled up where that makes their attention faster, in cells of their own. */
+  readonly padding?: boolean;
 }
 
 /**
@@ -32,18 +38,26 @@ export class NativeContext implements SavableMemory {
   readonly #memory: NativePointer;
   readonly #vocabularySize: number;
   readonly #batch: NativeBatch;
+  readonly #padding: TilePadding | undefined;
   #state: 'idle' | 'decoding' | 'freed' = 'idle';
 
-  /** KV cells, as llama.cpp rounded them. */
+  /** KV cells, as llama.cpp rounded them, without those of the padding. */
   readonly cells: number;
 
-  private constructor(bindings: LlamaBindings, context: NativePointer, model: NativeModel, batchTokens: number) {
+  private constructor(
+    bindings: LlamaBindings,
+    context: NativePointer,
+    model: NativeModel,
+    { batchTokens, threads, padding = false }: ContextOptions,
+  ) {
     this.#bindings = bindings;
     this.#context = context;
     this.#memory = bindings.getMemory(context);
     this.#vocabularySize = model.vocabulary.size;
     this.#batch = new NativeBatch(batchTokens);
-    this.cells = bindings.contextCells(context);
+    this.#padding =
+      padding && batchTokens >= TILE_ROWS ? new TilePadding({ ...model.attentionShape, threads }) : undefined;
+    this.cells = bindings.contextCells(context) - (padding ? PADDING_CELLS : 0);
   }
 
   /**
@@ -53,7 +67,7 @@ export class NativeContext implements SavableMemory {
   static async create(bindings: LlamaBindings, model: NativeModel, options: ContextOptions): Promise<NativeContext> {
     const params = {
       ...bindings.contextDefaultParams(),
-      n_ctx: options.cells,
+      n_ctx: options.cells + (options.padding === true ? PADDING_CELLS : 0),
       n_batch: options.batchTokens,
       n_ubatch: options.batchTokens,
       // Sizes the logits buffer (vocabulary × n_seq_max floats), so it is the number of outputs of one decode and not
@@ -77,7 +91,7 @@ export class NativeContext implements SavableMemory {
         detail: `llama.cpp cannot create a context of ${options.cells} tokens; ask for fewer`,
       });
     }
-    const context = new NativeContext(bindings, pointer, model, options.batchTokens);
+    const context = new NativeContext(bindings, pointer, model, options);
     await context.#warmUp();
     return context;
   }
@@ -91,11 +105,25 @@ export class NativeContext implements SavableMemory {
   /**
    * Computes the batch on a native thread; the event loop stays free.
    *
+   * @param span Cells that the batch attends to at most, where that is known: sequences that share cells attend to fewer than
+   *   they are long.
    * @returns llama_decode's code: 0 success, 1 no free cells, 2 aborted, negative an error.
    */
-  async decode(): Promise<number> {
+  async decode(span: number = this.cells): Promise<number> {
     this.#requireIdle();
+    const padding = this.#padding?.wanted(this.#batch.attention(span)) ?? 0;
+    for (let position = 0; position < padding; position++) {
+      this.#batch.add(0, position, SCRATCH_SEQUENCE, false);
+    }
     this.#state = 'decoding';
+    const code = await this.#decodeBatch();
+    if (padding > 0) {
+      this.remove(SCRATCH_SEQUENCE, 0, -1);
+    }
+    return code;
+  }
+
+  async #decodeBatch(): Promise<number> {
     try {
       return await new Promise<number>((resolve, reject) => {
         this.#bindings.decode.async(this.#context, this.#batch.struct(), (error: unknown, result) =>

@@ -1,6 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { LlamaBindings } from './bindings.js';
 import type { NativePointer } from './structs.js';
+import type { AttentionShape } from './tile-padding.js';
 import { Vocabulary } from './vocabulary.js';
 
 /** A model's weights in memory. Free every context of it first, then the model. */
@@ -13,6 +14,8 @@ export class NativeModel {
   readonly parameterCount: number;
   /** Whether some layers attend to a window only; a state of their cells leaves out what lies before it. */
   readonly hasSlidingWindow: boolean;
+  /** What its attention costs, on a number of threads. */
+  readonly attentionShape: Omit<AttentionShape, 'threads'>;
   /** The Jinja chat template of the file's metadata. */
   readonly chatTemplate: string | undefined;
 
@@ -23,6 +26,7 @@ export class NativeModel {
     this.trainedContext = bindings.trainedContext(model);
     this.parameterCount = Number(bindings.parameterCount(model));
     this.hasSlidingWindow = bindings.slidingWindow(model) > 0;
+    this.attentionShape = attentionShape(bindings, model, this);
     this.chatTemplate = bindings.chatTemplate(model, null) ?? undefined;
   }
 
@@ -66,4 +70,30 @@ export class NativeModel {
   free(): void {
     this.#bindings.modelFree(this.#model);
   }
+}
+
+function attentionShape(
+  bindings: LlamaBindings,
+  model: NativePointer,
+  { parameterCount, vocabulary }: Pick<NativeModel, 'parameterCount' | 'vocabulary'>,
+): Omit<AttentionShape, 'threads'> {
+  const heads = bindings.heads(model);
+  const width = bindings.width(model);
+  const architecture = metadata(bindings, model, 'general.architecture');
+  const keyLength = Number(metadata(bindings, model, `${architecture}.attention.key_length`));
+  return {
+    layers: bindings.layers(model),
+    heads,
+    headWidth: keyLength > 0 ? keyLength : Math.round(width / heads),
+    // A token is looked up in the embedding, not multiplied with it.
+    weights: Math.max(0, parameterCount - vocabulary.size * width),
+    wideVectors: / AVX512 = 1 /.test(bindings.systemInfo()),
+  };
+}
+
+/** A value of the file's metadata; empty when there is none. */
+function metadata(bindings: LlamaBindings, model: NativePointer, key: string): string {
+  const text = Buffer.alloc(128);
+  const length = bindings.metadata(model, key, text, text.length);
+  return length > 0 ? text.toString('utf8', 0, Math.min(length, text.length - 1)) : '';
 }
