@@ -1,4 +1,5 @@
 import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
+import type { KvEventBatch } from './events/kv-event.js';
 import type { ModelProgress } from './models/progress.js';
 import type { EngineOptions } from './options.js';
 import type { ServedModel } from './server.js';
@@ -24,6 +25,8 @@ export type ParentMessage = StartMessage | { readonly type: 'ping' };
 export type ChildMessage =
   | { readonly type: 'progress'; readonly event: ModelProgress }
   | { readonly type: 'listening'; readonly url: string; readonly model: ServedModel; readonly cells: number }
+  /** A worker's cache has changed. */
+  | { readonly type: 'kv-events'; readonly batch: KvEventBatch }
   /** The worker of a supervised engine has ended; another is started. */
   | { readonly type: 'crashed'; readonly error: ChildError }
   | { readonly type: 'failed'; readonly error: ChildError }

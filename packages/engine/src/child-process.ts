@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
 import { type ChildMessage, fromChildError, type StartMessage } from './child-messages.js';
+import type { KvEventPublisher } from './events/kv-event.js';
 import type { EngineHooks, ServedModel } from './server.js';
 
 /** How an engine process ended: its exit code, or the signal that ended it. */
@@ -19,6 +20,12 @@ export interface Listening {
   readonly cells: number;
 }
 
+/** What a parent hears of its child. */
+export interface ChildHooks extends EngineHooks {
+  /** Gets the KV events of a worker, until it has ended. */
+  readonly kvEvents?: Pick<KvEventPublisher, 'publish'>;
+}
+
 /** An engine in a child process that listens. */
 export interface ListeningChild extends Listening {
   readonly process: ChildProcess;
@@ -32,7 +39,7 @@ export interface ListeningChild extends Listening {
  * @param argument Which part it plays.
  * @throws What the child says it failed with; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
  */
-export async function startChild(argument: string, start: StartMessage, hooks: EngineHooks): Promise<ListeningChild> {
+export async function startChild(argument: string, start: StartMessage, hooks: ChildHooks): Promise<ListeningChild> {
   hooks.signal?.throwIfAborted();
   const child = fork(fileURLToPath(new URL('../dist/main.js', import.meta.url)), [argument], {
     // Output of the child is for people; a parent that prints JSON must not find it in between.
@@ -83,11 +90,15 @@ async function waitUntilListening(
   child: ChildProcess,
   exited: Promise<EngineExit>,
   start: StartMessage,
-  hooks: EngineHooks,
+  hooks: ChildHooks,
 ): Promise<Listening> {
   const onAbort = (): void => {
     child.kill('SIGKILL');
   };
+  let isGone = false;
+  void exited.then(() => {
+    isGone = true;
+  });
   hooks.signal?.addEventListener('abort', onAbort, { once: true });
   try {
     return await new Promise((resolve, reject) => {
@@ -96,6 +107,9 @@ async function waitUntilListening(
           hooks.onProgress?.(message.event);
         } else if (message.type === 'listening') {
           resolve({ url: message.url, model: message.model, cells: message.cells });
+        } else if (message.type === 'kv-events') {
+          // What comes after its end is of a cache that is known to be gone.
+          isGone || hooks.kvEvents?.publish(message.batch);
         } else if (message.type === 'crashed') {
           hooks.onCrash?.(fromChildError(message.error));
         } else if (message.type === 'failed') {

@@ -50,7 +50,7 @@ export function helpText(): string {
     const schema = engineOptionsSchema.shape[name];
     const kind = kindOf(name);
     const fallback = z.safeParse(schema, undefined).data;
-    const suffix = fallback === undefined || kind === 'switch' ? '' : ` (default: ${fallback})`;
+    const suffix = fallback === undefined || fallback === '' || kind === 'switch' ? '' : ` (default: ${fallback})`;
     const placeholder = kind === 'switch' ? '' : ` <${kind}>`;
     return [`--${flagOf(name)}${placeholder}`, `${schema.description ?? ''}${suffix}`] as const;
   });

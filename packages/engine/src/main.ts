@@ -10,6 +10,7 @@ import {
 } from './child-messages.js';
 import { failureText, runEngineCommand, serveUntil } from './command.js';
 import { helpText, parseCommandLine } from './flags.js';
+import type { KvEventPublisher } from './events/kv-event.js';
 import type { EngineHooks } from './server.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 
@@ -19,13 +20,20 @@ const EXIT_USAGE = 2;
 /** What a child runs: the supervised engine for `spawnEngine`, the engine itself for a supervisor. */
 type ChildEngine = Pick<SupervisedEngine, 'url' | 'model' | 'cells' | 'failed' | 'close'>;
 
+function tell(message: ChildMessage): void {
+  if (process.connected) {
+    process.send?.(message);
+  }
+}
+
+/** A worker's way to the publisher of its supervisor, which outlives it. */
+const publisherInFront: KvEventPublisher = {
+  publish: (batch) => tell({ type: 'kv-events', batch }),
+  close: () => Promise.resolve(),
+};
+
 /** The entry point as a child: options come and news go over the IPC channel. */
 async function runChild(start: (message: StartMessage, hooks: EngineHooks) => Promise<ChildEngine>): Promise<void> {
-  const tell = (message: ChildMessage): void => {
-    if (process.connected) {
-      process.send?.(message);
-    }
-  };
   const parentGone = new AbortController();
   process.once('disconnect', () => parentGone.abort());
   // A terminal's Ctrl+C reaches the whole group; the parent decides when the engine ends.
@@ -81,7 +89,11 @@ switch (process.argv[2]) {
     await runChild(async ({ options, socketPath }, hooks) => {
       // Loaded by the worker alone: the process in front of it does without the native library and half the memory.
       const { startEngineServer } = await import('./server.js');
-      return startEngineServer(options, { ...hooks, ...(socketPath !== undefined && { socketPath }) });
+      return startEngineServer(options, {
+        ...hooks,
+        ...(socketPath !== undefined && { socketPath }),
+        ...(options.kvEvents !== undefined && { kvEvents: publisherInFront }),
+      });
     });
     break;
   default:

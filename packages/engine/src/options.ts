@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES, WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
+import { KV_EVENT_ENCODINGS } from './events/kv-event.js';
 import { SEQUENCE_IDS } from './native/sequence-ids.js';
 
 /**
@@ -19,6 +20,12 @@ function defaultThreads(): number {
  * because the attention mask of a batch (cells × tokens) no longer stays in the core's cache. Batches of 64 are slower.
  */
 const DEFAULT_BATCH_TOKENS = 128;
+
+const zmqEndpoint = () =>
+  z
+    .string()
+    .regex(/^(?:tcp|ipc):\/\/./, { error: 'Expected an address like tcp://*:5557 or ipc:///path' })
+    .optional();
 
 /** The engine's configuration: validation, defaults and descriptions in one place. */
 export const engineOptionsSchema = z.strictObject({
@@ -53,6 +60,30 @@ export const engineOptionsSchema = z.strictObject({
     .enum(REPLACEMENT_POLICY_NAMES)
     .default('lru')
     .describe(`What leaves each tier first: ${REPLACEMENT_POLICY_NAMES.join(', ')}`),
+  kvEvents: zmqEndpoint().describe(
+    'Publish what the cache holds, in the format of vLLM: tcp://*:5557 listens, an address without * is connected to',
+  ),
+  kvEventsReplay: zmqEndpoint().describe(
+    'Where subscribers ask again for events they missed, for instance tcp://*:5558',
+  ),
+  kvEventsTopic: z.string().max(1024).default('').describe('First frame of every message of events'),
+  kvEventsEncoding: z
+    .enum(KV_EVENT_ENCODINGS)
+    .default('tagged')
+    .describe('How events are written: tagged maps, or positional as vLLM did before June 2026'),
+  kvEventsBlock: z.int().min(1).max(4096).default(16).describe('Tokens of a block in events'),
+  kvEventsBuffer: z
+    .int()
+    .min(1)
+    .max(1_000_000)
+    .default(10_000)
+    .describe('Most batches of events kept for replay, 64 MiB in all at most'),
+  kvEventsHighWaterMark: z
+    .int()
+    .min(1)
+    .max(10_000_000)
+    .default(100_000)
+    .describe('Most messages that wait for one slow subscriber'),
   verifyCache: z
     .boolean()
     .default(false)
@@ -130,6 +161,12 @@ export function parseEngineOptions(options: EngineOptions): ResolvedEngineOption
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: issue.path.join('.') || 'options',
       detail: issue.message,
+    });
+  }
+  if (result.data.kvEventsReplay !== undefined && result.data.kvEvents === undefined) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'kvEventsReplay',
+      detail: 'There is nothing to replay without kvEvents.',
     });
   }
   if (result.data.batchTokens < result.data.maxRunning) {

@@ -1,6 +1,9 @@
 import { resolve } from 'node:path';
 import type { WarmpathError } from '@warmpath/core';
 import { ChatTemplate } from './chat/chat-template.js';
+import type { KvEventPublisher } from './events/kv-event.js';
+import { KvEventFeed } from './events/kv-event-feed.js';
+import { openKvEvents } from './events/open-publisher.js';
 import { createApp } from './http/app.js';
 import { closeServer } from './http/close-server.js';
 import { EngineMetrics } from './http/metrics.js';
@@ -23,6 +26,14 @@ export interface EngineHooks {
   readonly signal?: AbortSignal;
   /** Hears why the native part of a supervised engine crashed; another is started by then, or it was given up. */
   readonly onCrash?: (error: WarmpathError) => void;
+}
+
+/** What a supervisor adds for the process that computes. */
+export interface WorkerHooks extends EngineHooks {
+  /** Unix domain socket or named pipe to listen on instead of host and port. */
+  readonly socketPath?: string;
+  /** Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name. */
+  readonly kvEvents?: KvEventPublisher;
 }
 
 /** A model as it is served. */
@@ -62,13 +73,12 @@ export interface EngineServer {
  *
  * The native library is process-wide; a crash in it ends the process. Use `spawnEngine` where that matters.
  *
- * @param hooks.socketPath Unix domain socket or named pipe to listen on instead of host and port.
  * @throws WARMPATH_CONFIG_INVALID, WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH, WARMPATH_MODEL_FILE,
  *   WARMPATH_MODEL_SPEC, WARMPATH_DOWNLOAD_FAILED, WARMPATH_ENGINE_FAILED.
  */
 export async function startEngineServer(
   options: EngineOptions,
-  hooks: EngineHooks & { readonly socketPath?: string } = {},
+  hooks: WorkerHooks = {},
 ): Promise<EngineServer> {
   const settings = parseEngineOptions(options);
   const bindings = llamaBindings(settings.nativeLog);
@@ -78,7 +88,7 @@ export async function startEngineServer(
   });
   const model = await NativeModel.load(bindings, resolved.path);
   try {
-    return await serve(settings, resolved, model, hooks.socketPath);
+    return await serve(settings, resolved, model, hooks);
   } catch (error) {
     model.free();
     throw error;
@@ -89,7 +99,28 @@ async function serve(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
   model: NativeModel,
-  socketPath: string | undefined,
+  { socketPath, kvEvents }: WorkerHooks,
+): Promise<EngineServer> {
+  const publisher = kvEvents ?? (await openKvEvents(settings));
+  try {
+    return await serveModel(settings, resolved, { model, publisher, socketPath });
+  } catch (error) {
+    await publisher?.close();
+    throw error;
+  }
+}
+
+/** What is open already when serving begins. */
+interface Opened {
+  readonly model: NativeModel;
+  readonly publisher: KvEventPublisher | undefined;
+  readonly socketPath: string | undefined;
+}
+
+async function serveModel(
+  settings: ResolvedEngineOptions,
+  resolved: ResolvedModel,
+  { model, publisher, socketPath }: Opened,
 ): Promise<EngineServer> {
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
@@ -113,6 +144,9 @@ async function serve(
         capacityBytes: diskTierBytes,
         identity: stateIdentity(await modelFingerprint(resolved.path, settings.cacheDir)),
       },
+    }),
+    ...(publisher !== undefined && {
+      kvEvents: new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
     }),
     verifyCache: settings.verifyCache,
     observer: metrics,
@@ -149,6 +183,7 @@ async function serve(
     speculations.close();
     await loop.close(settings.shutdownGraceMs);
     await closeServer(app.server, () => app.close());
+    await publisher?.close();
     model.free();
   };
   return {

@@ -7,6 +7,7 @@ import {
 } from '@warmpath/core';
 import type { DiskTierOptions } from '../cache/disk-tier.js';
 import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
+import type { KvEventFeed } from '../events/kv-event-feed.js';
 import type { LlamaBindings } from '../native/bindings.js';
 import { NativeContext } from '../native/context.js';
 import type { NativeModel } from '../native/model.js';
@@ -58,6 +59,8 @@ export interface EngineLoopOptions {
   readonly diskTier?: Pick<StateStoreOptions, 'directory' | 'capacityBytes' | 'identity'>;
   /** What prefill costs; learned from the steps when left out. */
   readonly cost?: CostModel;
+  /** Hears what comes to the cache and what leaves it; flushed once a step, ended with the loop. */
+  readonly kvEvents?: KvEventFeed;
   /** Check every invariant of the cache after every step. */
   readonly verifyCache?: boolean;
   readonly observer: LoopObserver;
@@ -111,7 +114,7 @@ export class EngineLoop {
     this.#context = context;
     this.#vocabulary = options.model.vocabulary;
     this.#announcer = new LoopAnnouncer(options.name, options.observer);
-    const { policy = 'lru', hostTierBytes = 0, cost = this.#observedCost, verifyCache = false } = options;
+    const { policy = 'lru', hostTierBytes = 0, cost = this.#observedCost, kvEvents, verifyCache = false } = options;
     this.#cache = new PrefixCache({
       memory: context,
       cells: context.cells,
@@ -122,6 +125,7 @@ export class EngineLoop {
         host: { memory: context, capacityBytes: hostTierBytes, clock: () => performance.now() },
       }),
       ...(disk !== undefined && { disk }),
+      ...(kvEvents !== undefined && { listener: kvEvents.listener }),
       verify: verifyCache,
     });
     this.#waiting = new WaitingTasks({
@@ -230,6 +234,7 @@ export class EngineLoop {
         this.#cache.settle();
         this.#admit();
         this.#prefetch();
+        this.#options.kvEvents?.flush();
         if (this.#running.length > 0) {
           await this.#step();
         } else if (this.#waiting.size > 0) {
@@ -250,6 +255,7 @@ export class EngineLoop {
     this.#refuse([...this.#held]);
     // After a failure nothing is written any more.
     await this.#cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));
+    this.#options.kvEvents?.end();
     this.#context.free();
   }
 

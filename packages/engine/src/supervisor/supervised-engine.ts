@@ -1,5 +1,7 @@
 import type { Server } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { KvEventPublisher } from '../events/kv-event.js';
+import { openKvEvents } from '../events/open-publisher.js';
 import { closeServer } from '../http/close-server.js';
 import { baseUrl, cannotListen, type ListenAddress } from '../listen-address.js';
 import { type EngineOptions, parseEngineOptions } from '../options.js';
@@ -32,17 +34,22 @@ export async function startSupervisedEngine(
 ): Promise<SupervisedEngine> {
   const settings = parseEngineOptions(options);
   hooks.signal?.throwIfAborted();
+  const kvEvents = await openKvEvents(settings);
   const sockets = await SocketFolder.create();
   const supervisor = new Supervisor<Worker>({
     start: (signal) =>
       startWorker(options, sockets.next(), {
         signal,
         ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
+        ...(kvEvents !== undefined && { kvEvents }),
       }),
     limit: new RestartLimit(settings.maxRestarts),
     clock: () => performance.now(),
     wait: (ms, signal) => delay(ms, undefined, { signal }),
-    onCrash: (error) => hooks.onCrash?.(error),
+    onCrash: (error) => {
+      cacheIsGone(kvEvents);
+      hooks.onCrash?.(error);
+    },
   });
   const metrics = new FrontMetrics(
     () => supervisor.worker !== undefined,
@@ -56,7 +63,11 @@ export async function startSupervisedEngine(
   });
   let closing: Promise<void> | undefined;
   const close = (graceMs = settings.shutdownGraceMs): Promise<void> => {
-    closing ??= end(supervisor, server, graceMs).finally(() => sockets.remove());
+    closing ??= end(supervisor, server, graceMs).finally(async () => {
+      cacheIsGone(kvEvents);
+      await kvEvents?.close();
+      await sockets.remove();
+    });
     return closing;
   };
   try {
@@ -80,6 +91,11 @@ export async function startSupervisedEngine(
     await close(0);
     throw error;
   }
+}
+
+/** The worker may not have been able to say so itself. */
+function cacheIsGone(kvEvents: KvEventPublisher | undefined): void {
+  kvEvents?.publish({ timestamp: Date.now() / 1000, events: [{ type: 'cleared' }] });
 }
 
 function listen(server: Server, address: ListenAddress): Promise<void> {

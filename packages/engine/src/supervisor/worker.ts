@@ -1,8 +1,8 @@
 import { Pool } from 'undici';
 import { type ChildMessage, type ParentMessage, WORKER_ARGUMENT } from '../child-messages.js';
-import { type EngineExit, type ListeningChild, startChild, stopChild } from '../child-process.js';
+import { type ChildHooks, type EngineExit, type ListeningChild, startChild, stopChild } from '../child-process.js';
 import type { EngineOptions } from '../options.js';
-import type { EngineHooks, ServedModel } from '../server.js';
+import type { ServedModel } from '../server.js';
 
 /** Time for an engine to end after its running requests had theirs. */
 export const STOP_MARGIN_MS = 5_000;
@@ -34,7 +34,7 @@ export interface Worker {
  * @param socketPath Unix domain socket or named pipe; no other worker may have had it.
  * @throws What `startEngineServer` throws; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
  */
-export async function startWorker(options: EngineOptions, socketPath: string, hooks: EngineHooks): Promise<Worker> {
+export async function startWorker(options: EngineOptions, socketPath: string, hooks: ChildHooks): Promise<Worker> {
   const child = await startChild(WORKER_ARGUMENT, { type: 'start', options, socketPath }, hooks);
   const pool = new Pool('http://worker', {
     socketPath,

@@ -163,9 +163,10 @@ export class Bench {
 
 // Few distinct tokens, so that prompts share prefixes, split nodes and repeat each other.
 export const prompt = fc.array(fc.integer({ min: 0, max: 1 }), { minLength: 1, maxLength: 10, size: 'max' });
+const boundaries = fc.uniqueArray(fc.integer({ min: 1, max: 9 }), { maxLength: 3 }).map((places) => places.sort());
 const salt = fc.constantFrom(undefined, undefined, 'one', 'other');
 export const operation = fc.oneof(
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('start' as const), prompt, salt }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('start' as const), prompt, boundaries, salt }) },
   {
     weight: 4,
     arbitrary: fc.record({
@@ -185,7 +186,7 @@ export type Operation = typeof operation extends fc.Arbitrary<infer T> ? T : nev
 
 export function apply(bench: Bench, step: Operation): void {
   if (step.kind === 'start') {
-    bench.start(step.prompt, [], step.salt);
+    bench.start(step.prompt, step.boundaries, step.salt);
     return;
   }
   const run = bench.runs[step.run % Math.max(bench.runs.length, 1)];

@@ -1,0 +1,160 @@
+import type { Tier } from '@warmpath/core';
+import type { RadixNode } from '../cache/radix-node.js';
+import type { TierListener } from '../cache/tier-listener.js';
+import { type Block, BlockChain } from './block-chain.js';
+import type { BlockHash, KvEvent, KvMedium } from './kv-event.js';
+
+/** Hexadecimal digits of a {@link BlockHash}, the last ones of the digest. */
+const HASH_DIGITS = 16;
+
+const MEDIA: Readonly<Record<Tier, KvMedium>> = { device: 'GPU', host: 'CPU', disk: 'DISK' };
+
+/** An event as long as others may still be merged into it. */
+interface OpenEvent {
+  readonly type: 'stored' | 'removed';
+  readonly medium: KvMedium;
+  readonly blockHashes: BlockHash[];
+  readonly parentBlockHash: BlockHash | null;
+  readonly tokenIds: number[];
+  readonly salt: string | undefined;
+}
+
+/**
+ * What the cache does, as KV events. The tree shares single tokens, the events speak of full blocks: a block lies on a medium
+ * while all its tokens do. It may begin in one node and end in another, so a node that comes to a tier can complete blocks
+ * that end below it, and one that leaves takes them along.
+ *
+ * Whoever applies all events holds exactly the full blocks that the tree holds on each tier. No block is stored twice on a
+ * medium without having been removed in between.
+ *
+ * It collects until it is {@link drain}ed, so drain it after every step.
+ */
+export class KvEventLog implements TierListener {
+  readonly #chain: BlockChain;
+  #open: OpenEvent[] = [];
+
+  /** @param blockTokens Tokens of one block. */
+  constructor(blockTokens: number) {
+    this.#chain = new BlockChain(blockTokens);
+  }
+
+  stored(node: RadixNode, tier: Tier, from: number): void {
+    for (const block of this.#affected(node, tier, from)) {
+      this.#store(block, MEDIA[tier]);
+    }
+  }
+
+  leaving(node: RadixNode, tier: Tier, from: number): void {
+    const medium = MEDIA[tier];
+    for (const block of this.#affected(node, tier, from)) {
+      const last = this.#open.at(-1);
+      const open =
+        last?.type === 'removed' && last.medium === medium
+          ? last
+          : this.#begin('removed', medium, undefined, undefined);
+      open.blockHashes.push(shortHash(this.#chain.digest(block)));
+    }
+  }
+
+  /** What has happened since the last time, in order. */
+  drain(): KvEvent[] {
+    const events = this.#open.map(({ type, medium, blockHashes, parentBlockHash, tokenIds, salt }): KvEvent => {
+      if (type === 'removed') {
+        return { type, medium, blockHashes };
+      }
+      const blockSize = this.#chain.size;
+      return { type, medium, blockHashes, parentBlockHash, tokenIds, blockSize, ...(salt !== undefined && { salt }) };
+    });
+    this.#open = [];
+    return events;
+  }
+
+  #store(block: Block, medium: KvMedium): void {
+    const parent = this.#chain.parentDigest(block);
+    const last = this.#open.at(-1);
+    const continues =
+      last?.type === 'stored' &&
+      last.medium === medium &&
+      parent !== undefined &&
+      last.blockHashes.at(-1) === shortHash(parent);
+    const open = continues
+      ? last
+      : this.#begin('stored', medium, parent, parent === undefined ? block.node : undefined);
+    open.blockHashes.push(shortHash(this.#chain.digest(block)));
+    open.tokenIds.push(...this.#chain.tokensOf(block));
+  }
+
+  #begin(
+    type: OpenEvent['type'],
+    medium: KvMedium,
+    parent: string | undefined,
+    beginning: RadixNode | undefined,
+  ): OpenEvent {
+    const event: OpenEvent = {
+      type,
+      medium,
+      blockHashes: [],
+      parentBlockHash: parent === undefined ? null : shortHash(parent),
+      tokenIds: [],
+      salt: beginning === undefined ? undefined : rootOf(beginning).salt,
+    };
+    this.#open.push(event);
+    return event;
+  }
+
+  /**
+   * The blocks that lie in the tier because these tokens do: those that end in the node behind `from`, and those that begin
+   * before its end and end below it.
+   */
+  *#affected(node: RadixNode, tier: Tier, from: number): Iterable<Block> {
+    for (const block of this.#chain.blocksIn(node, from)) {
+      if (this.#liesIn(block, tier)) {
+        yield block;
+      }
+    }
+    if (node.end % this.#chain.size !== 0) {
+      for (const child of node.children.values()) {
+        yield* this.#completedBelow(child, tier, node.end);
+      }
+    }
+  }
+
+  /** The block that begins before position `before`, above this node, and ends in it or below it. */
+  *#completedBelow(node: RadixNode, tier: Tier, before: number): Iterable<Block> {
+    if (!node.liesIn(tier)) {
+      return;
+    }
+    const index = Math.floor(before / this.#chain.size);
+    if ((index + 1) * this.#chain.size <= node.end) {
+      const block = { node, index };
+      if (this.#liesIn(block, tier)) {
+        yield block;
+      }
+      return;
+    }
+    for (const child of node.children.values()) {
+      yield* this.#completedBelow(child, tier, before);
+    }
+  }
+
+  /** Whether all tokens of a block lie in a tier. */
+  #liesIn({ node, index }: Block, tier: Tier): boolean {
+    let current = node;
+    while (current.liesIn(tier) && current.start > index * this.#chain.size) {
+      current = current.parent!;
+    }
+    return current.liesIn(tier);
+  }
+}
+
+function rootOf(node: RadixNode): RadixNode {
+  let root = node;
+  while (root.parent !== undefined) {
+    root = root.parent;
+  }
+  return root;
+}
+
+function shortHash(digest: string): BlockHash {
+  return digest.slice(-HASH_DIGITS);
+}

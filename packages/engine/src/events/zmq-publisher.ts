@@ -1,0 +1,213 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { WarmpathError } from '@warmpath/core';
+import type { Publisher, Router } from 'zeromq';
+import type { KvEventBatch, KvEventEncoding, KvEventPublisher } from './kv-event.js';
+import { ReplayBuffer } from './replay-buffer.js';
+import { encodeBatch } from './wire-format.js';
+
+export interface ZmqPublisherOptions {
+  /** Where events go: bound when it names every address, any port or a file (`*`, `::`, `ipc://`), else connected to. */
+  readonly endpoint: string;
+  /** Where batches can be asked for again; always bound. Without one, nothing can. */
+  readonly replayEndpoint?: string;
+  /** The first frame of every message, by which subscribers choose. */
+  readonly topic: string;
+  readonly encoding: KvEventEncoding;
+  /** Most batches that are kept. */
+  readonly bufferSteps: number;
+  /** Most messages that wait for one slow subscriber; it misses those beyond. */
+  readonly highWaterMark: number;
+}
+
+/** Figures of a publisher, for reports. */
+export interface ZmqPublisherStats {
+  /** Where it is bound, with the port that was found, or what it connects to. */
+  readonly endpoint: string;
+  readonly replayEndpoint: string | undefined;
+  /** The sequence number that the next batch gets. */
+  readonly nextSequence: number;
+  /** Batches that can be replayed, and their bytes. */
+  readonly bufferedSteps: number;
+  readonly bufferedBytes: number;
+  /** Batches that the socket refused; subscribers see a gap and can ask for them. */
+  readonly failures: number;
+}
+
+/** Most bytes of batches that are kept for replay, so that many steps of large prompts stay bounded. */
+const BUFFER_BYTES = 64 * 1024 * 1024;
+/** How long, at the end, what is under way to subscribers may take, in milliseconds. */
+const LINGER_MS = 1_000;
+/** How long a client that asked for a replay may leave its socket full, in milliseconds. */
+const REPLAY_STALL_MS = 1_000;
+/** Batches that are replayed before everything else gets its turn. */
+const REPLAY_CHUNK = 64;
+const SEQUENCE_BYTES = 8;
+/** Ends a replay: -1. */
+const END_OF_REPLAY = Buffer.alloc(SEQUENCE_BYTES, 0xff);
+const EMPTY = Buffer.alloc(0);
+
+/**
+ * Publishes batches as vLLM does (`vllm/distributed/kv_events.py`): a PUB socket with three frames a batch, topic, sequence
+ * number (8 bytes, big end first) and MessagePack; and a ROUTER socket that answers `["", first sequence number]` with
+ * `["", topic, sequence number, payload]` for every batch that is kept, and -1 at the end. In the positional encoding the
+ * replay has no topic frame, like the versions of vLLM that wrote it.
+ *
+ * What is to be sent and what can be replayed is one bounded buffer: whatever is slow, the engine is not, and a subscriber
+ * that finds a gap in the numbers can ask for what it missed.
+ */
+export class ZmqKvEventPublisher implements KvEventPublisher {
+  readonly #options: ZmqPublisherOptions;
+  readonly #publisher: Publisher;
+  readonly #router: Router | undefined;
+  readonly #topic: Buffer;
+  readonly #buffer: ReplayBuffer;
+  /** The sequence number that is sent next. */
+  #sendNext = 0;
+  #sending: Promise<void> | undefined;
+  #failures = 0;
+  #closing: Promise<void> | undefined;
+
+  private constructor(options: ZmqPublisherOptions, publisher: Publisher, router: Router | undefined) {
+    this.#options = options;
+    this.#publisher = publisher;
+    this.#router = router;
+    this.#topic = Buffer.from(options.topic);
+    this.#buffer = new ReplayBuffer({ steps: options.bufferSteps, bytes: BUFFER_BYTES });
+    if (router !== undefined) {
+      void this.#serveReplays(router);
+    }
+  }
+
+  /**
+   * Opens the sockets.
+   *
+   * @throws WARMPATH_CONFIG_INVALID when `zeromq` is not installed or an endpoint cannot be used.
+   */
+  static async open(options: ZmqPublisherOptions): Promise<ZmqKvEventPublisher> {
+    const zmq = await loadZmq();
+    const publisher = new zmq.Publisher({ sendHighWaterMark: options.highWaterMark, linger: LINGER_MS });
+    const { endpoint, replayEndpoint, bufferSteps } = options;
+    // A whole replay fits; a client that asks again and again without reading is left alone.
+    const routerOptions = {
+      sendHighWaterMark: bufferSteps + 1,
+      mandatory: true,
+      sendTimeout: REPLAY_STALL_MS,
+      linger: 0,
+    };
+    const router = replayEndpoint === undefined ? undefined : new zmq.Router(routerOptions);
+    try {
+      await configured('kvEvents', endpoint, async () =>
+        isBound(endpoint) ? publisher.bind(endpoint) : publisher.connect(endpoint),
+      );
+      if (replayEndpoint !== undefined) {
+        await configured('kvEventsReplay', replayEndpoint, async () => router?.bind(replayEndpoint));
+      }
+    } catch (error) {
+      publisher.close();
+      router?.close();
+      throw error;
+    }
+    return new ZmqKvEventPublisher(options, publisher, router);
+  }
+
+  get stats(): ZmqPublisherStats {
+    const { next, oldest, bytes } = this.#buffer;
+    return {
+      endpoint: this.#publisher.lastEndpoint ?? this.#options.endpoint,
+      replayEndpoint: this.#router?.lastEndpoint ?? this.#options.replayEndpoint,
+      nextSequence: next,
+      bufferedSteps: next - oldest,
+      bufferedBytes: bytes,
+      failures: this.#failures,
+    };
+  }
+
+  publish(batch: KvEventBatch): void {
+    if (this.#closing === undefined) {
+      this.#buffer.push(encodeBatch(batch, this.#options.encoding));
+      this.#sending ??= this.#sendAll();
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= (async () => {
+      await this.#sending;
+      this.#publisher.close();
+      this.#router?.close();
+    })();
+    return this.#closing;
+  }
+
+  /** Sends what has not been sent. What the buffer has dropped meanwhile is skipped. */
+  async #sendAll(): Promise<void> {
+    while (this.#sendNext < this.#buffer.next) {
+      const sequence = Math.max(this.#sendNext, this.#buffer.oldest);
+      this.#sendNext = sequence + 1;
+      try {
+        await this.#publisher.send([this.#topic, sequenceBytes(sequence), this.#buffer.get(sequence)!]);
+      } catch {
+        this.#failures++;
+      }
+    }
+    this.#sending = undefined;
+  }
+
+  async #serveReplays(router: Router): Promise<void> {
+    for await (const [client, , first, ...more] of router) {
+      if (first?.length === SEQUENCE_BYTES && more.length === 0) {
+        try {
+          await this.#replay(router, client!, Number(first.readBigUInt64BE()));
+        } catch {
+          // It has gone away, or does not read what it asked for: it sees that the end is missing and can ask again.
+        }
+      }
+    }
+  }
+
+  async #replay(router: Router, client: Buffer, first: number): Promise<void> {
+    const head = this.#options.encoding === 'tagged' ? [client, EMPTY, this.#topic] : [client, EMPTY];
+    const end = this.#buffer.next;
+    for (let sequence = Math.max(first, this.#buffer.oldest); sequence < end; sequence++) {
+      const payload = this.#buffer.get(sequence);
+      if (payload !== undefined) {
+        await router.send([...head, sequenceBytes(sequence), payload]);
+      }
+      if (sequence % REPLAY_CHUNK === 0) {
+        await nextTurn();
+      }
+    }
+    await router.send([...head, END_OF_REPLAY, EMPTY]);
+  }
+}
+
+async function loadZmq(): Promise<typeof import('zeromq')> {
+  try {
+    return await import('zeromq');
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'kvEvents',
+      detail: 'The library zeromq, which sends KV events, cannot be loaded. Run: npm install zeromq@6',
+      cause,
+    });
+  }
+}
+
+/** vLLM's rule: what is stable binds, what comes and goes connects. */
+function isBound(endpoint: string): boolean {
+  return endpoint.includes('*') || endpoint.includes('::') || endpoint.startsWith('ipc://');
+}
+
+async function configured(path: string, endpoint: string, use: () => Promise<void>): Promise<void> {
+  try {
+    await use();
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code ?? 'unknown error';
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', { path, detail: `Cannot use ${endpoint} (${code})`, cause });
+  }
+}
+
+function sequenceBytes(sequence: number): Buffer {
+  const bytes = Buffer.allocUnsafe(SEQUENCE_BYTES);
+  bytes.writeBigUInt64BE(BigInt(sequence));
+  return bytes;
+}

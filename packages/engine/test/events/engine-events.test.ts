@@ -1,0 +1,102 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type EngineProcess, spawnEngine } from '../../src/process.js';
+import { someTokens } from '../support/engine.js';
+import { KvReplica, naiveHash } from './kv-replica.js';
+import { KvSubscriber, type ReceivedBatch, replay } from './kv-subscriber.js';
+
+const BLOCK = 16;
+
+describe('the KV events of an engine process', () => {
+  let folder: string;
+  let engine: EngineProcess;
+  let live: KvSubscriber;
+  let replayAt: string;
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'kv-events-'));
+  });
+  afterEach(async () => {
+    live.close();
+    await engine.stop(0);
+    await rm(folder, { recursive: true });
+  });
+
+  const start = async (options: object = {}): Promise<void> => {
+    const kvEvents = `ipc://${folder}/live`;
+    replayAt = `ipc://${folder}/replay`;
+    live = KvSubscriber.connect(kvEvents);
+    const settings = { port: 0, threads: 1, contextTokens: 1024, kvEvents, kvEventsReplay: replayAt, ...options };
+    engine = await spawnEngine({ ...settings, verifyCache: true });
+  };
+  const complete = async (prompt: readonly number[], fields: object = {}): Promise<void> => {
+    const body = JSON.stringify({ prompt, max_tokens: 1, temperature: 0, segments: [128, 256], ...fields });
+    const response = await fetch(`${engine.url}/v1/completions`, { method: 'POST', body });
+    expect(response.status).toBe(200);
+  };
+  /** Asks for something new until the live subscriber has joined, which nobody tells an engine. */
+  const untilHeard = async (): Promise<void> => {
+    for (let round = 10; live.batches.length === 0; round++) {
+      await complete(someTokens(40, round));
+    }
+  };
+  /** What a consumer holds that was told these batches. */
+  const replicaOf = (batches: readonly ReceivedBatch[]): KvReplica => {
+    const replica = new KvReplica();
+    for (const [index, { sequence, events }] of batches.entries()) {
+      expect(sequence).toBe(index);
+      replica.apply(events);
+    }
+    return replica;
+  };
+  const blocks = (medium: string, tokens: readonly number[], salt?: string): string[] =>
+    Array.from({ length: Math.floor(tokens.length / BLOCK) }, (_, index) => {
+      return `${medium} ${naiveHash(tokens.slice(0, (index + 1) * BLOCK), BLOCK, salt)}`;
+    });
+
+  it('let a consumer that comes late hold what the engine holds, salts kept apart', async () => {
+    await start();
+    const [first, second] = [someTokens(100), [...someTokens(50), ...someTokens(70, 1)]];
+    await complete(first);
+    await complete(second);
+    await complete(first);
+    await complete(first, { cache_salt: 'tenant' });
+    const batches = await replay(replayAt, 0);
+    expect(batches[0]!.events[0]).toEqual({ type: 'cleared' });
+    const held = [...replicaOf(batches).blocks.keys()];
+    const expected = [...blocks('GPU', first), ...blocks('GPU', second), ...blocks('GPU', first, 'tenant')];
+    expect(held.toSorted()).toEqual([...new Set(expected)].toSorted());
+    expect(batches.flatMap(({ events }) => events)).toContainEqual(expect.objectContaining({ salt: 'tenant' }));
+  });
+
+  it('tell of what goes to the host and comes back, live and in a replay alike', async () => {
+    await start({ hostTier: 2 ** 26 });
+    await untilHeard();
+    const prompt = someTokens(300);
+    await complete(prompt);
+    await complete(someTokens(600, 1));
+    await complete(someTokens(400, 2));
+    let replica = replicaOf(await replay(replayAt, 0));
+    expect([...replica.blocks.keys()]).toEqual(expect.arrayContaining(blocks('CPU', prompt.slice(0, 256))));
+    expect(replica.blocks.has(blocks('GPU', prompt)[15]!)).toBe(false);
+    await complete(prompt);
+    const replayed = await replay(replayAt, 0);
+    replica = replicaOf(replayed);
+    const held = [...replica.blocks.keys()];
+    expect(held).toEqual(expect.arrayContaining([...blocks('CPU', prompt.slice(0, 256)), ...blocks('GPU', prompt)]));
+    // Whoever listens hears the same from the moment at which it was heard itself.
+    await live.until((batches) => batches.at(-1)?.sequence === replayed.at(-1)!.sequence);
+    expect(live.batches).toEqual(replayed.slice(live.batches[0]!.sequence));
+  });
+
+  it('end with a cache that is gone, in the encoding that was asked for', async () => {
+    await start({ kvEventsEncoding: 'positional', kvEventsTopic: 'kv@here' });
+    await untilHeard();
+    expect(live.batches[0]).toMatchObject({ topic: 'kv@here', rank: 0 });
+    expect(Array.isArray(live.batches[0]!.wire[0])).toBe(true);
+    await engine.stop();
+    await live.until((batches) => batches.at(-1)!.events[0]!.type === 'cleared' && batches.at(-1)!.sequence > 0);
+    expect(live.batches.at(-1)!.wire).toEqual([['AllBlocksCleared']]);
+  });
+});
