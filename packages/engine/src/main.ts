@@ -9,8 +9,8 @@ import {
   WORKER_ARGUMENT,
 } from './child-messages.js';
 import { failureText, runEngineCommand, serveUntil } from './command.js';
-import { helpText, parseCommandLine } from './flags.js';
 import type { KvEventPublisher } from './events/kv-event.js';
+import { helpText, parseCommandLine } from './flags.js';
 import type { EngineHooks } from './server.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 

@@ -76,10 +76,7 @@ export interface EngineServer {
  * @throws WARMPATH_CONFIG_INVALID, WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH, WARMPATH_MODEL_FILE,
  *   WARMPATH_MODEL_SPEC, WARMPATH_DOWNLOAD_FAILED, WARMPATH_ENGINE_FAILED.
  */
-export async function startEngineServer(
-  options: EngineOptions,
-  hooks: WorkerHooks = {},
-): Promise<EngineServer> {
+export async function startEngineServer(options: EngineOptions, hooks: WorkerHooks = {}): Promise<EngineServer> {
   const settings = parseEngineOptions(options);
   const bindings = llamaBindings(settings.nativeLog);
   const resolved = await resolveModel(settings.model, {

@@ -2,16 +2,18 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type EngineProcess, spawnEngine } from '../../src/process.js';
+import type { EngineOptions } from '../../src/options.js';
+import { spawnEngine } from '../../src/process.js';
+import { startSupervisedEngine } from '../../src/supervisor/supervised-engine.js';
 import { someTokens } from '../support/engine.js';
 import { KvReplica, naiveHash } from './kv-replica.js';
 import { KvSubscriber, type ReceivedBatch, replay } from './kv-subscriber.js';
 
 const BLOCK = 16;
 
-describe('the KV events of an engine process', () => {
+describe('the KV events of an engine process', { timeout: 60_000 }, () => {
   let folder: string;
-  let engine: EngineProcess;
+  let engine: { readonly url: string; stop(): Promise<unknown> };
   let live: KvSubscriber;
   let replayAt: string;
   beforeEach(async () => {
@@ -19,16 +21,18 @@ describe('the KV events of an engine process', () => {
   });
   afterEach(async () => {
     live.close();
-    await engine.stop(0);
+    await engine.stop();
     await rm(folder, { recursive: true });
   });
 
-  const start = async (options: object = {}): Promise<void> => {
+  const open = (): EngineOptions => {
     const kvEvents = `ipc://${folder}/live`;
     replayAt = `ipc://${folder}/replay`;
     live = KvSubscriber.connect(kvEvents);
-    const settings = { port: 0, threads: 1, contextTokens: 1024, kvEvents, kvEventsReplay: replayAt, ...options };
-    engine = await spawnEngine({ ...settings, verifyCache: true });
+    return { port: 0, threads: 1, contextTokens: 1024, kvEvents, kvEventsReplay: replayAt, verifyCache: true };
+  };
+  const start = async (options: EngineOptions = {}): Promise<void> => {
+    engine = await spawnEngine({ ...open(), ...options });
   };
   const complete = async (prompt: readonly number[], fields: object = {}): Promise<void> => {
     const body = JSON.stringify({ prompt, max_tokens: 1, temperature: 0, segments: [128, 256], ...fields });
@@ -50,6 +54,16 @@ describe('the KV events of an engine process', () => {
     }
     return replica;
   };
+  /** All batches so far, as soon as a consumer of them holds these blocks: events may reach the publisher after the answer. */
+  const batchesWith = async (expected: readonly string[]): Promise<ReceivedBatch[]> => {
+    for (;;) {
+      const batches = await replay(replayAt, 0);
+      const { blocks: held } = replicaOf(batches);
+      if (expected.every((block) => held.has(block))) {
+        return batches;
+      }
+    }
+  };
   const blocks = (medium: string, tokens: readonly number[], salt?: string): string[] =>
     Array.from({ length: Math.floor(tokens.length / BLOCK) }, (_, index) => {
       return `${medium} ${naiveHash(tokens.slice(0, (index + 1) * BLOCK), BLOCK, salt)}`;
@@ -62,10 +76,10 @@ describe('the KV events of an engine process', () => {
     await complete(second);
     await complete(first);
     await complete(first, { cache_salt: 'tenant' });
-    const batches = await replay(replayAt, 0);
+    const expected = [...blocks('GPU', first), ...blocks('GPU', second), ...blocks('GPU', first, 'tenant')];
+    const batches = await batchesWith(expected);
     expect(batches[0]!.events[0]).toEqual({ type: 'cleared' });
     const held = [...replicaOf(batches).blocks.keys()];
-    const expected = [...blocks('GPU', first), ...blocks('GPU', second), ...blocks('GPU', first, 'tenant')];
     expect(held.toSorted()).toEqual([...new Set(expected)].toSorted());
     expect(batches.flatMap(({ events }) => events)).toContainEqual(expect.objectContaining({ salt: 'tenant' }));
   });
@@ -77,14 +91,10 @@ describe('the KV events of an engine process', () => {
     await complete(prompt);
     await complete(someTokens(600, 1));
     await complete(someTokens(400, 2));
-    let replica = replicaOf(await replay(replayAt, 0));
-    expect([...replica.blocks.keys()]).toEqual(expect.arrayContaining(blocks('CPU', prompt.slice(0, 256))));
-    expect(replica.blocks.has(blocks('GPU', prompt)[15]!)).toBe(false);
+    const gone = replicaOf(await batchesWith(blocks('CPU', prompt.slice(0, 256))));
+    expect(gone.blocks.has(blocks('GPU', prompt)[15]!)).toBe(false);
     await complete(prompt);
-    const replayed = await replay(replayAt, 0);
-    replica = replicaOf(replayed);
-    const held = [...replica.blocks.keys()];
-    expect(held).toEqual(expect.arrayContaining([...blocks('CPU', prompt.slice(0, 256)), ...blocks('GPU', prompt)]));
+    const replayed = await batchesWith([...blocks('CPU', prompt.slice(0, 256)), ...blocks('GPU', prompt)]);
     // Whoever listens hears the same from the moment at which it was heard itself.
     await live.until((batches) => batches.at(-1)?.sequence === replayed.at(-1)!.sequence);
     expect(live.batches).toEqual(replayed.slice(live.batches[0]!.sequence));
@@ -98,5 +108,22 @@ describe('the KV events of an engine process', () => {
     await engine.stop();
     await live.until((batches) => batches.at(-1)!.events[0]!.type === 'cleared' && batches.at(-1)!.sequence > 0);
     expect(live.batches.at(-1)!.wire).toEqual([['AllBlocksCleared']]);
+  });
+
+  it('go on counting when the process that computes is killed: everything is cleared, then stored anew', async () => {
+    const supervised = await startSupervisedEngine(open());
+    engine = { url: supervised.url, stop: () => supervised.close() };
+    const prompt = someTokens(100);
+    await complete(prompt);
+    const before = await batchesWith(blocks('GPU', prompt));
+    process.kill(supervised.workerPid!, 'SIGKILL');
+    let after = await replay(replayAt, 0);
+    while (replicaOf(after).blocks.size > 0) {
+      after = await replay(replayAt, 0);
+    }
+    expect(after.slice(0, before.length)).toEqual(before);
+    expect(after[before.length]!.events).toEqual([{ type: 'cleared' }]);
+    await complete(prompt);
+    await batchesWith(blocks('GPU', prompt));
   });
 });
