@@ -30,7 +30,7 @@ describe('the ZeroMQ publisher', () => {
       replayEndpoint: ANY,
       topic: 'kv',
       encoding: 'tagged',
-      bufferSteps: 100,
+      bufferSteps: 100_000,
       highWaterMark: 1000,
       ...options,
     });
