@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { engineOptionsSchema, parseEngineOptions } from '../src/options.js';
 
 describe('the options of an engine', () => {
-  it('all have a default but the model and the folders', () => {
+  it('all have a default but the model, the folders and the addresses of events', () => {
     const options = parseEngineOptions({});
     const unset = Object.keys(engineOptionsSchema.shape).filter((name) => !(name in options));
-    expect(unset.sort()).toEqual(['cacheDir', 'diskTier', 'model']);
+    expect(unset.sort()).toEqual(['cacheDir', 'diskTier', 'kvEvents', 'kvEventsReplay', 'model']);
     expect(options.threads).toBeGreaterThanOrEqual(1);
     expect(options.batchTokens).toBeGreaterThanOrEqual(options.maxRunning);
   });
