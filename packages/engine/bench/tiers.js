@@ -1,28 +1,42 @@
-// What a host tier and a replacement policy are worth: a RAGCache-like trace (two documents a request, popularity by Zipf)
-// on a device that holds a tenth of the documents, one request after the other.
-// `node bench/tiers.js [--model demo] [--requests 300] [--documents 60] [--tokens 150] [--seed 1]`
+// What tiers and replacement policies are worth on a real engine: RAGCache's workload in small, one request after the other.
+//
+// The trace is the lab's `ragcache-mmlu` (the paper's skew: 60 % of the requests go to 3 % of the documents; two documents a
+// request, the second a neighbour of the first), of a smaller corpus and shorter pages in the same proportions. The working set
+// is what a cache that never forgets would hold of the trace's documents, each in the context of what stands before it; the
+// device holds a tenth of it. The first half of the requests fills the tiers and is not counted.
+//
+// `node bench/tiers.js [--models demo,random:24m] [--requests 400,300] [--shrink 24,128] [--seeds 101,102,103] [--documents 300]
+//   [--drift 0] [--policies pgdsf,gdsf,lru,lfu] [--json <file>]`; lists of models, requests and shrinks go together.
+import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { ragCacheWorkload } from '../../lab/dist/index.js';
 import { spawnEngine } from '../dist/index.js';
 
 const { values } = parseArgs({
   options: {
-    model: { type: 'string', default: 'demo' },
-    requests: { type: 'string', default: '300' },
-    documents: { type: 'string', default: '60' },
-    tokens: { type: 'string', default: '150' },
-    seed: { type: 'string', default: '1' },
+    models: { type: 'string', default: 'demo,random:24m' },
+    requests: { type: 'string', default: '400,300' },
+    shrink: { type: 'string', default: '24,128' },
+    seeds: { type: 'string', default: '101,102,103' },
+    documents: { type: 'string', default: '300' },
+    drift: { type: 'string', default: '0' },
+    policies: { type: 'string', default: 'pgdsf,gdsf,lru,lfu' },
+    json: { type: 'string' },
   },
 });
-const REQUESTS = Number(values.requests);
-const DOCUMENTS = Number(values.documents);
-const TOKENS = Number(values.tokens);
-const SYSTEM_TOKENS = 40;
-const QUESTION_TOKENS = 20;
-/** Requests that fill the tiers and are not counted. */
-const WARM_UP = Math.floor(REQUESTS / 5);
-const POLICIES = ['pgdsf', 'gdsf', 'lru', 'lfu'];
+const MODELS = values.models.split(',');
+const REQUESTS = values.requests.split(',').map(Number);
+const SHRINKS = values.shrink.split(',').map(Number);
+const SEEDS = values.seeds.split(',').map(Number);
+const POLICIES = values.policies.split(',');
 /** Host tier in multiples of the device. */
 const HOST_SIZES = [0, 1, 4];
+const DEVICE_SHARE = 0.1;
+/** Requests that fill the tiers and are not counted. */
+const WARM_UP_SHARE = 0.5;
+/** llama.cpp rounds cells up to a multiple of this. */
+const CELL_STEP = 256;
+const BASELINE = '0x lru';
 
 /** mulberry32: numbers in [0, 1), the same for the same seed. */
 function seeded(seed) {
@@ -35,53 +49,57 @@ function seeded(seed) {
   };
 }
 
-/** Documents differ in length, from half to one and a half times the mean. */
-function tokensOf(count, salt) {
-  const next = seeded(salt);
-  return Array.from({ length: count }, () => 300 + Math.floor(next() * 900));
+/** Tokens that stand for a text: the same for the same key. */
+const texts = new Map();
+function tokensOf({ key, tokens }) {
+  let text = texts.get(key);
+  if (text === undefined) {
+    const next = seeded([...key].reduce((hash, letter) => Math.imul(hash, 31) + letter.charCodeAt(0), tokens));
+    text = Array.from({ length: tokens }, () => 300 + Math.floor(next() * 900));
+    texts.set(key, text);
+  }
+  return text;
 }
-const SYSTEM = tokensOf(SYSTEM_TOKENS, 1);
-const TEXTS = Array.from({ length: DOCUMENTS }, (_, index) =>
-  tokensOf(Math.round(TOKENS * (0.5 + seeded(50_000 + index)())), 1_000 + index),
-);
 
-/** Popularity falls with the rank; what is asked for first is more popular than what is asked for second. */
-function drawTrace(seed) {
-  const next = seeded(seed);
-  const weights = Array.from({ length: DOCUMENTS }, (_, rank) => 1 / (rank + 1));
-  const total = weights.reduce((sum, weight) => sum + weight, 0);
-  const draw = () => {
-    let rest = next() * total;
-    return Math.max(
-      0,
-      weights.findIndex((weight) => {
-        rest -= weight;
-        return rest < 0;
-      }),
-    );
-  };
-  return Array.from({ length: REQUESTS }, (_, index) => {
-    const first = draw();
-    let second = draw();
-    while (second === first) {
-      second = draw();
+function drawTrace(seed, requests, shrink) {
+  texts.clear();
+  const { documents, drift } = values;
+  const options = { dataset: 'mmlu', k: 2, requests, documents: Number(documents), drift: Number(drift), shrink };
+  const workload = ragCacheWorkload(seed, options);
+  const held = new Map();
+  const trace = workload.requests.map((request) => {
+    const prompt = [...tokensOf(workload.preamble)];
+    const segments = [prompt.length];
+    let path = '';
+    for (const { id, tokens } of request.documents) {
+      prompt.push(...tokensOf({ key: id, tokens }));
+      segments.push(prompt.length);
+      path += ` ${id}`;
+      held.set(path, tokens);
     }
-    const documents = [TEXTS[first], TEXTS[second]];
-    const segments = [SYSTEM.length, SYSTEM.length + documents[0].length, SYSTEM.length + documents.flat().length];
-    return { prompt: [...SYSTEM, ...documents.flat(), ...tokensOf(QUESTION_TOKENS, 100_000 + index)], segments };
+    prompt.push(...tokensOf(request.question));
+    return { prompt, segments };
   });
+  return { trace, workingSet: [...held.values()].reduce((sum, tokens) => sum + tokens, workload.preamble.tokens) };
 }
 
-async function run(trace, options) {
-  const engine = await spawnEngine({ port: 0, threads: 1, model: values.model, ...options });
-  const counted = { prompt: 0, device: 0, host: 0, ms: 0 };
+async function post(engine, body) {
+  const response = await fetch(`${engine.url}/v1/completions`, { method: 'POST', body: JSON.stringify(body) });
+  if (!response.ok) {
+    throw new Error(await response.text());
+  }
+  return response.json();
+}
+
+/** @param salt Whether no request may use what another has left. */
+async function run(trace, options, salt = false) {
+  const engine = await spawnEngine({ port: 0, threads: 1, ...options });
+  const counted = { requests: 0, prompt: 0, device: 0, host: 0, ms: 0 };
   for (const [index, request] of trace.entries()) {
-    const response = await fetch(`${engine.url}/v1/completions`, {
-      method: 'POST',
-      body: JSON.stringify({ ...request, max_tokens: 1, temperature: 0 }),
-    });
-    const { usage, timings } = await response.json();
-    if (index >= WARM_UP) {
+    const own = salt ? { cache_salt: String(index) } : {};
+    const { usage, timings } = await post(engine, { ...request, ...own, max_tokens: 1, temperature: 0 });
+    if (index >= WARM_UP_SHARE * trace.length) {
+      counted.requests++;
       counted.prompt += usage.prompt_tokens;
       counted.device += timings.cached_device;
       counted.host += timings.cached_host;
@@ -89,21 +107,14 @@ async function run(trace, options) {
     }
   }
   await engine.stop();
-  return { ...counted, ms: counted.ms / (REQUESTS - WARM_UP) };
+  return { ...counted, meanMs: counted.ms / counted.requests };
 }
 
-const documentTokens = TEXTS.reduce((sum, text) => sum + text.length, 0);
-// What runs needs cells too; the library rounds up to 256.
-const longest = SYSTEM_TOKENS + QUESTION_TOKENS + 2 * Math.max(...TEXTS.map(({ length }) => length)) + 1;
-const contextTokens = Math.max(256 * Math.ceil(documentTokens / 10 / 256), 256 * Math.ceil(longest / 256));
-const trace = drawTrace(Number(values.seed));
-
 /** Bytes of one token's cells, as the engine says it. */
-async function bytesPerToken() {
-  const engine = await spawnEngine({ port: 0, threads: 1, model: values.model, contextTokens: 512, hostTier: 2 ** 30 });
-  for (const salt of [7, 8]) {
-    const prompt = tokensOf(400, salt);
-    await fetch(`${engine.url}/v1/completions`, { method: 'POST', body: JSON.stringify({ prompt, max_tokens: 1 }) });
+async function bytesPerToken(model) {
+  const engine = await spawnEngine({ port: 0, threads: 1, model, contextTokens: 512, hostTier: 2 ** 30 });
+  for (const key of ['a', 'b']) {
+    await post(engine, { prompt: tokensOf({ key, tokens: 400 }), max_tokens: 1 });
   }
   const text = await (await fetch(`${engine.url}/metrics`)).text();
   const read = (name) => Number(new RegExp(`^${name}\\{.*\\} (\\S+)$`, 'm').exec(text)[1]);
@@ -111,22 +122,63 @@ async function bytesPerToken() {
   return read('warmpath_engine_host_used_bytes') / read('warmpath_engine_host_tokens');
 }
 
-const tokenBytes = await bytesPerToken();
-process.stdout.write(`${values.model}: ${documentTokens} tokens of documents, ${contextTokens} cells\n`);
-const rows = [];
-for (const size of HOST_SIZES) {
-  for (const policy of POLICIES) {
-    const hostTier = Math.round(size * contextTokens * tokenBytes);
-    const { prompt, device, host, ms } = await run(trace, { contextTokens, policy, hostTier });
-    const percent = (tokens) => `${((100 * tokens) / prompt).toFixed(1)} %`;
-    rows.push({
-      host: `${size}x`,
-      policy,
-      'from device': percent(device),
-      'from host': percent(host),
-      computed: percent(prompt - device - host),
-      'mean prompt ms': ms.toFixed(2),
-    });
+/** Every configuration on the trace of one seed, by name. */
+async function measure(model, seed, { requests, shrink, tokenBytes }) {
+  const { trace, workingSet } = drawTrace(seed, requests, shrink);
+  const longest = Math.max(...trace.map(({ prompt }) => prompt.length)) + 1;
+  const contextTokens = CELL_STEP * Math.ceil(Math.max(DEVICE_SHARE * workingSet, longest) / CELL_STEP);
+  process.stdout.write(
+    `${model}, seed ${seed}: working set ${Math.round(workingSet)} tokens, ${contextTokens} cells\n`,
+  );
+  const results = { 'no cache': await run(trace, { model, contextTokens }, true) };
+  for (const size of HOST_SIZES) {
+    for (const policy of POLICIES) {
+      const hostTier = Math.round(size * contextTokens * tokenBytes);
+      results[`${size}x ${policy}`] = await run(trace, { model, contextTokens, policy, hostTier });
+    }
   }
+  return results;
 }
-console.table(rows);
+
+function meanAndError(numbers, digits) {
+  const mean = numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
+  const variance = numbers.reduce((sum, each) => sum + (each - mean) ** 2, 0) / Math.max(1, numbers.length - 1);
+  return `${mean.toFixed(digits)} ± ${Math.sqrt(variance / numbers.length).toFixed(digits)}`;
+}
+
+function table(bySeed) {
+  return Object.keys(bySeed[0]).map((name) => {
+    const over = (read, digits) =>
+      meanAndError(
+        bySeed.map((results) => read(results[name], results)),
+        digits,
+      );
+    const [size] = name.split(' ');
+    const alone = name.replace(size, '0x');
+    return {
+      configuration: name,
+      'from device %': over(({ device, prompt }) => (100 * device) / prompt, 1),
+      'from host %': over(({ host, prompt }) => (100 * host) / prompt, 1),
+      'hit rate %': over(({ device, host, prompt }) => (100 * (device + host)) / prompt, 1),
+      'mean TTFT ms': over(({ meanMs }) => meanMs, 2),
+      'times less than device only, LRU': over(({ meanMs }, all) => (all[BASELINE]?.meanMs ?? Number.NaN) / meanMs, 2),
+      'than device only, same policy': over(({ meanMs }, all) => (all[alone] ?? all[name]).meanMs / meanMs, 2),
+      'than no cache': over(({ meanMs }, all) => all['no cache'].meanMs / meanMs, 2),
+    };
+  });
+}
+
+const raw = {};
+for (const [place, model] of MODELS.entries()) {
+  const shape = { requests: REQUESTS[place] ?? REQUESTS[0], shrink: SHRINKS[place] ?? SHRINKS[0] };
+  const tokenBytes = await bytesPerToken(model);
+  raw[model] = [];
+  for (const seed of SEEDS) {
+    raw[model].push(await measure(model, seed, { ...shape, tokenBytes }));
+  }
+  process.stdout.write(`${model}: ${shape.requests} requests, lengths 1/${shape.shrink}, seeds ${SEEDS}\n`);
+  console.table(table(raw[model]));
+}
+if (values.json !== undefined) {
+  writeFileSync(values.json, JSON.stringify({ ...values, raw }, undefined, 2));
+}

@@ -14,6 +14,21 @@ describe("RAGCache's workload", () => {
     expect(toPopular / trace.length).toBeCloseTo(0.6, 1);
   });
 
+  it.each([
+    ['mmlu', 0.03],
+    ['natural-questions', 0.1],
+  ] as const)('%s keeps its skew in a smaller corpus of shorter pages', (dataset, share) => {
+    const small = { ...options, dataset, k: 1, documents: 300, shrink: 16 };
+    const trace = ragCacheTrace(1, small);
+    expect(Math.max(...trace.flatMap(({ documents }) => documents))).toBeLessThan(300);
+    const toPopular = trace.filter(({ documents }) => documents[0]! < 300 * share).length;
+    expect(toPopular / trace.length).toBeCloseTo(0.6, 1);
+    const tokens = ragCacheWorkload(1, { ...small, requests: 50 }).requests.flatMap(({ documents }) =>
+      documents.map((document) => document.tokens),
+    );
+    expect(Math.max(...tokens)).toBeLessThanOrEqual(8_192 / 16);
+  });
+
   it('has pages of 3,718 tokens on average, the same in every request, and cuts them on demand', () => {
     const { requests } = ragCacheWorkload(1, { ...options, requests: 20_000, k: 1 });
     const lengths = new Map(requests.flatMap(({ documents }) => documents.map(({ id, tokens }) => [id, tokens])));

@@ -18,6 +18,8 @@ export interface RagCacheDataset {
   readonly documents: number;
   /** Popularity of the i-th document: `i^-exponent`. */
   readonly exponent: number;
+  /** Share of the documents, the most popular ones, to which {@link POPULAR_REQUESTS} of the requests go. */
+  readonly popularDocuments: number;
   readonly question: LogNormalLength;
   readonly answer: LogNormalLength;
 }
@@ -32,16 +34,21 @@ export const RAGCACHE_DATASETS = {
   mmlu: {
     documents: 5_000,
     exponent: 0.986,
+    popularDocuments: 0.03,
     question: { median: 84, deviation: 0.6, least: 8, most: 1_024 },
     answer: { median: 1, deviation: 0, least: 1, most: 1 },
   },
   'natural-questions': {
     documents: 5_000,
     exponent: 0.842,
+    popularDocuments: 0.1,
     question: { median: 11, deviation: 0.3, least: 4, most: 64 },
     answer: { median: 4, deviation: 0.89, least: 1, most: 128 },
   },
 } as const satisfies Record<string, RagCacheDataset>;
+
+/** Share of the requests by which the skew is stated. */
+const POPULAR_REQUESTS = 0.6;
 
 export type RagCacheDatasetName = keyof typeof RAGCACHE_DATASETS;
 
@@ -68,14 +75,22 @@ export interface RagCacheOptions {
   readonly drift?: number;
   /** Longer documents are cut to so many tokens. Default 8,192. */
   readonly mostTokens?: number;
+  /**
+   * A smaller corpus of the same skew: the same share of its documents gets the same share of the requests. Fewer requests then
+   * make the cache warm. Default: the dataset's documents.
+   */
+  readonly documents?: number;
+  /** All lengths but the answers' are this many times smaller, for models that are slower or caches that are smaller. Default 1. */
+  readonly shrink?: number;
 }
 
 /**
  * Who asks for which documents: the first by popularity, each further one among the neighbours of the one before it. Documents are
  * numbered by their popularity at the start.
  */
-export function ragCacheTrace(seed: number, { dataset, k, requests, drift = 0 }: RagCacheOptions): Trace {
-  const { documents, exponent } = RAGCACHE_DATASETS[dataset];
+export function ragCacheTrace(seed: number, options: RagCacheOptions): Trace {
+  const { k, requests, drift = 0 } = options;
+  const { documents, exponent } = corpusOf(options);
   const random = new MersenneTwister(seed);
   const popularity = new ZipfDistribution(documents, exponent);
   const nearness = new ZipfDistribution(NEIGHBOURS, 1);
@@ -101,22 +116,50 @@ export function ragCacheTrace(seed: number, { dataset, k, requests, drift = 0 }:
 
 /** RAGCache's workload of a dataset, with lengths: those of a document are the same in every request. O(requests × k). */
 export function ragCacheWorkload(seed: number, options: RagCacheOptions): Workload {
-  const { documents, question, answer } = RAGCACHE_DATASETS[options.dataset];
+  const { question, answer } = RAGCACHE_DATASETS[options.dataset];
+  const { documents } = corpusOf(options);
+  const { shrink = 1 } = options;
   const random = new MersenneTwister(LENGTHS_SEED + seed);
   const most = Math.min(options.mostTokens ?? DOCUMENT_LENGTH.most, DOCUMENT_LENGTH.most);
   const corpus = Array.from({ length: documents }, (_, number) =>
-    labDocument(`page_${String(number).padStart(4, '0')}`, drawLength(random, { ...DOCUMENT_LENGTH, most })),
+    labDocument(
+      `page_${String(number).padStart(4, '0')}`,
+      drawLength(random, shrunk({ ...DOCUMENT_LENGTH, most }, shrink)),
+    ),
   );
   const span = (key: string, length: LogNormalLength): PromptSpan => ({ key, tokens: drawLength(random, length) });
   return {
     name: `ragcache-${options.dataset}`,
-    preamble: { key: 'preamble', tokens: SYSTEM_PROMPT },
+    preamble: { key: 'preamble', tokens: Math.ceil(SYSTEM_PROMPT / shrink) },
     requests: ragCacheTrace(seed, options).map((request) => ({
       documents: request.documents.map((number) => corpus[number]!),
-      question: span(`question_${request.question}`, question),
+      question: span(`question_${request.question}`, shrunk(question, shrink)),
       answer: span(`answer_${request.question}`, answer),
     })),
   };
+}
+
+function corpusOf({ dataset, documents }: RagCacheOptions): Pick<RagCacheDataset, 'documents' | 'exponent'> {
+  const whole = RAGCACHE_DATASETS[dataset];
+  if (documents === undefined || documents === whole.documents) return whole;
+  return { documents, exponent: exponentOf(documents, Math.round(documents * whole.popularDocuments)) };
+}
+
+/** The exponent with which {@link POPULAR_REQUESTS} of the draws fall on the `popular` first of `documents`; by bisection. */
+function exponentOf(documents: number, popular: number): number {
+  const weight = (count: number, exponent: number) =>
+    Array.from({ length: count }, (_, rank) => (rank + 1) ** -exponent).reduce((sum, each) => sum + each, 0);
+  let [low, high] = [0, 4];
+  while (high - low > 1e-9) {
+    const middle = (low + high) / 2;
+    if (weight(popular, middle) / weight(documents, middle) < POPULAR_REQUESTS) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+function shrunk({ median, deviation, least, most }: LogNormalLength, shrink: number): LogNormalLength {
+  return { median: median / shrink, deviation, least: Math.ceil(least / shrink), most: Math.ceil(most / shrink) };
 }
 
 function drawLength(random: MersenneTwister, { median, deviation, least, most }: LogNormalLength): number {
