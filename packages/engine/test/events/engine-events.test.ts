@@ -96,8 +96,9 @@ describe('the KV events of an engine process', { timeout: 60_000 }, () => {
     await complete(prompt);
     const replayed = await batchesWith([...blocks('CPU', prompt.slice(0, 256)), ...blocks('GPU', prompt)]);
     // Whoever listens hears the same from the moment at which it was heard itself.
-    await live.until((batches) => batches.at(-1)?.sequence === replayed.at(-1)!.sequence);
-    expect(live.batches).toEqual(replayed.slice(live.batches[0]!.sequence));
+    await live.until((batches) => batches.some(({ sequence }) => sequence === replayed.at(-1)!.sequence));
+    const since = replayed.slice(live.batches[0]!.sequence);
+    expect(live.batches.slice(0, since.length)).toEqual(since);
   });
 
   it('end with a cache that is gone, in the encoding that was asked for', async () => {
