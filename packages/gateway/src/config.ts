@@ -1,4 +1,11 @@
-import { DEFAULT_POLICY, LAYOUT_NAMES, POLICY_NAMES, SCHEDULER_NAMES, TEMPLATE_NAMES } from '@warmpath/core';
+import {
+  DEFAULT_POLICY,
+  LAYOUT_NAMES,
+  POLICY_NAMES,
+  RECOGNITION_MODES,
+  SCHEDULER_NAMES,
+  TEMPLATE_NAMES,
+} from '@warmpath/core';
 import { z } from 'zod';
 
 const milliseconds = () => z.int().min(1).max(86_400_000);
@@ -68,6 +75,33 @@ const arrange = z.strictObject({
   hints: z.boolean().default(true).describe('State the retrieval order in the prompt when the order changed.'),
   template: z.enum(TEMPLATE_NAMES).default('xml').describe('How one document is written.'),
   layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
+});
+
+const recognitionMode = (route: string) =>
+  z
+    .enum(RECOGNITION_MODES)
+    .default('marked')
+    .describe(
+      `Documents that stand in the prompts of \`${route}\`: not looked for, where marked, or wherever certain.`,
+    );
+
+const recognise = z.strictObject({
+  chat: recognitionMode('/v1/chat/completions'),
+  completions: recognitionMode('/v1/completions'),
+  messages: recognitionMode('/v1/messages'),
+  responses: recognitionMode('/v1/responses'),
+  relabel: z
+    .boolean()
+    .default(true)
+    .describe('Count `[1]`, `[2]`, … anew when documents move and nothing refers to a label; else labels move along.'),
+  maxBodyBytes: count(1_073_741_824)
+    .default(4_194_304)
+    .describe('Bodies larger than this are not searched for documents.'),
+  sentMessages: count(10_000_000)
+    .default(65_536)
+    .describe(
+      'Messages whose order is remembered, to send them the same as history; the least recently used goes first.',
+    ),
 });
 
 const residency = z.strictObject({
@@ -166,6 +200,7 @@ export const gatewayConfigSchema = z.strictObject({
   server: server.prefault({}).describe('The HTTP server that clients talk to.'),
   upstream: upstream.describe('The engine behind the gateway.'),
   arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
+  recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),
   residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
   limits: limits.prefault({}).describe('Bounds on requests and on state.'),
   queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),

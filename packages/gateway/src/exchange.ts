@@ -22,6 +22,8 @@ export class Exchange {
   errorCode: ErrorCode | undefined;
   errorSource: ErrorSource | undefined;
   documents: number | undefined;
+  /** Of these, found where they stand in the prompt. */
+  recognised: number | undefined;
   documentsMoved: number | undefined;
   predictedCachedTokens: number | undefined;
   promptTokens: number | undefined;

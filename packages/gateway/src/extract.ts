@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
 import type { Prompt, PromptApi } from './apis/prompt-api.js';
 import { type JsonMember, objectMembers, rewriteObject } from './json-members.js';
 
@@ -23,6 +23,8 @@ export interface ExtractedRequest {
   /** As the client sent them; empty if there are none. */
   readonly documents: readonly unknown[];
   readonly switches: RequestSwitches;
+  /** How documents in the prompt are looked for, where this request says so. */
+  readonly recognise: RecognitionMode | undefined;
   /** `undefined`: there is nothing to arrange. */
   readonly prompt: Prompt | undefined;
 }
@@ -34,7 +36,7 @@ export const GATEWAY_FIELDS: ReadonlyMap<string, undefined> = new Map([
 ]);
 const BYPASS_FIELDS: ReadonlyMap<string, undefined> = new Map([['warmpath', undefined]]);
 
-const SWITCHES = ['session', 'policy', 'hints', 'maxShift', 'pin', 'bypass'];
+const SWITCHES = ['session', 'policy', 'hints', 'maxShift', 'pin', 'bypass', 'recognise'];
 const SESSION_MAX_LENGTH = 256;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
@@ -53,7 +55,7 @@ export function extract(body: Buffer, api: PromptApi): ExtractedRequest | undefi
   const object = parseObject(text);
   if (!Object.hasOwn(object, 'documents') && !Object.hasOwn(object, 'warmpath')) return undefined;
 
-  const { bypass, ...switches } = readSwitches(object['warmpath']);
+  const { bypass, recognise, ...switches } = readSwitches(object['warmpath']);
   const members = objectMembers(text);
   const removed = bypass ? BYPASS_FIELDS : GATEWAY_FIELDS;
   const documents = bypass ? [] : readDocuments(object['documents']);
@@ -66,6 +68,7 @@ export function extract(body: Buffer, api: PromptApi): ExtractedRequest | undefi
     bypass,
     documents,
     switches,
+    recognise,
     prompt: documents.length === 0 ? undefined : api.readPrompt(object, raw),
   };
 }
@@ -94,14 +97,19 @@ function isObjectText(body: Buffer): boolean {
   return last > first && body[first] === OPEN_BRACE && body[last] === CLOSE_BRACE;
 }
 
-function readSwitches(value: unknown): RequestSwitches & { readonly bypass: boolean } {
-  if (value === undefined || value === null) return { bypass: false };
+interface Switches extends RequestSwitches {
+  readonly bypass: boolean;
+  readonly recognise: RecognitionMode | undefined;
+}
+
+function readSwitches(value: unknown): Switches {
+  if (value === undefined || value === null) return { bypass: false, recognise: undefined };
   if (typeof value !== 'object' || Array.isArray(value)) throw invalid('warmpath', 'an object was expected');
   for (const key of Object.keys(value)) {
     if (!SWITCHES.includes(key))
       throw invalid(`warmpath.${key}`, `unknown field; known ones are ${SWITCHES.join(', ')}`);
   }
-  const { session, bypass, ...switches } = value as Record<string, unknown>;
+  const { session, bypass, recognise, ...switches } = value as Record<string, unknown>;
   const isSession = typeof session === 'string' && session.length > 0 && session.length <= SESSION_MAX_LENGTH;
   if (session !== undefined && session !== null && !isSession) {
     throw invalid('warmpath.session', `a string of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
@@ -109,7 +117,11 @@ function readSwitches(value: unknown): RequestSwitches & { readonly bypass: bool
   if (bypass !== undefined && bypass !== null && typeof bypass !== 'boolean') {
     throw invalid('warmpath.bypass', 'true or false was expected');
   }
-  return { ...switches, bypass: bypass === true };
+  const mode = RECOGNITION_MODES.find((known) => known === recognise);
+  if (recognise !== undefined && recognise !== null && mode === undefined) {
+    throw invalid('warmpath.recognise', `one of ${RECOGNITION_MODES.join(', ')} was expected`);
+  }
+  return { ...switches, bypass: bypass === true, recognise: mode };
 }
 
 function readDocuments(value: unknown): readonly unknown[] {

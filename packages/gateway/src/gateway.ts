@@ -6,6 +6,7 @@ import type { Metrics } from './metrics.js';
 import type { OpenArrangements } from './open-arrangements.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
 import type { Prewarmer } from './prewarmer.js';
+import type { SentOrders } from './recognised/sent-orders.js';
 import type { ServedHistories } from './served-histories.js';
 import type { Upstream } from './upstream.js';
 import type { WarmPrefixes } from './warm-prefixes.js';
@@ -23,6 +24,8 @@ export interface Gateway {
   readonly warmups: Warmups;
   readonly plans: PlanJobs;
   readonly arrangements: OpenArrangements;
+  /** How documents in messages were ordered that come again as history. */
+  readonly sentOrders: SentOrders;
   /** Only where it is enabled. */
   readonly prewarmer: Prewarmer | undefined;
   readonly metrics: Metrics;

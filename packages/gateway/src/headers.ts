@@ -23,6 +23,7 @@ export const RESPONSE_HEADERS = {
   overheadMs: 'x-warmpath-overhead-ms',
   predictedCachedTokens: 'x-warmpath-predicted-cached-tokens',
   policy: 'x-warmpath-policy',
+  recognised: 'x-warmpath-recognised',
   warnings: 'x-warmpath-warnings',
   fallback: 'x-warmpath-fallback',
 } as const;

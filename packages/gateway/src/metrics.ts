@@ -15,6 +15,7 @@ export interface GaugeSources {
   readonly underWay: () => number;
   readonly plansWaiting: () => number;
   readonly openArrangements: () => number;
+  readonly sentMessages: () => number;
 }
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
@@ -29,6 +30,7 @@ export class Metrics {
   readonly #ttft = this.#histogram('ttft_seconds', 'From dispatch to the first content.', SECONDS);
   readonly #queueWait = this.#histogram('queue_wait_seconds', 'Wait of prompts that found no room at once.', SECONDS);
   readonly #documents = this.#counter('documents_total', 'Documents arranged.');
+  readonly #recognised = this.#counter('recognised_documents_total', 'Documents found where they stand in prompts.');
   readonly #moved = this.#counter('documents_moved_total', 'Documents that left their retrieval rank.');
   readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
   readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens of arranged requests, by the engine.');
@@ -52,6 +54,7 @@ export class Metrics {
     this.#read('upstream_in_flight', 'Prompts that the engine has.', sources.underWay);
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
     this.#read('open_arrangements', 'Orders given alone whose outcome is not known.', sources.openArrangements);
+    this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
       const { user, system } = process.cpuUsage();
@@ -79,6 +82,7 @@ export class Metrics {
     if (exchange.overheadMs !== undefined) this.#overhead.observe(exchange.overheadMs / 1_000);
     if (exchange.ttftMs !== undefined) this.#ttft.observe(exchange.ttftMs / 1_000);
     if (exchange.documents !== undefined) this.#documents.inc(exchange.documents);
+    if (exchange.recognised !== undefined) this.#recognised.inc(exchange.recognised);
     if (exchange.documentsMoved !== undefined) this.#moved.inc(exchange.documentsMoved);
     if (exchange.predictedCachedTokens !== undefined) this.#predicted.inc(exchange.predictedCachedTokens);
     if (exchange.promptTokens !== undefined) this.#prompt.inc(exchange.promptTokens);

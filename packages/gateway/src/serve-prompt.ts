@@ -1,16 +1,19 @@
 import { observe, WarmpathError, type Warning } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { chatApi } from './apis/chat-api.js';
-import type { PromptApi } from './apis/prompt-api.js';
+import type { ApiName, PromptApi } from './apis/prompt-api.js';
 import { type ComposedRequest, type Fallback, isBadInput, type PromptRequest } from './compose.js';
 import type { Dispatch, WaitingContext } from './dispatch-queue.js';
 import type { Way } from './engine-apis.js';
 import type { Exchange } from './exchange.js';
-import { type ExtractedRequest, extract } from './extract.js';
+import { type ExtractedRequest, extract, type RequestSwitches } from './extract.js';
+import { failOpen, guard } from './fail-open.js';
 import { engineHeaders, type ForwardOptions, forward } from './forward.js';
 import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS, requestHeaders, translatedHeaders } from './headers.js';
 import { prefixOf } from './prefix.js';
+import { recogniseRequest } from './recognised/recognised-request.js';
+import { serveRecognised, type WaitingInPlace } from './recognised/serve-recognised.js';
 import type { RelayResult } from './relay.js';
 import type { TenantModel } from './served-histories.js';
 import { tenantOf } from './tenant.js';
@@ -23,6 +26,8 @@ const WARNINGS_SHOWN = 8;
 interface Call {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
+  /** The API that the client speaks. */
+  readonly route: ApiName;
   /** In which the body is written. */
   readonly api: PromptApi;
   /** The client's, or its translation. */
@@ -34,7 +39,8 @@ interface Call {
 type Prepared =
   | { readonly kind: 'untouched'; readonly fallback?: Fallback }
   | { readonly kind: 'plain'; readonly body: string }
-  | { readonly kind: 'documents'; readonly extracted: ExtractedRequest; readonly request: PromptRequest };
+  | { readonly kind: 'documents'; readonly extracted: ExtractedRequest; readonly request: PromptRequest }
+  | { readonly kind: 'recognised'; readonly waiting: WaitingInPlace };
 
 /** What an arranged request was, to learn from its answer. */
 interface Arranged {
@@ -54,7 +60,7 @@ interface Arranged {
 export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     request.exchange.bodyAt = gateway.now();
-    serve(gateway, { request, reply, api, body: bodyOf(request) });
+    serve(gateway, { request, reply, route: api.name, api, body: bodyOf(request) });
   };
 }
 
@@ -65,7 +71,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
     const go = (way: Way): void => {
       if (reply.raw.destroyed) return;
       exchange.bodyAt = gateway.now();
-      const call = { request, reply, api, body: bodyOf(request) };
+      const call = { request, reply, route: api.name, api, body: bodyOf(request) };
       serve(gateway, way === 'native' ? call : translated(gateway, call));
     };
     const way = gateway.engineApis.way(api.name, headers, engineHeaders(gateway, exchange.requestId));
@@ -110,14 +116,18 @@ function serve(gateway: Gateway, call: Call): void {
   if (!reply.sent) reply.raw.once('close', () => gateway.queue.leave(dispatch));
 }
 
-function prepare(gateway: Gateway, { request, api, body }: Call, tenant: string): Prepared {
+function prepare(gateway: Gateway, call: Call, tenant: string): Prepared {
+  const { request, api, body } = call;
   if (!isReadable(request)) return { kind: 'untouched' };
   try {
     const extracted = extract(body, api);
-    if (extracted === undefined) return { kind: 'untouched' };
+    if (extracted === undefined) return inPlace(gateway, call, { tenant, body }) ?? { kind: 'untouched' };
     if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
     const arrangeRequest = gateway.composer.prepare(extracted, tenant, 'warmpath');
-    if (extracted.prompt === undefined) return { kind: 'plain', body: extracted.rewrite(new Map()) };
+    if (extracted.prompt === undefined) {
+      const plain = extracted.rewrite(new Map());
+      return inPlace(gateway, call, { tenant, body: plain, extracted }) ?? { kind: 'plain', body: plain };
+    }
     const preamble = gateway.composer.preamble(extracted);
     return { kind: 'documents', extracted, request: { ...arrangeRequest, preamble } };
   } catch (error) {
@@ -125,6 +135,23 @@ function prepare(gateway: Gateway, { request, api, body }: Call, tenant: string)
     failOpen(gateway, request, 'original', error);
     return { kind: 'untouched', fallback: 'original' };
   }
+}
+
+/** A request without `documents`: whether some stand in its prompt, as far as the configuration or the request wants to know. */
+function inPlace(
+  gateway: Gateway,
+  { api, route }: Call,
+  { tenant, body, extracted }: { tenant: string; body: Buffer | string; extracted?: ExtractedRequest },
+): Prepared | undefined {
+  const { recognise, limits } = gateway.config;
+  if (body.length > recognise.maxBodyBytes) return undefined;
+  const mode = extracted?.recognise ?? recognise[route];
+  const options = { mode, relabel: recognise.relabel, maxDocuments: limits.documents };
+  const recognised = recogniseRequest(body, api, options);
+  if (recognised === undefined) return undefined;
+  const switches: RequestSwitches = extracted?.switches ?? {};
+  const dial = gateway.composer.prepare({ documents: [], switches }, tenant, 'warmpath');
+  return { kind: 'recognised', waiting: { tenant, recognised, dial } };
 }
 
 function bodyOf({ body }: FastifyRequest): Buffer {
@@ -164,6 +191,13 @@ function start(
 ): void {
   if (prepared.kind === 'plain') {
     send(gateway, call, prepared.body, { onSettled: release });
+    return;
+  }
+  if (prepared.kind === 'recognised') {
+    serveRecognised(gateway, call.request, prepared.waiting, {
+      send: (body, options) => send(gateway, call, body, options),
+      release,
+    });
     return;
   }
   const arranged = prepared.kind === 'documents' ? arrange(gateway, call.request, { tenant, prepared }) : undefined;
@@ -324,25 +358,4 @@ function learn(
     }),
     bytes: 2 * composed.body.length,
   });
-}
-
-/** Learning is never worth an answer: a defect in it is counted, and the request goes its way. */
-function guard(gateway: Gateway, step: () => void): void {
-  try {
-    step();
-  } catch {
-    gateway.metrics.error('WARMPATH_INTERNAL', 'gateway');
-  }
-}
-
-function failOpen(gateway: Gateway, request: FastifyRequest, fallback: Fallback, defect: unknown): void {
-  gateway.metrics.failedOpen(fallback);
-  request.log.error({ requestId: request.exchange.requestId, fallback, ...describeDefect(defect) }, 'failed open');
-}
-
-/** Where a defect is, without its message, which may quote the request. */
-export function describeDefect(defect: unknown): { name: string; at: string | undefined } {
-  if (!(defect instanceof Error)) return { name: typeof defect, at: undefined };
-  const frames = defect.stack?.split('\n').filter((line) => line.startsWith('    at '));
-  return { name: defect.name, at: frames?.[0]?.trim() };
 }

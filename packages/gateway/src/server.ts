@@ -16,6 +16,7 @@ import { resolveConfig } from './config-load.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { EngineApis } from './engine-apis.js';
 import { Exchange } from './exchange.js';
+import { describeDefect } from './fail-open.js';
 import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS } from './headers.js';
 import { MalformedRequests } from './malformed.js';
@@ -23,6 +24,7 @@ import { Metrics } from './metrics.js';
 import { OpenArrangements } from './open-arrangements.js';
 import { PlanJobs } from './plan/plan-jobs.js';
 import { Prewarmer } from './prewarmer.js';
+import { SentOrders } from './recognised/sent-orders.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { chatCompletionsRoute } from './routes/chat-completions.js';
 import { completionsRoute } from './routes/completions.js';
@@ -34,7 +36,6 @@ import { passthroughRoute } from './routes/passthrough.js';
 import { planRoute } from './routes/plan.js';
 import { responsesRoute } from './routes/responses.js';
 import { warmupRoute } from './routes/warmup.js';
-import { describeDefect } from './serve-prompt.js';
 import { ServedHistories } from './served-histories.js';
 import { Upstream } from './upstream.js';
 import { WarmPrefixes } from './warm-prefixes.js';
@@ -114,6 +115,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     underWay: () => queue.underWay,
     plansWaiting: () => plans.depth,
     openArrangements: () => arrangements.size,
+    sentMessages: () => sentOrders.size,
   });
   const { connections, maxConcurrent = connections } = config.upstream;
   const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
@@ -123,11 +125,12 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(config.limits.openArrangements);
+  const sentOrders = new SentOrders(config.recognise.sentMessages);
   const prewarmer = config.prewarm.enabled
     ? new Prewarmer(config.prewarm, { upstream, composer, metrics, now })
     : undefined;
   const engineApis = new EngineApis(upstream, config.upstream, now);
-  const state = { histories, composer, queue, prefixes, warmups, plans, arrangements, prewarmer };
+  const state = { histories, composer, queue, prefixes, warmups, plans, arrangements, sentOrders, prewarmer };
   return { config, upstream, engineApis, ...state, metrics, now, draining: false };
 }
 

@@ -1,0 +1,93 @@
+import { type DocumentBlock, messageChain, type RecogniseOptions, recognise } from '@warmpath/core';
+import { isObject } from '../apis/content-texts.js';
+import type { PromptApi } from '../apis/prompt-api.js';
+import type { JsonObject, RequestText } from '../apis/request-texts.js';
+import { objectMembers } from '../json-members.js';
+
+/** The blocks of one message, and when the message was said. */
+export interface RecognisedMessage {
+  /** Link of the hash chain over the client's messages up to this one. */
+  readonly link: string;
+  readonly blocks: readonly DocumentBlock[];
+  /** Whether its order may still be decided: a system prompt, or what came since the model last spoke. */
+  readonly isNew: boolean;
+}
+
+/** A request that names no documents, and has some in its texts. */
+export interface RecognisedRequest {
+  readonly api: PromptApi;
+  /** The body, complete but for the gateway's own fields. */
+  readonly body: string;
+  readonly model: string;
+  /** All texts in the order in which the model reads them. */
+  readonly texts: readonly RequestText[];
+  /** Those with documents, in their order. */
+  readonly messages: readonly RecognisedMessage[];
+  /** What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. */
+  readonly scope: string;
+}
+
+/** What marks documents in a prompt; without it, there is nothing to do for bodies of routes that look for marks only. */
+const MARK = 'warmpath-documents';
+
+/**
+ * Looks for documents in the texts of a body. Answers `undefined` where there are none, and then the body may go through as it
+ * came; it never throws. Cost: a scan for the mark in `marked` mode; otherwise one `JSON.parse` and core's
+ * `recognise`, O(body).
+ */
+export function recogniseRequest(
+  body: Buffer | string,
+  api: PromptApi,
+  options: RecogniseOptions & { readonly maxDocuments: number },
+): RecognisedRequest | undefined {
+  if (options.mode === 'off' || (options.mode === 'marked' && !body.includes(MARK))) return undefined;
+  const text = typeof body === 'string' ? body : body.toString('utf8');
+  const object = read(text);
+  return object === undefined ? undefined : recogniseIn(object, api, { ...options, body: text });
+}
+
+/** What is no JSON is the engine's to refuse. */
+function read(text: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function recogniseIn(
+  object: JsonObject,
+  api: PromptApi,
+  options: RecogniseOptions & { readonly maxDocuments: number; readonly body: string },
+): RecognisedRequest | undefined {
+  const messages = api.messages(object);
+  const texts = messages.flatMap((message) => message.texts);
+  const blocks = recognise(texts, options).filter(({ documents }) => documents.length <= options.maxDocuments);
+  if (blocks.length === 0) return undefined;
+  const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');
+  const links = messageChain(
+    messages.map((message) => [message.role, ...message.texts.map(({ text }) => text)].join('\0')),
+  );
+  const recognised: RecognisedMessage[] = [];
+  let first = 0;
+  for (const [position, message] of messages.entries()) {
+    const end = first + message.texts.length;
+    const own = blocks.filter(({ text }) => text >= first && text < end);
+    first = end;
+    if (own.length === 0) continue;
+    recognised.push({ link: links[position]!, blocks: own, isNew: message.role === 'system' || position > lastAnswer });
+  }
+  const { body } = options;
+  const model = typeof object['model'] === 'string' ? object['model'] : '';
+  return { api, body, model, texts, messages: recognised, scope: scopeOf(body, api) };
+}
+
+function scopeOf(body: string, api: PromptApi): string {
+  const fields = new Set(['model', ...api.promptFields]);
+  return objectMembers(body)
+    .filter(({ key }) => fields.has(key))
+    .map(({ key, valueStart, end }) => `${key}:${body.slice(valueStart, end)}`)
+    .sort()
+    .join('\n');
+}

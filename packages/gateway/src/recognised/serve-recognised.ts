@@ -1,0 +1,140 @@
+import { type ArrangeRequest, observe } from '@warmpath/core';
+import type { FastifyRequest } from 'fastify';
+import { failOpen, guard } from '../fail-open.js';
+import type { ForwardOptions } from '../forward.js';
+import type { Gateway } from '../gateway.js';
+import { RESPONSE_HEADERS } from '../headers.js';
+import type { RelayResult } from '../relay.js';
+import type { TenantModel } from '../served-histories.js';
+import { arrangeInPlace, type InPlace, rememberOrders } from './arrange-in-place.js';
+import type { RecognisedRequest } from './recognised-request.js';
+
+/** A request whose documents stand in its prompt already, as it waits for the engine. */
+export interface WaitingInPlace {
+  readonly tenant: string;
+  readonly recognised: RecognisedRequest;
+  /** Policy and dial of the request, or the configured ones. */
+  readonly dial: ArrangeRequest;
+}
+
+/** How it goes out. */
+export type Send = (body: string, options: ForwardOptions) => void;
+
+/**
+ * The engine has room: orders the documents where they stand and forwards. No hint is put into a prompt that is not ours, and
+ * nothing is refused: a defect sends the body as it came.
+ */
+export function serveRecognised(
+  gateway: Gateway,
+  request: FastifyRequest,
+  waiting: WaitingInPlace,
+  { send, release }: { readonly send: Send; readonly release: () => void },
+): void {
+  const { tenant, recognised } = waiting;
+  const state = gateway.histories.of(tenant, recognised.model);
+  let placed: InPlace;
+  try {
+    placed = inPlace(gateway, waiting, state);
+  } catch (error) {
+    failOpen(gateway, request, 'original', error);
+    send(recognised.body, { responseHeaders: { [RESPONSE_HEADERS.fallback]: 'original' }, onSettled: release });
+    return;
+  }
+  note(request, placed, state);
+  const dispatchedAt = gateway.now();
+  guard(gateway, () => dispatched(gateway, { tenant, recognised, placed, state, now: dispatchedAt }));
+  send(placed.body, {
+    // The answer's usage is read on the way through, which a compressed answer would hide.
+    requestHeaders: { 'accept-encoding': 'identity' },
+    responseHeaders: headersOf(request, placed),
+    onSettled: (result) => {
+      guard(gateway, () => learn(request, { placed, state, dispatchedAt, now: gateway.now() }, result));
+      release();
+    },
+  });
+}
+
+function inPlace(gateway: Gateway, { tenant, recognised, dial }: WaitingInPlace, { history }: TenantModel): InPlace {
+  const now = gateway.now();
+  return arrangeInPlace(recognised, {
+    tenant,
+    orders: gateway.sentOrders,
+    arrange: (block) => gateway.composer.arrange({ ...dial, ...block, hints: false }, history, now),
+  });
+}
+
+function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: TenantModel): void {
+  const documents = blocks.reduce((sum, { block }) => sum + block.documents.length, 0);
+  exchange.documents = documents;
+  exchange.recognised = documents;
+  exchange.documentsMoved = blocks.reduce(
+    (sum, { arrangement }) => sum + (arrangement?.trace.moves.filter((places) => places !== 0).length ?? 0),
+    0,
+  );
+  // The path of the last block goes farthest into the prompt.
+  const last = blocks.findLast(({ arrangement }) => arrangement !== undefined)?.arrangement;
+  if (last !== undefined) exchange.predictedCachedTokens = counts.toEngineTokens(last.predictedCachedTokens);
+}
+
+function dispatched(
+  gateway: Gateway,
+  {
+    tenant,
+    recognised,
+    placed: { blocks },
+    state,
+    now,
+  }: { tenant: string; recognised: RecognisedRequest; placed: InPlace; state: TenantModel; now: number },
+): void {
+  rememberOrders(recognised, { tenant, orders: gateway.sentOrders, blocks });
+  for (const { arrangement } of blocks) {
+    if (arrangement !== undefined) observe({ kind: 'dispatched', arrangement, now }, state.history);
+  }
+}
+
+function headersOf({ exchange }: FastifyRequest, { blocks }: InPlace): Record<string, string> {
+  const found = blocks.map(({ block, decided }) => `${block.format} ${block.documents.length} ${decided}`);
+  const policy = blocks.find(({ arrangement }) => arrangement !== undefined)?.arrangement?.trace.policy;
+  const predicted = exchange.predictedCachedTokens;
+  return {
+    [RESPONSE_HEADERS.recognised]: found.join(', '),
+    ...(policy !== undefined && { [RESPONSE_HEADERS.policy]: policy }),
+    ...(predicted !== undefined && { [RESPONSE_HEADERS.predictedCachedTokens]: String(predicted) }),
+  };
+}
+
+/** Puts what the engine said into the state: the counts once, with the path that goes farthest into the prompt. */
+function learn(
+  { exchange }: FastifyRequest,
+  { placed, state, dispatchedAt, now }: { placed: InPlace; state: TenantModel; dispatchedAt: number; now: number },
+  { status, complete, sniffer }: RelayResult,
+): void {
+  const { counts, history } = state;
+  const arranged = placed.blocks.flatMap(({ arrangement }) => arrangement ?? []);
+  const prefilled = status !== undefined && status < 300 && (complete || sniffer.prefilled);
+  if (!prefilled) {
+    for (const arrangement of arranged) observe({ kind: 'failed', arrangement, now }, history);
+    return;
+  }
+  const { usage, firstContentAt } = sniffer;
+  if (firstContentAt !== undefined) exchange.ttftMs = firstContentAt - dispatchedAt;
+  if (usage !== undefined) {
+    counts.observe(placed.estimatedTokens, usage);
+    exchange.promptTokens = usage.promptTokens;
+    exchange.cachedTokens = counts.cachedTokens(usage);
+  }
+  const { promptTokens, cachedTokens } = exchange;
+  for (const [place, arrangement] of arranged.entries()) {
+    const isLast = place === arranged.length - 1;
+    observe(
+      {
+        kind: 'completed',
+        arrangement,
+        now,
+        ...(isLast && promptTokens !== undefined && { promptTokens: counts.toEstimatedTokens(promptTokens) }),
+        ...(isLast && cachedTokens !== undefined && { cachedTokens: counts.toEstimatedTokens(cachedTokens) }),
+      },
+      history,
+    );
+  }
+}

@@ -1,0 +1,250 @@
+import { describe, expect, it } from 'vitest';
+import { answerAsAsked } from './fake-engine.js';
+import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
+
+const PASSAGES = {
+  harbour: 'The harbour of Velmora was dredged in 1931 so that grain ships could moor at the inner quay.',
+  lantern: 'Lanterns from the Tiber workshop burn colza oil; a full reservoir lasts nine hours.',
+  orchard: 'The north orchard carries forty rows of late pears, which are picked after the first frost.',
+  glacier: 'Between two surveys the Aster glacier lost eleven metres of thickness along its margin.',
+} as const;
+type Name = keyof typeof PASSAGES;
+
+const tagged = (...names: Name[]) =>
+  `<documents>\n${names.map((name) => `<document id="${name}">${PASSAGES[name]}</document>`).join('\n')}\n</documents>`;
+const numbered = (...names: Name[]) => `Sources:\n${names.map((name, i) => `[${i + 1}] ${PASSAGES[name]}`).join('\n')}`;
+const question = (documents: string, text = 'What is known?') => ({ role: 'user', content: `${documents}\n\n${text}` });
+const namesIn = (text: string) =>
+  Object.entries(PASSAGES)
+    .map(([name, passage]) => [name, text.indexOf(passage.slice(0, 30))] as const)
+    .filter(([, at]) => at >= 0)
+    .sort((a, b) => a[1] - b[1])
+    .map(([name]) => name);
+
+const CONSERVATIVE: StandConfig = {
+  recognise: { chat: 'conservative', completions: 'conservative', messages: 'conservative', responses: 'conservative' },
+};
+
+interface Sent {
+  readonly reply: Reply;
+  /** What the engine got. */
+  readonly body: string;
+}
+
+async function ask({ gateway, engine }: Stand, body: object | string, path = '/v1/chat/completions'): Promise<Sent> {
+  const reply = await send(`${gateway.url}${path}`, body);
+  return { reply, body: engine.last.body };
+}
+
+const chat = (...messages: object[]) => ({ model: 'm', messages });
+const lastContent = (body: string) =>
+  (JSON.parse(body) as { messages: { content: string }[] }).messages.at(-1)!.content;
+
+describe('documents that stand in prompts', () => {
+  it('are ordered along what was served before, and nothing else changes', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const first = await ask(gateway, chat(question(tagged('harbour', 'lantern', 'orchard'))));
+    expect(first.reply.headers['x-warmpath-recognised']).toBe('tags 3 arranged');
+    expect(lastContent(first.body)).toBe(`${tagged('harbour', 'lantern', 'orchard')}\n\nWhat is known?`);
+    const second = await ask(gateway, chat(question(tagged('glacier', 'lantern', 'harbour'), 'And now?')));
+    expect(lastContent(second.body)).toBe(`${tagged('harbour', 'lantern', 'glacier')}\n\nAnd now?`);
+    expect(Number(second.reply.headers['x-warmpath-predicted-cached-tokens'])).toBeGreaterThan(0);
+    expect(second.reply.headers['x-warmpath-policy']).toBe('foresight');
+  });
+
+  it('leave every other byte as the client wrote it', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
+    const body = `{ "seed":12345678901234567890 ,"model":"m","messages":[ {"content":"caf\\u00e9 \\/","role":"system"},\n {"role":"user","content":${JSON.stringify(`${tagged('lantern', 'harbour')}\nWhy?`)},"name":"n"}],"x":1.0}`;
+    const unchanged = await ask(gateway, body);
+    expect(unchanged.body).toBe(body);
+    await ask(gateway, body.replace(/"content":"caf.*?"role":"system"/, '"role":"system","content":"x"'));
+    const moved = await ask(gateway, chat(question(tagged('lantern', 'harbour'))));
+    expect(namesIn(moved.body)).toEqual(['harbour', 'lantern']);
+    const again = `{"z":1.0,"model":"m","messages":[{"role":"user","content":${JSON.stringify(`${tagged('lantern', 'harbour')}\n\nHow?`)}}],"n":9007199254740993}`;
+    const { body: sent } = await ask(gateway, again);
+    expect(sent).toBe(
+      again.replace(
+        JSON.stringify(tagged('lantern', 'harbour')).slice(1, -1),
+        JSON.stringify(tagged('harbour', 'lantern')).slice(1, -1),
+      ),
+    );
+  });
+
+  it('in numbered lists move under a count that stays, unless something refers to a number', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    await ask(gateway, chat(question(numbered('harbour', 'lantern'))));
+    const free = await ask(gateway, chat(question(numbered('orchard', 'harbour', 'lantern'))));
+    expect(lastContent(free.body)).toBe(`${numbered('harbour', 'lantern', 'orchard')}\n\nWhat is known?`);
+    const referred = await ask(gateway, chat(question(numbered('orchard', 'harbour'), 'What does [1] say?')));
+    const content = lastContent(referred.body);
+    expect(content).toContain(`[1] ${PASSAGES.orchard}`);
+    expect(content).toContain(`[2] ${PASSAGES.harbour}`);
+  });
+
+  it('stay where the prompt speaks of their order', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
+    const request = chat(question(tagged('lantern', 'harbour'), 'Summarise the first document.'));
+    const { reply, body } = await ask(gateway, request);
+    expect(body).toBe(JSON.stringify(request));
+    expect(reply.headers['x-warmpath-recognised']).toBe('tags 2 fixed');
+  });
+
+  it('are sent the same when they come again as history', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
+    const opening = question(tagged('lantern', 'harbour'));
+    const first = await ask(gateway, chat(opening));
+    const sent = (JSON.parse(first.body) as { messages: unknown[] }).messages;
+    expect(namesIn(JSON.stringify(sent))).toEqual(['harbour', 'lantern']);
+    const history: object[] = [opening];
+    for (const turn of [
+      question(numbered('orchard', 'glacier')),
+      question(tagged('glacier', 'harbour'), 'The first document?'),
+      { role: 'user', content: 'Thanks. What about [2]?' },
+    ]) {
+      history.push({ role: 'assistant', content: 'It is known [1].' }, turn);
+      const next = await ask(gateway, chat(...history));
+      const messages = (JSON.parse(next.body) as { messages: unknown[] }).messages;
+      // Bytes that the engine has had never change.
+      expect(messages.slice(0, sent.length)).toEqual(sent);
+      sent.splice(0, sent.length, ...messages);
+      for (const name of namesIn(JSON.stringify(history))) expect(namesIn(JSON.stringify(messages))).toContain(name);
+    }
+  });
+
+  it('of a history that was never seen stay as they are', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
+    const request = chat(
+      question(tagged('lantern', 'harbour')),
+      { role: 'assistant', content: 'Yes.' },
+      { role: 'user', content: 'Why?' },
+    );
+    const { reply, body } = await ask(gateway, request);
+    expect(body).toBe(JSON.stringify(request));
+    expect(reply.headers['x-warmpath-recognised']).toBe('tags 2 history');
+  });
+
+  it('of one tenant do not order those of another', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    await send(`${gateway.gateway.url}/v1/chat/completions`, chat(question(tagged('harbour', 'lantern'))), {
+      headers: { authorization: 'Bearer one' },
+    });
+    const request = chat(question(tagged('lantern', 'harbour')));
+    await send(`${gateway.gateway.url}/v1/chat/completions`, request, { headers: { authorization: 'Bearer two' } });
+    expect(gateway.engine.last.body).toBe(JSON.stringify(request));
+  });
+
+  it.each([
+    ['/v1/completions', (text: string) => ({ model: 'm', prompt: text })],
+    [
+      '/v1/messages',
+      (text: string) => ({
+        model: 'm',
+        max_tokens: 9,
+        messages: [
+          { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content: [{ type: 'text', text }] }] },
+        ],
+      }),
+    ],
+    [
+      '/v1/messages',
+      (text: string) => ({ model: 'm', max_tokens: 9, system: text, messages: [{ role: 'user', content: 'Hm?' }] }),
+    ],
+    ['/v1/responses', (text: string) => ({ model: 'm', instructions: text, input: 'Hm?' })],
+    [
+      '/v1/responses',
+      (text: string) => ({ model: 'm', input: [{ type: 'function_call_output', call_id: 'c', output: text }] }),
+    ],
+  ] as const)('are found in %s', async (path, bodyOf) => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    await ask(gateway, bodyOf(tagged('harbour', 'lantern')), path);
+    const { body } = await ask(gateway, bodyOf(tagged('orchard', 'lantern', 'harbour')), path);
+    expect(JSON.parse(body)).toEqual(bodyOf(tagged('harbour', 'lantern', 'orchard')));
+  });
+});
+
+describe('what the configuration and the request say', () => {
+  it('by default, only what is marked is touched', async () => {
+    const gateway = await stand(answerAsAsked);
+    await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
+    const request = chat(question(tagged('lantern', 'harbour')));
+    const { reply, body } = await ask(gateway, request);
+    expect(body).toBe(JSON.stringify(request));
+    expect(reply.headers['x-warmpath-recognised']).toBeUndefined();
+    const marked = (...names: Name[]) => chat(question(`<warmpath-documents>${tagged(...names)}</warmpath-documents>`));
+    await ask(gateway, marked('harbour', 'lantern'));
+    expect(namesIn((await ask(gateway, marked('lantern', 'harbour'))).body)).toEqual(['harbour', 'lantern']);
+  });
+
+  it('a request may ask for more, or for nothing', async () => {
+    const gateway = await stand(answerAsAsked);
+    const more = { warmpath: { recognise: 'conservative' } };
+    await ask(gateway, { ...chat(question(tagged('harbour', 'lantern'))), ...more });
+    const moved = await ask(gateway, { ...chat(question(tagged('lantern', 'harbour'))), ...more });
+    expect(namesIn(moved.body)).toEqual(['harbour', 'lantern']);
+    expect(moved.body).not.toContain('"warmpath"');
+    for (const warmpath of [{ recognise: 'off' }, { bypass: true, recognise: 'conservative' }]) {
+      const left = await ask(gateway, { ...chat(question(tagged('lantern', 'harbour'))), warmpath });
+      expect(namesIn(left.body)).toEqual(['lantern', 'harbour']);
+    }
+    const kept = await ask(gateway, {
+      ...chat(question(tagged('lantern', 'orchard', 'harbour'))),
+      warmpath: { recognise: 'conservative', maxShift: 0 },
+    });
+    expect(namesIn(kept.body)).toEqual(['lantern', 'orchard', 'harbour']);
+    const wrong = await ask(gateway, { ...chat(question('x')), warmpath: { recognise: 'all' } });
+    expect(wrong.reply.status).toBe(400);
+    expect(wrong.reply.text).toContain('warmpath.recognise');
+  });
+
+  it('labels are kept where the configuration says so', async () => {
+    const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', relabel: false } });
+    await ask(gateway, chat(question(numbered('harbour', 'lantern'))));
+    const { body } = await ask(gateway, chat(question(numbered('lantern', 'harbour'))));
+    expect(lastContent(body)).toContain(`[1] ${PASSAGES.lantern}`);
+  });
+
+  it('explicit documents come first, and large bodies are left alone', async () => {
+    const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', maxBodyBytes: 2_000 } });
+    const explicit = await ask(gateway, {
+      ...chat(question(tagged('harbour', 'lantern'))),
+      documents: [{ id: 'a', content: 'A.' }],
+    });
+    expect(explicit.reply.headers['x-warmpath-recognised']).toBeUndefined();
+    await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
+    const large = chat(question(tagged('lantern', 'harbour')), { role: 'user', content: 'x'.repeat(2_000) });
+    expect((await ask(gateway, large)).body).toBe(JSON.stringify(large));
+  });
+
+  it('what is no JSON is left to the engine', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const body = '{"messages":[{"role":"user",}]}';
+    expect((await ask(gateway, body)).body).toBe(body);
+  });
+});
+
+it('a defect sends the body as it came, and counts it', async () => {
+  const gateway = await stand(answerAsAsked, CONSERVATIVE, {
+    arrange: () => {
+      throw new TypeError('a defect');
+    },
+  });
+  const request = chat(question(tagged('lantern', 'harbour')));
+  const { reply, body } = await ask(gateway, request);
+  expect(body).toBe(JSON.stringify(request));
+  expect(reply.status).toBe(200);
+  expect(reply.headers['x-warmpath-fallback']).toBe('original');
+  const metrics = (await send(`${gateway.gateway.url}/metrics`)).text;
+  expect(metrics).toContain('warmpath_fail_open_total{fallback="original"} 1');
+});
+
+it('what was recognised is counted', async () => {
+  const gateway = await stand(answerAsAsked, CONSERVATIVE);
+  await ask(gateway, chat(question(tagged('lantern', 'harbour'))));
+  const metrics = (await send(`${gateway.gateway.url}/metrics`)).text;
+  expect(metrics).toContain('warmpath_recognised_documents_total 2');
+  expect(metrics).toContain('warmpath_sent_messages 1');
+});
