@@ -1,0 +1,421 @@
+import { WarmpathError } from '@warmpath/core';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type TranslatedApi, translate } from '../src/translation/translation.js';
+
+interface ChatBody {
+  readonly messages: readonly {
+    readonly role: string;
+    readonly content: string | null | readonly Record<string, unknown>[];
+    readonly reasoning_content?: string;
+    readonly tool_call_id?: string;
+    readonly tool_calls?: readonly { readonly id: string; readonly function: { name: string; arguments: string } }[];
+  }[];
+  readonly [field: string]: unknown;
+}
+
+function toChat(api: TranslatedApi, body: object | string): ChatBody {
+  const text = typeof body === 'string' ? body : JSON.stringify(body);
+  return JSON.parse(translate(Buffer.from(text), api, 1_000).body.toString()) as ChatBody;
+}
+
+/** What a chat body says, piece by piece, as `role kind value`. */
+function piecesOf({ messages }: ChatBody): string[] {
+  return messages.flatMap(({ role, content, reasoning_content: reasoning, tool_calls: calls, tool_call_id: of }) => {
+    const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
+    return [
+      ...(reasoning === undefined ? [] : [`${role} reasoning ${reasoning}`]),
+      ...parts.map((part) => `${role} ${pieceOf(part)}${of === undefined ? '' : ` of ${of}`}`),
+      ...(calls ?? []).map(({ id, function: { name, arguments: text } }) => `${role} call ${id} ${name} ${text}`),
+    ];
+  });
+}
+
+function pieceOf(part: Record<string, unknown>): string {
+  if (part['type'] === 'text') return `text ${part['text'] as string}`;
+  if (part['type'] === 'image_url') return `image ${(part['image_url'] as { url: string }).url}`;
+  return `${part['type'] as string} ${JSON.stringify(part['file'] ?? part['refusal'])}`;
+}
+
+/** A piece of a request: how the API writes it, and what must come out. */
+interface Piece {
+  readonly given: unknown;
+  readonly pieces: readonly string[];
+}
+
+const word = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 12 });
+const argumentsText = fc.dictionary(word, fc.jsonValue({ maxDepth: 1 })).map((value) => JSON.stringify(value));
+
+describe('a Messages request', () => {
+  const text: fc.Arbitrary<Piece> = word.map((it) => ({ given: { type: 'text', text: it }, pieces: [`text ${it}`] }));
+  const image: fc.Arbitrary<Piece> = fc.constantFrom<Piece>(
+    {
+      given: { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AA==' } },
+      pieces: ['image data:image/png;base64,AA=='],
+    },
+    { given: { type: 'image', source: { type: 'url', url: 'https://x/y' } }, pieces: ['image https://x/y'] },
+  );
+  const document: fc.Arbitrary<Piece> = fc.tuple(word, word).map(([title, data]) => ({
+    given: { type: 'document', title, source: { type: 'text', media_type: 'text/plain', data } },
+    pieces: [`text ${title}`, `text ${data}`],
+  }));
+  const search: fc.Arbitrary<Piece> = fc.tuple(word, word).map(([title, data]) => ({
+    given: { type: 'search_result', title, source: 'https://s', content: [{ type: 'text', text: data }] },
+    pieces: [`text ${title}`, 'text https://s', `text ${data}`],
+  }));
+  const part = fc.oneof(text, image, document, search);
+  const result = fc.tuple(word, fc.oneof(word, fc.array(part, { minLength: 1, maxLength: 3 }))).map(
+    ([id, content]): Piece => ({
+      given: {
+        type: 'tool_result',
+        tool_use_id: id,
+        content: typeof content === 'string' ? content : content.map(({ given }) => given),
+      },
+      pieces: (typeof content === 'string' ? [`text ${content}`] : content.flatMap(({ pieces }) => pieces)).map(
+        (piece) => `tool ${piece} of ${id}`,
+      ),
+    }),
+  );
+  const said = part.map((it): Piece => ({ given: it.given, pieces: it.pieces.map((piece) => `user ${piece}`) }));
+  const user = fc
+    .tuple(fc.array(result, { maxLength: 3 }), fc.array(said, { minLength: 1, maxLength: 4 }))
+    .map(([results, own]) => [...results, ...own])
+    .map(
+      (blocks): Piece => ({
+        given: { role: 'user', content: blocks.map(({ given }) => given) },
+        pieces: blocks.flatMap(({ pieces }) => pieces),
+      }),
+    );
+  const call = fc.tuple(word, word, argumentsText).map(
+    ([id, name, input]): Piece => ({
+      given: { type: 'tool_use', id, name, input: JSON.parse(input) as unknown },
+      pieces: [`assistant call ${id} ${name} ${input}`],
+    }),
+  );
+  const thinking = word.map(
+    (it): Piece => ({
+      given: { type: 'thinking', thinking: it, signature: 's' },
+      pieces: [`assistant reasoning ${it}`],
+    }),
+  );
+  const assistant = fc
+    .tuple(fc.array(thinking, { maxLength: 1 }), fc.array(text, { maxLength: 2 }), fc.array(call, { maxLength: 3 }))
+    .filter(([, texts, calls]) => texts.length + calls.length > 0)
+    .map(([thoughts, texts, calls]): Piece => {
+      const written = texts.map(({ given, pieces }) => ({ given, pieces: pieces.map((it) => `assistant ${it}`) }));
+      const blocks = [...thoughts, ...written, ...calls];
+      return {
+        given: { role: 'assistant', content: blocks.map(({ given }) => given) },
+        pieces: blocks.flatMap(({ pieces }) => pieces),
+      };
+    });
+  const plain = fc
+    .tuple(fc.constantFrom('user', 'assistant'), word)
+    .map(([role, content]): Piece => ({ given: { role, content }, pieces: [`${role} text ${content}`] }));
+
+  it('loses nothing: every text, image, call and result is there once, in its order', () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(word, fc.array(text, { minLength: 1, maxLength: 3 })),
+        fc.array(fc.oneof(user, assistant, plain), { maxLength: 8 }),
+        (system, messages) => {
+          const chat = toChat('messages', {
+            model: 'm',
+            max_tokens: 5,
+            system: typeof system === 'string' ? system : system.map(({ given }) => given),
+            messages: messages.map(({ given }) => given),
+          });
+          const opening = typeof system === 'string' ? [`text ${system}`] : system.flatMap(({ pieces }) => pieces);
+          expect(piecesOf(chat)).toEqual([
+            ...opening.map((piece) => `system ${piece}`),
+            ...messages.flatMap(({ pieces }) => pieces),
+          ]);
+        },
+      ),
+      { seed: 21, numRuns: 300 },
+    );
+  });
+
+  it('keeps what the engine reads, says the rest in other words, and leaves unknown members as they were written', () => {
+    const schema = '{"type":"object","properties":{"2":{},"1":{"default":12345678901234567890}}}';
+    const chat = translate(
+      Buffer.from(`{"model":"m","max_tokens":7,"temperature":1.0,"top_k":3,"stop_sequences":["x"],"stream":true,
+        "tools":[{"name":"f","description":"d","input_schema":${schema},"cache_control":{"type":"ephemeral"}}],
+        "tool_choice":{"type":"any","disable_parallel_tool_use":true},"metadata":{"user_id":"u"},
+        "thinking":{"type":"enabled","budget_tokens":1024},"service_tier":"auto","min_p":1e-2,
+        "output_config":{"effort":"low","format":{"type":"json_schema","schema":${schema}}},
+        "messages":[{"role":"user","content":"Q"},
+          {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"n":12345678901234567890}}]},
+          {"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"no","is_error":true}]}],
+        "documents":[{"content":"D"}],"warmpath":{"hints":false}}`),
+      'messages',
+      1,
+    );
+    expect(chat.leftOut.map(({ path }) => path)).toEqual(['service_tier', 'thinking']);
+    expect(chat.body.toString()).toBe(
+      [
+        '{"model":"m","messages":[{"role":"user","content":"Q"}',
+        '{"role":"assistant","content":null,"tool_calls":[{"id":"t","type":"function","function":{"name":"f","arguments":"{\\"n\\":12345678901234567890}"}}]}',
+        '{"role":"tool","tool_call_id":"t","content":[{"type":"text","text":"Error:"},{"type":"text","text":"no"}]}]',
+        `"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":${schema}}}]`,
+        '"tool_choice":"required","parallel_tool_calls":false,"reasoning_effort":"low"',
+        `"response_format":{"type":"json_schema","json_schema":{"name":"answer","schema":${schema},"strict":true}}`,
+        '"stop":["x"],"user":"u","max_tokens":7,"temperature":1.0,"top_k":3,"min_p":1e-2',
+        '"documents":[{"content":"D"}],"warmpath":{"hints":false},"stream":true,"stream_options":{"include_usage":true}}',
+      ].join(','),
+    );
+  });
+
+  it.each([
+    ['tools[0].type', { tools: [{ type: 'web_search_20250305', name: 'web_search' }] }],
+    ['container', { container: 'c' }],
+    ['mcp_servers', { mcp_servers: [{ url: 'x' }] }],
+    ['output_format.type', { output_format: { type: 'grammar' } }],
+    [
+      'messages[0].content[1].type',
+      { messages: [{ role: 'user', content: [{ type: 'text', text: 'a' }, { type: 'new' }] }] },
+    ],
+    ['messages[0].content[0].type', { messages: [{ role: 'assistant', content: [{ type: 'redacted_thinking' }] }] }],
+    [
+      'messages[0].content[0].source.type',
+      { messages: [{ role: 'user', content: [{ type: 'image', source: { type: 'file', file_id: 'f' } }] }] },
+    ],
+    [
+      'messages[0].content[1].content[0].type',
+      {
+        messages: [
+          {
+            role: 'user',
+            content: [
+              { type: 'text', text: 'a' },
+              { type: 'tool_result', tool_use_id: 't', content: [{ type: 'tool_reference' }] },
+            ],
+          },
+        ],
+      },
+    ],
+    [
+      'messages[0].content[0].citations',
+      {
+        messages: [
+          {
+            role: 'user',
+            content: [{ type: 'document', source: { type: 'text', data: 'd' }, citations: { enabled: true } }],
+          },
+        ],
+      },
+    ],
+  ])('is refused where there is no equivalent: %s', (path, fields) => {
+    expectRefusal('messages', { messages: [], ...fields }, 'WARMPATH_NOT_TRANSLATABLE', path);
+  });
+
+  it.each([
+    ['messages', { messages: 'x' }],
+    ['messages[0]', { messages: [3] }],
+    ['messages[0].role', { messages: [{ role: 'tool', content: 'x' }] }],
+    ['messages[0].content[0].text', { messages: [{ role: 'user', content: [{ type: 'text' }] }] }],
+    ['messages[0].content', { messages: [{ role: 'user', content: 3 }] }],
+    ['tools[0].name', { messages: [], tools: [{}] }],
+    ['tool_choice.type', { messages: [], tool_choice: { type: 'x' } }],
+    ['tools', { messages: [], tools: 'x' }],
+  ])('is refused where it is wrong: %s', (path, body) => {
+    expectRefusal('messages', body, 'WARMPATH_INVALID_REQUEST', path);
+  });
+});
+
+describe('a Responses request', () => {
+  const part = fc.oneof(
+    word.map((it): Piece => ({ given: { type: 'input_text', text: it }, pieces: [`text ${it}`] })),
+    fc.constant<Piece>({
+      given: { type: 'input_image', image_url: 'https://x/y', detail: 'low' },
+      pieces: ['image https://x/y'],
+    }),
+    fc.constant<Piece>({
+      given: { type: 'input_file', filename: 'f', file_data: 'data:x' },
+      pieces: ['file {"filename":"f","file_data":"data:x"}'],
+    }),
+  );
+  const parts = fc.array(part, { minLength: 1, maxLength: 3 });
+  const message = fc
+    .tuple(fc.constantFrom('user', 'system', 'developer'), fc.oneof(word, parts), fc.boolean())
+    .map(([role, content, typed]): Piece => {
+      const said = role === 'developer' ? 'system' : role;
+      return {
+        given: {
+          ...(typed && { type: 'message' }),
+          role,
+          content: typeof content === 'string' ? content : content.map(({ given }) => given),
+        },
+        pieces: (typeof content === 'string' ? [`text ${content}`] : content.flatMap(({ pieces }) => pieces)).map(
+          (piece) => `${said} ${piece}`,
+        ),
+      };
+    });
+  const answer = word.map(
+    (it): Piece => ({
+      given: { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: it, annotations: [] }] },
+      pieces: [`assistant text ${it}`],
+    }),
+  );
+  const call = fc.tuple(word, word, argumentsText).map(
+    ([id, name, text]): Piece => ({
+      given: { type: 'function_call', id: 'fc', call_id: id, name, arguments: text, status: 'completed' },
+      pieces: [`assistant call ${id} ${name} ${text}`],
+    }),
+  );
+  const output = fc.tuple(word, fc.oneof(word, parts)).map(
+    ([id, content]): Piece => ({
+      given: {
+        type: 'function_call_output',
+        call_id: id,
+        output: typeof content === 'string' ? content : content.map(({ given }) => given),
+      },
+      pieces: (typeof content === 'string' ? [`text ${content}`] : content.flatMap(({ pieces }) => pieces)).map(
+        (piece) => `tool ${piece} of ${id}`,
+      ),
+    }),
+  );
+
+  it('loses nothing: every text, image, file, call and result is there once, in its order', () => {
+    fc.assert(
+      fc.property(word, fc.array(fc.oneof(message, answer, call, output), { maxLength: 10 }), (instructions, items) => {
+        const chat = toChat('responses', { instructions, input: items.map(({ given }) => given) });
+        expect(piecesOf(chat)).toEqual([`system text ${instructions}`, ...items.flatMap(({ pieces }) => pieces)]);
+        // Calls that follow each other are one turn, or their results would not stand behind them all.
+        for (const [place, { tool_calls: calls }] of chat.messages.entries()) {
+          if (calls !== undefined)
+            expect(chat.messages[place + 1]?.tool_calls === undefined || hasText(chat, place + 1)).toBe(true);
+        }
+      }),
+      { seed: 22, numRuns: 300 },
+    );
+  });
+
+  const hasText = ({ messages }: ChatBody, place: number): boolean => (messages[place]?.content ?? null) !== null;
+
+  it('what a model thought goes in front of what it then said', () => {
+    const thought = { type: 'reasoning', id: 'rs', summary: [], content: [{ type: 'reasoning_text', text: 'T' }] };
+    const summary = {
+      type: 'reasoning',
+      id: 'rs',
+      summary: [{ type: 'summary_text', text: 'S' }],
+      encrypted_content: 'E',
+    };
+    const said = { role: 'assistant', content: 'A' };
+    expect(piecesOf(toChat('responses', { input: [thought, said, summary, said] }))).toEqual([
+      'assistant reasoning T',
+      'assistant text A',
+      'assistant reasoning S',
+      'assistant text A',
+    ]);
+  });
+
+  it('keeps what the engine reads, says the rest in other words, and leaves unknown members as they were written', () => {
+    const schema = '{"type":"object","2":1.0,"1":12345678901234567890}';
+    const chat = translate(
+      Buffer.from(`{"model":"m","input":"Q","max_output_tokens":7,"temperature":1.0,"stream":true,"store":true,
+        "tools":[{"type":"function","name":"f","description":null,"parameters":${schema},"strict":true}],
+        "tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false,"min_p":1e-2,
+        "text":{"format":{"type":"json_schema","name":"n","schema":${schema}},"verbosity":"low"},
+        "reasoning":{"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"metadata":{"a":"b"},
+        "truncation":"auto","prompt_cache_key":"k","documents":[{"content":"D"}]}`),
+      'responses',
+      1,
+    );
+    expect(chat.leftOut.map(({ path }) => path)).toEqual(['include', 'truncation', 'reasoning.summary']);
+    expect(chat.body.toString()).toBe(
+      [
+        '{"model":"m","messages":[{"role":"user","content":"Q"}]',
+        `"tools":[{"type":"function","function":{"name":"f","parameters":${schema},"strict":true}}]`,
+        '"tool_choice":{"type":"function","function":{"name":"f"}}',
+        `"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":${schema}}},"verbosity":"low"`,
+        '"reasoning_effort":"low","max_tokens":7,"temperature":1.0,"parallel_tool_calls":false,"min_p":1e-2',
+        '"prompt_cache_key":"k","documents":[{"content":"D"}],"stream":true,"stream_options":{"include_usage":true}}',
+      ].join(','),
+    );
+  });
+
+  it.each([
+    ['previous_response_id', { previous_response_id: 'resp_1' }],
+    ['conversation', { conversation: 'conv_1' }],
+    ['prompt', { prompt: { id: 'p' } }],
+    ['background', { background: true }],
+    ['tools[0].type', { tools: [{ type: 'web_search' }] }],
+    ['tool_choice.type', { tool_choice: { type: 'file_search' } }],
+    ['text.format.type', { text: { format: { type: 'grammar' } } }],
+    ['input[0].type', { input: [{ type: 'item_reference', id: 'x' }] }],
+    ['input[0].content[0].type', { input: [{ role: 'user', content: [{ type: 'new' }] }] }],
+    ['input[0].content[0].file_id', { input: [{ role: 'user', content: [{ type: 'input_image', file_id: 'f' }] }] }],
+    ['input[0].encrypted_content', { input: [{ type: 'reasoning', summary: [], encrypted_content: 'E' }] }],
+  ])('is refused where there is no equivalent: %s', (path, fields) => {
+    expectRefusal('responses', { input: 'Q', ...fields }, 'WARMPATH_NOT_TRANSLATABLE', path);
+  });
+
+  it.each([
+    ['input', {}],
+    ['input[0]', { input: ['x'] }],
+    ['input[0].role', { input: [{ role: 'x', content: 'y' }] }],
+    ['input[0].call_id', { input: [{ type: 'function_call', name: 'f', arguments: '' }] }],
+    ['instructions', { input: 'x', instructions: 3 }],
+  ])('is refused where it is wrong: %s', (path, body) => {
+    expectRefusal('responses', body, 'WARMPATH_INVALID_REQUEST', path);
+  });
+});
+
+function expectRefusal(api: TranslatedApi, body: object, code: string, path: string): void {
+  try {
+    toChat(api, body);
+  } catch (error) {
+    if (!WarmpathError.isInstance(error)) throw error;
+    expect({ code: error.code, path: error.path }).toEqual({ code, path });
+    return;
+  }
+  expect.fail('It was translated.');
+}
+
+it.each(['messages', 'responses'] as const)('whatever a %s body is, it is translated or refused with a path', (api) => {
+  const names = [
+    'messages',
+    'input',
+    'system',
+    'instructions',
+    'tools',
+    'tool_choice',
+    'text',
+    'reasoning',
+    'metadata',
+  ];
+  const inner = ['type', 'role', 'content', 'text', 'source', 'output', 'summary', 'format', 'citations', 'name', 'id'];
+  const words = [
+    'user',
+    'assistant',
+    'text',
+    'image',
+    'document',
+    'tool_result',
+    'tool_use',
+    'function_call',
+    'reasoning',
+  ];
+  const { value } = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 5 },
+      fc.constantFrom(...words),
+      fc.jsonValue({ maxDepth: 0 }),
+      tie('list'),
+      tie('object'),
+    ),
+    list: fc.array(tie('value'), { maxLength: 3 }),
+    object: fc.dictionary(fc.constantFrom(...inner), tie('value'), { maxKeys: 4 }),
+  }));
+  fc.assert(
+    fc.property(fc.dictionary(fc.constantFrom(...names), value), (body) => {
+      try {
+        toChat(api, body);
+      } catch (error) {
+        expect(WarmpathError.isInstance(error) && error.status === 400 && error.path !== undefined).toBe(true);
+      }
+    }),
+    { seed: 23, numRuns: 2_000 },
+  );
+});
