@@ -5,12 +5,19 @@ import { withCachedPrefix } from './ordering/cached-prefix.js';
 import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
 import type { Preamble } from './preamble.js';
 import { renderHint } from './render/hints.js';
-import { chatEdits, chatPreamble, chatTokens, type PreambleOptions, type RenderChatOptions } from './render/layout.js';
+import {
+  applyEdits,
+  chatEdits,
+  chatPreamble,
+  chatTokens,
+  type PreambleOptions,
+  type RenderChatOptions,
+} from './render/layout.js';
 import type { ChatEdit, ChatMessage, RenderOptions } from './render/prompt.js';
 import { renderDocuments } from './render/template.js';
 import { sentDocuments } from './session/dedup.js';
 import type { RecalledHistory } from './session/recall.js';
-import type { MessageEdit, SentTurn } from './session/sent-turn.js';
+import type { SentTurn } from './session/sent-turn.js';
 import { estimateTokens } from './token-estimate.js';
 
 /** One turn of a conversation, arranged. */
@@ -53,7 +60,7 @@ export function turnPreamble(
 }
 
 /**
- * The changes that this turn makes to the client's messages; those of earlier turns stand in their records. Documents and
+ * What this turn adds to the client's messages; what earlier turns added stands in their records. Documents and
  * hints go in front of the question, into no message that was sent before: where everything since is the model's own and its
  * tools', they are appended as a user message. Same errors as `renderChat`. Cost: O(length of the documents).
  */
@@ -73,14 +80,14 @@ export function turnEdits(
   }
   if (documents.length === 0) return [];
   const text = options.documentsText ?? renderDocuments(documents, options.template);
-  const content = text + renderHint(arrangement, options.template, options.wording);
-  return [{ at: at - 1, messages: [messages[at - 1]!, { role: 'user', content }] }];
+  const hint = renderHint(arrangement, options.template, options.wording);
+  return [{ at: at - 1, add: 'message-after', role: 'user', text: text + hint }];
 }
 
-/** The record of a turn, to be remembered once it goes out. `edits`: those of `turnEdits`, as JSON. O(length of the edits). */
+/** The record of a turn, to be remembered once it goes out. `edits`: those of `turnEdits`. O(length of the edits). */
 export function recordTurn(
   { history, messages, arrangement, supplied }: ConversationTurn,
-  edits: readonly MessageEdit[],
+  edits: readonly ChatEdit[],
   options: RenderOptions & { readonly countTokens?: TokenCounter },
 ): SentTurn {
   const latest = history.turns.at(-1);
@@ -93,7 +100,7 @@ export function recordTurn(
   const behind = chatTokens(messages.slice(hasSteps ? at : history.sentMessages), options.countTokens);
   return {
     link,
-    id: fingerprint([link, latest?.id ?? '', ...edits.flatMap((edit) => [String(edit.at), ...edit.messages])]),
+    id: fingerprint([link, latest?.id ?? '', ...edits.flatMap(({ at, add, text }) => [`${at} ${add}`, text])]),
     length: messages.length,
     parent: latest === undefined ? undefined : { link: latest.link, id: latest.id },
     supplied,
@@ -116,20 +123,8 @@ export function renderTurn(
 ): RenderedTurn {
   const { history, messages, arrangement, supplied } = turn;
   const known = repeatedTurn(history, supplied);
-  const sent = known ?? recordTurn(turn, turnEdits(history, messages, arrangement, options).map(asJson), options);
-  return { messages: applyEdits(messages, [...history.turns, sent]), turn: sent };
-}
-
-/** The messages with what earlier turns were rendered to in their places. A message that nothing changed stays the very object it was. */
-export function applyEdits(
-  messages: readonly ChatMessage[],
-  turns: readonly Pick<SentTurn, 'edits'>[],
-): readonly ChatMessage[] {
-  const inPlace = new Map(turns.flatMap(({ edits }) => edits).map((edit) => [edit.at, edit.messages]));
-  return messages.flatMap((message, at) => {
-    const texts = inPlace.get(at);
-    return texts === undefined ? [message] : texts.map((text) => JSON.parse(text) as ChatMessage);
-  });
+  const sent = known ?? recordTurn(turn, turnEdits(history, messages, arrangement, options), options);
+  return { messages: applyEdits(messages, editsOf([...history.turns, sent])), turn: sent };
 }
 
 /** A print of what was asked: the documents, in their order, and whatever decides how they are written. O(documents). */
@@ -167,9 +162,9 @@ export function repeatedOrder(turn: SentTurn, name: PolicyName): OrderingPolicy 
   };
 }
 
-/** A turn's changes as they are remembered. */
-export function asJson({ at, messages }: ChatEdit): MessageEdit {
-  return { at, messages: messages.map((message) => JSON.stringify(message)) };
+/** Everything that was added to a conversation, this turn included: what `applyEdits` is given. O(edits). */
+export function editsOf(turns: readonly SentTurn[]): readonly ChatEdit[] {
+  return turns.flatMap(({ edits }) => edits);
 }
 
 /** Which message the documents go before, and how; behind the last one if every question was sent already. */

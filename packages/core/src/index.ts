@@ -9,8 +9,7 @@ export type {
 } from './arrangement.js';
 export type { ConversationTurn, RenderedTurn } from './conversation.js';
 export {
-  applyEdits,
-  asJson,
+  editsOf,
   recordTurn,
   renderTurn,
   repeatedOrder,
@@ -70,7 +69,14 @@ export { canonicalJson } from './render/canonical-json.js';
 export type { HintWording } from './render/hints.js';
 export { DEFAULT_HINT_WORDING, HINT_PLACE, renderHint } from './render/hints.js';
 export type { PreambleOptions, RenderChatOptions } from './render/layout.js';
-export { chatEdits, chatPreamble, completionPreamble, renderChat, renderCompletion } from './render/layout.js';
+export {
+  applyEdits,
+  chatEdits,
+  chatPreamble,
+  completionPreamble,
+  renderChat,
+  renderCompletion,
+} from './render/layout.js';
 export type { ChatEdit, ChatMessage, ContentPart, LayoutName, RenderOptions, TemplateName } from './render/prompt.js';
 export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export type { RenderedFields } from './render/template.js';
@@ -93,7 +99,7 @@ export { SCHEDULER_NAMES } from './schedule/scheduler.js';
 export { answerPrint, messageChain } from './session/message-chain.js';
 export type { ConversationName, RecalledHistory, RecallRequest, TurnLookup } from './session/recall.js';
 export { recallHistory } from './session/recall.js';
-export type { MessageEdit, SentDocument, SentTurn, TurnName } from './session/sent-turn.js';
+export type { SentDocument, SentTurn, TurnName } from './session/sent-turn.js';
 export type { SessionEntry, SessionMemoryOptions } from './session/session-memory.js';
 export { SessionMemory } from './session/session-memory.js';
 export type { VisibleDocuments } from './session/visible-documents.js';

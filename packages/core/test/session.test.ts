@@ -261,7 +261,7 @@ describe('the memory of sessions', () => {
   it('keeps within its bytes and its age, and gives everything back', () => {
     const memory = new SessionMemory({ maxBytes: 5_000, maxAgeMs: 10 });
     for (let i = 0; i < 20; i++)
-      memory.sent(NAME, { ...turn(`${i}`), edits: [{ at: 0, messages: ['x'.repeat(300)] }] }, i);
+      memory.sent(NAME, { ...turn(`${i}`), edits: [{ at: 0, add: 'text-before', text: 'x'.repeat(300) }] }, i);
     expect(memory.bytes).toBeLessThanOrEqual(5_000);
     expect(memory.turns).toBeGreaterThan(1);
     expect(memory.lookup(NAME, 30)('19')).toEqual([]);

@@ -40,19 +40,10 @@ export function renderChat(
   arrangement: Arrangement,
   options: RenderChatOptions,
 ): readonly ChatMessage[] {
-  const edits = chatEdits(messages, arrangement, options);
-  if (edits.length === 0) return messages;
-  const rendered: ChatMessage[] = [];
-  let next = 0;
-  for (const { at, messages: inPlace } of edits) {
-    rendered.push(...messages.slice(next, at), ...inPlace);
-    next = at + 1;
-  }
-  rendered.push(...messages.slice(next));
-  return rendered;
+  return applyEdits(messages, chatEdits(messages, arrangement, options));
 }
 
-/** What `renderChat` does, as changes of single messages in their order. Same errors, same cost. */
+/** What `renderChat` adds, in the order of the messages. Same errors, same cost. */
 export function chatEdits(
   messages: readonly ChatMessage[],
   arrangement: Arrangement,
@@ -63,21 +54,42 @@ export function chatEdits(
   if (isEmpty && hint === '') return [];
   const question = questionIndex(messages);
   const body = isEmpty ? '' : (options.documentsText ?? renderDocuments(arrangement.documents, options.template));
-  const asked = (text: string) => ({ at: question, messages: [withTextBefore(messages, question, text)] });
-  if (isEmpty || options.layout === 'question') return [asked(body + hint)];
+  const asked = (text: string): readonly ChatEdit[] =>
+    text === '' ? [] : [{ at: question, add: 'text-before', text }];
+  if (isEmpty || options.layout === 'question') return asked(body + hint);
   if (options.layout === 'message') {
-    const [told] = asked(hint).messages;
-    return [{ at: question, messages: [{ role: 'user', content: body }, told!] }];
+    return [{ at: question, add: 'message-before', role: 'user', text: body }, ...asked(hint)];
   }
   const system = systemIndex(messages);
-  const edits: ChatEdit[] =
-    system < 0
-      ? [{ at: 0, messages: [{ role: 'system', content: body }, messages[0]!] }]
-      : [{ at: system, messages: [withTextAfter(messages, system, body)] }];
-  if (hint === '') return edits;
-  if (system < 0 && question === 0)
-    return [{ at: 0, messages: [{ role: 'system', content: body }, ...asked(hint).messages] }];
-  return [...edits, asked(hint)].sort((a, b) => a.at - b.at);
+  if (system < 0) return [{ at: 0, add: 'message-before', role: 'system', text: body }, ...asked(hint)];
+  return [{ at: system, add: 'text-after', text: body }, ...asked(hint)];
+}
+
+/**
+ * Makes changes, each in its place; those of one message in their order. A message that nothing is added to stays the very
+ * object it was. Error: `WARMPATH_INVALID_REQUEST` where the content to add to is neither text nor parts. O(messages + text).
+ */
+export function applyEdits(messages: readonly ChatMessage[], edits: readonly ChatEdit[]): readonly ChatMessage[] {
+  if (edits.length === 0) return messages;
+  const byPlace = new Map<number, ChatEdit[]>();
+  for (const edit of edits) {
+    const here = byPlace.get(edit.at);
+    if (here === undefined) byPlace.set(edit.at, [edit]);
+    else here.push(edit);
+  }
+  return messages.flatMap((message, at) => {
+    const here = byPlace.get(at);
+    if (here === undefined) return [message];
+    const before: ChatMessage[] = [];
+    const after: ChatMessage[] = [];
+    let changed = message;
+    for (const { add, text, role = 'user' } of here) {
+      if (add === 'text-before') changed = withTextBefore(changed, at, text);
+      else if (add === 'text-after') changed = withTextAfter(changed, at, text);
+      else (add === 'message-before' ? before : after).push({ role, content: text });
+    }
+    return [...before, changed, ...after];
+  });
 }
 
 /** `documents + hint + prompt`. Without documents, the prompt as it is. O(length of the documents). */
@@ -143,16 +155,13 @@ function systemIndex(messages: readonly ChatMessage[]): number {
   return messages.findIndex((message) => message.role === 'system' || message.role === 'developer');
 }
 
-function withTextBefore(messages: readonly ChatMessage[], index: number, text: string): ChatMessage {
-  const message = messages[index]!;
-  if (text === '') return message;
+function withTextBefore(message: ChatMessage, index: number, text: string): ChatMessage {
   const content = contentOf(message, index);
   if (typeof content === 'string') return { ...message, content: text + content };
   return { ...message, content: [{ type: 'text', text }, ...content] };
 }
 
-function withTextAfter(messages: readonly ChatMessage[], index: number, text: string): ChatMessage {
-  const message = messages[index]!;
+function withTextAfter(message: ChatMessage, index: number, text: string): ChatMessage {
   const content = contentOf(message, index);
   if (typeof content !== 'string') return { ...message, content: [...content, { type: 'text', text }] };
   return { ...message, content: content === '' ? text : `${content}\n\n${text}` };

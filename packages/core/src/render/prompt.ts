@@ -31,9 +31,13 @@ export interface ContentPart {
   readonly [field: string]: unknown;
 }
 
-/** What stands in a prompt in place of one of the client's messages. */
+/** One thing that rendering adds to the client's messages. Plain data that survives JSON; nothing of the client's is ever taken away. */
 export interface ChatEdit {
   /** Position of the client's message. */
   readonly at: number;
-  readonly messages: readonly ChatMessage[];
+  /** Added to the text of that message, or as a message of its own beside it. */
+  readonly add: 'text-before' | 'text-after' | 'message-before' | 'message-after';
+  readonly text: string;
+  /** Role of an added message. */
+  readonly role?: string;
 }

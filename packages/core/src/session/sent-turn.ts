@@ -1,12 +1,5 @@
 import type { PathStep } from '../preamble.js';
-
-/** One message of the client as it went to the engine. */
-export interface MessageEdit {
-  /** Position of the client's message. */
-  readonly at: number;
-  /** What stood in its place, each message as JSON. */
-  readonly messages: readonly string[];
-}
+import type { ChatEdit } from '../render/prompt.js';
 
 /** A document whose full text stands in a prompt that was sent. */
 export interface SentDocument {
@@ -26,7 +19,7 @@ export interface TurnName {
 }
 
 /**
- * What one request was rendered to, as far as it differs from what the client sent. Immutable plain data that survives JSON.
+ * What was added to the client's messages in one request. Immutable plain data that survives JSON.
  * A turn is replayed only together with all turns before it (`parent`), or what it refers to would not be there.
  */
 export interface SentTurn extends TurnName {
@@ -38,9 +31,9 @@ export interface SentTurn extends TurnName {
   readonly supplied: string;
   /** Labels of the documents sent, in prompt order. */
   readonly order: readonly string[];
-  /** Changed messages of this turn; those of earlier turns stand in their own records. */
-  readonly edits: readonly MessageEdit[];
-  /** Documents whose full text stands in `edits`, or in messages of this turn that were left as they are. */
+  /** What this turn added; what earlier turns added stands in their own records. */
+  readonly edits: readonly ChatEdit[];
+  /** Documents whose full text stands in `edits`. */
   readonly documents: readonly SentDocument[];
   /** From the last step of `parent` on. */
   readonly steps: readonly PathStep[];
