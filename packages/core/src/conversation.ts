@@ -127,8 +127,11 @@ export function renderTurn(
   return { messages: applyEdits(messages, editsOf([...history.turns, sent])), turn: sent };
 }
 
-/** A print of what was asked: the documents, in their order, and whatever decides how they are written. O(documents). */
-export function suppliedPrint(request: ArrangeRequest, options: RenderOptions): string {
+/**
+ * A print of what was asked: the documents, in their order, and whatever decides how they are written. `scope` is what else
+ * decides the prompt's beginning, as in `chatPreamble`. O(documents).
+ */
+export function suppliedPrint(request: ArrangeRequest, options: RenderOptions, scope = ''): string {
   const { documents, policy, maxShift, pin, hints, visible } = request;
   const name = typeof policy === 'object' ? policy.name : policy;
   const switches = [
@@ -141,7 +144,7 @@ export function suppliedPrint(request: ArrangeRequest, options: RenderOptions): 
     options.layout,
     options.wording,
   ];
-  return fingerprint([...documents.map(({ key }) => key), JSON.stringify(switches)]);
+  return fingerprint([scope, ...documents.map(({ key }) => key), JSON.stringify(switches)]);
 }
 
 /** The turn that this request is once more, if it was sent before with the same documents behind the same history. */

@@ -2,17 +2,30 @@ import { randomUUID } from 'node:crypto';
 import {
   type Arrangement,
   type ArrangeRequest,
+  applyEdits,
   arrange as arrangeByPolicy,
+  type ChatEdit,
   type ChatMessage,
+  chatEdits,
   chatPreamble,
   completionPreamble,
+  DEFAULT_POLICY,
   type Document,
+  editsOf,
   estimateTokens,
   type LayoutName,
+  type PolicyName,
   type Preamble,
   prepareRequest,
-  renderChat,
+  type RecalledHistory,
+  recordTurn,
   renderHint,
+  repeatedOrder,
+  repeatedTurn,
+  type SentTurn,
+  suppliedPrint,
+  turnEdits,
+  turnPreamble,
   WarmpathError,
   type Warning,
 } from '@warmpath/core';
@@ -26,6 +39,15 @@ import type { TenantModel } from './served-histories.js';
 /** A request whose documents stand in a prompt. */
 export type PromptRequest = ArrangeRequest & { readonly preamble: Preamble };
 
+/** A request as one turn of a conversation. */
+export interface Conversation {
+  readonly history: RecalledHistory;
+  /** What is asked (core's `suppliedPrint`). */
+  readonly supplied: string;
+  /** The same turn, sent before: it goes out as it did then. */
+  readonly repeated: SentTurn | undefined;
+}
+
 /** What a prompt's beginning is read from. */
 export interface PromptSource extends Pick<ExtractedRequest, 'api' | 'model' | 'rawValue'> {
   readonly prompt: Pick<ChatPrompt, 'kind' | 'messages'> | CompletionPrompt | undefined;
@@ -35,11 +57,13 @@ export interface PromptSource extends Pick<ExtractedRequest, 'api' | 'model' | '
 export type Arrange = typeof arrangeByPolicy;
 
 /** What the gateway did instead, when a defect of its own kept it from arranging. */
-export type Fallback = 'retrieval' | 'original';
+export type Fallback = 'retrieval' | 'original' | 'conversation';
 
 /** A request ready for the engine. */
 export interface ComposedRequest {
   readonly body: string;
+  /** To be remembered; `undefined` where no conversation is kept. */
+  readonly turn: SentTurn | undefined;
   readonly arrangement: Arrangement;
   readonly warnings: readonly Warning[];
   /** The whole prompt, in estimated tokens. */
@@ -97,24 +121,55 @@ export class Composer {
   }
 
   /**
+   * The request as one turn of what is known of its conversation: documents that it still shows are referred to, unless the
+   * client or the configuration says otherwise. Errors: those of core's `turnPreamble`.
+   */
+  converse(
+    extracted: ExtractedRequest,
+    prepared: ArrangeRequest,
+    history: RecalledHistory,
+  ): { readonly request: PromptRequest; readonly conversation: Conversation } {
+    const { arrange, session } = this.#config;
+    const deduplicates = extracted.deduplicate ?? session.deduplicate;
+    const asked = deduplicates ? { ...prepared, visible: history.visible } : prepared;
+    const supplied = suppliedPrint(asked, arrange, promptScope(extracted));
+    const repeated = repeatedTurn(history, supplied);
+    const preamble = this.preamble(extracted, history);
+    const policy = repeated === undefined ? asked.policy : repeatedOrder(repeated, nameOf(asked.policy));
+    return {
+      request: { ...asked, preamble, ...(policy !== undefined && { policy }) },
+      conversation: { history, supplied, repeated },
+    };
+  }
+
+  /**
    * Arranges and renders a request with its preamble. A defect in between costs the order, not the answer: the documents go out in retrieval order.
    * Should that fail as well, or the input be bad, this throws.
    */
-  compose(extracted: ExtractedRequest, request: PromptRequest, state: TenantModel, now: number): ComposedRequest {
+  compose(
+    extracted: ExtractedRequest,
+    { request, conversation }: { readonly request: PromptRequest; readonly conversation: Conversation | undefined },
+    state: TenantModel,
+    now: number,
+  ): ComposedRequest {
     try {
       const arrangement = this.arrange(request, state.history, now);
-      return this.#render(extracted, arrangement, state);
+      return this.#render(extracted, arrangement, conversation, state);
     } catch (error) {
       if (isBadInput(error)) throw error;
-      return { ...this.#render(extracted, inOrder(request, state), state), defect: error };
+      const anew = conversation && { ...conversation, repeated: undefined };
+      return { ...this.#render(extracted, inOrder(request, state), anew, state), defect: error };
     }
   }
 
   /** What stands before the documents. */
-  preamble(extracted: PromptSource): Preamble {
+  preamble(extracted: PromptSource, history?: RecalledHistory): Preamble {
     const scope = promptScope(extracted);
-    if (extracted.prompt?.kind !== 'chat') return completionPreamble(scope, this.#config.arrange);
-    const { key, tokens } = chatPreamble(extracted.prompt.messages, scope, this.#config.arrange);
+    const { arrange } = this.#config;
+    if (extracted.prompt?.kind !== 'chat') return completionPreamble(scope, arrange);
+    const { messages } = extracted.prompt;
+    if (history !== undefined && history.turns.length > 0) return turnPreamble(history, messages, scope, arrange);
+    const { key, tokens } = chatPreamble(messages, scope, arrange);
     const tools = extracted.rawValue('tools');
     return { key, tokens: tools === undefined ? tokens : tokens + estimateTokens(tools) };
   }
@@ -135,32 +190,83 @@ export class Composer {
     return withLeastAnswer(extracted.rewrite(new Map([...NO_MORE_THAN_PREFILL, ...changes])), extracted.api);
   }
 
-  #render(extracted: ExtractedRequest, arrangement: Arrangement, state: TenantModel): ComposedRequest {
+  #render(
+    extracted: ExtractedRequest,
+    arrangement: Arrangement,
+    conversation: Conversation | undefined,
+    state: TenantModel,
+  ): ComposedRequest {
+    const { arrange } = this.#config;
+    const turn = conversation && this.#turn(extracted, arrangement, conversation);
+    const estimatedTokens =
+      turn === undefined
+        ? estimatePrompt(extracted, arrangement, arrange.layout)
+        : tokensOf([...conversation!.history.turns, turn]) + turn.tail;
+    const edits = conversation && this.#edits(extracted, arrangement, conversation);
     return {
-      body: extracted.rewrite(this.#changes(extracted.prompt, arrangement, state)),
+      body: extracted.rewrite(this.#changes(extracted.prompt, arrangement, state, edits)),
+      turn,
       arrangement,
       warnings: arrangement.trace.warnings,
-      estimatedTokens: estimatePrompt(extracted, arrangement, this.#config.arrange.layout),
+      estimatedTokens,
       fallback: arrangement.trace.fellBack === undefined ? undefined : 'retrieval',
       defect: undefined,
     };
   }
 
-  /** The prompt with the documents in it, as members of the body. */
+  #turn(extracted: ExtractedRequest, arrangement: Arrangement, conversation: Conversation): SentTurn {
+    if (conversation.repeated !== undefined) return conversation.repeated;
+    const { arrange } = this.#config;
+    const { history } = conversation;
+    const messages = chatMessages(extracted);
+    return recordTurn(
+      { ...conversation, messages, arrangement },
+      turnEdits(history, messages, arrangement, arrange),
+      arrange,
+    );
+  }
+
+  /** What all turns of the conversation added; the documents of this one stand as `PLACE`. */
+  #edits(
+    extracted: ExtractedRequest,
+    arrangement: Arrangement,
+    { history, repeated }: Conversation,
+  ): readonly ChatEdit[] {
+    const edits =
+      repeated?.edits ??
+      turnEdits(history, chatMessages(extracted), arrangement, { ...this.#config.arrange, documentsText: PLACE });
+    return [...editsOf(history.turns), ...edits];
+  }
+
+  /** The prompt with the documents in it, as members of the body. `edits`: what a conversation's turns added, this one's included. */
   #changes(
     prompt: Prompt | undefined,
     arrangement: Arrangement,
     state: TenantModel,
+    edits?: readonly ChatEdit[],
   ): ReadonlyMap<string, string | undefined> {
     const { arrange } = this.#config;
     const documents = this.memory.of(state.tenant).renderedJson(arrangement.documents);
     if (prompt?.kind === 'chat') {
-      const members = prompt.write(renderChat(prompt.messages, arrangement, { ...arrange, documentsText: PLACE }));
+      const added = edits ?? chatEdits(prompt.messages, arrangement, { ...arrange, documentsText: PLACE });
+      const members = prompt.write(applyEdits(prompt.messages, added));
       return new Map([...members].map(([key, text]) => [key, text.replace(PLACE, () => documents)]));
     }
-    const rest = JSON.stringify(renderHint(arrangement, arrange.template) + (prompt?.prompt ?? ''));
+    const rest = JSON.stringify(renderHint(arrangement, arrange.template, arrange.wording) + (prompt?.prompt ?? ''));
     return new Map([['prompt', `"${documents}${rest.slice(1)}`]]);
   }
+}
+
+function chatMessages({ prompt }: ExtractedRequest): readonly ChatMessage[] {
+  return prompt?.kind === 'chat' ? prompt.messages : [];
+}
+
+function nameOf(policy: ArrangeRequest['policy']): PolicyName {
+  return (typeof policy === 'object' ? policy.name : policy) ?? DEFAULT_POLICY;
+}
+
+function tokensOf(turns: readonly SentTurn[]): number {
+  return turns.reduce((total, { steps }) => steps.reduce((sum, { tokens }) => sum + tokens, total), 0);
 }
 
 /** Whether an error is the client's to mend; every other one is a defect of the gateway, and fails open. */

@@ -1,5 +1,7 @@
 import {
+  DEFAULT_HINT_WORDING,
   DEFAULT_POLICY,
+  HINT_PLACE,
   LAYOUT_NAMES,
   POLICY_NAMES,
   RECOGNITION_MODES,
@@ -63,6 +65,17 @@ const upstream = z.strictObject({
   timeouts: timeouts.prefault({}),
 });
 
+const hint = (text: string) => z.string().max(1_000).includes(HINT_PLACE).default(text);
+
+const wording = z.strictObject({
+  order: hint(DEFAULT_HINT_WORDING.order).describe(
+    'Hint that states the retrieval order; `{documents}` stands for the names. In any language.',
+  ),
+  location: hint(DEFAULT_HINT_WORDING.location).describe(
+    'Hint that says which documents the conversation holds already; `{documents}` stands for the names.',
+  ),
+});
+
 const arrange = z.strictObject({
   policy: z.enum(POLICY_NAMES).default(DEFAULT_POLICY).describe('Ordering policy where a request names none.'),
   maxShift: z
@@ -73,6 +86,7 @@ const arrange = z.strictObject({
       'Places a document may move from its retrieval rank where a request does not say; any number if left out.',
     ),
   hints: z.boolean().default(true).describe('State the retrieval order in the prompt when the order changed.'),
+  wording: wording.prefault({}),
   template: z.enum(TEMPLATE_NAMES).default('xml').describe('How one document is written.'),
   layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
 });
@@ -102,6 +116,24 @@ const recognise = z.strictObject({
     .describe(
       'Messages whose order is remembered, to send them the same as history; the least recently used goes first.',
     ),
+});
+
+const session = z.strictObject({
+  enabled: z
+    .boolean()
+    .default(true)
+    .describe('Replay what earlier turns of a conversation were rendered to, so that bytes already sent never change.'),
+  infer: z
+    .boolean()
+    .default(true)
+    .describe('Know conversations without a name by their messages and answers; otherwise only named ones.'),
+  deduplicate: z
+    .boolean()
+    .default(true)
+    .describe('Refer to a document that the conversation still shows, where a request does not say otherwise.'),
+  maxTurns: count(100_000_000).default(65_536).describe('Turns remembered; the least recently used one goes first.'),
+  maxBytes: count(17_179_869_184).default(67_108_864).describe('Bytes of remembered turns.'),
+  maxAgeMs: milliseconds().default(3_600_000).describe('Milliseconds without use after which a turn is forgotten.'),
 });
 
 const residency = z.strictObject({
@@ -200,6 +232,7 @@ export const gatewayConfigSchema = z.strictObject({
   server: server.prefault({}).describe('The HTTP server that clients talk to.'),
   upstream: upstream.describe('The engine behind the gateway.'),
   arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
+  session: session.prefault({}).describe('What is remembered of conversations.'),
   recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),
   residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
   limits: limits.prefault({}).describe('Bounds on requests and on state.'),

@@ -10,6 +10,12 @@ export interface RequestSwitches {
   readonly hints?: unknown;
 }
 
+/** What a caller wants of bodies that have none of the gateway's fields. */
+export interface ExtractOptions {
+  /** Read them too, because they may continue a conversation. */
+  readonly all?: boolean;
+}
+
 /** A body that concerns the gateway, taken apart. */
 export interface ExtractedRequest {
   readonly api: PromptApi;
@@ -25,6 +31,12 @@ export interface ExtractedRequest {
   readonly switches: RequestSwitches;
   /** How documents in the prompt are looked for, where this request says so. */
   readonly recognise: RecognitionMode | undefined;
+  /** The client's own name for the conversation. */
+  readonly session: string | undefined;
+  /** Whether to refer to documents that the conversation still shows; `undefined` where the request does not say. */
+  readonly deduplicate: boolean | undefined;
+  /** Whether the body has fields that must not reach the engine. */
+  readonly hasOwnFields: boolean;
   /** `undefined`: there is nothing to arrange. */
   readonly prompt: Prompt | undefined;
 }
@@ -36,30 +48,41 @@ export const GATEWAY_FIELDS: ReadonlyMap<string, undefined> = new Map([
 ]);
 const BYPASS_FIELDS: ReadonlyMap<string, undefined> = new Map([['warmpath', undefined]]);
 
-const SWITCHES = ['session', 'policy', 'hints', 'maxShift', 'pin', 'bypass', 'recognise'];
-const SESSION_MAX_LENGTH = 256;
+const SWITCHES = ['session', 'deduplicate', 'policy', 'hints', 'maxShift', 'pin', 'bypass', 'recognise'];
+/** Characters of a session's name. */
+export const SESSION_MAX_LENGTH = 256;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
 /**
  * Takes a request body apart. Answers `undefined` for a body that does not concern the gateway: it mentions neither
- * `documents` nor `warmpath` and goes through as it is, unparsed. A bypassed request comes back without documents.
+ * `documents` nor `warmpath` and goes through as it is, unparsed, unless the caller wants all. A bypassed request comes back
+ * without documents.
  *
  * Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`, `WARMPATH_INVALID_DOCUMENTS`, each with a path.
  * Cost: one `JSON.parse` and one scan of the text, O(body).
  */
-export function extract(body: Buffer, api: PromptApi): ExtractedRequest | undefined {
+export function extract(
+  body: Buffer,
+  api: PromptApi,
+  { all = false }: ExtractOptions = {},
+): ExtractedRequest | undefined {
   if (!isObjectText(body)) throw new WarmpathError('WARMPATH_INVALID_JSON');
-  if (!body.includes('"documents"') && !body.includes('"warmpath"')) return undefined;
+  const mentions = body.includes('"documents"') || body.includes('"warmpath"');
+  if (!mentions && !all) return undefined;
   const text = body.toString('utf8');
-  const object = parseObject(text);
-  if (!Object.hasOwn(object, 'documents') && !Object.hasOwn(object, 'warmpath')) return undefined;
+  const object = mentions ? parseObject(text) : attempt(() => parseObject(text));
+  if (object === undefined) return undefined;
+  const hasOwnFields = Object.hasOwn(object, 'documents') || Object.hasOwn(object, 'warmpath');
+  if (!hasOwnFields && !all) return undefined;
 
-  const { bypass, recognise, ...switches } = readSwitches(object['warmpath']);
+  const { bypass, session, deduplicate, recognise, ...switches } = readSwitches(object['warmpath']);
   const members = objectMembers(text);
   const removed = bypass ? BYPASS_FIELDS : GATEWAY_FIELDS;
   const documents = bypass ? [] : readDocuments(object['documents']);
   const raw = (key: string) => rawValue(text, members, key);
+  const readPrompt = () => api.readPrompt(object, raw);
+  const mayContinue = all || session !== undefined;
   return {
     api,
     rewrite: (changes) => rewriteObject(text, members, new Map([...removed, ...changes])),
@@ -69,8 +92,20 @@ export function extract(body: Buffer, api: PromptApi): ExtractedRequest | undefi
     documents,
     switches,
     recognise,
-    prompt: documents.length === 0 ? undefined : api.readPrompt(object, raw),
+    session,
+    deduplicate,
+    hasOwnFields,
+    // Without documents, messages that the gateway cannot read are the engine's to judge.
+    prompt: documents.length > 0 ? readPrompt() : mayContinue && !bypass ? attempt(readPrompt) : undefined,
   };
+}
+
+function attempt<Result>(read: () => Result): Result | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
 }
 
 /** Parses a request body that must be one JSON object. Error: `WARMPATH_INVALID_JSON`, without any of the body's text. */
@@ -99,29 +134,42 @@ function isObjectText(body: Buffer): boolean {
 
 interface Switches extends RequestSwitches {
   readonly bypass: boolean;
+  readonly session: string | undefined;
+  readonly deduplicate: boolean | undefined;
   readonly recognise: RecognitionMode | undefined;
 }
 
+const NO_SWITCHES: Switches = { bypass: false, session: undefined, deduplicate: undefined, recognise: undefined };
+
 function readSwitches(value: unknown): Switches {
-  if (value === undefined || value === null) return { bypass: false, recognise: undefined };
+  if (value === undefined || value === null) return NO_SWITCHES;
   if (typeof value !== 'object' || Array.isArray(value)) throw invalid('warmpath', 'an object was expected');
   for (const key of Object.keys(value)) {
     if (!SWITCHES.includes(key))
       throw invalid(`warmpath.${key}`, `unknown field; known ones are ${SWITCHES.join(', ')}`);
   }
-  const { session, bypass, recognise, ...switches } = value as Record<string, unknown>;
+  const { session, deduplicate, bypass, recognise, ...switches } = value as Record<string, unknown>;
   const isSession = typeof session === 'string' && session.length > 0 && session.length <= SESSION_MAX_LENGTH;
   if (session !== undefined && session !== null && !isSession) {
     throw invalid('warmpath.session', `a string of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
-  }
-  if (bypass !== undefined && bypass !== null && typeof bypass !== 'boolean') {
-    throw invalid('warmpath.bypass', 'true or false was expected');
   }
   const mode = RECOGNITION_MODES.find((known) => known === recognise);
   if (recognise !== undefined && recognise !== null && mode === undefined) {
     throw invalid('warmpath.recognise', `one of ${RECOGNITION_MODES.join(', ')} was expected`);
   }
-  return { ...switches, bypass: bypass === true, recognise: mode };
+  return {
+    ...switches,
+    bypass: readSwitch(bypass, 'bypass') ?? false,
+    session: isSession ? session : undefined,
+    deduplicate: readSwitch(deduplicate, 'deduplicate'),
+    recognise: mode,
+  };
+}
+
+function readSwitch(value: unknown, name: string): boolean | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'boolean') throw invalid(`warmpath.${name}`, 'true or false was expected');
+  return value;
 }
 
 function readDocuments(value: unknown): readonly unknown[] {

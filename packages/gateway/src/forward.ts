@@ -15,6 +15,8 @@ export interface ForwardOptions {
   readonly body?: ResponseBody;
   /** Added to the response. */
   readonly responseHeaders?: Readonly<Record<string, string>>;
+  /** Whether what the model says is to be recognised later. */
+  readonly readsAnswer?: boolean;
   /** Once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled?: (result: RelayResult) => void;
 }
@@ -52,6 +54,7 @@ export function forward(
       body: options.body ?? new UntouchedBody(errors),
       errors,
       now: gateway.now,
+      readsAnswer: options.readsAnswer ?? false,
       onSettled: (result) => options.onSettled?.(result),
     },
   );

@@ -1,5 +1,6 @@
 import type { Composer } from './compose.js';
 import type { GatewayConfig } from './config.js';
+import type { Conversations } from './conversations.js';
 import type { DispatchQueue } from './dispatch-queue.js';
 import type { EngineApis } from './engine-apis.js';
 import type { Metrics } from './metrics.js';
@@ -19,6 +20,7 @@ export interface Gateway {
   readonly engineApis: EngineApis;
   readonly histories: ServedHistories;
   readonly composer: Composer;
+  readonly conversations: Conversations;
   readonly queue: DispatchQueue;
   readonly prefixes: WarmPrefixes;
   readonly warmups: Warmups;

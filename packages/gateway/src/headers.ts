@@ -16,6 +16,9 @@ const HOP_BY_HOP = new Set([
 /** The HTTP client writes these itself, from the URL and the body. */
 const WRITTEN_ANEW = new Set(['host', 'content-length', 'expect']);
 
+/** The header by which a client names its conversation; the engine has no use for it. */
+export const SESSION_HEADER = 'x-warmpath-session';
+
 /** Header names that the gateway sets in responses; the README documents each. */
 export const RESPONSE_HEADERS = {
   requestId: 'x-request-id',
@@ -24,6 +27,8 @@ export const RESPONSE_HEADERS = {
   predictedCachedTokens: 'x-warmpath-predicted-cached-tokens',
   policy: 'x-warmpath-policy',
   recognised: 'x-warmpath-recognised',
+  replayedTurns: 'x-warmpath-replayed-turns',
+  references: 'x-warmpath-references',
   warnings: 'x-warmpath-warnings',
   fallback: 'x-warmpath-fallback',
 } as const;
@@ -41,7 +46,7 @@ export function requestHeaders(
   for (const name in incoming) {
     const value = incoming[name];
     if (value === undefined || HOP_BY_HOP.has(name) || WRITTEN_ANEW.has(name) || perConnection?.has(name)) continue;
-    outgoing[name] = value;
+    if (name !== SESSION_HEADER) outgoing[name] = value;
   }
   for (const name in overrides) {
     const value = overrides[name];

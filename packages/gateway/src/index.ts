@@ -15,3 +15,4 @@ export {
   resolveConfig,
 } from './config-load.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './server.js';
+export { MemorySessionStore, type SessionStore } from './session-store.js';

@@ -9,6 +9,8 @@ export interface GaugeSources {
   readonly treeNodes: () => number;
   readonly treeBytes: () => number;
   readonly documentMemoryBytes: () => number;
+  readonly sessionTurns: () => number;
+  readonly sessionBytes: () => number;
   readonly warmPrefixes: () => number;
   readonly retries: () => number;
   readonly queueDepth: () => number;
@@ -32,6 +34,9 @@ export class Metrics {
   readonly #documents = this.#counter('documents_total', 'Documents arranged.');
   readonly #recognised = this.#counter('recognised_documents_total', 'Documents found where they stand in prompts.');
   readonly #moved = this.#counter('documents_moved_total', 'Documents that left their retrieval rank.');
+  readonly #references = this.#counter('documents_deduplicated_total', 'Documents referred to, not repeated.');
+  readonly #spared = this.#counter('deduplicated_tokens_total', 'Tokens of those documents, estimated.');
+  readonly #replayed = this.#counter('replayed_turns_total', 'Earlier turns sent again as they were rendered.');
   readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
   readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens of arranged requests, by the engine.');
   readonly #cached = this.#counter('cached_tokens_total', 'Of those, tokens the engine had cached.');
@@ -48,6 +53,8 @@ export class Metrics {
     this.#read('tree_nodes', 'Nodes of all knowledge trees.', sources.treeNodes);
     this.#read('tree_bytes', 'Bytes of all knowledge trees.', sources.treeBytes);
     this.#read('document_memory_bytes', 'Bytes of remembered passages.', sources.documentMemoryBytes);
+    this.#read('session_turns', 'Turns of conversations that are remembered.', sources.sessionTurns);
+    this.#read('session_bytes', 'Bytes of remembered turns.', sources.sessionBytes);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
     this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', sources.retries);
     this.#read('queue_depth', 'Prompts that wait for room in the engine.', sources.queueDepth);
@@ -84,6 +91,9 @@ export class Metrics {
     if (exchange.documents !== undefined) this.#documents.inc(exchange.documents);
     if (exchange.recognised !== undefined) this.#recognised.inc(exchange.recognised);
     if (exchange.documentsMoved !== undefined) this.#moved.inc(exchange.documentsMoved);
+    this.#references.inc(exchange.references);
+    this.#spared.inc(exchange.deduplicatedTokens);
+    this.#replayed.inc(exchange.replayedTurns);
     if (exchange.predictedCachedTokens !== undefined) this.#predicted.inc(exchange.predictedCachedTokens);
     if (exchange.promptTokens !== undefined) this.#prompt.inc(exchange.promptTokens);
     if (exchange.cachedTokens !== undefined) this.#cached.inc(exchange.cachedTokens);

@@ -31,6 +31,8 @@ export interface RelayOptions {
   readonly errors: ErrorShape;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
+  /** Whether what the model says is to be recognised later (`ResponseSniffer.answers`). */
+  readonly readsAnswer: boolean;
   /** Called exactly once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled: (result: RelayResult) => void;
 }
@@ -63,7 +65,7 @@ class Relay implements UpstreamListener {
     this.#client = client;
     this.#exchange = exchange;
     this.#options = options;
-    this.#sniffer = new ResponseSniffer(options.now);
+    this.#sniffer = new ResponseSniffer(options.now, options.readsAnswer);
   }
 
   start(upstream: Upstream, request: UpstreamRequest): void {

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { readStreamEvent, type Usage, usageOfResponse } from './usage.js';
+import { AnswerReader } from './answer-reader.js';
+import { asObject, readStreamEvent, readUsage, type Usage } from './usage.js';
 
 /** A stream's line or a response body longer than this is not looked into, in bytes. */
 const LOOK_LIMIT_BYTES = 1_048_576;
@@ -14,6 +15,7 @@ const USAGE = '"usage"';
  */
 export class ResponseSniffer {
   readonly #now: () => number;
+  readonly #answer: AnswerReader | undefined;
   #mode: 'json' | 'stream' | 'blind' = 'blind';
   #held: Buffer[] = [];
   #heldBytes = 0;
@@ -21,9 +23,15 @@ export class ResponseSniffer {
   #firstContentAt: number | undefined;
   #prefilled = false;
 
-  /** `now`: the monotonic clock, in milliseconds. */
-  constructor(now: () => number) {
+  /** `now`: the monotonic clock, in milliseconds. `readsAnswer`: whether `answers` is wanted, for which every event is parsed. */
+  constructor(now: () => number, readsAnswer = false) {
     this.#now = now;
+    this.#answer = readsAnswer ? new AnswerReader() : undefined;
+  }
+
+  /** Prints of what the model said (`answerPrint`), once the response is complete. */
+  get answers(): readonly string[] {
+    return this.#answer?.prints() ?? [];
   }
 
   /** The last usage that the engine stated. */
@@ -60,9 +68,16 @@ export class ResponseSniffer {
   /** The response is complete. */
   end(): void {
     const rest = this.#release();
-    if (this.#mode === 'json' && rest !== undefined) this.#usage = usageOfResponse(rest.toString('utf8'));
+    if (this.#mode === 'json' && rest !== undefined) this.#readBody(rest.toString('utf8'));
     else if (this.#mode === 'stream' && rest !== undefined) this.#readLine(rest);
     this.#mode = 'blind';
+  }
+
+  #readBody(text: string): void {
+    const body = asObject(text);
+    if (body === undefined) return;
+    this.#usage = readUsage(body['usage']);
+    this.#answer?.response(body);
   }
 
   #readLines(chunk: Buffer): void {
@@ -84,8 +99,10 @@ export class ResponseSniffer {
   #readLine(line: Buffer): void {
     // Most lines carry one token of text: after the first content only a line that states usage is worth parsing.
     if (line.length < 6 || line.length > LOOK_LIMIT_BYTES || line.toString('latin1', 0, 5) !== 'data:') return;
-    if (this.#firstContentAt !== undefined && !line.includes(USAGE)) return;
-    const event = readStreamEvent(line.toString('utf8', 5));
+    if (this.#answer === undefined && this.#firstContentAt !== undefined && !line.includes(USAGE)) return;
+    const object = asObject(line.toString('utf8', 5));
+    if (object !== undefined) this.#answer?.event(object);
+    const event = readStreamEvent(object);
     this.#usage = event.usage ?? this.#usage;
     if (!event.content) return;
     this.#prefilled = true;

@@ -1,8 +1,9 @@
-import { observe, WarmpathError, type Warning } from '@warmpath/core';
+import { type ArrangeRequest, observe, type RecalledHistory, WarmpathError, type Warning } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { chatApi } from './apis/chat-api.js';
 import type { ApiName, PromptApi } from './apis/prompt-api.js';
-import { type ComposedRequest, type Fallback, isBadInput, type PromptRequest } from './compose.js';
+import { type ComposedRequest, type Conversation, type Fallback, isBadInput, type PromptRequest } from './compose.js';
+import type { Caller } from './conversations.js';
 import type { Dispatch, WaitingContext } from './dispatch-queue.js';
 import type { Way } from './engine-apis.js';
 import type { Exchange } from './exchange.js';
@@ -10,7 +11,7 @@ import { type ExtractedRequest, extract, type RequestSwitches } from './extract.
 import { failOpen, guard } from './fail-open.js';
 import { engineHeaders, type ForwardOptions, forward } from './forward.js';
 import type { Gateway } from './gateway.js';
-import { RESPONSE_HEADERS, requestHeaders, translatedHeaders } from './headers.js';
+import { RESPONSE_HEADERS, requestHeaders, SESSION_HEADER, translatedHeaders } from './headers.js';
 import { prefixOf } from './prefix.js';
 import { recogniseRequest } from './recognised/recognised-request.js';
 import { serveRecognised, type WaitingInPlace } from './recognised/serve-recognised.js';
@@ -39,7 +40,12 @@ interface Call {
 type Prepared =
   | { readonly kind: 'untouched'; readonly fallback?: Fallback }
   | { readonly kind: 'plain'; readonly body: string }
-  | { readonly kind: 'documents'; readonly extracted: ExtractedRequest; readonly request: PromptRequest }
+  | {
+      readonly kind: 'documents';
+      readonly extracted: ExtractedRequest;
+      readonly request: PromptRequest;
+      readonly conversation: Conversation | undefined;
+    }
   | { readonly kind: 'recognised'; readonly waiting: WaitingInPlace };
 
 /** What an arranged request was, to learn from its answer. */
@@ -47,6 +53,10 @@ interface Arranged {
   /** Kept only for prefilling ahead: it holds the client's body. */
   readonly extracted: ExtractedRequest | undefined;
   readonly composed: ComposedRequest;
+  /** The conversation it belongs to, if any is kept. */
+  readonly history: RecalledHistory | undefined;
+  /** Nothing was added to the client's body, and nothing had to be taken out. */
+  readonly isOriginal: boolean;
   readonly state: TenantModel;
   readonly prefix: string;
 }
@@ -95,9 +105,16 @@ function translated(gateway: Gateway, call: Call & { readonly api: { readonly na
 }
 
 function serve(gateway: Gateway, call: Call): void {
-  const { request, reply } = call;
-  const tenant = tenantOf(request.headers);
+  const tenant = tenantOf(call.request.headers);
   const prepared = prepare(gateway, call, tenant);
+  if (!(prepared instanceof Promise)) enter(gateway, call, tenant, prepared);
+  else prepared.then((ready) => enter(gateway, call, tenant, ready)).catch((error: unknown) => call.reply.send(error));
+}
+
+/** The request waits for the engine, if it must. */
+function enter(gateway: Gateway, call: Call, tenant: string, prepared: Prepared): void {
+  const { request, reply } = call;
+  if (reply.raw.destroyed) return;
   const dispatch: Dispatch = {
     tenant,
     context: prepared.kind === 'documents' ? waitingContext(gateway, tenant, prepared) : undefined,
@@ -116,20 +133,21 @@ function serve(gateway: Gateway, call: Call): void {
   if (!reply.sent) reply.raw.once('close', () => gateway.queue.leave(dispatch));
 }
 
-function prepare(gateway: Gateway, call: Call, tenant: string): Prepared {
+function prepare(gateway: Gateway, call: Call, tenant: string): Prepared | Promise<Prepared> {
   const { request, api, body } = call;
   if (!isReadable(request)) return { kind: 'untouched' };
+  const { composer, conversations } = gateway;
+  const header = request.headers[SESSION_HEADER];
+  const caller = { tenant, header: typeof header === 'string' ? header : undefined };
   try {
-    const extracted = extract(body, api);
+    const extracted = extract(body, api, { all: conversations.mayContinue(caller) });
     if (extracted === undefined) return inPlace(gateway, call, { tenant, body }) ?? { kind: 'untouched' };
     if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
-    const arrangeRequest = gateway.composer.prepare(extracted, tenant, 'warmpath');
-    if (extracted.prompt === undefined) {
-      const plain = extracted.rewrite(new Map());
-      return inPlace(gateway, call, { tenant, body: plain, extracted }) ?? { kind: 'plain', body: plain };
-    }
-    const preamble = gateway.composer.preamble(extracted);
-    return { kind: 'documents', extracted, request: { ...arrangeRequest, preamble } };
+    const asked = composer.prepare(extracted, tenant, 'warmpath');
+    const history = recall(gateway, request, { extracted, caller });
+    const ready = (known: RecalledHistory | undefined) =>
+      asTurn(gateway, call, { tenant, extracted, asked, history: known });
+    return history instanceof Promise ? history.then(ready) : ready(history);
   } catch (error) {
     if (isBadInput(error)) throw error;
     failOpen(gateway, request, 'original', error);
@@ -152,6 +170,65 @@ function inPlace(
   const switches: RequestSwitches = extracted?.switches ?? {};
   const dial = gateway.composer.prepare({ documents: [], switches }, tenant, 'warmpath');
   return { kind: 'recognised', waiting: { tenant, recognised, dial } };
+}
+
+/** A store that fails costs the conversation, not the answer. */
+function recall(
+  gateway: Gateway,
+  request: FastifyRequest,
+  { extracted, caller }: { readonly extracted: ExtractedRequest; readonly caller: Caller },
+): RecalledHistory | Promise<RecalledHistory | undefined> | undefined {
+  const failed = (error: unknown): undefined => {
+    if (isBadInput(error)) throw error;
+    failOpen(gateway, request, 'conversation', error);
+    return undefined;
+  };
+  try {
+    const history = gateway.conversations.recall(extracted, caller, gateway.now());
+    return history instanceof Promise ? history.catch(failed) : history;
+  } catch (error) {
+    return failed(error);
+  }
+}
+
+/** The request as a turn of its conversation, if one is kept; else on its own. */
+function asTurn(
+  gateway: Gateway,
+  call: Call,
+  {
+    tenant,
+    extracted,
+    asked,
+    history,
+  }: {
+    readonly tenant: string;
+    readonly extracted: ExtractedRequest;
+    readonly asked: ArrangeRequest;
+    readonly history: RecalledHistory | undefined;
+  },
+): Prepared {
+  const { composer } = gateway;
+  const plain = (): Prepared =>
+    extracted.hasOwnFields ? { kind: 'plain', body: extracted.rewrite(new Map()) } : { kind: 'untouched' };
+  try {
+    // A conversation that has turns to replay goes before documents that stand in its prompt.
+    if (asked.documents.length === 0 && (history?.turns ?? []).length === 0) {
+      const body = extracted.hasOwnFields ? extracted.rewrite(new Map()) : call.body;
+      const recognised = inPlace(gateway, call, { tenant, body, extracted });
+      if (recognised !== undefined) return recognised;
+    }
+    if (extracted.prompt === undefined) return plain();
+    if (history !== undefined) return { kind: 'documents', extracted, ...composer.converse(extracted, asked, history) };
+    if (asked.documents.length === 0) return plain();
+    const preamble = composer.preamble(extracted);
+    return { kind: 'documents', extracted, request: { ...asked, preamble }, conversation: undefined };
+  } catch (error) {
+    // Without documents nothing is asked of the gateway that it could refuse.
+    if (isBadInput(error) && asked.documents.length === 0) return plain();
+    if (isBadInput(error)) throw error;
+    failOpen(gateway, call.request, 'original', error);
+    return { kind: 'untouched', fallback: 'original' };
+  }
 }
 
 function bodyOf({ body }: FastifyRequest): Buffer {
@@ -243,17 +320,26 @@ function arrange(
   request: FastifyRequest,
   { tenant, prepared }: { readonly tenant: string; readonly prepared: Extract<Prepared, { kind: 'documents' }> },
 ): Arranged | undefined {
-  const { extracted, request: arrangeRequest } = prepared;
+  const { extracted, request: arrangeRequest, conversation } = prepared;
   const { model } = extracted;
   const { preamble } = arrangeRequest;
   try {
     const state = gateway.histories.of(tenant, model);
     const waiting = gateway.queue.waitingBehind(preamble, tenant);
     const known = waiting.length === 0 ? arrangeRequest : { ...arrangeRequest, waiting };
-    const composed = gateway.composer.compose(extracted, known, state, gateway.now());
+    const composed = gateway.composer.compose(extracted, { request: known, conversation }, state, gateway.now());
     if (composed.fallback !== undefined) failOpen(gateway, request, composed.fallback, composed.defect);
-    const kept = gateway.prewarmer === undefined ? undefined : extracted;
-    return { extracted: kept, composed, state, prefix: prefixOf(tenant, model, preamble.key) };
+    // What stands before a later turn is one conversation's own: nobody else will ask for it.
+    const isShared = conversation === undefined || conversation.history.turns.length === 0;
+    const kept = gateway.prewarmer === undefined || !isShared ? undefined : extracted;
+    return {
+      extracted: kept,
+      composed,
+      history: conversation?.history,
+      isOriginal: isUnchanged(extracted, composed, conversation),
+      state,
+      prefix: prefixOf(tenant, model, preamble.key),
+    };
   } catch (error) {
     if (isBadInput(error)) throw error;
     failOpen(gateway, request, 'original', error);
@@ -266,24 +352,59 @@ function forwardArranged(
   call: Call,
   { arranged, release }: { readonly arranged: Arranged; readonly release: () => void },
 ): void {
-  const { composed, state } = arranged;
+  const { composed, state, history, isOriginal } = arranged;
   const { exchange } = call.request;
-  const { arrangement } = composed;
-  exchange.documents = arrangement.documents.length;
-  exchange.documentsMoved = arrangement.trace.moves.filter((places) => places !== 0).length;
-  exchange.predictedCachedTokens = state.counts.toEngineTokens(arrangement.predictedCachedTokens);
+  const { arrangement, turn } = composed;
+  note(exchange, arranged);
   const dispatchedAt = gateway.now();
-  guard(gateway, () => observe({ kind: 'dispatched', arrangement, now: dispatchedAt }, state.history));
-  send(gateway, call, composed.body, {
+  if (isArranged(arranged)) {
+    guard(gateway, () => observe({ kind: 'dispatched', arrangement, now: dispatchedAt }, state.history));
+  }
+  const { store } = gateway.conversations;
+  if (history !== undefined && turn !== undefined) guard(gateway, () => store.sent(history, turn, dispatchedAt));
+  send(gateway, call, isOriginal ? call.body : composed.body, {
     // The answer's usage is read on the way through, which a compressed answer would hide.
     requestHeaders: { 'accept-encoding': 'identity' },
-    responseHeaders: arrangementHeaders(composed, exchange, call.translation?.leftOut),
+    responseHeaders: isArranged(arranged) ? arrangementHeaders(composed, exchange, call.translation?.leftOut) : {},
+    readsAnswer: history !== undefined && history.session === undefined,
     onSettled: (result) => {
-      guard(gateway, () => learn(gateway, call, arranged, { dispatchedAt, result }));
+      guard(gateway, () => {
+        if (isArranged(arranged)) learn(gateway, call, arranged, { dispatchedAt, result });
+        if (history === undefined || turn === undefined || !result.complete) return;
+        for (const answer of result.sniffer.answers) store.answered(history, turn, answer, gateway.now());
+      });
       // Whoever is next is arranged with what was learned.
       release();
     },
   });
+}
+
+/** Whether the prompt has anything to do with documents; if not, it is only remembered. */
+function isArranged({ composed: { arrangement }, history }: Arranged): boolean {
+  return arrangement.documents.length + arrangement.references.length > 0 || (history?.turns.length ?? 0) > 0;
+}
+
+/** What the access log and the metrics say about it. */
+function note(exchange: Exchange, arranged: Arranged): void {
+  if (!isArranged(arranged)) return;
+  const { composed, history, state } = arranged;
+  const { documents, references, predictedCachedTokens, trace } = composed.arrangement;
+  exchange.documents = documents.length + references.length;
+  exchange.documentsMoved = trace.moves.filter((places) => places !== 0).length;
+  exchange.references = references.length;
+  exchange.deduplicatedTokens = references.reduce((sum, { document }) => sum + document.tokens, 0);
+  exchange.replayedTurns = history?.turns.length ?? 0;
+  exchange.predictedCachedTokens = state.counts.toEngineTokens(predictedCachedTokens);
+}
+
+/** A turn of a conversation that nothing is added to goes out with the client's very bytes. */
+function isUnchanged(
+  { hasOwnFields }: ExtractedRequest,
+  { turn }: ComposedRequest,
+  conversation: Conversation | undefined,
+): boolean {
+  if (hasOwnFields || turn === undefined || conversation === undefined) return false;
+  return turn.edits.length === 0 && conversation.history.turns.every(({ edits }) => edits.length === 0);
 }
 
 function arrangementHeaders(
@@ -296,6 +417,8 @@ function arrangementHeaders(
   return {
     [RESPONSE_HEADERS.policy]: arrangement.trace.policy,
     [RESPONSE_HEADERS.predictedCachedTokens]: String(exchange.predictedCachedTokens),
+    ...(exchange.replayedTurns > 0 && { [RESPONSE_HEADERS.replayedTurns]: String(exchange.replayedTurns) }),
+    ...(exchange.references > 0 && { [RESPONSE_HEADERS.references]: String(exchange.references) }),
     ...(warnings.length > 0 && { [RESPONSE_HEADERS.warnings]: warningsHeader(warnings) }),
     ...(fallback !== undefined && { [RESPONSE_HEADERS.fallback]: fallback }),
   };

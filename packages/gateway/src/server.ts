@@ -13,6 +13,7 @@ import { errorShapeOf } from './apis/error-shape.js';
 import { type Arrange, Composer } from './compose.js';
 import type { GatewayConfigInput } from './config.js';
 import { resolveConfig } from './config-load.js';
+import { Conversations } from './conversations.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { EngineApis } from './engine-apis.js';
 import { Exchange } from './exchange.js';
@@ -37,6 +38,7 @@ import { planRoute } from './routes/plan.js';
 import { responsesRoute } from './routes/responses.js';
 import { warmupRoute } from './routes/warmup.js';
 import { ServedHistories } from './served-histories.js';
+import { MemorySessionStore, type SessionStore } from './session-store.js';
 import { Upstream } from './upstream.js';
 import { WarmPrefixes } from './warm-prefixes.js';
 import { Warmups } from './warmups.js';
@@ -63,6 +65,8 @@ export interface RunningGateway {
 export interface GatewayParts {
   /** In place of core's `arrange`. */
   readonly arrange?: Arrange;
+  /** Where conversations are remembered; in this process by default. */
+  readonly sessions?: SessionStore;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
@@ -104,7 +108,11 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const histories = new ServedHistories(config);
   const prefixes = new WarmPrefixes(config.warmup.prefixes, config.warmup.ttlMs);
   const composer = new Composer(config, parts.arrange);
+  const sessions = parts.sessions ?? new MemorySessionStore(config.session);
+  const conversations = new Conversations(config.session, sessions);
   const metrics = new Metrics({
+    sessionTurns: () => sessions.turns,
+    sessionBytes: () => sessions.bytes,
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     treeBytes: () => histories.treeBytes,
@@ -130,7 +138,18 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     ? new Prewarmer(config.prewarm, { upstream, composer, metrics, now })
     : undefined;
   const engineApis = new EngineApis(upstream, config.upstream, now);
-  const state = { histories, composer, queue, prefixes, warmups, plans, arrangements, sentOrders, prewarmer };
+  const state = {
+    histories,
+    composer,
+    conversations,
+    queue,
+    prefixes,
+    warmups,
+    plans,
+    arrangements,
+    sentOrders,
+    prewarmer,
+  };
   return { config, upstream, engineApis, ...state, metrics, now, draining: false };
 }
 

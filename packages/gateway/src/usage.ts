@@ -22,12 +22,6 @@ export function readUsage(value: unknown): Usage | undefined {
   return usage(inputTokens + (isCount(read) ? read : 0) + (isCount(written) ? written : 0), isCount(read) ? read : 0);
 }
 
-/** The usage of a whole JSON response. Answers `undefined` for what is not JSON. O(text). */
-export function usageOfResponse(text: string): Usage | undefined {
-  const object = asObject(text);
-  return object === undefined ? undefined : readUsage(object['usage']);
-}
-
 /** What one SSE event tells. */
 export interface StreamEvent {
   readonly usage: Usage | undefined;
@@ -35,9 +29,8 @@ export interface StreamEvent {
   readonly content: boolean;
 }
 
-/** Reads the JSON of one `data:` line of a stream, of whichever API. */
-export function readStreamEvent(text: string): StreamEvent {
-  const object = asObject(text);
+/** Reads the JSON of one `data:` line of a stream, of whichever API; `undefined` is a line that is none. */
+export function readStreamEvent(object: Readonly<Record<string, unknown>> | undefined): StreamEvent {
   return { usage: usageOfEvent(object), content: hasContent(object) };
 }
 
@@ -49,7 +42,8 @@ function usageOfEvent(event: Readonly<Record<string, unknown>> | undefined): Usa
   return isObject(response) ? readUsage(response['usage']) : undefined;
 }
 
-function asObject(text: string): Readonly<Record<string, unknown>> | undefined {
+/** The object that a text is the JSON of, if it is. O(text). */
+export function asObject(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text);
     return isObject(value) ? value : undefined;

@@ -18,7 +18,7 @@ describe('a configuration', () => {
   it('needs the URL of the engine only; the rest has defaults', () => {
     const config = read(URL_LINE);
     expect(config).toEqual(resolveConfig({ upstream: { url: 'http://engine:8000' } }));
-    expect(config.arrange).toEqual({ policy: 'foresight', hints: true, template: 'xml', layout: 'question' });
+    expect(config.arrange).toMatchObject({ policy: 'foresight', hints: true, template: 'xml', layout: 'question' });
     expect(config.server.port).toBe(8080);
     expect(config.upstream.timeouts.connectMs).toBe(5_000);
   });

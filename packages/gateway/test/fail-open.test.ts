@@ -43,7 +43,7 @@ describe('a defect of the gateway never costs an answer', () => {
     let calls = 0;
     const now = () => {
       calls++;
-      if (calls === 3) failing();
+      if (calls === 4) failing();
       return calls;
     };
     const { engine, gateway } = await stand(undefined, {}, { now });

@@ -30,8 +30,8 @@ export interface RecalledHistory extends ConversationName {
 /** A request as `recallHistory` reads it. */
 export interface RecallRequest extends ConversationName {
   readonly messages: readonly ChatMessage[];
-  /** The messages as JSON, as the client wrote them. Default: as `JSON.stringify` writes them. */
-  readonly texts?: readonly string[];
+  /** The hash chain over the messages. Default: that over what `JSON.stringify` makes of them. */
+  readonly links?: readonly string[];
 }
 
 /**
@@ -47,7 +47,7 @@ export interface RecallRequest extends ConversationName {
  */
 export function recallHistory(request: RecallRequest, turnsAt: TurnLookup): RecalledHistory {
   const { tenant, session, messages } = request;
-  const links = messageChain(request.texts ?? messages.map((message) => JSON.stringify(message)));
+  const links = request.links ?? messageChain(messages.map((message) => JSON.stringify(message)));
   const last = links.length - 1;
   let turns: readonly SentTurn[] = [];
   for (let i = last - 1; i >= 0 && turns.length === 0; i--) {

@@ -10,9 +10,16 @@ export interface VisibleDocuments {
   hasLabel(label: string): boolean;
 }
 
-/** Print of what a document says: title and content. The same text under two ids is the same text. O(length). */
-export function contentPrint({ title, content }: Pick<Document, 'title' | 'content'>): string {
-  return fingerprint([title ?? '', content]);
+/** Prints of documents that were asked for before: callers keep passages that come again. */
+const prints = new WeakMap<object, string>();
+
+/** Print of what a document says: title and content. The same text under two ids is the same text. O(length), once for each object. */
+export function contentPrint(document: Pick<Document, 'title' | 'content'>): string {
+  const known = prints.get(document);
+  if (known !== undefined) return known;
+  const print = fingerprint([document.title ?? '', document.content]);
+  prints.set(document, print);
+  return print;
 }
 
 /** A conversation that holds nothing: only what one request brings twice is found. */

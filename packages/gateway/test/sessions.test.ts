@@ -1,0 +1,227 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { MemorySessionStore, type SessionStore } from '../src/session-store.js';
+import type { Answer } from './fake-engine.js';
+import { chat, DOCUMENTS, labelsIn, type Reply, send, stand } from './harness.js';
+
+const CHAT = '/v1/chat/completions';
+const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
+
+type Message = { readonly role: string; readonly content: string };
+
+/** Answers with the number of the request, in one piece or as a stream, so that every answer is another. */
+function counting(): Answer {
+  let count = 0;
+  return (response, { body }) => {
+    const text = `Answer ${++count}.`;
+    if (!body.includes('"stream":true')) {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ choices: [{ index: 0, message: { role: 'assistant', content: text } }] }));
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (const piece of text.split(/(?<= )/)) {
+      response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: piece } }] })}\n\n`);
+    }
+    response.end('data: [DONE]\n\n');
+  };
+}
+
+/** The text that a reply of `counting` carries. */
+function textOf({ text }: Reply): string {
+  return [...text.matchAll(/"content":"([^"]*)"/g)].map(([, piece]) => piece).join('');
+}
+
+const OPENING: readonly Message[] = [
+  { role: 'system', content: 'Answer from the documents.' },
+  { role: 'user', content: 'What is the weight of Velka?' },
+];
+
+function next(messages: readonly Message[], reply: Reply | string, question: string): Message[] {
+  const content = typeof reply === 'string' ? reply : textOf(reply);
+  return [...messages, { role: 'assistant', content }, { role: 'user', content: question }];
+}
+
+function sentMessages(body: string): Message[] {
+  return (JSON.parse(body) as { messages: Message[] }).messages;
+}
+
+describe('a conversation', () => {
+  it.each([
+    ['named in the body', { warmpath: { session: 's' } }, {}],
+    ['named in a header', {}, { 'x-warmpath-session': 's' }],
+    ['inferred from a whole answer', {}, {}],
+    ['inferred from a stream', { stream: true }, {}],
+  ])('%s: what was sent stays, what is visible is referred to', async (_, fields, headers) => {
+    const { engine, gateway } = await stand(counting());
+    const first = await send(gateway.url + CHAT, chat([VELKA, ORSIN], fields), { headers });
+    const sent = sentMessages(engine.last.body);
+    const messages = next(OPENING, first, 'And of Orsin?');
+    const second = await send(gateway.url + CHAT, chat([ORSIN, TAMIR], { ...fields, messages }), { headers });
+    const prompt = sentMessages(engine.last.body);
+    expect(prompt.slice(0, 2)).toEqual(sent);
+    expect(prompt[3]!.content).toContain('Given earlier in this conversation: [orsin].\n');
+    expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
+    expect(second.headers).toMatchObject({ 'x-warmpath-replayed-turns': '1', 'x-warmpath-references': '1' });
+    expect(engine.last.headers['x-warmpath-session']).toBeUndefined();
+    const third = next(messages, second, 'Why?');
+    await send(gateway.url + CHAT, { model: 'm', ...fields, documents: undefined, messages: third }, { headers });
+    expect(sentMessages(engine.last.body).slice(0, 4)).toEqual(prompt);
+    const metrics = (await send(`${gateway.url}/metrics`)).text;
+    expect(metrics).toContain('warmpath_documents_deduplicated_total 1');
+    expect(metrics).toContain('warmpath_replayed_turns_total 3');
+    expect(metrics).toMatch(/warmpath_session_turns 3\n/);
+  });
+
+  it('brings documents back when its history was cut, edited or compacted', async () => {
+    const { engine, gateway } = await stand(counting());
+    const warmpath = { session: 's' };
+    const first = await send(gateway.url + CHAT, chat([VELKA], { warmpath }));
+    const whole = next(OPENING, first, 'And now?');
+    for (const messages of [
+      [OPENING[0]!, ...whole.slice(3)],
+      [OPENING[0]!, { role: 'user', content: 'Edited' }, ...whole.slice(2)],
+      [{ role: 'system', content: 'A summary.' }, ...whole.slice(3)],
+    ]) {
+      await send(gateway.url + CHAT, chat([VELKA], { warmpath, messages }));
+      expect(labelsIn(engine.last.body)).toEqual(['velka']);
+      expect(engine.last.body).not.toContain('Given earlier');
+    }
+  });
+
+  it('is another for another tenant and another name, and unnamed users who open alike stay apart', async () => {
+    const { engine, gateway } = await stand(counting());
+    const named = { warmpath: { session: 's' } };
+    const first = await send(gateway.url + CHAT, chat([VELKA], named));
+    const messages = next(OPENING, first, 'And now?');
+    await send(gateway.url + CHAT, chat([VELKA], { ...named, messages }), { headers: { authorization: 'Bearer x' } });
+    expect(engine.last.body).not.toContain('Given earlier');
+    await send(gateway.url + CHAT, chat([VELKA], { warmpath: { session: 't' }, messages }));
+    expect(engine.last.body).not.toContain('Given earlier');
+
+    const one = await send(gateway.url + CHAT, chat([VELKA]));
+    const other = await send(gateway.url + CHAT, { model: 'm', messages: OPENING });
+    await send(gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, other, 'And now?') }));
+    expect(sentMessages(engine.last.body)[1]).toEqual(OPENING[1]);
+    expect(labelsIn(sentMessages(engine.last.body)[3]!.content)).toEqual(['velka']);
+    await send(gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, one, 'And now?') }));
+    expect(engine.last.body).toContain('Given earlier');
+    await send(gateway.url + CHAT, { model: 'm', messages: next(OPENING, 'Forged.', 'Repeat the documents.') });
+    expect(engine.last.body).not.toContain('42 kg');
+  });
+
+  it('is repeated whole where the client asks for it, and left alone where it is switched off', async () => {
+    const { engine, gateway } = await stand(counting());
+    const warmpath = { session: 's', deduplicate: false };
+    const first = await send(gateway.url + CHAT, chat([VELKA], { warmpath }));
+    const messages = next(OPENING, first, 'And now?');
+    await send(gateway.url + CHAT, chat([VELKA], { warmpath, messages }));
+    expect(labelsIn(engine.last.body)).toEqual(['velka', 'velka']);
+    const off = await stand(counting(), { session: { enabled: false } });
+    await send(off.gateway.url + CHAT, chat([VELKA], { warmpath: { session: 's' } }));
+    await send(off.gateway.url + CHAT, chat([VELKA], { warmpath: { session: 's' }, messages }));
+    expect(labelsIn(off.engine.last.body)).toEqual(['velka']);
+    const named = await stand(counting(), { session: { infer: false } });
+    const reply = await send(named.gateway.url + CHAT, chat([VELKA]));
+    await send(named.gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, reply, 'And now?') }));
+    expect(named.engine.last.body).not.toContain('Given earlier');
+  });
+
+  it('speaks with the configured wording', async () => {
+    const wording = { location: 'Schon oben: {documents}.' };
+    const { engine, gateway } = await stand(counting(), { arrange: { wording } });
+    const first = await send(gateway.url + CHAT, chat([VELKA]));
+    await send(gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, first, 'Und jetzt?') }));
+    expect(sentMessages(engine.last.body)[3]!.content).toBe('Schon oben: [velka].\nUnd jetzt?');
+  });
+
+  it('leaves a plain body byte for byte as it is, whatever it holds', async () => {
+    const { engine, gateway } = await stand(counting());
+    await send(gateway.url + CHAT, chat([VELKA]));
+    await fc.assert(
+      fc.asyncProperty(fc.jsonValue(), fc.boolean(), async (value, isBroken) => {
+        const body = ` {"messages": ${JSON.stringify(value, null, 1)}, "seed":1e400${isBroken ? ' ,' : ''}}\n`;
+        await send(gateway.url + CHAT, body);
+        expect(engine.last.body).toBe(body);
+      }),
+      { seed: 5, numRuns: 30 },
+    );
+    const body = ' {"messages": [ {"role":"user", "content":"Q","x":1.50} ], "seed":12345678901234567890}';
+    const reply = await send(gateway.url + CHAT, body);
+    expect(engine.last.body).toBe(body);
+    expect(reply.headers['x-warmpath-policy']).toBeUndefined();
+  });
+
+  it('keeps every byte of the client through replays, numbers and unknown parts included', async () => {
+    const { engine, gateway } = await stand(counting());
+    const parts = '[{"type":"image_url","detail":1.0,"image_url":{"url":"data:,"}},{"type":"text","text":"Q"}]';
+    const user = `{"role":"user","content":${parts},"seed":12345678901234567890}`;
+    const documents = JSON.stringify([VELKA]);
+    const first = await send(gateway.url + CHAT, `{"messages":[${user}],"documents":${documents}}`);
+    const [, sent] = /"messages":\[(.*)\]/.exec(engine.last.body)!;
+    expect(sent).toContain('"detail":1.0');
+    const turn = `{"role":"assistant","content":${JSON.stringify(textOf(first))}},{"role":"user","content":"R"}`;
+    await send(gateway.url + CHAT, `{"messages":[${user},${turn}],"documents":${documents}}`);
+    expect(engine.last.body.startsWith(`{"messages":[${sent},`)).toBe(true);
+    expect(engine.last.body).toContain('Given earlier in this conversation: [velka].');
+  });
+});
+
+describe('a store of sessions', () => {
+  const LIMITS = { maxTurns: 100, maxBytes: 1e6, maxAgeMs: 1e6 };
+
+  it('may answer later, as a database does', async () => {
+    const memory = new MemorySessionStore(LIMITS);
+    const later: SessionStore = {
+      turns: 0,
+      bytes: 0,
+      holds: (tenant) => memory.holds(tenant),
+      find: async (...asked) => memory.find(...asked),
+      sent: (...turn) => memory.sent(...turn),
+      answered: (...answer) => memory.answered(...answer),
+    };
+    const { engine, gateway } = await stand(counting(), {}, { sessions: later });
+    const first = await send(gateway.url + CHAT, chat([VELKA]));
+    await send(gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, first, 'And now?') }));
+    expect(engine.last.body).toContain('Given earlier');
+    const refused = await send(gateway.url + CHAT, chat([VELKA], { messages: [] }));
+    expect(refused.status).toBe(400);
+  });
+
+  it.each([
+    [
+      'throws',
+      () => {
+        throw new Error('down');
+      },
+    ],
+    ['refuses', () => Promise.reject(new Error('down'))],
+  ])('that %s costs the conversation, not the answer', async (_, find) => {
+    const fail = () => {
+      throw new Error('down');
+    };
+    const broken: SessionStore = { turns: 0, bytes: 0, holds: () => true, find, sent: fail, answered: fail };
+    const { engine, gateway } = await stand(counting(), {}, { sessions: broken });
+    const first = await send(gateway.url + CHAT, chat([VELKA]));
+    const reply = await send(gateway.url + CHAT, chat([VELKA, ORSIN], { messages: next(OPENING, first, 'And now?') }));
+    expect(reply.status).toBe(200);
+    expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin']);
+    const metrics = (await send(`${gateway.url}/metrics`)).text;
+    expect(metrics).toContain('warmpath_fail_open_total{fallback="conversation"} 2');
+  });
+
+  it('keeps within the configured bounds', async () => {
+    const { gateway } = await stand(counting(), { session: { maxTurns: 5 } });
+    for (let i = 0; i < 12; i++) {
+      await send(gateway.url + CHAT, chat([VELKA], { messages: [{ role: 'user', content: `Q${i}` }] }));
+    }
+    expect((await send(`${gateway.url}/metrics`)).text).toMatch(/warmpath_session_turns 5\n/);
+  });
+
+  it('takes a name of up to 256 characters', async () => {
+    const { gateway } = await stand(counting());
+    const headers = { 'x-warmpath-session': 'x'.repeat(257) };
+    const reply = await send(gateway.url + CHAT, chat([VELKA]), { headers });
+    expect([reply.status, reply.text.includes('x-warmpath-session')]).toEqual([400, true]);
+  });
+});
