@@ -20,6 +20,8 @@ export function addGatewayOptions(command: Command, defaultPort: string): Comman
 /** What a command would have where neither the file nor the command line says anything. */
 export interface GatewayDefaults {
   readonly port?: number;
+  /** Whether the engine is one that wants to know where documents end. */
+  readonly segments?: boolean;
   readonly logLevel?: NonNullable<GatewayConfigInput['log']>['level'];
 }
 
@@ -40,5 +42,6 @@ export async function gatewaySettings(
   };
   const log = file?.log ?? (defaults.logLevel !== undefined ? { level: defaults.logLevel } : {});
   const url = engineUrl ?? file?.upstream.url ?? '';
-  return { ...file, server, log, upstream: { ...file?.upstream, url } };
+  const segments = defaults.segments === undefined ? {} : { segments: defaults.segments };
+  return { ...file, server, log, upstream: { ...file?.upstream, ...segments, url } };
 }

@@ -31,6 +31,7 @@ import {
 } from '@warmpath/core';
 import type { ChatPrompt, CompletionPrompt, Prompt } from './apis/prompt-api.js';
 import type { GatewayConfig } from './config.js';
+import { cutAtDocuments, documentEnds } from './document-ends.js';
 import { DocumentMemory } from './document-memory.js';
 import type { ExtractedRequest, RequestSwitches } from './extract.js';
 import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from './prefill.js';
@@ -78,6 +79,8 @@ export interface ComposedRequest {
  * Drawn at random for each process: no message can contain it.
  */
 const PLACE = `documents-${randomUUID()}`;
+/** Stands for one document of several; the number says for which. */
+const EACH_PLACE = new RegExp(`${PLACE}-(\\d+)-`, 'g');
 
 /** Extracted request in, body for the engine out: arrange, render, put back. Pure but for the policy's view and `now`. */
 export class Composer {
@@ -186,7 +189,7 @@ export class Composer {
       prompt?.kind === 'chat'
         ? { ...prompt, messages: withEmptyQuestion(upToQuestion(prompt.messages), layout) }
         : { kind: 'completion', prompt: '' };
-    const changes = this.#changes(empty, arrangement, state);
+    const changes = this.#changes({ api: extracted.api, prompt: empty }, arrangement, state);
     return withLeastAnswer(extracted.rewrite(new Map([...NO_MORE_THAN_PREFILL, ...changes])), extracted.api);
   }
 
@@ -204,7 +207,7 @@ export class Composer {
         : tokensOf([...conversation!.history.turns, turn]) + turn.tail;
     const edits = conversation && this.#edits(extracted, arrangement, conversation);
     return {
-      body: extracted.rewrite(this.#changes(extracted.prompt, arrangement, state, edits)),
+      body: extracted.rewrite(this.#changes(extracted, arrangement, state, edits)),
       turn,
       arrangement,
       warnings: arrangement.trace.warnings,
@@ -240,20 +243,32 @@ export class Composer {
 
   /** The prompt with the documents in it, as members of the body. `edits`: what a conversation's turns added, this one's included. */
   #changes(
-    prompt: Prompt | undefined,
+    { api, prompt }: Pick<ExtractedRequest, 'api'> & { readonly prompt: Prompt | undefined },
     arrangement: Arrangement,
     state: TenantModel,
     edits?: readonly ChatEdit[],
   ): ReadonlyMap<string, string | undefined> {
-    const { arrange } = this.#config;
-    const documents = this.memory.of(state.tenant).renderedJson(arrangement.documents);
+    const { arrange, upstream } = this.#config;
+    const memory = this.memory.of(state.tenant);
     if (prompt?.kind === 'chat') {
       const added = edits ?? chatEdits(prompt.messages, arrangement, { ...arrange, documentsText: PLACE });
-      const members = prompt.write(applyEdits(prompt.messages, added));
-      return new Map([...members].map(([key, text]) => [key, text.replace(PLACE, () => documents)]));
+      const rendered = applyEdits(prompt.messages, added);
+      if (upstream.segments && api.name === 'chat') {
+        const each = arrangement.documents.map((document) => memory.renderedJson([document]));
+        const places = each.map((_, index) => `${PLACE}-${index}-`);
+        const members = prompt.write(cutAtDocuments(rendered, PLACE, places));
+        return new Map(
+          [...members].map(([key, json]) => [key, json.replace(EACH_PLACE, (_, at) => each[Number(at)]!)]),
+        );
+      }
+      const documents = memory.renderedJson(arrangement.documents);
+      return new Map([...prompt.write(rendered)].map(([key, json]) => [key, json.replace(PLACE, () => documents)]));
     }
+    const documents = memory.renderedJson(arrangement.documents);
     const rest = JSON.stringify(renderHint(arrangement, arrange.template, arrange.wording) + (prompt?.prompt ?? ''));
-    return new Map([['prompt', `"${documents}${rest.slice(1)}`]]);
+    const text: [string, string] = ['prompt', `"${documents}${rest.slice(1)}`];
+    if (!upstream.segments) return new Map([text]);
+    return new Map([text, ['segments', JSON.stringify(documentEnds(arrangement.documents, arrange.template))]]);
   }
 }
 

@@ -62,6 +62,12 @@ const upstream = z.strictObject({
     .describe(
       'Prompts that the engine gets at once; the others wait in the queue, where `foresight` sees them. As many as there are connections if left out.',
     ),
+  segments: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Tell the engine where documents end, so that it keeps, moves and evicts them as a whole: text parts in chats, `segments` in completions. For the embedded engine, which `warmpath up` does it for.',
+    ),
   timeouts: timeouts.prefault({}),
 });
 

@@ -25,7 +25,7 @@ export function addUpCommand(program: Command, context: CommandContext): void {
 }
 
 async function up(options: UpOptions, { terminal, environment }: CommandContext, signal: AbortSignal): Promise<void> {
-  const defaults = { port: DEFAULT_PORT, logLevel: 'warn' } as const;
+  const defaults = { port: DEFAULT_PORT, logLevel: 'warn', segments: true } as const;
   // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
   const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
   const address = { host: server.host, port: server.port, option: '--port' } as const;
