@@ -1,8 +1,11 @@
 // Whether the engine can be brought to a standstill, to a wrong account of its cells, or to growth: thousands of
-// overlapping, aborted and identical requests on contexts that are far too small for them. Loopback only, seeded.
+// overlapping, aborted and identical requests on contexts that are far too small for them, with every tier, tenants, and
+// workers that are killed. Loopback only, seeded; the processes are looked at in /proc, so it needs Linux.
 // `node bench/soak.js [--requests 4000] [--seed 1]`. Exits with 1 when something is wrong.
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ERROR_TABLE } from '@warmpath/core';
 import { spawnEngine } from '../dist/index.js';
@@ -15,6 +18,8 @@ const STANDSTILL_MS = 60_000;
 /** Growth of the resident memory between the first quarter of the requests and the end that counts as a leak. */
 const GROWTH_BYTES = 48 * 2 ** 20;
 const SEQUENCES = 255;
+/** Of a client that waits for its whole answer. */
+const NEVER = { kind: 'never' };
 
 const ROUNDS = [
   { clients: 8, options: { model: 'demo', contextTokens: 2048 } },
@@ -30,6 +35,12 @@ const ROUNDS = [
     options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, policy: 'pgdsf', verifyCache: true },
   },
   { clients: 24, options: { model: 'random:1m', contextTokens: 2048, batchTokens: 64, hostTier: 2 ** 20 } },
+  // The same with workers that are killed: what had begun to answer is cut off, and everything else is computed.
+  {
+    clients: 12,
+    killEvery: 100,
+    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, verifyCache: true, maxRestarts: 100 },
+  },
   { clients: 1, options: { model: 'demo', contextTokens: 2048 } },
 ];
 
@@ -80,6 +91,8 @@ function drawRequest(next) {
     ...(next() < 0.3 && { stop: ['kg', ' a', '\n'] }),
     ...(next() < 0.3 && { ignore_eos: true }),
     seed: Math.floor(next() * 1000),
+    ...(next() < 0.2 && { cache_salt: `tenant ${Math.floor(next() * 3)}` }),
+    ...(next() < 0.05 && { max_tokens: 0 }),
   };
   if (kind < 0.4) {
     return { path: '/v1/chat/completions', body: { messages: [{ role: 'user', content: prompt(next) }], ...fields } };
@@ -95,7 +108,7 @@ function drawRequest(next) {
 function drawAbort(next) {
   const draw = next();
   if (draw < 0.7) {
-    return { kind: 'never' };
+    return NEVER;
   }
   return draw < 0.85 ? { kind: 'after', ms: next() ** 2 * 300 } : { kind: 'chunks', count: Math.floor(next() * 12) };
 }
@@ -123,22 +136,24 @@ function send(url, { path, body }, abort) {
         }
       });
       incoming.once('error', () => resolve(abort.kind === 'never' ? 'cut off' : 'aborted'));
-      incoming.once('end', () => resolve(verdict(incoming.statusCode, text, body.stream === true)));
+      incoming.once('end', () => resolve(verdict(incoming.statusCode, text, body)));
     });
     outgoing.end(JSON.stringify(body));
   });
 }
 
-function verdict(status, text, isStream) {
+function verdict(status, text, { stream, max_tokens: mostTokens }) {
   if (status !== 200) {
     return JSON.parse(text).error.code;
   }
-  if (isStream) {
+  if (stream === true) {
     return text.endsWith('data: [DONE]\n\n') ? 'finished' : 'a stream without its end';
   }
   const { usage, timings } = JSON.parse(text);
   const cached = usage.prompt_tokens_details.cached_tokens;
-  const isSound = cached >= 0 && cached < usage.prompt_tokens && timings.prompt_n === usage.prompt_tokens - cached;
+  // The last token of a prompt is computed, for its logits, unless nothing is to be generated.
+  const mostCached = usage.prompt_tokens - (mostTokens === 0 ? 0 : 1);
+  const isSound = cached >= 0 && cached <= mostCached && timings.prompt_n === usage.prompt_tokens - cached;
   return isSound ? 'finished' : `cached ${cached} of ${usage.prompt_tokens}`;
 }
 
@@ -182,6 +197,18 @@ async function metrics(url) {
   };
 }
 
+/** The process that computes, below the one that listens; `undefined` while there is none. */
+function workerOf({ pid }) {
+  const [worker] = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
+  return worker === '' ? undefined : Number(worker);
+}
+
+/** Resident bytes of both processes. */
+function residentBytes(engine) {
+  const worker = workerOf(engine);
+  return { front: processFigures(engine.pid).rss, worker: worker === undefined ? 0 : processFigures(worker).rss };
+}
+
 function processFigures(pid) {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
@@ -194,19 +221,23 @@ function processFigures(pid) {
 
 /** What can be said of an engine that stands still: whether it answers, and whether it burns its core or sleeps. */
 async function diagnose(engine) {
-  const before = processFigures(engine.pid);
+  const worker = workerOf(engine);
+  const before = processFigures(worker);
   const state = await metrics(engine.url).catch((error) => error.message);
   await new Promise((resolve) => setTimeout(resolve, 1_000));
-  const after = processFigures(engine.pid);
+  const after = processFigures(worker);
   return { metrics: state, process: after.state, cpuTicksInASecond: after.cpuTicks - before.cpuTicks };
 }
 
-async function soak({ clients, options }, requests, seed) {
+async function soak({ clients, options: given, disk = false, killEvery }, requests, seed) {
+  const folder = disk ? mkdtempSync(join(tmpdir(), 'warmpath-soak-')) : undefined;
+  const options = { ...given, ...(folder !== undefined && { diskTier: folder }) };
   const engine = await spawnEngine({ port: 0, threads: 1, ...options });
   const outcomes = new Map();
   let sent = 0;
   let lastProgress = Date.now();
-  let early = 0;
+  let early;
+  let kills = 0;
   let standstill;
   const watchdog = setInterval(() => {
     if (Date.now() - lastProgress > STANDSTILL_MS && standstill === undefined) {
@@ -233,8 +264,11 @@ async function soak({ clients, options }, requests, seed) {
         outcomes.set(end, (outcomes.get(end) ?? 0) + 1);
       }
       lastProgress = Date.now();
-      if (early === 0 && sent > requests / 4) {
-        early = processFigures(engine.pid).rss;
+      if (early === undefined && sent > requests / 4) {
+        early = residentBytes(engine);
+      }
+      if (killEvery !== undefined && sent % killEvery === 0 && workerOf(engine) !== undefined) {
+        process.kill(workerOf(engine), ['SIGKILL', 'SIGSEGV'][kills++ % 2]);
       }
     }
   };
@@ -243,11 +277,12 @@ async function soak({ clients, options }, requests, seed) {
   clearInterval(watchdog);
   await standstill;
   const faults =
-    standstill === undefined
-      ? await audit(engine, outcomes, { early, hostTier: options.hostTier ?? 0 })
-      : ['the engine stood still'];
+    standstill === undefined ? await audit(engine, outcomes, { early, options, kills }) : ['the engine stood still'];
   const state = standstill === undefined ? await metrics(engine.url) : {};
   const exit = await engine.stop();
+  if (folder !== undefined) {
+    rmSync(folder, { recursive: true });
+  }
   if (standstill === undefined && exit.code !== 0) {
     faults.push(`ended with ${JSON.stringify(exit)}`);
   }
@@ -272,14 +307,31 @@ async function idle(url) {
   }
 }
 
-async function audit(engine, outcomes, { early, hostTier }) {
+/**
+ * Requests for as many tokens as there are cells, which nobody has sent: everything else has to leave, and with it every
+ * sequence id that is not leaked.
+ */
+async function flush({ url, cells, model }) {
+  const length = Math.min(cells, model.contextTokens) - 1;
+  const count = Math.ceil(cells / length);
+  for (let index = 0; index < count; index++) {
+    const prompt = Array.from({ length }, (_, at) => 300 + ((at * 13 + index * 7 + 5) % 900));
+    await send(url, { path: '/v1/completions', body: { prompt, max_tokens: 1, cache_salt: `flush ${index}` } }, NEVER);
+  }
+  return count;
+}
+
+async function audit(engine, outcomes, { early, options, kills }) {
   const faults = [];
+  const mayBreak = kills > 0 ? ['cut off', 'WARMPATH_ENGINE_FAILED'] : [];
   for (const outcome of outcomes.keys()) {
     const isRefusal = outcome in ERROR_TABLE && !['WARMPATH_INTERNAL', 'WARMPATH_ENGINE_FAILED'].includes(outcome);
-    if (outcome !== 'finished' && outcome !== 'aborted' && !isRefusal) {
+    if (outcome !== 'finished' && outcome !== 'aborted' && !isRefusal && !mayBreak.includes(outcome)) {
       faults.push(outcome);
     }
   }
+  await idle(engine.url);
+  const flushed = await flush(engine);
   const state = await idle(engine.url);
   if (state.running !== 0 || state.waiting !== 0) {
     faults.push(`${state.running} running and ${state.waiting} waiting when idle`);
@@ -287,17 +339,22 @@ async function audit(engine, outcomes, { early, hostTier }) {
   if (state.used !== state.cached) {
     faults.push(`${state.used - state.cached} cells belong to nobody`);
   }
-  if (state.freeSequences <= 0 || state.freeSequences > SEQUENCES) {
-    faults.push(`${state.freeSequences} free sequence ids`);
+  // What is flushed keeps one id each, and what is left of the leaf that gave the last cells another.
+  if (state.freeSequences < SEQUENCES - flushed - 1 || state.freeSequences > SEQUENCES) {
+    faults.push(`${state.freeSequences} free sequence ids after ${flushed} prompts that need every cell`);
   }
+  const hostTier = options.hostTier ?? 0;
   if (state.hostFailures !== 0 || state.hostBytes > hostTier) {
     faults.push(`${state.hostFailures} copies were no good, and ${state.hostBytes} bytes of ${hostTier} are in use`);
   }
-  const { rss } = processFigures(engine.pid);
-  if (rss - early > GROWTH_BYTES) {
-    faults.push(`resident memory grew from ${early} to ${rss} bytes`);
+  const now = residentBytes(engine);
+  for (const part of kills > 0 ? ['front'] : ['front', 'worker']) {
+    const mib = [early[part], now[part]].map((bytes) => (bytes / 2 ** 20).toFixed(0));
+    process.stderr.write(`resident memory of the ${part} ${mib.join(' -> ')} MiB\n`);
+    if (now[part] - early[part] > GROWTH_BYTES) {
+      faults.push(`resident memory of the ${part} grew from ${early[part]} to ${now[part]} bytes`);
+    }
   }
-  process.stderr.write(`resident memory ${(early / 2 ** 20).toFixed(0)} -> ${(rss / 2 ** 20).toFixed(0)} MiB\n`);
   return faults;
 }
 

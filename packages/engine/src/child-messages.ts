@@ -16,6 +16,8 @@ export interface StartMessage {
   readonly options: EngineOptions;
   /** For a worker: the Unix domain socket or named pipe to listen on. */
   readonly socketPath?: string;
+  /** For a worker: where it leaves what the next one begins with. */
+  readonly warmFolder?: string;
 }
 
 /** What a parent tells its child: how to start, and later a question whether it is still there. */

@@ -142,6 +142,13 @@ export const engineOptionsSchema = z.strictObject({
     .max(100)
     .default(5)
     .describe('Most restarts of the native part within a minute; one more crash ends the engine'),
+  warmRestartBytes: z
+    .int()
+    .min(0)
+    .default(268_435_456)
+    .describe(
+      'Most bytes of copies of what is used most, kept in memory outside the native part, which begins with them after a crash; 0 for none',
+    ),
   nativeLog: z.boolean().default(false).describe("Leave llama.cpp's own log on stderr"),
 });
 

@@ -10,7 +10,7 @@ import { EngineMetrics } from './http/metrics.js';
 import { baseUrl, cannotListen } from './listen-address.js';
 import { EngineLoop, type LoopStats } from './loop/engine-loop.js';
 import { Speculations } from './loop/speculations.js';
-import { modelFingerprint } from './models/fingerprint.js';
+import { fileIdentity, modelFingerprint } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings } from './native/bindings.js';
@@ -34,6 +34,8 @@ export interface WorkerHooks extends EngineHooks {
   readonly socketPath?: string;
   /** Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name. */
   readonly kvEvents?: KvEventPublisher;
+  /** Folder, in memory at best, for what the next worker begins with should this one crash. */
+  readonly warmFolder?: string;
 }
 
 /** A model as it is served. */
@@ -96,11 +98,11 @@ async function serve(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
   model: NativeModel,
-  { socketPath, kvEvents }: WorkerHooks,
+  { socketPath, warmFolder, kvEvents }: WorkerHooks,
 ): Promise<EngineServer> {
   const publisher = kvEvents ?? (await openKvEvents(settings));
   try {
-    return await serveModel(settings, resolved, { model, publisher, socketPath });
+    return await serveModel(settings, resolved, { model, publisher, socketPath, warmFolder });
   } catch (error) {
     await publisher?.close();
     throw error;
@@ -112,12 +114,13 @@ interface Opened {
   readonly model: NativeModel;
   readonly publisher: KvEventPublisher | undefined;
   readonly socketPath: string | undefined;
+  readonly warmFolder: string | undefined;
 }
 
 async function serveModel(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
-  { model, publisher, socketPath }: Opened,
+  { model, publisher, socketPath, warmFolder }: Opened,
 ): Promise<EngineServer> {
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
@@ -144,6 +147,13 @@ async function serveModel(
     }),
     ...(publisher !== undefined && {
       kvEvents: new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
+    }),
+    ...(warmFolder !== undefined && {
+      hotCopies: {
+        directory: warmFolder,
+        capacityBytes: settings.warmRestartBytes,
+        identity: stateIdentity(await fileIdentity(resolved.path)),
+      },
     }),
     verifyCache: settings.verifyCache,
     observer: metrics,

@@ -5,6 +5,7 @@ import type { EvictionOrder } from './eviction-order.js';
 import { type HostCopy, HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
 import { RadixNode } from './radix-node.js';
 import type { SequenceId } from './sequence-memory.js';
+import { stateRecord } from './state-record.js';
 import type { TierListener } from './tier-listener.js';
 
 export interface LowerTiersOptions {
@@ -298,13 +299,7 @@ export class LowerTiers {
 
   #recordOf(node: RadixNode): StateRecord | undefined {
     const copy = node.copy ?? this.#host.save(this.#sequenceOf(node), node.start, node.end);
-    if (copy === undefined) {
-      return undefined;
-    }
-    const path = node.path();
-    const { state, checksum } = copy;
-    const salt = path[0]!.parent!.salt ?? '';
-    return { salt, tokens: path.flatMap(({ tokens }) => tokens), from: node.start, state, checksum };
+    return copy === undefined ? undefined : stateRecord(node, copy);
   }
 
   #putFile(node: RadixNode, record: StateRecord): void {

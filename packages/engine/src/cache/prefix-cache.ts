@@ -144,6 +144,11 @@ export class PrefixCache {
     return this.#tree.roots;
   }
 
+  /** A sequence that holds the cells of a node on the device and of everything above it. */
+  sequenceOf(node: RadixNode): SequenceId {
+    return this.#tree.sequenceBelow(node);
+  }
+
   get stats(): PrefixCacheStats {
     const { deviceTokens, evictedTokens, freeSequences, hostStats, diskStats } = this.#tree;
     return {

@@ -1,6 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { DiskTierStats } from '../cache/disk-tier.js';
 import type { HostTierStats } from '../cache/host-tier.js';
+import type { HotCopiesStats } from '../cache/hot-copies.js';
 import type { TokensByTier } from '../cache/tiered-tree.js';
 import type { LoopObserver } from '../loop/announcer.js';
 import type { LoopStats } from '../loop/engine-loop.js';
@@ -140,6 +141,7 @@ export class EngineMetrics implements LoopObserver {
     this.#gauge('warmpath_engine_evicted_tokens', 'Tokens evicted since the start', () => stats().evictedTokens);
     this.#watchHost(() => stats().host);
     this.#watchDisk(() => stats().disk);
+    this.#watchHot(() => stats().hot);
     const info = new Gauge({
       name: 'vllm:cache_config_info',
       help: 'The prefix cache: any token can be shared, so a block is one token',
@@ -162,6 +164,34 @@ export class EngineMetrics implements LoopObserver {
     total('restored_tokens', 'Tokens copied back from the host tier', ({ restoredTokens }) => restoredTokens);
     total('evicted_tokens', 'Tokens evicted from the host tier', ({ evictedTokens }) => evictedTokens);
     total('failures', 'Copies that could not be made or were refused', ({ failures }) => failures);
+  }
+
+  #watchHot(hot: () => HotCopiesStats | undefined): void {
+    this.#gauge(
+      'warmpath_engine_warm_bytes',
+      'Copies kept for a restart in all, in bytes',
+      () => hot()?.capacityBytes ?? 0,
+    );
+    this.#gauge(
+      'warmpath_engine_warm_used_bytes',
+      'Bytes of the copies kept for a restart',
+      () => hot()?.usedBytes ?? 0,
+    );
+    this.#total(
+      'warmpath_engine_warm_written_files_total',
+      'Copies written for a restart',
+      () => hot()?.writtenFiles ?? 0,
+    );
+    this.#total(
+      'warmpath_engine_warm_restored_tokens_total',
+      'Tokens that this process began with after a crash',
+      () => hot()?.restoredTokens ?? 0,
+    );
+    this.#total(
+      'warmpath_engine_warm_failures_total',
+      'Copies for a restart that could not be made or were refused',
+      () => hot()?.failures ?? 0,
+    );
   }
 
   #watchDisk(disk: () => DiskTierStats | undefined): void {

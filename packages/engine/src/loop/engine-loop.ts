@@ -6,6 +6,7 @@ import {
   WarmpathError,
 } from '@warmpath/core';
 import type { DiskTierOptions } from '../cache/disk-tier.js';
+import { HotCopies, type HotCopiesStats } from '../cache/hot-copies.js';
 import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { KvEventFeed } from '../events/kv-event-feed.js';
 import type { LlamaBindings } from '../native/bindings.js';
@@ -33,6 +34,11 @@ const DISK_POLL_MS = 10;
 /** Fewest tokens of a step from which the cost of prefill is learned. */
 const LEARN_FROM_TOKENS = 32;
 
+/** A folder of stored states and what they are of. */
+export type StoreOptions = Pick<StateStoreOptions, 'directory' | 'capacityBytes' | 'identity'>;
+
+type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
+
 export interface EngineLoopOptions {
   readonly bindings: LlamaBindings;
   readonly model: NativeModel;
@@ -56,11 +62,13 @@ export interface EngineLoopOptions {
   /** Bytes of host memory for what leaves the cells; without any, it is dropped. */
   readonly hostTierBytes?: number;
   /** Files for what leaves host memory. */
-  readonly diskTier?: Pick<StateStoreOptions, 'directory' | 'capacityBytes' | 'identity'>;
+  readonly diskTier?: StoreOptions;
   /** What prefill costs; learned from the steps when left out. */
   readonly cost?: CostModel;
   /** Hears what comes to the cache and what leaves it; flushed once a step, ended with the loop. */
   readonly kvEvents?: KvEventFeed;
+  /** Where copies of what is used most are kept for the process that comes after this one, should it crash. */
+  readonly hotCopies?: StoreOptions;
   /** Check every invariant of the cache after every step. */
   readonly verifyCache?: boolean;
   readonly observer: LoopObserver;
@@ -72,6 +80,8 @@ export interface LoopStats extends PrefixCacheStats {
   readonly waiting: number;
   /** Generations that are held: they have no cells and wait to be released. */
   readonly held: number;
+  /** Present when copies are kept for the next process. */
+  readonly hot?: HotCopiesStats;
 }
 
 /**
@@ -86,6 +96,7 @@ export class EngineLoop {
   readonly #options: EngineLoopOptions;
   readonly #context: NativeContext;
   readonly #cache: PrefixCache;
+  readonly #hot: HotCopies | undefined;
   readonly #observedCost = new ObservedCost();
   readonly #vocabulary: Vocabulary;
   readonly #announcer: LoopAnnouncer;
@@ -109,7 +120,11 @@ export class EngineLoop {
   /** Most tokens of one request, prompt and answer: what the model was trained for, or all cells if they are fewer. */
   readonly contextTokens: number;
 
-  private constructor(options: EngineLoopOptions, context: NativeContext, disk: DiskTierOptions | undefined) {
+  private constructor(
+    options: EngineLoopOptions,
+    context: NativeContext,
+    { disk, hot }: { readonly disk: DiskTierOptions | undefined; readonly hot: OpenStore | undefined },
+  ) {
     this.#options = options;
     this.#context = context;
     this.#vocabulary = options.model.vocabulary;
@@ -128,6 +143,7 @@ export class EngineLoop {
       ...(kvEvents !== undefined && { listener: kvEvents.listener }),
       verify: verifyCache,
     });
+    this.#hot = hot && new HotCopies({ ...hot, cache: this.#cache, memory: context });
     this.#waiting = new WaitingTasks({
       discipline: options.schedule ?? 'fifo',
       ...(options.window !== undefined && { window: options.window }),
@@ -158,7 +174,11 @@ export class EngineLoop {
       padding: true,
     });
     try {
-      return new EngineLoop(options, context, options.diskTier && (await openDisk(options.diskTier)));
+      const disk = options.diskTier && { ...(await openStore(options.diskTier)), clock };
+      // A state of cells behind a sliding window leaves out what lies before it.
+      const hotCopies = options.model.hasSlidingWindow ? undefined : options.hotCopies;
+      const hot = hotCopies && (await openStore(hotCopies).catch(warn));
+      return new EngineLoop(options, context, { disk, hot });
     } catch (error) {
       context.free();
       throw error;
@@ -167,7 +187,13 @@ export class EngineLoop {
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */
   get stats(): LoopStats {
-    return { ...this.#cache.stats, running: this.#running.length, waiting: this.#waiting.size, held: this.#held.size };
+    return {
+      ...this.#cache.stats,
+      running: this.#running.length,
+      waiting: this.#waiting.size,
+      held: this.#held.size,
+      ...(this.#hot !== undefined && { hot: this.#hot.stats }),
+    };
   }
 
   /** Whether requests are accepted. */
@@ -229,6 +255,7 @@ export class EngineLoop {
 
   async #run(): Promise<void> {
     try {
+      await this.#hot?.restore();
       for (;;) {
         this.#reapAborted();
         this.#cache.settle();
@@ -236,12 +263,16 @@ export class EngineLoop {
         this.#prefetch();
         this.#options.kvEvents?.flush();
         if (this.#running.length > 0) {
+          this.#hot?.step(false);
           await this.#step();
         } else if (this.#waiting.size > 0) {
           // Nobody is left who could give anything back, so waiting on would be for ever.
           throw new Error('A request cannot be admitted although nothing runs');
         } else if (this.#state === 'draining') {
           break;
+        } else if (this.#hot?.step(true) === true) {
+          // Requests that have come meanwhile go first.
+          await new Promise((resolve) => setImmediate(resolve));
         } else {
           await new Promise<void>((resolve) => {
             this.#wake = resolve;
@@ -256,6 +287,7 @@ export class EngineLoop {
     // After a failure nothing is written any more.
     await this.#cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));
     this.#options.kvEvents?.end();
+    await this.#hot?.close();
     this.#context.free();
   }
 
@@ -509,6 +541,7 @@ export class EngineLoop {
 
   #leave(task: GenerationTask): void {
     this.#cache.release(task.lease!);
+    this.#hot?.noteUse();
     task.lease = undefined;
     this.#running.splice(this.#running.indexOf(task), 1);
   }
@@ -527,12 +560,15 @@ export class EngineLoop {
   }
 }
 
-async function openDisk(options: NonNullable<EngineLoopOptions['diskTier']>): Promise<DiskTierOptions> {
-  const clock = (): number => performance.now();
-  const { store, entries } = await StateStore.open({
-    ...options,
-    clock,
-    onWarning: (message) => process.emitWarning(message),
-  });
-  return { store, entries, clock };
+function clock(): number {
+  return performance.now();
+}
+
+/** What is only kept to begin faster next time must not keep the engine from starting. */
+function warn(error: Error): undefined {
+  process.emitWarning(error);
+}
+
+function openStore(options: StoreOptions): Promise<OpenStore> {
+  return StateStore.open({ ...options, clock, onWarning: (message) => process.emitWarning(message) });
 }

@@ -38,6 +38,16 @@ export async function modelFingerprint(path: string, folder: string = cacheFolde
   return reading.sha256;
 }
 
+/**
+ * What tells a file from any other while this machine runs, without reading it: for what is not to outlive a process by long.
+ * No SHA-256 is like it.
+ */
+export async function fileIdentity(path: string): Promise<string> {
+  const real = await realpath(path);
+  const { size, mtimeMs, dev, ino } = await stat(real);
+  return `${real} (${size} bytes, ${mtimeMs} ms, ${dev}:${ino})`;
+}
+
 async function remember(note: string, reading: Reading): Promise<void> {
   await mkdir(join(note, '..'), { recursive: true });
   const temporary = `${note}.${process.pid}.tmp`;

@@ -29,7 +29,10 @@ const MOST_TOKENS = 16_777_216;
 
 /** What computed a state: it means nothing to anything else. */
 export interface StateIdentity {
-  /** SHA-256 of the model's file, in hexadecimal. It covers the quantisation of the weights. */
+  /**
+   * SHA-256 of the model's file, in hexadecimal, which covers the quantisation of the weights; for what does not outlive the
+   * engine, whatever tells the file from any other on this machine.
+   */
   readonly model: string;
   /** The library and its exact version. */
   readonly library: string;

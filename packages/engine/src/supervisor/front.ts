@@ -78,12 +78,12 @@ export class Front {
       if (isAlive || outcome.kind === 'failed' || outcome.sent) {
         tries++;
       }
-      if (tries >= MOST_TRIES) {
+      if (tries >= (isSpeculation(request) ? 1 : MOST_TRIES)) {
         if (outcome.kind === 'failed') {
           sendWhole(response, outcome.answer);
           return;
         }
-        const detail = 'The engine crashed twice while it computed this request.';
+        const detail = `The engine crashed ${tries === 1 ? '' : 'twice '}while it computed this request.`;
         throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause: outcome.cause });
       }
     }
@@ -129,6 +129,22 @@ export class Front {
     } catch {
       return '';
     }
+  }
+}
+
+/**
+ * Whether a request is a speculation that waits for its confirmation. It is not sent again: a confirmation that came before
+ * the crash is forgotten, and it would wait for ever. Asked after a failure alone, so bodies are not read otherwise.
+ */
+function isSpeculation({ body }: RelayedRequest): boolean {
+  if (body === null || !body.includes('"speculation"')) {
+    return false;
+  }
+  try {
+    const { speculation } = JSON.parse(body.toString()) as { speculation?: { confirmed?: unknown } | null };
+    return typeof speculation === 'object' && speculation !== null && speculation.confirmed !== true;
+  } catch {
+    return false;
   }
 }
 

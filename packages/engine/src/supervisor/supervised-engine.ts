@@ -11,6 +11,7 @@ import { FrontMetrics } from './front-metrics.js';
 import { RestartLimit } from './restart-limit.js';
 import { SocketFolder } from './socket-folder.js';
 import { Supervisor } from './supervisor.js';
+import { WarmFolder } from './warm-folder.js';
 import { startWorker, type Worker } from './worker.js';
 
 /** An engine that listens in this process and computes in another, which is started again when it crashes. */
@@ -36,13 +37,17 @@ export async function startSupervisedEngine(
   hooks.signal?.throwIfAborted();
   const kvEvents = await openKvEvents(settings);
   const sockets = await SocketFolder.create();
+  const warm = settings.warmRestartBytes > 0 ? await WarmFolder.create() : undefined;
   const supervisor = new Supervisor<Worker>({
     start: (signal) =>
-      startWorker(options, sockets.next(), {
-        signal,
-        ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
-        ...(kvEvents !== undefined && { kvEvents }),
-      }),
+      startWorker(
+        { options, socketPath: sockets.next(), warmFolder: warm?.path },
+        {
+          signal,
+          ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
+          ...(kvEvents !== undefined && { kvEvents }),
+        },
+      ),
     limit: new RestartLimit(settings.maxRestarts),
     clock: () => performance.now(),
     wait: (ms, signal) => delay(ms, undefined, { signal }),
@@ -65,8 +70,7 @@ export async function startSupervisedEngine(
   const close = (graceMs = settings.shutdownGraceMs): Promise<void> => {
     closing ??= end(supervisor, server, graceMs).finally(async () => {
       cacheIsGone(kvEvents);
-      await kvEvents?.close();
-      await sockets.remove();
+      await Promise.all([kvEvents?.close(), sockets.remove(), warm?.remove()]);
     });
     return closing;
   };

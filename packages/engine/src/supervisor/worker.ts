@@ -28,14 +28,23 @@ export interface Worker {
   stop(graceMs: number): Promise<EngineExit>;
 }
 
+/** What a worker is started with. */
+export interface WorkerStart {
+  readonly options: EngineOptions;
+  /** Unix domain socket or named pipe to listen on; no other worker may have had it. */
+  readonly socketPath: string;
+  /** Where it leaves what the next one begins with, and finds what the last one has left. */
+  readonly warmFolder: string | undefined;
+}
+
 /**
  * Starts the process that holds llama.cpp and the loop, on a socket of its own.
- *
- * @param socketPath Unix domain socket or named pipe; no other worker may have had it.
  * @throws What `startEngineServer` throws; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
  */
-export async function startWorker(options: EngineOptions, socketPath: string, hooks: ChildHooks): Promise<Worker> {
-  const child = await startChild(WORKER_ARGUMENT, { type: 'start', options, socketPath }, hooks);
+export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promise<Worker> {
+  const { options, socketPath, warmFolder } = start;
+  const message = { type: 'start', options, socketPath, ...(warmFolder !== undefined && { warmFolder }) } as const;
+  const child = await startChild(WORKER_ARGUMENT, message, hooks);
   const pool = new Pool('http://worker', {
     socketPath,
     connections: null,

@@ -75,8 +75,25 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
 
   async function metric(name: string): Promise<number> {
     const text = await (await fetch(`${engine.url}/metrics`)).text();
-    const line = text.split('\n').find((candidate) => candidate.startsWith(`${name}{`))!;
-    return Number(line.slice(line.lastIndexOf(' ') + 1));
+    const line = text.split('\n').find((candidate) => candidate.startsWith(`${name}{`));
+    // There are no figures of the worker while there is none.
+    return line === undefined ? Number.NaN : Number(line.slice(line.lastIndexOf(' ') + 1));
+  }
+
+  /** Asks behind the same system prompt until it has been copied, or the copying has failed; answers the first text. */
+  async function useOften(system: number[], fields: object): Promise<string> {
+    const { restarts } = engine;
+    const before = await metric('warmpath_engine_warm_written_files_total');
+    let first = '';
+    for (let turn = 0; ; turn++) {
+      const prompt = [...system, ...someTokens(10, 77 + turn)];
+      const text = textIn(await complete(prompt, { segments: [system.length], ...fields }));
+      first = turn === 0 ? text : first;
+      const isWritten = (await metric('warmpath_engine_warm_written_files_total')) > before;
+      if (isWritten || engine.restarts > restarts || (await metric('warmpath_engine_warm_failures_total')) > 0) {
+        return first;
+      }
+    }
   }
 
   it.each(['SIGSEGV', 'SIGKILL'] as const)('idle, by %s: the next request finds another', async (signal) => {
@@ -218,6 +235,73 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     ]);
     expect(engine.restarts).toBe(1);
   });
+
+  it('begins again with what was used most, of each tenant', async () => {
+    await start();
+    const system = someTokens(200, 3);
+    for (const cache_salt of [undefined, 'one']) {
+      await useOften(system, { cache_salt });
+    }
+    process.kill(engine.workerPid!, 'SIGKILL');
+    for (const [cache_salt, cached] of [
+      [undefined, 200],
+      ['one', 200],
+      ['two', 0],
+    ]) {
+      const answer = await complete([...system, ...someTokens(10, 77)], { segments: [200], cache_salt });
+      expect(answer.usage.prompt_tokens_details.cached_tokens).toBe(cached);
+    }
+    expect(await metric('warmpath_engine_warm_restored_tokens_total')).toBe(400);
+    expect(await metric('warmpath_engine_warm_failures_total')).toBe(0);
+  });
+
+  it('in the middle of writing a copy leaves none that is believed', async () => {
+    crashAt('write');
+    vi.stubEnv('CRASH_SIGNAL', 'SIGKILL');
+    await start();
+    const system = someTokens(200, 3);
+    const text = await useOften(system, {});
+    await vi.waitFor(() => expect(engine.restarts).toBe(1), TIMEOUT_MS);
+    expect(textIn(await complete([...system, ...someTokens(10, 77)], { segments: [200] }))).toBe(text);
+    expect(await metric('warmpath_engine_warm_restored_tokens_total')).toBe(0);
+    expect(await metric('warmpath_engine_warm_failures_total')).toBe(1);
+  });
+
+  it('goes on without copies when there is no room for them', async () => {
+    crashAt('full', { times: 100 });
+    await start();
+    const system = someTokens(200, 3);
+    const text = await useOften(system, {});
+    await vi.waitFor(async () => expect(await metric('warmpath_engine_warm_failures_total')).toBe(1), TIMEOUT_MS);
+    expect(textIn(await complete([...system, ...someTokens(10, 77)], { segments: [200] }))).toBe(text);
+    expect(await metric('warmpath_engine_warm_used_bytes')).toBe(0);
+    expect(crashes).toEqual([]);
+  });
+
+  it.each(['save', 'restore'])(
+    'by kill -9 in the middle of a swap (%s) computes what it needs again',
+    async (place) => {
+      const asked = [1, 2, 3, 4, 5, 1, 2].map((id) => [...someTokens(250, id), ...someTokens(10, 99)]);
+      const fields = { segments: [250] };
+      await start({ contextTokens: 8192 });
+      const expected = [];
+      for (const prompt of asked) {
+        expected.push(textIn(await complete(prompt, fields)));
+      }
+      await engine.close();
+      crashAt(place, { after: 1 });
+      vi.stubEnv('CRASH_SIGNAL', 'SIGKILL');
+      await start({ hostTier: 2 ** 24, warmRestartBytes: 0, verifyCache: true });
+      const texts = [];
+      for (const prompt of [...asked, ...asked]) {
+        texts.push(textIn(await complete(prompt, fields)));
+      }
+      expect(texts).toEqual([...expected, ...expected]);
+      expect(await readdir(marks)).toHaveLength(1);
+      expect(engine.restarts).toBe(1);
+      expect(await metric('warmpath_engine_host_failures_total')).toBe(0);
+    },
+  );
 
   it('with far too few cells for what is asked at once answers all', async () => {
     await start({ contextTokens: 512, maxRunning: 8 });

@@ -1,9 +1,13 @@
 // Preloaded into engine processes by a test: the worker dies at a chosen place, as often as the test says.
 // CRASH_AT: `decode` (while the native thread computes), `token` (when the poison token is computed), `commit` (a defect of
-// the loop), `refused` (llama_decode finds no memory), `context` (no memory for a context). CRASH_AFTER: calls before it.
+// the loop), `refused` (llama_decode finds no memory), `context` (no memory for a context), `save` and `restore` (between the
+// copy of a node's cells and the tree's knowing of it), `write` (in the middle of a file), `full` (no room for a file).
+// CRASH_AFTER: calls before it.
 // CRASH_MARKS: a folder with one file for each crash; CRASH_TIMES: most of them.
 import { readdirSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 const { CRASH_AT, CRASH_AFTER = '0', CRASH_TIMES = '1', CRASH_MARKS, CRASH_SIGNAL = 'SIGSEGV' } = process.env;
 const POISON = 1_399;
@@ -64,6 +68,33 @@ if (process.argv.includes('--worker')) {
       NativeContext.create = async (bindings, ...rest) =>
         create.call(NativeContext, isDue() ? { ...bindings, initFromModel: refusing() } : bindings, ...rest);
       break;
+    case 'save':
+    case 'restore': {
+      const original = NativeContext.prototype[CRASH_AT];
+      NativeContext.prototype[CRASH_AT] = function (...values) {
+        const result = original.apply(this, values);
+        if (isDue()) die();
+        return result;
+      };
+      break;
+    }
+    case 'write':
+    case 'full': {
+      const handle = await open(fileURLToPath(import.meta.url));
+      const prototype = Object.getPrototypeOf(handle);
+      await handle.close();
+      const { writeFile: writeWhole } = prototype;
+      prototype.writeFile = async function (data, ...rest) {
+        // A lock and a record's head are smaller than any cells.
+        if (data.length > 10_000 && isDue()) {
+          if (CRASH_AT === 'full') throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+          await writeWhole.call(this, data.subarray(0, data.length / 2));
+          die();
+        }
+        return writeWhole.call(this, data, ...rest);
+      };
+      break;
+    }
     default:
   }
 }

@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** Where Linux keeps files in memory. */
+const MEMORY_FILES = '/dev/shm';
+const PREFIX = 'warmpath-warm';
+
+/**
+ * A folder for what a worker leaves to the next one, in memory where the system has files in memory and else among its
+ * temporary files. It lives as long as this process: what a front that was killed has left is removed by the next one.
+ */
+export class WarmFolder {
+  readonly path: string;
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  static async create(): Promise<WarmFolder> {
+    const parent = (await isFolder(MEMORY_FILES)) ? MEMORY_FILES : tmpdir();
+    await removeAbandoned(parent);
+    return new WarmFolder(await mkdtemp(join(parent, `${PREFIX}-${hostKey()}-${process.pid}-`)));
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.path, { recursive: true, force: true });
+  }
+}
+
+/** Removes the folders of processes of this host that are gone. Those of other users stay, and nobody hears of it. */
+async function removeAbandoned(parent: string): Promise<void> {
+  const own = new RegExp(`^${PREFIX}-${hostKey()}-(\\d+)-`);
+  for (const name of await readdir(parent)) {
+    const pid = own.exec(name)?.[1];
+    if (pid !== undefined && !lives(Number(pid))) {
+      await rm(join(parent, name), { recursive: true, force: true }).catch(() => undefined);
+    }
+  }
+}
+
+/** Containers may share memory files and not process numbers; their host names differ. */
+function hostKey(): string {
+  return createHash('sha256').update(hostname()).digest('hex').slice(0, 8);
+}
+
+function lives(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+  }
+}
+
+function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}
