@@ -50,6 +50,13 @@ const upstream = z.strictObject({
     .enum(['authorization', 'x-api-key'])
     .default('authorization')
     .describe("Where the engine looks for `apiKey`; Anthropic's own API wants `x-api-key`."),
+  cacheSaltKey: z
+    .string()
+    .min(16)
+    .optional()
+    .describe(
+      "Secret of 16 characters or more from which every tenant's `cache_salt` is derived: tenants then share nothing in the cache of a vLLM, SGLang or embedded engine. Best taken from the environment, the same for all gateways of an engine. None is sent if left out, as hosted APIs need it, which refuse unknown fields.",
+    ),
   messages: apiWay().describe(
     'How `/v1/messages` is served: as it is (`native`), in the words of chat completions (`translate`), or whichever the engine turns out to speak.',
   ),

@@ -1,3 +1,4 @@
+import type { CacheSalts } from './cache-salts.js';
 import type { Composer } from './compose.js';
 import type { GatewayConfig } from './config.js';
 import type { Conversations } from './conversations.js';
@@ -21,6 +22,8 @@ export interface Gateway {
   readonly histories: ServedHistories;
   readonly composer: Composer;
   readonly conversations: Conversations;
+  /** Only where a key is configured. */
+  readonly cacheSalts: CacheSalts | undefined;
   readonly queue: DispatchQueue;
   readonly prefixes: WarmPrefixes;
   readonly warmups: Warmups;

@@ -1,4 +1,5 @@
 import { observe, type PrewarmPath, planPrewarm, type ServedRequest, WarmpathError } from '@warmpath/core';
+import type { CacheSalts } from './cache-salts.js';
 import type { Composer } from './compose.js';
 import type { GatewayConfig } from './config.js';
 import type { ExtractedRequest } from './extract.js';
@@ -32,6 +33,7 @@ interface Remembered {
 export interface PrewarmerParts {
   readonly upstream: Upstream;
   readonly composer: Composer;
+  readonly cacheSalts: CacheSalts | undefined;
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
@@ -134,9 +136,10 @@ export class Prewarmer implements ActivityWatcher {
   }
 
   #prefill(last: ServedPrompt, path: PrewarmPath): void {
-    const { upstream, composer, now } = this.#parts;
+    const { upstream, composer, cacheSalts, now } = this.#parts;
     const { extracted, state, headers } = last;
     const sniffer = new ResponseSniffer(now);
+    const body = composer.composePrefill(extracted, path.documents, state);
     // Spent even if the prefill is cut short.
     this.#budget -= path.newTokens;
     let status = 0;
@@ -150,7 +153,7 @@ export class Prewarmer implements ActivityWatcher {
         method: 'POST',
         path: extracted.api.path,
         headers,
-        body: composer.composePrefill(extracted, path.documents, state),
+        body: cacheSalts?.salted(body, state.tenant) ?? body,
       },
       {
         onHead: (answered, answerHeaders) => {

@@ -289,9 +289,10 @@ function start(
   });
 }
 
-/** Forwards; a translation to where chat completions are served, and its answer back through the translation. */
-function send(gateway: Gateway, call: Call, body: Buffer | string, options: ForwardOptions): void {
+/** Forwards, with the tenant's salt where one is configured; a translation to where chat completions are served, and its answer back through the translation. */
+function send(gateway: Gateway, call: Call, plain: Buffer | string, options: ForwardOptions): void {
   const { request, translation } = call;
+  const body = gateway.cacheSalts?.salted(plain, tenantOf(request.headers)) ?? plain;
   if (translation === undefined) {
     forward(gateway, call, body, options);
     return;

@@ -10,6 +10,7 @@ import {
   LogController,
 } from 'fastify';
 import { errorShapeOf } from './apis/error-shape.js';
+import { CacheSalts } from './cache-salts.js';
 import { type Arrange, Composer } from './compose.js';
 import type { GatewayConfigInput } from './config.js';
 import { resolveConfig } from './config-load.js';
@@ -134,13 +135,16 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(config.limits.openArrangements);
   const sentOrders = new SentOrders(config.recognise.sentMessages);
+  const { cacheSaltKey } = config.upstream;
+  const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const prewarmer = config.prewarm.enabled
-    ? new Prewarmer(config.prewarm, { upstream, composer, metrics, now })
+    ? new Prewarmer(config.prewarm, { upstream, composer, cacheSalts, metrics, now })
     : undefined;
   const engineApis = new EngineApis(upstream, config.upstream, now);
   const state = {
     histories,
     composer,
+    cacheSalts,
     conversations,
     queue,
     prefixes,

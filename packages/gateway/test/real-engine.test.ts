@@ -185,4 +185,17 @@ describe('in front of the real engine', () => {
     expect(await aborted()).toBe(before + 8);
     expect(await running()).toBe(0);
   });
+
+  it('lets no tenant find what another has left in the cache, with a key for salts', async () => {
+    const gateway = closing(await gatewayAt(engine.url, { upstream: { cacheSaltKey: 'a secret of the gateways' } }));
+    const cachedFor = async (tenant: string): Promise<number> => {
+      const messages = [{ role: 'user', content: 'What did the tenants find?' }];
+      const headers = { authorization: `Bearer ${tenant}` };
+      const reply = await send(gateway.url + CHAT, { messages, documents: contexts[0], max_tokens: 1 }, { headers });
+      return (JSON.parse(reply.text) as Answer).usage.prompt_tokens_details.cached_tokens;
+    };
+    expect(await cachedFor('a')).toBe(0);
+    expect(await cachedFor('b')).toBe(0);
+    expect(await cachedFor('a')).toBeGreaterThan(100);
+  });
 });

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import { type EngineOptions, type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
@@ -35,7 +36,9 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
   const engine = await startEngine({ ...engineSettings(options), port: enginePort }, terminal, signal);
   try {
     const config = await gatewaySettings(options, engine.url, { environment, defaults });
-    const gateway = await startGateway(config).catch((error: unknown) => {
+    // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
+    const upstream = { cacheSaltKey: randomBytes(32).toString('base64url'), ...config.upstream };
+    const gateway = await startGateway({ ...config, upstream }).catch((error: unknown) => {
       throw describeListenError(error, address);
     });
     try {

@@ -38,12 +38,16 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
       },
     });
     const { requestId } = request.exchange;
-    const state = gateway.warmups.start(prefixOf(tenantOf(request.headers), model, preamble.key), () => ({
-      method: 'POST',
-      path: '/v1/chat/completions',
-      headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),
-      body: warmupBody(text, messages),
-    }));
+    const tenant = tenantOf(request.headers);
+    const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => {
+      const body = warmupBody(text, messages);
+      return {
+        method: 'POST',
+        path: '/v1/chat/completions',
+        headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),
+        body: gateway.cacheSalts?.salted(body, tenant) ?? body,
+      };
+    });
     gateway.metrics.warmup(state);
     return reply.code(202).header(RESPONSE_HEADERS.requestId, requestId).send({ state });
   });

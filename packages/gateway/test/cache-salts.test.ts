@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest';
+import { CacheSalts } from '../src/cache-salts.js';
+import { chat, send, stand } from './harness.js';
+
+const KEY = 'a secret of the gateways';
+const COMPLETIONS = '/v1/chat/completions';
+
+const saltOf = (body: string | Buffer): unknown => (JSON.parse(body.toString()) as { cache_salt?: unknown }).cache_salt;
+
+describe('the salt of a body', () => {
+  const salts = new CacheSalts(KEY);
+
+  it('is the same for a tenant, and another for every other, key and salt of the client', () => {
+    const bodies = [
+      salts.salted('{}', 'a'),
+      salts.salted('{}', 'b'),
+      salts.salted('{"cache_salt":"mine"}', 'a'),
+      salts.salted('{"cache_salt":"mine"}', 'b'),
+      salts.salted('{"cache_salt":"yours"}', 'a'),
+      new CacheSalts(`${KEY}!`).salted('{}', 'a'),
+    ];
+    const all = bodies.map(saltOf);
+    expect(new Set(all).size).toBe(all.length);
+    expect(all.every((salt) => /^[\w-]{43}$/.test(String(salt)))).toBe(true);
+    expect(salts.salted('{"cache_salt":null}', 'a')).toContain(String(all[0]));
+    expect(salts.salted('{"x":1}', 'a')).toContain(String(all[0]));
+  });
+
+  it('changes nothing else of the body', () => {
+    const body = '{ "a" : 1.0, "cache_salt":"mine" , "b":[ ] }';
+    const salt = JSON.stringify(saltOf(salts.salted(body, 'a')));
+    expect(salts.salted(body, 'a')).toBe(`{"a" : 1.0,"cache_salt":${salt},"b":[ ]}`);
+  });
+
+  it.each(['', 'no json', '[]', 'null', '"text"'])('is not put into %j', (body) => {
+    expect(salts.salted(body, 'a')).toBe(body);
+  });
+});
+
+describe('a gateway with a key for salts', () => {
+  const asked = (name: string) => ({ headers: { authorization: `Bearer ${name}` } });
+
+  it('salts every prompt by its tenant: arranged, plain, warmed up', async () => {
+    const { gateway, engine } = await stand(undefined, { upstream: { cacheSaltKey: KEY } });
+    await send(gateway.url + COMPLETIONS, chat(), asked('a'));
+    await send(gateway.url + COMPLETIONS, { model: 'm', messages: [{ role: 'user', content: 'x' }] }, asked('a'));
+    await send(`${gateway.url}/v1/completions`, { model: 'm', prompt: 'x' }, asked('a'));
+    await send(`${gateway.url}/v1/warmup`, { model: 'm', messages: [{ role: 'system', content: 'x' }] }, asked('a'));
+    await engine.until('request', 4);
+    await send(gateway.url + COMPLETIONS, chat(), asked('b'));
+    await send(gateway.url + COMPLETIONS, chat());
+    const [first, ...others] = engine.received.map(({ body }) => saltOf(body));
+    expect(first).toEqual(expect.any(String));
+    expect(others.slice(0, 3)).toEqual([first, first, first]);
+    expect(new Set([first, ...others.slice(3)]).size).toBe(3);
+  });
+
+  it("mixes a client's own salt into the tenant's", async () => {
+    const { gateway, engine } = await stand(undefined, { upstream: { cacheSaltKey: KEY } });
+    for (const name of ['a', 'b', 'a']) {
+      await send(gateway.url + COMPLETIONS, chat(undefined, { cache_salt: 'mine' }), asked(name));
+    }
+    const [a, b, again] = engine.received.map(({ body }) => saltOf(body));
+    expect(again).toBe(a);
+    expect(new Set([a, b, 'mine']).size).toBe(3);
+  });
+
+  it('sends none unless it has a key, and then leaves a client its own', async () => {
+    const { gateway, engine } = await stand();
+    await send(gateway.url + COMPLETIONS, chat(), asked('a'));
+    await send(gateway.url + COMPLETIONS, chat(undefined, { cache_salt: 'mine' }), asked('a'));
+    expect(engine.received.map(({ body }) => saltOf(body))).toEqual([undefined, 'mine']);
+  });
+});
