@@ -95,6 +95,14 @@ export const engineOptionsSchema = z.strictObject({
     .max(8192)
     .default(DEFAULT_BATCH_TOKENS)
     .describe('Most tokens in one decode; smaller keeps streams smoother while a long prompt is computed'),
+  streamGap: z
+    .number()
+    .min(0)
+    .max(1000)
+    .default(3)
+    .describe(
+      'How many times longer than alone running streams may wait for a token while prompts are computed; 0 for no limit',
+    ),
   maxRunning: z
     .int()
     .min(1)

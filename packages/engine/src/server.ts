@@ -8,7 +8,8 @@ import { createApp } from './http/app.js';
 import { closeServer } from './http/close-server.js';
 import { EngineMetrics } from './http/metrics.js';
 import { baseUrl, cannotListen } from './listen-address.js';
-import { EngineLoop, type LoopStats } from './loop/engine-loop.js';
+import { EngineLoop } from './loop/engine-loop.js';
+import type { LoopStats } from './loop/loop-options.js';
 import { Speculations } from './loop/speculations.js';
 import { fileIdentity, modelFingerprint } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
@@ -135,6 +136,7 @@ async function serveModel(
     queueLimit: settings.queueLimit,
     schedule: settings.schedule,
     window: settings.window,
+    streamGap: settings.streamGap,
     threads: settings.threads,
     policy: settings.policy,
     hostTierBytes: settings.hostTier,

@@ -45,6 +45,7 @@ export function toGenerationRequest(
     boundaries: prompt.boundaries,
     ...(typeof fields.cache_salt === 'string' && { salt: fields.cache_salt }),
     maxTokens: asked ?? Math.min(room, limits.defaultMaxTokens),
+    isStreamed: fields.stream ?? false,
     sampling: { temperature: fields.temperature ?? 1, topP: fields.top_p ?? 1 },
     seed: fields.seed ?? randomInt(SEEDS),
     stops: stops.filter((stop) => stop !== ''),

@@ -4,8 +4,8 @@ import type { HostTierStats } from '../cache/host-tier.js';
 import type { HotCopiesStats } from '../cache/hot-copies.js';
 import type { TokensByTier } from '../cache/tiered-tree.js';
 import type { LoopObserver } from '../loop/announcer.js';
-import type { LoopStats } from '../loop/engine-loop.js';
 import type { EndEvent } from '../loop/events.js';
+import type { LoopStats } from '../loop/loop-options.js';
 import { SPECULATION_OUTCOMES, type SpeculationOutcome, type Speculations } from '../loop/speculations.js';
 
 const SECONDS_BUCKETS = [

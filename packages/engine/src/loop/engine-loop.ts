@@ -1,24 +1,16 @@
-import {
-  type CostModel,
-  type ReplacementPolicyName,
-  replacementPolicy,
-  type SchedulerName,
-  WarmpathError,
-} from '@warmpath/core';
+import { replacementPolicy, WarmpathError } from '@warmpath/core';
 import type { DiskTierOptions } from '../cache/disk-tier.js';
-import { HotCopies, type HotCopiesStats } from '../cache/hot-copies.js';
-import { PrefixCache, type PrefixCacheStats } from '../cache/prefix-cache.js';
-import type { KvEventFeed } from '../events/kv-event-feed.js';
-import type { LlamaBindings } from '../native/bindings.js';
+import { HotCopies } from '../cache/hot-copies.js';
+import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
-import type { NativeModel } from '../native/model.js';
 import { SEQUENCE_IDS } from '../native/sequence-ids.js';
 import type { Vocabulary } from '../native/vocabulary.js';
-import { StateStore, type StateStoreOptions } from '../store/state-store.js';
-import { LoopAnnouncer, type LoopObserver } from './announcer.js';
+import { StateStore } from '../store/state-store.js';
+import { LoopAnnouncer } from './announcer.js';
 import type { FinishReason, GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
 import { isolatedListener } from './isolated-listener.js';
-import { ObservedCost } from './observed-cost.js';
+import type { EngineLoopOptions, LoopStats, StoreOptions } from './loop-options.js';
+import { StepPacing } from './step-pacing.js';
 import { planStep, type StepEntry } from './step-plan.js';
 import { GenerationTask } from './task.js';
 import { WaitingTasks } from './waiting-tasks.js';
@@ -31,58 +23,7 @@ const PREFETCH_AHEAD = 4;
 /** How long the loop, with nothing to compute, waits for the disk before it looks whether a request lost its patience. */
 const DISK_POLL_MS = 10;
 
-/** Fewest tokens of a step from which the cost of prefill is learned. */
-const LEARN_FROM_TOKENS = 32;
-
-/** A folder of stored states and what they are of. */
-export type StoreOptions = Pick<StateStoreOptions, 'directory' | 'capacityBytes' | 'identity'>;
-
 type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
-
-export interface EngineLoopOptions {
-  readonly bindings: LlamaBindings;
-  readonly model: NativeModel;
-  /** Name in the events. */
-  readonly name: string;
-  /** KV cells in all. */
-  readonly cells: number;
-  /** Most tokens in one decode. */
-  readonly batchTokens: number;
-  /** Most requests that are computed at the same time. */
-  readonly maxRunning: number;
-  /** Most requests that wait for a place. */
-  readonly queueLimit: number;
-  /** Which of the waiting requests goes next. */
-  readonly schedule?: SchedulerName;
-  /** How often `cache-aware` may let others overtake a request. */
-  readonly window?: number;
-  readonly threads: number;
-  /** What leaves the cells, and the host tier, first. */
-  readonly policy?: ReplacementPolicyName;
-  /** Bytes of host memory for what leaves the cells; without any, it is dropped. */
-  readonly hostTierBytes?: number;
-  /** Files for what leaves host memory. */
-  readonly diskTier?: StoreOptions;
-  /** What prefill costs; learned from the steps when left out. */
-  readonly cost?: CostModel;
-  /** Hears what comes to the cache and what leaves it; flushed once a step, ended with the loop. */
-  readonly kvEvents?: KvEventFeed;
-  /** Where copies of what is used most are kept for the process that comes after this one, should it crash. */
-  readonly hotCopies?: StoreOptions;
-  /** Check every invariant of the cache after every step. */
-  readonly verifyCache?: boolean;
-  readonly observer: LoopObserver;
-}
-
-/** What the loop holds right now. */
-export interface LoopStats extends PrefixCacheStats {
-  readonly running: number;
-  readonly waiting: number;
-  /** Generations that are held: they have no cells and wait to be released. */
-  readonly held: number;
-  /** Present when copies are kept for the next process. */
-  readonly hot?: HotCopiesStats;
-}
 
 /**
  * The engine's one loop: continuous batching over all running requests.
@@ -97,7 +38,7 @@ export class EngineLoop {
   readonly #context: NativeContext;
   readonly #cache: PrefixCache;
   readonly #hot: HotCopies | undefined;
-  readonly #observedCost = new ObservedCost();
+  readonly #pacing: StepPacing;
   readonly #vocabulary: Vocabulary;
   readonly #announcer: LoopAnnouncer;
   readonly #waiting: WaitingTasks;
@@ -129,7 +70,8 @@ export class EngineLoop {
     this.#context = context;
     this.#vocabulary = options.model.vocabulary;
     this.#announcer = new LoopAnnouncer(options.name, options.observer);
-    const { policy = 'lru', hostTierBytes = 0, cost = this.#observedCost, kvEvents, verifyCache = false } = options;
+    this.#pacing = new StepPacing(options.batchTokens, options.streamGap ?? 0);
+    const { policy = 'lru', hostTierBytes = 0, cost = this.#pacing.cost, kvEvents, verifyCache = false } = options;
     this.#cache = new PrefixCache({
       memory: context,
       cells: context.cells,
@@ -409,7 +351,8 @@ export class EngineLoop {
   }
 
   async #step(): Promise<void> {
-    const entries = planStep(this.#running, this.#cache, this.#options.batchTokens);
+    const limits = this.#pacing.limits(this.#running, this.#context, this.#cache);
+    const entries = planStep(this.#running, this.#cache, limits);
     const isAnyDone = this.#finishPrefills();
     if (entries.length === 0 && isAnyDone) {
       return;
@@ -433,22 +376,13 @@ export class EngineLoop {
     const durationMs = performance.now() - startedMs;
     this.#announcer.step(entries, durationMs);
     if (code === 0) {
-      this.#learnCost(entries, durationMs);
+      this.#pacing.learn(entries, durationMs);
       this.#settle(entries, outputs);
     } else if (code === NO_FREE_CELLS) {
       // By the cache's account there were enough, so the account is wrong and every later decode would fail too.
       throw new Error('llama_decode finds no free cells where there should be some');
     } else {
       this.#failEntries(entries, code);
-    }
-  }
-
-  /** Steps of few tokens cost what reading the weights costs, which says nothing of prompts. */
-  #learnCost(entries: readonly StepEntry[], durationMs: number): void {
-    const tokens = entries.reduce((sum, { count }) => sum + count, 0);
-    if (tokens >= LEARN_FROM_TOKENS) {
-      const positions = entries.reduce((sum, { task, count }) => sum + count * (task.computed + count / 2), 0);
-      this.#observedCost.observe(tokens, positions, durationMs);
     }
   }
 

@@ -18,6 +18,8 @@ export interface GenerationRequest {
   readonly maxTokens: number;
   /** Tokens after which it gives its cells away and waits to be released; what is computed stays cached. */
   readonly holdAfter?: number;
+  /** Whether somebody reads its tokens as they come, so that no step may keep it waiting for long. */
+  readonly isStreamed?: boolean;
   readonly sampling: SamplingOptions;
   /** Seed of the random numbers; the same seed, prompt and options give the same text. */
   readonly seed: number;

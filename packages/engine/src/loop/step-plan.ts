@@ -7,6 +7,13 @@ export interface StepEntry {
   readonly count: number;
 }
 
+/** What one decode may hold, in tokens. */
+export interface StepLimits {
+  readonly batchTokens: number;
+  /** Of prompts, where streams must not be kept waiting. */
+  readonly promptTokens: number;
+}
+
 /**
  * A prompt waits one step when another prompt of the same step is about to compute at least this many tokens that it
  * needs too, and then shares them. Below that, waiting costs more than computing them twice.
@@ -19,17 +26,17 @@ const WORTH_WAITING_TOKENS = 16;
  * are none sit this step out.
  *
  * @param running In the order of admission; every one has a lease.
- * @param batchTokens Most tokens in one decode.
+ * @param limits Most tokens in one decode, and most of them for prompts.
  */
-export function planStep(running: readonly GenerationTask[], cache: PrefixCache, batchTokens: number): StepEntry[] {
+export function planStep(running: readonly GenerationTask[], cache: PrefixCache, limits: StepLimits): StepEntry[] {
   const entries: StepEntry[] = [];
   for (const task of running.filter((candidate) => candidate.isDecoding)) {
-    if (entries.length < batchTokens && cache.grow(task.lease!, 1)) {
+    if (entries.length < limits.batchTokens && cache.grow(task.lease!, 1)) {
       entries.push({ task, count: 1 });
     }
   }
   const prompts: StepEntry[] = [];
-  let budget = batchTokens - entries.length;
+  let budget = Math.min(limits.batchTokens - entries.length, limits.promptTokens);
   for (const task of running.filter((candidate) => !candidate.isDecoding)) {
     if (budget === 0) {
       break;

@@ -79,6 +79,11 @@ export class GenerationTask {
     return this.generated > 0 && this.pending === 1;
   }
 
+  /** Whether somebody reads its tokens as they come. What is held back, nobody reads yet. */
+  get isStreamRead(): boolean {
+    return this.request.isStreamed === true && (this.released || this.request.holdAfter === undefined);
+  }
+
   /** Whether it has all the tokens that it may have before it is released. */
   get isHeld(): boolean {
     return !this.released && this.generated >= (this.request.holdAfter ?? Number.POSITIVE_INFINITY);

@@ -8,7 +8,7 @@ import type { NativeModel } from './model.js';
 import { NATIVE_SEQUENCES, SCRATCH_SEQUENCE } from './sequence-ids.js';
 import { holdsPositions, sliceState } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, type NativePointer } from './structs.js';
-import { TILE_ROWS, TilePadding } from './tile-padding.js';
+import { type BatchAttention, TILE_ROWS, TilePadding } from './tile-padding.js';
 
 /** Cells for the padding of a batch: no fewer than a tile, and what llama.cpp rounds to. */
 const PADDING_CELLS = 256;
@@ -111,7 +111,7 @@ export class NativeContext implements SavableMemory {
    */
   async decode(span: number = this.cells): Promise<number> {
     this.#requireIdle();
-    const padding = this.#padding?.wanted(this.#batch.attention(span)) ?? 0;
+    const padding = this.padding(this.#batch.attention(span));
     for (let position = 0; position < padding; position++) {
       this.#batch.add(0, position, SCRATCH_SEQUENCE, false);
     }
@@ -133,6 +133,11 @@ export class NativeContext implements SavableMemory {
     } finally {
       this.#state = 'idle';
     }
+  }
+
+  /** Tokens that a batch would be filled up with: room that costs nothing. */
+  padding(attention: BatchAttention): number {
+    return this.#padding?.wanted(attention) ?? 0;
   }
 
   /** @returns A copy of the logits after the token at `index` of the last batch. Cost: one copy of the vocabulary. */

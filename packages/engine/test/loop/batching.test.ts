@@ -22,7 +22,7 @@ describe('continuous batching', () => {
   });
 
   it('gives every stream its token in every step while a long prompt is computed', async () => {
-    engine = await TestEngine.start({ batchTokens: 256 });
+    engine = await TestEngine.start({ batchTokens: 256, streamGap: 0 });
     const streams = NAMES.map((_, index) =>
       engine.stream('/v1/completions', { prompt: someTokens(40, index), max_tokens: 2000, ignore_eos: true }),
     );
@@ -39,6 +39,29 @@ describe('continuous batching', () => {
       stream.destroy();
     }
     await log.until(() => log.ends.length === 9);
+  });
+
+  it('computes few prompt tokens beside a stream that somebody reads, and whole batches beside an answer that nobody does', async () => {
+    // A gap of one step leaves no room for prompts at all: the least goes into each.
+    engine = await TestEngine.start({ streamGap: 1 });
+    const fields = { prompt: someTokens(20), max_tokens: 2000, ignore_eos: true };
+    const counts = async (prompt: number[]): Promise<Set<number>> => {
+      const from = log.steps.length;
+      await log.until(() => log.steps.length > from && log.steps.at(-1)!.promptTokens === 0);
+      const before = log.steps.length;
+      await engine.complete(prompt);
+      const during = log.steps.slice(before).filter(({ promptTokens }) => promptTokens > 0);
+      expect(during.every(({ generating }) => generating === 1)).toBe(true);
+      return new Set(during.map(({ promptTokens }) => promptTokens));
+    };
+    const stream = engine.stream('/v1/completions', fields);
+    expect([...(await counts(someTokens(40, 60)))]).toEqual([4]);
+    stream.destroy();
+    await log.until(() => log.ends.length === 2);
+    const unread = engine.send('/v1/completions', fields);
+    expect([...(await counts(someTokens(127 * 2 + 20, 61)))]).toEqual([127, 20]);
+    unread.destroy();
+    await log.until(() => log.ends.length === 4);
   });
 
   it('answers eight at once as it answers them one after the other, while a long prompt arrives', async () => {

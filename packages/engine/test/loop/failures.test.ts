@@ -1,8 +1,9 @@
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
-import { EngineLoop, type EngineLoopOptions } from '../../src/loop/engine-loop.js';
+import { EngineLoop } from '../../src/loop/engine-loop.js';
 import type { GenerationListener, GenerationRequest, GenerationResult } from '../../src/loop/generation.js';
+import type { EngineLoopOptions } from '../../src/loop/loop-options.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeContext } from '../../src/native/context.js';
 import { NativeModel } from '../../src/native/model.js';

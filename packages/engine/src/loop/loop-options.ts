@@ -1,0 +1,59 @@
+import type { CostModel, ReplacementPolicyName, SchedulerName } from '@warmpath/core';
+import type { HotCopiesStats } from '../cache/hot-copies.js';
+import type { PrefixCacheStats } from '../cache/prefix-cache.js';
+import type { KvEventFeed } from '../events/kv-event-feed.js';
+import type { LlamaBindings } from '../native/bindings.js';
+import type { NativeModel } from '../native/model.js';
+import type { StateStoreOptions } from '../store/state-store.js';
+import type { LoopObserver } from './announcer.js';
+
+/** A folder of stored states and what they are of. */
+export type StoreOptions = Pick<StateStoreOptions, 'directory' | 'capacityBytes' | 'identity'>;
+
+/** What an engine loop is started with. */
+export interface EngineLoopOptions {
+  readonly bindings: LlamaBindings;
+  readonly model: NativeModel;
+  /** Name in the events. */
+  readonly name: string;
+  /** KV cells in all. */
+  readonly cells: number;
+  /** Most tokens in one decode. */
+  readonly batchTokens: number;
+  /** Most requests that are computed at the same time. */
+  readonly maxRunning: number;
+  /** Most requests that wait for a place. */
+  readonly queueLimit: number;
+  /** Which of the waiting requests goes next. */
+  readonly schedule?: SchedulerName;
+  /** How often `cache-aware` may let others overtake a request. */
+  readonly window?: number;
+  /** How many times longer than without prompts a step of running streams may take; 0 or left out for no limit. */
+  readonly streamGap?: number;
+  readonly threads: number;
+  /** What leaves the cells, and the host tier, first. */
+  readonly policy?: ReplacementPolicyName;
+  /** Bytes of host memory for what leaves the cells; without any, it is dropped. */
+  readonly hostTierBytes?: number;
+  /** Files for what leaves host memory. */
+  readonly diskTier?: StoreOptions;
+  /** What prefill costs; learned from the steps when left out. */
+  readonly cost?: CostModel;
+  /** Hears what comes to the cache and what leaves it; flushed once a step, ended with the loop. */
+  readonly kvEvents?: KvEventFeed;
+  /** Where copies of what is used most are kept for the process that comes after this one, should it crash. */
+  readonly hotCopies?: StoreOptions;
+  /** Check every invariant of the cache after every step. */
+  readonly verifyCache?: boolean;
+  readonly observer: LoopObserver;
+}
+
+/** What the loop holds right now. */
+export interface LoopStats extends PrefixCacheStats {
+  readonly running: number;
+  readonly waiting: number;
+  /** Generations that are held: they have no cells and wait to be released. */
+  readonly held: number;
+  /** Present when copies are kept for the next process. */
+  readonly hot?: HotCopiesStats;
+}
