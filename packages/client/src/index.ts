@@ -1,3 +1,5 @@
+export { arrangeOrKeep, type KeepOptions } from './arrange-or-keep.js';
+export { arrangePrompt, type PromptMessage } from './arrange-prompt.js';
 export type {
   ArrangedContext,
   ArrangedDocument,
@@ -12,6 +14,7 @@ export type {
 export type { ChatAnswer, ChatPiece, ChatRequest, ChatStream, ChatSwitches, GatewayReport } from './chat.js';
 export type { ArrangedChat, LocalChatRequest, LocalWarmpathOptions } from './local-warmpath.js';
 export { LocalWarmpath } from './local-warmpath.js';
+export { OpenContexts, type SentContexts } from './open-contexts.js';
 export { readServerSentEvents } from './server-sent-events.js';
 export type { Fetch, TransportOptions } from './transport.js';
 export type { Plan, PlannedRequest, PlanRequest, WarmpathOptions, WarmupRequest } from './warmpath.js';

@@ -10,13 +10,19 @@ import {
   observe,
   type PolicyName,
   prepareRequest,
+  recallHistory,
   renderChat,
   renderCompletion,
   renderHint,
+  renderTurn,
   ServedHistory,
   type ServedHistoryOptions,
+  SessionMemory,
+  type SessionMemoryOptions,
+  suppliedPrint,
   type TemplateName,
   type TokenCounter,
+  turnPreamble,
 } from '@warmpath/core';
 import type { ArrangedContext, Arranger, ContextRequest, Dial, EngineUsage, Feedback } from './arranger.js';
 import { readSources } from './sources.js';
@@ -30,6 +36,8 @@ export interface LocalWarmpathOptions extends Dial {
   readonly countTokens?: TokenCounter;
   /** Bounds on what is remembered. */
   readonly history?: ServedHistoryOptions;
+  /** Bounds on what is remembered of conversations. */
+  readonly sessions?: SessionMemoryOptions;
   /** A monotonic clock in milliseconds. Default: `performance.now`. */
   readonly now?: () => number;
 }
@@ -41,7 +49,15 @@ export interface LocalChatRequest<Message extends object = ChatMessage> extends 
   readonly documents: readonly DocumentInput[];
   /** Whatever else decides how the prompt begins: model, tools. */
   readonly scope?: string;
+  /**
+   * Names the conversation that the messages are the history of: what earlier turns were sent as is repeated to the byte, and
+   * a document that still stands there becomes a reference. Messages must survive JSON. Without a name, every chat is by itself.
+   */
+  readonly session?: string;
 }
+
+/** One instance serves one tenant. */
+const TENANT = '';
 
 /** A chat with its documents in place. */
 export interface ArrangedChat<Message extends object = ChatMessage> extends Feedback {
@@ -58,6 +74,7 @@ export interface ArrangedChat<Message extends object = ChatMessage> extends Feed
 export class LocalWarmpath implements Arranger {
   /** What the engine is believed to hold. */
   readonly history: ServedHistory;
+  readonly #sessions: SessionMemory;
   readonly #options: LocalWarmpathOptions;
   readonly #style: {
     readonly template: TemplateName;
@@ -72,6 +89,7 @@ export class LocalWarmpath implements Arranger {
     this.#style = { template, layout, ...(countTokens !== undefined && { countTokens }) };
     this.#now = options.now ?? (() => performance.now());
     this.history = new ServedHistory(options.history);
+    this.#sessions = new SessionMemory(options.sessions);
   }
 
   /** The order of a context. Errors: those of core's `prepareRequest`. Cost: that of core's `arrange`, and O(length). */
@@ -104,14 +122,44 @@ export class LocalWarmpath implements Arranger {
   arrangeChat<Message extends object = ChatMessage>(request: LocalChatRequest<Message>): ArrangedChat<Message> {
     // What a message has beside role and content is no concern of the order.
     const messages = request.messages as readonly object[] as readonly ChatMessage[];
-    const preamble = chatPreamble(messages, request.scope ?? '', this.#style);
-    const arrangement = arrange({ ...this.#prepare(request), preamble }, this.history, this.#now());
-    const rendered = renderChat(messages, arrangement, this.#style);
+    const { arrangement, rendered } =
+      request.session === undefined
+        ? this.#alone(messages, request)
+        : this.#turn(messages, { ...request, session: request.session });
     return {
       messages: rendered as readonly object[] as readonly Message[],
       arrangement,
       ...this.#dispatch(arrangement),
     };
+  }
+
+  #alone(
+    messages: readonly ChatMessage[],
+    request: Pick<LocalChatRequest, 'documents' | 'scope'> & Dial,
+  ): RenderedChat {
+    const preamble = chatPreamble(messages, request.scope ?? '', this.#style);
+    const arrangement = arrange({ ...this.#prepare(request), preamble }, this.history, this.#now());
+    return { arrangement, rendered: renderChat(messages, arrangement, this.#style) };
+  }
+
+  #turn(
+    messages: readonly ChatMessage[],
+    {
+      session,
+      scope = '',
+      ...request
+    }: Pick<LocalChatRequest, 'documents' | 'scope'> & Dial & { readonly session: string },
+  ): RenderedChat {
+    const now = this.#now();
+    const name = { tenant: TENANT, session };
+    const history = recallHistory({ ...name, messages }, this.#sessions.lookup(name, now));
+    const asked = { ...this.#prepare(request), visible: history.visible };
+    const preamble = turnPreamble(history, messages, scope, this.#style);
+    const arrangement = arrange({ ...asked, preamble }, this.history, now);
+    const supplied = suppliedPrint(asked, this.#style);
+    const rendered = renderTurn({ history, messages, arrangement, supplied }, this.#style);
+    this.#sessions.sent(name, rendered.turn, now);
+    return { arrangement, rendered: rendered.messages };
   }
 
   #prepare({ documents, ...asked }: Dial & { readonly documents: readonly DocumentInput[] }) {
@@ -141,6 +189,12 @@ export class LocalWarmpath implements Arranger {
       failed: () => once(() => observe({ kind: 'failed', arrangement, now: this.#now() }, history)),
     };
   }
+}
+
+/** A chat that is ready to go. */
+interface RenderedChat {
+  readonly arrangement: Arrangement;
+  readonly rendered: readonly ChatMessage[];
 }
 
 function definedDial({ policy, maxShift, pin, hints }: Dial): Dial {

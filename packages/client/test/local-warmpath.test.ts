@@ -46,6 +46,24 @@ describe('a chat without a gateway', () => {
     expect(ask(warmpath, ['b', 'a'], { policy: 'sorted' }).arrangement.order).toEqual([1, 0]);
   });
 
+  it('repeats in a session what was sent, and sends no document twice', () => {
+    const warmpath = new LocalWarmpath();
+    const messages = [SYSTEM, { role: 'user', content: 'What was found?' }];
+    const first = warmpath.arrangeChat({ messages, documents: ['a', 'b'].map(passage), session: 's' });
+    const next = [...messages, { role: 'assistant', content: 'Much.' }, { role: 'user', content: 'And then?' }];
+    const second = warmpath.arrangeChat({ messages: next, documents: ['b', 'c'].map(passage), session: 's' });
+    expect(second.messages.slice(0, 2)).toEqual(first.messages);
+    expect(second.arrangement.references.map(({ document }) => document.id)).toEqual(['b']);
+    expect(String(second.messages.at(-1)!.content)).toMatch(
+      /^<document id="c">[\s\S]*earlier[\s\S]*\[b\][\s\S]*And then\?$/,
+    );
+    // Another conversation has seen nothing, and a history that was cut off brings its documents back.
+    const other = warmpath.arrangeChat({ messages: next, documents: ['b', 'c'].map(passage), session: 't' });
+    expect(other.arrangement.references).toEqual([]);
+    const cut = warmpath.arrangeChat({ messages: next.slice(3), documents: ['b', 'c'].map(passage), session: 's' });
+    expect(cut.arrangement.references).toEqual([]);
+  });
+
   it('goes by the clock that it is given', () => {
     let now = 0;
     const warmpath = new LocalWarmpath({ now: () => now, history: { maxAgeMs: 1_000 } });

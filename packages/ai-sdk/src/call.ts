@@ -1,0 +1,40 @@
+import type { Dial, PromptMessage } from '@warmpath/client';
+import type { DocumentInput } from '@warmpath/core';
+
+/**
+ * Parameters of a call to a language model: the part of the AI SDK's contract that is used here, equal in its versions 6 (`V3`)
+ * and 7 (`V4`), so that one package serves both, and neither's types are needed to compile against the other.
+ */
+export interface CallParams {
+  readonly prompt: readonly PromptMessage[];
+  readonly tools?: readonly unknown[];
+  readonly providerOptions?: Readonly<Record<string, unknown>>;
+}
+
+/** What a model reports of a prompt. */
+export interface CallUsage {
+  readonly inputTokens: { readonly total: number | undefined; readonly cacheRead: number | undefined };
+}
+
+/** What users write under `providerOptions.warmpath`. */
+export interface CallDocuments extends Dial {
+  /** In retrieval order. */
+  readonly documents: readonly DocumentInput[];
+  /** Names the conversation that the messages are the history of. */
+  readonly session?: string;
+}
+
+/** Key of the provider options that the middleware reads. */
+const OPTIONS_KEY = 'warmpath';
+
+/** The documents of a call; undefined if it has none. What they are is checked when they are arranged. */
+export function documentsOf({ providerOptions }: CallParams): CallDocuments | undefined {
+  const options = providerOptions?.[OPTIONS_KEY] as CallDocuments | undefined;
+  return options?.documents === undefined ? undefined : options;
+}
+
+/** The call without what was meant for Warmpath. */
+export function withoutDocuments<Params extends CallParams>(params: Params): Params {
+  const { [OPTIONS_KEY]: _, ...providerOptions } = params.providerOptions ?? {};
+  return { ...params, providerOptions };
+}

@@ -1,0 +1,181 @@
+import { readFile } from 'node:fs/promises';
+import type { LocalWarmpath } from '@warmpath/client';
+import * as six from 'ai';
+import * as sixTest from 'ai/test';
+import * as seven from 'ai-7';
+import * as sevenTest from 'ai-7/test';
+import {
+  type RerankingOptions,
+  warmpathMiddleware,
+  warmpathMiddlewareV4,
+  warmpathReranking,
+  warmpathRerankingV4,
+} from '../src/index.js';
+
+/** What a test asks of a model, in either version. */
+export interface Ask {
+  readonly system?: string;
+  readonly messages: six.ModelMessage[] & seven.ModelMessage[];
+  readonly documents?: readonly object[];
+  readonly session?: string;
+}
+
+/** What the model in place of a provider does. */
+export interface Model {
+  readonly cachedTokens?: number;
+  readonly fails?: 'at once' | 'before content' | 'after content';
+  /** Prompts and provider options as they reached it. */
+  readonly received: { prompt: { role: string; content: unknown }[]; providerOptions: unknown }[];
+}
+
+/** One major version of the SDK, with the real functions a user calls. */
+export interface Version {
+  readonly name: string;
+  generate(warmpath: LocalWarmpath, model: Model, ask: Ask): Promise<string>;
+  /** Reads at most `pieces` pieces of text. */
+  stream(warmpath: LocalWarmpath, model: Model, ask: Ask & { readonly pieces?: number }): Promise<string>;
+  rerank(
+    warmpath: LocalWarmpath,
+    documents: string[],
+    options?: RerankingOptions & { readonly topN?: number },
+  ): Promise<number[]>;
+}
+
+const usage = ({ cachedTokens = 0 }: Model) => ({
+  inputTokens: { total: 400, noCache: 400 - cachedTokens, cacheRead: cachedTokens, cacheWrite: undefined },
+  outputTokens: { total: 2, text: 2, reasoning: undefined },
+});
+const finishReason = { unified: 'stop', raw: 'stop' } as const;
+
+function answer(model: Model, params: { prompt: unknown; providerOptions?: unknown }) {
+  model.received.push({
+    prompt: params.prompt as Model['received'][0]['prompt'],
+    providerOptions: params.providerOptions,
+  });
+  if (model.fails === 'at once') throw new Error('The engine is gone.');
+  return { content: [{ type: 'text' as const, text: 'Two words' }], finishReason, usage: usage(model), warnings: [] };
+}
+
+function answerStream(model: Model, params: { prompt: unknown; providerOptions?: unknown }) {
+  answer(model, params);
+  const gone = new Error('The engine is gone.');
+  const parts = [
+    { type: 'stream-start' as const, warnings: [] },
+    ...(model.fails === 'before content' ? [gone] : []),
+    { type: 'text-start' as const, id: '0' },
+    { type: 'text-delta' as const, id: '0', delta: 'Two ' },
+    ...(model.fails === 'after content' ? [gone] : []),
+    { type: 'text-delta' as const, id: '0', delta: 'words' },
+    { type: 'text-end' as const, id: '0' },
+    { type: 'finish' as const, finishReason, usage: usage(model) },
+  ];
+  let next = 0;
+  const stream = new ReadableStream({
+    pull(controller) {
+      const part = parts[next++];
+      if (part === undefined) controller.close();
+      else if (part instanceof Error) controller.error(part);
+      else controller.enqueue(part);
+    },
+  });
+  return { stream };
+}
+
+/** Provider options are JSON, and so are documents. */
+function options({ documents, session }: Ask): Record<string, Record<string, boolean>> {
+  const warmpath = documents === undefined ? undefined : { documents, session };
+  return JSON.parse(JSON.stringify({ other: { kept: true }, warmpath })) as Record<string, Record<string, boolean>>;
+}
+
+async function read(texts: AsyncIterable<string>, pieces = Number.POSITIVE_INFINITY): Promise<string> {
+  let text = '';
+  for await (const piece of texts) {
+    text += piece;
+    if (--pieces === 0) break;
+  }
+  return text;
+}
+
+const rethrow = ({ error }: { error: unknown }) => {
+  throw error;
+};
+
+export const VERSIONS: readonly Version[] = [
+  {
+    name: `AI SDK ${await versionOf('ai')}`,
+    generate: async (warmpath, model, ask) => {
+      const mock = new sixTest.MockLanguageModelV3({ doGenerate: async (params) => answer(model, params) });
+      const wrapped = six.wrapLanguageModel({ model: mock, middleware: warmpathMiddleware(warmpath) });
+      const { system, messages } = ask;
+      return (
+        await six.generateText({
+          model: wrapped,
+          system: system!,
+          messages,
+          maxRetries: 0,
+          providerOptions: options(ask),
+        })
+      ).text;
+    },
+    stream: async (warmpath, model, ask) => {
+      const mock = new sixTest.MockLanguageModelV3({ doStream: async (params) => answerStream(model, params) });
+      const wrapped = six.wrapLanguageModel({ model: mock, middleware: warmpathMiddleware(warmpath) });
+      const { system, messages } = ask;
+      const result = six.streamText({
+        model: wrapped,
+        system: system!,
+        messages,
+        maxRetries: 0,
+        onError: rethrow,
+        providerOptions: options(ask),
+      });
+      return read(result.textStream, ask.pieces);
+    },
+    rerank: async (warmpath, documents, { topN, ...rest } = {}) => {
+      const model = warmpathReranking(warmpath, rest);
+      const { ranking } = await six.rerank({ model, documents, query: 'q', ...(topN !== undefined && { topN }) });
+      return ranking.map(({ originalIndex }) => originalIndex);
+    },
+  },
+  {
+    name: `AI SDK ${await versionOf('ai-7')}`,
+    generate: async (warmpath, model, ask) => {
+      const mock = new sevenTest.MockLanguageModelV4({ doGenerate: async (params) => answer(model, params) });
+      const wrapped = seven.wrapLanguageModel({ model: mock, middleware: warmpathMiddlewareV4(warmpath) });
+      const { system, messages } = ask;
+      return (
+        await seven.generateText({
+          model: wrapped,
+          system: system!,
+          messages,
+          maxRetries: 0,
+          providerOptions: options(ask),
+        })
+      ).text;
+    },
+    stream: async (warmpath, model, ask) => {
+      const mock = new sevenTest.MockLanguageModelV4({ doStream: async (params) => answerStream(model, params) });
+      const wrapped = seven.wrapLanguageModel({ model: mock, middleware: warmpathMiddlewareV4(warmpath) });
+      const { system, messages } = ask;
+      const result = seven.streamText({
+        model: wrapped,
+        system: system!,
+        messages,
+        maxRetries: 0,
+        onError: rethrow,
+        providerOptions: options(ask),
+      });
+      return read(result.textStream, ask.pieces);
+    },
+    rerank: async (warmpath, documents, { topN, ...rest } = {}) => {
+      const model = warmpathRerankingV4(warmpath, rest);
+      const { ranking } = await seven.rerank({ model, documents, query: 'q', ...(topN !== undefined && { topN }) });
+      return ranking.map(({ originalIndex }) => originalIndex);
+    },
+  },
+];
+
+async function versionOf(name: string): Promise<string> {
+  const file = new URL(`../../../node_modules/${name}/package.json`, import.meta.url);
+  return (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version;
+}

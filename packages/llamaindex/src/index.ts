@@ -1,0 +1,1 @@
+export { type PostprocessorOptions, WarmpathPostprocessor } from './postprocessor.js';

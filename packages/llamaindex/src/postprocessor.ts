@@ -1,0 +1,100 @@
+import type { CallbackManager, LLMEndEvent, LLMStartEvent } from '@llamaindex/core/global';
+import type { BaseNodePostprocessor } from '@llamaindex/core/postprocessor';
+import { MetadataMode, type NodeWithScore } from '@llamaindex/core/schema';
+import {
+  type Arranger,
+  arrangeOrKeep,
+  type Dial,
+  type EngineUsage,
+  type KeepOptions,
+  OpenContexts,
+  type SentContexts,
+} from '@warmpath/client';
+
+export interface PostprocessorOptions extends Pick<KeepOptions, 'onError'> {
+  /** What the prompt has before the documents: prompts with different ones share nothing. */
+  readonly preamble?: string;
+  /** How far documents may move. */
+  readonly dial?: Dial;
+}
+
+/** Calls to a model that are remembered while they are under way; of more, the oldest counts as served. */
+const MAX_CALLS = 1_024;
+
+/**
+ * Orders what a retriever found so that the prompt starts with what the engine holds. Nodes keep their scores and stay the very
+ * objects they were; a text that was found twice stays once. No hint is written, for LlamaIndex's prompts do not name documents.
+ */
+export class WarmpathPostprocessor implements BaseNodePostprocessor {
+  readonly #arranger: Arranger;
+  readonly #options: PostprocessorOptions;
+  readonly #open = new OpenContexts();
+
+  constructor(arranger: Arranger, options: PostprocessorOptions = {}) {
+    this.#arranger = arranger;
+    this.#options = options;
+  }
+
+  /** Never fails: without an order, nodes come back as they were, and `onError` hears why. */
+  async postprocessNodes(nodes: NodeWithScore[]): Promise<NodeWithScore[]> {
+    if (nodes.length === 0) return nodes;
+    const { preamble, dial, onError } = this.#options;
+    // As the prompt will have them. Ids are made up anew with every ingestion; the text is what the engine knows.
+    const documents = nodes.map(({ node }) => ({ content: node.getContent(MetadataMode.LLM) }));
+    const request = { ...dial, hints: false, documents, ...(preamble !== undefined && { preamble }) };
+    const context = await arrangeOrKeep(this.#arranger, request, { onError });
+    if (context === undefined) return nodes;
+    const order = context.documents.map(({ source }) => source);
+    this.#open.add(
+      context,
+      order.map((source) => documents[source]!.content.trim()),
+      preamble,
+    );
+    return order.map((source) => nodes[source]!);
+  }
+
+  /**
+   * Reads back what the engine had cached, from `Settings.callbackManager`: the usage that the model's raw answer has, in OpenAI's
+   * form. Returns a function that ends it.
+   */
+  listen(callbacks: CallbackManager): () => void {
+    const calls = new Map<string, SentContexts>();
+    const start = ({ detail }: CustomEvent<LLMStartEvent>) => {
+      const sent = this.#open.take(detail.messages.map(({ content }) => textOf(content)).join('\n'));
+      if (sent.size === 0) return;
+      if (calls.size >= MAX_CALLS) calls.delete(calls.keys().next().value!);
+      calls.set(detail.id, sent);
+    };
+    const end = ({ detail }: CustomEvent<LLMEndEvent>) => {
+      // A report that does not arrive leaves the context served, which is what it was.
+      calls
+        .get(detail.id)
+        ?.completed(usageOf(detail.response.raw))
+        .catch((error: unknown) => this.#options.onError?.(error));
+      calls.delete(detail.id);
+    };
+    callbacks.on('llm-start', start).on('llm-end', end);
+    return () => void callbacks.off('llm-start', start).off('llm-end', end);
+  }
+}
+
+function textOf(content: LLMStartEvent['messages'][number]['content']): string {
+  if (typeof content === 'string') return content;
+  return content.map((part) => ('text' in part && typeof part.text === 'string' ? part.text : '')).join('');
+}
+
+interface RawAnswer {
+  readonly usage?: {
+    readonly prompt_tokens?: number;
+    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
+  } | null;
+}
+
+/** A streamed answer is the list of its chunks, of which the last that says anything counts. */
+function usageOf(raw: unknown): EngineUsage {
+  const answers = (
+    Array.isArray(raw) ? raw.map((chunk: { readonly raw?: unknown }) => chunk.raw) : [raw]
+  ) as (RawAnswer | null)[];
+  const usage = answers.findLast((answer) => answer?.usage)?.usage;
+  return { promptTokens: usage?.prompt_tokens, cachedTokens: usage?.prompt_tokens_details?.cached_tokens };
+}

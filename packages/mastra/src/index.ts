@@ -1,0 +1,1 @@
+export { type WarmpathContext, type WarmpathProcessor, warmpathProcessor } from './processor.js';

@@ -1,0 +1,97 @@
+import type {
+  CachedLLMStepChunk,
+  ProcessLLMRequestArgs,
+  ProcessLLMRequestResult,
+  ProcessLLMResponseArgs,
+} from '@mastra/core/processors';
+import {
+  arrangePrompt,
+  type Dial,
+  type EngineUsage,
+  type Feedback,
+  type LocalWarmpath,
+  type PromptMessage,
+} from '@warmpath/client';
+import type { DocumentInput } from '@warmpath/core';
+
+/** What the request context has under `warmpath`. */
+export interface WarmpathContext extends Dial {
+  /** In retrieval order. */
+  readonly documents: readonly DocumentInput[];
+  /** Names the conversation that the messages are the history of. */
+  readonly session?: string;
+}
+
+/** A processor for `inputProcessors` of an agent. */
+export interface WarmpathProcessor {
+  readonly id: 'warmpath';
+  /** Puts the documents of the request context into the prompt. Errors: those of `LocalWarmpath.arrangeChat`. */
+  processLLMRequest(args: ProcessLLMRequestArgs): ProcessLLMRequestResult;
+  /** Tells what the engine had cached, or that it failed. */
+  processLLMResponse(args: ProcessLLMResponseArgs): Promise<void>;
+}
+
+/** What a request keeps from one step of the agent to the next. */
+interface RequestState {
+  readonly session: string;
+  chat: Feedback;
+}
+
+const KEY = 'warmpath';
+
+/**
+ * Documents under `warmpath` of the request context go in front of the user's message, in an order that the engine holds. Only
+ * what is sent to the model changes; memory keeps the messages without documents. In further steps of the same request, behind
+ * tool calls, the prompt begins with the same bytes.
+ */
+export function warmpathProcessor(warmpath: LocalWarmpath): WarmpathProcessor {
+  let requests = 0;
+  return {
+    id: KEY,
+
+    processLLMRequest({ prompt, model, agent, requestContext, stepNumber, state }) {
+      const asked = requestContext?.get(KEY) as WarmpathContext | undefined;
+      if (asked?.documents === undefined) return undefined;
+      const known = state[KEY] as RequestState | undefined;
+      // The steps of one request are the turns of a conversation.
+      const session = known?.session ?? asked.session ?? `request ${requests++}`;
+      const chat = arrangePrompt(warmpath, {
+        ...asked,
+        session,
+        documents: stepNumber === 0 ? asked.documents : [],
+        messages: prompt.map(withoutTimes),
+        scope: `${model.provider}\n${model.modelId}\n${agent?.id ?? ''}`,
+      });
+      state[KEY] = { session, chat } satisfies RequestState;
+      // Messages that were added to have the form they had.
+      return { prompt: chat.messages as typeof prompt };
+    },
+
+    async processLLMResponse({ chunks, state, fromCache }) {
+      const { chat } = (state[KEY] as RequestState | undefined) ?? {};
+      const isPrefilled = !fromCache && chunks.some(({ type }) => type === 'finish' || type.endsWith('-delta'));
+      await (isPrefilled ? chat?.completed(usageOf(chunks)) : chat?.failed());
+    },
+  };
+}
+
+/** Mastra notes in each part when it was made; models do not see that, and it would tell equal messages apart. */
+function withoutTimes(message: PromptMessage): PromptMessage {
+  if (typeof message.content === 'string') return message;
+  const content = message.content.map((part) => {
+    const { providerOptions, ...rest } = part as { readonly providerOptions?: Readonly<Record<string, unknown>> };
+    const { mastra: _, ...others } = providerOptions ?? {};
+    return Object.keys(others).length === 0 ? rest : { ...rest, providerOptions: others };
+  });
+  return { ...message, content };
+}
+
+interface FinishPayload {
+  readonly output?: { readonly usage?: { readonly inputTokens?: number; readonly cachedInputTokens?: number } };
+}
+
+function usageOf(chunks: readonly CachedLLMStepChunk[]): EngineUsage {
+  const finish = chunks.findLast(({ type }) => type === 'finish')?.payload as FinishPayload | undefined;
+  const usage = finish?.output?.usage;
+  return { promptTokens: usage?.inputTokens, cachedTokens: usage?.cachedInputTokens };
+}
