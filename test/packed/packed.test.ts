@@ -9,19 +9,31 @@ const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
 const INSTALL_TIMEOUT_MS = 300_000;
 
+/** Their frameworks are hundreds of megabytes, and are installed where their own tests run. */
+const ADAPTERS = ['ai-sdk', 'langchain', 'llamaindex', 'mastra'];
+
 /** What a user gets: the tarballs that would be published, resolved afresh in an empty folder, install scripts blocked. */
 describe('the packed packages in an empty folder', () => {
   let folder: string;
+  let tarballs: string;
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'warmpath-packed-'));
-    const tarballs = join(folder, 'tarballs');
+    tarballs = join(folder, 'tarballs');
     await mkdir(tarballs);
     await run('npm', ['pack', '--workspaces', '--pack-destination', tarballs], { cwd: root });
-    const files = (await readdir(tarballs)).map((file) => join(tarballs, file));
+    const packed = await readdir(tarballs);
+    const files = packed.filter((file) => !ADAPTERS.some((name) => file.startsWith(`warmpath-${name}-`)));
     expect(files).toHaveLength(6);
+    expect(packed).toHaveLength(6 + ADAPTERS.length);
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'packed', private: true, type: 'module' }));
-    await run('npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund', ...files], { cwd: folder });
+    await run(
+      'npm',
+      ['install', '--ignore-scripts', '--no-audit', '--no-fund', ...files.map((file) => join(tarballs, file))],
+      {
+        cwd: folder,
+      },
+    );
   }, INSTALL_TIMEOUT_MS);
 
   afterAll(() => rm(folder, { recursive: true, force: true }));
@@ -47,6 +59,18 @@ describe('the packed packages in an empty folder', () => {
     for (const name of ['core', 'client', 'engine', 'gateway', 'lab']) {
       expect(await readdir(join(folder, 'node_modules/@warmpath', name, 'dist'))).toContain('index.d.ts');
     }
+  });
+
+  it.each(ADAPTERS)('packs what @warmpath/%s needs, and its framework as a peer', async (name) => {
+    const file = join(tarballs, `warmpath-${name}-0.1.0.tgz`);
+    const listed = (await run('tar', ['-tzf', file])).stdout.split('\n');
+    for (const path of ['dist/index.js', 'dist/index.d.ts', 'README.md', 'LICENSE']) {
+      expect(listed).toContain(`package/${path}`);
+    }
+    expect(listed.filter((path) => /test|\.tsbuildinfo/.test(path))).toEqual([]);
+    const manifest = JSON.parse((await run('tar', ['-xzOf', file, 'package/package.json'])).stdout);
+    expect(Object.keys(manifest.dependencies)).toEqual(['@warmpath/client', '@warmpath/core']);
+    expect(Object.keys(manifest.peerDependencies)).not.toHaveLength(0);
   });
 
   it('draws a report page', async () => {
