@@ -84,6 +84,11 @@ export const engineOptionsSchema = z.strictObject({
     .max(10_000_000)
     .default(100_000)
     .describe('Most messages that wait for one slow subscriber'),
+  cachedDocuments: z
+    .int()
+    .min(0)
+    .optional()
+    .describe('Most leading parts of a prompt to cache: the system prompt, then documents; all when left out'),
   verifyCache: z
     .boolean()
     .default(false)

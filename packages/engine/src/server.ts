@@ -157,6 +157,7 @@ async function serveModel(
         identity: stateIdentity(await fileIdentity(resolved.path)),
       },
     }),
+    ...(settings.cachedDocuments !== undefined && { cachedDocuments: settings.cachedDocuments }),
     verifyCache: settings.verifyCache,
     observer: metrics,
   });

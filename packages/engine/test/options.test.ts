@@ -5,7 +5,7 @@ describe('the options of an engine', () => {
   it('all have a default but the model, the folders and the addresses of events', () => {
     const options = parseEngineOptions({});
     const unset = Object.keys(engineOptionsSchema.shape).filter((name) => !(name in options));
-    expect(unset.sort()).toEqual(['cacheDir', 'diskTier', 'kvEvents', 'kvEventsReplay', 'model']);
+    expect(unset.sort()).toEqual(['cacheDir', 'cachedDocuments', 'diskTier', 'kvEvents', 'kvEventsReplay', 'model']);
     expect(options.threads).toBeGreaterThanOrEqual(1);
     expect(options.batchTokens).toBeGreaterThanOrEqual(options.maxRunning);
   });

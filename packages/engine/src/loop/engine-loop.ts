@@ -447,10 +447,11 @@ export class EngineLoop {
     return done.length > 0;
   }
 
-  /** Puts what a task has computed into the tree. */
+  /** Puts what a task has computed into the tree, as far as it is to be cached; the rest stays private to it. */
   #commitComputed(task: GenerationTask): void {
     const lease = task.lease!;
-    this.#cache.commit(lease, task.tokens.slice(lease.length, task.computed));
+    const end = Math.min(task.computed, task.cachedAtMost(this.#options.cachedDocuments));
+    this.#cache.commit(lease, task.tokens.slice(lease.length, end));
   }
 
   #failEntries(entries: readonly StepEntry[], code: number): void {

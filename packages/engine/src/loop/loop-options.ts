@@ -37,6 +37,8 @@ export interface EngineLoopOptions {
   readonly hostTierBytes?: number;
   /** Files for what leaves host memory. */
   readonly diskTier?: StoreOptions;
+  /** Most leading parts of a prompt that are cached: the system prompt, then documents. All when left out. */
+  readonly cachedDocuments?: number;
   /** What prefill costs; learned from the steps when left out. */
   readonly cost?: CostModel;
   /** Hears what comes to the cache and what leaves it; flushed once a step, ended with the loop. */

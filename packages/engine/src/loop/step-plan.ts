@@ -59,13 +59,16 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
 
 /** Takes over what other requests have computed of this prompt since its last chunk, and what lower tiers hold of it. */
 function share(task: GenerationTask, cache: PrefixCache): void {
+  if (task.hasPrivateTokens) {
+    return;
+  }
   const gained = cache.extend(task.lease!, task.tokens, task.sharedAtMost);
   task.share(gained);
   task.isAwaitingDisk = gained.isAwaitingDisk;
 }
 
 function isWorthWaiting(task: GenerationTask, entry: StepEntry, cache: PrefixCache): boolean {
-  if (!cache.samePath(task.lease!, entry.task.lease!)) {
+  if (task.hasPrivateTokens || entry.task.hasPrivateTokens || !cache.samePath(task.lease!, entry.task.lease!)) {
     return false;
   }
   const most = Math.min(entry.count, task.sharedAtMost - task.computed);

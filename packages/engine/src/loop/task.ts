@@ -65,6 +65,22 @@ export class GenerationTask {
     return this.tokens.length - (this.isPrefillOnly ? 0 : 1);
   }
 
+  /**
+   * How many of its tokens go into the cache.
+   *
+   * @param documents Most leading parts of the prompt, where the request says where they end; all when left out.
+   */
+  cachedAtMost(documents: number | undefined): number {
+    const { boundaries = [] } = this.request;
+    const isBound = documents !== undefined && boundaries.length > 0 && documents <= boundaries.length;
+    return isBound ? (boundaries[documents - 1] ?? 0) : Number.POSITIVE_INFINITY;
+  }
+
+  /** Whether it has computed tokens that are not in the cache and nobody can share. */
+  get hasPrivateTokens(): boolean {
+    return this.lease !== undefined && this.computed > this.lease.length;
+  }
+
   /** Tokens that must be computed before the next one can be sampled. */
   get pending(): number {
     return this.tokens.length - this.computed;

@@ -118,6 +118,30 @@ describe('documents that a request names', () => {
   let engine: TestEngine;
   afterEach(() => engine.close());
 
+  it.each([
+    { cachedDocuments: 0, kept: 0 },
+    { cachedDocuments: 2, kept: 200 },
+    { cachedDocuments: 3, kept: 300 },
+    { cachedDocuments: 4, kept: 329 },
+  ])('are cached up to a limit: $cachedDocuments of three and a question', async ({ cachedDocuments, kept }) => {
+    engine = await TestEngine.start({ cachedDocuments, hostTier: 2 ** 24, verifyCache: true });
+    const prompt = someTokens(330, 5);
+    const fields = { segments: [100, 200, 300, 330], max_tokens: 12, ignore_eos: true };
+    // Two at once take nothing from each other that is not to be kept.
+    const [first] = await Promise.all([engine.complete(prompt, fields), engine.complete(prompt, fields)]);
+    const again = await engine.complete(prompt, fields);
+    expect(again.usage.prompt_tokens_details.cached_tokens).toBe(kept);
+    expect(again.choices[0]!.text).toBe(first.choices[0]!.text);
+    // Nothing else is left: only of a whole prompt, the answer too.
+    const cells = await engine.metric('warmpath_engine_used_cells');
+    expect(cells < 330).toBe(kept < 329);
+    expect(cells).toBe(await engine.metric('warmpath_engine_cached_cells'));
+    // Without a word about documents, everything is kept.
+    const plain = someTokens(60, 6);
+    await engine.complete(plain);
+    expect((await engine.complete(plain)).usage.prompt_tokens_details.cached_tokens).toBe(59);
+  });
+
   it('are replaced as a whole: by token counts, by places in a text, and by the parts of a message', async () => {
     engine = await TestEngine.start({ contextTokens: 512, hostTier: 2 ** 24, verifyCache: true });
     const evictedBy = async (work: () => Promise<unknown>): Promise<number> => {
