@@ -30,6 +30,7 @@ import {
   type Warning,
 } from '@warmpath/core';
 import type { ChatPrompt, CompletionPrompt, Prompt } from './apis/prompt-api.js';
+import { cachedBlocks, roomForBreakpoints, withBreakpoints } from './cache-breakpoints.js';
 import type { GatewayConfig } from './config.js';
 import { cutAtDocuments, documentEnds } from './document-ends.js';
 import { DocumentMemory } from './document-memory.js';
@@ -79,8 +80,8 @@ export interface ComposedRequest {
  * Drawn at random for each process: no message can contain it.
  */
 const PLACE = `documents-${randomUUID()}`;
-/** Stands for one document of several; the number says for which. */
-const EACH_PLACE = new RegExp(`${PLACE}-(\\d+)-`, 'g');
+/** The same, or what stands for one block of documents of several; the number says for which. */
+const PLACES = new RegExp(`${PLACE}(?:-(\\d+)-)?`, 'g');
 
 /** Extracted request in, body for the engine out: arrange, render, put back. Pure but for the policy's view and `now`. */
 export class Composer {
@@ -189,7 +190,7 @@ export class Composer {
       prompt?.kind === 'chat'
         ? { ...prompt, messages: withEmptyQuestion(upToQuestion(prompt.messages), layout) }
         : { kind: 'completion', prompt: '' };
-    const changes = this.#changes({ api: extracted.api, prompt: empty }, arrangement, state);
+    const changes = this.#changes({ ...extracted, prompt: empty }, arrangement, state);
     return withLeastAnswer(extracted.rewrite(new Map([...NO_MORE_THAN_PREFILL, ...changes])), extracted.api);
   }
 
@@ -205,9 +206,8 @@ export class Composer {
       turn === undefined
         ? estimatePrompt(extracted, arrangement, arrange.layout)
         : tokensOf([...conversation!.history.turns, turn]) + turn.tail;
-    const edits = conversation && this.#edits(extracted, arrangement, conversation);
     return {
-      body: extracted.rewrite(this.#changes(extracted, arrangement, state, edits)),
+      body: extracted.rewrite(this.#changes(extracted, arrangement, state, conversation)),
       turn,
       arrangement,
       warnings: arrangement.trace.warnings,
@@ -241,28 +241,26 @@ export class Composer {
     return [...editsOf(history.turns), ...edits];
   }
 
-  /** The prompt with the documents in it, as members of the body. `edits`: what a conversation's turns added, this one's included. */
+  /** The prompt with the documents in it, as members of the body. */
   #changes(
-    { api, prompt }: Pick<ExtractedRequest, 'api'> & { readonly prompt: Prompt | undefined },
+    extracted: ExtractedRequest,
     arrangement: Arrangement,
     state: TenantModel,
-    edits?: readonly ChatEdit[],
+    conversation?: Conversation,
   ): ReadonlyMap<string, string | undefined> {
     const { arrange, upstream } = this.#config;
+    const { prompt } = extracted;
     const memory = this.memory.of(state.tenant);
     if (prompt?.kind === 'chat') {
-      const added = edits ?? chatEdits(prompt.messages, arrangement, { ...arrange, documentsText: PLACE });
-      const rendered = applyEdits(prompt.messages, added);
-      if (upstream.segments && api.name === 'chat') {
-        const each = arrangement.documents.map((document) => memory.renderedJson([document]));
-        const places = each.map((_, index) => `${PLACE}-${index}-`);
-        const members = prompt.write(cutAtDocuments(rendered, PLACE, places));
-        return new Map(
-          [...members].map(([key, json]) => [key, json.replace(EACH_PLACE, (_, at) => each[Number(at)]!)]),
-        );
-      }
-      const documents = memory.renderedJson(arrangement.documents);
-      return new Map([...prompt.write(rendered)].map(([key, json]) => [key, json.replace(PLACE, () => documents)]));
+      const edits =
+        conversation === undefined
+          ? chatEdits(prompt.messages, arrangement, { ...arrange, documentsText: PLACE })
+          : this.#edits(extracted, arrangement, conversation);
+      const rendered = applyEdits(prompt.messages, edits);
+      const { messages, blocks } = this.#inBlocks(extracted, rendered, arrangement, conversation);
+      const json = blocks.map((documents) => memory.renderedJson(documents));
+      const written = [...prompt.write(messages)];
+      return new Map(written.map(([key, text]) => [key, text.replace(PLACES, (_, at = '0') => json[Number(at)]!)]));
     }
     const documents = memory.renderedJson(arrangement.documents);
     const rest = JSON.stringify(renderHint(arrangement, arrange.template, arrange.wording) + (prompt?.prompt ?? ''));
@@ -270,6 +268,38 @@ export class Composer {
     if (!upstream.segments) return new Map([text]);
     return new Map([text, ['segments', JSON.stringify(documentEnds(arrangement.documents, arrange.template))]]);
   }
+
+  /** The documents as the engine is to see where they end: each by itself, up to a cache breakpoint, or all in one. */
+  #inBlocks(
+    extracted: ExtractedRequest,
+    rendered: readonly ChatMessage[],
+    arrangement: Arrangement,
+    conversation: Conversation | undefined,
+  ): { readonly messages: readonly ChatMessage[]; readonly blocks: readonly (readonly Document[])[] } {
+    const { upstream } = this.#config;
+    const { name } = extracted.api;
+    const { documents } = arrangement;
+    const standIns = (blocks: readonly unknown[]) => blocks.map((_, at) => `${PLACE}-${at}-`);
+    if (upstream.segments && name === 'chat') {
+      const blocks = documents.map((document) => [document]);
+      return { messages: cutAtDocuments(rendered, PLACE, standIns(blocks)), blocks };
+    }
+    const whole = [documents];
+    if (!upstream.cacheBreakpoints || name !== 'messages') return { messages: rendered, blocks: whole };
+    const room = roomForBreakpoints(extracted);
+    if (room < 1 || documents.length === 0) return { messages: rendered, blocks: whole };
+    // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages only.
+    const isTurn = conversation !== undefined && isLater(conversation);
+    if (isTurn) return { messages: withBreakpoints(rendered, [PLACE]), blocks: whole };
+    const blocks = cachedBlocks(arrangement, room);
+    const texts = standIns(blocks);
+    return { messages: withBreakpoints(cutAtDocuments(rendered, PLACE, texts), texts), blocks };
+  }
+}
+
+/** Named, or begun before: what is sent now will be sent again. */
+function isLater({ history }: Conversation): boolean {
+  return history.session !== undefined || history.turns.length > 0;
 }
 
 function chatMessages({ prompt }: ExtractedRequest): readonly ChatMessage[] {

@@ -61,6 +61,12 @@ const upstream = z.strictObject({
     'How `/v1/messages` is served: as it is (`native`), in the words of chat completions (`translate`), or whichever the engine turns out to speak.',
   ),
   responses: apiWay().describe('The same for `/v1/responses`.'),
+  cacheBreakpoints: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Mark the documents of `/v1/messages` as cache breakpoints, for Anthropic's own API, which caches up to these only and bills writing them.",
+    ),
   connections: count(65_536)
     .default(1_024)
     .describe('Connections to the engine, one request each. Prompts beyond that wait in the queue.'),

@@ -30,6 +30,7 @@ import { SentOrders } from './recognised/sent-orders.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { chatCompletionsRoute } from './routes/chat-completions.js';
 import { completionsRoute } from './routes/completions.js';
+import { countTokensRoute } from './routes/count-tokens.js';
 import { healthRoutes } from './routes/health.js';
 import { messagesRoute } from './routes/messages.js';
 import { metricsRoute } from './routes/metrics.js';
@@ -197,6 +198,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
     sendTableError(gateway, request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
   });
   for (const route of [chatCompletionsRoute, completionsRoute, messagesRoute, responsesRoute]) route(app, gateway);
+  countTokensRoute(app, gateway);
   for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute]) route(app, gateway);
   for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
   return app;

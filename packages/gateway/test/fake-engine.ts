@@ -116,9 +116,10 @@ export function answerStream(response: ServerResponse): void {
 }
 
 /** Headers of a stream, sent at once. */
-export function startStream(response: ServerResponse): void {
+export function startStream(response: ServerResponse): ServerResponse {
   response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' });
   response.flushHeaders();
+  return response;
 }
 
 /** Answers as the request asked: a stream if it has `"stream": true`. */

@@ -1,0 +1,55 @@
+import { estimateTokens } from '@warmpath/core';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { chatApi } from '../apis/chat-api.js';
+import { messagesApi } from '../apis/messages-api.js';
+import type { Way } from '../engine-apis.js';
+import { extract, parseObject } from '../extract.js';
+import { engineHeaders, forward } from '../forward.js';
+import type { Gateway } from '../gateway.js';
+import { RESPONSE_HEADERS } from '../headers.js';
+import { tenantOf } from '../tenant.js';
+import { translate } from '../translation/translation.js';
+
+/** Tokens that a chat template spends on one message beside its text (ChatML). */
+const TOKENS_PER_MESSAGE = 5;
+
+/**
+ * `POST /v1/messages/count_tokens`: Anthropic's. An engine that speaks Messages counts itself. For any other the gateway
+ * estimates, with what it has learned of the model's way of counting.
+ */
+export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
+  app.post(`${messagesApi.path}/count_tokens`, (request, reply) => {
+    const { headers, exchange } = request;
+    const go = (way: Way): void => {
+      exchange.bodyAt = gateway.now();
+      const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
+      if (way === 'native') forward(gateway, { request, reply }, body);
+      else estimate(gateway, { request, reply }, body);
+    };
+    const way = gateway.engineApis.way(messagesApi.name, headers, engineHeaders(gateway, exchange.requestId));
+    if (typeof way === 'string') go(way);
+    else void way.then(go).catch((error: unknown) => reply.send(error));
+  });
+}
+
+function estimate(
+  gateway: Gateway,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+  body: Buffer,
+): void {
+  const tenant = tenantOf(request.headers);
+  const { body: chat } = translate(body, messagesApi.name, gateway.config.server.bodyLimitBytes);
+  const { model, tools, ...rest } = parseObject(chat.toString('utf8'));
+  let tokens = tools === undefined ? 0 : estimateTokens(JSON.stringify(tools));
+  for (const { texts } of chatApi.messages(rest)) {
+    tokens += TOKENS_PER_MESSAGE;
+    for (const { text } of texts) tokens += estimateTokens(text);
+  }
+  const extracted = extract(chat, chatApi);
+  const documents = extracted === undefined ? [] : gateway.composer.prepare(extracted, tenant, 'warmpath').documents;
+  for (const document of documents) tokens += document.tokens;
+  const { counts } = gateway.histories.of(tenant, typeof model === 'string' ? model : '');
+  reply
+    .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
+    .send({ input_tokens: counts.toEngineTokens(tokens) });
+}
