@@ -39,3 +39,15 @@ export function withBreakpoints(messages: readonly ChatMessage[], texts: readonl
     return content?.some((part) => holds(part?.text)) ? { ...message, content: content.map(marked) } : message;
   });
 }
+
+/** The messages with `place` where the text stands, which a turn that is sent again has in full. */
+export function withPlace(messages: readonly ChatMessage[], text: string, place: string): readonly ChatMessage[] {
+  const put = (within: string) => within.replace(text, () => place);
+  return messages.map((message) => {
+    const { content } = message;
+    if (typeof content === 'string') return content.includes(text) ? { ...message, content: put(content) } : message;
+    if (!content?.some((part) => part?.text?.includes?.(text))) return message;
+    const parts = content.map((part) => (part?.text?.includes?.(text) ? { ...part, text: put(part.text) } : part));
+    return { ...message, content: parts };
+  });
+}

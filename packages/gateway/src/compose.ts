@@ -19,6 +19,7 @@ import {
   prepareRequest,
   type RecalledHistory,
   recordTurn,
+  renderDocuments,
   renderHint,
   repeatedOrder,
   repeatedTurn,
@@ -30,7 +31,7 @@ import {
   type Warning,
 } from '@warmpath/core';
 import type { ChatPrompt, CompletionPrompt, Prompt } from './apis/prompt-api.js';
-import { cachedBlocks, roomForBreakpoints, withBreakpoints } from './cache-breakpoints.js';
+import { cachedBlocks, roomForBreakpoints, withBreakpoints, withPlace } from './cache-breakpoints.js';
 import type { GatewayConfig } from './config.js';
 import { cutAtDocuments, documentEnds } from './document-ends.js';
 import { DocumentMemory } from './document-memory.js';
@@ -289,11 +290,14 @@ export class Composer {
     const room = roomForBreakpoints(extracted);
     if (room < 1 || documents.length === 0) return { messages: rendered, blocks: whole };
     // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages only.
-    const isTurn = conversation !== undefined && isLater(conversation);
-    if (isTurn) return { messages: withBreakpoints(rendered, [PLACE]), blocks: whole };
+    const text = renderDocuments(documents, this.#config.arrange.template);
+    const open = conversation?.repeated === undefined ? rendered : withPlace(rendered, text, PLACE);
+    if (conversation !== undefined && isLater(conversation)) {
+      return { messages: withBreakpoints(open, [PLACE]), blocks: whole };
+    }
     const blocks = cachedBlocks(arrangement, room);
     const texts = standIns(blocks);
-    return { messages: withBreakpoints(cutAtDocuments(rendered, PLACE, texts), texts), blocks };
+    return { messages: withBreakpoints(cutAtDocuments(open, PLACE, texts), texts), blocks };
   }
 }
 

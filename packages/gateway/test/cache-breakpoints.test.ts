@@ -44,6 +44,14 @@ describe('cache breakpoints', () => {
     ]);
   });
 
+  it('stand at the end of the message in a conversation with a name, whose messages are sent again as they were', async () => {
+    const [message] = (await sent({ warmpath: { session: 's' } }, [TAMIR, ORSIN, VELKA])).messages;
+    expect(message!.content).toHaveLength(1);
+    expect(message!.content[0]).toMatchObject({ cache_control: mark });
+    expect(message!.content[0]!.text.endsWith('What do they weigh?')).toBe(true);
+    expect(labelsIn(message!.content[0]!.text)).toHaveLength(3);
+  });
+
   it.each([
     [2, ['velka orsin', 'tamir']],
     [3, ['velka orsin tamir']],
