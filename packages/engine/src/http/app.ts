@@ -9,6 +9,7 @@ import type { Vocabulary } from '../native/vocabulary.js';
 import { answer, type GenerationTarget } from './exchange.js';
 import { chatFormat, completionFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
+import { kvQuerySchema, kvReport } from './kv-report.js';
 import type { EngineMetrics } from './metrics.js';
 import {
   chatCompletionSchema,
@@ -168,6 +169,11 @@ function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
       waiting,
       cells: { total: cells, used: usedCells, cached: cachedCells },
     });
+  });
+
+  server.get('/kv', (request) => {
+    const query = parseBody(kvQuerySchema, request.query);
+    return kvReport(app.loop.stats, app.loop.report(query), app.metrics.promptTokenCounts);
   });
 
   server.get('/metrics', async (_request, reply) => {

@@ -12,6 +12,11 @@ const SECONDS_BUCKETS = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
 ];
 
+/** Prompt tokens of all requests whose prompt is done, and where they were found. */
+export interface PromptTokenCounts extends TokensByTier {
+  readonly computed: number;
+}
+
 /**
  * The engine's Prometheus metrics. Where vLLM has a metric of the same meaning it has vLLM's name, so that dashboards
  * and gateways read both alike; the rest begins with `warmpath_engine_`.
@@ -31,6 +36,8 @@ export class EngineMetrics implements LoopObserver {
   readonly #stepSeconds: Histogram;
   readonly #stepPromptTokens: Counter;
   readonly #preemptions: Counter;
+
+  #counts: PromptTokenCounts = { device: 0, host: 0, disk: 0, computed: 0 };
 
   /** @param model The label `model_name` of every metric. */
   constructor(model: string) {
@@ -81,6 +88,13 @@ export class EngineMetrics implements LoopObserver {
 
   onPrompt(promptTokens: number, cached: TokensByTier, timeToFirstTokenMs: number | undefined): void {
     const { device, host, disk } = cached;
+    const counts = this.#counts;
+    this.#counts = {
+      device: counts.device + device,
+      host: counts.host + host,
+      disk: counts.disk + disk,
+      computed: counts.computed + promptTokens - device - host - disk,
+    };
     this.#queries.inc(promptTokens);
     this.#hits.inc(device + host + disk);
     this.#tierHits.inc({ tier: 'device' }, device);
@@ -113,6 +127,10 @@ export class EngineMetrics implements LoopObserver {
   /** A speculative generation was confirmed, or ended without. */
   onSpeculationEnd(outcome: SpeculationOutcome): void {
     this.#speculations.inc({ outcome });
+  }
+
+  get promptTokenCounts(): PromptTokenCounts {
+    return this.#counts;
   }
 
   /** @returns The body for `GET /metrics` and its content type. */

@@ -2,6 +2,7 @@ import { replacementPolicy, WarmpathError } from '@warmpath/core';
 import type { DiskTierOptions } from '../cache/disk-tier.js';
 import { HotCopies } from '../cache/hot-copies.js';
 import { PrefixCache } from '../cache/prefix-cache.js';
+import { reportTree, type TreeReport, type TreeReportOptions } from '../cache/tree-report.js';
 import { NativeContext } from '../native/context.js';
 import { SEQUENCE_IDS } from '../native/sequence-ids.js';
 import type { Vocabulary } from '../native/vocabulary.js';
@@ -125,6 +126,11 @@ export class EngineLoop {
       context.free();
       throw error;
     }
+  }
+
+  /** What the cache holds, in counts and sizes. Cost: O(nodes), during which nothing else happens. */
+  report(options: TreeReportOptions): TreeReport {
+    return reportTree(this.#cache.roots, options);
   }
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */

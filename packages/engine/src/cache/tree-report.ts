@@ -1,0 +1,137 @@
+import type { Tier } from '@warmpath/core';
+import type { RadixNode } from './radix-node.js';
+
+/** By what the paths of a report are chosen and ordered: how often they were used, or how long they are. */
+export const PATH_ORDERS = ['uses', 'tokens'] as const;
+
+export interface TreeReportOptions {
+  /** Most paths. */
+  readonly paths: number;
+  /** Most nodes of a path, and most depths that are told apart. */
+  readonly depth: number;
+  readonly sort: (typeof PATH_ORDERS)[number];
+}
+
+export interface TierContent {
+  readonly nodes: number;
+  readonly tokens: number;
+}
+
+/** A node without what it says. */
+export interface ReportedNode {
+  readonly tokens: number;
+  /** Requests that ended on a path through it. */
+  readonly uses: number;
+  /** Running requests that end exactly here. */
+  readonly pins: number;
+  readonly children: number;
+  readonly tiers: readonly Tier[];
+}
+
+/** From where prompts begin to a leaf. */
+export interface ReportedPath {
+  readonly tokens: number;
+  readonly uses: number;
+  /** Whether it belongs to a salt. */
+  readonly salted: boolean;
+  /** The first ones, parents before children. */
+  readonly nodes: readonly ReportedNode[];
+  /** How many follow. */
+  readonly nodes_left_out: number;
+}
+
+/** What a tree holds, in counts and sizes: no text, no token and no salt. */
+export interface TreeReport {
+  /** Salts that anything is held for. */
+  readonly salts: number;
+  readonly nodes: number;
+  readonly leaves: number;
+  /** Nodes at which a running request ends. */
+  readonly pinned: number;
+  /** Nodes of the longest path. */
+  readonly deepest: number;
+  /** Nodes at each depth, from 1 on; those that are deeper stand in the last place. */
+  readonly nodes_by_depth: readonly number[];
+  readonly tiers: Readonly<Record<Tier, TierContent>>;
+  readonly paths: readonly ReportedPath[];
+}
+
+const TIERS: readonly Tier[] = ['device', 'host', 'disk'];
+
+/** Walks a tree, which must not change meanwhile. Cost: O(nodes × log paths). */
+export function reportTree(roots: readonly RadixNode[], { paths, depth, sort }: TreeReportOptions): TreeReport {
+  const tiers = { device: { nodes: 0, tokens: 0 }, host: { nodes: 0, tokens: 0 }, disk: { nodes: 0, tokens: 0 } };
+  const byDepth: number[] = [];
+  const best: RadixNode[] = [];
+  let [nodes, leaves, pinned, deepest] = [0, 0, 0, 0];
+  for (const [node, level] of nodesOf(roots)) {
+    nodes++;
+    pinned += Number(node.pins > 0);
+    deepest = Math.max(deepest, level);
+    const place = Math.min(level, depth) - 1;
+    byDepth[place] = (byDepth[place] ?? 0) + 1;
+    for (const tier of TIERS.filter((candidate) => node.liesIn(candidate))) {
+      tiers[tier].nodes++;
+      tiers[tier].tokens += node.tokenCount;
+    }
+    if (node.children.size === 0) {
+      leaves++;
+      keepBest(best, node, { limit: paths, sort });
+    }
+  }
+  const salts = roots.filter(({ salt }) => salt !== undefined).length;
+  const reported = best.map((leaf) => reportPath(leaf, depth));
+  return { salts, nodes, leaves, pinned, deepest, nodes_by_depth: byDepth, tiers, paths: reported };
+}
+
+function* nodesOf(roots: readonly RadixNode[]): Iterable<readonly [node: RadixNode, level: number]> {
+  const open: [RadixNode, number][] = roots.flatMap(({ children }) => [...children.values()].map((node) => [node, 1]));
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    yield next;
+    for (const child of next[0].children.values()) {
+      open.push([child, next[1] + 1]);
+    }
+  }
+}
+
+/** Puts a leaf in its place among the best, and the worst out when there are too many. */
+function keepBest(
+  best: RadixNode[],
+  leaf: RadixNode,
+  { limit, sort }: { readonly limit: number; readonly sort: TreeReportOptions['sort'] },
+): void {
+  const isBetter = (other: RadixNode): boolean => {
+    const byUses = leaf.uses - other.uses;
+    const byTokens = leaf.end - other.end;
+    return (sort === 'uses' ? byUses || byTokens : byTokens || byUses) > 0;
+  };
+  let low = 0;
+  let high = best.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isBetter(best[middle]!)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  best.splice(low, 0, leaf);
+  best.length = Math.min(best.length, limit);
+}
+
+function reportPath(leaf: RadixNode, depth: number): ReportedPath {
+  const path = leaf.path();
+  return {
+    tokens: leaf.end,
+    uses: leaf.uses,
+    salted: path[0]!.parent!.salt !== undefined,
+    nodes: path.slice(0, depth).map((node) => ({
+      tokens: node.tokenCount,
+      uses: node.uses,
+      pins: node.pins,
+      children: node.children.size,
+      tiers: TIERS.filter((tier) => node.liesIn(tier)),
+    })),
+    nodes_left_out: Math.max(0, path.length - depth),
+  };
+}
