@@ -5,6 +5,7 @@ import { addCheckConfigCommand } from './commands/check-config.js';
 import { addDemoCommand } from './commands/demo.js';
 import { addDoctorCommand } from './commands/doctor.js';
 import { addEngineCommand } from './commands/engine.js';
+import { addExplainCommand } from './commands/explain.js';
 import { addLabCommand } from './commands/lab.js';
 import { addPlanCommand } from './commands/plan.js';
 import { addServeCommand } from './commands/serve.js';
@@ -28,6 +29,7 @@ export function createProgram(context: CommandContext): Command {
   addDemoCommand(program, context);
   addDoctorCommand(program, context);
   addArrangeCommand(program, context);
+  addExplainCommand(program, context);
   addLabCommand(program, context);
   addPlanCommand(program, context);
   addCheckConfigCommand(program, context);

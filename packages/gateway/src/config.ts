@@ -236,6 +236,19 @@ const plan = z.strictObject({
   maxMemoryMiB: z.int().min(16).max(1_048_576).default(1_024).describe('Heap of a planning thread, in MiB.'),
 });
 
+const explain = z.strictObject({
+  requests: z
+    .int()
+    .min(0)
+    .max(1_000_000)
+    .default(256)
+    .describe('Requests of a tenant whose counts `GET /v1/requests/{id}` can tell; the oldest goes first, 0 for none.'),
+  prompts: z
+    .enum(['off', 'all'])
+    .default('off')
+    .describe('Whether prompts are compared with earlier ones, to name why a prefix broke. Reads every prompt.'),
+});
+
 const log = z.strictObject({
   level: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
@@ -259,6 +272,7 @@ export const gatewayConfigSchema = z.strictObject({
   warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
   prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
   plan: plan.prefault({}).describe('Planning of whole batches (`POST /v1/plan`).'),
+  explain: explain.prefault({}).describe('What can be asked about requests just served.'),
   log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
 });
 

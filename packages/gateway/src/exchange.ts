@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode } from '@warmpath/core';
+import type { RecordedBlock, RecordedPrefix } from './explain/request-log.js';
 
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
 export type ErrorSource = 'gateway' | 'upstream';
@@ -30,6 +31,12 @@ export class Exchange {
   deduplicatedTokens = 0;
   /** Earlier turns of the conversation that were sent as they had been rendered. */
   replayedTurns = 0;
+  /** What became of documents that stand side by side. */
+  blocks: readonly RecordedBlock[] = [];
+  /** Set for prompts that are compared with earlier ones. */
+  prefix: RecordedPrefix | undefined;
+  /** Set for prompts. */
+  tenant: string | undefined;
   predictedCachedTokens: number | undefined;
   promptTokens: number | undefined;
   cachedTokens: number | undefined;

@@ -4,6 +4,7 @@ import type { GatewayConfig } from './config.js';
 import type { Conversations } from './conversations.js';
 import type { DispatchQueue } from './dispatch-queue.js';
 import type { EngineApis } from './engine-apis.js';
+import type { RequestLog } from './explain/request-log.js';
 import type { Metrics } from './metrics.js';
 import type { OpenArrangements } from './open-arrangements.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
@@ -29,6 +30,8 @@ export interface Gateway {
   readonly warmups: Warmups;
   readonly plans: PlanJobs;
   readonly arrangements: OpenArrangements;
+  /** What became of requests just served. */
+  readonly requests: RequestLog;
   /** How documents in messages were ordered that come again as history. */
   readonly sentOrders: SentOrders;
   /** Only where it is enabled. */

@@ -1,3 +1,4 @@
+export { API_NAMES, type ApiName } from './apis/prompt-api.js';
 export {
   type ConfigKey,
   configJsonSchema,
@@ -14,5 +15,12 @@ export {
   loadConfig,
   resolveConfig,
 } from './config-load.js';
+export {
+  type ExplainedBlock,
+  type ExplainedBreak,
+  type ExplainOptions,
+  type Explanation,
+  explainRequest,
+} from './explain/explain-request.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './server.js';
 export { MemorySessionStore, type SessionStore } from './session-store.js';

@@ -18,6 +18,7 @@ export interface GaugeSources {
   readonly plansWaiting: () => number;
   readonly openArrangements: () => number;
   readonly sentMessages: () => number;
+  readonly recordedRequests: () => number;
 }
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
@@ -62,6 +63,7 @@ export class Metrics {
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
     this.#read('open_arrangements', 'Orders given alone whose outcome is not known.', sources.openArrangements);
     this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
+    this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
       const { user, system } = process.cpuUsage();

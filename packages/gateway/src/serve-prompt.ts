@@ -7,6 +7,7 @@ import type { Caller } from './conversations.js';
 import type { Dispatch, WaitingContext } from './dispatch-queue.js';
 import type { Way } from './engine-apis.js';
 import type { Exchange } from './exchange.js';
+import type { RecordedBlock } from './explain/request-log.js';
 import { type ExtractedRequest, extract, type RequestSwitches } from './extract.js';
 import { failOpen, guard } from './fail-open.js';
 import { engineHeaders, type ForwardOptions, forward } from './forward.js';
@@ -106,6 +107,7 @@ function translated(gateway: Gateway, call: Call & { readonly api: { readonly na
 
 function serve(gateway: Gateway, call: Call): void {
   const tenant = tenantOf(call.request.headers);
+  call.request.exchange.tenant = tenant;
   const prepared = prepare(gateway, call, tenant);
   if (!(prepared instanceof Promise)) enter(gateway, call, tenant, prepared);
   else prepared.then((ready) => enter(gateway, call, tenant, ready)).catch((error: unknown) => call.reply.send(error));
@@ -289,8 +291,20 @@ function start(
   });
 }
 
-/** Forwards, with the tenant's salt where one is configured; a translation to where chat completions are served, and its answer back through the translation. */
-function send(gateway: Gateway, call: Call, plain: Buffer | string, options: ForwardOptions): void {
+/** Forwards, and where prompts are compared, says where this one parts from an earlier one. */
+function send(gateway: Gateway, call: Call, body: Buffer | string, options: ForwardOptions): void {
+  transmit(gateway, call, body, options);
+  const { request, api } = call;
+  const { exchange } = request;
+  // Behind the dispatch: the client does not wait for it.
+  if (gateway.config.explain.prompts === 'off' || !isReadable(request)) return;
+  guard(gateway, () => {
+    exchange.prefix = gateway.requests.compare(exchange.tenant!, exchange.requestId, { body: String(body), api });
+  });
+}
+
+/** With the tenant's salt where one is configured; a translation to where chat completions are served, and its answer back through the translation. */
+function transmit(gateway: Gateway, call: Call, plain: Buffer | string, options: ForwardOptions): void {
   const { request, translation } = call;
   const body = gateway.cacheSalts?.salted(plain, tenantOf(request.headers)) ?? plain;
   if (translation === undefined) {
@@ -392,10 +406,16 @@ function note(exchange: Exchange, arranged: Arranged): void {
   const { documents, references, predictedCachedTokens, trace } = composed.arrangement;
   exchange.documents = documents.length + references.length;
   exchange.documentsMoved = trace.moves.filter((places) => places !== 0).length;
+  if (documents.length > 0) exchange.blocks = [arrangedBlock(composed.arrangement.order)];
   exchange.references = references.length;
   exchange.deduplicatedTokens = references.reduce((sum, { document }) => sum + document.tokens, 0);
   exchange.replayedTurns = history?.turns.length ?? 0;
   exchange.predictedCachedTokens = state.counts.toEngineTokens(predictedCachedTokens);
+}
+
+/** The documents that the request brought itself, as the request's record has them. */
+function arrangedBlock(order: readonly number[]): RecordedBlock {
+  return { format: 'documents', documents: order.length, decided: 'arranged', order, labels: 'none' };
 }
 
 /** A turn of a conversation that nothing is added to goes out with the client's very bytes. */

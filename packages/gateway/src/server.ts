@@ -18,6 +18,8 @@ import { Conversations } from './conversations.js';
 import { DispatchQueue } from './dispatch-queue.js';
 import { EngineApis } from './engine-apis.js';
 import { Exchange } from './exchange.js';
+import { recordOf } from './explain/record-of.js';
+import { RequestLog } from './explain/request-log.js';
 import { describeDefect } from './fail-open.js';
 import type { Gateway } from './gateway.js';
 import { RESPONSE_HEADERS } from './headers.js';
@@ -37,6 +39,7 @@ import { metricsRoute } from './routes/metrics.js';
 import { observeRoute } from './routes/observe.js';
 import { passthroughRoute } from './routes/passthrough.js';
 import { planRoute } from './routes/plan.js';
+import { requestsRoute } from './routes/requests.js';
 import { responsesRoute } from './routes/responses.js';
 import { warmupRoute } from './routes/warmup.js';
 import { ServedHistories } from './served-histories.js';
@@ -126,6 +129,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     plansWaiting: () => plans.depth,
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
+    recordedRequests: () => requests.size,
   });
   const { connections, maxConcurrent = connections } = config.upstream;
   const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
@@ -135,6 +139,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(config.limits.openArrangements);
+  const requests = new RequestLog(config.explain.requests, config.limits.tenants);
   const sentOrders = new SentOrders(config.recognise.sentMessages);
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
@@ -153,6 +158,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     plans,
     arrangements,
     sentOrders,
+    requests,
     prewarmer,
   };
   return { config, upstream, engineApis, ...state, metrics, now, draining: false };
@@ -199,7 +205,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
   });
   for (const route of [chatCompletionsRoute, completionsRoute, messagesRoute, responsesRoute]) route(app, gateway);
   countTokensRoute(app, gateway);
-  for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute]) route(app, gateway);
+  for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute]) route(app, gateway);
   for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
   return app;
 }
@@ -214,6 +220,10 @@ function begin(app: FastifyInstance, gateway: Gateway, request: FastifyRequest, 
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
     gateway.metrics.ended(route, status, exchange);
+    const { tenant } = exchange;
+    if (tenant !== undefined && gateway.config.explain.requests > 0) {
+      gateway.requests.add(tenant, recordOf(exchange, route, status));
+    }
     logAccess(gateway, request, { route, status });
     if (gateway.draining) app.server.closeIdleConnections();
   });

@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
 import type { Command } from 'commander';
 import { arrangeAfter } from '../arrange-after.js';
 import { addCommand, type CommandContext } from '../command-context.js';
+import { readInput } from '../files/read-input.js';
 
 const INPUT_HELP = `
 Input:
@@ -20,19 +20,6 @@ export function addArrangeCommand(program: Command, { terminal, stdin }: Command
       terminal.line(JSON.stringify(answer, undefined, 2));
       terminal.data(answer);
     });
-}
-
-async function readInput(file: string | undefined, stdin: NodeJS.ReadStream): Promise<string> {
-  if (file === undefined || file === '-') {
-    let text = '';
-    for await (const chunk of stdin.setEncoding('utf8')) text += chunk;
-    return text;
-  }
-  try {
-    return await readFile(file, 'utf8');
-  } catch (cause) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail: `cannot read ${file}`, cause });
-  }
 }
 
 function parse(text: string): unknown {

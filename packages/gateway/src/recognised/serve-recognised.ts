@@ -67,6 +67,13 @@ function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: Ten
   const documents = blocks.reduce((sum, { block }) => sum + block.documents.length, 0);
   exchange.documents = documents;
   exchange.recognised = documents;
+  exchange.blocks = blocks.map(({ block, decided, sent }) => ({
+    format: block.format,
+    documents: block.documents.length,
+    decided,
+    order: sent.order,
+    labels: block.labels,
+  }));
   exchange.documentsMoved = blocks.reduce(
     (sum, { arrangement }) => sum + (arrangement?.trace.moves.filter((places) => places !== 0).length ?? 0),
     0,

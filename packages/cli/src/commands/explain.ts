@@ -1,0 +1,45 @@
+import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
+import { API_NAMES, type ApiName, explainRequest } from '@warmpath/gateway';
+import { type Command, Option } from 'commander';
+import { addCommand, type CommandContext } from '../command-context.js';
+import { describeExplanation } from '../explain/describe-explanation.js';
+import { readInput } from '../files/read-input.js';
+
+const EXPLAIN_HELP = `
+Input is the body of a request to /v1/chat/completions, /v1/completions, /v1/messages or /v1/responses. Nothing is sent anywhere.
+With --after, documents are ordered as if the engine had served that request before, and the first difference of the two prompts is
+named with its cause. Token counts are estimated.`;
+
+interface ExplainCommandOptions {
+  readonly after?: string;
+  readonly api?: ApiName;
+  readonly mode: RecognitionMode;
+}
+
+/** Adds `warmpath explain`. */
+export function addExplainCommand(program: Command, { terminal, stdin }: CommandContext): void {
+  addCommand(program, 'explain', 'say what is recognised in a request, what would move, and why a prefix broke')
+    .argument('[file]', 'JSON file with the body of a request; standard input if left out or -')
+    .option('--after <file>', 'the body of a request that was served before')
+    .addOption(new Option('--api <name>', 'which API the request is for (default: found out)').choices(API_NAMES))
+    .addOption(
+      new Option('--mode <mode>', 'how documents are looked for').choices(RECOGNITION_MODES).default('conservative'),
+    )
+    .addHelpText('after', EXPLAIN_HELP)
+    .action(async (file: string | undefined, options: ExplainCommandOptions) => {
+      const { after, api, mode } = options;
+      if (after === '-' && (file === undefined || file === '-')) {
+        throw new WarmpathError('WARMPATH_USAGE', {
+          path: '--after',
+          detail: 'only one of the two can be standard input',
+        });
+      }
+      const explanation = explainRequest(await readInput(file, stdin), {
+        mode,
+        ...(api !== undefined && { api }),
+        ...(after !== undefined && { after: await readInput(after, stdin) }),
+      });
+      for (const line of describeExplanation(explanation, terminal.style)) terminal.line(line);
+      terminal.data(explanation);
+    });
+}

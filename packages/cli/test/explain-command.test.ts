@@ -1,0 +1,94 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Explanation } from '@warmpath/gateway';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runCli } from './run-cli.js';
+
+const passage = (name: string) =>
+  `The ${name} was built of oak in the year of the flood, and it is repaired every spring. `.repeat(2);
+const documents = (...names: string[]) =>
+  names.map((name) => `<document id="${name}">${passage(name)}</document>`).join('\n');
+const chat = (system: string, content: string) => ({
+  model: 'm',
+  messages: [
+    { role: 'system', content: system },
+    { role: 'user', content },
+  ],
+});
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-explain-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+async function file(name: string, body: object): Promise<string> {
+  const path = join(folder, name);
+  await writeFile(path, JSON.stringify(body));
+  return path;
+}
+
+describe('warmpath explain', () => {
+  it('says what moves and what that saves', async () => {
+    const before = await file('before.json', chat('Answer.', `${documents('mill', 'pier')}\nWhat of the mill?`));
+    const now = await file('now.json', chat('Answer.', `${documents('barn', 'pier', 'mill')}\nWhat of the barn?`));
+    const { code, stdout } = await runCli(['explain', now, '--after', before, '--json']);
+    expect(code).toBe(0);
+    const { api, blocks, prefix } = JSON.parse(stdout) as Explanation;
+    expect(api).toBe('chat');
+    expect(blocks).toMatchObject([
+      { place: 'messages[1].content', format: 'tags', decided: 'arranged', order: [2, 1, 0] },
+    ]);
+    expect(prefix!.arrangedSharedTokens).toBeGreaterThan(prefix!.sharedTokens + 50);
+    expect(prefix!.break).toMatchObject({ cause: 'documents-changed', piece: 'messages[1].content', exact: true });
+    const forPeople = await runCli(['explain', now, '--after', before]);
+    expect(forPeople.stdout).toMatch(/would stand +mill, pier, barn/);
+    expect(forPeople.stdout).toMatch(/saves +\d+ tokens/);
+  });
+
+  it('names a timestamp to the character', async () => {
+    const at = (time: string) => chat(`You are a keeper. It is ${time}. Answer.`, 'Why?');
+    const before = await file('eight.json', at('2026-11-21T08:31:07Z'));
+    const now = await file('nine.json', at('2026-11-21T09:02:44Z'));
+    const { stdout } = await runCli(['explain', now, '--after', before]);
+    expect(stdout).toContain(
+      `messages[0].content, character ${'You are a keeper. It is 2026-11-21T0'.length}: timestamp`,
+    );
+    expect(stdout).toContain('Put it behind the documents');
+  });
+
+  it('says when a request continues the other, and when nothing was found', async () => {
+    const before = await file('one.json', chat('Use the following context: much.', 'Why?'));
+    const body = chat('Use the following context: much.', 'Why?');
+    const now = await file('two.json', {
+      ...body,
+      messages: [...body.messages, { role: 'assistant', content: 'So.' }],
+    });
+    const { stdout } = await runCli(['explain', now, '--after', before]);
+    expect(stdout).toContain('no documents recognised');
+    expect(stdout).toContain('<warmpath-documents>');
+    expect(stdout).toContain('continues the earlier request');
+  });
+
+  it.each([
+    [{ prompt: `${documents('a b', 'c d')}\nWhy?` }, 'completions', 'prompt'],
+    [{ input: 'Why?', instructions: documents('a b', 'c d') }, 'responses', 'instructions'],
+    [
+      { system: documents('a b', 'c d'), max_tokens: 1, messages: [{ role: 'user', content: 'Why?' }] },
+      'messages',
+      'system',
+    ],
+  ])('finds the API out: %#', async (body, api, place) => {
+    const { stdout } = await runCli(['explain', '--json', '-'], { input: JSON.stringify(body) });
+    expect(JSON.parse(stdout)).toMatchObject({ api, blocks: [{ place }], prefix: null });
+  });
+
+  it('reports what it cannot read', async () => {
+    const { code, stdout } = await runCli(['explain', '--json'], { input: '{' });
+    expect(code).toBe(1);
+    expect(stdout).toContain('WARMPATH_INVALID_JSON');
+    expect((await runCli(['explain', '-', '--after', '-'], { input: '{}' })).code).toBe(2);
+    expect((await runCli(['explain', join(folder, 'none.json')])).code).toBe(2);
+  });
+});

@@ -1,0 +1,91 @@
+import { Fingerprint } from '../fingerprint.js';
+import { canonicalJson } from '../render/canonical-json.js';
+
+/** What a part of a prompt is, in the order in which chat templates write them. */
+export type PieceKind = 'model' | 'tools' | 'field' | 'system' | 'user' | 'tool' | 'assistant';
+
+/** A part of a prompt: a text of a message, or a member of the request that is written before the messages. */
+export interface PromptPiece {
+  /** Where it stands in the request, for instance `messages[0].content`. */
+  readonly name: string;
+  readonly kind: PieceKind;
+  readonly text: string;
+  /** The documents in it, in their order, where some are known. */
+  readonly documents?: readonly { readonly start: number; readonly key: string }[];
+}
+
+/** A piece as it is remembered: prints of its text, and the text itself only where the caller wants it kept. */
+export interface OutlinedPiece {
+  readonly name: string;
+  readonly kind: PieceKind;
+  readonly length: number;
+  /** A print of every `CHUNK` characters. */
+  readonly chunks: Int32Array;
+  /** Of JSON: a print that does not depend on the order of keys, and one that does not depend on the order of elements either. */
+  readonly sameKeys: string | undefined;
+  readonly sameElements: string | undefined;
+  readonly documents: readonly string[];
+  readonly text: string | undefined;
+}
+
+/** A prompt as far as it is needed to say where another one differs from it. */
+export interface PromptOutline {
+  readonly pieces: readonly OutlinedPiece[];
+}
+
+/** Characters that one print stands for: how exactly a difference to a prompt without its text can be told. */
+export const CHUNK = 64;
+/** Characters of JSON that are read for the sake of its order. */
+const JSON_LENGTH = 200_000;
+
+/**
+ * The outline of a prompt. Without `keepText` it holds prints only, four bytes for every 64 characters, from which no text can be
+ * read; whoever guesses a text can confirm the guess. O(length).
+ */
+export function outlinePrompt(
+  pieces: readonly PromptPiece[],
+  { keepText }: { readonly keepText: boolean },
+): PromptOutline {
+  return { pieces: pieces.map((piece) => outlinePiece(piece, keepText)) };
+}
+
+function outlinePiece({ name, kind, text, documents = [] }: PromptPiece, keepText: boolean): OutlinedPiece {
+  const value = jsonIn(text);
+  return {
+    name,
+    kind,
+    length: text.length,
+    chunks: printsOf(text),
+    sameKeys: value === undefined ? undefined : print(canonicalJson(value)),
+    sameElements: Array.isArray(value) ? print(value.map(canonicalJson).sort().join()) : undefined,
+    documents: documents.map(({ key }) => key),
+    text: keepText ? text : undefined,
+  };
+}
+
+/** The prints of a text's chunks; the last one may stand for fewer characters. */
+export function printsOf(text: string): Int32Array {
+  const prints = new Int32Array(Math.ceil(text.length / CHUNK));
+  const fingerprint = new Fingerprint();
+  for (let i = 0; i < prints.length; i++) {
+    prints[i] = fingerprint
+      .reset()
+      .add(text.slice(i * CHUNK, (i + 1) * CHUNK))
+      .end().low;
+  }
+  return prints;
+}
+
+function print(text: string): string {
+  return new Fingerprint().add(text).end().digits();
+}
+
+/** What a text says as JSON: an object or an array. */
+export function jsonIn(text: string): unknown {
+  if (text.length > JSON_LENGTH || !/^\s*[[{]/.test(text)) return undefined;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

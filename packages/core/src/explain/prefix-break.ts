@@ -1,0 +1,178 @@
+import { estimateTokens } from '../token-estimate.js';
+import { CHUNK, type OutlinedPiece, outlinePrompt, type PromptOutline, type PromptPiece } from './outline.js';
+import { volatileAt } from './volatile-text.js';
+
+/** Why two prompts differ from some point on, and what can be done about it. */
+export const BREAK_CAUSES = {
+  model: 'Another model; caches are never shared between models.',
+  'tools-order': 'The same tools in another order. Send them in one order, sorted by name for instance.',
+  'json-keys': 'The same JSON with its keys in another order. Write it with sorted keys.',
+  'tools-changed':
+    'Other tools. Tools stand before everything else: keep their list the same for a whole conversation.',
+  'field-changed':
+    'A setting that is written into the prompt has changed. Keep it the same for requests that share a prompt.',
+  timestamp: 'A date or a time that changes. Put it behind the documents, or leave out what changes often.',
+  'random-id': 'An id that is drawn anew. Put it behind the documents, or leave it out of the prompt.',
+  'system-prompt': 'Another system prompt. Keep what stands there the same, and put what changes behind the history.',
+  'documents-order': 'The same documents in another order. Let the gateway arrange them.',
+  'documents-changed': 'Other documents. Let the gateway arrange them, so that those in common stand first.',
+  'history-cut': 'Earlier messages are gone: the history was cut or compacted. Cut rarely, and many messages at once.',
+  'history-changed': 'An earlier message is another one than it was. Send the history as it was sent before.',
+  question: 'Another question behind the same beginning: nothing to mend.',
+} as const;
+export type BreakCause = keyof typeof BREAK_CAUSES;
+
+/** Where a prompt stops being the continuation of another one. */
+export interface PrefixBreak {
+  readonly cause: BreakCause;
+  /** The piece of the later prompt in which they differ, or of the earlier one if the later ends before. */
+  readonly piece: string;
+  /** UTF-16 units from the piece's start to the first one that differs. */
+  readonly offset: number;
+  /** False if only the outline of the earlier prompt is known: then the difference stands within 64 units behind the offset. */
+  readonly exact: boolean;
+  /** Tokens of the later prompt before the difference, and of the whole of it, estimated. */
+  readonly sharedTokens: number;
+  readonly promptTokens: number;
+}
+
+/**
+ * Compares a prompt with one before it: where is the first difference, and what caused it? `undefined` if the later one continues
+ * the earlier one to the end. O(length of both).
+ */
+export function findPrefixBreak(before: PromptOutline, after: readonly PromptPiece[]): PrefixBreak | undefined {
+  const outline = outlinePrompt(after, { keepText: false }).pieces;
+  let at = 0;
+  while (at < before.pieces.length && at < after.length && isSame(before.pieces[at]!, outline[at]!, after[at]!)) at++;
+  if (at === before.pieces.length) return undefined;
+  const earlier = before.pieces[at]!;
+  const later = after[at];
+  const { offset, exact } = later === undefined ? { offset: 0, exact: true } : sharedIn(earlier, outline[at]!, later);
+  const shared = after.slice(0, at).reduce((sum, { text }) => sum + tokensOf(text), 0);
+  const difference = { earlier, later, offset, exact, at };
+  return {
+    cause: causeOf(before, outline, difference),
+    piece: later?.name ?? earlier.name,
+    offset,
+    exact,
+    sharedTokens: shared + (later === undefined ? 0 : tokensOf(later.text.slice(0, offset))),
+    promptTokens: after.reduce((sum, { text }) => sum + tokensOf(text), 0),
+  };
+}
+
+/** How many characters a prompt shares with an earlier one from the start. O(shared). */
+export function sharedLength(before: PromptOutline, after: PromptOutline): number {
+  let shared = 0;
+  for (const [at, earlier] of before.pieces.entries()) {
+    const later = after.pieces[at];
+    if (later === undefined || earlier.kind !== later.kind) return shared;
+    const chunks = sharedChunks(earlier.chunks, later.chunks);
+    shared += Math.min(chunks * CHUNK, later.length);
+    if (chunks < earlier.chunks.length || earlier.length !== later.length) return shared;
+  }
+  return shared;
+}
+
+interface Difference {
+  readonly earlier: OutlinedPiece;
+  readonly later: PromptPiece | undefined;
+  readonly offset: number;
+  readonly exact: boolean;
+  readonly at: number;
+}
+
+function causeOf(before: PromptOutline, outline: readonly OutlinedPiece[], difference: Difference): BreakCause {
+  const { earlier, later, at } = difference;
+  if (later === undefined || later.kind !== earlier.kind) {
+    return (
+      byKind(earlier.kind) ?? byKind(later?.kind) ?? (wasCut(before, outline, at) ? 'history-cut' : 'history-changed')
+    );
+  }
+  const now = outline[at]!;
+  if (later.kind === 'model') return 'model';
+  if (earlier.sameKeys !== undefined && earlier.sameKeys === now.sameKeys) return 'json-keys';
+  if (later.kind === 'tools') {
+    const same = earlier.sameElements !== undefined && earlier.sameElements === now.sameElements;
+    return same ? 'tools-order' : 'tools-changed';
+  }
+  if (later.kind === 'field') return 'field-changed';
+  const inDocuments = documentsDiffer(earlier, later, difference);
+  if (inDocuments !== undefined) return inDocuments;
+  const isQuestion = at >= questionOf(before.pieces) || at >= questionOf(outline);
+  const volatile = volatileAt(later.text, difference.offset, difference.exact ? 0 : CHUNK);
+  // A date in a question is what the user asks about.
+  if (volatile !== undefined && !isQuestion) return volatile;
+  if (later.kind === 'system') return 'system-prompt';
+  if (wasCut(before, outline, at)) return 'history-cut';
+  return isQuestion ? 'question' : 'history-changed';
+}
+
+/** The cause where one prompt has a piece of this kind and the other has none there. */
+function byKind(kind: PromptPiece['kind'] | undefined): BreakCause | undefined {
+  if (kind === 'tools') return 'tools-changed';
+  if (kind === 'field') return 'field-changed';
+  return kind === 'system' ? 'system-prompt' : undefined;
+}
+
+/** Whether what differs are the documents; what follows the last of them is not. */
+function documentsDiffer(
+  { documents: known }: OutlinedPiece,
+  { documents = [] }: PromptPiece,
+  { offset, exact }: Difference,
+): BreakCause | undefined {
+  const keys = documents.map(({ key }) => key);
+  const same = known.findIndex((key, place) => key !== keys[place]);
+  const first = same < 0 ? known.length : same;
+  if (known.length === 0 || keys.length === 0 || (first === known.length && first === keys.length)) return undefined;
+  // The first document that differs begins before the difference, or what differs stands before it.
+  const from = documents[first]?.start;
+  if (from !== undefined && offset + (exact ? 0 : CHUNK) < from) return undefined;
+  const isSameSet = known.length === keys.length && [...known].sort().join() === [...keys].sort().join();
+  return isSameSet ? 'documents-order' : 'documents-changed';
+}
+
+/** Where the last question of a prompt begins: behind what the model said last, and behind the system prompt. */
+function questionOf(pieces: readonly OutlinedPiece[]): number {
+  const last = pieces.findLastIndex(({ kind }) => kind === 'assistant');
+  return last >= 0 ? last + 1 : pieces.findLastIndex(({ kind }) => kind !== 'user' && kind !== 'tool') + 1;
+}
+
+/** Whether the later prompt goes on with what stood further on in the earlier one. */
+function wasCut({ pieces }: PromptOutline, outline: readonly OutlinedPiece[], at: number): boolean {
+  if (outline.length >= pieces.length + 2) return false;
+  const next = outline[at];
+  if (next === undefined) return true;
+  return pieces.slice(at + 1).some((piece) => isSameOutline(piece, next));
+}
+
+function isSame(earlier: OutlinedPiece, outline: OutlinedPiece, later: PromptPiece): boolean {
+  return earlier.text === undefined
+    ? isSameOutline(earlier, outline)
+    : earlier.kind === later.kind && earlier.text === later.text;
+}
+
+function isSameOutline(one: OutlinedPiece, other: OutlinedPiece): boolean {
+  if (one.kind !== other.kind || one.length !== other.length) return false;
+  return sharedChunks(one.chunks, other.chunks) === one.chunks.length;
+}
+
+function sharedChunks(one: Int32Array, other: Int32Array): number {
+  const end = Math.min(one.length, other.length);
+  let at = 0;
+  while (at < end && one[at] === other[at]) at++;
+  return at;
+}
+
+function sharedIn(earlier: OutlinedPiece, outline: OutlinedPiece, { text }: PromptPiece) {
+  if (earlier.text === undefined) {
+    return { offset: Math.min(text.length, sharedChunks(earlier.chunks, outline.chunks) * CHUNK), exact: false };
+  }
+  const end = Math.min(earlier.text.length, text.length);
+  let offset = 0;
+  while (offset < end && earlier.text.charCodeAt(offset) === text.charCodeAt(offset)) offset++;
+  return { offset, exact: true };
+}
+
+function tokensOf(text: string): number {
+  return text === '' ? 0 : estimateTokens(text);
+}

@@ -1,0 +1,229 @@
+import {
+  type Arrangement,
+  arrange,
+  BREAK_CAUSES,
+  blockDocuments,
+  estimateTokens,
+  type FixedReason,
+  type FormatName,
+  findPrefixBreak,
+  type LabelRule,
+  observe,
+  outlinePrompt,
+  type PrefixBreak,
+  type PromptPiece,
+  type RecognitionMode,
+  recognise,
+  ServedHistory,
+} from '@warmpath/core';
+import { chatApi } from '../apis/chat-api.js';
+import { completionsApi } from '../apis/completions-api.js';
+import { messagesApi } from '../apis/messages-api.js';
+import type { ApiName, PromptApi } from '../apis/prompt-api.js';
+import { type JsonObject, pathName } from '../apis/request-texts.js';
+import { responsesApi } from '../apis/responses-api.js';
+import { parseObject } from '../extract.js';
+import { arrangeInPlace, type PlacedBlock, rememberOrders } from '../recognised/arrange-in-place.js';
+import { type RecognisedRequest, recogniseRequest } from '../recognised/recognised-request.js';
+import { SentOrders } from '../recognised/sent-orders.js';
+import { promptPieces } from './prompt-pieces.js';
+
+const APIS: Readonly<Record<ApiName, PromptApi>> = {
+  chat: chatApi,
+  completions: completionsApi,
+  messages: messagesApi,
+  responses: responsesApi,
+};
+
+/** Characters shown on either side of a difference. */
+const EXCERPT = 32;
+/** What templates say before passages that nothing parts. */
+const SPEAKS_OF_CONTEXT =
+  /<context>|context information is below|following (?:pieces of )?(?:retrieved )?(?:context|documents|sources)/i;
+const ADVICE =
+  'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them.';
+
+export interface ExplainOptions {
+  /** Found out by the members of the body if left out. */
+  readonly api?: ApiName;
+  readonly mode: RecognitionMode;
+  /** The body of a request that was served before. */
+  readonly after?: string;
+}
+
+/** Documents that stand side by side in a prompt. */
+export interface ExplainedBlock {
+  /** For instance `messages[1].content`. */
+  readonly place: string;
+  readonly format: FormatName;
+  readonly marked: boolean;
+  readonly labels: LabelRule;
+  readonly fixed: FixedReason | null;
+  readonly documents: readonly { readonly id: string; readonly title: string | null; readonly tokens: number }[];
+  readonly decided: PlacedBlock['decided'];
+  /** `order[place]` is the rank of the document that would stand there. */
+  readonly order: readonly number[];
+}
+
+/** A break of the prefix, with what can be done about it and what stands there. */
+export interface ExplainedBreak extends PrefixBreak {
+  readonly remedy: string;
+  /** Some characters around the difference, of the earlier prompt and of this one. */
+  readonly before: string;
+  readonly now: string;
+}
+
+/** What the gateway would see in a request, and do with it. */
+export interface Explanation {
+  readonly object: 'explanation';
+  readonly api: ApiName;
+  readonly model: string;
+  /** Estimated. */
+  readonly promptTokens: number;
+  /** Documents in the field `documents`. */
+  readonly givenDocuments: number;
+  readonly blocks: readonly ExplainedBlock[];
+  /** Where nothing was found although the prompt speaks of context: what would help. */
+  readonly advice: string | null;
+  /** Against the earlier request, if there is one. */
+  readonly prefix: {
+    /** Tokens of the beginning that both share as the client wrote them. */
+    readonly sharedTokens: number;
+    /** The same with documents ordered where they stand, in both. */
+    readonly arrangedSharedTokens: number;
+    /** As the client wrote them; `null` if this request continues the earlier one. */
+    readonly break: ExplainedBreak | null;
+  } | null;
+}
+
+/**
+ * What would be recognised in a request, what would move, what that saves behind an earlier request, and why the two part where
+ * they do. Keeps nothing. Errors: `WARMPATH_INVALID_JSON`. O(both bodies).
+ */
+export function explainRequest(body: string, options: ExplainOptions): Explanation {
+  const { mode, after } = options;
+  const api = APIS[options.api ?? apiOf(parseObject(body))];
+  const orders = new SentOrders(1_024);
+  const history = new ServedHistory();
+  const earlier = after === undefined ? undefined : readPrompt(after, api, mode);
+  const servedBefore = earlier && inPlace(earlier, { orders, history, now: 0 });
+  const now = readPrompt(body, api, mode);
+  const served = inPlace(now, { orders, history, now: 1 });
+  const given = now.object['documents'];
+  return {
+    object: 'explanation',
+    api: api.name,
+    model: typeof now.object['model'] === 'string' ? now.object['model'] : '',
+    promptTokens: tokensOf(now),
+    givenDocuments: Array.isArray(given) ? given.length : 0,
+    blocks: served.blocks.map((placed) => explainBlock(now, placed)),
+    advice: served.blocks.length === 0 ? adviceFor(now.pieces) : null,
+    prefix: earlier === undefined ? null : explainPrefix(earlier, now, [servedBefore!.body, served.body]),
+  };
+}
+
+interface ReadPrompt {
+  readonly body: string;
+  readonly object: JsonObject;
+  readonly api: PromptApi;
+  readonly mode: RecognitionMode;
+  readonly pieces: readonly PromptPiece[];
+  readonly recognised: RecognisedRequest | undefined;
+}
+
+function readPrompt(body: string, api: PromptApi, mode: RecognitionMode): ReadPrompt {
+  const object = parseObject(body);
+  const messages = api.messages(object);
+  const blocks = recognise(
+    messages.flatMap(({ texts }) => texts),
+    { mode },
+  );
+  const isGiven = Array.isArray(object['documents']) && object['documents'].length > 0;
+  // A request that names its documents is not searched for others.
+  const recognised = isGiven
+    ? undefined
+    : recogniseRequest(body, api, { mode, maxDocuments: Number.POSITIVE_INFINITY });
+  return { body, object, api, mode, pieces: promptPieces(body, object, { api, messages, blocks }), recognised };
+}
+
+/** Orders a prompt as the gateway would, and lets it count as served. */
+function inPlace(
+  { body, recognised }: ReadPrompt,
+  { orders, history, now }: { readonly orders: SentOrders; readonly history: ServedHistory; readonly now: number },
+): { readonly body: string; readonly blocks: readonly PlacedBlock[] } {
+  if (recognised === undefined) return { body, blocks: [] };
+  const arrangeBlock = (block: Parameters<typeof arrange>[0]): Arrangement =>
+    arrange({ ...block, hints: false }, history, now);
+  const placed = arrangeInPlace(recognised, { tenant: '', orders, arrange: arrangeBlock });
+  rememberOrders(recognised, { tenant: '', orders, blocks: placed.blocks });
+  for (const { arrangement } of placed.blocks) {
+    if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, history);
+  }
+  return placed;
+}
+
+function explainBlock({ recognised }: ReadPrompt, { block, decided, sent }: PlacedBlock): ExplainedBlock {
+  const { text, place } = recognised!.texts[block.text]!;
+  return {
+    place: pathName(place),
+    format: block.format,
+    marked: block.marked,
+    labels: block.labels,
+    fixed: block.fixed ?? null,
+    documents: blockDocuments(text, block).map(({ title, tokens }, rank) => ({
+      id: block.documents[rank]!.id ?? `#${rank + 1}`,
+      title: title ?? null,
+      tokens,
+    })),
+    decided,
+    order: sent.order,
+  };
+}
+
+function explainPrefix(
+  before: ReadPrompt,
+  now: ReadPrompt,
+  [sentBefore, sent]: readonly [string, string],
+): NonNullable<Explanation['prefix']> {
+  const found = findPrefixBreak(outlinePrompt(before.pieces, { keepText: true }), now.pieces);
+  const arranged = findPrefixBreak(
+    outlinePrompt(readPrompt(sentBefore, before.api, 'off').pieces, { keepText: true }),
+    readPrompt(sent, now.api, 'off').pieces,
+  );
+  return {
+    sharedTokens: found?.sharedTokens ?? tokensOf(before),
+    arrangedSharedTokens: arranged?.sharedTokens ?? tokensOf(before),
+    break: found === undefined ? null : explainBreak(before.pieces, now.pieces, found),
+  };
+}
+
+/** A break with its remedy and what stands around it. */
+function explainBreak(before: readonly PromptPiece[], now: readonly PromptPiece[], found: PrefixBreak): ExplainedBreak {
+  const at = now.findIndex((piece, i) => piece.kind !== before[i]?.kind || piece.text !== before[i]?.text);
+  const around = (piece: PromptPiece | undefined) =>
+    piece?.text.slice(Math.max(0, found.offset - EXCERPT), found.offset + EXCERPT) ?? '';
+  const earlier = before[at < 0 ? now.length : at];
+  return {
+    ...found,
+    remedy: BREAK_CAUSES[found.cause],
+    before: around(earlier),
+    now: around(at < 0 ? undefined : now[at]),
+  };
+}
+
+function tokensOf({ pieces }: ReadPrompt): number {
+  return pieces.reduce((sum, { text }) => sum + (text === '' ? 0 : estimateTokens(text)), 0);
+}
+
+function adviceFor(pieces: readonly PromptPiece[]): string | null {
+  const speaks = pieces.some(
+    ({ kind, text }) => (kind === 'system' || kind === 'user') && SPEAKS_OF_CONTEXT.test(text),
+  );
+  return speaks ? ADVICE : null;
+}
+
+function apiOf(object: JsonObject): ApiName {
+  if (Object.hasOwn(object, 'prompt') && !Object.hasOwn(object, 'messages')) return 'completions';
+  if (Object.hasOwn(object, 'input')) return 'responses';
+  return Object.hasOwn(object, 'system') ? 'messages' : 'chat';
+}

@@ -1,0 +1,110 @@
+import { expect, it } from 'vitest';
+import { BREAK_CAUSES } from '../../core/src/index.js';
+import { answerAsAsked } from './fake-engine.js';
+import { chat, DOCUMENTS, errorOf, type Stand, type StandConfig, send, stand } from './harness.js';
+
+interface Record {
+  readonly id: string;
+  readonly status: number;
+  readonly cachedTokens: number | null;
+  readonly blocks: readonly { format: string; order: number[]; decided: string }[];
+  readonly prefix: {
+    comparedWith: string | null;
+    break: { cause: string; piece: string; remedy: string } | null;
+  } | null;
+}
+
+const COMPARED: StandConfig = { explain: { prompts: 'all' } };
+const SYSTEM = 'You are the keeper of the archive of Velmora. Answer in one sentence. ';
+const plain = (system: string, ...texts: string[]) => ({
+  model: 'm',
+  messages: [
+    { role: 'system', content: SYSTEM + system },
+    ...texts.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content })),
+  ],
+});
+
+async function ask({ gateway }: Stand, id: string, body: object, headers: object = {}): Promise<void> {
+  await send(`${gateway.url}/v1/chat/completions`, body, { headers: { 'x-request-id': id, ...headers } });
+}
+
+async function recordOf({ gateway }: Stand, id: string, headers = {}): Promise<Record> {
+  const { status, text } = await send(`${gateway.url}/v1/requests/${id}`, undefined, { headers });
+  expect(status).toBe(200);
+  return JSON.parse(text) as Record;
+}
+
+it('tells counts and orders of a request just served, and no text', async () => {
+  const gateway = await stand(answerAsAsked);
+  await ask(gateway, 'one', chat([DOCUMENTS[0], DOCUMENTS[1]]));
+  await ask(gateway, 'two', chat([DOCUMENTS[2], DOCUMENTS[1], DOCUMENTS[0]]));
+  const record = await recordOf(gateway, 'two');
+  expect(record).toMatchObject({
+    object: 'request',
+    id: 'two',
+    route: '/v1/chat/completions',
+    status: 200,
+    promptTokens: 120,
+    cachedTokens: 96,
+    blocks: [{ format: 'documents', decided: 'arranged', order: [2, 1, 0] }],
+    prefix: null,
+  });
+  expect(JSON.stringify(record)).not.toMatch(/Velka|Orsin|weight/);
+});
+
+it('is the same tenant alone that may read it', async () => {
+  const gateway = await stand(answerAsAsked);
+  const mine = { authorization: 'Bearer mine' };
+  await ask(gateway, 'secret', plain('', 'Why?'), mine);
+  expect((await recordOf(gateway, 'secret', mine)).id).toBe('secret');
+  for (const headers of [{}, { authorization: 'Bearer theirs' }]) {
+    const reply = await send(`${gateway.gateway.url}/v1/requests/secret`, undefined, { headers });
+    expect(reply.status).toBe(404);
+    expect(errorOf(reply).code).toBe('WARMPATH_NOT_FOUND');
+  }
+});
+
+it('names why a prefix broke, against the earlier prompt that shares most', async () => {
+  const gateway = await stand(answerAsAsked, COMPARED);
+  await ask(gateway, 'a', plain('It is 2026-11-21T08:31:07Z.', 'Why?'));
+  await ask(gateway, 'other', { model: 'm', messages: [{ role: 'user', content: 'Something else.' }] });
+  await ask(gateway, 'b', plain('It is 2026-11-21T08:34:55Z.', 'Why?'));
+  expect((await recordOf(gateway, 'a')).prefix).toEqual({ comparedWith: null, break: null });
+  expect((await recordOf(gateway, 'b')).prefix).toMatchObject({
+    comparedWith: 'a',
+    break: { cause: 'timestamp', piece: 'messages[0].content', exact: false, remedy: BREAK_CAUSES.timestamp },
+  });
+  await ask(gateway, 'c', plain('It is 2026-11-21T08:34:55Z.', 'Why?', 'So.', 'And?'));
+  expect((await recordOf(gateway, 'c')).prefix).toEqual({ comparedWith: 'b', break: null });
+  await ask(gateway, 'd', { ...plain('It is 2026-11-21T08:34:55Z.', 'How?') });
+  expect((await recordOf(gateway, 'd')).prefix!.break!.cause).toBe('question');
+  const text = (await send(`${gateway.gateway.url}/v1/requests/b`)).text;
+  expect(text).not.toMatch(/keeper|Velmora|2026/);
+});
+
+it('does not compare tenants or models with each other', async () => {
+  const gateway = await stand(answerAsAsked, COMPARED);
+  await ask(gateway, 'a', plain('', 'Why?'), { authorization: 'Bearer one' });
+  await ask(gateway, 'b', plain('', 'Why?'), { authorization: 'Bearer two' });
+  expect((await recordOf(gateway, 'b', { authorization: 'Bearer two' })).prefix!.comparedWith).toBeNull();
+  await ask(gateway, 'c', { ...plain('', 'Why?'), model: 'n' }, { authorization: 'Bearer two' });
+  expect((await recordOf(gateway, 'c', { authorization: 'Bearer two' })).prefix!.comparedWith).toBeNull();
+});
+
+it('remembers so many, and none where told so', async () => {
+  const gateway = await stand(answerAsAsked, { explain: { requests: 2 } });
+  for (const id of ['a', 'b', 'c']) await ask(gateway, id, plain('', 'Why?'));
+  expect((await send(`${gateway.gateway.url}/v1/requests/a`)).status).toBe(404);
+  await recordOf(gateway, 'b');
+  expect((await send(`${gateway.gateway.url}/metrics`)).text).toContain('warmpath_recorded_requests 2');
+  const none = await stand(answerAsAsked, { explain: { requests: 0 } });
+  await ask(none, 'a', plain('', 'Why?'));
+  expect((await send(`${none.gateway.url}/v1/requests/a`)).status).toBe(404);
+});
+
+it('a prompt that cannot be read is served all the same', async () => {
+  const gateway = await stand(answerAsAsked, COMPARED);
+  await ask(gateway, 'a', '{"messages":[,]}' as unknown as object);
+  expect(gateway.engine.last.body).toBe('{"messages":[,]}');
+  expect((await recordOf(gateway, 'a')).prefix).toBeNull();
+});
