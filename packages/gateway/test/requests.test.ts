@@ -3,7 +3,7 @@ import { BREAK_CAUSES } from '../../core/src/index.js';
 import { answerAsAsked } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, type Stand, type StandConfig, send, stand } from './harness.js';
 
-interface Record {
+interface Told {
   readonly id: string;
   readonly status: number;
   readonly cachedTokens: number | null;
@@ -28,10 +28,10 @@ async function ask({ gateway }: Stand, id: string, body: object, headers: object
   await send(`${gateway.url}/v1/chat/completions`, body, { headers: { 'x-request-id': id, ...headers } });
 }
 
-async function recordOf({ gateway }: Stand, id: string, headers = {}): Promise<Record> {
+async function recordOf({ gateway }: Stand, id: string, headers = {}): Promise<Told> {
   const { status, text } = await send(`${gateway.url}/v1/requests/${id}`, undefined, { headers });
   expect(status).toBe(200);
-  return JSON.parse(text) as Record;
+  return JSON.parse(text) as Told;
 }
 
 it('tells counts and orders of a request just served, and no text', async () => {
@@ -57,7 +57,8 @@ it('is the same tenant alone that may read it', async () => {
   const mine = { authorization: 'Bearer mine' };
   await ask(gateway, 'secret', plain('', 'Why?'), mine);
   expect((await recordOf(gateway, 'secret', mine)).id).toBe('secret');
-  for (const headers of [{}, { authorization: 'Bearer theirs' }]) {
+  const others: Readonly<Record<string, string>>[] = [{}, { authorization: 'Bearer theirs' }];
+  for (const headers of others) {
     const reply = await send(`${gateway.gateway.url}/v1/requests/secret`, undefined, { headers });
     expect(reply.status).toBe(404);
     expect(errorOf(reply).code).toBe('WARMPATH_NOT_FOUND');
