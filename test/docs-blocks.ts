@@ -20,6 +20,7 @@ export const PAGES = [
   'packages/ai-sdk/README.md',
   'packages/langchain/README.md',
   'packages/mastra/README.md',
+  'packages/mcp/README.md',
   'packages/llamaindex/README.md',
   'packages/engine/README.md',
   'packages/gateway/README.md',

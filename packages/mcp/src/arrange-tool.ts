@@ -1,0 +1,75 @@
+import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { ArrangedContext, Arranger } from '@warmpath/client';
+import { POLICY_NAMES } from '@warmpath/core';
+import { z } from 'zod';
+
+const dial = {
+  policy: z.enum(POLICY_NAMES).optional().describe('Ordering policy; foresight without one.'),
+  maxShift: z.number().int().min(0).optional().describe('Places a document may move from its retrieval rank.'),
+  hints: z.boolean().optional().describe('Whether to state the order of relevance when it changed. Default true.'),
+  preamble: z.string().optional().describe('What your prompt has before the documents.'),
+};
+
+const input = {
+  documents: z
+    .array(z.object({ id: z.string().optional(), title: z.string().optional(), content: z.string() }))
+    .min(1)
+    .describe('Retrieved documents, most relevant first.'),
+  pin: z.array(z.string()).optional().describe('Ids of documents that keep their place.'),
+  ...dial,
+};
+
+/** What `arrange` and `search` answer beside the text. */
+export const arrangedOutput = {
+  documents: z.array(z.object({ id: z.string(), label: z.string(), rank: z.number(), tokens: z.number() })),
+  hint: z.string().nullable(),
+  predictedCachedTokens: z.number(),
+  warnings: z.array(z.string()),
+};
+
+/** The dial as tools take it. */
+export const dialInput = dial;
+
+/** Registers `arrange`: documents in, the text for the prompt out, in an order that the engine's cache holds. */
+export function registerArrange(server: McpServer, arranger: Arranger): void {
+  server.registerTool(
+    'arrange',
+    {
+      title: 'Arrange documents',
+      description:
+        'Puts retrieved documents in an order whose beginning the LLM engine has already computed, and states the order of ' +
+        'relevance if it changed. Put the text that comes back into the prompt as it is.',
+      inputSchema: input,
+      outputSchema: arrangedOutput,
+      annotations: { readOnlyHint: true, openWorldHint: false },
+    },
+    async ({ documents, ...asked }, { signal }) => {
+      const given = documents.map(({ id, title, content }) => {
+        return { ...(id !== undefined && { id }), ...(title !== undefined && { title }), content };
+      });
+      return toolResult(await arranger.arrange({ documents: given, ...defined(asked) }, { signal }));
+    },
+  );
+}
+
+/** A context as a tool's answer: the text for the prompt, and what it consists of. */
+export function toolResult({ text, documents, hint, predictedCachedTokens, warnings }: ArrangedContext) {
+  return {
+    content: [{ type: 'text' as const, text }],
+    structuredContent: {
+      documents: documents.map(({ id, label, rank, tokens }) => ({ id, label, rank, tokens })),
+      hint: hint?.text ?? null,
+      predictedCachedTokens,
+      warnings: warnings.map(({ code, path }) => `${code} ${path}`),
+    },
+  };
+}
+
+type Defined<Fields> = { [Name in keyof Fields]: Exclude<Fields[Name], undefined> };
+
+/** Without the fields that were left out: what is optional here is absent there. */
+export function defined<Fields extends object>(fields: Fields): Partial<Defined<Fields>> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<
+    Defined<Fields>
+  >;
+}

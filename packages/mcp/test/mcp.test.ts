@@ -1,0 +1,189 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { LocalWarmpath, Warmpath } from '@warmpath/client';
+import { startGateway } from '@warmpath/gateway';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Corpus, readCorpus, startMcpHttp } from '../src/index.js';
+
+const MAIN = join(import.meta.dirname, '../dist/main.js');
+const run = promisify(execFile);
+
+const passage = (id: string) => ({ id, content: `${id} was found in a year of many rains. `.repeat(8) });
+const documents = (ids: string) => [...ids].map(passage);
+
+interface Answer {
+  readonly content: { readonly type: string; readonly text: string }[];
+  readonly structuredContent: {
+    readonly documents: { readonly id: string; readonly rank: number }[];
+    readonly hint: string | null;
+    readonly predictedCachedTokens: number;
+    readonly warnings: string[];
+  };
+  readonly isError?: boolean;
+}
+
+const open: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+/** The SDK's own client, connected. */
+async function connected(transport: StdioClientTransport | StreamableHTTPClientTransport) {
+  const client = new Client({ name: 'test', version: '1.0.0' });
+  await client.connect(transport as Parameters<typeof client.connect>[0]);
+  open.push(() => client.close());
+  const call = async (name: string, fields: object) =>
+    (await client.callTool({ name, arguments: fields as Record<string, unknown> })) as unknown as Answer;
+  const names = async () => (await client.listTools()).tools.map(({ name }) => name).sort();
+  return { call, names };
+}
+
+async function overHttp(options: Partial<Parameters<typeof startMcpHttp>[0]> = {}) {
+  const running = await startMcpHttp({ arranger: new LocalWarmpath(), port: 0, ...options });
+  open.push(() => running.close());
+  return { url: running.url, ...(await connected(new StreamableHTTPClientTransport(new URL(running.url)))) };
+}
+
+let folder: string;
+let corpusFile: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-mcp-'));
+  corpusFile = join(folder, 'corpus.jsonl');
+  const lines = [
+    { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg.' },
+    { id: 'orsin', text: 'The weight of Orsin is 17 kg, and its colour is teal.' },
+    { content: 'Nothing of interest.' },
+  ];
+  await writeFile(corpusFile, `${lines.map((line) => JSON.stringify(line)).join('\n')}\n\n`);
+});
+
+afterAll(() => rm(folder, { recursive: true }));
+
+const stdio = (...args: string[]) =>
+  connected(new StdioClientTransport({ command: process.execPath, args: [MAIN, ...args] }));
+
+describe.each([
+  ['over stdio', () => stdio('--documents', corpusFile)],
+  ['over streamable HTTP', async () => overHttp({ corpus: await readCorpus(corpusFile) })],
+] as const)('%s', (_, connect) => {
+  it('arranges documents behind what was arranged before', async () => {
+    const { call, names } = await connect();
+    expect(await names()).toEqual(['arrange', 'explain', 'search']);
+    const first = await call('arrange', { documents: documents('ab') });
+    const second = await call('arrange', { documents: documents('bca') });
+    expect(second.structuredContent.documents.map(({ id, rank }) => `${id}${rank}`)).toEqual(['a2', 'b0', 'c1']);
+    expect(second.content[0]!.text.startsWith(first.content[0]!.text)).toBe(true);
+    expect(second.content[0]!.text.endsWith(second.structuredContent.hint!)).toBe(true);
+    expect(second.structuredContent.predictedCachedTokens).toBeGreaterThan(100);
+    const kept = await call('arrange', { documents: documents('cba'), maxShift: 0, hints: false });
+    expect(kept.structuredContent.documents.map(({ id }) => id).join('')).toBe('cba');
+  });
+
+  it('searches, and arranges what it found', async () => {
+    const { call } = await connect();
+    const first = await call('search', { query: 'the weight of Velka' });
+    expect(first.structuredContent.documents.map(({ id }) => id)).toContain('velka');
+    const second = await call('search', { query: 'weight teal', k: 2 });
+    expect(second.structuredContent.documents.map(({ id, rank }) => `${id}${rank}`)).toEqual(['velka1', 'orsin0']);
+    expect((await call('search', { query: 'weight teal', k: 1 })).structuredContent.documents).toHaveLength(1);
+    expect((await call('search', { query: 'zebra' })).content[0]!.text).toBe('No document has these words.');
+  });
+
+  it('explains a prompt', async () => {
+    const { call } = await connect();
+    const content = `<documents>\n${['a', 'b'].map((id) => `<document id="${id}">${id} it is.</document>`).join('\n')}\n</documents>\nWhich?`;
+    const answer = await call('explain', {
+      messages: [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content },
+      ],
+    });
+    expect(answer.structuredContent).toMatchObject({
+      blocks: [{ message: 1, format: 'tags', fixed: null, documents: [{ id: 'a' }, { id: 'b' }] }],
+    });
+    expect(answer.content[0]!.text).toMatch(
+      /^messages\[1\]: 2 documents \(tags\), \d+ tokens, may change places: a, b$/,
+    );
+    const prose = await call('explain', { messages: [{ role: 'user', content: 'As [1] says, x[0].' }] });
+    expect(prose.content[0]!.text).toBe('No documents recognised.');
+  });
+
+  it('answers bad input with an error that says where', async () => {
+    const { call } = await connect();
+    const empty = await call('arrange', { documents: [{ content: ' ' }] });
+    expect(empty.isError).toBe(true);
+    expect(empty.content[0]!.text).toContain('documents[0].content');
+    const unknown = await call('arrange', { documents: documents('a'), policy: 'best' });
+    expect(unknown.isError).toBe(true);
+  });
+});
+
+describe('the server', () => {
+  it('has no search without documents', async () => {
+    const { names } = await overHttp();
+    expect(await names()).toEqual(['arrange', 'explain']);
+  });
+
+  it('lets a gateway decide', async () => {
+    const upstream = { url: 'http://127.0.0.1:1' };
+    const gateway = await startGateway({ server: { port: 0 }, upstream, log: { level: 'silent' } });
+    open.push(() => gateway.close());
+    await new Warmpath({ baseURL: gateway.url }).arrange({ documents: documents('ab') });
+    const { call } = await stdio('--gateway', gateway.url);
+    const { structuredContent } = await call('arrange', { documents: documents('ba') });
+    expect(structuredContent.documents.map(({ id }) => id)).toEqual(['a', 'b']);
+  });
+
+  it('serves HTTP as a process of its own, and says where', async () => {
+    const child = execFile(process.execPath, [MAIN, '--http', '--port', '0']);
+    const url = await new Promise<string>((resolve) =>
+      child.stdout!.once('data', (text: string) => resolve(text.trim())),
+    );
+    const { names } = await connected(new StreamableHTTPClientTransport(new URL(url)));
+    expect(await names()).toContain('arrange');
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGTERM');
+    expect(await ended).toBe(0);
+  });
+
+  it.each([
+    ['another name', '/mcp', { host: 'evil.example:80' }, 403],
+    ['a page of another origin', '/mcp', { origin: 'http://evil.example' }, 403],
+    ['another path', '/', {}, 404],
+  ] as const)('refuses %s', async (_, path, headers, status) => {
+    const { url } = await overHttp();
+    const answered = await new Promise((resolve) => {
+      const request = httpRequest(new URL(path, url), { method: 'POST', headers }, (response) =>
+        resolve(response.statusCode),
+      );
+      request.end('{}');
+    });
+    expect(answered).toBe(status);
+  });
+
+  it('names what is wrong with its options and its file', async () => {
+    const fails = (...args: string[]) => run(process.execPath, [MAIN, ...args]).catch((error: unknown) => error);
+    expect(await fails('--prot', '1')).toMatchObject({ code: 2, stderr: expect.stringContaining('--prot') });
+    expect(await fails('--http', '--port', 'x')).toMatchObject({ code: 2, stderr: expect.stringContaining('--port') });
+    expect(await fails('--documents', join(folder, 'none'))).toMatchObject({ code: 1 });
+    expect((await run(process.execPath, [MAIN, '--help'])).stdout).toContain('--gateway');
+    await writeFile(join(folder, 'bad.jsonl'), '{"content": "fine"}\n{"content": ""}\n');
+    await expect(readCorpus(join(folder, 'bad.jsonl'))).rejects.toMatchObject({ code: 'WARMPATH_EMPTY_DOCUMENT' });
+    await writeFile(join(folder, 'bad.jsonl'), 'no json\n');
+    const error = readCorpus(join(folder, 'bad.jsonl'));
+    await expect(error).rejects.toMatchObject({
+      code: 'WARMPATH_INVALID_JSON',
+      path: expect.stringMatching(/bad\.jsonl:1$/),
+    });
+    const twice = () => new Corpus([1, 2].map(() => ({ id: 'a', title: undefined, content: 'x' })));
+    expect(twice).toThrow(expect.objectContaining({ code: 'WARMPATH_INVALID_DOCUMENT' }));
+  });
+});
