@@ -21,6 +21,8 @@ export { DATA_FORMATS } from './data/formats.js';
 export type { GoldAnswers } from './data/gold-answers.js';
 export type { LogSummary } from './data/logged-requests.js';
 export { LoggedRequests } from './data/logged-requests.js';
+export type { Dialogue, DialogueTurn } from './data/mtrag.js';
+export { mtragDialogues } from './data/mtrag.js';
 export type { DataSet, ReadDataOptions } from './data/read-data.js';
 export { readData } from './data/read-data.js';
 export type { LoggedDocument, LoggedRequest, ReadRequestLogOptions } from './data/request-log.js';

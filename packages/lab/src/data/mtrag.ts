@@ -40,12 +40,53 @@ export async function* mtragContextRequests(
   }
 }
 
+/** One question of a conversation, with what was found for it and what was answered. */
+export interface DialogueTurn {
+  readonly question: string;
+  /** In retrieval order. */
+  readonly passages: readonly IndexedPassage[];
+  /** The answer of the data; `undefined` where it has none. */
+  readonly answer: string | undefined;
+}
+
+/** A conversation in words. */
+export interface Dialogue {
+  readonly id: string;
+  readonly turns: readonly DialogueTurn[];
+}
+
 /**
  * The conversations of a file of tasks, each a list of turns: every question of the user with the `topK` passages that BM25 finds
  * by it and the question before, among all passages of its collection in the file. A conversation with several tasks
  * counts once, at its longest. Errors with line and path.
  */
+export async function mtragDialogues(file: string, topK: number): Promise<readonly Dialogue[]> {
+  const { tasks, retrieverOf } = await searchable(file);
+  return tasks.map((task) => ({ id: task.conversation, turns: dialogueOf(task, retrieverOf(task), topK) }));
+}
+
+/** The same conversations as requests of a workload. Errors with line and path. */
 export async function mtragConversations(file: string, topK: number): Promise<readonly (readonly WorkloadRequest[])[]> {
+  const dialogues = await mtragDialogues(file, topK);
+  return dialogues.map(({ id, turns }) =>
+    turns.map(({ question, passages, answer }, place) => {
+      const name = `${id} ${place + 1}`;
+      return {
+        documents: passages.map(({ document }) => document),
+        question: textSpan(`question ${name}`, question),
+        // What was never answered still stands in the conversation.
+        answer: answer === undefined ? { key: `answer ${name}`, tokens: 0 } : textSpan(`answer ${name}`, answer),
+        session: id,
+      };
+    }),
+  );
+}
+
+/** Each conversation at its longest, and where its passages are searched. */
+async function searchable(file: string): Promise<{
+  readonly tasks: readonly Task[];
+  readonly retrieverOf: (task: Task) => Retriever<IndexedPassage>;
+}> {
   const tasks = await readTasks(file);
   const longest = new Map<string, Task>();
   const corpora = new Map<string, Map<string, IndexedPassage>>();
@@ -57,25 +98,17 @@ export async function mtragConversations(file: string, topK: number): Promise<re
     for (const passage of task.passages) corpus.set(passage.id, passage);
   }
   const retrievers = new Map([...corpora].map(([name, corpus]) => [name, new Retriever([...corpus.values()])]));
-  return [...longest.values()].map((task) => turnsOf(task, retrievers.get(task.collection)!, topK));
+  return { tasks: [...longest.values()], retrieverOf: ({ collection }) => retrievers.get(collection)! };
 }
 
-function turnsOf(task: Task, retriever: Retriever<IndexedPassage>, topK: number): WorkloadRequest[] {
-  const turns: WorkloadRequest[] = [];
+function dialogueOf(task: Task, retriever: Retriever<IndexedPassage>, topK: number): readonly DialogueTurn[] {
+  const turns: DialogueTurn[] = [];
   let before = '';
   for (const [place, { isUser, text }] of task.messages.entries()) {
     if (!isUser) continue;
-    const found = retriever.search(`${before} ${text}`, topK);
     const reply = task.messages[place + 1];
     const answer = reply === undefined ? task.answer : reply.isUser ? undefined : reply.text;
-    const name = `${task.conversation} ${turns.length + 1}`;
-    turns.push({
-      documents: found.map(({ document }) => document),
-      question: textSpan(`question ${name}`, text),
-      // What was never answered still stands in the conversation.
-      answer: answer === undefined ? { key: `answer ${name}`, tokens: 0 } : textSpan(`answer ${name}`, answer),
-      session: task.conversation,
-    });
+    turns.push({ question: text, passages: retriever.search(`${before} ${text}`, topK), answer });
     before = text;
   }
   return turns;

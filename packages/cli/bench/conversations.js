@@ -1,0 +1,157 @@
+// What de-duplication saves in conversations, on a real engine: MTRAG's questions in their order, BM25 over its passages.
+//
+// `npm run bench:conversations -w packages/cli -- --data <folder>/mtrag-un/tasks.jsonl [--conversations 60] [--top-k 5]
+//   [--together 8] [--model random:1m] [--context-tokens 131072] [--json <file>]`
+//
+// Every strategy has an engine process of its own that starts cold, behind a gateway of its own; `--together` conversations take
+// turns, one request at a time. Answers are those of the data, so that all strategies are asked the very same things. Counts are
+// the engine's own, and the model does not matter to them (the demo model holds 4,096 tokens, too few for these); times are those of the client, and mean something on an idle machine only.
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { renderDocuments } from '@warmpath/core';
+import { spawnEngine } from '@warmpath/engine';
+import { startGateway } from '@warmpath/gateway';
+import { mtragDialogues } from '@warmpath/lab';
+import { EngineClient } from '../dist/engine-client.js';
+
+const { values } = parseArgs({
+  options: {
+    data: { type: 'string' },
+    conversations: { type: 'string', default: '60' },
+    'top-k': { type: 'string', default: '5' },
+    together: { type: 'string', default: '8' },
+    model: { type: 'string', default: 'random:1m' },
+    'context-tokens': { type: 'string', default: '131072' },
+    json: { type: 'string' },
+  },
+});
+if (values.data === undefined) throw new Error('--data <tasks.jsonl> is missing');
+
+const SYSTEM = 'Answer the question using only the provided documents.';
+const RETRIEVAL = { policy: 'retrieval' };
+const OFF = { session: { enabled: false }, arrange: RETRIEVAL };
+
+/** `inline`: the client writes documents into its own messages and keeps them there. */
+const STRATEGIES = [
+  { name: 'forwarding', gateway: OFF, about: 'the history without documents; those of this turn in retrieval order' },
+  {
+    name: 'appended',
+    gateway: OFF,
+    inline: true,
+    about: 'the client keeps all documents it ever sent, in retrieval order',
+  },
+  { name: 'replayed', gateway: { session: { deduplicate: false } }, about: 'earlier turns as they were rendered' },
+  { name: 'deduplicated', gateway: { arrange: { hints: false } }, about: 'and what is still visible left out' },
+  { name: 'deduplicated, hints', gateway: {}, about: 'and said where it stands (the default)' },
+];
+
+const dialogues = (await mtragDialogues(values.data, Number(values['top-k']))).slice(0, Number(values.conversations));
+const results = [];
+for (const strategy of STRATEGIES) {
+  results.push(await run(strategy));
+  const { name } = strategy;
+  const { uncachedPerTurn, turns } = results.at(-1);
+  console.error(`${name}: ${uncachedPerTurn.toFixed(1)} uncached tokens a turn, ${turns} turns`);
+}
+print(results);
+if (values.json !== undefined)
+  writeFileSync(values.json, `${JSON.stringify({ settings: values, results }, undefined, 2)}\n`);
+
+async function run(strategy) {
+  const engine = await spawnEngine({ model: values.model, contextTokens: Number(values['context-tokens']), port: 0 });
+  const gateway = await startGateway({
+    ...strategy.gateway,
+    server: { port: 0 },
+    upstream: { url: engine.url },
+    log: { level: 'silent' },
+  });
+  const client = new EngineClient({ url: gateway.url });
+  const measured = [];
+  try {
+    for (const { dialogue, place } of takingTurns(dialogues, Number(values.together))) {
+      measured.push(await ask(client, engine.model.name, strategy, dialogue, place));
+    }
+    const metrics = await (await fetch(`${gateway.url}/metrics`)).text();
+    return { strategy: strategy.name, about: strategy.about, ...figuresOf(measured), ...countersOf(metrics) };
+  } finally {
+    await client.close();
+    await gateway.close();
+    await engine.stop();
+  }
+}
+
+/** The conversations side by side: so many at a time, each in turn; when one is over the next begins. */
+function* takingTurns(all, together) {
+  const waiting = all.map((dialogue) => ({ dialogue, place: 0 }));
+  const open = waiting.splice(0, together);
+  for (let next = 0; open.length > 0; ) {
+    const one = open[next];
+    yield { dialogue: one.dialogue, place: one.place++ };
+    if (one.place < one.dialogue.turns.length) next = (next + 1) % open.length;
+    else {
+      open.splice(next, 1, ...waiting.splice(0, 1));
+      next %= Math.max(1, open.length);
+    }
+  }
+}
+
+async function ask(client, model, { inline = false }, dialogue, place) {
+  const turn = (at) => dialogue.turns[at];
+  const documentsOf = ({ passages }) => passages.map(({ id, title, content }) => ({ id, title, content }));
+  const questionOf = (at) => {
+    if (!inline) return turn(at).question;
+    const documents = documentsOf(turn(at)).map((document) => ({ ...document, label: document.id }));
+    return renderDocuments(documents, 'xml') + turn(at).question;
+  };
+  const messages = [{ role: 'system', content: SYSTEM }];
+  for (let at = 0; at <= place; at++) {
+    messages.push({ role: 'user', content: questionOf(at) });
+    if (at < place) messages.push({ role: 'assistant', content: turn(at).answer ?? '' });
+  }
+  const own = inline ? {} : { documents: documentsOf(turn(place)), warmpath: { session: dialogue.id } };
+  const body = { model, max_tokens: 1, temperature: 0, messages, ...own };
+  const { ttftMs, promptTokens, cachedTokens } = await client.measureChat(body, AbortSignal.timeout(600_000));
+  return { ttftMs, promptTokens, cachedTokens };
+}
+
+function figuresOf(measured) {
+  const sum = (field) => measured.reduce((total, one) => total + one[field], 0);
+  const times = measured.map(({ ttftMs }) => ttftMs).sort((a, b) => a - b);
+  const turns = measured.length;
+  const [promptTokens, cachedTokens] = [sum('promptTokens'), sum('cachedTokens')];
+  return {
+    turns,
+    promptTokens,
+    cachedTokens,
+    cachedShare: cachedTokens / promptTokens,
+    uncachedPerTurn: (promptTokens - cachedTokens) / turns,
+    ttftMs: { mean: sum('ttftMs') / turns, p50: times[Math.floor(turns / 2)], p95: times[Math.floor(turns * 0.95)] },
+  };
+}
+
+function countersOf(metrics) {
+  const read = (name) => Number(new RegExp(`^warmpath_${name} (\\S+)$`, 'm').exec(metrics)?.[1] ?? 0);
+  return { documents: read('documents_total'), references: read('documents_deduplicated_total') };
+}
+
+function print(all) {
+  const forwarded = all[0].uncachedPerTurn;
+  const rows = all.map((one) => ({
+    strategy: one.strategy,
+    turns: one.turns,
+    'prompt tokens a turn': Math.round(one.promptTokens / one.turns),
+    'cached share': one.cachedShare.toFixed(3),
+    'uncached a turn': one.uncachedPerTurn.toFixed(1),
+    'against forwarding': `${((one.uncachedPerTurn / forwarded - 1) * 100).toFixed(1)} %`,
+    'TTFT ms mean / p50 / p95': [one.ttftMs.mean, one.ttftMs.p50, one.ttftMs.p95]
+      .map((ms) => ms.toFixed(1))
+      .join(' / '),
+    'referred to': `${one.references} of ${one.documents}`,
+  }));
+  console.table(rows);
+  const [plain, hinted] = all.slice(-2);
+  console.log(
+    `hints cost ${((hinted.promptTokens - plain.promptTokens) / hinted.turns).toFixed(1)} prompt tokens a turn,`,
+  );
+  console.log(`${(hinted.uncachedPerTurn - plain.uncachedPerTurn).toFixed(1)} of them uncached`);
+}
