@@ -100,6 +100,8 @@ export type { FifoSchedulerOptions } from './schedule/fifo.js';
 export { FifoScheduler } from './schedule/fifo.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { SCHEDULER_NAMES } from './schedule/scheduler.js';
+export type { ShortenedText } from './session/blocks.js';
+export { SeenBlocks } from './session/blocks.js';
 export { answerPrint, messageChain } from './session/message-chain.js';
 export type { ConversationName, RecalledHistory, RecallRequest, TurnLookup } from './session/recall.js';
 export { recallHistory } from './session/recall.js';
