@@ -35,6 +35,19 @@ const ROUNDS = [
     options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, policy: 'pgdsf', verifyCache: true },
   },
   { clients: 24, options: { model: 'random:1m', contextTokens: 2048, batchTokens: 64, hostTier: 2 ** 20 } },
+  {
+    clients: 12,
+    disk: true,
+    options: {
+      model: 'demo',
+      contextTokens: 2048,
+      hostTier: 3 * 2 ** 20,
+      diskTierBytes: 12 * 2 ** 20,
+      policy: 'pgdsf',
+      schedule: 'cache-aware',
+      verifyCache: true,
+    },
+  },
   // The same with workers that are killed: what had begun to answer is cut off, and everything else is computed.
   {
     clients: 12,
@@ -93,6 +106,7 @@ function drawRequest(next) {
     seed: Math.floor(next() * 1000),
     ...(next() < 0.2 && { cache_salt: `tenant ${Math.floor(next() * 3)}` }),
     ...(next() < 0.05 && { max_tokens: 0 }),
+    ...(next() < 0.1 && { speculation: { id: `search-${Math.floor(next() * 30)}` } }),
   };
   if (kind < 0.4) {
     return { path: '/v1/chat/completions', body: { messages: [{ role: 'user', content: prompt(next) }], ...fields } };
@@ -111,6 +125,15 @@ function drawAbort(next) {
     return NEVER;
   }
   return draw < 0.85 ? { kind: 'after', ms: next() ** 2 * 300 } : { kind: 'chunks', count: Math.floor(next() * 12) };
+}
+
+/** A search that ends: its speculation is confirmed or cancelled, or nobody cares for it any more. */
+function endSearch(url, { id }, next) {
+  const draw = next();
+  const action = draw < 0.6 ? 'confirm' : 'cancel';
+  if (draw < 0.85) {
+    setTimeout(() => void send(url, { path: `/v1/speculations/${id}/${action}`, body: {} }, NEVER), next() * 500);
+  }
 }
 
 /** @returns How the request ended: `finished`, `aborted` or an error's code. */
@@ -150,6 +173,9 @@ function verdict(status, text, { stream, max_tokens: mostTokens }) {
     return text.endsWith('data: [DONE]\n\n') ? 'finished' : 'a stream without its end';
   }
   const { usage, timings } = JSON.parse(text);
+  if (usage === undefined) {
+    return 'finished';
+  }
   const cached = usage.prompt_tokens_details.cached_tokens;
   // The last token of a prompt is computed, for its logits, unless nothing is to be generated.
   const mostCached = usage.prompt_tokens - (mostTokens === 0 ? 0 : 1);
@@ -191,6 +217,13 @@ async function metrics(url) {
     cached: read('warmpath_engine_cached_cells'),
     freeSequences: read('warmpath_engine_free_sequences'),
     hostBytes: read('warmpath_engine_host_used_bytes'),
+    diskBytes: read('warmpath_engine_disk_used_bytes'),
+    diskFailures: read('warmpath_engine_disk_failures_total'),
+    loaded: read('warmpath_engine_disk_loaded_tokens_total'),
+    warmBytes: read('warmpath_engine_warm_used_bytes'),
+    warmFailures: read('warmpath_engine_warm_failures_total'),
+    restarts: read('warmpath_engine_restarts_total'),
+    retries: read('warmpath_engine_retries_total'),
     restored: read('warmpath_engine_host_restored_tokens_total'),
     hostFailures: read('warmpath_engine_host_failures_total'),
     steps: read('warmpath_engine_steps_total'),
@@ -232,7 +265,7 @@ async function diagnose(engine) {
 async function soak({ clients, options: given, disk = false, killEvery }, requests, seed) {
   const folder = disk ? mkdtempSync(join(tmpdir(), 'warmpath-soak-')) : undefined;
   const options = { ...given, ...(folder !== undefined && { diskTier: folder }) };
-  const engine = await spawnEngine({ port: 0, threads: 1, ...options });
+  const engine = await spawnEngine({ port: 0, threads: 1, speculationTimeoutMs: 2_000, ...options });
   const outcomes = new Map();
   let sent = 0;
   let lastProgress = Date.now();
@@ -255,6 +288,9 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
       // Often the very request that another client has just sent: the same prompt, twice in flight.
       const drawn = previous !== undefined && next() < 0.15 ? previous : drawRequest(next);
       previous = drawn;
+      if (drawn.body.speculation !== undefined) {
+        endSearch(engine.url, drawn.body.speculation, next);
+      }
       const twin = next() < 0.1 ? send(engine.url, drawn, drawAbort(next)) : undefined;
       const ends = [await send(engine.url, drawn, drawAbort(next)), ...(twin === undefined ? [] : [await twin])];
       if (ends.includes('WARMPATH_OVERLOADED')) {
@@ -346,6 +382,13 @@ async function audit(engine, outcomes, { early, options, kills }) {
   const hostTier = options.hostTier ?? 0;
   if (state.hostFailures !== 0 || state.hostBytes > hostTier) {
     faults.push(`${state.hostFailures} copies were no good, and ${state.hostBytes} bytes of ${hostTier} are in use`);
+  }
+  const diskTier = options.diskTierBytes ?? 0;
+  // A worker that was killed while it wrote leaves a file that the next one refuses.
+  const isRefused = state.diskFailures !== 0 || (state.warmFailures !== 0 && kills === 0);
+  if (isRefused || state.diskBytes > diskTier) {
+    const refused = `${state.diskFailures} files and ${state.warmFailures} copies for a restart were no good`;
+    faults.push(`${refused}, and ${state.diskBytes} bytes of ${diskTier} are on the disk`);
   }
   const now = residentBytes(engine);
   for (const part of kills > 0 ? ['front'] : ['front', 'worker']) {

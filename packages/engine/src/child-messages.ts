@@ -2,7 +2,7 @@ import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
 import type { KvEventBatch } from './events/kv-event.js';
 import type { ModelProgress } from './models/progress.js';
 import type { EngineOptions } from './options.js';
-import type { ServedModel } from './server.js';
+import type { ServedModel, WarmPlace } from './server.js';
 
 /** Argument that makes the entry point a supervised engine whose parent is `spawnEngine`. */
 export const CHILD_ARGUMENT = '--child';
@@ -17,7 +17,7 @@ export interface StartMessage {
   /** For a worker: the Unix domain socket or named pipe to listen on. */
   readonly socketPath?: string;
   /** For a worker: where it leaves what the next one begins with. */
-  readonly warmFolder?: string;
+  readonly warm?: WarmPlace;
 }
 
 /** What a parent tells its child: how to start, and later a question whether it is still there. */

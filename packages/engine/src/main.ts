@@ -86,14 +86,14 @@ switch (process.argv[2]) {
     await runChild(({ options }, hooks) => startSupervisedEngine(options, hooks));
     break;
   case WORKER_ARGUMENT:
-    await runChild(async ({ options, socketPath, warmFolder }, hooks) => {
+    await runChild(async ({ options, socketPath, warm }, hooks) => {
       // Loaded by the worker alone: the process in front of it does without the native library and half the memory.
       const { startEngineServer } = await import('./server.js');
       return startEngineServer(options, {
         ...hooks,
         ...(socketPath !== undefined && { socketPath }),
         ...(options.kvEvents !== undefined && { kvEvents: publisherInFront }),
-        ...(warmFolder !== undefined && { warmFolder }),
+        ...(warm !== undefined && { warm }),
       });
     });
     break;

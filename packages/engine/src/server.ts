@@ -29,14 +29,20 @@ export interface EngineHooks {
   readonly onCrash?: (error: WarmpathError) => void;
 }
 
+/** A folder, in memory at best, and the most bytes of what it holds. */
+export interface WarmPlace {
+  readonly path: string;
+  readonly capacityBytes: number;
+}
+
 /** What a supervisor adds for the process that computes. */
 export interface WorkerHooks extends EngineHooks {
   /** Unix domain socket or named pipe to listen on instead of host and port. */
   readonly socketPath?: string;
   /** Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name. */
   readonly kvEvents?: KvEventPublisher;
-  /** Folder, in memory at best, for what the next worker begins with should this one crash. */
-  readonly warmFolder?: string;
+  /** For what the next worker begins with should this one crash. */
+  readonly warm?: WarmPlace;
 }
 
 /** A model as it is served. */
@@ -99,11 +105,11 @@ async function serve(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
   model: NativeModel,
-  { socketPath, warmFolder, kvEvents }: WorkerHooks,
+  { socketPath, warm, kvEvents }: WorkerHooks,
 ): Promise<EngineServer> {
   const publisher = kvEvents ?? (await openKvEvents(settings));
   try {
-    return await serveModel(settings, resolved, { model, publisher, socketPath, warmFolder });
+    return await serveModel(settings, resolved, { model, publisher, socketPath, warm });
   } catch (error) {
     await publisher?.close();
     throw error;
@@ -115,13 +121,13 @@ interface Opened {
   readonly model: NativeModel;
   readonly publisher: KvEventPublisher | undefined;
   readonly socketPath: string | undefined;
-  readonly warmFolder: string | undefined;
+  readonly warm: WarmPlace | undefined;
 }
 
 async function serveModel(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
-  { model, publisher, socketPath, warmFolder }: Opened,
+  { model, publisher, socketPath, warm }: Opened,
 ): Promise<EngineServer> {
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
@@ -150,10 +156,10 @@ async function serveModel(
     ...(publisher !== undefined && {
       kvEvents: new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
     }),
-    ...(warmFolder !== undefined && {
+    ...(warm !== undefined && {
       hotCopies: {
-        directory: warmFolder,
-        capacityBytes: settings.warmRestartBytes,
+        directory: warm.path,
+        capacityBytes: warm.capacityBytes,
         identity: stateIdentity(await fileIdentity(resolved.path)),
       },
     }),

@@ -32,7 +32,7 @@ async function engine(settings: EngineOptions, { terminal }: CommandContext, sig
   await requireFreePort({ host, port, option: '--port' });
   const server = await startSupervisedEngine(settings, {
     onProgress: modelProgress(terminal),
-    onCrash: ({ message }) => terminal.note(`${message} Another is started.`),
+    onCrash: ({ message }) => terminal.note(message),
     signal,
   });
   const { name, notice, contextTokens } = server.model;

@@ -54,7 +54,8 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
 }
 
 function startEngine(options: EngineOptions, terminal: Terminal, signal: AbortSignal): Promise<EngineProcess> {
-  return spawnEngine(options, { onProgress: modelProgress(terminal), signal });
+  const onCrash = ({ message }: WarmpathError) => terminal.note(message);
+  return spawnEngine(options, { onProgress: modelProgress(terminal), onCrash, signal });
 }
 
 /** Rejects when the engine process ends by itself. */

@@ -59,7 +59,7 @@ export class HotCopies {
   readonly #cache: PrefixCache;
   readonly #memory: SavableMemory;
   #entries: readonly StoredEntry[];
-  readonly #copies = new Map<string, HotCopy>();
+  readonly #copies = new Map<RadixNode, HotCopy>();
   /** Nodes to look at next, most used last. */
   #planned: RadixNode[] = [];
   #usesSincePlan = 0;
@@ -74,8 +74,9 @@ export class HotCopies {
     this.#memory = memory;
     store.onLost = (file) => {
       this.#failures++;
-      if (this.#copies.has(file.name)) {
-        this.#remove(file);
+      const lost = [...this.#copies.values()].find((copy) => copy.file.name === file.name);
+      if (lost !== undefined) {
+        this.#remove(lost);
       }
     };
   }
@@ -133,7 +134,7 @@ export class HotCopies {
       this.#planned = this.#hottest().reverse();
     }
     for (let node = this.#planned.pop(); node !== undefined; node = this.#planned.pop()) {
-      if (!node.liesNowhere && !this.#holds(node)) {
+      if (!node.liesNowhere && !this.#copies.has(node)) {
         if (!this.#copy(node)) {
           this.#planned = [];
         }
@@ -181,7 +182,7 @@ export class HotCopies {
   }
 
   #adopt(node: RadixNode, file: StoredState): void {
-    this.#copies.set(file.name, { file, node, from: node.start, to: node.end });
+    this.#copies.set(node, { file, node, from: node.start, to: node.end });
   }
 
   #age(): void {
@@ -196,20 +197,12 @@ export class HotCopies {
     }
   }
 
-  #holds(node: RadixNode): boolean {
-    for (const copy of this.#copies.values()) {
-      if (copy.node === node) {
-        return true;
-      }
-    }
-    return false;
-  }
-
   /** Removes the copies of nodes that are gone, or were cut or grew since. */
   #sweep(): void {
-    for (const { file, node, from, to } of this.#copies.values()) {
+    for (const copy of this.#copies.values()) {
+      const { node, from, to } = copy;
       if (node.liesNowhere || node.start !== from || node.end !== to) {
-        this.#remove(file);
+        this.#remove(copy);
       }
     }
   }
@@ -230,7 +223,7 @@ export class HotCopies {
       if (victim === undefined || victim.node.uses >= node.uses) {
         return false;
       }
-      this.#remove(victim.file);
+      this.#remove(victim);
     }
     this.#adopt(node, this.#store.put(record));
     return true;
@@ -248,12 +241,12 @@ export class HotCopies {
     return least;
   }
 
-  #remove(file: StoredState): void {
-    this.#copies.delete(file.name);
+  #remove({ node, file }: HotCopy): void {
+    this.#copies.delete(node);
     this.#store.remove(file);
   }
 
-  /** The nodes that are used most, parents before their children. Cost: O(children of those nodes × MOST_COPIES) at worst. */
+  /** The nodes that are used most, parents before their children. Cost: O(children of those nodes). */
   #hottest(): RadixNode[] {
     const hottest: RadixNode[] = [];
     // Descending by uses; what would come after MOST_COPIES others is of no interest.
@@ -263,8 +256,7 @@ export class HotCopies {
       if (node.uses < LEAST_USES || (frontier.length >= room && frontier[room - 1]!.uses >= node.uses)) {
         return;
       }
-      const place = frontier.findIndex(({ uses }) => uses < node.uses);
-      frontier.splice(place < 0 ? frontier.length : place, 0, node);
+      frontier.splice(placeOf(node.uses, frontier), 0, node);
       frontier.length = Math.min(frontier.length, room);
     };
     const addChildren = (node: RadixNode): void => {
@@ -281,4 +273,18 @@ export class HotCopies {
     }
     return hottest;
   }
+}
+
+/** The first place behind all nodes with at least so many uses. */
+function placeOf(uses: number, descending: readonly RadixNode[]): number {
+  let [low, high] = [0, descending.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (descending[middle]!.uses >= uses) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
 }

@@ -37,11 +37,11 @@ export async function startSupervisedEngine(
   hooks.signal?.throwIfAborted();
   const kvEvents = await openKvEvents(settings);
   const sockets = await SocketFolder.create();
-  const warm = settings.warmRestartBytes > 0 ? await WarmFolder.create() : undefined;
+  const warm = settings.warmRestartBytes > 0 ? await WarmFolder.create(settings.warmRestartBytes) : undefined;
   const supervisor = new Supervisor<Worker>({
     start: (signal) =>
       startWorker(
-        { options, socketPath: sockets.next(), warmFolder: warm?.path },
+        { options, socketPath: sockets.next(), warm },
         {
           signal,
           ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),

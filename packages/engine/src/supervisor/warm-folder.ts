@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, stat, statfs } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -13,15 +13,21 @@ const PREFIX = 'warmpath-warm';
  */
 export class WarmFolder {
   readonly path: string;
+  /** Most bytes of what it holds. */
+  readonly capacityBytes: number;
 
-  private constructor(path: string) {
+  private constructor(path: string, capacityBytes: number) {
     this.path = path;
+    this.capacityBytes = capacityBytes;
   }
 
-  static async create(): Promise<WarmFolder> {
+  /** @param mostBytes Most bytes of what it will hold; half of what is free is taken at most, for containers have little. */
+  static async create(mostBytes: number): Promise<WarmFolder> {
     const parent = (await isFolder(MEMORY_FILES)) ? MEMORY_FILES : tmpdir();
     await removeAbandoned(parent);
-    return new WarmFolder(await mkdtemp(join(parent, `${PREFIX}-${hostKey()}-${process.pid}-`)));
+    const { bavail, bsize } = await statfs(parent);
+    const path = await mkdtemp(join(parent, `${PREFIX}-${hostKey()}-${process.pid}-`));
+    return new WarmFolder(path, Math.min(mostBytes, Math.floor((bavail * bsize) / 2)));
   }
 
   async remove(): Promise<void> {

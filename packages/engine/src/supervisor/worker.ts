@@ -2,7 +2,7 @@ import { Pool } from 'undici';
 import { type ChildMessage, type ParentMessage, WORKER_ARGUMENT } from '../child-messages.js';
 import { type ChildHooks, type EngineExit, type ListeningChild, startChild, stopChild } from '../child-process.js';
 import type { EngineOptions } from '../options.js';
-import type { ServedModel } from '../server.js';
+import type { ServedModel, WarmPlace } from '../server.js';
 
 /** Time for an engine to end after its running requests had theirs. */
 export const STOP_MARGIN_MS = 5_000;
@@ -34,7 +34,7 @@ export interface WorkerStart {
   /** Unix domain socket or named pipe to listen on; no other worker may have had it. */
   readonly socketPath: string;
   /** Where it leaves what the next one begins with, and finds what the last one has left. */
-  readonly warmFolder: string | undefined;
+  readonly warm: WarmPlace | undefined;
 }
 
 /**
@@ -42,8 +42,13 @@ export interface WorkerStart {
  * @throws What `startEngineServer` throws; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
  */
 export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promise<Worker> {
-  const { options, socketPath, warmFolder } = start;
-  const message = { type: 'start', options, socketPath, ...(warmFolder !== undefined && { warmFolder }) } as const;
+  const { options, socketPath, warm } = start;
+  const message = {
+    type: 'start',
+    options,
+    socketPath,
+    ...(warm !== undefined && { warm: { path: warm.path, capacityBytes: warm.capacityBytes } }),
+  } as const;
   const child = await startChild(WORKER_ARGUMENT, message, hooks);
   const pool = new Pool('http://worker', {
     socketPath,

@@ -303,6 +303,35 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     },
   );
 
+  it('by kill -9 in the middle of writing a file of the disk tier finds the other files', async () => {
+    const asked = [1, 2, 3, 4, 5, 6, 7, 8].map((id) => [...someTokens(250, id), ...someTokens(10, 99)]);
+    const fields = { segments: [250] };
+    const disk = join(marks, 'disk');
+    await start({ contextTokens: 8192 });
+    const expected = [];
+    for (const prompt of asked) {
+      expected.push(textIn(await complete(prompt, fields)));
+    }
+    await engine.close();
+    const crashMarks = await mkdtemp(join(marks, 'crashes-'));
+    crashAt('write', { after: 2 });
+    vi.stubEnv('CRASH_MARKS', crashMarks);
+    vi.stubEnv('CRASH_SIGNAL', 'SIGKILL');
+    // Room for two documents on the host, so that the third pushes the first onto the disk.
+    await start({ hostTier: 600_000, diskTier: disk, warmRestartBytes: 0, verifyCache: true });
+    for (let round = 0; engine.restarts === 0; round++) {
+      expect(round).toBeLessThan(10);
+      const texts = [];
+      for (const prompt of asked) {
+        texts.push(textIn(await complete(prompt, fields)));
+      }
+      expect(texts).toEqual(expected);
+    }
+    expect(await metric('warmpath_engine_disk_refused_files_total')).toBe(1);
+    expect(await metric('warmpath_engine_disk_failures_total')).toBe(0);
+    expect(await metric('warmpath_engine_disk_used_bytes')).toBeGreaterThan(0);
+  });
+
   it('with far too few cells for what is asked at once answers all', async () => {
     await start({ contextTokens: 512, maxRunning: 8 });
     const prompts = Array.from({ length: 12 }, (_, index) => someTokens(150 + 10 * index, index));
