@@ -44,7 +44,7 @@ const upstream = z.strictObject({
     .min(1)
     .optional()
     .describe(
-      "Sent to the engine as `Authorization: Bearer …` in place of the client's own. Best taken from the environment.",
+      "Sent to the engine in place of the client's own key, as `Authorization: Bearer …` or as `apiKeyHeader` says. Best taken from the environment.",
     ),
   apiKeyHeader: z
     .enum(['authorization', 'x-api-key'])

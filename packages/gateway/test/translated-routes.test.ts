@@ -316,6 +316,36 @@ async function abortsCounted({ gateway }: Stand, count: number): Promise<void> {
   while (!(await send(`${gateway.url}/metrics`)).text.includes(`warmpath_client_aborts_total ${count}\n`));
 }
 
+describe('a conversation', () => {
+  it.each(APIS)(
+    'of %s is known by its answers: what was sent stays the same, documents still shown are referred to',
+    async (api) => {
+      const { engine, gateway } = await stand(chatOnlyEngine());
+      const question = { role: 'user', content: 'What do they weigh?' };
+      const first = await send(gateway.url + PATHS[api], body(api, { documents: [VELKA, ORSIN] }));
+      const sent = (JSON.parse(engine.last.body) as { messages: object[] }).messages;
+      const answer = JSON.parse(first.text) as { content: object[]; output: { call_id?: string }[] };
+      const next = { role: 'user', content: 'And Tamir?' };
+      const calls = ['call_a', 'call_b'];
+      const messages = [
+        question,
+        { role: 'assistant', content: answer.content },
+        { role: 'user', content: calls.map((id) => ({ type: 'tool_result', tool_use_id: id, content: '42' })) },
+        next,
+      ];
+      const outputs = calls.map((id) => ({ type: 'function_call_output', call_id: id, output: '42' }));
+      const turn =
+        api === 'messages' ? { messages } : { input: [question, ...(answer.output ?? []), ...outputs, next] };
+      await send(gateway.url + PATHS[api], body(api, { ...turn, documents: [TAMIR, VELKA] }));
+      const again = (JSON.parse(engine.last.body) as { messages: object[] }).messages;
+      expect(again.slice(0, sent.length)).toEqual(sent);
+      expect(engine.last.body.split('The weight of Velka').length).toBe(2);
+      expect(JSON.stringify(again.at(-1))).toContain('The weight of Tamir');
+      expect(JSON.stringify(again.at(-1))).toContain('[velka]');
+    },
+  );
+});
+
 describe('keys', () => {
   it.each([
     ['authorization', { authorization: 'Bearer own' }, 'x-api-key'],

@@ -42,5 +42,15 @@ function answerText(content: ChatMessage['content']): string {
 function readCall(call: unknown): string[] {
   const given = (call as { readonly function?: { readonly name?: unknown; readonly arguments?: unknown } } | null)
     ?.function;
-  return [String(given?.name ?? ''), String(given?.arguments ?? '')];
+  return [String(given?.name ?? ''), asWritten(given?.arguments)];
+}
+
+/** Arguments without the white space that a client drops which hands them back as an object. */
+function asWritten(given: unknown): string {
+  const text = String(given ?? '');
+  try {
+    return JSON.stringify(JSON.parse(text));
+  } catch {
+    return text;
+  }
 }
