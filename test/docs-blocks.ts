@@ -26,6 +26,7 @@ export const PAGES = [
   'packages/gateway/README.md',
   'packages/lab/README.md',
   'packages/cli/README.md',
+  'docs/python.md',
 ];
 
 /** All fenced blocks of the pages, in order. */

@@ -116,6 +116,24 @@ describe.each([
     expect(prose.content[0]!.text).toBe('No documents recognised.');
   });
 
+  it('says why a prompt does not continue an earlier one', async () => {
+    const { call } = await connect();
+    const at = (time: string) => [
+      { role: 'system', content: `You are brief. It is ${time}.` },
+      { role: 'user', content: 'What was found?' },
+    ];
+    const explained = { messages: at('2026-11-21T10:15:00Z'), before: at('2026-11-21T10:14:00Z') };
+    const answer = await call('explain', explained);
+    expect(answer.structuredContent).toMatchObject({ break: { cause: 'timestamp', piece: 'messages[0].content' } });
+    expect(answer.content[0]!.text).toMatch(/messages\[0\]\.content, character \d+: timestamp\. A date/);
+    const same = await call('explain', {
+      messages: [...at('noon'), { role: 'assistant', content: 'Much.' }],
+      before: at('noon'),
+    });
+    expect(same.structuredContent).toMatchObject({ break: null });
+    expect(same.content[0]!.text).toContain('Continues the earlier prompt to its end.');
+  });
+
   it('answers bad input with an error that says where', async () => {
     const { call } = await connect();
     const empty = await call('arrange', { documents: [{ content: ' ' }] });
