@@ -9,7 +9,16 @@ type OptionKind = 'text' | 'number' | 'switch';
 const OPTION_NAMES = Object.keys(engineOptionsSchema.shape) as OptionName[];
 
 /** What the command line asks for. */
-export type CommandLine = { readonly help: true } | { readonly help: false; readonly options: EngineOptions };
+export type CommandLine =
+  | { readonly help: true }
+  | {
+      readonly help: false;
+      /** Measure instead of serving. */
+      readonly profile: boolean;
+      readonly options: EngineOptions;
+    };
+
+const PROFILE_HELP = 'Measure prefill and copies, keep the figures for later starts, and end';
 
 /**
  * Reads the flags of `warmpath-engine`: every option of the schema is one, in kebab case.
@@ -26,7 +35,7 @@ export function parseCommandLine(args: string[]): CommandLine {
   try {
     values = parseArgs({
       args,
-      options: { ...Object.fromEntries(flags), help: { type: 'boolean', short: 'h' } },
+      options: { ...Object.fromEntries(flags), profile: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
     }).values;
   } catch (cause) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
@@ -41,7 +50,7 @@ export function parseCommandLine(args: string[]): CommandLine {
     const value = values[flagOf(name)];
     return value === undefined ? [] : [[name, kindOf(name) === 'number' ? toNumber(name, String(value)) : value]];
   });
-  return { help: false, options: Object.fromEntries(given) as EngineOptions };
+  return { help: false, profile: values['profile'] === true, options: Object.fromEntries(given) as EngineOptions };
 }
 
 /** @returns What `warmpath-engine --help` prints: every option with its meaning and default. */
@@ -54,7 +63,7 @@ export function helpText(): string {
     const placeholder = kind === 'switch' ? '' : ` <${kind}>`;
     return [`--${flagOf(name)}${placeholder}`, `${schema.description ?? ''}${suffix}`] as const;
   });
-  const all = [...rows, ['-h, --help', 'Print this and end'] as const];
+  const all = [...rows, ['--profile', PROFILE_HELP] as const, ['-h, --help', 'Print this and end'] as const];
   const width = Math.max(...all.map(([flag]) => flag.length));
   const lines = all.map(([flag, text]) => `  ${flag.padEnd(width)}  ${text}`);
   return [

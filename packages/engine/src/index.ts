@@ -7,5 +7,9 @@ export type { ModelProgress, ModelProgressListener } from './models/progress.js'
 export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './models/resolve.js';
 export { type EngineOptions, engineOptionsSchema, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 export { type EngineProcess, spawnEngine } from './process.js';
+export type { EngineProfile, ProfileSubject } from './profile/engine-profile.js';
+export type { ProfileProgress } from './profile/measure-engine.js';
+export { profileText } from './profile/profile-command.js';
+export { type ProfileHooks, profileEngine, type StoredEngineProfile } from './profile/profile-engine.js';
 export { type EngineHooks, type EngineServer, type ServedModel, startEngineServer } from './server.js';
 export { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';

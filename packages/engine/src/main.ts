@@ -71,6 +71,10 @@ async function runCommand(args: string[]): Promise<void> {
     const line = parseCommandLine(args);
     if (line.help) {
       process.stdout.write(helpText());
+    } else if (line.profile) {
+      // Loads the native library, which the process in front of a worker does without.
+      const { runProfileCommand } = await import('./profile/profile-command.js');
+      await runProfileCommand(line.options);
     } else {
       await runEngineCommand(line.options);
     }

@@ -9,7 +9,7 @@ import { closeServer } from './http/close-server.js';
 import { EngineMetrics } from './http/metrics.js';
 import { baseUrl, cannotListen } from './listen-address.js';
 import { EngineLoop } from './loop/engine-loop.js';
-import type { LoopStats } from './loop/loop-options.js';
+import type { EngineLoopOptions, LoopStats } from './loop/loop-options.js';
 import { Speculations } from './loop/speculations.js';
 import { fileIdentity, modelFingerprint } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
@@ -18,6 +18,7 @@ import { llamaBindings } from './native/bindings.js';
 import { NativeModel } from './native/model.js';
 import { stateIdentity } from './native/state-identity.js';
 import { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
+import { costOf, type EngineProfile, storedProfile } from './profile/engine-profile.js';
 
 /** What accompanies a start and is no configuration. */
 export interface EngineHooks {
@@ -57,6 +58,8 @@ export interface ServedModel {
   readonly parameters: number;
   /** Most tokens of one request, prompt and answer. */
   readonly contextTokens: number;
+  /** Whether what computing and copying take here was measured beforehand (`--profile`); else it is learned. */
+  readonly profiled: boolean;
 }
 
 /** An engine that listens. */
@@ -132,6 +135,7 @@ async function serveModel(
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
   const { diskTier, diskTierBytes } = settings;
+  const profile = await storedProfile(resolved.path, settings, settings.cacheDir);
   const loop = await EngineLoop.start({
     bindings: llamaBindings(),
     model,
@@ -163,6 +167,7 @@ async function serveModel(
         identity: stateIdentity(await fileIdentity(resolved.path)),
       },
     }),
+    ...(profile !== undefined && measuredCosts(profile)),
     ...(settings.cachedDocuments !== undefined && { cachedDocuments: settings.cachedDocuments }),
     verifyCache: settings.verifyCache,
     observer: metrics,
@@ -211,6 +216,7 @@ async function serveModel(
       ...(resolved.notice !== undefined && { notice: resolved.notice }),
       parameters: model.parameterCount,
       contextTokens: loop.contextTokens,
+      profiled: profile !== undefined,
     },
     cells: loop.stats.cells,
     failed: loop.failed,
@@ -220,4 +226,13 @@ async function serveModel(
       return closing;
     },
   };
+}
+
+function measuredCosts(profile: EngineProfile): Pick<EngineLoopOptions, 'cost' | 'restoreMsPerByte'> {
+  const { hostCopy, disk } = profile;
+  const restoreMsPerByte = {
+    host: hostCopy.restoreMsPerByte,
+    ...(disk !== undefined && { disk: disk.readMsPerByte }),
+  };
+  return { cost: costOf(profile), restoreMsPerByte };
 }

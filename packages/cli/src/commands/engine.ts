@@ -1,4 +1,10 @@
-import { type EngineOptions, parseEngineOptions, startSupervisedEngine } from '@warmpath/engine';
+import {
+  type EngineOptions,
+  parseEngineOptions,
+  profileEngine,
+  profileText,
+  startSupervisedEngine,
+} from '@warmpath/engine';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
@@ -9,6 +15,7 @@ import { tcpPort } from '../options.js';
 interface EngineCommandOptions {
   readonly host?: string;
   readonly port?: number;
+  readonly profile?: boolean;
 }
 
 /** Adds `warmpath engine`. */
@@ -17,13 +24,15 @@ export function addEngineCommand(program: Command, context: CommandContext): voi
   addEngineOptions(command)
     .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
     .option('--port <number>', 'port to listen on; 0 for any free one (default: 8080)', tcpPort)
+    .option('--profile', 'measure prefill and copies on this machine, keep the figures for later starts, and end')
     .action((options: EngineCommandOptions) => {
       const settings: EngineOptions = {
         ...engineSettings(options),
         ...(options.host !== undefined && { host: options.host }),
         ...(options.port !== undefined && { port: options.port }),
       };
-      return withInterruption((signal) => engine(settings, context, signal));
+      const work = options.profile === true ? profile : engine;
+      return withInterruption((signal) => work(settings, context, signal));
     });
 }
 
@@ -42,4 +51,15 @@ async function engine(settings: EngineOptions, { terminal }: CommandContext, sig
   const failure = await Promise.race([interrupted(signal), server.failed]);
   await server.close();
   if (failure !== undefined) throw failure;
+}
+
+async function profile(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {
+  const stored = await profileEngine(settings, {
+    onProgress: modelProgress(terminal),
+    onMeasured: ({ tokens, totalTokens }) => terminal.status(`measuring ${Math.round((100 * tokens) / totalTokens)} %`),
+    signal,
+  });
+  terminal.status('');
+  terminal.data(stored);
+  terminal.line(profileText(stored));
 }

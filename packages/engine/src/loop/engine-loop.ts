@@ -73,6 +73,7 @@ export class EngineLoop {
     this.#announcer = new LoopAnnouncer(options.name, options.observer);
     this.#pacing = new StepPacing(options.batchTokens, options.streamGap ?? 0);
     const { policy = 'lru', hostTierBytes = 0, cost = this.#pacing.cost, kvEvents, verifyCache = false } = options;
+    const { restoreMsPerByte } = options;
     this.#cache = new PrefixCache({
       memory: context,
       cells: context.cells,
@@ -80,7 +81,12 @@ export class EngineLoop {
       policy: replacementPolicy(policy),
       cost,
       ...(hostTierBytes > 0 && {
-        host: { memory: context, capacityBytes: hostTierBytes, clock: () => performance.now() },
+        host: {
+          memory: context,
+          capacityBytes: hostTierBytes,
+          clock,
+          ...(restoreMsPerByte !== undefined && { msPerByte: restoreMsPerByte.host }),
+        },
       }),
       ...(disk !== undefined && { disk }),
       ...(kvEvents !== undefined && { listener: kvEvents.listener }),
@@ -117,7 +123,12 @@ export class EngineLoop {
       padding: true,
     });
     try {
-      const disk = options.diskTier && { ...(await openStore(options.diskTier)), clock };
+      const msPerByte = options.restoreMsPerByte?.disk;
+      const disk = options.diskTier && {
+        ...(await openStore(options.diskTier)),
+        clock,
+        ...(msPerByte !== undefined && { msPerByte }),
+      };
       // A state of cells behind a sliding window leaves out what lies before it.
       const hotCopies = options.model.hasSlidingWindow ? undefined : options.hotCopies;
       const hot = hotCopies && (await openStore(hotCopies).catch(warn));

@@ -41,6 +41,8 @@ export interface EngineLoopOptions {
   readonly cachedDocuments?: number;
   /** What prefill costs; learned from the steps when left out. */
   readonly cost?: CostModel;
+  /** Milliseconds that bringing a byte back takes, where that was measured; learned from then on. */
+  readonly restoreMsPerByte?: { readonly host: number; readonly disk?: number };
   /** Hears what comes to the cache and what leaves it; flushed once a step, ended with the loop. */
   readonly kvEvents?: KvEventFeed;
   /** Where copies of what is used most are kept for the process that comes after this one, should it crash. */

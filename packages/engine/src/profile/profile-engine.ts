@@ -1,0 +1,71 @@
+import { mkdir } from 'node:fs/promises';
+import type { ModelProgressListener } from '../models/progress.js';
+import { resolveModel } from '../models/resolve.js';
+import { llamaBindings } from '../native/bindings.js';
+import { NativeContext } from '../native/context.js';
+import { NativeModel } from '../native/model.js';
+import { type EngineOptions, parseEngineOptions } from '../options.js';
+import { type EngineProfile, newProfile, profileSubject, storeProfile } from './engine-profile.js';
+import { measureEngine, type ProfileProgress } from './measure-engine.js';
+
+/** What accompanies a measurement and is no configuration. */
+export interface ProfileHooks {
+  /** Hears of downloads and other work on the model. */
+  readonly onProgress?: ModelProgressListener;
+  /** Hears how far measuring has come. */
+  readonly onMeasured?: (progress: ProfileProgress) => void;
+  /** Ends it. */
+  readonly signal?: AbortSignal;
+}
+
+/** A profile and the file in which later starts find it. */
+export interface StoredEngineProfile {
+  readonly profile: EngineProfile;
+  readonly file: string;
+}
+
+/**
+ * Measures what computing and copying take with this model on this machine, and keeps it in the cache folder, where every later
+ * start with the same number of threads and the same batch finds it. The machine should have nothing else to do.
+ *
+ * @throws What `startEngineServer` throws of the model and the library; the signal's reason.
+ */
+export async function profileEngine(
+  options: EngineOptions = {},
+  { onProgress, onMeasured = () => undefined, signal }: ProfileHooks = {},
+): Promise<StoredEngineProfile> {
+  const settings = parseEngineOptions(options);
+  const { threads, batchTokens, cacheDir, diskTier } = settings;
+  const bindings = llamaBindings(settings.nativeLog);
+  const resolved = await resolveModel(settings.model, {
+    ...(cacheDir !== undefined && { cacheDir }),
+    onProgress,
+    signal,
+  });
+  const subject = await profileSubject(resolved.path, { threads, batchTokens }, cacheDir);
+  const model = await NativeModel.load(bindings, resolved.path);
+  try {
+    const cells = settings.contextTokens;
+    const context = await NativeContext.create(bindings, model, { cells, batchTokens, outputs: 1, threads });
+    try {
+      if (diskTier !== undefined) {
+        await mkdir(diskTier, { recursive: true, mode: 0o700 });
+      }
+      const contextTokens = Math.min(model.trainedContext, context.cells);
+      const measured = await measureEngine({
+        context,
+        batchTokens,
+        contextTokens,
+        diskFolder: diskTier,
+        onProgress: onMeasured,
+        signal,
+      });
+      const profile = newProfile({ subject, ...measured });
+      return { profile, file: await storeProfile(profile, cacheDir) };
+    } finally {
+      context.free();
+    }
+  } finally {
+    model.free();
+  }
+}
