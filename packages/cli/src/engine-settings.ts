@@ -13,6 +13,11 @@ const FLAGS = {
   model: '--model <name>',
   cacheDir: '--cache-dir <folder>',
   contextTokens: '--context <tokens>',
+  hostTier: '--host-tier <bytes>',
+  diskTier: '--disk-tier <folder>',
+  diskTierBytes: '--disk-tier-bytes <bytes>',
+  policy: '--policy <name>',
+  cachedDocuments: '--cached-documents <number>',
   threads: '--threads <number>',
   batchTokens: '--batch <tokens>',
   maxRunning: '--max-running <requests>',
@@ -30,9 +35,11 @@ export function addEngineOptions(command: Command): Command {
 function engineOption(key: EngineFlag): Option {
   const schema = engineOptionsSchema.shape[key];
   const fallback: unknown = schema.safeParse(undefined).data;
-  const shown = typeof fallback === 'number' ? ` (default: ${fallback})` : '';
+  const shown = fallback === undefined || typeof fallback === 'boolean' ? '' : ` (default: ${fallback})`;
   const option = new Option(FLAGS[key], `${schema.description}${shown}`);
-  return typeof fallback === 'number' ? option.argParser(wholeNumber(1)) : option;
+  const isNumber = typeof fallback === 'number' || schema.safeParse(1).success;
+  if (!isNumber) return option;
+  return option.argParser(wholeNumber(schema.safeParse(0).success ? 0 : 1));
 }
 
 /** The engine options among a command's options; the engine checks them. */
