@@ -7,10 +7,7 @@ import type { LoopObserver } from '../loop/announcer.js';
 import type { EndEvent } from '../loop/events.js';
 import type { LoopStats } from '../loop/loop-options.js';
 import { SPECULATION_OUTCOMES, type SpeculationOutcome, type Speculations } from '../loop/speculations.js';
-
-const SECONDS_BUCKETS = [
-  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
-];
+import { RequestMetrics, SECONDS_BUCKETS } from './request-metrics.js';
 
 /** Prompt tokens of all requests whose prompt is done, and where they were found. */
 export interface PromptTokenCounts extends TokensByTier {
@@ -23,13 +20,8 @@ export interface PromptTokenCounts extends TokensByTier {
  */
 export class EngineMetrics implements LoopObserver {
   readonly #registry = new Registry();
-  readonly #queries: Counter;
-  readonly #hits: Counter;
+  readonly #requests = new RequestMetrics(this.#registry);
   readonly #tierHits: Counter<'tier'>;
-  readonly #promptTokens: Counter;
-  readonly #generationTokens: Counter;
-  readonly #timeToFirstToken: Histogram;
-  readonly #finished: Counter<'finished_reason'>;
   readonly #ended: Counter<'outcome'>;
   readonly #speculations: Counter<'outcome'>;
   readonly #steps: Counter;
@@ -42,8 +34,6 @@ export class EngineMetrics implements LoopObserver {
   /** @param model The label `model_name` of every metric. */
   constructor(model: string) {
     this.#registry.setDefaultLabels({ model_name: model });
-    this.#queries = this.#counter('vllm:prefix_cache_queries_total', 'Prompt tokens looked up in the prefix cache');
-    this.#hits = this.#counter('vllm:prefix_cache_hits_total', 'Prompt tokens found in the prefix cache');
     this.#tierHits = new Counter({
       name: 'warmpath_engine_tier_hits_total',
       help: 'Prompt tokens found in the prefix cache, by tier',
@@ -53,17 +43,9 @@ export class EngineMetrics implements LoopObserver {
     for (const tier of ['device', 'host', 'disk']) {
       this.#tierHits.inc({ tier }, 0);
     }
-    this.#promptTokens = this.#counter('vllm:prompt_tokens_total', 'Prompt tokens of requests whose prompt is done');
-    this.#generationTokens = this.#counter('vllm:generation_tokens_total', 'Tokens generated');
     this.#preemptions = this.#counter('vllm:num_preemptions_total', 'Running requests that gave their cells away');
     this.#steps = this.#counter('warmpath_engine_steps_total', 'Decodes computed');
     this.#stepPromptTokens = this.#counter('warmpath_engine_prefill_tokens_total', 'Prompt tokens computed');
-    this.#finished = new Counter({
-      name: 'vllm:request_success_total',
-      help: 'Requests that ended by themselves, by reason',
-      labelNames: ['finished_reason'],
-      registers: [this.#registry],
-    });
     this.#ended = new Counter({
       name: 'warmpath_engine_requests_total',
       help: 'Requests that left the engine, by outcome',
@@ -82,7 +64,6 @@ export class EngineMetrics implements LoopObserver {
     for (const outcome of SPECULATION_OUTCOMES) {
       this.#speculations.inc({ outcome }, 0);
     }
-    this.#timeToFirstToken = this.#histogram('vllm:time_to_first_token_seconds', 'From arrival to the first token');
     this.#stepSeconds = this.#histogram('warmpath_engine_step_seconds', 'Duration of one decode');
   }
 
@@ -95,26 +76,23 @@ export class EngineMetrics implements LoopObserver {
       disk: counts.disk + disk,
       computed: counts.computed + promptTokens - device - host - disk,
     };
-    this.#queries.inc(promptTokens);
-    this.#hits.inc(device + host + disk);
     this.#tierHits.inc({ tier: 'device' }, device);
     this.#tierHits.inc({ tier: 'host' }, host);
     this.#tierHits.inc({ tier: 'disk' }, disk);
-    this.#promptTokens.inc(promptTokens);
-    if (timeToFirstTokenMs !== undefined) {
-      this.#timeToFirstToken.observe(timeToFirstTokenMs / 1000);
-    }
+    this.#requests.onPrompt(promptTokens, cached, timeToFirstTokenMs);
+  }
+
+  onToken(gapMs: number): void {
+    this.#requests.onToken(gapMs);
   }
 
   onEnd(event: EndEvent): void {
     this.#ended.inc({ outcome: event.outcome });
-    if (event.result !== undefined) {
-      this.#finished.inc({ finished_reason: event.result.finishReason });
-      this.#generationTokens.inc(event.result.completionTokens);
-    }
+    this.#requests.onEnd(event);
   }
 
-  onStep(figures: { promptTokens: number; durationMs: number }): void {
+  onStep(figures: { promptTokens: number; generating: number; durationMs: number }): void {
+    this.#requests.onStep(figures);
     this.#steps.inc();
     this.#stepPromptTokens.inc(figures.promptTokens);
     this.#stepSeconds.observe(figures.durationMs / 1000);

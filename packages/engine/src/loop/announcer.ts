@@ -10,6 +10,8 @@ export interface LoopObserver {
   onPrompt(promptTokens: number, cached: TokensByTier, timeToFirstTokenMs: number | undefined): void;
   onEnd(event: EndEvent): void;
   onStep(event: Omit<StepEvent, 'engine' | 'prompts'>): void;
+  /** An answer has its next token, so many milliseconds after the one before. */
+  onToken(gapMs: number): void;
   /** A running request gave its cells away and waits again. */
   onPreemption(): void;
 }
@@ -47,6 +49,11 @@ export class LoopAnnouncer {
     this.#observer.onPrompt(promptTokens, cachedByTier, task.timeToFirstTokenMs);
   }
 
+  /** Call it when a further token is chosen. */
+  token(task: GenerationTask): void {
+    this.#observer.onToken(task.tokenGapMs);
+  }
+
   preemption(): void {
     this.#observer.onPreemption();
   }
@@ -57,6 +64,7 @@ export class LoopAnnouncer {
       request: task.request.id,
       outcome,
       computedTokens: task.computed,
+      times: task.times(performance.now()),
       ...(outcome === 'finished' && { result: task.result(reason ?? 'stop') }),
     };
     this.#observer.onEnd(event);

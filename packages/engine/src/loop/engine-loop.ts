@@ -443,6 +443,8 @@ export class EngineLoop {
       );
       if (isFirst) {
         this.#announcer.prompt(task);
+      } else {
+        this.#announcer.token(task);
       }
       if (finish !== undefined) {
         this.#end(task, 'finished', finish);

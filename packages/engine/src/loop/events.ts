@@ -14,6 +14,14 @@ export interface StepEvent {
   readonly durationMs: number;
 }
 
+/** How long a request took, in milliseconds. */
+export interface RequestTimes {
+  /** From arrival to the start of its computation, or to the end if it never started. */
+  readonly queueMs: number;
+  /** From arrival to the end. */
+  readonly totalMs: number;
+}
+
 /** Published on `warmpath:engine:end` when a request has left the loop and its cells are accounted for. */
 export interface EndEvent {
   readonly engine: string;
@@ -23,6 +31,7 @@ export interface EndEvent {
   readonly result?: GenerationResult;
   /** Tokens that were computed or shared for it, prompt and answer. */
   readonly computedTokens: number;
+  readonly times: RequestTimes;
 }
 
 /**

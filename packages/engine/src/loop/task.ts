@@ -1,5 +1,6 @@
 import type { Lease } from '../cache/prefix-cache.js';
 import type { TokensByTier } from '../cache/tiered-tree.js';
+import type { RequestTimes } from './events.js';
 import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
 import { seededRandom } from './random.js';
 import { sampleToken } from './sampler.js';
@@ -45,6 +46,7 @@ export class GenerationTask {
   #startedMs: number | undefined;
   #promptDoneMs: number | undefined;
   #lastTokenMs: number | undefined;
+  #tokenGapMs = 0;
 
   constructor(request: GenerationRequest, listener: GenerationListener, nowMs: number) {
     this.request = request;
@@ -111,6 +113,16 @@ export class GenerationTask {
     return isThere ? this.#promptDoneMs! - this.#arrivedMs : undefined;
   }
 
+  /** Milliseconds between its last two tokens. */
+  get tokenGapMs(): number {
+    return this.#tokenGapMs;
+  }
+
+  /** What it took until now. */
+  times(nowMs: number): RequestTimes {
+    return { queueMs: (this.#startedMs ?? nowMs) - this.#arrivedMs, totalMs: nowMs - this.#arrivedMs };
+  }
+
   /** The next tokens are there without being computed. Those that it had before it lost its cells do not count again. */
   share({ device, host, disk }: TokensByTier): void {
     const next = (count: number): number => {
@@ -152,6 +164,7 @@ export class GenerationTask {
   ): FinishReason | undefined {
     const token = sampleToken(logits, this.request.sampling, this.#random);
     this.#promptDoneMs ??= nowMs;
+    this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
     this.#lastTokenMs = nowMs;
     this.tokens.push(token);
     if (vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration) {

@@ -92,7 +92,7 @@ describe('an answer from the cache', () => {
       // Copying back is always worth it here, however busy the machine is.
       cost: { prefillMs: () => Number.POSITIVE_INFINITY },
       verifyCache: true,
-      observer: { onPrompt: ignore, onStep: ignore, onPreemption: ignore, onEnd: ignore },
+      observer: { onPrompt: ignore, onStep: ignore, onToken: () => undefined, onPreemption: ignore, onEnd: ignore },
     });
     loops.push(loop);
     return loop;

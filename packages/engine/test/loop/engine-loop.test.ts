@@ -27,6 +27,7 @@ describe('the engine loop', () => {
       observer: {
         onPrompt: () => undefined,
         onStep: () => undefined,
+        onToken: () => undefined,
         onPreemption: () => undefined,
         onEnd: ({ outcome }) => outcomes.push(outcome),
       },

@@ -28,6 +28,7 @@ describe('the loop when something breaks', () => {
       observer: {
         onPrompt: () => undefined,
         onStep: () => undefined,
+        onToken: () => undefined,
         onPreemption: () => preemptions(),
         onEnd: () => undefined,
       },

@@ -54,7 +54,7 @@ describe('copies of what is used most, for the process after this one', () => {
       threads: 1,
       hotCopies: { directory, capacityBytes, identity: IDENTITY },
       verifyCache: true,
-      observer: { onPrompt: ignore, onStep: ignore, onPreemption: ignore, onEnd: ignore },
+      observer: { onPrompt: ignore, onStep: ignore, onToken: () => undefined, onPreemption: ignore, onEnd: ignore },
       ...options,
     });
     loops.push(loop);
