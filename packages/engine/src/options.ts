@@ -117,8 +117,8 @@ export const engineOptionsSchema = z.strictObject({
   queueLimit: z.int().min(0).max(100_000).default(256).describe('Most requests that wait for a place'),
   schedule: z
     .enum(SCHEDULER_NAMES)
-    .default('fifo')
-    .describe('Which waiting request goes next: fifo, or cache-aware, the one that finds most in the cache'),
+    .default('cache-aware')
+    .describe('Which waiting request goes next: cache-aware, the one that finds most in the cache, or fifo'),
   window: z
     .int()
     .min(1)

@@ -107,6 +107,30 @@ describe('continuous batching', () => {
     expect(engine.server.stats()).toMatchObject({ leases: 0, usedCells: 503 });
   });
 
+  it.each([
+    ['cache-aware', ['long', 'known', 'unknown']],
+    ['fifo', ['long', 'unknown', 'known']],
+  ] as const)('lets %s decide which of the waiting goes next', async (schedule, expected) => {
+    engine = await TestEngine.start({ schedule, maxRunning: 1 });
+    const known = someTokens(300, 70);
+    await engine.complete(known);
+    const order: string[] = [];
+    const stream = engine.stream('/v1/completions', { prompt: someTokens(20), max_tokens: 2000, ignore_eos: true });
+    await stream.next();
+    const answers = [];
+    const prompts = { unknown: someTokens(200, 71), known: [...known, 300, 301] };
+    for (const name of ['unknown', 'known'] as const) {
+      answers.push(engine.complete(prompts[name]).then(() => order.push(name)));
+      while (engine.server.stats().waiting < answers.length) {
+        await engine.get('/health');
+      }
+    }
+    order.push('long');
+    stream.destroy();
+    await Promise.all(answers);
+    expect(order).toEqual(expected);
+  });
+
   it('serves more than its cells hold, by letting the youngest wait', async () => {
     engine = await TestEngine.start({ contextTokens: 512, maxRunning: 8 });
     expect(engine.server.cells).toBe(512);
