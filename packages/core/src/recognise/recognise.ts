@@ -157,7 +157,6 @@ function outsideCode(text: string, found: readonly FoundAs[]): readonly FoundAs[
       return false;
     }
     at = end;
-    open = open && format === json;
     return true;
   });
 }

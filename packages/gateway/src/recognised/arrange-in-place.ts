@@ -56,7 +56,7 @@ export function arrangeInPlace(
       rewrites.push({ block: { ...block, labels: rule(block, one.sent) }, order: one.sent.order });
     }
     const written = rewriteText(text, rewrites);
-    if (written !== text) changes.push({ place, text: written });
+    if (written !== request.given[index]!.text) changes.push({ place, text: written });
     prompt.add(role, written);
   }
   return { body: rewriteTexts(request.body, changes), blocks: placed, estimatedTokens: prompt.tokens };

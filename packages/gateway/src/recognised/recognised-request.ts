@@ -1,8 +1,9 @@
 import { type DocumentBlock, messageChain, type RecogniseOptions, recognise } from '@warmpath/core';
 import { isObject } from '../apis/content-texts.js';
 import type { PromptApi } from '../apis/prompt-api.js';
-import type { JsonObject, RequestText } from '../apis/request-texts.js';
+import type { JsonObject, RequestMessage, RequestText } from '../apis/request-texts.js';
 import { objectMembers } from '../json-members.js';
+import { hasExternalMarkers, withStableIds } from './stable-ids.js';
 
 /** The blocks of one message, and when the message was said. */
 export interface RecognisedMessage {
@@ -19,8 +20,10 @@ export interface RecognisedRequest {
   /** The body, complete but for the gateway's own fields. */
   readonly body: string;
   readonly model: string;
-  /** All texts in the order in which the model reads them. */
+  /** All texts in the order in which the model reads them, with ids of markers that do not change from request to request. */
   readonly texts: readonly RequestText[];
+  /** The same as the client wrote them. */
+  readonly given: readonly RequestText[];
   /** Those with documents, in their order. */
   readonly messages: readonly RecognisedMessage[];
   /** What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. */
@@ -62,25 +65,44 @@ function recogniseIn(
   options: RecogniseOptions & { readonly maxDocuments: number; readonly body: string },
 ): RecognisedRequest | undefined {
   const messages = api.messages(object);
-  const texts = messages.flatMap((message) => message.texts);
+  const given = messages.flatMap((message) => message.texts);
+  const texts = options.mode === 'conservative' && hasExternalMarkers(options.body) ? given.map(stable) : given;
   const blocks = recognise(texts, options).filter(({ documents }) => documents.length <= options.maxDocuments);
-  if (blocks.length === 0) return undefined;
-  const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');
-  const links = messageChain(
-    messages.map((message) => [message.role, ...message.texts.map(({ text }) => text)].join('\0')),
-  );
-  const recognised: RecognisedMessage[] = [];
-  let first = 0;
-  for (const [position, message] of messages.entries()) {
-    const end = first + message.texts.length;
-    const own = blocks.filter(({ text }) => text >= first && text < end);
-    first = end;
-    if (own.length === 0) continue;
-    recognised.push({ link: links[position]!, blocks: own, isNew: message.role === 'system' || position > lastAnswer });
-  }
+  if (blocks.length === 0 && texts.every((text, i) => text === given[i])) return undefined;
   const { body } = options;
   const model = typeof object['model'] === 'string' ? object['model'] : '';
-  return { api, body, model, texts, messages: recognised, scope: scopeOf(body, api) };
+  const recognised = blocks.length === 0 ? [] : messagesWith(blocks, messages, texts);
+  return { api, body, model, texts, given, messages: recognised, scope: scopeOf(body, api) };
+}
+
+function stable(text: RequestText): RequestText {
+  const written = withStableIds(text.text);
+  return written === text.text ? text : { ...text, text: written };
+}
+
+function messagesWith(
+  blocks: readonly DocumentBlock[],
+  messages: readonly RequestMessage[],
+  texts: readonly RequestText[],
+): readonly RecognisedMessage[] {
+  const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');
+  const firsts: number[] = [];
+  let count = 0;
+  for (const message of messages) {
+    firsts.push(count);
+    count += message.texts.length;
+  }
+  const textsOf = (position: number) =>
+    texts.slice(firsts[position], firsts[position]! + messages[position]!.texts.length);
+  const links = messageChain(
+    messages.map(({ role }, position) => [role, ...textsOf(position).map(({ text }) => text)].join('\0')),
+  );
+  return messages.flatMap(({ role, texts: { length } }, position): RecognisedMessage[] => {
+    const first = firsts[position]!;
+    const own = blocks.filter(({ text }) => text >= first && text < first + length);
+    if (own.length === 0) return [];
+    return [{ link: links[position]!, blocks: own, isNew: role === 'system' || position > lastAnswer }];
+  });
 }
 
 function scopeOf(body: string, api: PromptApi): string {

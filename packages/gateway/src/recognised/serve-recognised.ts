@@ -64,6 +64,7 @@ function inPlace(gateway: Gateway, { tenant, recognised, dial }: WaitingInPlace,
 }
 
 function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: TenantModel): void {
+  if (blocks.length === 0) return;
   const documents = blocks.reduce((sum, { block }) => sum + block.documents.length, 0);
   exchange.documents = documents;
   exchange.recognised = documents;
@@ -104,7 +105,7 @@ function headersOf({ exchange }: FastifyRequest, { blocks }: InPlace): Record<st
   const policy = blocks.find(({ arrangement }) => arrangement !== undefined)?.arrangement?.trace.policy;
   const predicted = exchange.predictedCachedTokens;
   return {
-    [RESPONSE_HEADERS.recognised]: found.join(', '),
+    ...(found.length > 0 && { [RESPONSE_HEADERS.recognised]: found.join(', ') }),
     ...(policy !== undefined && { [RESPONSE_HEADERS.policy]: policy }),
     ...(predicted !== undefined && { [RESPONSE_HEADERS.predictedCachedTokens]: String(predicted) }),
   };

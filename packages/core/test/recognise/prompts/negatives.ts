@@ -121,6 +121,10 @@ export const NEGATIVE_PROMPTS: readonly PromptCase[] = [
     'user',
     `Sources:\n[1] ${HARBOUR}\n[3] quoted from the second edition\n[2] ${LANTERN}\n\nWhen?`,
   ]),
+  none('a closing remark that could belong to the last passage', [
+    'system',
+    `Sources:\n[1] The port.\n${HARBOUR}\n[2] The lamps.\n${LANTERN}\n\nEverything else in the archive was lost in the flood.`,
+  ]),
   none('document numbers in sentences', [
     'user',
     `Document 1 shows that ${HARBOUR}\nDocument 2 shows that ${LANTERN}\nWhich one is right?`,
