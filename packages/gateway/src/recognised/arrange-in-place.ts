@@ -10,7 +10,7 @@ import {
   rewriteText,
 } from '@warmpath/core';
 import { rewriteTexts } from '../apis/request-texts.js';
-import type { RecognisedRequest } from './recognised-request.js';
+import type { RecognisedMessage, RecognisedRequest } from './recognised-request.js';
 import type { SentOrder, SentOrders } from './sent-orders.js';
 
 /** A block of a request, and what became of its documents. */
@@ -49,15 +49,22 @@ export function arrangeInPlace(
   const byText = blocksByText(request, tenant, orders);
   for (const [index, { role, text, place }] of request.texts.entries()) {
     const rewrites: BlockRewrite[] = [];
-    for (const { block, recalled, isNew } of byText.get(index) ?? []) {
+    for (const { block, recalled, isNew, message } of byText.get(index) ?? []) {
       const before = rewriteText(text.slice(0, block.start), rewrites);
-      const one = decide(block, { recalled, isNew, text, arrange, preamble: () => prompt.preamble(role, before) });
+      const one = decide(block, {
+        recalled,
+        isNew,
+        text,
+        arrange,
+        preamble: () => prompt.preamble(message, role, before),
+      });
       placed.push(one);
       rewrites.push({ block: { ...block, labels: rule(block, one.sent) }, order: one.sent.order });
+      prompt.place(one.sent);
     }
     const written = rewriteText(text, rewrites);
     if (written !== request.given[index]!.text) changes.push({ place, text: written });
-    prompt.add(role, written);
+    prompt.add(written);
   }
   return { body: rewriteTexts(request.body, changes), blocks: placed, estimatedTokens: prompt.tokens };
 }
@@ -85,6 +92,7 @@ interface OpenBlock {
   readonly block: DocumentBlock;
   readonly recalled: SentOrder | undefined;
   readonly isNew: boolean;
+  readonly message: RecognisedMessage;
 }
 
 function blocksByText(
@@ -93,11 +101,12 @@ function blocksByText(
   orders: SentOrders,
 ): ReadonlyMap<number, OpenBlock[]> {
   const byText = new Map<number, OpenBlock[]>();
-  for (const { link, blocks, isNew } of request.messages) {
+  for (const message of request.messages) {
+    const { link, blocks, isNew } = message;
     const recalled = orders.of(tenant, link, blocks);
     for (const [i, block] of blocks.entries()) {
       const known = byText.get(block.text) ?? [];
-      known.push({ block, recalled: recalled?.[i], isNew });
+      known.push({ block, recalled: recalled?.[i], isNew, message });
       byText.set(block.text, known);
     }
   }
@@ -137,24 +146,35 @@ function rule({ labels }: DocumentBlock, { relabelled }: SentOrder): DocumentBlo
   return relabelled ? 'free' : 'referred';
 }
 
-/** The texts of a prompt up to a point, as one key, and their tokens. */
+/**
+ * What stands before a point of the prompt, as one key, and its tokens. The hash chain stands for the messages before as the client
+ * wrote them, and the orders of their documents for what became of them: together they say what was sent without reading it again.
+ */
 class PromptSoFar {
-  #key: string;
+  readonly #scope: string;
+  readonly #written: string[] = [];
+  #orders = '';
   tokens: number;
 
   constructor(scope: string) {
-    this.#key = fingerprint([scope]);
+    this.#scope = scope;
     this.tokens = estimateTokens(scope);
   }
 
-  /** What stands before documents in a text that begins with `before`. */
-  preamble(role: string, before: string): Preamble {
-    const tokens = this.tokens + (before === '' ? 0 : estimateTokens(before));
-    return { key: `in-place#${fingerprint([this.#key, role, before])}`, tokens };
+  /** What stands before documents in a text of this message that begins with `before`. */
+  preamble({ linkBefore, firstText }: RecognisedMessage, role: string, before: string): Preamble {
+    const own = this.#written.slice(firstText);
+    const key = fingerprint([this.#scope, linkBefore, this.#orders, role, ...own, before]);
+    return { key: `in-place#${key}`, tokens: this.tokens + (before === '' ? 0 : estimateTokens(before)) };
   }
 
-  add(role: string, text: string): void {
-    this.#key = fingerprint([this.#key, role, text]);
+  /** A block has its order. */
+  place({ order, relabelled }: SentOrder): void {
+    this.#orders += `${order.join()}${relabelled ? 'r' : ''};`;
+  }
+
+  add(text: string): void {
+    this.#written.push(text);
     if (text !== '') this.tokens += estimateTokens(text);
   }
 }

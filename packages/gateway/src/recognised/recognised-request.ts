@@ -9,6 +9,10 @@ import { hasExternalMarkers, withStableIds } from './stable-ids.js';
 export interface RecognisedMessage {
   /** Link of the hash chain over the client's messages up to this one. */
   readonly link: string;
+  /** The link before this one; empty for the first message. */
+  readonly linkBefore: string;
+  /** Which of the texts is its first. */
+  readonly firstText: number;
   readonly blocks: readonly DocumentBlock[];
   /** Whether its order may still be decided: a system prompt, or what came since the model last spoke. */
   readonly isNew: boolean;
@@ -101,7 +105,8 @@ function messagesWith(
     const first = firsts[position]!;
     const own = blocks.filter(({ text }) => text >= first && text < first + length);
     if (own.length === 0) return [];
-    return [{ link: links[position]!, blocks: own, isNew: role === 'system' || position > lastAnswer }];
+    const isNew = role === 'system' || position > lastAnswer;
+    return [{ link: links[position]!, linkBefore: links[position - 1] ?? '', firstText: first, blocks: own, isNew }];
   });
 }
 
