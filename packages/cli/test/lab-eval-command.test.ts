@@ -114,6 +114,48 @@ describe('warmpath lab eval on a fake engine', () => {
     }
   });
 
+  it('asks the turns of conversations: all documents again, those still shown left out, and a hint where they stand', async () => {
+    const speak = (...texts: string[]) => texts.map((text, i) => ({ speaker: i % 2 === 0 ? 'user' : 'agent', text }));
+    const contexts = PASSAGES.map(({ _id, text }) => ({ document_id: _id, text }));
+    const input = speak('which red clock', 'alpha', 'which red tower', 'beta', 'which blue');
+    const file = join(folder, 'tasks.jsonl');
+    const task = { conversation_id: 'c', contexts, input, targets: [{ speaker: 'agent', text: 'gamma' }] };
+    await writeFile(file, `${JSON.stringify(task)}\n`);
+    engine = await startFakeEngine({ answers: () => 'alpha' });
+    const { code, stdout } = await runCli([
+      'lab',
+      'eval',
+      '--engine',
+      engine.url,
+      '--data',
+      file,
+      '--top-k',
+      '2',
+      '--json',
+    ]);
+    expect(code).toBe(0);
+    const report = JSON.parse(stdout) as EvaluationReport;
+    expect(report.questions).toMatchObject({ asked: 3, scored: 3 });
+    expect(report.strategies.map(({ strategy }) => strategy)).toEqual([
+      'retrieval',
+      'deduplicated',
+      'deduplicated-hints',
+    ]);
+    expect(report.strategies[0]!.exact.mean).toBeCloseTo(1 / 3);
+    const all = engine.received.filter(({ messages }) => messages.length === 6);
+    const text = ({ messages }: ReceivedBody) => messages.map(({ content }) => content).join('\n');
+    const copies = (body: ReceivedBody) => PASSAGES.map((passage) => text(body).split(`${passage.text}\n`).length - 1);
+    const hinted = (body: ReceivedBody) => text(body).includes('Given earlier in this conversation:');
+    expect(all.map((body) => Math.max(...copies(body)) > 1).sort()).toEqual([false, false, true]);
+    expect(all.filter(hinted)).toHaveLength(1);
+    // Every strategy sends again what it sent before, and the answers of the data.
+    for (const body of all) {
+      const before = engine.received.find((one) => one.messages.length === 4 && mark(one) === mark(body))!;
+      expect(body.messages.slice(0, 4)).toEqual(before.messages);
+      expect(body.messages[4]!.content).toBe('beta');
+    }
+  });
+
   it('sums tokens up as the engine reports them', async () => {
     const { stdout, received } = await evaluate({});
     const report = JSON.parse(stdout) as EvaluationReport;

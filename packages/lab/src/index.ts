@@ -42,11 +42,11 @@ export type {
   StrategyDifference,
   StrategyFigures,
 } from './evaluation/evaluation-report.js';
-export { EVALUATION_STRATEGIES, evaluationReport } from './evaluation/evaluation-report.js';
+export { CONVERSATION_STRATEGIES, EVALUATION_STRATEGIES, evaluationReport } from './evaluation/evaluation-report.js';
 export type { BootstrapMean, BootstrapOptions, PairedTest } from './evaluation/paired-statistics.js';
 export { bootstrapMeans, pairedTTest } from './evaluation/paired-statistics.js';
-export type { EvaluationQuestion, EvaluationQuestions } from './evaluation/questions.js';
-export { readQuestions } from './evaluation/questions.js';
+export type { AnsweredTurn, EvaluationQuestion, EvaluationQuestions } from './evaluation/questions.js';
+export { readConversationQuestions, readQuestions } from './evaluation/questions.js';
 export { studentTPValue } from './evaluation/student-t.js';
 export type { ExperimentReport, ExperimentSettings, PolicyResult, SeedFigures } from './experiment.js';
 export { Experiment } from './experiment.js';

@@ -178,6 +178,7 @@ const SETTINGS = {
   topK: 5,
   concurrency: 1,
   seed: 42,
+  strategies: EVALUATION_STRATEGIES,
 };
 
 function answer(
@@ -190,7 +191,9 @@ function answer(
   return { question, strategy, score, ttftMs: 10, promptTokens: 100, cachedTokens: 0, moved: false, ...more };
 }
 
-function answers(byStrategy: Readonly<Record<EvaluationStrategy, readonly number[]>>): AnsweredQuestion[] {
+function answers(
+  byStrategy: Readonly<Record<(typeof EVALUATION_STRATEGIES)[number], readonly number[]>>,
+): AnsweredQuestion[] {
   return EVALUATION_STRATEGIES.flatMap((strategy) =>
     byStrategy[strategy].map((exact, i) => answer(`q${i}`, strategy, exact)),
   );

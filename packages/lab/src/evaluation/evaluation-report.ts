@@ -2,9 +2,15 @@ import { mean } from '../statistics.js';
 import { type AnswerScore, SCORE_NAMES } from './answer-score.js';
 import { type BootstrapMean, bootstrapMeans, type PairedTest, pairedTTest } from './paired-statistics.js';
 
+/** What questions that stand alone are asked with; the first is what the others are compared with. */
 export const EVALUATION_STRATEGIES = ['retrieval', 'arranged', 'arranged-hints'] as const;
-/** How documents are put into the prompt: in retrieval order, arranged, or arranged with a hint that states the retrieval order. */
-export type EvaluationStrategy = (typeof EVALUATION_STRATEGIES)[number];
+/** The same for the turns of conversations. */
+export const CONVERSATION_STRATEGIES = ['retrieval', 'deduplicated', 'deduplicated-hints'] as const;
+/**
+ * How documents are put into the prompt: in retrieval order, arranged, or arranged with a hint that states the retrieval order; in
+ * a conversation all again, or what it still shows left out, or left out with a hint that says where it stands.
+ */
+export type EvaluationStrategy = (typeof EVALUATION_STRATEGIES)[number] | (typeof CONVERSATION_STRATEGIES)[number];
 
 /** One answered question. Plain data, without any text of question or answer. */
 export interface AnsweredQuestion {
@@ -35,7 +41,9 @@ export interface EvaluationSettings {
   /** URL of the engine, without credentials. */
   readonly engine: string;
   readonly model: string;
-  /** Ordering policy of the arranged strategies. */
+  /** What every question is asked with, the baseline first. */
+  readonly strategies: readonly EvaluationStrategy[];
+  /** Ordering policy of the strategies but the baseline. */
   readonly policy: string;
   /** Documents a question. */
   readonly topK: number;
@@ -74,7 +82,7 @@ export interface StrategyDifference {
 }
 
 /** What an evaluation amounts to. */
-export interface EvaluationReport extends EvaluationSettings {
+export interface EvaluationReport extends Omit<EvaluationSettings, 'strategies'> {
   readonly questions: {
     /** Questions that were asked with at least one strategy. */
     readonly asked: number;
@@ -103,11 +111,10 @@ export function evaluationReport(
   settings: EvaluationSettings,
   { answered, failed, unanswerable }: EvaluationOutcomes,
 ): EvaluationReport | undefined {
-  const scored = [...groupByQuestion(answered)].filter(
-    ([, answers]) => answers.length === EVALUATION_STRATEGIES.length,
-  );
+  const { strategies } = settings;
+  const scored = [...groupByQuestion(answered)].filter(([, answers]) => answers.length === strategies.length);
   if (scored.length === 0) return undefined;
-  const answersOf = EVALUATION_STRATEGIES.map((strategy) =>
+  const answersOf = strategies.map((strategy) =>
     scored.map(([, answers]) => answers.find((answer) => answer.strategy === strategy)!),
   );
   const samples = answersOf.flatMap((answers) => SCORE_NAMES.map((name) => answers.map(({ score }) => score[name])));
@@ -121,8 +128,8 @@ export function evaluationReport(
       scored: scored.length,
       unanswerable: scored.filter(([question]) => unanswerable.has(question)).length,
     },
-    startedWarm: EVALUATION_STRATEGIES.some((strategy) => startedWarm(answered, strategy)),
-    strategies: EVALUATION_STRATEGIES.map((strategy, s) => ({
+    startedWarm: strategies.some((strategy) => startedWarm(answered, strategy)),
+    strategies: strategies.map((strategy, s) => ({
       strategy,
       ...byScore((name) => bootstrap.mean(sampleOf(s, name))),
       ...costFigures(answersOf[s]!),
@@ -131,7 +138,7 @@ export function evaluationReport(
     differences:
       scored.length < 2
         ? []
-        : EVALUATION_STRATEGIES.slice(1).map((strategy, i) => ({
+        : strategies.slice(1).map((strategy, i) => ({
             strategy,
             ...byScore((name) => ({
               ...bootstrap.difference(sampleOf(i + 1, name), sampleOf(0, name)),

@@ -1,6 +1,7 @@
 import { readQueries } from '../data/beir.js';
 import type { GoldAnswers } from '../data/gold-answers.js';
 import { invalid } from '../data/json-fields.js';
+import { mtragDialogues } from '../data/mtrag.js';
 import { readCorpus } from '../data/passages.js';
 import { type Passage, Retriever } from '../data/retriever.js';
 
@@ -11,6 +12,14 @@ export interface EvaluationQuestion {
   readonly gold: GoldAnswers;
   /** In retrieval order. */
   readonly passages: readonly Passage[];
+  /** The conversation that it is a turn of. */
+  readonly conversation?: { readonly id: string; readonly before: readonly AnsweredTurn[] };
+}
+
+/** An earlier turn of a conversation, with the answer of the data. */
+export interface AnsweredTurn {
+  readonly question: string;
+  readonly answer: string;
 }
 
 /** The questions of a data set. */
@@ -48,4 +57,30 @@ export async function readQuestions(
     );
   }
   return { questions: [...questions.values()], withoutAnswer };
+}
+
+/**
+ * The first `limit` turns of MTRAG's conversations that have an answer in the data, each with the `topK` passages that BM25 finds and with the turns before it, answered as
+ * the data answer them. Errors: those of `mtragDialogues`; `WARMPATH_INVALID_REQUEST` if no turn has an answer.
+ */
+export async function readConversationQuestions(
+  file: string,
+  { topK, limit = Number.POSITIVE_INFINITY }: { readonly topK: number; readonly limit?: number },
+): Promise<EvaluationQuestions> {
+  const questions: EvaluationQuestion[] = [];
+  let withoutAnswer = 0;
+  for (const { id, turns } of await mtragDialogues(file, topK)) {
+    for (const [place, { question, passages, answer }] of turns.entries()) {
+      if (questions.length >= limit) break;
+      if (answer === undefined || answer.trim() === '') {
+        withoutAnswer++;
+        continue;
+      }
+      const before = turns.slice(0, place).map((turn) => ({ question: turn.question, answer: turn.answer ?? '' }));
+      const gold = { answers: [answer] };
+      questions.push({ id: `${id} ${place + 1}`, text: question, gold, passages, conversation: { id, before } });
+    }
+  }
+  if (questions.length === 0) throw invalid(file, 'no turn has an answer: `targets` with a `text` was expected');
+  return { questions, withoutAnswer };
 }

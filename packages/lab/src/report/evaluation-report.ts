@@ -46,9 +46,9 @@ export function evaluationPage(report: EvaluationReport): Report {
 /** Below this token F1 in retrieval order, there is nothing that an order of documents could spoil. */
 const WEAK_F1 = 0.05;
 
-/** The result in one sentence: whether arranging changed the answers, by token F1, and what it saved. */
+/** The result in one sentence: whether arranging, or de-duplication, changed the answers, by token F1, and what it saved. */
 export function evaluationFinding({ questions, strategies, differences, data }: EvaluationReport): string {
-  const arranged = differences.find(({ strategy }) => strategy === 'arranged');
+  const [arranged] = differences;
   const [baseline] = strategies;
   if (arranged === undefined) return `On ${data}, one question is answered by all strategies: too few to compare.`;
   const { mean, low, high, p } = arranged.f1;
@@ -59,12 +59,13 @@ export function evaluationFinding({ questions, strategies, differences, data }: 
       ? ''
       : `; ${percent(shares[1]!)} of the prompt tokens come from the cache instead of ${percent(shares[0]!)}`;
   const weak = baseline!.f1.mean < WEAK_F1 ? '; the model answers hardly anything right, so this says little' : '';
+  const change = arranged.strategy === 'arranged' ? 'arranging' : 'de-duplication';
   const verdict =
     low > 0
-      ? 'arranging improves the answers'
+      ? `${change} improves the answers`
       : high < 0
-        ? 'arranging costs answers'
-        : 'arranging makes no difference that can be told from chance';
+        ? `${change} costs answers`
+        : `${change} makes no difference that can be told from chance`;
   return `On ${questions.scored} questions of ${data}, ${verdict} (${range})${saving}${weak}.`;
 }
 

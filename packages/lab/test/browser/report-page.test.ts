@@ -92,7 +92,8 @@ function evaluation() {
   ).flat();
   const failed = [{ question: 'q99', strategy: 'arranged', code: 'WARMPATH_UPSTREAM_TIMEOUT' } as const];
   const settings = { data: 'beir', engine: 'http://127.0.0.1:8000', model: 'm', policy: 'exact', topK: 5 };
-  return evaluationReport({ ...settings, concurrency: 1, seed: 1 }, { answered, failed, unanswerable: new Set() })!;
+  const run = { ...settings, strategies: EVALUATION_STRATEGIES, concurrency: 1, seed: 1 };
+  return evaluationReport(run, { answered, failed, unanswerable: new Set() })!;
 }
 
 const REPORTS: readonly (readonly [string, () => Report])[] = [

@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { DEFAULT_POLICY, type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
 import {
   type AnsweredQuestion,
+  CONVERSATION_STRATEGIES,
   EVALUATION_STRATEGIES,
   type EvaluationQuestions,
   type EvaluationSettings,
@@ -13,6 +15,7 @@ import {
   evaluationReport,
   MersenneTwister,
   REFUSAL,
+  readConversationQuestions,
   readQuestions,
 } from '@warmpath/lab';
 import type { Command } from 'commander';
@@ -43,7 +46,9 @@ interface EvalOptions extends EngineUrlOptions, ReportOption {
 const FORMAT_HELP = `
 The data set is a BEIR folder: corpus.jsonl and queries.jsonl. Right answers stand in a query's metadata, as "answer": "text",
 as "answers": ["text", …], or as "ground_truth": {"answers": ["text", …]}; "is_impossible": true beside a list says that the
-documents hold none. De-duplication across the turns of a conversation is not among the strategies yet.`;
+documents hold none. Instead of a folder, a file of MTRAG's tasks is read as conversations: every turn with an answer is a question,
+behind the turns before it as the data answer them, with all documents again in retrieval order, or with those left out that the
+conversation still shows, without and with a hint that says where they stand.`;
 
 const SYSTEM_PROMPT = 'Answer the question using only the provided documents. Answer in as few words as possible.';
 /** Added where the data have questions without an answer. */
@@ -58,14 +63,17 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
     'eval',
     'does the order of documents change the answers? on your engine, with your data',
   )
-    .requiredOption('--data <folder>', 'questions with their answers, and the passages to retrieve from')
+    .requiredOption(
+      '--data <path>',
+      'questions with their answers, and the passages to retrieve from; or a file of conversations',
+    )
     .option('--model <name>', "the engine's model (default: the first that it names)");
   addEngineUrlOptions(command, 'the engine to ask, any OpenAI-compatible one')
     .option('--top-k <number>', 'passages a question, found by BM25', wholeNumber(1, 1_000), 5)
     .option('--limit <number>', 'the first so many questions (default: all)', wholeNumber(1))
     .option(
       '--policy <name>',
-      'ordering policy of the arranged strategies',
+      'ordering policy of the strategies but the first',
       readPolicyOption,
       DEFAULT_POLICY as PolicyName,
     )
@@ -99,13 +107,16 @@ async function evaluate(
   const { terminal, argv, environment, signal } = context;
   if (options.engine === undefined) throw new WarmpathError('WARMPATH_USAGE', { detail: '--engine is missing' });
   const { topK, limit, concurrency } = options;
-  const data = await readQuestions(options.data, { topK, ...(limit !== undefined && { limit }) });
+  const bounds = { topK, ...(limit !== undefined && { limit }) };
+  const isConversations = await isFile(options.data);
+  const data = await (isConversations ? readConversationQuestions : readQuestions)(options.data, bounds);
   const client = new EngineClient(engineAddress(options, environment));
   try {
     const model = options.model ?? (await firstModel(client, signal));
-    const settings = evaluationSettings(options, model);
+    const strategies = isConversations ? CONVERSATION_STRATEGIES : EVALUATION_STRATEGIES;
+    const settings = evaluationSettings(options, model, strategies);
     const systemPrompt = options.system ?? defaultSystemPrompt(data);
-    const lanes = createLanes(settings.seed, {
+    const lanes = createLanes(settings, {
       client,
       model,
       policy: options.policy,
@@ -139,9 +150,19 @@ async function evaluate(
 function evaluationSettings(
   { data, engine, policy, topK, concurrency, seed }: EvalOptions,
   model: string,
+  strategies: readonly EvaluationStrategy[],
 ): EvaluationSettings {
   const { origin, pathname } = new URL(engine!);
-  return { data, engine: `${origin}${pathname.replace(/\/+$/, '')}`, model, policy, topK, concurrency, seed };
+  return {
+    data,
+    engine: `${origin}${pathname.replace(/\/+$/, '')}`,
+    model,
+    strategies,
+    policy,
+    topK,
+    concurrency,
+    seed,
+  };
 }
 
 function defaultSystemPrompt({ questions }: EvaluationQuestions): string {
@@ -150,13 +171,13 @@ function defaultSystemPrompt({ questions }: EvaluationQuestions): string {
 }
 
 /** Each strategy behind a mark of its own, of the same length, drawn from the seed. */
-function createLanes(seed: number, settings: LaneSettings): StrategyLanes {
+function createLanes({ seed, strategies }: EvaluationSettings, settings: LaneSettings): StrategyLanes {
   const random = new MersenneTwister(seed);
   const lane = (strategy: EvaluationStrategy) => {
     const mark = Array.from({ length: 12 }, () => random.below(16).toString(16)).join('');
     return [strategy, new StrategyLane(strategy, mark, settings)] as const;
   };
-  return Object.fromEntries(EVALUATION_STRATEGIES.map(lane)) as StrategyLanes;
+  return new Map(strategies.map(lane));
 }
 
 async function openJournal(
@@ -165,16 +186,25 @@ async function openJournal(
   systemPrompt: string,
 ): Promise<Journal<AnsweredQuestion> | undefined> {
   if (resume === undefined) return undefined;
-  const { data: _name, ...others } = settings;
+  const { data: _name, strategies: _strategies, ...others } = settings;
   return Journal.open(resume, {
     command: 'lab eval',
     version: packageVersion(),
     ...others,
     maxTokens,
     systemPrompt,
-    corpus: await hashOf(join(data, 'corpus.jsonl')),
-    queries: await hashOf(join(data, 'queries.jsonl')),
+    ...((await isFile(data))
+      ? { tasks: await hashOf(data) }
+      : { corpus: await hashOf(join(data, 'corpus.jsonl')), queries: await hashOf(join(data, 'queries.jsonl')) }),
   });
+}
+
+/** Whether a path names a file; one that is not there is left to those who read it. */
+async function isFile(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isFile(),
+    () => false,
+  );
 }
 
 async function hashOf(file: string): Promise<string> {

@@ -1,17 +1,16 @@
 import { WarmpathError } from '@warmpath/core';
-import {
-  type AnsweredQuestion,
-  EVALUATION_STRATEGIES,
-  type EvaluationOutcomes,
-  type EvaluationQuestion,
-  type EvaluationStrategy,
-  type FailedQuestion,
+import type {
+  AnsweredQuestion,
+  EvaluationOutcomes,
+  EvaluationQuestion,
+  EvaluationStrategy,
+  FailedQuestion,
 } from '@warmpath/lab';
 import type { Journal } from '../../files/journal.js';
 import type { Progress } from '../../progress.js';
 import type { StrategyLane } from './strategy-lane.js';
 
-export type StrategyLanes = Readonly<Record<EvaluationStrategy, StrategyLane>>;
+export type StrategyLanes = ReadonlyMap<EvaluationStrategy, StrategyLane>;
 
 /** What an evaluation is run with. */
 export interface EvaluationRun {
@@ -39,7 +38,7 @@ const FAILURES_BEFORE_AN_ANSWER = 10;
  * journal.
  */
 export async function runEvaluation(run: EvaluationRun): Promise<EvaluationOutcomes> {
-  const tasks = tasksOf(run.questions);
+  const tasks = tasksOf(run);
   const { answered, rest } = recall(tasks, run);
   const failed: FailedQuestion[] = [];
   const progress = run.startProgress(tasks.length, answered.length);
@@ -83,7 +82,7 @@ async function attempt(
   signal: AbortSignal,
 ): Promise<{ readonly answer: AnsweredQuestion } | { readonly error: WarmpathError } | undefined> {
   try {
-    return { answer: await lanes[strategy].ask(question, signal) };
+    return { answer: await lanes.get(strategy)!.ask(question, signal) };
   } catch (error) {
     if (signal.aborted) return undefined;
     if (WarmpathError.isInstance(error)) return { error };
@@ -91,10 +90,10 @@ async function attempt(
   }
 }
 
-function tasksOf(questions: readonly EvaluationQuestion[]): Task[] {
-  const count = EVALUATION_STRATEGIES.length;
+function tasksOf({ questions, lanes }: EvaluationRun): Task[] {
+  const strategies = [...lanes.keys()];
   return questions.flatMap((question, turn) =>
-    EVALUATION_STRATEGIES.map((_, i) => ({ question, strategy: EVALUATION_STRATEGIES[(turn + i) % count]! })),
+    strategies.map((_, i) => ({ question, strategy: strategies[(turn + i) % strategies.length]! })),
   );
 }
 
@@ -112,7 +111,7 @@ function recall(
     if (answer === undefined) {
       rest.push(task);
     } else {
-      lanes[task.strategy].recall(task.question, answer);
+      lanes.get(task.strategy)!.recall(task.question, answer);
       answered.push(answer);
     }
   }

@@ -1,12 +1,14 @@
-import type { PolicyName, RenderOptions } from '@warmpath/core';
+import type { Arrangement, ChatMessage, PolicyName, RenderOptions } from '@warmpath/core';
 import {
-  type Arrangement,
   arrange,
-  chatPreamble,
   observe,
   prepareDocuments,
-  renderChat,
+  recallHistory,
+  renderTurn,
   ServedHistory,
+  SessionMemory,
+  suppliedPrint,
+  turnPreamble,
   WarmpathError,
 } from '@warmpath/core';
 import { type AnsweredQuestion, type EvaluationQuestion, type EvaluationStrategy, scoreAnswer } from '@warmpath/lab';
@@ -33,6 +35,7 @@ export class StrategyLane {
   readonly #mark: string;
   readonly #settings: LaneSettings;
   readonly #history = new ServedHistory();
+  readonly #sessions = new SessionMemory({ maxAgeMs: Number.POSITIVE_INFINITY });
   /** Requests so far: the history's clock. */
   #now = 0;
 
@@ -45,9 +48,7 @@ export class StrategyLane {
   /** Asks one question. Errors: those of the client, and whatever made the policy fall back, which a comparison must not hide. */
   async ask(question: EvaluationQuestion, signal: AbortSignal): Promise<AnsweredQuestion> {
     const { client, model, maxTokens } = this.#settings;
-    const arrangement = this.#arrange(question);
-    const messages = renderChat(this.#messages(question), arrangement, RENDER);
-    observe({ kind: 'dispatched', arrangement, now: this.#now }, this.#history);
+    const { arrangement, messages } = this.#send(question);
     try {
       const answer = await client.measureChat({ model, max_tokens: maxTokens, temperature: 0, messages }, signal);
       const answered: AnsweredQuestion = {
@@ -69,32 +70,46 @@ export class StrategyLane {
 
   /** Takes an answer of an earlier run into the history, as if it had been asked now. */
   recall(question: EvaluationQuestion, answered: AnsweredQuestion): void {
-    const arrangement = this.#arrange(question);
-    observe({ kind: 'dispatched', arrangement, now: this.#now }, this.#history);
+    const { arrangement } = this.#send(question);
     this.#complete(arrangement, answered);
   }
 
-  #arrange(question: EvaluationQuestion): Arrangement {
+  /** The question as a turn of its conversation, with what earlier turns were rendered to; one that stands alone has no turn before. */
+  #send(question: EvaluationQuestion): { arrangement: Arrangement; messages: readonly ChatMessage[] } {
     const passages = question.passages.map(({ id, title, content }) => ({
       id,
       content,
       ...(title !== '' && { title }),
     }));
-    const { documents } = prepareDocuments(passages);
-    const preamble = chatPreamble(this.#messages(question), this.#settings.model, RENDER);
-    const isArranged = this.#strategy !== 'retrieval';
-    const policy = isArranged ? this.#settings.policy : 'retrieval';
-    const hints = this.#strategy === 'arranged-hints';
     this.#now++;
-    const arrangement = arrange({ documents, preamble, policy, hints }, this.#history, this.#now);
+    const messages = this.#messages(question);
+    const name = { tenant: this.#mark, session: question.conversation?.id ?? question.id };
+    const history = recallHistory({ ...name, messages }, this.#sessions.lookup(name, this.#now));
+    const request = {
+      ...prepareDocuments(passages),
+      preamble: turnPreamble(history, messages, this.#settings.model, RENDER),
+      policy: this.#strategy === 'retrieval' ? ('retrieval' as const) : this.#settings.policy,
+      hints: this.#strategy.endsWith('-hints'),
+      ...(this.#strategy.startsWith('deduplicated') && { visible: history.visible }),
+    };
+    const arrangement = arrange(request, this.#history, this.#now);
     const { fellBack } = arrangement.trace;
     if (fellBack !== undefined) throw new WarmpathError(fellBack, { path: question.id });
-    return arrangement;
+    const supplied = suppliedPrint(request, RENDER);
+    const rendered = renderTurn({ history, messages, arrangement, supplied }, RENDER);
+    this.#sessions.sent(name, rendered.turn, this.#now);
+    observe({ kind: 'dispatched', arrangement, now: this.#now }, this.#history);
+    return { arrangement, messages: rendered.messages };
   }
 
-  #messages({ text }: EvaluationQuestion) {
+  #messages({ text, conversation }: EvaluationQuestion): readonly ChatMessage[] {
+    const before = (conversation?.before ?? []).flatMap(({ question, answer }) => [
+      { role: 'user', content: question },
+      { role: 'assistant', content: answer },
+    ]);
     return [
       { role: 'system', content: `${this.#mark} ${this.#settings.systemPrompt}` },
+      ...before,
       { role: 'user', content: text },
     ];
   }
