@@ -337,7 +337,6 @@ export class TieredTree {
     }
   }
 
-  /** Milliseconds that bringing this part of a node back is expected to take. */
   /** Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are dropped. */
   #evict(leaf: RadixNode, count: number): void {
     const whole = count === leaf.tokenCount;

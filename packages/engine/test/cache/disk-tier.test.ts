@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { KvEventLog } from '../../src/events/kv-event-log.js';
 import { StateStore } from '../../src/store/state-store.js';
+import { blocksOf, KvReplica } from '../events/kv-replica.js';
 import { apply, Bench, operation, prompt } from './cache-bench.js';
 
 const PLENTY = 2 ** 30;
@@ -20,19 +22,34 @@ interface Shape {
   readonly clock?: () => number;
 }
 
-/** A bench whose files lie in a folder. */
+/** Tokens of a block in the events of a bench. */
+const BLOCK = 3;
+
+/** A bench whose files lie in a folder, and a consumer of its events, which after every step holds what it holds. */
 class DiskBench extends Bench {
+  readonly #log: KvEventLog;
+  readonly #replica = new KvReplica();
+
   private constructor(
     readonly store: StateStore,
     shape: Shape,
     disk: Awaited<ReturnType<typeof StateStore.open>>,
     clock: () => number,
   ) {
+    const log = new KvEventLog(BLOCK);
     super(shape.cells, shape.sequences ?? 64, {
       hostBytes: shape.hostBytes,
       ...(shape.policy !== undefined && { policy: shape.policy }),
       disk: { store: disk.store, entries: disk.entries, clock },
+      listener: log,
     });
+    this.#log = log;
+  }
+
+  override check(): void {
+    super.check();
+    this.#replica.apply(this.#log.drain());
+    expect(this.#replica.blocks).toEqual(blocksOf(this.cache.roots, BLOCK));
   }
 
   static async start(directory: string, shape: Shape): Promise<DiskBench> {
