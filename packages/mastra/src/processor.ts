@@ -49,16 +49,16 @@ export function warmpathProcessor(warmpath: LocalWarmpath): WarmpathProcessor {
   return {
     id: KEY,
 
-    processLLMRequest({ prompt, model, agent, requestContext, stepNumber, state }) {
+    processLLMRequest({ prompt, model, agent, requestContext, state }) {
       const asked = requestContext?.get(KEY) as WarmpathContext | undefined;
       if (asked?.documents === undefined) return undefined;
       const known = state[KEY] as RequestState | undefined;
-      // The steps of one request are the turns of a conversation.
+      // The steps of one request are the turns of a conversation: documents that still stand in it are not sent again, and those
+      // that another processor cut away come back.
       const session = known?.session ?? asked.session ?? `request ${requests++}`;
       const chat = arrangePrompt(warmpath, {
         ...asked,
         session,
-        documents: stepNumber === 0 ? asked.documents : [],
         messages: prompt.map(withoutTimes),
         scope: `${model.provider}\n${model.modelId}\n${agent?.id ?? ''}`,
       });
