@@ -5,7 +5,7 @@
 // is what a cache that never forgets would hold of the trace's documents, each in the context of what stands before it; the
 // device holds a tenth of it. The first half of the requests fills the tiers and is not counted.
 //
-// `node bench/tiers.js [--models demo,random:24m] [--requests 400,300] [--shrink 24,128] [--seeds 101,102,103] [--documents 300]
+// `node bench/tiers.js [--models demo,random:24m] [--requests 400,300] [--shrink 32,128] [--seeds 101,102] [--documents 300]
 //   [--drift 0] [--policies pgdsf,gdsf,lru,lfu] [--json <file>] [--count]`; lists of models, requests and shrinks go together.
 // With `--count` nothing is computed: the cache alone runs, over a memory that holds nothing, so hit rates of many seeds take
 // seconds; what prefill costs is a formula then.
@@ -20,8 +20,8 @@ const { values } = parseArgs({
   options: {
     models: { type: 'string', default: 'demo,random:24m' },
     requests: { type: 'string', default: '400,300' },
-    shrink: { type: 'string', default: '24,128' },
-    seeds: { type: 'string', default: '101,102,103' },
+    shrink: { type: 'string', default: '32,128' },
+    seeds: { type: 'string', default: '101,102' },
     documents: { type: 'string', default: '300' },
     drift: { type: 'string', default: '0' },
     policies: { type: 'string', default: 'pgdsf,gdsf,lru,lfu' },
