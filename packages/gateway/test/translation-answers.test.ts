@@ -203,7 +203,8 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
           const whole = JSON.parse(
             read(bodyFor(api, false), 'application/json', [Buffer.from(wholeChat(answer))]),
           ) as object;
-          const bytes = Buffer.from(streamedChat(answer, cut, mix));
+          const stream = streamedChat(answer, cut, mix);
+          const bytes = Buffer.from(next() > 3 ? stream.replaceAll('\n', '\r\n') : stream);
           const ends = [0, ...places.map((place) => place % bytes.length).sort((a, b) => a - b), bytes.length];
           const chunks = ends.slice(1).map((end, i) => bytes.subarray(ends[i], end));
           const streamed = read(bodyFor(api, true), 'text/event-stream', chunks);
@@ -246,6 +247,14 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
       expect(last).toMatchObject({ type: 'response.failed', response });
     }
   });
+});
+
+it('events end in CRLF, and may come in several lines', () => {
+  const chunk = JSON.stringify({ ...HEAD, choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] }, null, 1);
+  const sent = `${chunk.replace(/^/gm, 'data: ').replaceAll('\n', '\r\n')}\r\n\r\n`;
+  expect(read(bodyFor('messages', true), 'text/event-stream', [Buffer.from(sent)])).toContain(
+    '"text_delta","text":"x"',
+  );
 });
 
 describe('numbers that JavaScript cannot hold', () => {

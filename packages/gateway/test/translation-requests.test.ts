@@ -136,6 +136,19 @@ describe('a Messages request', () => {
     );
   });
 
+  it('keeps what stands between results of tools between them', () => {
+    const text = (it: string) => ({ type: 'text', text: it });
+    const result = (id: string) => ({ type: 'tool_result', tool_use_id: id, content: `result ${id}` });
+    const content = [text('a'), result('b'), text('c'), text('d'), result('e')];
+    expect(piecesOf(toChat('messages', { messages: [{ role: 'user', content }] }))).toEqual([
+      'user text a',
+      'tool text result b of b',
+      'user text c',
+      'user text d',
+      'tool text result e of e',
+    ]);
+  });
+
   it('keeps what the engine reads, says the rest in other words, and leaves unknown members as they were written', () => {
     const schema = '{"type":"object","properties":{"2":{},"1":{"default":12345678901234567890}}}';
     const chat = translate(
