@@ -19,7 +19,6 @@ import {
   prepareRequest,
   type RecalledHistory,
   recordTurn,
-  renderDocuments,
   renderHint,
   repeatedOrder,
   repeatedTurn,
@@ -31,9 +30,9 @@ import {
   type Warning,
 } from '@warmpath/core';
 import type { ChatPrompt, CompletionPrompt, Prompt } from './apis/prompt-api.js';
-import { cachedBlocks, roomForBreakpoints, withBreakpoints, withPlace } from './cache-breakpoints.js';
 import type { GatewayConfig } from './config.js';
-import { cutAtDocuments, documentEnds } from './document-ends.js';
+import { documentBlocks } from './document-blocks.js';
+import { documentEnds } from './document-ends.js';
 import { DocumentMemory } from './document-memory.js';
 import type { ExtractedRequest, RequestSwitches } from './extract.js';
 import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from './prefill.js';
@@ -258,7 +257,15 @@ export class Composer {
           ? chatEdits(prompt.messages, arrangement, { ...arrange, documentsText: PLACE })
           : this.#edits(extracted, arrangement, conversation);
       const rendered = applyEdits(prompt.messages, edits);
-      const { messages, blocks } = this.#inBlocks(extracted, rendered, arrangement, conversation);
+      const { messages, blocks } = documentBlocks(extracted, rendered, arrangement, {
+        place: PLACE,
+        template: arrange.template,
+        upstream,
+        isRepeated: conversation?.repeated !== undefined,
+        // Named, or begun before: what is sent now will be sent again.
+        isTurn:
+          conversation !== undefined && (conversation.history.session ?? conversation.history.turns[0]) !== undefined,
+      });
       const json = blocks.map((documents) => memory.renderedJson(documents));
       const written = [...prompt.write(messages)];
       return new Map(written.map(([key, text]) => [key, text.replace(PLACES, (_, at = '0') => json[Number(at)]!)]));
@@ -269,41 +276,6 @@ export class Composer {
     if (!upstream.segments) return new Map([text]);
     return new Map([text, ['segments', JSON.stringify(documentEnds(arrangement.documents, arrange.template))]]);
   }
-
-  /** The documents as the engine is to see where they end: each by itself, up to a cache breakpoint, or all in one. */
-  #inBlocks(
-    extracted: ExtractedRequest,
-    rendered: readonly ChatMessage[],
-    arrangement: Arrangement,
-    conversation: Conversation | undefined,
-  ): { readonly messages: readonly ChatMessage[]; readonly blocks: readonly (readonly Document[])[] } {
-    const { upstream } = this.#config;
-    const { name } = extracted.api;
-    const { documents } = arrangement;
-    const standIns = (blocks: readonly unknown[]) => blocks.map((_, at) => `${PLACE}-${at}-`);
-    if (upstream.segments && name === 'chat') {
-      const blocks = documents.map((document) => [document]);
-      return { messages: cutAtDocuments(rendered, PLACE, standIns(blocks)), blocks };
-    }
-    const whole = [documents];
-    if (!upstream.cacheBreakpoints || name !== 'messages') return { messages: rendered, blocks: whole };
-    const room = roomForBreakpoints(extracted);
-    if (room < 1 || documents.length === 0) return { messages: rendered, blocks: whole };
-    // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages only.
-    const text = renderDocuments(documents, this.#config.arrange.template);
-    const open = conversation?.repeated === undefined ? rendered : withPlace(rendered, text, PLACE);
-    if (conversation !== undefined && isLater(conversation)) {
-      return { messages: withBreakpoints(open, [PLACE]), blocks: whole };
-    }
-    const blocks = cachedBlocks(arrangement, room);
-    const texts = standIns(blocks);
-    return { messages: withBreakpoints(cutAtDocuments(open, PLACE, texts), texts), blocks };
-  }
-}
-
-/** Named, or begun before: what is sent now will be sent again. */
-function isLater({ history }: Conversation): boolean {
-  return history.session !== undefined || history.turns.length > 0;
 }
 
 function chatMessages({ prompt }: ExtractedRequest): readonly ChatMessage[] {
