@@ -265,7 +265,9 @@ async function diagnose(engine) {
 async function soak({ clients, options: given, disk = false, killEvery }, requests, seed) {
   const folder = disk ? mkdtempSync(join(tmpdir(), 'warmpath-soak-')) : undefined;
   const options = { ...given, ...(folder !== undefined && { diskTier: folder }) };
-  const engine = await spawnEngine({ port: 0, threads: 1, speculationTimeoutMs: 2_000, ...options });
+  const crashes = [];
+  const onCrash = ({ message }) => crashes.push(message);
+  const engine = await spawnEngine({ port: 0, threads: 1, speculationTimeoutMs: 2_000, ...options }, { onCrash });
   const outcomes = new Map();
   let sent = 0;
   let lastProgress = Date.now();
@@ -314,6 +316,9 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
   await standstill;
   const faults =
     standstill === undefined ? await audit(engine, outcomes, { early, options, kills }) : ['the engine stood still'];
+  if (crashes.length > kills) {
+    faults.push(...crashes.filter((message) => !message.includes('signal')));
+  }
   const state = standstill === undefined ? await metrics(engine.url) : {};
   const exit = await engine.stop();
   if (folder !== undefined) {

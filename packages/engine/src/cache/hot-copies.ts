@@ -134,7 +134,9 @@ export class HotCopies {
       this.#planned = this.#hottest().reverse();
     }
     for (let node = this.#planned.pop(); node !== undefined; node = this.#planned.pop()) {
-      if (!node.liesNowhere && !this.#copies.has(node)) {
+      // What lies on the disk alone survives there.
+      const isNear = node.onDevice || node.copy !== undefined;
+      if (isNear && !this.#copies.has(node)) {
         if (!this.#copy(node)) {
           this.#planned = [];
         }
@@ -177,7 +179,7 @@ export class HotCopies {
     if (node.copy !== undefined) {
       return stateRecord(node, node.copy);
     }
-    const state = node.onDevice ? this.#memory.save(this.#cache.sequenceOf(node), node.start, node.end) : undefined;
+    const state = this.#memory.save(this.#cache.sequenceOf(node), node.start, node.end);
     return state === undefined ? undefined : stateRecord(node, { state, checksum: crc32(state) });
   }
 

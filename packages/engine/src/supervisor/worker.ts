@@ -59,6 +59,7 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
     headersTimeout: 0,
     bodyTimeout: 0,
   });
+  let asked: Promise<boolean> | undefined;
   // What is in flight hears of it through its own connection.
   void child.exited.then(() => pool.destroy());
   return {
@@ -67,7 +68,13 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
     cells: child.cells,
     pool,
     exited: child.exited,
-    isAlive: () => isAlive(child),
+    isAlive: () => {
+      // After a crash, everything that was in flight asks at once.
+      asked ??= isAlive(child).finally(() => {
+        asked = undefined;
+      });
+      return asked;
+    },
     stop: (graceMs) => stopChild(child, graceMs + STOP_MARGIN_MS),
   };
 }
