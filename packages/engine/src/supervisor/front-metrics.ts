@@ -1,4 +1,5 @@
 import { Counter, Gauge, Registry } from 'prom-client';
+import type { ZmqPublisherStats } from '../events/zmq-publisher.js';
 
 /** What the front counts beside the worker's own metrics, which begin again with every worker. */
 export class FrontMetrics {
@@ -31,6 +32,22 @@ export class FrontMetrics {
       help: 'Requests that were computed again because they failed before their first token',
       registers,
     });
+  }
+
+  /** Adds what is published of the cache. Call it once. */
+  watchEvents(stats: () => ZmqPublisherStats): void {
+    const gauge = (name: string, help: string, read: (stats: ZmqPublisherStats) => number): void => {
+      const metric: Gauge = new Gauge({
+        name: `warmpath_engine_kv_event_${name}`,
+        help,
+        registers: [this.#registry],
+        collect: () => metric.set(read(stats())),
+      });
+    };
+    gauge('next_sequence', 'The number that the next batch of KV events gets', ({ nextSequence }) => nextSequence);
+    gauge('buffered_batches', 'Batches of KV events that can be replayed', ({ bufferedSteps }) => bufferedSteps);
+    gauge('buffered_bytes', 'Bytes of batches that can be replayed', ({ bufferedBytes }) => bufferedBytes);
+    gauge('failures', 'Batches that the socket refused, since the start', ({ failures }) => failures);
   }
 
   /** A request is sent to a worker again. */

@@ -60,6 +60,9 @@ export async function startSupervisedEngine(
     () => supervisor.worker !== undefined,
     () => supervisor.restarts,
   );
+  if (kvEvents !== undefined) {
+    metrics.watchEvents(() => kvEvents.stats);
+  }
   const { server } = new Front({
     supervisor,
     metrics,

@@ -125,6 +125,10 @@ describe('the KV events of an engine process', { timeout: 60_000 }, () => {
     expect(after.slice(0, before.length)).toEqual(before);
     expect(after[before.length]!.events).toEqual([{ type: 'cleared' }]);
     await complete(prompt);
+    const metrics = await (await fetch(`${engine.url}/metrics`)).text();
+    const next = Number(/^warmpath_engine_kv_event_next_sequence\{.*\} (\d+)$/m.exec(metrics)?.[1]);
+    expect(next).toBeGreaterThan(before.length);
+    expect(metrics).toMatch(/^warmpath_engine_kv_event_failures\{.*\} 0$/m);
     await batchesWith(blocks('GPU', prompt));
   });
 });
