@@ -16,7 +16,7 @@ import {
   WarmpathError,
 } from '../src/index.js';
 import { visibleIn } from '../src/session/visible-documents.js';
-import { Pipeline } from './conversation-model.js';
+import { labelsIn, Pipeline } from './conversation-model.js';
 
 const NAME = { tenant: 'a', session: 's' };
 const SYSTEM: ChatMessage = { role: 'system', content: 'Answer.' };
@@ -104,6 +104,24 @@ describe('the second turn', () => {
     const sent = history.turns[0]!.steps.reduce((sum, { tokens }) => sum + tokens, 0);
     expect(predictedCachedTokens).toBe(sent);
     expect(preamble.tokens).toBeGreaterThan(sent);
+  });
+});
+
+describe('look-ahead', () => {
+  it('does not move the documents of later turns for requests that cannot come', () => {
+    const pipeline = new Pipeline();
+    const passages = (from: number) =>
+      [3, 1, 2].map((n) => ({ id: `${from + n}`, content: `Text ${from + n}. `.repeat(n) }));
+    // Opening turns of others teach that highly ranked documents come back.
+    for (let i = 0; i < 30; i++) {
+      const shared = { id: 'shared', content: 'What all of them find. '.repeat(20) };
+      const documents = [...passages(10 * i), shared].toSorted((a, b) => (a === shared ? 1 : b === shared ? -1 : 0));
+      pipeline.serve({ tenant: 'a', session: `${i}` }, [user(`Q${i}`)], documents, said('R'));
+    }
+    const name = { tenant: 'a', session: '0' };
+    const messages = [user('Q0'), said('R'), user('And then?')];
+    const { prompt } = pipeline.serve(name, messages, [...passages(1_000), B], said('R2'));
+    expect(labelsIn(prompt.slice(2))).toEqual(['1003', '1001', '1002', 'b']);
   });
 });
 

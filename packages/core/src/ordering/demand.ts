@@ -42,7 +42,8 @@ export class Demand {
     this.count = 0;
     this.#collectWaiting(context, view);
     this.waiting = this.count;
-    this.#collectLikely(context, view);
+    // What stands before a later turn is one conversation's own: no other request will come behind it.
+    if (context.preamble?.steps === undefined) this.#collectLikely(context, view);
   }
 
   /** Fills in `held` for the likely sets, whose other documents nobody knows. O(sets) look-ups in `paths`. */
