@@ -164,7 +164,7 @@ describe('the recogniser on anything', () => {
       { seed: SEED, numRuns: 2_000 },
     );
     // A property about nothing would hold as well.
-    expect(moved).toBeGreaterThan(300);
+    expect(moved).toBeGreaterThan(200);
   });
 
   it('is a function of its input', () => {
