@@ -166,6 +166,68 @@ describe('documents that stand in prompts', () => {
   });
 });
 
+describe('documents in conversations', () => {
+  const occurrences = (text: string, name: Name) => text.split(PASSAGES[name]).length - 1;
+
+  it('overlap over four turns: every document stays, and nothing that was sent changes', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const contexts: readonly (readonly Name[])[] = [
+      ['harbour', 'lantern', 'orchard'],
+      ['lantern', 'harbour', 'glacier'],
+      ['glacier', 'orchard', 'harbour'],
+      ['orchard', 'glacier', 'lantern'],
+    ];
+    const messages: object[] = [{ role: 'system', content: 'Search, then answer.' }];
+    let sent: unknown[] = [];
+    for (const [turn, context] of contexts.entries()) {
+      const call = { id: `c${turn}`, type: 'function', function: { name: 'search', arguments: '{}' } };
+      messages.push(
+        { role: 'user', content: `Question ${turn}?` },
+        { role: 'assistant', content: null, tool_calls: [call] },
+        { role: 'tool', tool_call_id: call.id, content: tagged(...context) },
+      );
+      const { body } = await ask(gateway, chat(...messages));
+      const written = (JSON.parse(body) as { messages: { content: string }[] }).messages;
+      expect(written.slice(0, sent.length)).toEqual(sent);
+      sent = written;
+      for (const [at, names] of contexts.slice(0, turn + 1).entries()) {
+        for (const name of names) expect(occurrences(written[3 + 4 * at]!.content, name)).toBe(1);
+      }
+      messages.push({ role: 'assistant', content: `Answer ${turn}.` });
+    }
+  });
+
+  it('all stay when the history was cut', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const turns = [
+      question(tagged('harbour', 'lantern')),
+      { role: 'assistant', content: 'So.' },
+      question(tagged('lantern', 'orchard', 'harbour')),
+    ];
+    await ask(gateway, chat(...turns));
+    const { body } = await ask(gateway, chat(...turns.slice(2)));
+    for (const name of ['harbour', 'lantern', 'orchard'] as const) {
+      expect(occurrences(lastContent(body), name)).toBe(1);
+    }
+  });
+
+  it('of two users with the same opening turns all stay', async () => {
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
+    const opening = [
+      { role: 'system', content: 'Answer.' },
+      question(tagged('harbour', 'lantern')),
+      { role: 'assistant', content: 'So.' },
+    ];
+    await ask(gateway, chat(...opening, question(tagged('orchard', 'glacier'))));
+    const { body } = await ask(gateway, chat(...opening, question(tagged('glacier', 'orchard', 'lantern'))));
+    const written = (JSON.parse(body) as { messages: { content: string }[] }).messages;
+    for (const name of ['harbour', 'lantern'] as const) expect(occurrences(written[1]!.content, name)).toBe(1);
+    for (const name of ['glacier', 'orchard', 'lantern'] as const) {
+      expect(occurrences(lastContent(body), name)).toBe(1);
+    }
+  });
+});
+
 describe('what the configuration and the request say', () => {
   it('by default, only what is marked is touched', async () => {
     const gateway = await stand(answerAsAsked);

@@ -106,9 +106,12 @@ function beforeQuestion(text: string, start: number, end: number): number | unde
   return trimmed(text, start, paragraph)[1];
 }
 
-/** Whether what is left asks or tells something, rather than go on telling. */
+/**
+ * Whether what is left asks or tells something, rather than go on telling: its first paragraph must, because a question farther on
+ * says nothing of what stands before it.
+ */
 function addressesModel(text: string, start: number, end: number): boolean {
   const [from, to] = trimmed(text, start, end);
-  const head = text.slice(from, Math.min(to, from + QUESTION_LENGTH));
-  return ADDRESS.test(head) || (to - from <= QUESTION_LENGTH && /[?？]\s*$/.test(head));
+  const paragraph = text.slice(from, Math.min(blankLine(text, from, to), from + QUESTION_LENGTH + 1));
+  return ADDRESS.test(paragraph) || (paragraph.length <= QUESTION_LENGTH && /[?？]\s*$/.test(paragraph));
 }

@@ -55,6 +55,13 @@ export const COUNTED_PROMPTS: readonly PromptCase[] = [
     blocks: [{ format: 'numbered', documents: [HARBOUR, LANTERN], labels: 'free' }],
   },
   {
+    name: 'the last passage may go on before the question: it stays',
+    texts: [
+      ['user', `Context:\n[1] ${LANTERN}\n[2] ${HARBOUR}\n[3] ${ORCHARD}\n\nSome are dried.\n\nWhen are pears picked?`],
+    ],
+    blocks: [{ format: 'numbered', documents: [LANTERN, HARBOUR], labels: 'referred' }],
+  },
+  {
     name: 'passages of several paragraphs: the last one, which nothing closes, stays',
     texts: [
       [

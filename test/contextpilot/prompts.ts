@@ -1,0 +1,42 @@
+import { expect } from 'vitest';
+import { answerAsAsked } from '../../packages/gateway/test/fake-engine.js';
+import { type Stand, type StandConfig, send, stand } from '../../packages/gateway/test/harness.js';
+
+export const PORT = 'The harbour of Velmora was dredged in 1931 so that grain ships could moor at the inner quay.';
+export const LAMP = 'Lanterns from the Tiber workshop burn colza oil; a full reservoir lasts nine hours.';
+export const PEAR = 'The north orchard carries forty rows of late pears, which are picked after the first frost.';
+
+export const CHAT = '/v1/chat/completions';
+export const MESSAGES = '/v1/messages';
+
+/** Documents as most prompts write them. */
+export const docs = (...texts: readonly string[]) =>
+  `<documents>${texts.map((text) => `<document>${text}</document>`).join('')}</documents>`;
+
+/** A chat of one question. */
+export const user = (content: string, ...before: readonly object[]) => ({
+  model: 'm',
+  messages: [...before, { role: 'user', content }],
+});
+
+export const contentOf = (body: string) =>
+  (JSON.parse(body) as { messages: { content: string }[] }).messages.at(-1)!.content;
+
+/** A gateway that looks for documents wherever they are certain, in front of a fake engine. */
+export function searching(config: StandConfig = {}): Promise<Stand> {
+  const recognise = { chat: 'conservative', messages: 'conservative', completions: 'conservative' } as const;
+  return stand(answerAsAsked, { recognise, ...config });
+}
+
+/** Sends a request and answers what the engine got of it. */
+export async function through({ gateway, engine }: Stand, body: object, path = CHAT): Promise<string> {
+  expect((await send(`${gateway.url}${path}`, body)).status).toBe(200);
+  return engine.last.body;
+}
+
+/** Serves one order, then asks for another, and answers what the engine got of that. */
+export async function reordered(first: object, second: object, path?: string): Promise<string> {
+  const gateway = await searching();
+  await through(gateway, first, path);
+  return through(gateway, second, path);
+}
