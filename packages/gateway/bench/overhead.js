@@ -1,8 +1,7 @@
 // What the gateway costs: each request once directly and once through the gateway, in turns, so that a noisy neighbour
 // meets both alike. CPU a request stands beside that of a plain proxy, which shows how busy the machine was. `node bench/overhead.js [--json] [--quick]`.
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { Pool } from 'undici';
+import { start, stopAll, usageOf } from './processes.js';
 
 const QUICK = process.argv.includes('--quick');
 const REQUESTS = QUICK ? 400 : 3_000;
@@ -11,21 +10,6 @@ const STREAMS = QUICK ? 10 : 40;
 const CONCURRENT = 32;
 const MANY_STREAMS = 512;
 const PATH = '/v1/chat/completions';
-
-const children = [];
-
-async function start(file, ...args) {
-  const child = fork(new URL(file, import.meta.url), args);
-  children.push(child);
-  const [{ url }] = await once(child, 'message');
-  return { child, url };
-}
-
-async function usageOf({ child }) {
-  child.send('usage');
-  const [usage] = await once(child, 'message');
-  return usage;
-}
 
 const small = [JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'Say hello.' }] })];
 
@@ -240,5 +224,5 @@ try {
   if (process.argv.includes('--json')) console.log(JSON.stringify(result));
   else print(result);
 } finally {
-  for (const child of children) child.kill();
+  stopAll();
 }

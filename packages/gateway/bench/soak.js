@@ -1,8 +1,7 @@
 // Does the gateway's memory stay flat? A million mixed requests (plain bodies, known and never seen documents, streams,
 // clients that leave, more tenants than are kept), and its resident memory as they go. `node bench/soak.js [requests] [--json]`.
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
 import { Pool } from 'undici';
+import { start, stopAll, usageOf } from './processes.js';
 
 const REQUESTS = Number(process.argv.slice(2).find((argument) => /^\d+$/.test(argument)) ?? 1_000_000);
 const SAMPLES = 20;
@@ -12,19 +11,8 @@ const STREAM_EVERY = 500;
 const LEAVE_EVERY = 997;
 const PATH = '/v1/chat/completions';
 
-const children = [];
-
-async function start(file, ...args) {
-  const child = fork(new URL(file, import.meta.url), args);
-  children.push(child);
-  const [{ url }] = await once(child, 'message');
-  return { child, url };
-}
-
-async function residentMiB({ child }) {
-  child.send('usage');
-  const [{ residentBytes }] = await once(child, 'message');
-  return residentBytes / 2 ** 20;
+async function residentMiB(process) {
+  return (await usageOf(process)).residentBytes / 2 ** 20;
 }
 
 /** Deterministic: the same requests in every run. */
@@ -115,5 +103,5 @@ try {
     );
   }
 } finally {
-  for (const child of children) child.kill();
+  stopAll();
 }
