@@ -13,7 +13,6 @@ import {
   type Document,
   editsOf,
   estimateTokens,
-  type LayoutName,
   type PolicyName,
   type Preamble,
   prepareRequest,
@@ -29,13 +28,15 @@ import {
   WarmpathError,
   type Warning,
 } from '@warmpath/core';
-import type { ChatPrompt, CompletionPrompt, Prompt } from './apis/prompt-api.js';
+import type { Prompt } from './apis/prompt-api.js';
 import type { GatewayConfig } from './config.js';
 import { documentBlocks } from './document-blocks.js';
 import { documentEnds } from './document-ends.js';
 import { DocumentMemory } from './document-memory.js';
 import type { ExtractedRequest, RequestSwitches } from './extract.js';
 import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from './prefill.js';
+import { type PromptSource, promptScope } from './prompt-scope.js';
+import { estimatePrompt } from './prompt-tokens.js';
 import type { TenantModel } from './served-histories.js';
 
 /** A request whose documents stand in a prompt. */
@@ -48,11 +49,6 @@ export interface Conversation {
   readonly supplied: string;
   /** The same turn, sent before: it goes out as it did then. */
   readonly repeated: SentTurn | undefined;
-}
-
-/** What a prompt's beginning is read from. */
-export interface PromptSource extends Pick<ExtractedRequest, 'api' | 'model' | 'rawValue'> {
-  readonly prompt: Pick<ChatPrompt, 'kind' | 'messages'> | CompletionPrompt | undefined;
 }
 
 /** How `arrange` is called; a test puts a failing one in its place. */
@@ -322,32 +318,4 @@ function inOrder(request: PromptRequest, state: TenantModel): Arrangement {
 /** All up to the question; what follows it is no part of what stands before the documents. */
 function upToQuestion(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return messages.slice(0, messages.findLastIndex(({ role }) => role === 'user') + 1);
-}
-
-function promptScope({ api, model, rawValue }: PromptSource): string {
-  const parts = [JSON.stringify(model)];
-  for (const field of api.promptFields) {
-    const value = rawValue(field);
-    if (value !== undefined) parts.push(`${field}:${value}`);
-  }
-  return parts.join('\n');
-}
-
-/** The whole prompt: what stands before the documents, the documents, the hint, and what comes after. */
-function estimatePrompt({ prompt }: ExtractedRequest, arrangement: Arrangement, layout: LayoutName): number {
-  let tokens = arrangement.preamble?.tokens ?? 0;
-  for (const document of arrangement.documents) tokens += document.tokens;
-  if (arrangement.hint !== undefined) tokens += estimateTokens(arrangement.hint.labels.join(', '));
-  if (prompt?.kind === 'completion') return tokens + estimateTokens(prompt.prompt);
-  for (const { content } of messagesAfterDocuments(prompt?.messages ?? [], layout)) {
-    if (typeof content === 'string') tokens += estimateTokens(content);
-    // Parts are the engine's to judge; they may be anything.
-    else for (const part of content ?? []) if (typeof part?.text === 'string') tokens += estimateTokens(part.text);
-  }
-  return tokens;
-}
-
-function messagesAfterDocuments(messages: readonly ChatMessage[], layout: LayoutName): readonly ChatMessage[] {
-  if (layout !== 'system') return messages.slice(messages.findLastIndex(({ role }) => role === 'user'));
-  return messages.slice(messages.findIndex(({ role }) => role === 'system' || role === 'developer') + 1);
 }

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { completionsApi } from '../apis/completions-api.js';
 import type { Gateway } from '../gateway.js';
-import { servePrompt } from '../serve-prompt.js';
+import { servePrompt } from '../serve/serve-prompt.js';
 
 /** `POST /v1/completions`: OpenAI's, with `documents` and `warmpath` beside the prompt. */
 export function completionsRoute(app: FastifyInstance, gateway: Gateway): void {

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { responsesApi } from '../apis/responses-api.js';
 import type { Gateway } from '../gateway.js';
-import { serveTranslatable } from '../serve-prompt.js';
+import { serveTranslatable } from '../serve/serve-prompt.js';
 
 /** `POST /v1/responses`: OpenAI's, with `documents` and `warmpath` beside the input. */
 export function responsesRoute(app: FastifyInstance, gateway: Gateway): void {

@@ -1,0 +1,70 @@
+import type { RecalledHistory } from '@warmpath/core';
+import type { FastifyRequest } from 'fastify';
+import { type ComposedRequest, type Conversation, isBadInput } from '../compose.js';
+import type { ExtractedRequest } from '../extract.js';
+import { failOpen } from '../fail-open.js';
+import type { Gateway } from '../gateway.js';
+import { prefixOf } from '../prefix.js';
+import type { TenantModel } from '../served-histories.js';
+import type { Prepared } from './prepare.js';
+
+/** What an arranged request was, to learn from its answer. */
+export interface Arranged {
+  /** Kept only for prefilling ahead: it holds the client's body. */
+  readonly extracted: ExtractedRequest | undefined;
+  readonly composed: ComposedRequest;
+  /** The conversation it belongs to, if any is kept. */
+  readonly history: RecalledHistory | undefined;
+  /** Nothing was added to the client's body, and nothing had to be taken out. */
+  readonly isOriginal: boolean;
+  readonly state: TenantModel;
+  readonly prefix: string;
+}
+
+/** The engine has room: the order is decided and the prompt rendered. `undefined` after a defect that leaves nothing but the original body. */
+export function arrangeDocuments(
+  gateway: Gateway,
+  request: FastifyRequest,
+  { tenant, prepared }: { readonly tenant: string; readonly prepared: Extract<Prepared, { kind: 'documents' }> },
+): Arranged | undefined {
+  const { extracted, request: arrangeRequest, conversation } = prepared;
+  const { model } = extracted;
+  const { preamble } = arrangeRequest;
+  try {
+    const state = gateway.histories.of(tenant, model);
+    const waiting = gateway.queue.waitingBehind(preamble, tenant);
+    const known = waiting.length === 0 ? arrangeRequest : { ...arrangeRequest, waiting };
+    const composed = gateway.composer.compose(extracted, { request: known, conversation }, state, gateway.now());
+    if (composed.fallback !== undefined) failOpen(gateway, request, composed.fallback, composed.defect);
+    // What stands before a later turn is one conversation's own: nobody else will ask for it.
+    const isShared = conversation === undefined || conversation.history.turns.length === 0;
+    const kept = gateway.prewarmer === undefined || !isShared ? undefined : extracted;
+    return {
+      extracted: kept,
+      composed,
+      history: conversation?.history,
+      isOriginal: isUnchanged(extracted, composed, conversation),
+      state,
+      prefix: prefixOf(tenant, model, preamble.key),
+    };
+  } catch (error) {
+    if (isBadInput(error)) throw error;
+    failOpen(gateway, request, 'original', error);
+    return undefined;
+  }
+}
+
+/** Whether the prompt has anything to do with documents; if not, it is only remembered. */
+export function isArranged({ composed: { arrangement }, history }: Arranged): boolean {
+  return arrangement.documents.length + arrangement.references.length > 0 || (history?.turns.length ?? 0) > 0;
+}
+
+/** A turn of a conversation that nothing is added to goes out with the client's very bytes. */
+function isUnchanged(
+  { hasOwnFields }: ExtractedRequest,
+  { turn }: ComposedRequest,
+  conversation: Conversation | undefined,
+): boolean {
+  if (hasOwnFields || turn === undefined || conversation === undefined) return false;
+  return turn.edits.length === 0 && conversation.history.turns.every(({ edits }) => edits.length === 0);
+}
