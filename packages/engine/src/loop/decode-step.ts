@@ -1,0 +1,141 @@
+import { WarmpathError } from '@warmpath/core';
+import type { PrefixCache } from '../cache/prefix-cache.js';
+import type { NativeContext } from '../native/context.js';
+import type { LoopAnnouncer } from './announcer.js';
+import type { RequestPlaces } from './request-places.js';
+import type { StepPacing } from './step-pacing.js';
+import { planStep, type StepEntry } from './step-plan.js';
+import type { TokenPieces } from './task.js';
+
+/** `llama_decode`'s code for a batch that finds no place in the KV memory. */
+const NO_FREE_CELLS = 1;
+
+/** How long the loop, with nothing to compute, waits for the disk before it looks whether a request lost its patience. */
+const DISK_POLL_MS = 10;
+
+export interface DecodeStepOptions {
+  readonly context: NativeContext;
+  readonly cache: PrefixCache;
+  readonly places: RequestPlaces;
+  readonly pacing: StepPacing;
+  readonly announcer: LoopAnnouncer;
+  readonly vocabulary: TokenPieces;
+  /** Most tokens of one request, prompt and answer. */
+  readonly contextTokens: number;
+}
+
+/** One step of the running requests: what it holds is planned and computed, and its tokens are handed out. */
+export class DecodeStep {
+  readonly #context: NativeContext;
+  readonly #cache: PrefixCache;
+  readonly #places: RequestPlaces;
+  readonly #pacing: StepPacing;
+  readonly #announcer: LoopAnnouncer;
+  readonly #vocabulary: TokenPieces;
+  readonly #contextTokens: number;
+
+  constructor({ context, cache, places, pacing, announcer, vocabulary, contextTokens }: DecodeStepOptions) {
+    this.#context = context;
+    this.#cache = cache;
+    this.#places = places;
+    this.#pacing = pacing;
+    this.#announcer = announcer;
+    this.#vocabulary = vocabulary;
+    this.#contextTokens = contextTokens;
+  }
+
+  /**
+   * Computes the next step. When nothing can be computed it waits for the disk, or has a request give way. Throws when the
+   * account of the cells is wrong, or native code broke its word.
+   */
+  async run(): Promise<void> {
+    const { running } = this.#places;
+    const limits = this.#pacing.limits(running, this.#context, this.#cache);
+    const entries = planStep(running, this.#cache, limits);
+    const isAnyDone = this.#places.finishPrefills();
+    if (entries.length > 0) {
+      await this.#compute(entries);
+    } else if (!isAnyDone && running.some(({ isAwaitingDisk }) => isAwaitingDisk)) {
+      await this.#waitForDisk();
+    } else if (!isAnyDone) {
+      this.#places.giveWay();
+    }
+  }
+
+  async #compute(entries: readonly StepEntry[]): Promise<void> {
+    const outputs = this.#fillBatch(entries);
+    const startedMs = performance.now();
+    const code = await this.#context.decode(this.#cache.leasedCells());
+    const durationMs = performance.now() - startedMs;
+    this.#announcer.step(entries, durationMs);
+    if (code === 0) {
+      this.#pacing.learn(entries, durationMs);
+      this.#settle(entries, outputs);
+    } else if (code === NO_FREE_CELLS) {
+      // By the cache's account there were enough, so the account is wrong and every later decode would fail too.
+      throw new Error('llama_decode finds no free cells where there should be some');
+    } else {
+      const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: `llama_decode gave ${code}` });
+      this.#places.failRunning(
+        entries.map(({ task }) => task),
+        error,
+      );
+    }
+  }
+
+  /** @returns For each entry, the index of its last token in the batch when its logits are wanted. */
+  #fillBatch(entries: readonly StepEntry[]): (number | undefined)[] {
+    const batch = this.#context.batch;
+    batch.clear();
+    return entries.map(({ task, count }) => {
+      const end = task.computed + count;
+      const isComplete = end === task.tokens.length;
+      let last: number | undefined;
+      for (let position = task.computed; position < end; position++) {
+        const output = isComplete && position === end - 1;
+        last = batch.add(task.tokens[position]!, position, task.lease!.sequence, output && !task.isPrefillOnly);
+      }
+      return isComplete && !task.isPrefillOnly ? last : undefined;
+    });
+  }
+
+  #settle(entries: readonly StepEntry[], outputs: readonly (number | undefined)[]): void {
+    // Prompts go into the tree before any answer does, so that the tokens of a step are counted before one ends.
+    for (const { task, count } of entries) {
+      const wasDecoding = task.isDecoding;
+      task.computed += count;
+      if (!wasDecoding) {
+        this.#places.commit(task);
+      }
+    }
+    this.#places.finishPrefills();
+    for (const [index, { task }] of entries.entries()) {
+      const output = outputs[index];
+      if (output === undefined || task.aborted) {
+        continue;
+      }
+      const isFirst = task.generated === 0;
+      const logits = this.#context.logits(output);
+      const finish = task.advance(logits, this.#vocabulary, this.#contextTokens, performance.now());
+      if (isFirst) {
+        this.#announcer.prompt(task);
+      } else {
+        this.#announcer.token(task);
+      }
+      if (finish !== undefined) {
+        this.#places.end(task, 'finished', finish);
+      } else if (task.isHeld) {
+        this.#places.hold(task);
+      }
+    }
+  }
+
+  async #waitForDisk(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const poll = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, DISK_POLL_MS);
+    });
+    await Promise.race([this.#cache.news(), poll]);
+    clearTimeout(timer);
+  }
+}

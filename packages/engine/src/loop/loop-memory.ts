@@ -1,0 +1,93 @@
+import { type CostModel, replacementPolicy, WarmpathError } from '@warmpath/core';
+import { HotCopies } from '../cache/hot-copies.js';
+import { PrefixCache } from '../cache/prefix-cache.js';
+import { NativeContext } from '../native/context.js';
+import { SEQUENCE_IDS } from '../native/sequence-ids.js';
+import { StateStore } from '../store/state-store.js';
+import type { EngineLoopOptions, StoreOptions } from './loop-options.js';
+
+type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
+
+/** What an engine loop computes in: the native context, the cache over its cells, and the copies for the next process. */
+export interface LoopMemory {
+  readonly context: NativeContext;
+  readonly cache: PrefixCache;
+  readonly hot: HotCopies | undefined;
+}
+
+/**
+ * Creates the native context and opens the stores behind it.
+ *
+ * @param cost What prefill costs, as long as the options do not say it.
+ * @throws What `NativeContext.create` and `StateStore.open` throw, and WARMPATH_CONFIG_INVALID for a host tier with a model of
+ *   sliding windows.
+ */
+export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
+  if (options.model.hasSlidingWindow && (options.hostTierBytes ?? 0) > 0) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'hostTier',
+      detail: 'Some layers of this model attend to a sliding window, and their cells cannot be cut at documents.',
+    });
+  }
+  const context = await NativeContext.create(options.bindings, options.model, {
+    cells: options.cells,
+    batchTokens: options.batchTokens,
+    outputs: options.maxRunning,
+    threads: options.threads,
+    padding: true,
+  });
+  try {
+    const disk = options.diskTier && (await openStore(options.diskTier));
+    // A state of cells behind a sliding window leaves out what lies before it.
+    const hotCopies = options.model.hasSlidingWindow ? undefined : options.hotCopies;
+    const hotStore = hotCopies && (await openStore(hotCopies).catch(warn));
+    const cache = createCache(options, { context, disk, cost });
+    return { context, cache, hot: hotStore && new HotCopies({ ...hotStore, cache, memory: context }) };
+  } catch (error) {
+    context.free();
+    throw error;
+  }
+}
+
+interface CacheParts {
+  readonly context: NativeContext;
+  readonly disk: OpenStore | undefined;
+  readonly cost: CostModel;
+}
+
+function createCache(options: EngineLoopOptions, { context, disk, cost }: CacheParts): PrefixCache {
+  const { policy = 'lru', hostTierBytes = 0, kvEvents, verifyCache = false, restoreMsPerByte: copies } = options;
+  return new PrefixCache({
+    memory: context,
+    cells: context.cells,
+    sequences: SEQUENCE_IDS,
+    policy: replacementPolicy(policy),
+    cost: options.cost ?? cost,
+    ...(hostTierBytes > 0 && {
+      host: {
+        memory: context,
+        capacityBytes: hostTierBytes,
+        clock,
+        ...(copies !== undefined && { msPerByte: copies.host }),
+      },
+    }),
+    ...(disk !== undefined && {
+      disk: { ...disk, clock, ...(copies?.disk !== undefined && { msPerByte: copies.disk }) },
+    }),
+    ...(kvEvents !== undefined && { listener: kvEvents.listener }),
+    verify: verifyCache,
+  });
+}
+
+function clock(): number {
+  return performance.now();
+}
+
+/** What is only kept to begin faster next time must not keep the engine from starting. */
+function warn(error: Error): undefined {
+  process.emitWarning(error);
+}
+
+function openStore(options: StoreOptions): Promise<OpenStore> {
+  return StateStore.open({ ...options, clock, onWarning: (message) => process.emitWarning(message) });
+}

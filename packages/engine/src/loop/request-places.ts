@@ -1,0 +1,237 @@
+import { WarmpathError } from '@warmpath/core';
+import type { HotCopies } from '../cache/hot-copies.js';
+import type { PrefixCache } from '../cache/prefix-cache.js';
+import type { LoopAnnouncer } from './announcer.js';
+import type { FinishReason } from './generation.js';
+import type { GenerationTask } from './task.js';
+import type { WaitingTasks } from './waiting-tasks.js';
+
+/** How many requests at the head of the queue have what the disk holds of them read beside the decodes. */
+const PREFETCH_AHEAD = 4;
+
+export interface RequestPlacesOptions {
+  readonly cache: PrefixCache;
+  readonly hot: HotCopies | undefined;
+  readonly waiting: WaitingTasks;
+  readonly announcer: LoopAnnouncer;
+  /** Most requests that run at the same time. */
+  readonly maxRunning: number;
+  /** Most leading parts of a prompt that are cached; all when left out. */
+  readonly cachedDocuments: number | undefined;
+}
+
+/**
+ * Where every request of the loop is: it waits, runs with cells, or is held without any; and how it comes from one place to the
+ * next. Only `add`, `abort` and `release` may be called while a decode is in flight: everything else touches the cache.
+ */
+export class RequestPlaces {
+  readonly #cache: PrefixCache;
+  readonly #hot: HotCopies | undefined;
+  readonly #announcer: LoopAnnouncer;
+  readonly #maxRunning: number;
+  readonly #cachedDocuments: number | undefined;
+  readonly #waiting: WaitingTasks;
+  readonly #running: GenerationTask[] = [];
+  /** Held until they are released, without cells. */
+  readonly #held = new Set<GenerationTask>();
+  /** What was aborted since the last turn. */
+  readonly #aborted: GenerationTask[] = [];
+
+  constructor({ cache, hot, waiting, announcer, maxRunning, cachedDocuments }: RequestPlacesOptions) {
+    this.#cache = cache;
+    this.#hot = hot;
+    this.#waiting = waiting;
+    this.#announcer = announcer;
+    this.#maxRunning = maxRunning;
+    this.#cachedDocuments = cachedDocuments;
+  }
+
+  /** The requests that have cells, in the order of their admission. */
+  get running(): readonly GenerationTask[] {
+    return this.#running;
+  }
+
+  get counts(): { readonly running: number; readonly waiting: number; readonly held: number } {
+    return { running: this.#running.length, waiting: this.#waiting.size, held: this.#held.size };
+  }
+
+  /** A new request waits. */
+  add(task: GenerationTask): void {
+    this.#waiting.push(task);
+  }
+
+  /** Notes that a request is to end with the next turn. Again, it does nothing. */
+  abort(task: GenerationTask): void {
+    if (!task.aborted) {
+      task.aborted = true;
+      this.#aborted.push(task);
+    }
+  }
+
+  /** Notes that a request may go on beyond the tokens after which it is held; one that is held already waits for a place. */
+  release(task: GenerationTask): void {
+    task.released = true;
+    if (this.#held.delete(task)) {
+      this.#waiting.putBack(task);
+    }
+  }
+
+  reapAborted(): void {
+    for (const task of this.#aborted.splice(0)) {
+      if (this.#running.includes(task)) {
+        this.end(task, 'aborted');
+      } else if (this.#waiting.remove(task) || this.#held.delete(task)) {
+        this.#announcer.end(task, 'aborted');
+      }
+    }
+  }
+
+  /** Takes requests from the queue as long as there are places, and cells for the prompt of the one that goes next. */
+  admit(): void {
+    while (this.#running.length < this.#maxRunning) {
+      const task = this.#waiting.next();
+      if (task === undefined) {
+        return;
+      }
+      const { boundaries, salt } = task.request;
+      const lease = this.#cache.acquire(task.tokens, task.sharedAtMost, boundaries, salt);
+      if (lease === undefined) {
+        this.#waiting.putBack(task);
+        return;
+      }
+      const promised = this.#running.reduce((sum, running) => sum + running.pending, 0);
+      const needed = task.tokens.length - lease.length;
+      if (this.#running.length > 0 && this.#cache.availableCells() < promised + needed) {
+        this.#cache.release(lease, false);
+        this.#waiting.putBack(task);
+        return;
+      }
+      this.#running.push(task);
+      task.lease = lease;
+      task.share({ device: lease.length, host: 0, disk: 0 });
+      task.markStarted(performance.now());
+    }
+  }
+
+  /** Has the disk tier read what it holds of the prompts that wait longest, while others are computed. */
+  prefetch(): void {
+    let ahead = 0;
+    for (const task of this.#waiting) {
+      if (ahead++ === PREFETCH_AHEAD) {
+        return;
+      }
+      if (!task.isPrefetched) {
+        task.isPrefetched = true;
+        this.#cache.prefetch(task.tokens, task.sharedAtMost, task.request.salt);
+      }
+    }
+  }
+
+  /** Puts what a running task has computed into the tree, as far as it is to be cached; the rest stays private to it. */
+  commit(task: GenerationTask): void {
+    const lease = task.lease!;
+    const end = Math.min(task.computed, task.cachedAtMost(this.#cachedDocuments));
+    this.#cache.commit(lease, task.tokens.slice(lease.length, end));
+  }
+
+  /** Ends the requests that wanted nothing but their prompt in the cache, and have it there; says whether there were any. */
+  finishPrefills(): boolean {
+    const done = this.#running.filter(({ isPrefillOnly, pending }) => isPrefillOnly && pending === 0);
+    for (const task of done) {
+      const finish = task.finishPrefill(performance.now());
+      this.#announcer.prompt(task);
+      this.end(task, 'finished', finish);
+    }
+    return done.length > 0;
+  }
+
+  /** Ends a running request. */
+  end(task: GenerationTask, outcome: 'finished' | 'aborted', reason: FinishReason = 'stop'): void {
+    this.commit(task);
+    this.#leave(task);
+    if (outcome === 'finished') {
+      task.listener.onFinish(task.result(reason));
+    }
+    this.#announcer.end(task, outcome, reason);
+  }
+
+  /** A running request has all the tokens that it may have for now: it gives its cells away and waits to be released. */
+  hold(task: GenerationTask): void {
+    this.#takeCells(task);
+    this.#held.add(task);
+  }
+
+  /**
+   * The running requests hold each other's cells: the youngest gives way and waits again. One alone always has enough, because
+   * no request is longer than all cells; were it ever otherwise, it would be admitted and give way for ever.
+   */
+  giveWay(): void {
+    if (this.#running.length === 1) {
+      throw new Error('A request that runs alone finds no cells');
+    }
+    const youngest = this.#running[this.#running.length - 1]!;
+    this.#takeCells(youngest);
+    this.#waiting.putBack(youngest);
+    this.#announcer.preemption();
+  }
+
+  /** Ends running requests whose decode failed. */
+  failRunning(tasks: readonly GenerationTask[], error: WarmpathError): void {
+    for (const task of tasks) {
+      if (!task.aborted) {
+        task.listener.onError(error);
+      }
+      // What this decode left in the cells is not to be trusted; what was committed before it is.
+      this.#leave(task);
+      this.#announcer.end(task, 'failed');
+    }
+  }
+
+  /** Ends every request without touching the cache, which is not to be trusted any more. */
+  failAll(error: WarmpathError): void {
+    const running = this.#running.splice(0);
+    this.#drop([...running, ...this.#waiting, ...this.#held], error);
+  }
+
+  /** Refuses what waits and has never run. What has begun may have given its client half an answer. */
+  refuseUnstarted(): void {
+    this.#drop([...this.#waiting].filter((task) => !task.hasStarted));
+  }
+
+  refuseHeld(): void {
+    this.#drop([...this.#held]);
+  }
+
+  /** Tells what runs and waits that time is up, and aborts it. */
+  expire(): void {
+    for (const task of [...this.#running, ...this.#waiting].filter((candidate) => !candidate.aborted)) {
+      task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+      this.abort(task);
+    }
+  }
+
+  #drop(tasks: readonly GenerationTask[], error = new WarmpathError('WARMPATH_SHUTTING_DOWN')): void {
+    for (const task of tasks) {
+      this.#waiting.remove(task);
+      this.#held.delete(task);
+      if (!task.aborted) {
+        task.listener.onError(error);
+      }
+      this.#announcer.end(task, 'failed');
+    }
+  }
+
+  #leave(task: GenerationTask): void {
+    this.#cache.release(task.lease!);
+    this.#hot?.noteUse();
+    task.lease = undefined;
+    this.#running.splice(this.#running.indexOf(task), 1);
+  }
+
+  /** Takes a task's cells away; what they hold stays cached until it is evicted, and the task goes on from there. */
+  #takeCells(task: GenerationTask): void {
+    this.commit(task);
+    this.#leave(task);
+    task.loseCells();
+  }
+}
