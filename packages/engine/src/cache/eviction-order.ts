@@ -85,6 +85,19 @@ export class EvictionOrder {
     }
   }
 
+  /** Does something during which these nodes must stay where they are. */
+  hold(nodes: readonly RadixNode[], work: () => void): void {
+    for (const node of nodes) {
+      node.pins++;
+      this.review(node);
+    }
+    work();
+    for (const node of nodes) {
+      node.pins--;
+      this.review(node);
+    }
+  }
+
   /** Takes out the node that leaves a tier next; it still lies there. */
   evict(tier: Tier): RadixNode | undefined {
     const handle = this.#replacement.evict(tier);

@@ -1,9 +1,10 @@
 import type { StoredEntry } from '../store/store-folder.js';
 import type { StateRecord } from '../store/stored-state.js';
-import { DiskTier, type DiskTierOptions, type DiskTierStats } from './disk-tier.js';
+import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import type { EvictionOrder } from './eviction-order.js';
 import { type HostCopy, HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
-import { RadixNode } from './radix-node.js';
+import { NodeFiles } from './node-files.js';
+import type { RadixNode } from './radix-node.js';
 import type { SequenceId } from './sequence-memory.js';
 import { stateRecord } from './state-record.js';
 import type { TierListener } from './tier-listener.js';
@@ -22,15 +23,13 @@ export interface LowerTiersOptions {
 
 /**
  * What lies below the device: copies in host memory, files behind them, and how nodes move between the three. What leaves
- * the device is copied to the host; what leaves the host and is nowhere nearer goes into a file, its ancestors first, so that
- * a file never stands without those it depends on and a restart can use every one. A file comes back through host memory.
- *
- * Files are read and written while the engine computes, but the tree changes between two decodes alone: in {@link settle}.
+ * the device is copied to the host; what leaves the host and is nowhere nearer goes into a file ({@link NodeFiles}). A file
+ * comes back through host memory.
  */
 export class LowerTiers {
   readonly #order: EvictionOrder;
   readonly #host: HostTier;
-  readonly #disk: DiskTier | undefined;
+  readonly #files: NodeFiles | undefined;
   readonly #listener: TierListener | undefined;
   readonly #sequenceOf: (node: RadixNode) => SequenceId;
   readonly #onGone: (node: RadixNode) => void;
@@ -38,10 +37,14 @@ export class LowerTiers {
   constructor({ order, host, disk, listener, sequenceOf, onGone }: LowerTiersOptions) {
     this.#order = order;
     this.#host = new HostTier(host);
-    this.#disk = disk === undefined ? undefined : new DiskTier(disk);
     this.#listener = listener;
     this.#sequenceOf = sequenceOf;
     this.#onGone = onGone;
+    if (disk !== undefined) {
+      const recordOf = (node: RadixNode): StateRecord | undefined => this.#recordOf(node);
+      const onLeft = (node: RadixNode): void => this.#afterLeaving(node);
+      this.#files = new NodeFiles({ disk, order, listener, recordOf, onLeft });
+    }
   }
 
   get hostStats(): HostTierStats {
@@ -49,41 +52,12 @@ export class LowerTiers {
   }
 
   get diskStats(): DiskTierStats | undefined {
-    return this.#disk?.stats;
+    return this.#files?.stats;
   }
 
-  /**
-   * Hangs what a former process left in files into an empty tree. A file whose path is not there is removed, and then what the
-   * policy values least until the budget is held. Cost: O(tokens).
-   *
-   * @param entries Last used last.
-   */
+  /** Hangs what a former process left in files into an empty tree. Cost: O(tokens). */
   adopt(entries: readonly StoredEntry[], rootOf: (salt: string | undefined) => RadixNode): void {
-    const disk = this.#disk;
-    if (disk === undefined) {
-      return;
-    }
-    const byDepth = [...entries].sort((a, b) => a.file.from - b.file.from);
-    const nodes = new Map<StoredEntry, RadixNode>();
-    for (const entry of byDepth) {
-      const { salt, tokens, file } = entry;
-      const parent = nodeAt(rootOf(salt === '' ? undefined : salt), tokens, file.from);
-      if (parent === undefined || parent.children.has(tokens[file.from]!)) {
-        disk.discard(file);
-        continue;
-      }
-      const node = new RadixNode(parent, file.from, tokens.slice(file.from));
-      disk.adopt(node, file);
-      this.#listener?.stored(node, 'disk', node.start);
-      nodes.set(entry, node);
-    }
-    for (const entry of entries) {
-      const node = nodes.get(entry);
-      if (node !== undefined) {
-        this.#order.review(node);
-      }
-    }
-    this.#makeDiskRoom(0);
+    this.#files?.adopt(entries, rootOf);
   }
 
   /** Copies a leaf of the device to the host, where the least valuable copies give way. */
@@ -102,7 +76,7 @@ export class LowerTiers {
       return this.#host.restoreMs(copy.state.length * share);
     }
     // A file is read as a whole, whatever part of it is wanted.
-    return file === undefined ? 0 : this.#disk!.readMs(file) + this.#host.restoreMs(file.file.bytes * share);
+    return file === undefined ? 0 : this.#files!.readMs(file) + this.#host.restoreMs(file.file.bytes * share);
   }
 
   /** Whether copying a part of a node back from the host is expected to be faster than computing it, which takes `computeMs`. */
@@ -141,70 +115,36 @@ export class LowerTiers {
    * @returns Whether it is on its way.
    */
   load(node: RadixNode, computeMs: number): boolean {
-    const disk = this.#disk;
-    const copy = node.file;
-    if (disk === undefined || copy === undefined) {
-      return false;
-    }
-    if (copy.load === undefined && disk.readMs(copy) > computeMs) {
-      disk.fadeCost();
-      return false;
-    }
-    return disk.load(copy);
+    return this.#files?.load(node, computeMs) ?? false;
   }
 
   /** Milliseconds since some moment, by the disk tier's clock. */
   nowMs(): number {
-    return this.#disk?.now() ?? 0;
+    return this.#files?.nowMs() ?? 0;
   }
 
   /** Whether anything is on its way from the disk. */
   get isReading(): boolean {
-    return this.#disk?.isReading ?? false;
+    return this.#files?.isReading ?? false;
   }
 
   /** Settles when something has come from the disk that {@link settle} can take. */
   async news(): Promise<void> {
-    await this.#disk?.news();
+    await this.#files?.news();
   }
 
   /** Takes what the disk has brought, or could not keep, since the last call. Call it between two decodes. */
   settle(): void {
-    for (const { nodes } of this.#disk?.takeLost() ?? []) {
-      for (const node of [...nodes]) {
-        this.#loseFiles(node);
+    this.#files?.settle((node, state) => {
+      if (!node.onDevice && node.copy === undefined) {
+        this.#promote(node, state);
       }
-    }
-    for (const { copy, state } of this.#disk?.takeArrived() ?? []) {
-      for (const node of [...copy.nodes].sort((a, b) => a.start - b.start)) {
-        if (state === undefined) {
-          this.#loseFiles(node);
-        } else if (!node.onDevice && node.copy === undefined) {
-          this.#promote(node, state);
-        }
-      }
-    }
+    });
   }
 
-  /**
-   * Writes what is nowhere in a file yet, most used first among siblings, as far as there is room, and closes the files. The
-   * device must be idle.
-   *
-   * @param isInTime Asked before each file; when not, nothing more is begun.
-   */
+  /** Writes what is nowhere on the disk yet and closes the files, as {@link NodeFiles.close} does. */
   async close(roots: readonly RadixNode[], isInTime: () => boolean): Promise<void> {
-    const disk = this.#disk;
-    if (disk === undefined) {
-      return;
-    }
-    const queue = [...roots];
-    for (let node = queue.shift(); node !== undefined && isInTime(); node = queue.shift()) {
-      const isStored = node.parent === undefined || node.file !== undefined || (await this.#storeAlone(node, disk));
-      if (isStored) {
-        queue.push(...[...node.children.values()].sort((a, b) => b.uses - a.uses));
-      }
-    }
-    await disk.close();
+    await this.#files?.close(roots, isInTime);
   }
 
   /** Drops everything below a node that lies nowhere. */
@@ -221,7 +161,7 @@ export class LowerTiers {
       if (victim === undefined) {
         return;
       }
-      this.#store(victim);
+      this.#files?.keep(victim);
       this.#host.evict(victim.copy!);
       this.#loseCopy(victim);
     }
@@ -240,104 +180,15 @@ export class LowerTiers {
       return;
     }
     // What makes room must be neither the node nor its parent.
-    this.#hold([node, node.parent!], () => this.#addCopy(node, copy));
+    this.#order.hold([node, node.parent!], () => this.#addCopy(node, copy));
     if (node.copy !== undefined) {
-      this.#disk!.countLoaded(node.tokenCount);
+      this.#files!.countLoaded(node.tokenCount);
     }
-  }
-
-  /** Writes a node that is about to leave host memory, and those of its ancestors that have no file, if there is room. */
-  #store(victim: RadixNode): void {
-    const disk = this.#disk;
-    if (disk === undefined || victim.onDevice || victim.file !== undefined) {
-      return;
-    }
-    const path = victim.path();
-    const missing = path.filter(({ file }) => file === undefined);
-    const records = missing.flatMap((node) => this.#recordOf(node) ?? []);
-    const bytes = records.length === missing.length ? disk.roomFor(records) : undefined;
-    if (bytes === undefined) {
-      return;
-    }
-    // What makes room must not be the last of the ancestors that have a file.
-    this.#hold([missing[0]!.parent!], () => {
-      if (this.#makeDiskRoom(bytes)) {
-        for (const [index, node] of missing.entries()) {
-          this.#putFile(node, records[index]!);
-        }
-      }
-    });
-  }
-
-  /** Does something during which these nodes must stay where they are. */
-  #hold(nodes: readonly RadixNode[], work: () => void): void {
-    for (const node of nodes) {
-      node.pins++;
-      this.#order.review(node);
-    }
-    work();
-    for (const node of nodes) {
-      node.pins--;
-      this.#order.review(node);
-    }
-  }
-
-  /** Writes a node whose parent has a file, if there is room without evicting. */
-  async #storeAlone(node: RadixNode, disk: DiskTier): Promise<boolean> {
-    const record = this.#recordOf(node);
-    if (record === undefined) {
-      return false;
-    }
-    await disk.settled();
-    const bytes = disk.roomFor([record]);
-    if (bytes === undefined || bytes > disk.freeBytes) {
-      return false;
-    }
-    this.#putFile(node, record);
-    return true;
   }
 
   #recordOf(node: RadixNode): StateRecord | undefined {
     const copy = node.copy ?? this.#host.save(this.#sequenceOf(node), node.start, node.end);
     return copy === undefined ? undefined : stateRecord(node, copy);
-  }
-
-  #putFile(node: RadixNode, record: StateRecord): void {
-    this.#disk!.put(node, record);
-    this.#order.enter(node, 'disk');
-    this.#listener?.stored(node, 'disk', node.start);
-    this.#order.review(node);
-    this.#order.review(node.parent!);
-  }
-
-  #makeDiskRoom(bytes: number): boolean {
-    while (this.#disk!.freeBytes < bytes) {
-      const victim = this.#order.evict('disk');
-      if (victim === undefined) {
-        return false;
-      }
-      this.#listener?.leaving(victim, 'disk', victim.start);
-      this.#disk!.evict(victim);
-      this.#afterFile(victim);
-    }
-    return true;
-  }
-
-  /** A node's file is no good, or gone: so are those behind it. */
-  #loseFiles(node: RadixNode): void {
-    for (const child of [...node.children.values()]) {
-      if (child.file !== undefined) {
-        this.#loseFiles(child);
-      }
-    }
-    this.#listener?.leaving(node, 'disk', node.start);
-    this.#disk!.drop(node);
-    this.#afterFile(node);
-  }
-
-  #afterFile(node: RadixNode): void {
-    this.#order.leave(node, 'disk');
-    this.#afterLeaving(node);
   }
 
   /** A node's copy, which the host tier counts no more, is gone. */
@@ -357,18 +208,4 @@ export class LowerTiers {
     }
     this.#order.review(parent);
   }
-}
-
-/** The node whose end is position `length` of a path; the one that stands across it is cut there. */
-function nodeAt(root: RadixNode, tokens: readonly number[], length: number): RadixNode | undefined {
-  let node = root;
-  while (node.end < length) {
-    const child = node.children.get(tokens[node.end]!);
-    const common = child?.commonLength(tokens, node.end, length) ?? 0;
-    if (child === undefined || common < Math.min(child.tokenCount, length - node.end)) {
-      return undefined;
-    }
-    node = common < child.tokenCount ? child.splitAt(common) : child;
-  }
-  return node;
 }

@@ -1,88 +1,15 @@
-import { type CostModel, type ReplacementPolicy, replacementPolicy } from '@warmpath/core';
-import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
+import { type CostModel, replacementPolicy } from '@warmpath/core';
+import { Handover } from './handover.js';
 import { checkHierarchy } from './hierarchy-check.js';
-import type { HostTierOptions, HostTierStats, Range } from './host-tier.js';
+import type { Extension, HeldLease, Lease } from './lease.js';
+import { LeaseTable } from './lease-table.js';
+import type { PrefixCacheOptions, PrefixCacheStats } from './prefix-cache-options.js';
+import { Promotion } from './promotion.js';
 import { PromptCursor } from './prompt-cursor.js';
 import type { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
-import type { TierListener } from './tier-listener.js';
-import { type PathStep, TieredTree, type TokensByTier, type TreeReuse } from './tiered-tree.js';
-
-/**
- * Where nobody says where documents end, nodes that move between tiers are cut at multiples of this many tokens: large
- * enough that a copy's fixed cost does not count, small enough that prompts that part late share most of their nodes.
- */
-const BLOCK_TOKENS = 128;
-
-export interface PrefixCacheOptions {
-  readonly memory: SequenceMemory;
-  /** KV cells in all. Every token that is on the device or being computed takes exactly one. */
-  readonly cells: number;
-  /** Sequence ids to use: one per leaf on the device and one per lease. */
-  readonly sequences: readonly SequenceId[];
-  /** Decides what leaves a tier first; `lru` when left out. */
-  readonly policy?: ReplacementPolicy;
-  /** What computing costs, for policies that ask and to see when computing again is cheaper than copying back. */
-  readonly cost?: CostModel;
-  /** Host memory for what leaves the device; without it, it is dropped. */
-  readonly host?: HostTierOptions;
-  /** Files for what leaves host memory; only with a host tier. */
-  readonly disk?: DiskTierOptions;
-  /** Hears what comes to a tier and what leaves it. */
-  readonly listener?: TierListener;
-  /** Check every invariant after every operation. Cost: O(cached tokens) each time. */
-  readonly verify?: boolean;
-}
-
-/** Figures of the cache, for metrics and tests. Counts are exact. */
-export interface PrefixCacheStats {
-  readonly cells: number;
-  /** Cells that hold a token: cached, or private to a lease. */
-  readonly usedCells: number;
-  /** Cells that are in the tree, so that a later request may share them. */
-  readonly cachedCells: number;
-  readonly freeSequences: number;
-  readonly leases: number;
-  /** Tokens that left the device since the start, to the host or for good. */
-  readonly evictedTokens: number;
-  /** Present when there is a host tier. */
-  readonly host?: HostTierStats;
-  /** Present when there is a disk tier. */
-  readonly disk?: DiskTierStats;
-}
-
-/** What a lease gained. */
-export interface Extension extends TokensByTier {
-  /** Whether the next tokens are on their way from the disk, and worth waiting for. */
-  readonly isAwaitingDisk: boolean;
-}
-
-/**
- * A running request's hold on the cache: its own sequence id, and a path that cannot be evicted. Its tokens are the
- * path's, followed by private ones that were computed and not committed yet.
- */
-export interface Lease {
-  readonly sequence: SequenceId;
-  /** Tokens of the path: shared at the start, then committed. */
-  readonly length: number;
-  /** Cells that were taken with `grow` and not committed yet. */
-  readonly privateCells: number;
-}
-
-interface MutableLease {
-  sequence: SequenceId;
-  length: number;
-  privateCells: number;
-  node: RadixNode;
-  /** Tokens of the request when it came. */
-  readonly promptTokens: number;
-  /** Those of them that it did not have to compute. */
-  sharedTokens: number;
-  /** Positions at which nodes end, ascending. */
-  readonly boundaries: readonly number[];
-  /** Until when the lease waits for the disk, once it has begun to. */
-  patientUntilMs: number | undefined;
-}
+import { TieredTree } from './tiered-tree.js';
+import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
 
 const NO_COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens };
 
@@ -104,13 +31,13 @@ const NO_COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens 
  */
 export class PrefixCache {
   readonly #memory: SequenceMemory;
-  readonly #cells: number;
   readonly #cost: CostModel;
   readonly #tree: TieredTree;
+  readonly #leases: LeaseTable;
+  readonly #promotion: Promotion;
+  readonly #handover: Handover;
   readonly #verify: boolean;
   readonly #sequences: number;
-  readonly #leases = new Set<MutableLease>();
-  #privateCells = 0;
 
   constructor(options: PrefixCacheOptions) {
     const {
@@ -125,7 +52,6 @@ export class PrefixCache {
       verify = false,
     } = options;
     this.#memory = memory;
-    this.#cells = cells;
     this.#cost = cost;
     this.#verify = verify;
     this.#sequences = sequences.length;
@@ -137,6 +63,10 @@ export class PrefixCache {
       ...(disk !== undefined && { disk }),
       ...(listener !== undefined && { listener }),
     });
+    const tree = this.#tree;
+    this.#leases = new LeaseTable(tree, cells);
+    this.#promotion = new Promotion({ tree, leases: this.#leases, cost });
+    this.#handover = new Handover({ tree, leases: this.#leases, memory });
   }
 
   /** The tree as it is, for reports and tests: where prompts without a salt begin, and those of each salt. Not to be changed. */
@@ -152,8 +82,8 @@ export class PrefixCache {
   get stats(): PrefixCacheStats {
     const { deviceTokens, evictedTokens, freeSequences, hostStats, diskStats } = this.#tree;
     return {
-      cells: this.#cells,
-      usedCells: deviceTokens + this.#privateCells,
+      cells: this.#leases.cells,
+      usedCells: this.#leases.usedCells,
       cachedCells: deviceTokens,
       freeSequences: freeSequences.length,
       leases: this.#leases.size,
@@ -165,20 +95,12 @@ export class PrefixCache {
 
   /** Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link leasedCells}. */
   availableCells(): number {
-    return this.#cells - this.leasedCells();
+    return this.#leases.availableCells();
   }
 
   /** Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all leases). */
   leasedCells(): number {
-    const pinned = new Set<RadixNode>();
-    let pinnedCells = 0;
-    for (const lease of this.#leases) {
-      for (let node: RadixNode | undefined = lease.node; node !== undefined && !pinned.has(node); node = node.parent) {
-        pinned.add(node);
-        pinnedCells += node.tokenCount;
-      }
-    }
-    return this.#privateCells + pinnedCells;
+    return this.#leases.leasedCells();
   }
 
   /**
@@ -234,7 +156,7 @@ export class PrefixCache {
     if (node.end > 0) {
       this.#memory.copy(this.#tree.sequenceBelow(node), sequence, 0, node.end);
     }
-    const lease: MutableLease = {
+    const lease: HeldLease = {
       sequence,
       length: node.end,
       privateCells: 0,
@@ -257,12 +179,12 @@ export class PrefixCache {
    * @returns What the lease gained, by where it was; what was read from the disk for this prompt counts as from there.
    */
   extend(handle: Lease, tokens: readonly number[], limit: number): Extension {
-    const lease = this.#own(handle);
+    const lease = this.#leases.own(handle);
     if (lease.privateCells > 0) {
       throw new Error('A lease with private cells cannot be extended');
     }
     const device = this.#share(lease, tokens, limit);
-    const { host, disk, isAwaitingDisk } = this.#restore(lease, tokens, limit);
+    const { host, disk, isAwaitingDisk } = this.#promotion.restore(lease, tokens, limit);
     lease.sharedTokens += device + host + disk;
     this.#check();
     return { device, host, disk, isAwaitingDisk };
@@ -275,7 +197,7 @@ export class PrefixCache {
   prefetch(tokens: readonly number[], limit: number, salt?: string): void {
     const root = this.#tree.existingRoot(salt);
     if (root !== undefined) {
-      this.#fetch(root, tokens, { from: 0, to: limit });
+      this.#promotion.fetch(root, tokens, { from: 0, to: limit });
     }
   }
 
@@ -306,7 +228,7 @@ export class PrefixCache {
 
   /** Whether two leases end at the same place of the tree, that is, hold the same tokens so far. */
   samePath(a: Lease, b: Lease): boolean {
-    return this.#own(a).node === this.#own(b).node;
+    return this.#leases.own(a).node === this.#leases.own(b).node;
   }
 
   /**
@@ -315,12 +237,11 @@ export class PrefixCache {
    * @returns Whether there is room; when there is not, nothing was evicted.
    */
   grow(handle: Lease, count: number): boolean {
-    const lease = this.#own(handle);
-    if (!this.#makeRoom(count)) {
+    const lease = this.#leases.own(handle);
+    if (!this.#leases.makeRoom(count)) {
       return false;
     }
-    lease.privateCells += count;
-    this.#privateCells += count;
+    this.#leases.addPrivate(lease, count);
     this.#check();
     return true;
   }
@@ -331,20 +252,12 @@ export class PrefixCache {
    * @param tokens The tokens at positions `lease.length` …; no more than it has private cells.
    */
   commit(handle: Lease, tokens: readonly number[]): void {
-    const lease = this.#own(handle);
+    const lease = this.#leases.own(handle);
     if (tokens.length > lease.privateCells) {
       throw new Error('A lease cannot commit more tokens than it computed');
     }
-    lease.privateCells -= tokens.length;
-    this.#privateCells -= tokens.length;
-    for (let done = 0; done < tokens.length; ) {
-      const step = this.#tree.next(lease.node, tokens, done, tokens.length);
-      if (step === undefined) {
-        done += this.#append(lease, tokens, done);
-      } else {
-        done += this.#adopt(lease, step);
-      }
-    }
+    this.#leases.addPrivate(lease, -tokens.length);
+    this.#handover.take(lease, tokens);
     this.#check();
   }
 
@@ -354,12 +267,11 @@ export class PrefixCache {
    * @param wasUsed Whether its path counts as used, for the replacement policy.
    */
   release(handle: Lease, wasUsed = true): void {
-    const lease = this.#own(handle);
+    const lease = this.#leases.own(handle);
     this.#leases.delete(lease);
     if (lease.privateCells > 0) {
       this.#memory.remove(lease.sequence, lease.length, -1);
-      this.#privateCells -= lease.privateCells;
-      lease.privateCells = 0;
+      this.#leases.addPrivate(lease, -lease.privateCells);
     }
     if (wasUsed) {
       this.#countUse(lease);
@@ -369,7 +281,7 @@ export class PrefixCache {
     this.#check();
   }
 
-  #countUse(lease: MutableLease): void {
+  #countUse(lease: HeldLease): void {
     const newTokens = lease.promptTokens - lease.sharedTokens;
     this.#tree.use({
       nodes: lease.node.path(),
@@ -378,168 +290,15 @@ export class PrefixCache {
     });
   }
 
-  #makeRoom(count: number): boolean {
-    const missing = count - (this.#cells - this.#tree.deviceTokens - this.#privateCells);
-    if (missing > 0) {
-      if (this.availableCells() < count) {
-        return false;
-      }
-      this.#tree.freeCells(missing);
-    }
-    return true;
-  }
-
   /** Shares what is on the device beyond the lease's end. */
-  #share(lease: MutableLease, tokens: readonly number[], limit: number): number {
+  #share(lease: HeldLease, tokens: readonly number[], limit: number): number {
     const from = lease.length;
     const node = this.#tree.descend(lease.node, tokens, from, limit);
     if (node !== lease.node) {
       this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, from, node.end);
-      this.#movePin(lease, node);
+      this.#leases.moveTo(lease, node);
     }
     return node.end - from;
-  }
-
-  /** Copies back what the host holds beyond the lease's end, node by node, and asks for what comes next on the disk. */
-  #restore(lease: MutableLease, tokens: readonly number[], limit: number): Omit<Extension, 'device'> {
-    const gained = { host: 0, disk: 0 };
-    for (;;) {
-      const step = this.#tree.next(lease.node, tokens, lease.length, limit);
-      if (step === undefined || this.availableCells() < step.length) {
-        return { ...gained, isAwaitingDisk: false };
-      }
-      if (step.node.copy === undefined) {
-        return { ...gained, isAwaitingDisk: this.#awaitsDisk(lease, tokens, limit) };
-      }
-      const tier = step.node.copy.isFresh === true ? 'disk' : 'host';
-      const node = this.#bringBack(lease, step);
-      if (node === undefined) {
-        return { ...gained, isAwaitingDisk: false };
-      }
-      gained[tier] += node.tokenCount;
-    }
-  }
-
-  /** @returns The node, on the device and at the lease's end; `undefined` when it is not worth it, or its copy was no good. */
-  #bringBack(lease: MutableLease, step: PathStep): RadixNode | undefined {
-    const computeMs = this.#cost.prefillMs(step.node.start, step.length);
-    if (!this.#tree.lower!.isWorthRestoring(step.node, step.length, computeMs)) {
-      return undefined;
-    }
-    const node = this.#tree.cut(step);
-    if (node === undefined || node.copy === undefined) {
-      return undefined;
-    }
-    // What makes room may go to the host, where it must not push out the very node that is to come back.
-    this.#tree.pin(node);
-    const isBack = this.#makeRoom(node.tokenCount) && this.#tree.restore(node, lease.sequence);
-    if (isBack) {
-      this.#movePin(lease, node);
-    }
-    this.#tree.unpin(node);
-    return isBack ? node : undefined;
-  }
-
-  /**
-   * Whether what comes next is on its way from the disk and the lease still has patience: in all as long as computing what it
-   * waits for would take, so that it loses at most that.
-   */
-  #awaitsDisk(lease: MutableLease, tokens: readonly number[], limit: number): boolean {
-    const coming = this.#fetch(lease.node, tokens, { from: lease.length, to: limit });
-    if (coming === 0) {
-      return false;
-    }
-    const nowMs = this.#tree.lower!.nowMs();
-    lease.patientUntilMs ??= nowMs + this.#cost.prefillMs(lease.length, coming);
-    return nowMs <= lease.patientUntilMs;
-  }
-
-  /**
-   * Begins to read the nodes along `tokens[from …]` that lie on the disk alone.
-   *
-   * @returns How many tokens of them are on their way.
-   */
-  #fetch(from: RadixNode, tokens: readonly number[], { from: offset, to: limit }: Range): number {
-    let coming = 0;
-    let step = this.#tree.next(from, tokens, offset, limit);
-    while (step !== undefined) {
-      const { node, length } = step;
-      if (!node.onDevice && node.copy === undefined) {
-        if (!this.#tree.lower!.load(node, this.#cost.prefillMs(node.start, length))) {
-          return coming;
-        }
-        coming += length;
-      }
-      step = length < node.tokenCount ? undefined : this.#tree.next(node, tokens, node.end, limit);
-    }
-    return coming;
-  }
-
-  /**
-   * The tree has what the lease computed: on the device, then the lease's own cells are freed and the tree's shared; or in
-   * host memory alone, then the lease's cells are the node's from now on.
-   *
-   * @returns How many tokens that was; 0 when the node was no good and is gone.
-   */
-  #adopt(lease: MutableLease, step: PathStep): number {
-    const node = this.#tree.cut(step);
-    if (node === undefined) {
-      return 0;
-    }
-    if (node.onDevice) {
-      this.#memory.remove(lease.sequence, node.start, node.end);
-      this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, node.start, node.end);
-    } else {
-      this.#tree.comeToDevice(node, lease.sequence);
-    }
-    this.#movePin(lease, node);
-    return node.tokenCount;
-  }
-
-  /**
-   * Adds tokens that the tree does not have, up to the next place where a node must end, and makes the lease's sequence
-   * their owner.
-   *
-   * @returns How many.
-   */
-  #append(lease: MutableLease, tokens: readonly number[], from: number): number {
-    const end = this.#nodeEnd(lease, lease.length + 1);
-    const piece = tokens.slice(from, from + (end - lease.length));
-    const { node } = lease;
-    // A leaf that only this lease uses grows in place; otherwise other leases that end here, a copy or a file would fall short.
-    const isAlone = node.pins === 1 && node.children.size === 0 && node.copy === undefined && node.file === undefined;
-    const isOwn = node.owner === lease.sequence && isAlone;
-    if (isOwn && this.#nodeEnd(lease, lease.length) > lease.length) {
-      this.#tree.grow(node, piece);
-      lease.length = node.end;
-    } else {
-      this.#movePin(lease, this.#tree.addLeaf(node, piece, lease.sequence));
-    }
-    return piece.length;
-  }
-
-  /** The first position from `position` on at which a node of this lease must end. */
-  #nodeEnd({ boundaries }: MutableLease, position: number): number {
-    const boundary = boundaries.find((candidate) => candidate >= position);
-    if (boundary !== undefined) {
-      return boundary;
-    }
-    return this.#tree.movesNodes ? Math.ceil(position / BLOCK_TOKENS) * BLOCK_TOKENS : Number.POSITIVE_INFINITY;
-  }
-
-  #movePin(lease: MutableLease, node: RadixNode): void {
-    this.#tree.pin(node);
-    this.#tree.unpin(lease.node);
-    lease.node = node;
-    lease.length = node.end;
-  }
-
-  #own(handle: Lease): MutableLease {
-    const lease = handle as MutableLease;
-    if (!this.#leases.has(lease)) {
-      throw new Error('This lease was released');
-    }
-    return lease;
   }
 
   #check(): void {

@@ -4,6 +4,13 @@ import type { HostCopy } from './host-tier.js';
 import type { PathHash } from './path-key.js';
 import type { SequenceId } from './sequence-memory.js';
 
+/** Part of a node, or all of it, that stands on the path of some tokens. */
+export interface PathStep {
+  readonly node: RadixNode;
+  /** How many of the node's tokens match; at least one. */
+  readonly length: number;
+}
+
 /**
  * One edge of the radix tree with the node at its end: a run of tokens that stands in the context of everything above, a
  * document where the caller said where documents end. It lies on the device, in host memory, on the disk, or in several of
@@ -131,6 +138,12 @@ export class RadixNode {
       nodes.push(node);
     }
     return nodes.reverse();
+  }
+
+  /** The next step from this node's end along `tokens[offset …]`, looking no further than `limit`. */
+  next(tokens: readonly number[], offset: number, limit: number): PathStep | undefined {
+    const child = offset < limit ? this.children.get(tokens[offset]!) : undefined;
+    return child === undefined ? undefined : { node: child, length: child.commonLength(tokens, offset, limit) };
   }
 
   /**

@@ -4,9 +4,12 @@ import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
 import { LowerTiers } from './lower-tiers.js';
 import type { PromptCursor } from './prompt-cursor.js';
-import { RadixNode } from './radix-node.js';
+import { type PathStep, RadixNode } from './radix-node.js';
+import { SaltedRoots } from './salted-roots.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
+import { SequencePool } from './sequence-pool.js';
 import type { TierListener } from './tier-listener.js';
+import type { TreeReuse } from './tokens-by-tier.js';
 
 export interface TieredTreeOptions {
   readonly memory: SequenceMemory;
@@ -20,28 +23,6 @@ export interface TieredTreeOptions {
   readonly disk?: DiskTierOptions;
   /** Hears what comes to a tier and what leaves it. */
   readonly listener?: TierListener;
-}
-
-/** Part of a node, or all of it, that stands on the path of some tokens. */
-export interface PathStep {
-  readonly node: RadixNode;
-  /** How many of the node's tokens match; at least one. */
-  readonly length: number;
-}
-
-/** Tokens by where they are found, the nearest place counting. */
-export interface TokensByTier {
-  readonly device: number;
-  /** In host memory. */
-  readonly host: number;
-  /** On the disk. */
-  readonly disk: number;
-}
-
-/** What a prompt finds in the tree. */
-export interface TreeReuse extends TokensByTier {
-  /** Milliseconds that bringing what is not on the device there is expected to take. */
-  readonly transferMs: number;
 }
 
 /**
@@ -59,14 +40,12 @@ export interface TreeReuse extends TokensByTier {
  * Prompts of different salts share nothing: each salt has a root of its own, as long as anything hangs on it.
  */
 export class TieredTree {
-  readonly #root = new RadixNode(undefined, 0, []);
-  readonly #saltedRoots = new Map<string, RadixNode>();
+  readonly #roots = new SaltedRoots();
   readonly #memory: SequenceMemory;
   readonly #order: EvictionOrder;
   readonly #lower: LowerTiers | undefined;
   readonly #listener: TierListener | undefined;
-  readonly #freeSequences: SequenceId[];
-  readonly #leasedSequences = new Set<SequenceId>();
+  readonly #sequences: SequencePool;
   #deviceTokens = 0;
   #evictedTokens = 0;
 
@@ -79,7 +58,7 @@ export class TieredTree {
     ];
     this.#order = new EvictionOrder(policy, tiers);
     this.#listener = listener;
-    this.#freeSequences = [...sequences].reverse();
+    this.#sequences = new SequencePool(memory, sequences);
     if (host !== undefined) {
       this.#lower = new LowerTiers({
         order: this.#order,
@@ -90,15 +69,13 @@ export class TieredTree {
         onGone: (node) => this.#remove(node),
       });
       this.#lower.adopt(disk?.entries ?? [], (salt) => this.rootOf(salt));
-      for (const root of this.#saltedRoots.values()) {
-        this.#dropEmptyRoot(root);
-      }
+      this.#roots.dropEmpty();
     }
   }
 
   /** Where prompts begin: those without a salt, and those of each salt that anything is held for. */
   get roots(): readonly RadixNode[] {
-    return [this.#root, ...this.#saltedRoots.values()];
+    return this.#roots.all;
   }
 
   /** Tokens on the device, each of which takes one cell. */
@@ -112,11 +89,7 @@ export class TieredTree {
   }
 
   get freeSequences(): readonly SequenceId[] {
-    return this.#freeSequences;
-  }
-
-  get leasedSequences(): ReadonlySet<SequenceId> {
-    return this.#leasedSequences;
+    return this.#sequences.free;
   }
 
   get hostStats(): HostTierStats | undefined {
@@ -159,26 +132,12 @@ export class TieredTree {
 
   /** Where prompts of a salt begin, or those without one; `undefined` when nothing is held for the salt. */
   existingRoot(salt: string | undefined): RadixNode | undefined {
-    return salt === undefined ? this.#root : this.#saltedRoots.get(salt);
+    return this.#roots.existing(salt);
   }
 
   /** The same, made where there is none. To be pinned at once. */
   rootOf(salt: string | undefined): RadixNode {
-    if (salt === undefined) {
-      return this.#root;
-    }
-    let root = this.#saltedRoots.get(salt);
-    if (root === undefined) {
-      root = new RadixNode(undefined, 0, [], salt);
-      this.#saltedRoots.set(salt, root);
-    }
-    return root;
-  }
-
-  /** The next step from a node's end along `tokens[offset …]`, looking no further than `limit`. */
-  next(node: RadixNode, tokens: readonly number[], offset: number, limit: number): PathStep | undefined {
-    const child = offset < limit ? node.children.get(tokens[offset]!) : undefined;
-    return child === undefined ? undefined : { node: child, length: child.commonLength(tokens, offset, limit) };
+    return this.#roots.of(salt);
   }
 
   /**
@@ -188,7 +147,7 @@ export class TieredTree {
   descend(node: RadixNode, tokens: readonly number[], offset: number, limit: number): RadixNode {
     let current = node;
     for (let length = offset; ; ) {
-      const step = this.next(current, tokens, length, limit);
+      const step = current.next(tokens, length, limit);
       if (step === undefined || !step.node.onDevice) {
         return current;
       }
@@ -244,8 +203,8 @@ export class TieredTree {
     this.#order.enter(node, 'device');
     this.#listener?.stored(node, 'device', node.start);
     this.#order.review(parent);
-    if (former !== undefined && !this.#leasedSequences.has(former)) {
-      this.#freeSequence(former);
+    if (former !== undefined && !this.#sequences.isLeased(former)) {
+      this.#sequences.giveBack(former);
     }
   }
 
@@ -272,7 +231,7 @@ export class TieredTree {
   unpin(node: RadixNode): void {
     node.pins--;
     this.#order.review(node);
-    this.#dropEmptyRoot(node);
+    this.#roots.dropIfEmpty(node);
   }
 
   /** Counts what a request used. */
@@ -312,7 +271,7 @@ export class TieredTree {
 
   /** Takes a sequence id for a lease; when none is free, evicts a leaf's whole branch, up to where others share it. */
   takeSequence(): SequenceId | undefined {
-    while (this.#freeSequences.length === 0) {
+    while (this.#sequences.free.length === 0) {
       const leaf = this.#order.evict('device');
       if (leaf === undefined) {
         return undefined;
@@ -324,16 +283,14 @@ export class TieredTree {
         node = parent;
       }
     }
-    const sequence = this.#freeSequences.pop()!;
-    this.#leasedSequences.add(sequence);
-    return sequence;
+    return this.#sequences.lease();
   }
 
   /** Takes back a lease's sequence id, unless it owns the node where the lease ended. */
   endLease(sequence: SequenceId, node: RadixNode): void {
-    this.#leasedSequences.delete(sequence);
+    this.#sequences.endLease(sequence);
     if (node.owner !== sequence) {
-      this.#freeSequence(sequence);
+      this.#sequences.giveBack(sequence);
     }
   }
 
@@ -367,7 +324,7 @@ export class TieredTree {
       this.#order.review(leaf);
     }
     if (parent.parent === undefined || parent.deviceChildren.size > 0) {
-      this.#freeSequence(owner!);
+      this.#sequences.giveBack(owner!);
     } else {
       parent.owner = owner;
     }
@@ -379,18 +336,6 @@ export class TieredTree {
     const parent = node.parent!;
     this.#lower?.dropBelow(node);
     node.detach();
-    this.#dropEmptyRoot(parent);
-  }
-
-  /** A salt's root goes with the last thing that hangs on it. */
-  #dropEmptyRoot({ salt, children, pins }: RadixNode): void {
-    if (salt !== undefined && children.size === 0 && pins === 0) {
-      this.#saltedRoots.delete(salt);
-    }
-  }
-
-  #freeSequence(sequence: SequenceId): void {
-    this.#memory.remove(sequence, 0, -1);
-    this.#freeSequences.push(sequence);
+    this.#roots.dropIfEmpty(parent);
   }
 }

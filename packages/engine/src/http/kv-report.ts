@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { PrefixCacheStats } from '../cache/prefix-cache.js';
+import type { PrefixCacheStats } from '../cache/prefix-cache-options.js';
 import { PATH_ORDERS, type TreeReport } from '../cache/tree-report.js';
 import type { PromptTokenCounts } from './metrics.js';
 

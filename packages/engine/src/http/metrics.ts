@@ -2,7 +2,7 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { DiskTierStats } from '../cache/disk-tier.js';
 import type { HostTierStats } from '../cache/host-tier.js';
 import type { HotCopiesStats } from '../cache/hot-copies.js';
-import type { TokensByTier } from '../cache/tiered-tree.js';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { LoopObserver } from '../loop/announcer.js';
 import type { EndEvent } from '../loop/events.js';
 import type { LoopStats } from '../loop/loop-options.js';

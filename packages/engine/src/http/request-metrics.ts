@@ -1,5 +1,5 @@
 import { Counter, Histogram, type Registry } from 'prom-client';
-import type { TokensByTier } from '../cache/tiered-tree.js';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { EndEvent } from '../loop/events.js';
 
 /** From a token on a small model to a long answer on a busy machine, in seconds. */

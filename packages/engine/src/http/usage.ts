@@ -1,4 +1,4 @@
-import type { TokensByTier } from '../cache/tiered-tree.js';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { GenerationResult, GenerationTimings } from '../loop/generation.js';
 
 /** OpenAI's usage object; the cached count stands in it always, also when it is 0. */

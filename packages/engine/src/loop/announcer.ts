@@ -1,4 +1,4 @@
-import type { TokensByTier } from '../cache/tiered-tree.js';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import { type EndEvent, endChannel, type StepEvent, stepChannel } from './events.js';
 import type { FinishReason } from './generation.js';
 import type { StepEntry } from './step-plan.js';

@@ -1,5 +1,5 @@
 import type { WarmpathError } from '@warmpath/core';
-import type { TokensByTier } from '../cache/tiered-tree.js';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { SamplingOptions } from './sampler.js';
 
 /** One thing to generate: a prompt in tokens and how to go on from it. */

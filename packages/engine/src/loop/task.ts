@@ -1,5 +1,5 @@
-import type { Lease } from '../cache/prefix-cache.js';
-import type { TokensByTier } from '../cache/tiered-tree.js';
+import type { Lease } from '../cache/lease.js';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { RequestTimes } from './events.js';
 import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
 import { seededRandom } from './random.js';

@@ -2,10 +2,11 @@ import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { DiskTierOptions } from '../../src/cache/disk-tier.js';
-import { type Extension, type Lease, PrefixCache } from '../../src/cache/prefix-cache.js';
+import type { Extension, Lease } from '../../src/cache/lease.js';
+import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import type { PromptCursor } from '../../src/cache/prompt-cursor.js';
 import type { TierListener } from '../../src/cache/tier-listener.js';
-import type { TokensByTier } from '../../src/cache/tiered-tree.js';
+import type { TokensByTier } from '../../src/cache/tokens-by-tier.js';
 import { FakeMemory } from './fake-memory.js';
 
 /** A request under way in the model: what it was asked to hold and how much of it is there. */

@@ -1,0 +1,102 @@
+import type { HeldLease, Lease } from './lease.js';
+import type { RadixNode } from './radix-node.js';
+import type { TieredTree } from './tiered-tree.js';
+
+/** All leases, and the cells of the device that they and the tree take together. */
+export class LeaseTable {
+  readonly #tree: TieredTree;
+  readonly #leases = new Set<HeldLease>();
+  #privateCells = 0;
+
+  /** KV cells in all. */
+  readonly cells: number;
+
+  constructor(tree: TieredTree, cells: number) {
+    this.#tree = tree;
+    this.cells = cells;
+  }
+
+  get size(): number {
+    return this.#leases.size;
+  }
+
+  [Symbol.iterator](): Iterator<HeldLease> {
+    return this.#leases.values();
+  }
+
+  /** Cells that hold a token: cached, or private to a lease. */
+  get usedCells(): number {
+    return this.#tree.deviceTokens + this.#privateCells;
+  }
+
+  /** Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link leasedCells}. */
+  availableCells(): number {
+    return this.cells - this.leasedCells();
+  }
+
+  /** Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all leases). */
+  leasedCells(): number {
+    const pinned = new Set<RadixNode>();
+    let pinnedCells = 0;
+    for (const lease of this.#leases) {
+      for (let node: RadixNode | undefined = lease.node; node !== undefined && !pinned.has(node); node = node.parent) {
+        pinned.add(node);
+        pinnedCells += node.tokenCount;
+      }
+    }
+    return this.#privateCells + pinnedCells;
+  }
+
+  /** A lease that begins; its node is pinned already. */
+  add(lease: HeldLease): void {
+    this.#leases.add(lease);
+  }
+
+  /** A lease that ends; its node stays pinned. */
+  delete(lease: HeldLease): void {
+    this.#leases.delete(lease);
+  }
+
+  /**
+   * What stands behind a lease that was given out.
+   *
+   * @throws Error when it was released.
+   */
+  own(handle: Lease): HeldLease {
+    const lease = handle as HeldLease;
+    if (!this.#leases.has(lease)) {
+      throw new Error('This lease was released');
+    }
+    return lease;
+  }
+
+  /** A lease has so many private cells more, or fewer. */
+  addPrivate(lease: HeldLease, count: number): void {
+    lease.privateCells += count;
+    this.#privateCells += count;
+  }
+
+  /** A lease ends at another node from now on. */
+  moveTo(lease: HeldLease, node: RadixNode): void {
+    this.#tree.pin(node);
+    this.#tree.unpin(lease.node);
+    lease.node = node;
+    lease.length = node.end;
+  }
+
+  /**
+   * Frees cells of the tree until so many are free.
+   *
+   * @returns Whether there is room; when there is not, nothing was evicted.
+   */
+  makeRoom(count: number): boolean {
+    const missing = count - (this.cells - this.usedCells);
+    if (missing > 0) {
+      if (this.availableCells() < count) {
+        return false;
+      }
+      this.#tree.freeCells(missing);
+    }
+    return true;
+  }
+}
