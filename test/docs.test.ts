@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -14,6 +14,10 @@ const run = promisify(execFile);
 const blocks = blocksOf(PAGES);
 const named = (language: string) =>
   blocks.filter((block) => block.language === language).map((block) => [`${block.page}:${block.line}`, block] as const);
+
+interface Manifest {
+  readonly bin?: Readonly<Record<string, string>>;
+}
 
 /** `npm start` on free ports, as the docs tell a newcomer to start it. */
 let up: ChildProcess;
@@ -59,13 +63,13 @@ describe('shell commands in the docs', () => {
     } else if (command.startsWith('curl ')) {
       await runCurl(command);
     } else if (command.includes('| warmpath ')) {
-      await run('bash', ['-c', command.replace('warmpath', 'node packages/cli/dist/main.js')], { cwd: root });
+      await run('bash', ['-c', command.replace('warmpath', 'node_modules/.bin/warmpath')], { cwd: root });
     } else if (command.startsWith('npx warmpath-engine ')) {
-      await expectFlags(command, ['packages/engine/dist/main.js']);
+      await expectFlags(command, ['warmpath-engine']);
     } else if (/^(npx )?warmpath /.test(command)) {
       // Servers, other engines and downloads: the command and its flags must exist. `packages/cli/test` runs them.
       const [, name, action] = command.replace(/^npx /, '').split(' ');
-      await expectFlags(command, ['packages/cli/dist/main.js', name!, ...(name === 'lab' ? [action!] : [])]);
+      await expectFlags(command, ['warmpath', name!, ...(name === 'lab' ? [action!] : [])]);
     } else {
       expect.unreachable(`nothing proves this command: ${command}`);
     }
@@ -75,8 +79,9 @@ describe('shell commands in the docs', () => {
     return (JSON.parse(readFileSync(join(root, workspace, 'package.json'), 'utf8')) as { scripts: object }).scripts;
   }
 
-  async function expectFlags(command: string, program: string[]): Promise<void> {
-    const { stdout } = await run('node', [...program, '--help'], { cwd: root });
+  /** The way `npx` goes: the command that npm has linked. */
+  async function expectFlags(command: string, [name, ...rest]: string[]): Promise<void> {
+    const { stdout } = await run(join(root, 'node_modules/.bin', name!), [...rest, '--help'], { cwd: root });
     for (const flag of command.match(/--[a-z-]+/g) ?? []) expect(stdout).toContain(`${flag} `);
   }
 
@@ -88,6 +93,21 @@ describe('shell commands in the docs', () => {
     expect(stdout).not.toBe('');
     if (stdout.startsWith('{')) expect(JSON.parse(stdout)).not.toHaveProperty('error');
   }
+});
+
+describe('commands of the packages', () => {
+  const manifests = readdirSync(join(root, 'packages')).map(
+    (name) =>
+      [name, JSON.parse(readFileSync(join(root, 'packages', name, 'package.json'), 'utf8')) as Manifest] as const,
+  );
+
+  it.each(manifests.flatMap(([name, { bin = {} }]) => Object.values(bin).map((path) => [name, path] as const)))(
+    '%s: %s is there before anything is built, or npm has nothing to link',
+    (name, path) => {
+      expect(path).not.toMatch(/^(\.\/)?dist\//);
+      expect(statSync(join(root, 'packages', name, path)).mode & 0o111).not.toBe(0);
+    },
+  );
 });
 
 describe('code in the docs', () => {

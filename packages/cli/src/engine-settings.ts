@@ -1,53 +1,46 @@
+import { WarmpathError } from '@warmpath/core';
 import {
+  type EngineFlag,
   type EngineOptions,
-  engineOptionsSchema,
+  engineFlags,
   type ModelProgress,
   type ModelProgressListener,
+  readFlag,
 } from '@warmpath/engine';
-import { type Command, Option } from 'commander';
-import { wholeNumber } from './options.js';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Terminal } from './terminal.js';
 
-/** The engine's options that the command line knows, and what they are called there. */
-const FLAGS = {
-  model: '--model <name>',
-  cacheDir: '--cache-dir <folder>',
-  contextTokens: '--context <tokens>',
-  hostTier: '--host-tier <bytes>',
-  diskTier: '--disk-tier <folder>',
-  diskTierBytes: '--disk-tier-bytes <bytes>',
-  policy: '--policy <name>',
-  cachedDocuments: '--cached-documents <number>',
-  threads: '--threads <number>',
-  batchTokens: '--batch <tokens>',
-  maxRunning: '--max-running <requests>',
-  nativeLog: '--native-log',
-} as const satisfies Partial<Record<keyof EngineOptions, string>>;
+const ENGINE_HEADING = 'The embedded engine:';
+/** Where the command itself decides. */
+const ADDRESS = new Set<string>(['host', 'port']);
 
-type EngineFlag = keyof typeof FLAGS;
-
-/** Adds the options that shape the embedded engine; descriptions and defaults come from the engine's own schema. */
+/** Adds every option of the embedded engine but its address, under the names and with the words that `warmpath-engine` has. */
 export function addEngineOptions(command: Command): Command {
-  for (const key of Object.keys(FLAGS) as EngineFlag[]) command.addOption(engineOption(key));
+  for (const flag of engineFlags()) if (!ADDRESS.has(flag.name)) command.addOption(engineOption(flag));
   return command;
 }
 
-function engineOption(key: EngineFlag): Option {
-  const schema = engineOptionsSchema.shape[key];
-  const fallback: unknown = schema.safeParse(undefined).data;
-  const shown = fallback === undefined || typeof fallback === 'boolean' ? '' : ` (default: ${fallback})`;
-  const option = new Option(FLAGS[key], `${schema.description}${shown}`);
-  const isNumber = typeof fallback === 'number' || schema.safeParse(1).success;
-  if (!isNumber) return option;
-  return option.argParser(wholeNumber(schema.safeParse(0).success ? 0 : 1));
+function engineOption(flag: EngineFlag): Option {
+  const { kind, description, fallback } = flag;
+  const shown = fallback === undefined ? '' : ` (default: ${fallback})`;
+  const option = new Option(kind === 'switch' ? flag.flag : `${flag.flag} <${kind}>`, `${description}${shown}`);
+  return option.helpGroup(ENGINE_HEADING).argParser((text: string) => read(flag, text));
+}
+
+function read(flag: EngineFlag, text: string): string | number {
+  try {
+    return readFlag(flag, text);
+  } catch (error) {
+    throw WarmpathError.isInstance(error) ? new InvalidArgumentError(error.message) : error;
+  }
 }
 
 /** The engine options among a command's options; the engine checks them. */
 export function engineSettings(values: object): EngineOptions {
   const given = values as Readonly<Record<string, unknown>>;
-  const entries = (Object.keys(FLAGS) as EngineFlag[])
-    .map((key) => [key, given[new Option(FLAGS[key]).attributeName()]] as const)
-    .filter(([, value]) => value !== undefined);
+  const entries = engineFlags()
+    .filter(({ name }) => !ADDRESS.has(name) && given[name] !== undefined)
+    .map(({ name }) => [name, given[name]] as const);
   return Object.fromEntries(entries) as EngineOptions;
 }
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { createContext } from './command-context.js';
 import { EXIT_CODES } from './exit-codes.js';
 import { reportFailure } from './failure.js';

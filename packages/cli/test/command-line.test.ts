@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { engineFlags } from '@warmpath/engine';
 import { describe, expect, it } from 'vitest';
 import { runCli, startCli } from './run-cli.js';
 
@@ -37,6 +38,7 @@ describe('warmpath', () => {
     ['an unknown choice', ['demo', '--workload', 'x']],
     ['a URL that is none', ['doctor', '--engine', 'localhost']],
     ['no engine to serve', ['serve']],
+    ['a size that is none', ['engine', '--host-tier', '5x']],
     ['a port that is none', ['serve', '--engine', 'http://127.0.0.1', '--port', '70000']],
   ])('answers %s with exit code 2 and WARMPATH_USAGE', async (_, args) => {
     const { code, stdout, stderr } = await runCli(args);
@@ -44,6 +46,12 @@ describe('warmpath', () => {
     expect(stderr).toContain('WARMPATH_USAGE');
     expect(stderr).toContain('remedy');
     expect(stderr).not.toContain(ESCAPE);
+  });
+
+  it.each(['up', 'engine', 'demo', 'doctor'])('%s takes every option of the embedded engine', async (command) => {
+    const { stdout } = await runCli([command, '--help']);
+    const own = engineFlags().filter(({ name }) => name !== 'host' && name !== 'port');
+    expect(own.map(({ flag }) => flag).filter((flag) => !stdout.includes(`  ${flag}`))).toEqual([]);
   });
 
   it('puts errors on standard output with --json, in the shape that the servers use', async () => {

@@ -176,7 +176,7 @@ describe('warmpath serve', () => {
 
 describe('warmpath engine', () => {
   it('serves the model it is given, and stops on SIGINT', async () => {
-    const cli = start(['engine', '--port', '0', '--context', '2048', '--json']);
+    const cli = start(['engine', '--port', '0', '--context-tokens', '2048', '--json']);
     const [line] = await cli.waitFor(/^.+\n/);
     const { url, model, cells } = JSON.parse(line) as { url: string; model: string; cells: number };
     expect(cells).toBe(2_048);
@@ -187,7 +187,7 @@ describe('warmpath engine', () => {
   });
 
   it('refuses an option that the engine does not allow, with exit code 78', async () => {
-    const { code, stdout } = await runCli(['engine', '--port', '0', '--context', '7', '--json']);
+    const { code, stdout } = await runCli(['engine', '--port', '0', '--context-tokens', '7', '--json']);
     expect(code).toBe(78);
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_INVALID', param: 'contextTokens' } });
   });

@@ -1,12 +1,22 @@
 import { parseArgs } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
+import { readBytes, writeBytes } from './bytes.js';
 import { type EngineOptions, engineOptionsSchema } from './options.js';
 
 type OptionName = keyof typeof engineOptionsSchema.shape;
-type OptionKind = 'text' | 'number' | 'switch';
 
-const OPTION_NAMES = Object.keys(engineOptionsSchema.shape) as OptionName[];
+/** An option of the engine as a command line has it. */
+export interface EngineFlag {
+  readonly name: OptionName;
+  /** With its dashes: the option's name in kebab case. */
+  readonly flag: string;
+  /** What stands behind it; `switch` for nothing. */
+  readonly kind: 'text' | 'number' | 'bytes' | 'switch';
+  readonly description: string;
+  /** The default as a command line would have it; `undefined` for none, and for a switch. */
+  readonly fallback: string | undefined;
+}
 
 /** What the command line asks for. */
 export type CommandLine =
@@ -20,22 +30,55 @@ export type CommandLine =
 
 const PROFILE_HELP = 'Measure prefill and copies, keep the figures for later starts, and end';
 
+/** Every option of the schema as a flag, in the schema's order. */
+export function engineFlags(): readonly EngineFlag[] {
+  return (Object.keys(engineOptionsSchema.shape) as OptionName[]).map((name) => {
+    const schema = engineOptionsSchema.shape[name];
+    const kind = kindOf(name);
+    return {
+      name,
+      flag: `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
+      kind,
+      description: schema.description ?? '',
+      fallback: shownDefault(kind, z.safeParse(schema, undefined).data),
+    };
+  });
+}
+
 /**
- * Reads the flags of `warmpath-engine`: every option of the schema is one, in kebab case.
+ * What the text behind a flag means; the schema checks it later.
  *
- * @throws WARMPATH_CONFIG_INVALID for a flag that does not exist or a number that is none; what the schema says of the
+ * @throws WARMPATH_CONFIG_INVALID for a number or a size that is none.
+ */
+export function readFlag({ flag, kind }: EngineFlag, text: string): string | number {
+  if (kind === 'text' || kind === 'switch') {
+    return text;
+  }
+  const value = kind === 'bytes' ? readBytes(text) : readNumber(text);
+  if (value === undefined) {
+    const expected = kind === 'bytes' ? 'A size in bytes, like 536870912 or 512MiB,' : 'A number';
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', { path: flag, detail: `${expected} was expected.` });
+  }
+  return value;
+}
+
+/**
+ * Reads the flags of `warmpath-engine`.
+ *
+ * @throws WARMPATH_CONFIG_INVALID for a flag that does not exist, and what `readFlag` throws; what the schema says of the
  *   values is checked later.
  */
 export function parseCommandLine(args: string[]): CommandLine {
-  const flags = OPTION_NAMES.map((name) => {
-    const type = kindOf(name) === 'switch' ? 'boolean' : 'string';
-    return [flagOf(name), { type }] as const;
+  const flags = engineFlags();
+  const known = flags.map(({ flag, kind }) => {
+    const type = kind === 'switch' ? 'boolean' : 'string';
+    return [flag.slice(2), { type }] as const;
   });
   let values: Record<string, string | boolean | undefined>;
   try {
     values = parseArgs({
       args,
-      options: { ...Object.fromEntries(flags), profile: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
+      options: { ...Object.fromEntries(known), profile: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
     }).values;
   } catch (cause) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
@@ -46,22 +89,19 @@ export function parseCommandLine(args: string[]): CommandLine {
   if (values['help'] === true) {
     return { help: true };
   }
-  const given = OPTION_NAMES.flatMap((name) => {
-    const value = values[flagOf(name)];
-    return value === undefined ? [] : [[name, kindOf(name) === 'number' ? toNumber(name, String(value)) : value]];
+  const given = flags.flatMap((flag) => {
+    const value = values[flag.flag.slice(2)];
+    return value === undefined ? [] : [[flag.name, typeof value === 'string' ? readFlag(flag, value) : value]];
   });
   return { help: false, profile: values['profile'] === true, options: Object.fromEntries(given) as EngineOptions };
 }
 
 /** @returns What `warmpath-engine --help` prints: every option with its meaning and default. */
 export function helpText(): string {
-  const rows = OPTION_NAMES.map((name) => {
-    const schema = engineOptionsSchema.shape[name];
-    const kind = kindOf(name);
-    const fallback = z.safeParse(schema, undefined).data;
-    const suffix = fallback === undefined || fallback === '' || kind === 'switch' ? '' : ` (default: ${fallback})`;
+  const rows = engineFlags().map(({ flag, kind, description, fallback }) => {
+    const suffix = fallback === undefined ? '' : ` (default: ${fallback})`;
     const placeholder = kind === 'switch' ? '' : ` <${kind}>`;
-    return [`--${flagOf(name)}${placeholder}`, `${schema.description ?? ''}${suffix}`] as const;
+    return [`${flag}${placeholder}`, `${description}${suffix}`] as const;
   });
   const all = [...rows, ['--profile', PROFILE_HELP] as const, ['-h, --help', 'Print this and end'] as const];
   const width = Math.max(...all.map(([flag]) => flag.length));
@@ -76,23 +116,27 @@ export function helpText(): string {
   ].join('\n');
 }
 
-function flagOf(name: OptionName): string {
-  return name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-}
-
-/** By what the option's schema takes. */
-function kindOf(name: OptionName): OptionKind {
-  const { type } = z.toJSONSchema(engineOptionsSchema.shape[name], { io: 'input' });
+/** By what the option's schema takes and says of its unit. */
+function kindOf(name: OptionName): EngineFlag['kind'] {
+  const schema = engineOptionsSchema.shape[name];
+  const { type } = z.toJSONSchema(schema, { io: 'input' });
   if (type === 'boolean') {
     return 'switch';
   }
-  return type === 'string' ? 'text' : 'number';
+  if (type === 'string') {
+    return 'text';
+  }
+  return schema.meta()?.['unit'] === 'bytes' ? 'bytes' : 'number';
 }
 
-function toNumber(name: OptionName, text: string): number {
-  const value = text.trim() === '' ? Number.NaN : Number(text);
-  if (Number.isNaN(value)) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', { path: name, detail: `--${flagOf(name)} takes a number` });
+function shownDefault(kind: EngineFlag['kind'], value: string | number | boolean | undefined): string | undefined {
+  if (kind === 'switch' || value === undefined || value === '') {
+    return undefined;
   }
-  return value;
+  return kind === 'bytes' ? writeBytes(Number(value)) : String(value);
+}
+
+function readNumber(text: string): number | undefined {
+  const value = text.trim() === '' ? Number.NaN : Number(text);
+  return Number.isNaN(value) ? undefined : value;
 }

@@ -1,11 +1,12 @@
 export type { EngineExit } from './child-process.js';
 export { type EngineCommandHooks, runEngineCommand } from './command.js';
+export { type EngineFlag, engineFlags, readFlag } from './flags.js';
 export { readGgufHeader } from './gguf/reader.js';
 export { type EndEvent, endChannel, type StepEvent, stepChannel } from './loop/events.js';
 export type { FinishReason, GenerationResult, GenerationTimings } from './loop/generation.js';
 export type { ModelProgress, ModelProgressListener } from './models/progress.js';
 export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './models/resolve.js';
-export { type EngineOptions, engineOptionsSchema, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
+export { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 export { type EngineProcess, spawnEngine } from './process.js';
 export type { EngineProfile, ProfileSubject } from './profile/engine-profile.js';
 export type { ProfileProgress } from './profile/measure-engine.js';

@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { WarmpathError } from '@warmpath/core';
 import {
   CHILD_ARGUMENT,

@@ -21,6 +21,9 @@ function defaultThreads(): number {
  */
 const DEFAULT_BATCH_TOKENS = 128;
 
+/** A number that a command line takes with a unit, too. */
+const IN_BYTES = { unit: 'bytes' } as const;
+
 const zmqEndpoint = () =>
   z
     .string()
@@ -47,7 +50,8 @@ export const engineOptionsSchema = z.strictObject({
     .int()
     .min(0)
     .default(0)
-    .describe('Host memory for what leaves the KV cells, in bytes, from where it comes back by copy; 0 drops it'),
+    .describe('Host memory for what leaves the KV cells, from where it comes back by copy; 0 drops it')
+    .meta(IN_BYTES),
   diskTier: z
     .string()
     .min(1)
@@ -55,7 +59,12 @@ export const engineOptionsSchema = z.strictObject({
     .describe(
       'Folder for what leaves the host tier, of this engine alone; it survives a restart and holds what users sent',
     ),
-  diskTierBytes: z.int().min(1).default(8_589_934_592).describe('Most bytes of all files of the disk tier'),
+  diskTierBytes: z
+    .int()
+    .min(1)
+    .default(8_589_934_592)
+    .describe('Most that all files of the disk tier take')
+    .meta(IN_BYTES),
   policy: z
     .enum(REPLACEMENT_POLICY_NAMES)
     .default('lru')
@@ -143,7 +152,7 @@ export const engineOptionsSchema = z.strictObject({
     .default(30_000)
     .describe('How long a speculation waits for its confirmation before it is ended, in milliseconds'),
   defaultMaxTokens: z.int().min(1).default(1024).describe('Most tokens of an answer when the request names no limit'),
-  bodyLimitBytes: z.int().min(1024).default(16_777_216).describe('Largest request body in bytes'),
+  bodyLimitBytes: z.int().min(1024).default(16_777_216).describe('Largest request body').meta(IN_BYTES),
   shutdownGraceMs: z
     .int()
     .min(0)
@@ -160,8 +169,9 @@ export const engineOptionsSchema = z.strictObject({
     .min(0)
     .default(268_435_456)
     .describe(
-      'Most bytes of copies of what is used most, kept in memory outside the native part, which begins with them after a crash; 0 for none',
-    ),
+      'Most memory for copies of what is used most, outside the native part, which begins with them after a crash; 0 for none',
+    )
+    .meta(IN_BYTES),
   nativeLog: z.boolean().default(false).describe("Leave llama.cpp's own log on stderr"),
 });
 

@@ -1,4 +1,6 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { readBytes, writeBytes } from '../src/bytes.js';
 import { helpText, parseCommandLine } from '../src/flags.js';
 import { engineOptionsSchema } from '../src/options.js';
 
@@ -16,12 +18,22 @@ describe('the flags of the command', () => {
   it.each([
     [['--prot', '1'], /--prot.*--help/],
     [['model.gguf'], /model\.gguf.*--help/],
-    [['--port', 'abc'], /--port takes a number/],
-    [['--port='], /--port takes a number/],
+    [['--port', 'abc'], /--port: A number was expected/],
+    [['--port='], /--port: A number was expected/],
     [['--native-log=yes'], /--native-log/],
+    [['--host-tier', '5x'], /--host-tier: A size/],
+    [['--host-tier', '-1MiB'], /--host-tier/],
   ])('are refused when they are wrong: %j', (args, message) => {
     expect(() => parseCommandLine(args)).toThrow(expect.objectContaining({ code: 'WARMPATH_CONFIG_INVALID' }));
     expect(() => parseCommandLine(args)).toThrow(message);
+  });
+
+  it('take sizes with a unit', () => {
+    expect(parseCommandLine(['--host-tier', '512MiB', '--disk-tier-bytes=1.5 gib'])).toMatchObject({
+      options: { hostTier: 536_870_912, diskTierBytes: 1_610_612_736 },
+    });
+    expect(helpText()).toMatch(/--disk-tier-bytes <bytes> .*\(default: 8GiB\)/);
+    fc.assert(fc.property(fc.maxSafeNat(), (bytes) => readBytes(writeBytes(bytes)) === bytes));
   });
 
   it('are explained, every one, with the default', () => {

@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
