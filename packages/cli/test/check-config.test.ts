@@ -45,6 +45,25 @@ describe('warmpath check-config', () => {
     expect(text.trimEnd().split('\n')).toHaveLength(2);
   });
 
+  it('asks the store of conversations where it is told to', async () => {
+    const file = join(folder, 'store.yaml');
+    const upstream = 'upstream:\n  url: http://127.0.0.1:8000\n';
+    const away = 'redis://user:secret@127.0.0.1:1';
+    await writeFile(file, `${upstream}session:\n  store:\n    kind: redis\n    url: ${away}\n`);
+    expect((await runCli(['check-config', file])).code).toBe(0);
+    const asText = await runCli(['check-config', file, '--connect']);
+    expect([asText.code, asText.stdout + asText.stderr]).toEqual([
+      1,
+      `${file} is valid\nThe store of conversations (redis) is down: ECONNREFUSED\n`,
+    ]);
+    await writeFile(file, upstream);
+    const asJson = await runCli(['check-config', file, '--connect', '--json']);
+    expect([asJson.code, JSON.parse(asJson.stdout)]).toMatchObject([
+      0,
+      { ok: true, sessionStore: { kind: 'memory', isUp: true } },
+    ]);
+  });
+
   it('answers a file that is not there with exit code 78', async () => {
     const { code, stdout } = await runCli(['check-config', join(folder, 'none.yaml'), '--json']);
     expect(code).toBe(78);

@@ -7,6 +7,7 @@ import {
   messageChain,
   NOTHING_VISIBLE,
   prepareRequest,
+  readSessionEntry,
   recallHistory,
   renderHint,
   type SentTurn,
@@ -327,4 +328,30 @@ describe('the memory of sessions', () => {
       expect(() => memory.restore(bad, 0), JSON.stringify(bad)).toThrow(WarmpathError);
     }
   });
+
+  it('refuses an entry in which any one field is something else', () => {
+    const pipeline = new Pipeline();
+    pipeline.serve(NAME, [user('Q1')], [A, B], said('R1'));
+    pipeline.serve(NAME, [user('Q1'), said('R1'), user('Q2')], [{ id: 'n', content: 'No title.' }], said('R2'));
+    for (const entry of pipeline.memory.export(5)) {
+      const text = JSON.stringify(entry);
+      readSessionEntry(JSON.parse(text));
+      const paths = pathsIn(entry);
+      expect(paths.length).toBeGreaterThan(25);
+      for (const path of paths) {
+        const foreign = JSON.parse(text) as Record<string, unknown>;
+        const parent = path.slice(0, -1).reduce((value, key) => value[key] as Record<string, unknown>, foreign);
+        parent[path.at(-1)!] = { foreign: true };
+        expect(() => readSessionEntry(foreign), path.join('.')).toThrow(WarmpathError);
+      }
+    }
+  });
 });
+
+/** The place of every value in a piece of plain data. */
+function pathsIn(value: unknown): string[][] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([key, child]) =>
+    child === undefined ? [] : [[key], ...pathsIn(child).map((path) => [key, ...path])],
+  );
+}

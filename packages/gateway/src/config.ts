@@ -137,6 +137,31 @@ const recognise = z.strictObject({
     ),
 });
 
+const store = z
+  .strictObject({
+    kind: z
+      .enum(['memory', 'redis'])
+      .default('memory')
+      .describe(
+        "This process's memory, or a server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts.",
+      ),
+    url: z
+      .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
+      .optional()
+      .describe(
+        'Where that server is, `redis://host:6379`, or `rediss://` for TLS; user and database may stand in it.',
+      ),
+    password: z.string().min(1).optional().describe('Its password. Best taken from the environment; never logged.'),
+    prefix: z.string().max(64).default('warmpath:').describe('What each of its keys begins with.'),
+    timeoutMs: milliseconds()
+      .default(50)
+      .describe('Milliseconds that a request waits for it; then it goes on with what this gateway knows by itself.'),
+  })
+  .refine(({ kind, url }) => kind === 'memory' || url !== undefined, {
+    path: ['url'],
+    error: 'is required where `kind` is `redis`',
+  });
+
 const session = z.strictObject({
   enabled: z
     .boolean()
@@ -153,6 +178,7 @@ const session = z.strictObject({
   maxTurns: count(100_000_000).default(65_536).describe('Turns remembered; the least recently used one goes first.'),
   maxBytes: count(17_179_869_184).default(67_108_864).describe('Bytes of remembered turns.'),
   maxAgeMs: milliseconds().default(3_600_000).describe('Milliseconds without use after which a turn is forgotten.'),
+  store: store.prefault({}).describe('Where conversations are remembered.'),
 });
 
 const residency = z.strictObject({

@@ -1,4 +1,5 @@
 import {
+  type ChatMessage,
   type ConversationName,
   messageChain,
   type RecalledHistory,
@@ -17,6 +18,9 @@ export interface Caller {
   readonly header: string | undefined;
 }
 
+/** One of these stands in every body that has an answer of the model, in any of the APIs. */
+const MODEL_SPOKE = ['"assistant"', '"function_call"'];
+
 /** Which conversation a request continues, by the configuration and the store. */
 export class Conversations {
   readonly store: SessionStore;
@@ -27,10 +31,16 @@ export class Conversations {
     this.store = store;
   }
 
-  /** Whether a body without any of the gateway's fields may continue a conversation. O(1). */
-  mayContinue({ tenant, header }: Caller): boolean {
+  /**
+   * Whether a body without any of the gateway's fields may continue a conversation. O(1) but for a tenant that is unknown here and
+   * may be known to another gateway: then the body is searched for a word of the model's, without which it continues nothing.
+   */
+  mayContinue({ tenant, header }: Caller, body: Buffer): boolean {
     const { enabled, infer } = this.#config;
-    return enabled && (header !== undefined || (infer && this.store.holds(tenant)));
+    if (!enabled) return false;
+    if (header !== undefined) return true;
+    if (!infer) return false;
+    return this.store.holds(tenant) || (this.store.isShared && MODEL_SPOKE.some((word) => body.includes(word)));
   }
 
   /**
@@ -53,10 +63,19 @@ export class Conversations {
     const name: ConversationName = { tenant, session };
     const { messages } = extracted.prompt;
     const links = messageChain(messages.map((message) => JSON.stringify(message)));
-    const found = this.store.find(name, links, now);
+    const found = this.store.find(name, endsOfTurns(messages, links, session !== undefined), now);
     const request = { ...name, messages, links };
     return found instanceof Promise
       ? found.then((turnsAt) => recallHistory(request, turnsAt))
       : recallHistory(request, found);
   }
+}
+
+/**
+ * The links at which an earlier request may have ended: before an answer, and the last one. A client that names its conversation may
+ * go on without an answer, so that every link counts.
+ */
+function endsOfTurns(messages: readonly ChatMessage[], links: readonly string[], isNamed: boolean): readonly string[] {
+  if (isNamed) return links;
+  return links.filter((_, i) => i === links.length - 1 || messages[i + 1]!.role === 'assistant');
 }

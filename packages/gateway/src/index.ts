@@ -23,4 +23,11 @@ export {
   explainRequest,
 } from './explain/explain-request.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './server.js';
-export { MemorySessionStore, type SessionStore } from './session-store.js';
+export {
+  MemorySessionStore,
+  type SessionStore,
+  type SessionStoreListener,
+  type StoreFailure,
+  type StoreOperation,
+} from './session-store.js';
+export { probeSessionStore, type SessionStoreProbe } from './shared-sessions/open-sessions.js';

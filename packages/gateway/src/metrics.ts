@@ -2,6 +2,7 @@ import type { ErrorCode } from '@warmpath/core';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Fallback } from './compose.js';
 import type { Exchange } from './exchange.js';
+import type { StoreFailure, StoreOperation } from './session-store.js';
 
 /** What the gauges read when someone asks. */
 export interface GaugeSources {
@@ -11,6 +12,7 @@ export interface GaugeSources {
   readonly documentMemoryBytes: () => number;
   readonly sessionTurns: () => number;
   readonly sessionBytes: () => number;
+  readonly sessionStoreUp: () => boolean;
   readonly warmPrefixes: () => number;
   readonly retries: () => number;
   readonly queueDepth: () => number;
@@ -22,6 +24,7 @@ export interface GaugeSources {
 }
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
+const STORE_SECONDS = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1];
 const OVERHEAD_SECONDS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1];
 
 /** The gateway's Prometheus metrics, each in its own registry so that two gateways in one process stay apart. */
@@ -41,6 +44,17 @@ export class Metrics {
   readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
   readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens of arranged requests, by the engine.');
   readonly #cached = this.#counter('cached_tokens_total', 'Of those, tokens the engine had cached.');
+  readonly #storeTime = this.#histogram(
+    'session_store_seconds',
+    'Time of the shared store of conversations.',
+    STORE_SECONDS,
+    ['operation'],
+  );
+  readonly #storeFailures = this.#counter(
+    'session_store_failures_total',
+    'What the store of conversations did not do.',
+    ['operation', 'reason'],
+  );
   readonly #failOpen = this.#counter('fail_open_total', 'Defects that cost an order, not an answer.', ['fallback']);
   readonly #errors = this.#counter('errors_total', 'Errors by code of the table.', ['code', 'source']);
   readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
@@ -56,6 +70,8 @@ export class Metrics {
     this.#read('document_memory_bytes', 'Bytes of remembered passages.', sources.documentMemoryBytes);
     this.#read('session_turns', 'Turns of conversations that are remembered.', sources.sessionTurns);
     this.#read('session_bytes', 'Bytes of remembered turns.', sources.sessionBytes);
+    const isUp = () => Number(sources.sessionStoreUp());
+    this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
     this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', sources.retries);
     this.#read('queue_depth', 'Prompts that wait for room in the engine.', sources.queueDepth);
@@ -111,6 +127,16 @@ export class Metrics {
     this.#failOpen.inc({ fallback });
   }
 
+  stored(operation: StoreOperation, ms: number): void {
+    this.#storeTime.observe({ operation }, ms / 1_000);
+  }
+
+  /** A request whose conversation could not be looked up goes on with what this gateway knows by itself. */
+  notStored(operation: StoreOperation, reason: StoreFailure): void {
+    this.#storeFailures.inc({ operation, reason });
+    if (operation === 'find' && reason !== 'unreadable') this.failedOpen('conversation');
+  }
+
   waited(ms: number): void {
     this.#queueWait.observe(ms / 1_000);
   }
@@ -138,8 +164,13 @@ export class Metrics {
     return new Gauge({ name: `warmpath_${name}`, help, registers: [this.#registry] });
   }
 
-  #histogram(name: string, help: string, buckets: number[]): Histogram {
-    return new Histogram({ name: `warmpath_${name}`, help, buckets, registers: [this.#registry] });
+  #histogram<Label extends string = never>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: Label[] = [],
+  ): Histogram<Label> {
+    return new Histogram({ name: `warmpath_${name}`, help, buckets, labelNames, registers: [this.#registry] });
   }
 
   #read(name: string, help: string, value: () => number): void {

@@ -43,7 +43,8 @@ import { requestsRoute } from './routes/requests.js';
 import { responsesRoute } from './routes/responses.js';
 import { warmupRoute } from './routes/warmup.js';
 import { ServedHistories } from './served-histories.js';
-import { MemorySessionStore, type SessionStore } from './session-store.js';
+import type { SessionStore } from './session-store.js';
+import { openSessions, sessionStore } from './shared-sessions/open-sessions.js';
 import { Upstream } from './upstream.js';
 import { WarmPrefixes } from './warm-prefixes.js';
 import { Warmups } from './warmups.js';
@@ -91,8 +92,10 @@ export async function startGateway(config: GatewayConfigInput, parts: GatewayPar
   const app = buildServer(gateway);
   let url: string;
   try {
+    await openSessions(gateway, app.log);
     url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port });
   } catch (error) {
+    await gateway.conversations.store.close();
     await gateway.upstream.destroy();
     throw error;
   }
@@ -113,11 +116,12 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const histories = new ServedHistories(config);
   const prefixes = new WarmPrefixes(config.warmup.prefixes, config.warmup.ttlMs);
   const composer = new Composer(config, parts.arrange);
-  const sessions = parts.sessions ?? new MemorySessionStore(config.session);
+  const sessions = parts.sessions ?? sessionStore(config.session);
   const conversations = new Conversations(config.session, sessions);
   const metrics = new Metrics({
     sessionTurns: () => sessions.turns,
     sessionBytes: () => sessions.bytes,
+    sessionStoreUp: () => sessions.isUp,
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     treeBytes: () => histories.treeBytes,
@@ -282,5 +286,6 @@ async function shutDown(app: FastifyInstance, gateway: Gateway): Promise<void> {
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
   await app.close();
   clearTimeout(deadline);
+  await gateway.conversations.store.close();
   await gateway.upstream.destroy();
 }

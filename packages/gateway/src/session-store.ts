@@ -24,10 +24,35 @@ export interface SessionStore {
   /** Turns and bytes that this process holds. */
   readonly turns: number;
   readonly bytes: number;
+  /** Whether others write to it too, now: then a tenant that is unknown here may be known all the same. */
+  readonly isShared: boolean;
+  /** Whether it can be asked; one that cannot still answers, from what this process knows. */
+  readonly isUp: boolean;
+  /** Called once, before anything else. Error: what keeps the gateway from starting; a server that is away does not. */
+  open(listener: SessionStoreListener): Promise<void>;
+  /** Called once, after everything else: what was told of turns is on its way, or given up. */
+  close(): Promise<void>;
+}
+
+/** What a store was asked. */
+export type StoreOperation = 'find' | 'keep';
+
+/** Why it did not do it: away, too slow, refused, not to be read, more than may wait, or larger than a turn may be. */
+export type StoreFailure = 'down' | 'timeout' | 'refused' | 'unreadable' | 'overflow' | 'too-large';
+
+/** Told what becomes of a store. Must not throw. */
+export interface SessionStoreListener {
+  /** Milliseconds that the store took. */
+  done(operation: StoreOperation, ms: number): void;
+  failed(operation: StoreOperation, failure: StoreFailure): void;
+  /** The server is there again, or away; `reason` holds no secret. */
+  changed(isUp: boolean, reason: string): void;
 }
 
 /** The memory of this process. */
 export class MemorySessionStore implements SessionStore {
+  readonly isShared = false;
+  readonly isUp = true;
   readonly #memory: SessionMemory;
 
   constructor(options: SessionMemoryOptions) {
@@ -58,4 +83,8 @@ export class MemorySessionStore implements SessionStore {
   answered(name: ConversationName, turn: TurnName, answer: string, now: number): void {
     this.#memory.answered(name, turn, answer, now);
   }
+
+  async open(): Promise<void> {}
+
+  async close(): Promise<void> {}
 }

@@ -169,12 +169,12 @@ describe('a conversation', () => {
 
 describe('a store of sessions', () => {
   const LIMITS = { maxTurns: 100, maxBytes: 1e6, maxAgeMs: 1e6 };
+  const PARTS = { turns: 0, bytes: 0, isShared: false, isUp: true, open: async () => {}, close: async () => {} };
 
   it('may answer later, as a database does', async () => {
     const memory = new MemorySessionStore(LIMITS);
     const later: SessionStore = {
-      turns: 0,
-      bytes: 0,
+      ...PARTS,
       holds: (tenant) => memory.holds(tenant),
       find: async (...asked) => memory.find(...asked),
       sent: (...turn) => memory.sent(...turn),
@@ -200,7 +200,7 @@ describe('a store of sessions', () => {
     const fail = () => {
       throw new Error('down');
     };
-    const broken: SessionStore = { turns: 0, bytes: 0, holds: () => true, find, sent: fail, answered: fail };
+    const broken: SessionStore = { ...PARTS, holds: () => true, find, sent: fail, answered: fail };
     const { engine, gateway } = await stand(counting(), {}, { sessions: broken });
     const first = await send(gateway.url + CHAT, chat([VELKA]));
     const reply = await send(gateway.url + CHAT, chat([VELKA, ORSIN], { messages: next(OPENING, first, 'And now?') }));

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
-import { type ConfigProblem, checkConfig } from '@warmpath/gateway';
+import { type ConfigProblem, checkConfig, probeSessionStore } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EXIT_CODES } from '../exit-codes.js';
@@ -9,14 +9,24 @@ import { EXIT_CODES } from '../exit-codes.js';
 export function addCheckConfigCommand(program: Command, context: CommandContext): void {
   addCommand(program, 'check-config', 'check a configuration file of the gateway and say all that is wrong with it')
     .argument('<file>', 'YAML or JSON file')
-    .action(async (file: string) => {
-      const { problems } = checkConfig(await readConfig(file), context.environment);
-      const ok = problems.length === 0;
-      context.terminal.data({ file, ok, problems });
-      for (const problem of problems) context.terminal.line(describe(file, problem));
-      if (ok) context.terminal.line(`${file} is valid`);
-      else context.exitCode = EXIT_CODES.configuration;
-    });
+    .option('--connect', 'also connect to the store of conversations that the file names')
+    .action((file: string, { connect }: { readonly connect?: boolean }) => check(file, connect ?? false, context));
+}
+
+async function check(file: string, connects: boolean, context: CommandContext): Promise<void> {
+  const { terminal, environment } = context;
+  const { config, problems } = checkConfig(await readConfig(file), environment);
+  const ok = problems.length === 0;
+  const sessionStore = connects && config !== undefined ? await probeSessionStore(config) : undefined;
+  terminal.data({ file, ok, problems, ...(sessionStore !== undefined && { sessionStore }) });
+  for (const problem of problems) terminal.line(describe(file, problem));
+  if (ok) terminal.line(`${file} is valid`);
+  else context.exitCode = EXIT_CODES.configuration;
+  if (sessionStore === undefined) return;
+  terminal.line(
+    `The store of conversations (${sessionStore.kind}) is ${sessionStore.isUp ? 'up' : `down: ${sessionStore.reason}`}`,
+  );
+  if (!sessionStore.isUp) context.exitCode = EXIT_CODES.failure;
 }
 
 async function readConfig(file: string): Promise<string> {

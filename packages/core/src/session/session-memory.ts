@@ -1,6 +1,6 @@
-import { WarmpathError } from '../errors.js';
 import type { ConversationName, TurnLookup } from './recall.js';
 import type { SentTurn, TurnName } from './sent-turn.js';
+import { readSessionEntry, type SessionEntry } from './session-entry.js';
 
 /** Bounds of what is remembered of conversations. */
 export interface SessionMemoryOptions {
@@ -10,17 +10,6 @@ export interface SessionMemoryOptions {
   readonly maxBytes?: number;
   /** Milliseconds without use after which a turn is forgotten. Default one hour. */
   readonly maxAgeMs?: number;
-}
-
-/** Everything that a memory holds for one link of a hash chain, as plain data: one line of an export. */
-export interface SessionEntry {
-  readonly version: 1;
-  readonly tenant: string;
-  readonly session: string | null;
-  readonly link: string;
-  /** Milliseconds since it was last used. */
-  readonly idleMs: number;
-  readonly turns: readonly SentTurn[];
 }
 
 interface Entry {
@@ -123,7 +112,7 @@ export class SessionMemory {
    * `WARMPATH_INVALID_REQUEST` for what no export wrote.
    */
   restore(input: unknown, now: number): void {
-    const { tenant, session, link, idleMs, turns } = readEntry(input);
+    const { tenant, session, link, idleMs, turns } = readSessionEntry(input);
     const name = { tenant, session: session ?? undefined };
     const key = keyOf(name, link);
     this.#drop(key);
@@ -219,34 +208,4 @@ function bytesOf(turn: SentTurn): number {
   for (const { content, title, label } of turn.documents)
     characters += content.length + (title?.length ?? 0) + label.length;
   return TURN_BYTES + STEP_BYTES * (turn.steps.length + turn.order.length) + 2 * characters;
-}
-
-function readEntry(input: unknown): SessionEntry {
-  const entry = input as Partial<SessionEntry> | null;
-  const isEntry =
-    typeof entry === 'object' &&
-    entry !== null &&
-    entry.version === 1 &&
-    typeof entry.tenant === 'string' &&
-    (entry.session === null || typeof entry.session === 'string') &&
-    typeof entry.link === 'string' &&
-    typeof entry.idleMs === 'number' &&
-    Array.isArray(entry.turns) &&
-    entry.turns.every(isTurn);
-  if (isEntry) return entry as SessionEntry;
-  throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
-    path: 'session',
-    detail: 'This is no exported session entry.',
-  });
-}
-
-function isTurn(value: unknown): value is SentTurn {
-  const turn = value as Partial<SentTurn> | null;
-  return (
-    typeof turn?.id === 'string' &&
-    typeof turn.link === 'string' &&
-    Number.isInteger(turn.length) &&
-    (turn.parent === undefined || typeof turn.parent?.id === 'string') &&
-    [turn.order, turn.edits, turn.documents, turn.steps, turn.answers].every(Array.isArray)
-  );
 }

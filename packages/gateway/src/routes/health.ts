@@ -13,7 +13,9 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/readyz', async (request, reply) => {
     if (gateway.draining) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
     const failure = await probe(gateway, request.exchange.requestId);
-    if (failure === undefined) return { status: 'ready' };
+    // Without its shared store a gateway serves all the same.
+    const { isUp } = gateway.conversations.store;
+    if (failure === undefined) return { status: 'ready', sessionStore: isUp ? 'up' : 'down' };
     request.exchange.failed(failure.code, 'upstream');
     return reply.code(503).send(failure.toOpenAI());
   });

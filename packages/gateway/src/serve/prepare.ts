@@ -33,7 +33,7 @@ export function prepare(gateway: Gateway, call: Call, tenant: string): Prepared 
   const header = request.headers[SESSION_HEADER];
   const caller = { tenant, header: typeof header === 'string' ? header : undefined };
   try {
-    const extracted = extract(body, api, { all: conversations.mayContinue(caller) });
+    const extracted = extract(body, api, { all: conversations.mayContinue(caller, body) });
     if (extracted === undefined) return inPlace(gateway, call, { tenant, body }) ?? { kind: 'untouched' };
     if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
     const asked = composer.prepare(extracted, tenant, 'warmpath');

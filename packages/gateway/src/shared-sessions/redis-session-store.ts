@@ -1,0 +1,215 @@
+import {
+  type ConversationName,
+  type SentTurn,
+  SessionMemory,
+  type SessionMemoryOptions,
+  type TurnLookup,
+  type TurnName,
+} from '@warmpath/core';
+import type { SessionStore, SessionStoreListener } from '../session-store.js';
+import { type StoreAddress, StoreConnection } from './store-connection.js';
+import { FIND_TURNS, KEEP_TURN } from './store-scripts.js';
+import { readTurn, scopeOf, writeTurn } from './turn-record.js';
+
+/** Bounds of what this process holds, and where the rest is. */
+export interface RedisSessionStoreOptions extends StoreAddress {
+  /** What every key of the store begins with. */
+  readonly prefix: string;
+  readonly memory: Required<SessionMemoryOptions>;
+}
+
+/** Links that one request looks up, the latest ones; of a longer conversation only this process knows the rest. */
+const MAX_LINKS = 1_024;
+/** As many as a memory keeps. */
+const MAX_RENDERINGS = 8;
+const MAX_ANSWERS = 8;
+
+/** A turn that is told to the server. */
+interface Told {
+  readonly name: ConversationName;
+  readonly turn: SentTurn;
+  readonly scope: string;
+}
+
+/**
+ * Conversations in a server that several gateways share (Redis, Valkey, or any other that speaks the protocol and runs scripts).
+ * This process's memory stands in front of it: a request asks the server once for all its links, gets what the memory lacks, and is
+ * answered from the memory. So what this gateway served itself travels only once, and without the server it goes on as one gateway
+ * alone would. The server forgets what was not used for `maxAgeMs`; a turn that is used keeps those before it, and what a server has
+ * lost is told to it again with the next turn that stands on it.
+ */
+export class RedisSessionStore implements SessionStore {
+  readonly #options: RedisSessionStoreOptions;
+  readonly #memory: SessionMemory;
+  #listener: SessionStoreListener | undefined;
+  #connection: StoreConnection | undefined;
+
+  constructor(options: RedisSessionStoreOptions) {
+    this.#options = options;
+    this.#memory = new SessionMemory(options.memory);
+  }
+
+  get turns(): number {
+    return this.#memory.turns;
+  }
+
+  get bytes(): number {
+    return this.#memory.bytes;
+  }
+
+  get isUp(): boolean {
+    return this.#connection?.isUp ?? false;
+  }
+
+  get isShared(): boolean {
+    return this.isUp;
+  }
+
+  async open(listener: SessionStoreListener): Promise<void> {
+    this.#listener = listener;
+    this.#connection = await StoreConnection.open(this.#options, listener);
+  }
+
+  async close(): Promise<void> {
+    await this.#connection?.close();
+  }
+
+  holds(tenant: string): boolean {
+    return this.#memory.holds(tenant);
+  }
+
+  find(name: ConversationName, links: readonly string[], now: number): TurnLookup | Promise<TurnLookup> {
+    this.#memory.expire(now);
+    const known = this.#memory.lookup(name, now);
+    const asked = links.slice(-MAX_LINKS);
+    const scope = scopeOf(name);
+    const call = {
+      script: FIND_TURNS,
+      keys: asked.map((link) => this.#keyOf(scope, link)),
+      values: asked.map(
+        (link) =>
+          ` ${known(link)
+            .map(({ id }) => id)
+            .join(' ')} `,
+      ),
+    };
+    const learned = this.#connection?.ask(call, (found) => this.#learn(name, { scope, links: asked, found, now }));
+    return learned === undefined ? known : learned.then(() => known);
+  }
+
+  sent(name: ConversationName, turn: SentTurn, now: number): void {
+    this.#memory.sent(name, turn, now);
+    const scope = scopeOf(name);
+    const record = writeTurn(scope, turn);
+    if (record === undefined) this.#listener?.failed('keep', 'too-large');
+    else this.#tell({ name, turn, scope }, { record, answers: turn.answers, now });
+  }
+
+  answered(name: ConversationName, { link, id }: TurnName, answer: string, now: number): void {
+    this.#memory.answered(name, { link, id }, answer, now);
+    const turn = this.#memory
+      .lookup(
+        name,
+        now,
+      )(link)
+      .find((known) => known.id === id);
+    if (turn !== undefined) this.#tell({ name, turn, scope: scopeOf(name) }, { record: '', answers: [answer], now });
+  }
+
+  /** Tells the server of a turn, and again of whatever it should know of those before it and does not. */
+  #tell(
+    { name, turn, scope }: Told,
+    { record, answers, now }: { readonly record: string; readonly answers: readonly string[]; readonly now: number },
+  ): void {
+    const turns = [turn, ...this.#before(name, turn, now)];
+    void this.#keep(scope, turns, { record, answers })?.then((missing) => {
+      if (!Array.isArray(missing)) return;
+      for (const place of missing as readonly number[]) {
+        const lost = turns[place - 1];
+        const again = lost === undefined ? undefined : writeTurn(scope, lost);
+        if (again !== undefined) void this.#keep(scope, [lost!], { record: again, answers: lost!.answers });
+      }
+    });
+  }
+
+  #keep(
+    scope: string,
+    turns: readonly SentTurn[],
+    { record, answers }: { readonly record: string; readonly answers: readonly string[] },
+  ): Promise<unknown> | undefined {
+    const limits = [this.#options.memory.maxAgeMs, MAX_RENDERINGS, MAX_ANSWERS].map(String);
+    return this.#connection?.tell({
+      script: KEEP_TURN,
+      keys: turns.map(({ link }) => this.#keyOf(scope, link)),
+      values: [...limits, record, answers.join(' '), ...turns.map(({ id }) => id)],
+    });
+  }
+
+  /** The turns that this one stands on, the latest first, as far as this process knows them. */
+  #before(name: ConversationName, turn: SentTurn, now: number): readonly SentTurn[] {
+    const known = this.#memory.lookup(name, now);
+    const turns: SentTurn[] = [];
+    for (let { parent } = turn; parent !== undefined; parent = turns.at(-1)!.parent) {
+      const { link, id }: TurnName = parent;
+      const found = known(link).find((candidate) => candidate.id === id);
+      if (found === undefined) break;
+      turns.push(found);
+    }
+    return turns;
+  }
+
+  /** Takes over what the server said. From the latest link to the first, so that a turn is always older than those it stands on. */
+  #learn(
+    name: ConversationName,
+    {
+      scope,
+      links,
+      found,
+      now,
+    }: { readonly scope: string; readonly links: readonly string[]; readonly found: unknown; readonly now: number },
+  ): void {
+    const lists: readonly unknown[] = Array.isArray(found) ? found : [];
+    for (let i = links.length - 1; i >= 0; i--) {
+      const list = lists[i];
+      if (!Array.isArray(list)) continue;
+      const link = links[i]!;
+      const known = this.#memory.lookup(name, now)(link);
+      const { turns, isNew } = this.#merge(known, list, { scope, link });
+      if (!isNew) continue;
+      const entry = { version: 1, tenant: name.tenant, session: name.session ?? null, link, idleMs: 0, turns };
+      this.#memory.restore(entry, now);
+    }
+  }
+
+  /** The turns at one link: those that the server does not know, then the server's in its order, with the answers of both. */
+  #merge(
+    known: readonly SentTurn[],
+    list: readonly unknown[],
+    place: { readonly scope: string; readonly link: string },
+  ): { readonly turns: readonly SentTurn[]; readonly isNew: boolean } {
+    const shared: SentTurn[] = [];
+    for (let i = 0; i + 2 < list.length; i += 3) {
+      const [id, answers, record] = [String(list[i]), String(list[i + 1]), String(list[i + 2])];
+      const held = known.find((turn) => turn.id === id);
+      const turn = held ?? readTurn(record, { ...place, id });
+      if (turn !== undefined) shared.push(withAnswers(turn, answers.split(' ')));
+      // Without a record, it was held when the server was asked, and is forgotten since.
+      else if (record !== '') this.#listener?.failed('find', 'unreadable');
+    }
+    const own = known.filter(({ id }) => !shared.some((turn) => turn.id === id));
+    const turns = [...own, ...shared].slice(-MAX_RENDERINGS);
+    return { turns, isNew: turns.length !== known.length || turns.some((turn, i) => turn !== known[i]) };
+  }
+
+  #keyOf(scope: string, link: string): string {
+    // In a cluster, what stands in braces decides where a key is: one conversation's keys are together.
+    return `${this.#options.prefix}{${scope}}${link}`;
+  }
+}
+
+/** The turn itself if it has these answers already. */
+function withAnswers(turn: SentTurn, answers: readonly string[]): SentTurn {
+  const fresh = answers.filter((answer) => answer !== '' && !turn.answers.includes(answer));
+  if (fresh.length === 0) return turn;
+  return { ...turn, answers: [...turn.answers, ...fresh].slice(-MAX_ANSWERS) };
+}

@@ -1,0 +1,86 @@
+import { hash } from 'node:crypto';
+
+/**
+ * A script that the server runs as one atomic step, so that gateways that write at the same time lose nothing. A link of the hash
+ * chain is one hash in the server: `order`, the ids of its renderings with the last used one at the end; `turn:<id>`, a rendering;
+ * `answers:<id>`, the prints of its answers, the latest last. Ids and prints hold no spaces.
+ */
+export interface StoreScript {
+  readonly text: string;
+  /** By which a server knows it that has run it before. */
+  readonly digest: string;
+}
+
+/**
+ * What is at these links, and of the turns that the gateway holds already only their names and answers.
+ * KEYS: the links. ARGV[i]: ids held at KEYS[i], between spaces. Answers for each link a list `id, answers, record, id, …`, in order
+ * of last use; nil where nothing is known, and `''` for a record that is held.
+ */
+export const FIND_TURNS = script(`
+local found = {}
+for i, key in ipairs(KEYS) do
+  local order = redis.pcall('HGET', key, 'order')
+  if type(order) == 'string' then
+    local turns = {}
+    for id in string.gmatch(order, '%S+') do
+      local held = string.find(ARGV[i], ' ' .. id .. ' ', 1, true)
+      table.insert(turns, id)
+      table.insert(turns, redis.call('HGET', key, 'answers:' .. id) or '')
+      table.insert(turns, held and '' or redis.call('HGET', key, 'turn:' .. id) or '')
+    end
+    found[i] = turns
+  else
+    found[i] = false
+  end
+end
+return found`);
+
+/**
+ * Keeps a turn, its answers, or both, and lets the turn and those before it live on.
+ * KEYS[1]: its link; the others those of the turns before it. ARGV: milliseconds to live, most renderings of a link, most answers
+ * of a rendering, the record or '' where only answers come, the answers between spaces, and the id of the turn at each of KEYS.
+ * Answers the positions in KEYS, from 1, of turns that the server does not have.
+ */
+export const KEEP_TURN = script(`
+local ttl, renderings, answers = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local key, id, record = KEYS[1], ARGV[6], ARGV[4]
+local function words(text)
+  local list = {}
+  for word in string.gmatch(text or '', '%S+') do table.insert(list, word) end
+  return list
+end
+local function latest(list, word)
+  for i = #list, 1, -1 do
+    if list[i] == word then table.remove(list, i) end
+  end
+  table.insert(list, word)
+end
+if record ~= '' then
+  redis.call('HSET', key, 'turn:' .. id, record)
+  local order = words(redis.call('HGET', key, 'order'))
+  latest(order, id)
+  while #order > renderings do
+    local oldest = table.remove(order, 1)
+    redis.call('HDEL', key, 'turn:' .. oldest, 'answers:' .. oldest)
+  end
+  redis.call('HSET', key, 'order', table.concat(order, ' '))
+end
+if ARGV[5] ~= '' and redis.call('HEXISTS', key, 'turn:' .. id) == 1 then
+  local list = words(redis.call('HGET', key, 'answers:' .. id))
+  for _, answer in ipairs(words(ARGV[5])) do latest(list, answer) end
+  while #list > answers do table.remove(list, 1) end
+  redis.call('HSET', key, 'answers:' .. id, table.concat(list, ' '))
+end
+local missing = {}
+for i, used in ipairs(KEYS) do
+  if redis.pcall('HEXISTS', used, 'turn:' .. ARGV[5 + i]) == 1 then
+    redis.call('PEXPIRE', used, ttl)
+  else
+    table.insert(missing, i)
+  end
+end
+return missing`);
+
+function script(text: string): StoreScript {
+  return { text, digest: hash('sha1', text) };
+}

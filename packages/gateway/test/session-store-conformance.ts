@@ -1,0 +1,141 @@
+import { type ConversationName, type SentTurn, SessionMemory } from '@warmpath/core';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { SessionStore, SessionStoreListener } from '../src/session-store.js';
+
+export const LIMITS = { maxTurns: 10_000, maxBytes: 1e8, maxAgeMs: 60_000 };
+
+export const SILENT: SessionStoreListener = { done: () => {}, failed: () => {}, changed: () => {} };
+
+/** A turn at a link, with everything that a turn may have. */
+export function turnAt(link: string, id = `id-${link}`, parent?: SentTurn): SentTurn {
+  return {
+    link,
+    id,
+    length: 2,
+    parent: parent && { link: parent.link, id: parent.id },
+    supplied: `supplied-${id}`,
+    order: ['a'],
+    edits: [{ at: 1, add: 'text-before', text: `The "text"\n of ${id} 🦀 \ud800` }],
+    documents: [
+      { print: 'p1', label: 'a', title: undefined, content: `Content of ${id}` },
+      { print: 'p2', label: 'b', title: 'Title', content: '' },
+    ],
+    steps: [{ key: 'k', tokens: 3 }],
+    tail: 1.5,
+    answers: [],
+  };
+}
+
+/** A store to write to, and one that sees what was written: the same, or another gateway's over the same server. */
+export interface StorePair {
+  readonly writer: SessionStore;
+  readonly reader: SessionStore;
+}
+
+/** What a store says of a link, once everything before has arrived. */
+export async function turnsOf({ writer, reader }: StorePair, name: ConversationName, link: string, now = 0) {
+  await writer.find(name, [], now);
+  return (await reader.find(name, [link], now))(link);
+}
+
+/** What is told to a store. */
+type Step =
+  | { readonly kind: 'sent'; readonly name: number; readonly link: string; readonly id: string }
+  | {
+      readonly kind: 'answered';
+      readonly name: number;
+      readonly link: string;
+      readonly id: string;
+      readonly answer: string;
+    };
+
+const link = fc.constantFrom('l1', 'l2');
+const id = fc.constantFrom(...Array.from({ length: 10 }, (_, i) => `i${i}`));
+const step: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({ kind: fc.constant('sent' as const), name: fc.nat(2), link, id }),
+  fc.record({
+    kind: fc.constant('answered' as const),
+    name: fc.nat(2),
+    link,
+    id,
+    answer: fc.constantFrom(...Array.from({ length: 12 }, (_, i) => `a${i}`)),
+  }),
+);
+
+const NAMES: readonly ConversationName[] = [{ tenant: 'a' }, { tenant: 'a', session: 's' }, { tenant: 'b' }];
+
+/** What every store of sessions keeps to. `open` gives an empty one; it is closed afterwards. */
+export function sessionStoreConformance(kind: string, open: () => Promise<StorePair>): void {
+  describe(`${kind}, as a store of sessions`, () => {
+    it('gives back what was sent, where it was sent', async () => {
+      const pair = await open();
+      const first = turnAt('1');
+      const second = turnAt('2', 'x', first);
+      for (const turn of [first, second]) pair.writer.sent(NAMES[0]!, turn, 0);
+      expect(await turnsOf(pair, NAMES[0]!, '1')).toEqual([first]);
+      expect(await turnsOf(pair, NAMES[0]!, '2')).toEqual([second]);
+      expect(await turnsOf(pair, NAMES[0]!, '3')).toEqual([]);
+    });
+
+    it('is what a memory is, whatever it is told', async () => {
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+          const pair = await open();
+          const twin = new SessionMemory(LIMITS);
+          for (const told of steps) {
+            const name = NAMES[told.name]!;
+            const turn = turnAt(told.link, told.id);
+            for (const store of [pair.writer, twin]) {
+              if (told.kind === 'sent') store.sent(name, turn, 0);
+              else store.answered(name, turn, told.answer, 0);
+            }
+          }
+          for (const name of NAMES) {
+            for (const at of ['l1', 'l2']) {
+              expect(await turnsOf(pair, name, at)).toEqual(twin.lookup(name, 0)(at));
+            }
+          }
+        }),
+        { seed: 11, numRuns: 40 },
+      );
+    });
+
+    it('never gives one tenant or session what another sent, whatever they are called', async () => {
+      const text = fc.oneof(
+        fc.string(),
+        fc.constantFrom('', '\n', '{', '}', ':', 'a\nb', 'null', '["a",null]', '*', '\0'),
+      );
+      const name = fc.record({ tenant: text, session: fc.option(text, { nil: undefined }) });
+      await fc.assert(
+        fc.asyncProperty(fc.uniqueArray(name, { selector: keyOf, minLength: 2, maxLength: 6 }), async (names) => {
+          const pair = await open();
+          for (const [i, one] of names.entries()) pair.writer.sent(one, turnAt('l', `${i}`), 0);
+          for (const [i, one] of names.entries()) {
+            expect((await turnsOf(pair, one, 'l')).map(({ id }) => id)).toEqual([`${i}`]);
+            expect(await turnsOf(pair, { ...one, tenant: `${one.tenant}x` }, 'l')).toEqual([]);
+          }
+        }),
+        { seed: 12, numRuns: 25 },
+      );
+    });
+
+    it('knows at once whether it holds anything of a tenant', async () => {
+      const { writer } = await open();
+      expect(writer.holds('a')).toBe(false);
+      writer.sent({ tenant: 'a' }, turnAt('1'), 0);
+      expect([writer.holds('a'), writer.holds('b'), writer.turns]).toEqual([true, false, 1]);
+      expect(writer.bytes).toBeGreaterThan(0);
+    });
+
+    it('leaves an answer alone whose turn it never had', async () => {
+      const pair = await open();
+      pair.writer.answered(NAMES[0]!, turnAt('1'), 'a', 0);
+      expect(await turnsOf(pair, NAMES[0]!, '1')).toEqual([]);
+    });
+  });
+}
+
+function keyOf({ tenant, session }: ConversationName): string {
+  return JSON.stringify([tenant, session ?? null]);
+}
