@@ -1,13 +1,25 @@
 import type { DocumentSpan, FormatName, PromptRole } from './block.js';
+import { type LineOpenings, lineOpenings } from './line-openings.js';
 
-/** A part of a text to look for documents in. */
-export interface Region {
+/** A text to look for documents in: one of a prompt's, or what a prompt marks in it. */
+export class Region {
   readonly text: string;
-  readonly start: number;
-  readonly end: number;
   readonly role: PromptRole;
   /** The prompt says that these are documents of this format: only the form counts, not whether it is plausible. */
   readonly certain: boolean;
+  #openings: LineOpenings | undefined;
+
+  constructor(text: string, { role, certain }: Pick<Region, 'role' | 'certain'>) {
+    this.text = text;
+    this.role = role;
+    this.certain = certain;
+  }
+
+  /** The lines at which a document could open. Found once for all formats. */
+  get openings(): LineOpenings {
+    this.#openings ??= lineOpenings(this.text);
+    return this.#openings;
+  }
 }
 
 /** What a format found: documents side by side. */
@@ -22,7 +34,10 @@ export interface Found {
 /**
  * One way of writing documents. `find` answers blocks of at least two documents in the order of the text, none overlapping,
  * and changes nothing: a text written back piece by piece is the text. It throws for no input.
- * Cost: O(region), whatever stands in it.
+ *
+ * Cost: O(region), whatever stands in it, and next to nothing where there is no sign of the form, because every text of every
+ * request is looked through. So a format looks at the region's `openings` (a form with another kind of line adds a list there), or
+ * for a string that it cannot do without, with `indexOf`; patterns are tried where these are found (flag `y`), never over the text.
  */
 export interface DocumentFormat {
   readonly name: FormatName;

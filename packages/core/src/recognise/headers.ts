@@ -56,7 +56,7 @@ export function blocksBetween(region: Region, headers: readonly Header[], closer
     else if (number === last.header.number && header.label !== undefined) last.labels.push(header.label);
     else uncertain = true;
   }
-  close(region.end);
+  close(region.text.length);
   return found;
 }
 

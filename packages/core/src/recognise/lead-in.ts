@@ -8,8 +8,8 @@ const BIBLIOGRAPHY =
 const LINE_LENGTH = 300;
 
 /** The last line before `at` that says something, at most two line ends away; empty if there is none. O(1). */
-export function lineBefore(text: string, at: number, start: number): string {
-  const window = text.slice(Math.max(start, at - LINE_LENGTH), at).split('\n');
+export function lineBefore(text: string, at: number): string {
+  const window = text.slice(Math.max(0, at - LINE_LENGTH), at).split('\n');
   // A rule under a heading, or the fence of a code block, says nothing itself.
   const lines = window.slice(-4).reverse();
   return lines.find((line) => /[\p{L}\p{N}]/u.test(line) && !/^\s*```/.test(line)) ?? '';

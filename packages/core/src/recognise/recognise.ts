@@ -1,5 +1,5 @@
-import type { DocumentBlock, PromptText } from './block.js';
-import type { DocumentFormat, Found, Region } from './format.js';
+import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
+import { type DocumentFormat, type Found, Region } from './format.js';
 import { fields } from './formats/fields.js';
 import { headed } from './formats/headed.js';
 import { json } from './formats/json.js';
@@ -47,13 +47,20 @@ export function recognise(texts: readonly PromptText[], options: RecogniseOption
   if (options.mode === 'off') return [];
   const blocks = texts.flatMap((text, index) => blocksOf(text, index, options));
   if (blocks.length === 0) return blocks;
-  const references = referencesIn(around(texts, blocks));
+  // What the prompt marks, it has decided about.
+  const references = referencesIn(around(texts, blocks), {
+    order: blocks.some(({ marked }) => !marked),
+    labels: blocks.some(isCountedUnasked),
+  });
   return blocks.map((block) => ({
     ...block,
-    // What the prompt marks, it has decided about.
     fixed: references.order && !block.marked ? 'order-referred' : undefined,
-    labels: block.labels === 'free' && references.labels && !block.relabel ? 'referred' : block.labels,
+    labels: references.labels && isCountedUnasked(block) ? 'referred' : block.labels,
   }));
+}
+
+function isCountedUnasked({ labels, relabel }: UnreferredBlock): boolean {
+  return labels === 'free' && !relabel;
 }
 
 /** The blocks of one text, with labels as they are if nothing refers to them. */
@@ -68,7 +75,8 @@ function blocksOf({ role, text }: PromptText, index: number, options: RecogniseO
     return [toBlock(found, { index, marked: true, relabel: region.relabel ?? options.relabel, asked: region.relabel })];
   });
   if (options.mode === 'marked') return blocks;
-  const found = guessed({ text, start: 0, end: text.length, role, certain: false }, marked);
+  const found = guessed(new Region(text, { role, certain: false }), marked);
+  if (found.length === 0) return blocks;
   return [
     ...blocks,
     ...found.map((each) => toBlock(each, { index, marked: false, relabel: options.relabel, asked: undefined })),
@@ -80,7 +88,7 @@ interface FoundAs extends Found {
 }
 
 function toBlock(
-  { documents, format }: FoundAs,
+  { documents, format }: Pick<FoundAs, 'documents' | 'format'>,
   {
     index,
     marked,
@@ -104,13 +112,25 @@ function toBlock(
 
 /** The first format that sees documents where the prompt says there are some. */
 function inMarked(text: string, role: PromptText['role'], { start, end, format: name }: MarkedRegion) {
-  const region: Region = { text, start, end, role, certain: true };
+  const region = new Region(text.slice(start, end), { role, certain: true });
   for (const format of DOCUMENT_FORMATS) {
     if (name !== undefined && format.name !== name) continue;
-    const found = format.find(region).find(({ start: from, end: to }) => from >= start && to <= end);
-    if (found !== undefined) return { ...found, format };
+    const [found] = format.find(region);
+    if (found !== undefined) return { documents: found.documents.map((span) => moved(span, start)), format };
   }
   return undefined;
+}
+
+/** The same document, `by` characters farther on. */
+function moved(span: DocumentSpan, by: number): DocumentSpan {
+  return {
+    ...span,
+    start: span.start + by,
+    end: span.end + by,
+    contentStart: span.contentStart + by,
+    contentEnd: span.contentEnd + by,
+    labels: span.labels.map(({ start, end }) => ({ start: start + by, end: end + by })),
+  };
 }
 
 /** What the formats see unasked: outside code, outside what is marked, and the surer format's where two see something. */
@@ -122,6 +142,7 @@ function guessed(region: Region, marked: readonly MarkedRegion[]): readonly Foun
     for (const found of free) accepted.push({ ...found, format });
     if (free.length > 0) taken = [...taken, ...free].sort((a, b) => a.start - b.start);
   }
+  if (accepted.length === 0) return accepted;
   return outsideCode(
     region.text,
     accepted.sort((a, b) => a.start - b.start),

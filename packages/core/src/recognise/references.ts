@@ -44,13 +44,17 @@ export interface References {
 }
 
 /**
- * Reads the texts around documents. Takes too much for a reference rather than too little: the price is a smaller gain, where the
+ * Reads the texts around documents for what is asked of them. Takes too much for a reference rather than too little: the price is a smaller gain, where the
  * other error would be a wrong citation. What documents say is not read: they do not know their labels. O(texts).
  */
-export function referencesIn(texts: Iterable<{ readonly role: PromptRole; readonly text: string }>): References {
-  let order = false;
-  let labels = false;
+export function referencesIn(
+  texts: Iterable<{ readonly role: PromptRole; readonly text: string }>,
+  asked: { readonly order: boolean; readonly labels: boolean },
+): References {
+  let order = !asked.order;
+  let labels = !asked.labels;
   for (const { role, text } of texts) {
+    if (order && labels) break;
     if (role === 'tool') continue;
     if (role === 'assistant') {
       labels ||= BRACKETED.test(text);
@@ -58,7 +62,6 @@ export function referencesIn(texts: Iterable<{ readonly role: PromptRole; readon
     }
     order ||= ORDER.test(text);
     labels ||= LABEL.test(text);
-    if (order && labels) break;
   }
-  return { order, labels };
+  return { order: asked.order && order, labels: asked.labels && labels };
 }

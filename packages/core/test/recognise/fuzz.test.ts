@@ -1,85 +1,11 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { HOSTILE } from '../../bench/hostile-prompts.js';
 import { blockDocuments, type DocumentBlock, type PromptText, recognise, rewriteText } from '../../src/index.js';
+import { FRAGMENTS } from './fragments.js';
 import { PROMPTS } from './prompts/index.js';
 
 const SEED = 20_261_121;
-
-/** Signs that formats look for, and others. */
-const FRAGMENTS = [
-  '<document>',
-  '</document>',
-  '<document id="1">',
-  '<doc ',
-  '<documents>',
-  '</documents>',
-  '<source index="2">',
-  '</source>',
-  '<context>',
-  '</context>',
-  '<warmpath-documents>',
-  '</warmpath-documents>',
-  '<warmpath-documents format="separator">',
-  '[1] ',
-  '[2] ',
-  '[3] ',
-  '\n[1] ',
-  '\n[2] ',
-  '\n[0] ',
-  '\n[9999] ',
-  'Sources:\n',
-  'Context:\n',
-  '\n\n',
-  '\n',
-  ' ',
-  '\nDocument 1:',
-  '\nDocument 2:',
-  '\n[CONTEXT 0]:',
-  '\n[END CONTEXT 0]',
-  '\n[CONTEXT 1]:',
-  '\n[END CONTEXT 1]',
-  '[{"text":"',
-  '"},{"text":"',
-  '"}]',
-  '{"results":[',
-  ']}',
-  '\\',
-  '"',
-  '\\u12',
-  '\n{',
-  '[[[[',
-  ']]',
-  ',',
-  ':',
-  '{"content":"a"}',
-  "Document(page_content='",
-  "')",
-  'metadata={',
-  '})',
-  '\nTitle: a',
-  '\nURL: b',
-  '\nContent: c',
-  '\nSource: x',
-  'Context information is below.\n---------------------\n',
-  '\n---------------------\n',
-  '\nfile_path: a.md\n\n',
-  '\n## Source: a.md\n',
-  '\n# b.md\n',
-  '\n---\n',
-  '\n```\n',
-  '\nQuestion: why?',
-  'some words that say little but are many enough to count as text ',
-  'ж',
-  '日本',
-  '\ud83e\udd80',
-  '\ud800',
-  '\u0000',
-  '\u2028',
-  '>',
-  '<',
-  '/>',
-]; // prettier-ignore
 
 const texts = fc.array(
   fc.record({
@@ -186,3 +112,48 @@ describe('a megabyte', () => {
     for (const block of blocks) expect(block.end).toBeLessThanOrEqual(text.length);
   });
 });
+
+const NATIVE = { indexOf: String.prototype.indexOf, exec: RegExp.prototype.exec };
+
+describe('twice the text', () => {
+  it.each(HOSTILE)('is looked at twice as much: %s', (_, unit) => {
+    const [one, two] = [20_000, 40_000].map((length) => {
+      const text = unit.repeat(Math.ceil(length / unit.length));
+      return charactersSearched(() => recognise([{ role: 'user', text }], { mode: 'conservative' }));
+    });
+    expect(two).toBeLessThanOrEqual(2.3 * one! + 10_000);
+  });
+});
+
+/** Characters that searches of strings and patterns pass while a function runs: those up to what they find, or to the end. */
+function charactersSearched(run: () => unknown): number {
+  let characters = 0;
+  const spies = [
+    vi.spyOn(String.prototype, 'indexOf'),
+    vi.spyOn(String.prototype, 'includes'),
+    vi.spyOn(RegExp.prototype, 'exec'),
+  ] as const;
+  const [indexOf, includes, exec] = spies;
+  const [nativeIndexOf, nativeExec] = [NATIVE.indexOf, NATIVE.exec];
+  indexOf.mockImplementation(function (this: string, sign: string, from = 0) {
+    const at: number = nativeIndexOf.call(this, sign, from);
+    characters += (at < 0 ? this.length : at) - from;
+    return at;
+  });
+  includes.mockImplementation(function (this: string, sign: string) {
+    return this.indexOf(sign) >= 0;
+  });
+  exec.mockImplementation(function (this: RegExp, text: string) {
+    const from = this.global || this.sticky ? this.lastIndex : 0;
+    const match = nativeExec.call(this, text);
+    if (match !== null) characters += match.index + match[0].length - from;
+    else if (!this.sticky) characters += text.length - from;
+    return match;
+  });
+  try {
+    run();
+  } finally {
+    for (const spy of spies) spy.mockRestore();
+  }
+  return characters;
+}

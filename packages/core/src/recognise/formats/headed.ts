@@ -6,14 +6,14 @@ const NOUN =
   '(?:retrieved |search |web |context |knowledge )?(?:document|doc|source|passage|context|chunk|snippet|excerpt|evidence|search result|web result|retrieval result|knowledge|dokument|quelle|documento|fuente|extrait|fonte|文档|资料|文書|資料)';
 /** `Document 1:`, `### Source [2]`, `[CONTEXT 0]:`, `--- Passage 3 ---`, `Document [1](Title: …)`. */
 const HEADER = new RegExp(
-  `^([ \\t]{0,8})(#{1,6} |\\*\\*|\\[|<{2,3} ?|-{2,} ?|={2,} ?)?(${NOUN})[ _-]{0,2}([#\\[(]{0,2})(\\d{1,4})(?=[\\])*:：.\\s>=-])([^\\n]{0,200})`,
-  'gim',
+  `([ \\t]{0,8})(#{1,6} |\\*\\*|\\[|<{2,3} ?|-{2,} ?|={2,} ?)?(${NOUN})[ _-]{0,2}([#\\[(]{0,2})(\\d{1,4})(?=[\\])*:：.\\s>=-])([^\\n]{0,200})`,
+  'iy',
 );
 /** Behind the number of a header; in a sentence, «Document 1 shows that …», a word would follow. */
 const CLOSED = /^(?:[ \t]*$|[\])*:：>=]|\.(?:[ \t]|$)|[ \t]*[(:：>=-])/;
 /** What stands behind the number: signs, a title in brackets, or the text itself. */
 const BEHIND = /^[\])]{0,2}(?:\*\*)?[ \t]*(?:\((?:title: ?)?([^)\n]{1,160})\))?(?:[ \t]*[:：.\])>=*-]+)*/i;
-const CLOSER = new RegExp(`^[ \\t]*(?:[-=<]{2,} ?|\\[)?END (?:OF )?${NOUN}[ _-]?[#\\[]?(\\d{1,4})[^\\n]{0,20}$`, 'gim');
+const CLOSER = new RegExp(`^[ \\t]*(?:[-=<]{2,} ?|\\[)?END (?:OF )?${NOUN}[ _-]?[#\\[]?(\\d{1,4})[^\\n]{0,20}$`, 'imy');
 
 /** Documents under headers that name and count them, as LlamaIndex's citation engine and AnythingLLM write them. */
 export const headed: DocumentFormat = {
@@ -26,10 +26,12 @@ export const headed: DocumentFormat = {
   },
 };
 
-function headersOf({ text, start, end }: Region): readonly Header[] {
+function headersOf({ text, openings }: Region): readonly Header[] {
   const headers: Header[] = [];
-  HEADER.lastIndex = start;
-  for (let match = HEADER.exec(text); match !== null && match.index < end; match = HEADER.exec(text)) {
+  for (const line of openings.counted) {
+    HEADER.lastIndex = line;
+    const match = HEADER.exec(text);
+    if (match === null) continue;
     const [whole, indent, decoration = '', noun, bracket, digits, rest] = match;
     const behind = BEHIND.exec(rest!)!;
     const from = match.index + indent!.length;
@@ -49,19 +51,27 @@ function headersOf({ text, start, end }: Region): readonly Header[] {
 }
 
 /** `[END CONTEXT 0]` closes `[CONTEXT 0]`. */
-function closers({ text, end: regionEnd }: Region): CloserOf {
+function closers(region: Region): CloserOf {
   // The documents are asked for in the order of the text, so one pass finds all closers.
-  let next: RegExpExecArray | null | undefined;
+  const lines = closingLines(region);
+  let next = lines.next();
   return (header, end) => {
-    if (next === undefined || (next !== null && next.index < header.start)) {
-      CLOSER.lastIndex = header.start;
-      next = CLOSER.exec(text);
-    }
-    if (next === null || next.index >= Math.min(end, regionEnd) || Number(next[1]) !== header.number) return undefined;
-    const closed = next.index + next[0].trimEnd().length;
-    const label = next.index + next[0].lastIndexOf(next[1]!);
-    return { end: closed, contentEnd: next.index, label: { start: label, end: label + next[1]!.length } };
+    while (next.done !== true && next.value.index < header.start) next = lines.next();
+    if (next.done === true) return undefined;
+    const { index, 0: line, 1: digits } = next.value;
+    if (index >= end || Number(digits) !== header.number) return undefined;
+    const closed = index + line.trimEnd().length;
+    const label = index + line.lastIndexOf(digits!);
+    return { end: closed, contentEnd: index, label: { start: label, end: label + digits!.length } };
   };
+}
+
+function* closingLines({ text, openings }: Region): Generator<RegExpExecArray, undefined> {
+  for (const line of openings.counted) {
+    CLOSER.lastIndex = line;
+    const match = CLOSER.exec(text);
+    if (match !== null) yield match;
+  }
 }
 
 function isPlausible({ documents }: Found): boolean {

@@ -40,31 +40,30 @@ const LIST_KEYS = new Set(
     ' ',
   ),
 );
-const OPENS = /^[ \t]{0,8}(?=[[{])/gm;
 
 /** Arrays of documents in JSON: the answer of a tool, a fenced block, a value at the start of a line. */
 export const json: DocumentFormat = {
   name: 'json',
   unasked: true,
   find(region) {
-    const { text, start, end } = region;
+    const { text, openings } = region;
     const found: Found[] = [];
-    OPENS.lastIndex = start;
-    for (let match = OPENS.exec(text); match !== null && match.index < end; match = OPENS.exec(text)) {
-      const at = match.index + match[0].length;
-      const scanner = new JsonScanner(text, at);
-      const value = scanner.value();
+    const scanner = new JsonScanner(text);
+    for (const line of openings.brackets) {
       // What was read is not read again, or unclosed brackets would cost their number squared.
-      OPENS.lastIndex = Math.max(scanner.at, at + 1);
-      if (value === undefined || scanner.at > end) continue;
-      const isWhole = isBlank(text, start, at) && isBlank(text, scanner.at, end);
-      const announced =
-        region.role === 'tool' || region.certain || isWhole || saysDocuments(lineBefore(text, at, start));
-      if (announced) for (const block of lists(region, value)) found.push(block);
+      if (line < scanner.at) continue;
+      const value = scanner.value(line);
+      if (value !== undefined && isAnnounced(region, value))
+        for (const block of lists(region, value)) found.push(block);
     }
     return found;
   },
 };
+
+function isAnnounced({ text, role, certain }: Region, { start, end }: JsonValue): boolean {
+  if (role === 'tool' || certain) return true;
+  return (isBlank(text, 0, start) && isBlank(text, end, text.length)) || saysDocuments(lineBefore(text, start));
+}
 
 function lists(region: Region, value: JsonValue): readonly Found[] {
   if (value.kind === 'array') {

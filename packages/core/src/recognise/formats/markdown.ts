@@ -2,7 +2,7 @@ import type { DocumentFormat, Found, Region } from '../format.js';
 import { blocksBetween, type Header } from '../headers.js';
 import { meanLength, PASSAGE } from '../plausible.js';
 
-const HEADING = /^(#{1,6})[ \t]+([^\n]{1,300})/gm;
+const HEADING = /(#{1,6})[ \t]+([^\n]{1,300})/y;
 /** A heading that names where the section under it comes from. */
 const ORIGIN =
   /^(?:\*\*)?(?:(?:source|file|document|doc|title|url|passage|page|from|quelle|datei)\b[^\n:]{0,30}:|https?:\/\/|\[[^\]\n]{1,200}\]\(|`?[\w./ -]{1,200}\.(?:md|mdx|txt|pdf|html?|docx?|rst|csv|pptx?)`?(?:[\s(#:]|$))/i;
@@ -32,13 +32,15 @@ interface Heading {
   readonly title: string;
 }
 
-function headingsOf({ text, start, end }: Region): readonly Heading[] {
+function headingsOf({ text, openings }: Region): readonly Heading[] {
   const headings: Heading[] = [];
-  HEADING.lastIndex = start;
-  for (let match = HEADING.exec(text); match !== null && match.index < end; match = HEADING.exec(text)) {
+  for (const line of openings.headings) {
+    HEADING.lastIndex = line;
+    const match = HEADING.exec(text);
+    if (match === null) continue;
     headings.push({
-      start: match.index,
-      end: match.index + match[0].length,
+      start: line,
+      end: line + match[0].length,
       level: match[1]!.length,
       title: match[2]!.trim(),
     });

@@ -3,7 +3,7 @@ import { blocksBetween, type Header } from '../headers.js';
 import { lineBefore, saysDocuments } from '../lead-in.js';
 import { meanLength, PASSAGE } from '../plausible.js';
 
-const AT_LINE_START = /^([ \t]{0,8})\[(\d{1,4})\][:.)]?(?=[ \t\n])/gm;
+const AT_LINE_START = /([ \t]{0,8})\[(\d{1,4})\][:.)]?(?=[ \t\n])/y;
 const ANYWHERE = /\[(\d{1,4})\]/g;
 /** What search tools write behind the number. */
 const FIELD = /^[ \t]*(?:title|url|source|link|content|snippet)\b[^\n:]{0,20}:/i;
@@ -16,34 +16,29 @@ export const numbered: DocumentFormat = {
   name: 'numbered',
   unasked: true,
   find(region) {
-    const { text, start, end, certain } = region;
-    const first = Math.min(position(text, '[1]', start), position(text, '[0]', start));
-    if (first >= end) return [];
+    const { text, certain } = region;
+    if (!certain && region.openings.numbers.length < 2) return [];
+    if (!text.includes('[1]') && !text.includes('[0]')) return [];
     return blocksBetween(region, certain ? expected(region) : atLineStarts(region)).filter(
       (found) => certain || isPlausible(region, found),
     );
   },
 };
 
-function position(text: string, sign: string, from: number): number {
-  const at = text.indexOf(sign, from);
-  return at < 0 ? Number.POSITIVE_INFINITY : at;
-}
-
-function atLineStarts({ text, start, end }: Region): readonly Header[] {
+function atLineStarts({ text, openings }: Region): readonly Header[] {
   const headers: Header[] = [];
-  AT_LINE_START.lastIndex = start;
-  for (let match = AT_LINE_START.exec(text); match !== null && match.index < end; match = AT_LINE_START.exec(text)) {
-    headers.push(header(match.index + match[1]!.length, match[2]!, match.index + match[0].length));
+  for (const line of openings.numbers) {
+    AT_LINE_START.lastIndex = line;
+    const match = AT_LINE_START.exec(text);
+    if (match !== null) headers.push(header(line + match[1]!.length, match[2]!, line + match[0].length));
   }
   return headers;
 }
 
 /** Each number that follows the one before; others are part of what the documents say. */
-function expected({ text, start, end }: Region): readonly Header[] {
+function expected({ text }: Region): readonly Header[] {
   const headers: Header[] = [];
-  ANYWHERE.lastIndex = start;
-  for (let match = ANYWHERE.exec(text); match !== null && match.index < end; match = ANYWHERE.exec(text)) {
+  for (const match of text.matchAll(ANYWHERE)) {
     const number = Number(match[1]);
     const last = headers.at(-1)?.number;
     if (last === undefined ? number <= 1 : number === last + 1) {
@@ -58,9 +53,9 @@ function header(start: number, digits: string, contentStart: number): Header {
   return { start, contentStart, form: '[n]', number: Number(digits), label };
 }
 
-function isPlausible({ text, start }: Region, { documents }: Found): boolean {
+function isPlausible({ text }: Region, { documents }: Found): boolean {
   if (meanLength(documents) < PASSAGE) return false;
   const { contentStart } = documents[0]!;
   if (FIELD.test(text.slice(contentStart, contentStart + 80))) return true;
-  return saysDocuments(lineBefore(text, documents[0]!.start, start));
+  return saysDocuments(lineBefore(text, documents[0]!.start));
 }

@@ -35,15 +35,14 @@ function isBeside(text: string, last: DocumentSpan, next: DocumentSpan): boolean
   return next.start - last.end <= GAP && BETWEEN.test(text.slice(last.end, next.start));
 }
 
-function* documentsOf({ text, start, end }: Region): Generator<DocumentSpan> {
-  if (text.indexOf('Document(', start) < 0) return;
-  OPEN.lastIndex = start;
-  for (let match = OPEN.exec(text); match !== null && match.index < end; match = OPEN.exec(text)) {
-    const closed = endOfCall(text, OPEN.lastIndex, end);
-    OPEN.lastIndex = closed.at;
-    if (!closed.complete) continue;
-    yield documentOf(text, match.index, closed.at);
-    OPEN.lastIndex = closed.at;
+function* documentsOf({ text }: Region): Generator<DocumentSpan> {
+  if (!text.includes('Document(')) return;
+  let looked = 0;
+  for (const { index, 0: opened } of text.matchAll(OPEN)) {
+    if (index < looked) continue;
+    const closed = endOfCall(text, index + opened.length);
+    looked = closed.at;
+    if (closed.complete) yield documentOf(text, index, closed.at);
   }
 }
 
@@ -58,13 +57,13 @@ function documentOf(text: string, start: number, end: number): DocumentSpan {
 }
 
 /** Behind the bracket that closes a call; how far was looked, if none does. */
-function endOfCall(text: string, from: number, end: number): { readonly at: number; readonly complete: boolean } {
+function endOfCall(text: string, from: number): { readonly at: number; readonly complete: boolean } {
   let depth = 1;
   let at = from;
-  while (at < end) {
+  while (at < text.length) {
     const sign = text[at]!;
     if (sign === '"' || sign === "'") {
-      at = endOfString(text, at, end);
+      at = endOfString(text, at, text.length);
       continue;
     }
     at++;

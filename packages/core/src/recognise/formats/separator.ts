@@ -2,7 +2,7 @@ import type { DocumentFormat, Region } from '../format.js';
 import { trimmed } from '../plausible.js';
 
 /** A line of one sign, `---` or `=====` or `***`. */
-const RULE = /^[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|#{3,}|~{3,})[ \t]*$/gm;
+const RULE = /[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|#{3,}|~{3,})[ \t]*$/my;
 
 /** Documents parted by rules. Never looked for unasked: rules part everything, and nothing says which part is a document. */
 export const separator: DocumentFormat = {
@@ -10,12 +10,12 @@ export const separator: DocumentFormat = {
   unasked: false,
   find(region) {
     const documents = [];
-    let from = region.start;
+    let from = 0;
     for (const [start, end] of rulesOf(region)) {
       documents.push([from, start] as const);
       from = end;
     }
-    documents.push([from, region.end] as const);
+    documents.push([from, region.text.length] as const);
     const spans = documents
       .map(([start, end]) => trimmed(region.text, start, end))
       .filter(([start, end]) => end > start)
@@ -33,11 +33,9 @@ export const separator: DocumentFormat = {
   },
 };
 
-function* rulesOf({ text, start, end }: Region): Generator<readonly [number, number]> {
-  RULE.lastIndex = start;
-  for (let match = RULE.exec(text); match !== null && match.index < end; match = RULE.exec(text)) {
-    const next = RULE.lastIndex;
-    yield [match.index, next];
-    RULE.lastIndex = next;
+function* rulesOf({ text, openings }: Region): Generator<readonly [number, number]> {
+  for (const line of openings.rules) {
+    RULE.lastIndex = line;
+    if (RULE.test(text)) yield [line, RULE.lastIndex];
   }
 }

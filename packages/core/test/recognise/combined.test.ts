@@ -1,0 +1,96 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type DocumentSpan, type PromptText, recognise } from '../../src/index.js';
+import { Region } from '../../src/recognise/format.js';
+import { lineOpenings } from '../../src/recognise/line-openings.js';
+import { DOCUMENT_FORMATS } from '../../src/recognise/recognise.js';
+import { FRAGMENTS } from './fragments.js';
+import { PROMPTS } from './prompts/index.js';
+
+const SEED = 20_261_121;
+
+const prompts = PROMPTS.flatMap(({ texts }) => texts.map(([, text]) => text));
+/** Mixtures of what tools write, whole and cut, and of signs that formats look for; nothing of it marked. */
+const mixtures = fc
+  .array(
+    fc.oneof(
+      fc.constantFrom(...FRAGMENTS),
+      fc.constantFrom(...prompts),
+      fc.tuple(fc.constantFrom(...prompts), fc.nat(), fc.nat()).map(([text, from, length]) => {
+        const start = from % (text.length + 1);
+        return text.slice(start, start + (length % (text.length + 1)));
+      }),
+    ),
+    { maxLength: 12 },
+  )
+  .map((parts) => parts.join('').replaceAll('warmpath-documents', 'documents'));
+
+/** What lines of each kind look like, said plainly: patterns over the whole text. */
+const PLAIN = {
+  brackets: /^(?=[ \t]{0,8}[[{])/gm,
+  numbers: /^(?=[ \t]{0,8}\[\d)/gm,
+  headings: /^(?=#)/gm,
+  counted: /^(?=[ \t]{0,8}(?:#{1,6} |\*\*|\[|<{2,3} ?|-{2,} ?|={2,} ?)?[\p{L}][\p{L} ]{2,24}[ _-]{0,2}[#[(]{0,2}\d)/gmu,
+  named: /^(?=[ \t]{0,8}(?:[-*] )?(?:\*\*)?[A-Za-z][A-Za-z _]{1,20}(?:\*\*)?[ \t]{0,4}[:：])/gm,
+  rules: /^(?=[ \t]*(?:---|===|\*\*\*|___|###|~~~))/gm,
+};
+
+describe('lines at which documents may open', () => {
+  it.each(Object.entries(PLAIN))('%s: every one that the plain pattern finds', (kind, pattern) => {
+    let lines = 0;
+    fc.assert(
+      fc.property(mixtures, (given) => {
+        // Lines end with a line feed; the pattern knows further signs.
+        const text = given.replace(/[\r\u2028\u2029]/g, ' ');
+        const openings = lineOpenings(text)[kind as keyof typeof PLAIN];
+        for (const { index } of text.matchAll(pattern)) {
+          lines++;
+          expect(openings).toContain(index);
+        }
+        for (const line of openings) expect(line === 0 || text[line - 1] === '\n').toBe(true);
+        expect([...openings]).toEqual([...new Set(openings)].sort((a, b) => a - b));
+      }),
+      { seed: SEED, numRuns: 600 },
+    );
+    expect(lines).toBeGreaterThan(100);
+  });
+});
+
+describe('all formats together', () => {
+  it('see what each of them sees alone, the surer one first where two see something', () => {
+    let blocks = 0;
+    fc.assert(
+      fc.property(mixtures, fc.constantFrom('user' as const, 'tool' as const), (text, role) => {
+        const found = recognise([{ role, text }], { mode: 'conservative' });
+        expect(found.map(({ format, documents }) => ({ format, documents }))).toEqual(naively({ role, text }));
+        blocks += found.length;
+      }),
+      { seed: SEED, numRuns: 1_500 },
+    );
+    expect(blocks).toBeGreaterThan(500);
+  });
+});
+
+/** Each format by itself over the whole text; then what overlaps nothing surer and opens in no code. */
+function naively({ role, text }: PromptText) {
+  const taken: { readonly format: string; readonly documents: readonly DocumentSpan[] }[] = [];
+  for (const format of DOCUMENT_FORMATS.filter(({ unasked }) => unasked)) {
+    const alone = format.find(new Region(text, { role, certain: false }));
+    const free = alone.filter(({ start, end }) => !taken.some((other) => overlaps(other.documents, start, end)));
+    taken.push(...free.map(({ documents }) => ({ format: format.name, documents })));
+  }
+  taken.sort((a, b) => a.documents[0]!.start - b.documents[0]!.start);
+  let behind = 0;
+  let fences = 0;
+  return taken.filter(({ format, documents }) => {
+    const start = documents[0]!.start;
+    fences += [...text.slice(behind, start).matchAll(/^[ \t]*```/gm)].length;
+    const inCode = fences % 2 === 1 && format !== 'json';
+    behind = inCode ? start : documents.at(-1)!.end;
+    return !inCode;
+  });
+}
+
+function overlaps(documents: readonly DocumentSpan[], start: number, end: number): boolean {
+  return start < documents.at(-1)!.end && documents[0]!.start < end;
+}
