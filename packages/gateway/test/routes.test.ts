@@ -65,7 +65,10 @@ describe('health', () => {
   it('is healthy and ready with an engine', async () => {
     const { gateway } = await stand();
     expect(await send(`${gateway.url}/healthz`)).toMatchObject({ status: 200, text: '{"status":"ok"}' });
-    expect(await send(`${gateway.url}/readyz`)).toMatchObject({ status: 200, text: '{"status":"ready"}' });
+    expect(await send(`${gateway.url}/readyz`)).toMatchObject({
+      status: 200,
+      text: '{"status":"ready","sessionStore":"up"}',
+    });
   });
 
   it('an engine that wants a key is there', async () => {
