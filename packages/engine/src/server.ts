@@ -14,7 +14,8 @@ import { Speculations } from './loop/speculations.js';
 import { fileIdentity, modelFingerprint } from './models/fingerprint.js';
 import type { ModelProgressListener } from './models/progress.js';
 import { type ResolvedModel, resolveModel } from './models/resolve.js';
-import { llamaBindings } from './native/bindings.js';
+import { llamaBindings, llamaFor } from './native/bindings.js';
+import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { stateIdentity } from './native/state-identity.js';
 import { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
@@ -90,11 +91,12 @@ export interface EngineServer {
  */
 export async function startEngineServer(options: EngineOptions, hooks: WorkerHooks = {}): Promise<EngineServer> {
   const settings = parseEngineOptions(options);
-  const bindings = llamaBindings(settings.nativeLog);
+  findLibraryDirectory(); // Before a model is downloaded that nothing could compute.
   const resolved = await resolveModel(settings.model, {
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
+  const bindings = await llamaFor(resolved.path, settings.nativeLog);
   const model = await NativeModel.load(bindings, resolved.path);
   try {
     return await serve(settings, resolved, model, hooks);

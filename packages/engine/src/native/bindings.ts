@@ -1,4 +1,5 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
+import { headShape, loadNarrowVariant, prefersNarrowVectors } from './cpu-variant.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
 import {
   BATCH,
@@ -74,24 +75,42 @@ export interface LlamaBindings {
   readonly logitsAt: (context: NativePointer, index: number) => NativePointer | null;
 }
 
+/** How the process's llama.cpp is started. */
+export interface LlamaSettings {
+  /** Leave llama.cpp's own log on stderr. */
+  readonly nativeLog?: boolean;
+  /** Compute without AVX-512, which suits some models better (`prefersNarrowVectors`). */
+  readonly narrowVectors?: boolean;
+}
+
 let bound: LlamaBindings | undefined;
 
 /**
  * The process's llama.cpp: found, loaded, checked and initialised on the first call, the same object afterwards
  * (the native library has process-wide state, so there cannot be two).
  *
- * @param nativeLog Leave llama.cpp's own log on stderr; decided by the first caller.
+ * @param settings Decided by the first caller.
  * @throws WARMPATH_NATIVE_MISSING, WARMPATH_NATIVE_MISMATCH.
  */
-export function llamaBindings(nativeLog = false): LlamaBindings {
+export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
   if (bound === undefined) {
     const libraries = loadLibraries(findLibraryDirectory());
     const bindings = bindFunctions(libraries.llama);
     checkAbi(bindings);
-    initialise(libraries, nativeLog);
+    initialise(libraries, settings);
     bound = bindings;
   }
   return bound;
+}
+
+/**
+ * The process's llama.cpp, with the variant of its CPU code that suits a model where this call is the first.
+ *
+ * @param model Path of the model's file.
+ * @throws WARMPATH_MODEL_FILE, and what {@link llamaBindings} throws.
+ */
+export async function llamaFor(model: string, nativeLog: boolean): Promise<LlamaBindings> {
+  return llamaBindings({ nativeLog, narrowVectors: prefersNarrowVectors(await headShape(model)) });
 }
 
 /**
@@ -118,7 +137,7 @@ export function checkAbi(
   }
 }
 
-function initialise(libraries: NativeLibraries, nativeLog: boolean): void {
+function initialise(libraries: NativeLibraries, { nativeLog = false, narrowVectors = false }: LlamaSettings): void {
   if (!nativeLog) {
     // The log callback is called from native threads, where a JavaScript function could deadlock with a synchronous
     // call. `void ggml_time_init(void)` does nothing (on Windows: reads the timer's frequency again) and may be
@@ -126,7 +145,9 @@ function initialise(libraries: NativeLibraries, nativeLog: boolean): void {
     const silence: unknown = libraries.ggmlBase.symbol('ggml_time_init');
     libraries.llama.func('llama_log_set', 'void', ['void *', 'void *'])(silence, null);
   }
-  libraries.ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(libraries.directory);
+  if (!narrowVectors || !loadNarrowVariant(libraries)) {
+    libraries.ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(libraries.directory);
+  }
   libraries.llama.func('llama_backend_init', 'void', [])();
 }
 

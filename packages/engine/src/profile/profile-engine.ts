@@ -1,8 +1,9 @@
 import { mkdir } from 'node:fs/promises';
 import type { ModelProgressListener } from '../models/progress.js';
 import { resolveModel } from '../models/resolve.js';
-import { llamaBindings } from '../native/bindings.js';
+import { llamaFor } from '../native/bindings.js';
 import { NativeContext } from '../native/context.js';
+import { findLibraryDirectory } from '../native/library.js';
 import { NativeModel } from '../native/model.js';
 import { type EngineOptions, parseEngineOptions } from '../options.js';
 import { type EngineProfile, newProfile, profileSubject, storeProfile } from './engine-profile.js';
@@ -36,13 +37,14 @@ export async function profileEngine(
 ): Promise<StoredEngineProfile> {
   const settings = parseEngineOptions(options);
   const { threads, batchTokens, cacheDir, diskTier } = settings;
-  const bindings = llamaBindings(settings.nativeLog);
+  findLibraryDirectory(); // Before a model is downloaded that nothing could compute.
   const resolved = await resolveModel(settings.model, {
     ...(cacheDir !== undefined && { cacheDir }),
     onProgress,
     signal,
   });
   const subject = await profileSubject(resolved.path, { threads, batchTokens }, cacheDir);
+  const bindings = await llamaFor(resolved.path, settings.nativeLog);
   const model = await NativeModel.load(bindings, resolved.path);
   try {
     const cells = settings.contextTokens;

@@ -1,0 +1,71 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import koffi from 'koffi';
+import { readGgufHeader } from '../gguf/reader.js';
+import type { NativeLibraries } from './library.js';
+import { LEFTOVER_NS, WEIGHT_NS } from './tile-padding.js';
+
+/** The library's variants of the CPU code that compute with AVX-512, whose attention takes 64 numbers of a head at once. */
+const WIDE_VARIANTS = /-(skylakex|cannonlake|cascadelake|cooperlake|icelake|sapphirerapids|zen4)\./;
+const VARIANT = /^(lib)?ggml-cpu-[a-z0-9_]+\.(so|dylib|dll)$/;
+const WIDE = 64;
+const NARROW = 32;
+
+/** The cells at which attention and weights are weighed against each other: a short prompt. */
+const CELLS = 1024;
+/** How many times more than its weights a token must lose at its attention: all else may be slower with narrow vectors. */
+const CLEARLY = 8;
+
+/** What of a model the choice depends on. */
+export interface HeadShape {
+  readonly layers: number;
+  readonly heads: number;
+  /** Numbers of one head's key. */
+  readonly headWidth: number;
+  /** Weights of the model. */
+  readonly weights: number;
+}
+
+/**
+ * Whether a model is faster with AVX2 where the processor has AVX-512. Row by row, llama.cpp's attention computes what is left
+ * behind the last whole vector number by number (`ggml_vec_dot_f16`, `ggml_vec_mad_f16`): with heads of 32 numbers that is all of
+ * it. On the demo model, a step of 8 streams took 5.9 ms with AVX-512 and 1.5 ms with AVX2, and prefill the same. Models with
+ * more weights per head gain too little there to lose elsewhere.
+ */
+export function prefersNarrowVectors({ layers, heads, headWidth, weights }: HeadShape): boolean {
+  const leftover = (headWidth % WIDE) - (headWidth % NARROW);
+  return CELLS * layers * heads * leftover * LEFTOVER_NS > CLEARLY * weights * WEIGHT_NS;
+}
+
+/** Reads from a model's file what {@link prefersNarrowVectors} asks for. Errors: those of `readGgufHeader`. */
+export async function headShape(path: string): Promise<HeadShape> {
+  const { metadata, parameters } = await readGgufHeader(path);
+  const architecture = String(metadata.get('general.architecture')?.value);
+  // Some files say it by layer, in a list: those models are large.
+  const read = (key: string): number => Number(metadata.get(`${architecture}.${key}`)?.value) || 0;
+  const heads = read('attention.head_count');
+  const headWidth = read('attention.key_length') || (heads > 0 ? Math.round(read('embedding_length') / heads) : 0);
+  return { layers: read('block_count'), heads, headWidth, weights: parameters };
+}
+
+/**
+ * Loads the best variant that computes without AVX-512.
+ *
+ * @returns Whether there was one; where there is none, every variant of the folder is still to be had.
+ */
+export function loadNarrowVariant({ ggml, directory }: NativeLibraries): boolean {
+  const files = readdirSync(directory).filter((file) => VARIANT.test(file) && !WIDE_VARIANTS.test(file));
+  const best = files
+    .map((file) => ({ path: join(directory, file), score: scoreOf(join(directory, file)) }))
+    .reduce((first, second) => (second.score > first.score ? second : first), { path: '', score: 0 });
+  return best.score > 0 && ggml.func('ggml_backend_load', 'void *', ['str'])(best.path) !== null;
+}
+
+/** How well a variant suits this processor, by its own account: 0 when it cannot run here. */
+function scoreOf(path: string): number {
+  try {
+    return koffi.load(path).func('ggml_backend_score', 'int', [])() as number;
+  } catch {
+    return 0;
+  }
+}

@@ -1,0 +1,40 @@
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { llamaBindings } from '../../src/native/bindings.js';
+import { headShape, loadNarrowVariant, prefersNarrowVectors } from '../../src/native/cpu-variant.js';
+import { findLibraryDirectory, loadLibraries } from '../../src/native/library.js';
+
+const DEMO = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
+
+describe('the variant of the CPU code', () => {
+  it('reads the shape of the heads from the file', async () => {
+    const shape = await headShape(DEMO);
+    expect(shape).toMatchObject({ layers: 4, heads: 4, headWidth: 32 });
+    expect(shape.weights).toBeGreaterThan(500_000);
+  });
+
+  it.each([
+    ['the demo model', { layers: 4, heads: 4, headWidth: 32, weights: 0.9e6 }, true],
+    ['heads of whole wide vectors', { layers: 7, heads: 8, headWidth: 64, weights: 24e6 }, false],
+    [
+      'heads that leave the same behind vectors of any width',
+      { layers: 4, heads: 4, headWidth: 80, weights: 0.9e6 },
+      false,
+    ],
+    ['a large model with odd heads', { layers: 32, heads: 32, headWidth: 96, weights: 3.8e9 }, false],
+    ['a file that says nothing of heads', { layers: 0, heads: 0, headWidth: 0, weights: 1e6 }, false],
+  ])('is chosen for %s', (_what, shape, isNarrow) => {
+    expect(prefersNarrowVectors(shape)).toBe(isNarrow);
+  });
+
+  it('computes without AVX-512 where that is asked for', () => {
+    const bindings = llamaBindings({ narrowVectors: true });
+    expect(bindings.systemInfo()).toContain('CPU :');
+    expect(bindings.systemInfo()).not.toContain('AVX512 = 1');
+  });
+
+  it('is left to the library where its folder has no such variants', () => {
+    const libraries = loadLibraries(findLibraryDirectory());
+    expect(loadNarrowVariant({ ...libraries, directory: fileURLToPath(new URL('.', import.meta.url)) })).toBe(false);
+  });
+});
