@@ -100,13 +100,20 @@ export class LowerTiers {
     return false;
   }
 
-  /** Cuts a node's copy in two before a position. A copy that is no good is gone afterwards. */
+  /**
+   * Cuts a node's copy in two before a position; {@link afterCut} is to follow. A copy that is no good is gone afterwards.
+   */
   cutCopy(node: RadixNode, position: number): [upper: HostCopy, lower: HostCopy] | undefined {
     const copies = node.copy === undefined ? undefined : this.#host.split(node.copy, position);
     if (node.copy !== undefined && copies === undefined) {
       this.#loseCopy(node);
     }
     return copies;
+  }
+
+  /** A node was cut, and `upper` is what stays where it is. Two copies are larger than one, so that others may have to give way. */
+  afterCut(upper: RadixNode): void {
+    this.#order.hold([upper], () => this.#makeRoom(0));
   }
 
   /**
@@ -155,15 +162,23 @@ export class LowerTiers {
     }
   }
 
-  #addCopy(node: RadixNode, copy: HostCopy): void {
-    while (this.#host.freeBytes < copy.state.length) {
+  /** Has copies give way until there is room for so many bytes; says whether there is. */
+  #makeRoom(bytes: number): boolean {
+    while (this.#host.freeBytes < bytes) {
       const victim = this.#order.evict('host');
       if (victim === undefined) {
-        return;
+        return false;
       }
       this.#files?.keep(victim);
       this.#host.evict(victim.copy!);
       this.#loseCopy(victim);
+    }
+    return true;
+  }
+
+  #addCopy(node: RadixNode, copy: HostCopy): void {
+    if (!this.#makeRoom(copy.state.length)) {
+      return;
     }
     this.#host.add(copy);
     node.copy = copy;

@@ -174,7 +174,11 @@ export class TieredTree {
       return undefined;
     }
     // The lower part keeps its place in the order; the upper one may not be evicted as long as there is a lower one.
-    return node.splitAt(length, copies);
+    const upper = node.splitAt(length, copies);
+    if (copies !== undefined) {
+      this.#lower!.afterCut(upper);
+    }
+    return upper;
   }
 
   /** Adds a device leaf below `parent`, which must have no child that begins with the same token. To be pinned at once. */

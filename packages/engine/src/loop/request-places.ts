@@ -136,7 +136,9 @@ export class RequestPlaces {
 
   /** Ends the requests that wanted nothing but their prompt in the cache, and have it there; says whether there were any. */
   finishPrefills(): boolean {
-    const done = this.#running.filter(({ isPrefillOnly, pending }) => isPrefillOnly && pending === 0);
+    const done = this.#running.filter(
+      ({ isPrefillOnly, pending, aborted }) => isPrefillOnly && pending === 0 && !aborted,
+    );
     for (const task of done) {
       const finish = task.finishPrefill(performance.now());
       this.#announcer.prompt(task);
