@@ -48,12 +48,15 @@ export function turnPreamble(
   scope: string,
   options: PreambleOptions,
 ): Preamble {
+  if (history.sentMessages === 0) return chatPreamble(messages, scope, options);
   const latest = history.turns.at(-1);
-  if (latest === undefined) return chatPreamble(messages, scope, options);
   const { at, layout } = placeOfDocuments(history, messages, options);
-  const fresh = messages.slice(history.sentMessages);
+  const fresh = messages.slice(latest?.length ?? 0);
   const asked = at < messages.length ? fresh : [...fresh, { role: 'user' }];
-  const { key, tokens } = chatPreamble(asked, `${scope}\n${latest.id}`, { ...options, layout });
+  const behind = latest === undefined ? scope : `${scope}\n${latest.id}`;
+  const preamble = chatPreamble(asked, behind, { ...options, layout });
+  if (latest === undefined) return preamble;
+  const { key, tokens } = preamble;
   const steps = history.turns.flatMap((turn) => turn.steps);
   const before = steps.reduce((sum, step) => sum + step.tokens, 0);
   return { key, tokens: before + latest.tail + tokens, steps };
@@ -97,10 +100,10 @@ export function recordTurn(
   const hint = renderHint(arrangement, options.template, options.wording);
   const hintTokens = hint === '' ? 0 : (options.countTokens ?? estimateTokens)(hint);
   const hasSteps = documents.length > 0 && preamble !== undefined;
-  const behind = chatTokens(messages.slice(hasSteps ? at : history.sentMessages), options.countTokens);
+  const behind = chatTokens(messages.slice(hasSteps ? at : (latest?.length ?? 0)), options.countTokens);
   return {
     link,
-    id: fingerprint([link, latest?.id ?? '', ...edits.flatMap(({ at, add, text }) => [`${at} ${add}`, text])]),
+    id: turnId(link, latest, edits),
     length: messages.length,
     parent: latest === undefined ? undefined : { link: latest.link, id: latest.id },
     supplied,
@@ -111,6 +114,31 @@ export function recordTurn(
     tail: hintTokens + behind + (hasSteps ? 0 : (latest?.tail ?? 0)),
     answers: [],
   };
+}
+
+/**
+ * The record of a turn behind which there is nothing to replay, and to which nothing is added: it says that the client's messages went
+ * out as they are, which tells this conversation from one that had documents. `history` may have been recalled from links alone. O(1).
+ */
+export function plainTurn({ links }: RecalledHistory): SentTurn {
+  const link = links.at(-1) ?? '';
+  return {
+    link,
+    id: turnId(link, undefined, []),
+    length: links.length,
+    parent: undefined,
+    supplied: '',
+    order: [],
+    edits: [],
+    documents: [],
+    steps: [],
+    tail: 0,
+    answers: [],
+  };
+}
+
+function turnId(link: string, latest: SentTurn | undefined, edits: readonly ChatEdit[]): string {
+  return fingerprint([link, latest?.id ?? '', ...edits.flatMap(({ at, add, text }) => [`${at} ${add}`, text])]);
 }
 
 /**

@@ -10,6 +10,7 @@ export type {
 export type { ConversationTurn, RenderedTurn } from './conversation.js';
 export {
   editsOf,
+  plainTurn,
   recordTurn,
   renderTurn,
   repeatedOrder,
@@ -103,7 +104,13 @@ export { SCHEDULER_NAMES } from './schedule/scheduler.js';
 export type { ShortenedText } from './session/blocks.js';
 export { SeenBlocks } from './session/blocks.js';
 export { answerPrint, messageChain } from './session/message-chain.js';
-export type { ConversationName, RecalledHistory, RecallRequest, TurnLookup } from './session/recall.js';
+export type {
+  ConversationName,
+  MessagesByPlace,
+  RecalledHistory,
+  RecallRequest,
+  TurnLookup,
+} from './session/recall.js';
 export { recallHistory } from './session/recall.js';
 export type { SentDocument, SentTurn, TurnName } from './session/sent-turn.js';
 export { readSessionEntry, type SessionEntry } from './session/session-entry.js';

@@ -2,13 +2,16 @@ import {
   answerPrint,
   arrange,
   type ChatMessage,
+  type ConversationName,
   type LayoutName,
   observe,
+  plainTurn,
   prepareRequest,
   type RenderOptions,
   recallHistory,
   renderDocument,
   renderTurn,
+  type SentTurn,
   ServedHistory,
   SessionMemory,
   type SessionMemoryOptions,
@@ -49,20 +52,26 @@ export class Pipeline {
   ): Served {
     this.now++;
     const recalled = recallHistory({ ...name, messages }, this.memory.lookup(name, this.now));
+    // What adds nothing and replays nothing goes out as it is, unread.
+    if (documents.length === 0 && recalled.turns.length === 0) {
+      this.remember(name, plainTurn(recalled), answer);
+      return { prompt: messages, supplied: documents, references: 0 };
+    }
     const request = { ...prepareRequest({ documents }), visible: recalled.visible };
     const preamble = turnPreamble(recalled, messages, 'model', this.options);
     const arrangement = arrange({ ...request, preamble }, this.history, this.now);
     const supplied = suppliedPrint(request, this.options);
     const rendered = renderTurn({ history: recalled, messages, arrangement, supplied }, this.options);
-    this.memory.sent(name, rendered.turn, this.now);
+    this.remember(name, rendered.turn, answer);
     observe({ kind: 'dispatched', arrangement, now: this.now }, this.history);
-    if (answer === undefined) observe({ kind: 'failed', arrangement, now: this.now }, this.history);
-    else {
-      observe({ kind: 'completed', arrangement, now: this.now }, this.history);
-      const print = answerPrint(answer);
-      if (print !== undefined) this.memory.answered(name, rendered.turn, print, this.now);
-    }
+    observe({ kind: answer === undefined ? 'failed' : 'completed', arrangement, now: this.now }, this.history);
     return { prompt: rendered.messages, supplied: documents, references: arrangement.references.length };
+  }
+
+  private remember(name: ConversationName, turn: SentTurn, answer: ChatMessage | undefined): void {
+    this.memory.sent(name, turn, this.now);
+    const print = answer && answerPrint(answer);
+    if (print !== undefined) this.memory.answered(name, turn, print, this.now);
   }
 }
 

@@ -12,7 +12,7 @@ export interface RequestSwitches {
 
 /** What a caller wants of bodies that have none of the gateway's fields. */
 export interface ExtractOptions {
-  /** Read them too, because they may continue a conversation. */
+  /** Read them too, because there is something to replay. */
   readonly all?: boolean;
 }
 
@@ -82,7 +82,6 @@ export function extract(
   const documents = bypass ? [] : readDocuments(object['documents']);
   const raw = (key: string) => rawValue(text, members, key);
   const readPrompt = () => api.readPrompt(object, raw);
-  const mayContinue = all || session !== undefined;
   return {
     api,
     rewrite: (changes) => rewriteObject(text, members, new Map([...removed, ...changes])),
@@ -96,7 +95,7 @@ export function extract(
     deduplicate,
     hasOwnFields,
     // Without documents, messages that the gateway cannot read are the engine's to judge.
-    prompt: documents.length > 0 ? readPrompt() : mayContinue && !bypass ? attempt(readPrompt) : undefined,
+    prompt: documents.length > 0 ? readPrompt() : bypass ? undefined : attempt(readPrompt),
   };
 }
 

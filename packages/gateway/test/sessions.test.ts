@@ -152,6 +152,53 @@ describe('a conversation', () => {
     expect(reply.headers['x-warmpath-policy']).toBeUndefined();
   });
 
+  it('is known by the bytes of its history: written otherwise, it is another', async () => {
+    const { engine, gateway } = await stand(counting());
+    const first = await send(gateway.url + CHAT, chat([VELKA]));
+    const body = chat([VELKA], { messages: next(OPENING, first, 'And now?') });
+    await send(gateway.url + CHAT, JSON.stringify(body, null, 1));
+    expect(engine.last.body).not.toContain('Given earlier');
+    expect(labelsIn(engine.last.body)).toEqual(['velka']);
+    await send(gateway.url + CHAT, body);
+    expect(engine.last.body).toContain('Given earlier');
+  });
+
+  it('remembers turns that nothing was added to: their questions are closed', async () => {
+    const { engine, gateway } = await stand(counting());
+    await send(gateway.url + CHAT, chat([ORSIN]));
+    const plain = await send(gateway.url + CHAT, { model: 'm', messages: OPENING });
+    const called = [...OPENING, { role: 'assistant', content: textOf(plain) }, { role: 'tool', content: 'Found.' }];
+    await send(gateway.url + CHAT, chat([VELKA], { messages: called }));
+    const prompt = sentMessages(engine.last.body);
+    expect(prompt.slice(0, 4)).toEqual(called);
+    expect(labelsIn(prompt[4]!.content)).toEqual(['velka']);
+  });
+
+  it('is followed on /v1/messages, where one message may be a result and a question', async () => {
+    const { engine, gateway } = await stand((response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ type: 'message', content: [{ type: 'text', text: 'It weighs 42 kg.' }] }));
+    });
+    const ask = (messages: readonly unknown[], fields: object = {}) =>
+      send(`${gateway.url}/v1/messages`, { model: 'm', max_tokens: 9, system: 'Be brief.', messages, ...fields });
+    const result = { type: 'tool_result', tool_use_id: 't', content: 'Found.' };
+    const opening = [
+      { role: 'user', content: 'Search.' },
+      { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'search', input: {} }] },
+      { role: 'user', content: [result, { type: 'text', text: 'And now?' }] },
+    ];
+    await ask(opening, { documents: [VELKA] });
+    const sent = sentMessages(engine.last.body);
+    const answer = { role: 'assistant', content: [{ type: 'text', text: 'It weighs 42 kg.' }] };
+    const history = [...opening, answer, { role: 'user', content: [result] }];
+    await ask(history);
+    expect(sentMessages(engine.last.body)).toEqual([...sent, ...history.slice(3)]);
+    await ask(history, { documents: [VELKA, ORSIN] });
+    const last = sentMessages(engine.last.body);
+    expect(last.slice(0, 3)).toEqual(sent);
+    expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin']);
+  });
+
   it('keeps every byte of the client through replays, numbers and unknown parts included', async () => {
     const { engine, gateway } = await stand(counting());
     const parts = '[{"type":"image_url","detail":1.0,"image_url":{"url":"data:,"}},{"type":"text","text":"Q"}]';

@@ -18,7 +18,7 @@ export interface ConversationName {
 export interface RecalledHistory extends ConversationName {
   /** The hash chain over the request's messages. */
   readonly links: readonly string[];
-  /** The turns that are replayed, the oldest first. */
+  /** The turns that are replayed, the oldest first; those that added nothing are not among them. */
   readonly turns: readonly SentTurn[];
   /** How many of the leading messages the engine has had before: nothing in them changes any more. */
   readonly sentMessages: number;
@@ -27,11 +27,24 @@ export interface RecalledHistory extends ConversationName {
   readonly siblings: readonly SentTurn[];
 }
 
+/** Messages of which one or two are read: an array, or what reads a message when it is asked for. */
+export interface MessagesByPlace {
+  readonly length: number;
+  at(place: number): ChatMessage | undefined;
+}
+
 /** A request as `recallHistory` reads it. */
 export interface RecallRequest extends ConversationName {
-  readonly messages: readonly ChatMessage[];
+  readonly messages: MessagesByPlace;
   /** The hash chain over the messages. Default: that over what `JSON.stringify` makes of them. */
   readonly links?: readonly string[];
+}
+
+/** The turn that a request continues: the last one whose messages it begins with. */
+interface Continued {
+  readonly turns: readonly SentTurn[];
+  /** How many messages of the request it had. */
+  readonly messages: number;
 }
 
 /**
@@ -43,56 +56,58 @@ export interface RecallRequest extends ConversationName {
  * that this turn was given, and no second rendering may fit: equal opening turns of two users are told apart by what the
  * model answered, and what cannot be told apart is left alone.
  *
- * Pure. Cost: O(length of the messages).
+ * Pure. Cost: O(messages), and O(length of the messages) without `links`; it reads a message only behind a turn that was sent.
  */
 export function recallHistory(request: RecallRequest, turnsAt: TurnLookup): RecalledHistory {
   const { tenant, session, messages } = request;
-  const links = request.links ?? messageChain(messages.map((message) => JSON.stringify(message)));
+  const links = request.links ?? chainOf(messages);
   const last = links.length - 1;
-  let turns: readonly SentTurn[] = [];
-  for (let i = last - 1; i >= 0 && turns.length === 0; i--) {
+  let continued: Continued | undefined;
+  for (let i = last - 1; i >= 0 && continued === undefined; i--) {
     const candidates = turnsAt(links[i]!);
-    if (candidates.length > 0) turns = replayable(candidates, messages[i + 1]!, session !== undefined, turnsAt);
+    if (candidates.length === 0) continue;
+    const turns = replayable(candidates, messages.at(i + 1), session !== undefined, turnsAt);
+    if (turns !== undefined) continued = { turns, messages: i + 1 };
   }
+  const { turns, messages: sentMessages } = continued ?? NEW;
   const latest = turns.at(-1);
   const siblings = last < 0 ? [] : turnsAt(links[last]!).filter(({ parent }) => parent?.id === latest?.id);
-  return {
-    tenant,
-    session,
-    links,
-    turns,
-    sentMessages: latest?.length ?? 0,
-    visible: turns.length === 0 ? NOTHING_VISIBLE : visibleIn(turns),
-    siblings,
-  };
+  const visible = turns.length === 0 ? NOTHING_VISIBLE : visibleIn(turns);
+  return { tenant, session, links, turns, sentMessages, visible, siblings };
 }
 
-/** The turns that end with the candidate this history continues; empty if there is none, or no telling which. */
+const NEW: Continued = { turns: [], messages: 0 };
+
+function chainOf(messages: MessagesByPlace): readonly string[] {
+  return messageChain(Array.from({ length: messages.length }, (_, place) => JSON.stringify(messages.at(place))));
+}
+
+/** The turns that the candidate replays which this history continues; `undefined` if there is none, or no telling which. */
 function replayable(
   candidates: readonly SentTurn[],
-  next: ChatMessage,
+  next: ChatMessage | undefined,
   isNamed: boolean,
   turnsAt: TurnLookup,
-): readonly SentTurn[] {
-  const print = next.role === 'assistant' ? answerPrint(next) : undefined;
+): readonly SentTurn[] | undefined {
+  const print = next?.role === 'assistant' ? answerPrint(next) : undefined;
   const answered = print === undefined ? [] : candidates.filter(({ answers }) => answers.includes(print));
-  if (!isNamed) return answered.length === 1 ? withAncestors(answered[0]!, turnsAt) : [];
+  if (!isNamed) return answered.length === 1 ? withAncestors(answered[0]!, turnsAt) : undefined;
   // The client vouches for the conversation: of several renderings the one that fits, else the latest.
   for (const candidate of [...candidates, ...answered].reverse()) {
     const turns = withAncestors(candidate, turnsAt);
-    if (turns.length > 0) return turns;
+    if (turns !== undefined) return turns;
   }
-  return [];
+  return undefined;
 }
 
-/** A turn behind all before it, or nothing if one of them is forgotten. */
-function withAncestors(turn: SentTurn, turnsAt: TurnLookup): readonly SentTurn[] {
-  const turns = [turn];
+/** A turn behind all before it, itself only if it added something; `undefined` if one of them is forgotten. */
+function withAncestors(turn: SentTurn, turnsAt: TurnLookup): readonly SentTurn[] | undefined {
+  const turns = turn.edits.length === 0 ? [] : [turn];
   let parent: TurnName | undefined = turn.parent;
   while (parent !== undefined) {
     const { link, id }: TurnName = parent;
     const found = turnsAt(link).find((candidate) => candidate.id === id);
-    if (found === undefined) return [];
+    if (found === undefined) return undefined;
     turns.push(found);
     parent = found.parent;
   }

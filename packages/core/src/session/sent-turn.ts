@@ -25,7 +25,7 @@ export interface TurnName {
 export interface SentTurn extends TurnName {
   /** How many messages the client's request had. */
   readonly length: number;
-  /** The turn whose rendering this one continues. */
+  /** The latest turn before this one that added something: whose rendering this one continues. */
   readonly parent: TurnName | undefined;
   /** Print of what the client supplied: documents in retrieval order and what decides how they are written. */
   readonly supplied: string;

@@ -15,6 +15,7 @@ export const chatApi: PromptApi = {
     'reasoning_effort',
     ...ENGINE_PROMPT_FIELDS,
   ],
+  said: { messages: 'messages' },
   answerLimit: { field: 'max_tokens', least: 1 },
   messages: ({ messages }) => {
     if (!Array.isArray(messages)) return [];

@@ -7,6 +7,7 @@ export const completionsApi: PromptApi = {
   name: 'completions',
   path: '/v1/completions',
   promptFields: ENGINE_PROMPT_FIELDS,
+  said: undefined,
   answerLimit: { field: 'max_tokens', least: 1 },
   messages: ({ prompt }) => {
     const prompts = Array.isArray(prompt) ? prompt.map((text, at) => [text, ['prompt', at]]) : [[prompt, ['prompt']]];

@@ -9,6 +9,7 @@ export const messagesApi = {
   name: 'messages',
   path: '/v1/messages',
   promptFields: ['tools', 'tool_choice', 'thinking', 'output_config', 'output_format', ...ENGINE_PROMPT_FIELDS],
+  said: { opening: 'system', messages: 'messages' },
   answerLimit: { field: 'max_tokens', least: 1 },
   messages: ({ system, messages }) => {
     const read: RequestMessage[] = [];

@@ -1,4 +1,5 @@
 import type { ChatMessage } from '@warmpath/core';
+import type { SaidMembers } from '../said-messages.js';
 import type { JsonObject, RequestMessage } from './request-texts.js';
 
 export const API_NAMES = ['chat', 'completions', 'messages', 'responses'] as const;
@@ -12,6 +13,8 @@ export interface PromptApi {
   readonly path: string;
   /** Members that chat templates render before the messages: a request that differs in one shares no prefix. */
   readonly promptFields: readonly string[];
+  /** Where messages stand that the next request begins with; an API of single prompts has none. */
+  readonly said: SaidMembers | undefined;
   /** The member that bounds the answer, with the fewest tokens that every engine takes. */
   readonly answerLimit: { readonly field: string; readonly least: number };
   /**

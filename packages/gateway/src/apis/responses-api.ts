@@ -18,6 +18,7 @@ export const responsesApi = {
     'conversation',
     ...ENGINE_PROMPT_FIELDS,
   ],
+  said: { opening: 'instructions', messages: 'input' },
   // OpenAI refuses fewer.
   answerLimit: { field: 'max_output_tokens', least: 16 },
   messages: ({ instructions, input }) => {

@@ -1,6 +1,6 @@
 import type { RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
-import { type ComposedRequest, type Conversation, isBadInput } from '../compose.js';
+import { type ComposedRequest, isBadInput } from '../compose.js';
 import type { ExtractedRequest } from '../extract.js';
 import { failOpen } from '../fail-open.js';
 import type { Gateway } from '../gateway.js';
@@ -15,8 +15,6 @@ export interface Arranged {
   readonly composed: ComposedRequest;
   /** The conversation it belongs to, if any is kept. */
   readonly history: RecalledHistory | undefined;
-  /** Nothing was added to the client's body, and nothing had to be taken out. */
-  readonly isOriginal: boolean;
   readonly state: TenantModel;
   readonly prefix: string;
 }
@@ -43,7 +41,6 @@ export function arrangeDocuments(
       extracted: kept,
       composed,
       history: conversation?.history,
-      isOriginal: isUnchanged(extracted, composed, conversation),
       state,
       prefix: prefixOf(tenant, model, preamble.key),
     };
@@ -52,19 +49,4 @@ export function arrangeDocuments(
     failOpen(gateway, request, 'original', error);
     return undefined;
   }
-}
-
-/** Whether the prompt has anything to do with documents; if not, it is only remembered. */
-export function isArranged({ composed: { arrangement }, history }: Arranged): boolean {
-  return arrangement.documents.length + arrangement.references.length > 0 || (history?.turns.length ?? 0) > 0;
-}
-
-/** A turn of a conversation that nothing is added to goes out with the client's very bytes. */
-function isUnchanged(
-  { hasOwnFields }: ExtractedRequest,
-  { turn }: ComposedRequest,
-  conversation: Conversation | undefined,
-): boolean {
-  if (hasOwnFields || turn === undefined || conversation === undefined) return false;
-  return turn.edits.length === 0 && conversation.history.turns.every(({ edits }) => edits.length === 0);
 }

@@ -5,9 +5,10 @@ import type { RecordedBlock } from '../explain/request-log.js';
 import { guard } from '../fail-open.js';
 import type { Gateway } from '../gateway.js';
 import { RESPONSE_HEADERS } from '../headers.js';
-import { type Arranged, isArranged } from './arrange-documents.js';
+import type { Arranged } from './arrange-documents.js';
 import type { Call } from './call.js';
 import { learn } from './learn.js';
+import { readsAnswer, rememberAnswers, rememberTurn } from './remember.js';
 import { send } from './send.js';
 import { warningsHeader } from './warnings-header.js';
 
@@ -17,27 +18,21 @@ export function forwardArranged(
   call: Call,
   { arranged, release }: { readonly arranged: Arranged; readonly release: () => void },
 ): void {
-  const { composed, state, history, isOriginal } = arranged;
+  const { composed, state, history } = arranged;
   const { exchange } = call.request;
   const { arrangement, turn } = composed;
   note(exchange, arranged);
   const dispatchedAt = gateway.now();
-  if (isArranged(arranged)) {
-    guard(gateway, () => observe({ kind: 'dispatched', arrangement, now: dispatchedAt }, state.history));
-  }
-  const { store } = gateway.conversations;
-  if (history !== undefined && turn !== undefined) guard(gateway, () => store.sent(history, turn, dispatchedAt));
-  send(gateway, call, isOriginal ? call.body : composed.body, {
+  guard(gateway, () => observe({ kind: 'dispatched', arrangement, now: dispatchedAt }, state.history));
+  if (history !== undefined && turn !== undefined) rememberTurn(gateway, history, turn);
+  send(gateway, call, composed.body, {
+    ...(history !== undefined && readsAnswer(history)),
     // The answer's usage is read on the way through, which a compressed answer would hide.
     requestHeaders: { 'accept-encoding': 'identity' },
-    responseHeaders: isArranged(arranged) ? arrangementHeaders(composed, exchange, call.translation?.leftOut) : {},
-    readsAnswer: history !== undefined && history.session === undefined,
+    responseHeaders: arrangementHeaders(composed, exchange, call.translation?.leftOut),
     onSettled: (result) => {
-      guard(gateway, () => {
-        if (isArranged(arranged)) learn(gateway, call, arranged, { dispatchedAt, result });
-        if (history === undefined || turn === undefined || !result.complete) return;
-        for (const answer of result.sniffer.answers) store.answered(history, turn, answer, gateway.now());
-      });
+      guard(gateway, () => learn(gateway, call, arranged, { dispatchedAt, result }));
+      if (history !== undefined && turn !== undefined) rememberAnswers(gateway, history, turn, result);
       // Whoever is next is arranged with what was learned.
       release();
     },
@@ -45,9 +40,7 @@ export function forwardArranged(
 }
 
 /** What the access log and the metrics say about it. */
-function note(exchange: Exchange, arranged: Arranged): void {
-  if (!isArranged(arranged)) return;
-  const { composed, history, state } = arranged;
+function note(exchange: Exchange, { composed, history, state }: Arranged): void {
   const { documents, references, predictedCachedTokens, trace } = composed.arrangement;
   exchange.documents = documents.length + references.length;
   exchange.documentsMoved = trace.moves.filter((places) => places !== 0).length;

@@ -1,7 +1,6 @@
 import type { ArrangeRequest, RecalledHistory } from '@warmpath/core';
-import type { FastifyRequest } from 'fastify';
 import { type Conversation, type Fallback, isBadInput, type PromptRequest } from '../compose.js';
-import type { Caller } from '../conversations.js';
+import { type Caller, historyOf } from '../conversations.js';
 import { type ExtractedRequest, extract, type RequestSwitches } from '../extract.js';
 import { failOpen } from '../fail-open.js';
 import type { Gateway } from '../gateway.js';
@@ -10,10 +9,9 @@ import { recogniseRequest } from '../recognised/recognised-request.js';
 import type { WaitingInPlace } from '../recognised/serve-recognised.js';
 import { type Call, isReadable } from './call.js';
 
-/** A request as it waits for the engine: the client's body as it came, one without the gateway's fields, or documents to arrange. */
+/** A request as it waits for the engine. */
 export type Prepared =
-  | { readonly kind: 'untouched'; readonly fallback?: Fallback }
-  | { readonly kind: 'plain'; readonly body: string }
+  | PlainRequest
   | {
       readonly kind: 'documents';
       readonly extracted: ExtractedRequest;
@@ -22,62 +20,63 @@ export type Prepared =
     }
   | { readonly kind: 'recognised'; readonly waiting: WaitingInPlace };
 
+/** Nothing is added to it: the client's very bytes, but for fields of the gateway's own. */
+export interface PlainRequest {
+  readonly kind: 'plain';
+  readonly body: Buffer | string;
+  /** Set where a defect is why. */
+  readonly fallback?: Fallback;
+  /** What is known of the conversation that it is a turn of, if one is kept. */
+  readonly history?: RecalledHistory | undefined;
+}
+
+/** What a request says of itself, and what is known of its conversation. */
+interface Asked {
+  readonly tenant: string;
+  /** `undefined` for a body that has none of the gateway's fields; the same for what it asks of the order. */
+  readonly extracted: ExtractedRequest | undefined;
+  readonly dial: ArrangeRequest | undefined;
+  readonly history: RecalledHistory | undefined;
+}
+
 /**
  * Reads a request as far as the gateway has to: whether it concerns it, which conversation it continues, where its documents are.
- * Error: bad input, with a path; a defect forwards the original.
+ * A body that has neither documents nor earlier turns to replay is not parsed for that. Error: bad input, with a path; a defect
+ * forwards the original.
  */
 export function prepare(gateway: Gateway, call: Call, tenant: string): Prepared | Promise<Prepared> {
   const { request, api, body } = call;
-  if (!isReadable(request)) return { kind: 'untouched' };
-  const { composer, conversations } = gateway;
-  const header = request.headers[SESSION_HEADER];
-  const caller = { tenant, header: typeof header === 'string' ? header : undefined };
+  if (!isReadable(request)) return { kind: 'plain', body };
   try {
-    const extracted = extract(body, api, { all: conversations.mayContinue(caller, body) });
-    if (extracted === undefined) return inPlace(gateway, call, { tenant, body }) ?? { kind: 'untouched' };
-    if (extracted.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
-    const asked = composer.prepare(extracted, tenant, 'warmpath');
-    const history = recall(gateway, request, { extracted, caller });
-    const ready = (known: RecalledHistory | undefined) =>
-      asTurn(gateway, call, { tenant, extracted, asked, history: known });
+    const extracted = extract(body, api);
+    if (extracted?.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
+    const dial = extracted && gateway.composer.prepare(extracted, tenant, 'warmpath');
+    const ready = (history: RecalledHistory | undefined) => asTurn(gateway, call, { tenant, extracted, dial, history });
+    const header = request.headers[SESSION_HEADER];
+    const caller = { tenant, session: extracted?.session ?? (typeof header === 'string' ? header : undefined) };
+    const hasDocuments = dial !== undefined && dial.documents.length > 0;
+    if (!hasDocuments && !gateway.conversations.mayContinue(caller, body)) return ready(undefined);
+    const history = recall(gateway, call, caller, hasDocuments);
     return history instanceof Promise ? history.then(ready) : ready(history);
   } catch (error) {
-    if (isBadInput(error)) throw error;
-    failOpen(gateway, request, 'original', error);
-    return { kind: 'untouched', fallback: 'original' };
+    return refused(gateway, call, error);
   }
-}
-
-/** A request without `documents`: whether some stand in its prompt, as far as the configuration or the request wants to know. */
-function inPlace(
-  gateway: Gateway,
-  { api, route }: Call,
-  { tenant, body, extracted }: { tenant: string; body: Buffer | string; extracted?: ExtractedRequest },
-): Prepared | undefined {
-  const { recognise, limits } = gateway.config;
-  if (body.length > recognise.maxBodyBytes) return undefined;
-  const mode = extracted?.recognise ?? recognise[route];
-  const options = { mode, relabel: recognise.relabel, maxDocuments: limits.documents };
-  const recognised = recogniseRequest(body, api, options);
-  if (recognised === undefined) return undefined;
-  const switches: RequestSwitches = extracted?.switches ?? {};
-  const dial = gateway.composer.prepare({ documents: [], switches }, tenant, 'warmpath');
-  return { kind: 'recognised', waiting: { tenant, recognised, dial } };
 }
 
 /** A store that fails costs the conversation, not the answer. */
 function recall(
   gateway: Gateway,
-  request: FastifyRequest,
-  { extracted, caller }: { readonly extracted: ExtractedRequest; readonly caller: Caller },
+  call: Call,
+  caller: Caller,
+  hasDocuments: boolean,
 ): RecalledHistory | Promise<RecalledHistory | undefined> | undefined {
   const failed = (error: unknown): undefined => {
     if (isBadInput(error)) throw error;
-    failOpen(gateway, request, 'conversation', error);
+    failOpen(gateway, call.request, 'conversation', error);
     return undefined;
   };
   try {
-    const history = gateway.conversations.recall(extracted, caller, gateway.now());
+    const history = gateway.conversations.recall(call, caller, { hasDocuments, now: gateway.now() });
     return history instanceof Promise ? history.catch(failed) : history;
   } catch (error) {
     return failed(error);
@@ -85,41 +84,55 @@ function recall(
 }
 
 /** The request as a turn of its conversation, if one is kept; else on its own. */
-function asTurn(
-  gateway: Gateway,
-  call: Call,
-  {
-    tenant,
-    extracted,
-    asked,
-    history,
-  }: {
-    readonly tenant: string;
-    readonly extracted: ExtractedRequest;
-    readonly asked: ArrangeRequest;
-    readonly history: RecalledHistory | undefined;
-  },
-): Prepared {
+function asTurn(gateway: Gateway, call: Call, asked: Asked): Prepared {
+  const { tenant, extracted, dial, history } = asked;
   const { composer } = gateway;
-  const plain = (): Prepared =>
-    extracted.hasOwnFields ? { kind: 'plain', body: extracted.rewrite(new Map()) } : { kind: 'untouched' };
+  const replays = history !== undefined && history.turns.length > 0;
+  const hasDocuments = dial !== undefined && dial.documents.length > 0;
   try {
     // A conversation that has turns to replay goes before documents that stand in its prompt.
-    if (asked.documents.length === 0 && (history?.turns ?? []).length === 0) {
-      const body = extracted.hasOwnFields ? extracted.rewrite(new Map()) : call.body;
-      const recognised = inPlace(gateway, call, { tenant, body, extracted });
-      if (recognised !== undefined) return recognised;
+    if (!hasDocuments && !replays) return inPlace(gateway, call, asked) ?? plain(call, asked);
+    const whole = extracted ?? extract(call.body, call.api, { all: true });
+    if (whole?.prompt === undefined) return plain(call, asked);
+    const request = dial ?? composer.prepare(whole, tenant, 'warmpath');
+    if (history !== undefined) {
+      const viewed = historyOf(whole.prompt, history);
+      return { kind: 'documents', extracted: whole, ...composer.converse(whole, request, viewed) };
     }
-    if (extracted.prompt === undefined) return plain();
-    if (history !== undefined) return { kind: 'documents', extracted, ...composer.converse(extracted, asked, history) };
-    if (asked.documents.length === 0) return plain();
-    const preamble = composer.preamble(extracted);
-    return { kind: 'documents', extracted, request: { ...asked, preamble }, conversation: undefined };
+    const preamble = composer.preamble(whole);
+    return { kind: 'documents', extracted: whole, request: { ...request, preamble }, conversation: undefined };
   } catch (error) {
     // Without documents nothing is asked of the gateway that it could refuse.
-    if (isBadInput(error) && asked.documents.length === 0) return plain();
-    if (isBadInput(error)) throw error;
-    failOpen(gateway, call.request, 'original', error);
-    return { kind: 'untouched', fallback: 'original' };
+    if (isBadInput(error) && !hasDocuments) return plain(call, asked);
+    return refused(gateway, call, error);
   }
+}
+
+function plain(call: Call, { extracted, history }: Asked): PlainRequest {
+  return { kind: 'plain', body: ownBody(call, extracted), history };
+}
+
+/** The client's body, without what is only for the gateway. */
+function ownBody({ body }: Call, extracted: ExtractedRequest | undefined): Buffer | string {
+  return extracted?.hasOwnFields ? extracted.rewrite(new Map()) : body;
+}
+
+/** Bad input is the client's to mend; of a defect the client is not to know more than it must. */
+function refused(gateway: Gateway, call: Call, error: unknown): PlainRequest {
+  if (isBadInput(error)) throw error;
+  failOpen(gateway, call.request, 'original', error);
+  return { kind: 'plain', body: call.body, fallback: 'original' };
+}
+
+/** Whether documents stand in the prompt of a request that brings none, as far as the configuration or the request wants to know. */
+function inPlace(gateway: Gateway, call: Call, { tenant, extracted }: Asked): Prepared | undefined {
+  const { recognise, limits } = gateway.config;
+  const mode = extracted?.recognise ?? recognise[call.route];
+  if (mode === 'off' || call.body.length > recognise.maxBodyBytes) return undefined;
+  const options = { mode, relabel: recognise.relabel, maxDocuments: limits.documents };
+  const recognised = recogniseRequest(ownBody(call, extracted), call.api, options);
+  if (recognised === undefined) return undefined;
+  const switches: RequestSwitches = extracted?.switches ?? {};
+  const dial = gateway.composer.prepare({ documents: [], switches }, tenant, 'warmpath');
+  return { kind: 'recognised', waiting: { tenant, recognised, dial } };
 }

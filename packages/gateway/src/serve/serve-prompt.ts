@@ -6,13 +6,13 @@ import type { Dispatch, WaitingContext } from '../dispatch-queue.js';
 import type { Way } from '../engine-apis.js';
 import { engineHeaders } from '../forward.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
 import { serveRecognised } from '../recognised/serve-recognised.js';
 import { tenantOf } from '../tenant.js';
 import { type TranslatedApi, translate } from '../translation/translation.js';
 import { arrangeDocuments } from './arrange-documents.js';
 import { bodyOf, type Call, isReadable } from './call.js';
 import { forwardArranged } from './forward-arranged.js';
+import { forwardPlain } from './forward-plain.js';
 import { type Prepared, prepare } from './prepare.js';
 import { send } from './send.js';
 
@@ -115,7 +115,7 @@ function start(
   { tenant, prepared, release }: { readonly tenant: string; readonly prepared: Prepared; readonly release: () => void },
 ): void {
   if (prepared.kind === 'plain') {
-    send(gateway, call, prepared.body, { onSettled: release });
+    forwardPlain(gateway, call, { prepared, release });
     return;
   }
   if (prepared.kind === 'recognised') {
@@ -125,15 +125,7 @@ function start(
     });
     return;
   }
-  const arranged =
-    prepared.kind === 'documents' ? arrangeDocuments(gateway, call.request, { tenant, prepared }) : undefined;
-  if (arranged !== undefined) {
-    forwardArranged(gateway, call, { arranged, release });
-    return;
-  }
-  const fallback = prepared.kind === 'documents' ? 'original' : prepared.fallback;
-  send(gateway, call, call.body, {
-    ...(fallback !== undefined && { responseHeaders: { [RESPONSE_HEADERS.fallback]: fallback } }),
-    onSettled: release,
-  });
+  const arranged = arrangeDocuments(gateway, call.request, { tenant, prepared });
+  if (arranged !== undefined) forwardArranged(gateway, call, { arranged, release });
+  else forwardPlain(gateway, call, { prepared: { kind: 'plain', body: call.body, fallback: 'original' }, release });
 }

@@ -1,0 +1,167 @@
+/**
+ * Where the messages stand in a body that nobody has parsed. A request that only has to be compared with earlier ones is read
+ * as bytes: finding the messages of 400 KB takes a tenth of what parsing them does.
+ */
+
+/** Which members of a body hold what is said. */
+export interface SaidMembers {
+  /** What stands before the messages, if the API puts it into a member of its own. */
+  readonly opening?: string;
+  /** The array of messages, or one text. */
+  readonly messages: string;
+}
+
+/** What a body says, as the client wrote it. */
+export interface SaidMessages {
+  readonly opening: Buffer | undefined;
+  readonly messages: readonly Buffer[];
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+
+/**
+ * The bytes of every message of a JSON body, none of them copied. Of a member that occurs twice the last one counts, as in
+ * `JSON.parse`. `undefined` for what breaks off or has no such member; of JSON that is broken otherwise it may answer anything. It never
+ * throws. O(body), most of it in native searches.
+ */
+export function saidMessages(body: Buffer, said: SaidMembers): SaidMessages | undefined {
+  const scan = new ByteScan(body);
+  let opening: Buffer | undefined;
+  let messages: readonly Buffer[] | undefined;
+  for (const { key, start, end } of scan.members()) {
+    if (key === said.messages) messages = scan.elements(start, end);
+    else if (key === said.opening) opening = body.subarray(start, end);
+  }
+  return scan.isWhole && messages !== undefined ? { opening, messages } : undefined;
+}
+
+interface MemberBytes {
+  readonly key: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Goes through JSON byte by byte, past strings in one leap. Once the text breaks off, it has come to its end and stays there. */
+class ByteScan {
+  readonly #bytes: Buffer;
+  /** False once the text broke off, or did not go on as an object or array does. */
+  isWhole = true;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  /** The members of the object that is the body. */
+  members(): readonly MemberBytes[] {
+    const found: MemberBytes[] = [];
+    let at = this.#open(OPEN_BRACE, 0);
+    while (this.isWhole && this.#bytes[at] !== CLOSE_BRACE) {
+      const keyEnd = this.#expect(QUOTE, at) ? this.#stringEnd(at) : at;
+      const colon = this.#space(keyEnd);
+      if (!this.#expect(COLON, colon)) break;
+      const start = this.#space(colon + 1);
+      const end = this.#valueEnd(start);
+      found.push({ key: this.#key(at, keyEnd), start, end });
+      at = this.#next(end, CLOSE_BRACE);
+    }
+    return found;
+  }
+
+  /** The elements of an array; a value of another kind is its own only element. */
+  elements(start: number, end: number): readonly Buffer[] {
+    const bytes = this.#bytes;
+    if (bytes[start] !== OPEN_BRACKET) return [bytes.subarray(start, end)];
+    const found: Buffer[] = [];
+    let at = this.#open(OPEN_BRACKET, start);
+    while (this.isWhole && bytes[at] !== CLOSE_BRACKET) {
+      const last = this.#valueEnd(at);
+      found.push(bytes.subarray(at, last));
+      at = this.#next(last, CLOSE_BRACKET);
+    }
+    return found;
+  }
+
+  #key(start: number, end: number): string {
+    const raw = this.#bytes.toString('utf8', start + 1, end - 1);
+    if (!raw.includes('\\')) return raw;
+    try {
+      return JSON.parse(`"${raw}"`) as string;
+    } catch {
+      this.isWhole = false;
+      return raw;
+    }
+  }
+
+  /** Behind the bracket and white space. */
+  #open(bracket: number, from: number): number {
+    const at = this.#space(from);
+    return this.#expect(bracket, at) ? this.#space(at + 1) : at;
+  }
+
+  /** Where the next member or element begins, or the bracket that closes. */
+  #next(from: number, close: number): number {
+    const at = this.#space(from);
+    if (this.#bytes[at] === close) return at;
+    return this.#expect(COMMA, at) ? this.#space(at + 1) : at;
+  }
+
+  #expect(byte: number, at: number): boolean {
+    this.isWhole &&= this.#bytes[at] === byte;
+    return this.isWhole;
+  }
+
+  #space(from: number): number {
+    let at = from;
+    while (this.#bytes[at]! <= 0x20) at++;
+    return at;
+  }
+
+  #valueEnd(start: number): number {
+    const first = this.#bytes[start];
+    if (first === QUOTE) return this.#stringEnd(start);
+    if (first === OPEN_BRACE || first === OPEN_BRACKET) return this.#containerEnd(start);
+    let at = start;
+    while (isOfScalar(this.#bytes[at])) at++;
+    if (at === start) this.isWhole = false;
+    return at;
+  }
+
+  #stringEnd(start: number): number {
+    let at = start;
+    for (;;) {
+      at = this.#bytes.indexOf(QUOTE, at + 1);
+      if (at < 0) {
+        this.isWhole = false;
+        return this.#bytes.length;
+      }
+      let backslashes = 0;
+      while (this.#bytes[at - 1 - backslashes] === BACKSLASH) backslashes++;
+      if (backslashes % 2 === 0) return at + 1;
+    }
+  }
+
+  #containerEnd(start: number): number {
+    const bytes = this.#bytes;
+    let depth = 0;
+    for (let at = start; at < bytes.length; at++) {
+      const byte = bytes[at];
+      if (byte === QUOTE) at = this.#stringEnd(at) - 1;
+      else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
+      else if ((byte === CLOSE_BRACE || byte === CLOSE_BRACKET) && --depth === 0) return at + 1;
+    }
+    this.isWhole = false;
+    return bytes.length;
+  }
+}
+
+/** Whether a byte is one of a number, `true`, `false` or `null`; past the end there is none. */
+function isOfScalar(byte: number | undefined): boolean {
+  return byte !== undefined && byte > 0x20 && byte !== COMMA && byte !== CLOSE_BRACE && byte !== CLOSE_BRACKET;
+}
