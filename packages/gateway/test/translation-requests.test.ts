@@ -43,7 +43,9 @@ interface Piece {
   readonly pieces: readonly string[];
 }
 
-const word = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 12 });
+const short = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 12 });
+/** Long ones are copied from the body. */
+const word = fc.oneof({ weight: 4, arbitrary: short }, { weight: 1, arbitrary: short.map((it) => it.repeat(200)) });
 const argumentsText = fc.dictionary(word, fc.jsonValue({ maxDepth: 1 })).map((value) => JSON.stringify(value));
 
 describe('a Messages request', () => {
@@ -431,4 +433,33 @@ it.each(['messages', 'responses'] as const)('whatever a %s body is, it is transl
     }),
     { seed: 23, numRuns: 2_000 },
   );
+});
+
+describe('a long text', () => {
+  const written = `"${'caf\\u00e9 \\/ \\n '.repeat(30)}"`;
+  const cases: readonly (readonly [string, TranslatedApi, string])[] = [
+    ['a message', 'messages', `{"messages":[{"role":"user","content":${written}}]}`],
+    ['a block', 'messages', `{"messages":[{"role":"user","content":[{"type":"text","text":${written}}]}]}`],
+    ['a system prompt', 'messages', `{"system":${written},"messages":[]}`],
+    [
+      'a result',
+      'messages',
+      `{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":${written}}]}]}`,
+    ],
+    [
+      'the last of two members of one name',
+      'messages',
+      `{"messages":[{"role":"user","content":"a","content":${written}}]}`,
+    ],
+    ['an input', 'responses', `{"input":${written}}`],
+    ['instructions', 'responses', `{"instructions":${written},"input":"a"}`],
+    ['an output', 'responses', `{"input":[{"type":"function_call_output","call_id":"c","output":${written}}]}`],
+    ['arguments', 'responses', `{"input":[{"type":"function_call","call_id":"c","name":"f","arguments":${written}}]}`],
+  ];
+
+  it.each(cases)('is copied as the client wrote it: %s', (_, api, body) => {
+    const chat = translate(Buffer.from(body), api, 1_000).body.toString();
+    expect(chat).toContain(written);
+    expect(JSON.stringify(JSON.parse(chat))).toContain(JSON.stringify(JSON.parse(written)));
+  });
 });

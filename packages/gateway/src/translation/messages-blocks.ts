@@ -1,34 +1,30 @@
-import type { ContentPart } from '@warmpath/core';
 import { isObject } from '../apis/content-texts.js';
 import type { JsonObject, JsonPath } from '../apis/request-texts.js';
-import { arrayAt, isGiven, notTranslatable, objectAt, stringAt } from './request-source.js';
+import { type ChatPart, textPart } from './chat-request.js';
+import { arrayAt, isGiven, notTranslatable, objectAt, type RequestSource, stringAt } from './request-source.js';
 
 /**
  * Anthropic's content (a string, or blocks) as parts of chat completions. `from`: the place of the first block, where the
  * blocks are a part of a longer content. Errors: `WARMPATH_NOT_TRANSLATABLE`, `WARMPATH_INVALID_REQUEST`.
  */
-export function contentParts(content: unknown, place: JsonPath, from = 0): readonly ContentPart[] {
-  if (typeof content === 'string') return [textPart(content)];
+export function contentParts(source: RequestSource, content: unknown, place: JsonPath, from = 0): readonly ChatPart[] {
+  if (typeof content === 'string') return [textPart(source.text(content, place))];
   return arrayAt(content, place).flatMap((given, position) => {
     const at = [...place, from + position];
     const block = objectAt(given, at);
     switch (block['type']) {
       case 'text':
-        return [textPart(stringAt(block['text'], [...at, 'text']))];
+        return [textPart(source.text(block['text'], [...at, 'text']))];
       case 'image':
         return [{ type: 'image_url', image_url: { url: imageUrl(block['source'], [...at, 'source']) } }];
       case 'document':
-        return documentParts(block, at);
+        return documentParts(source, block, at);
       case 'search_result':
-        return searchResultParts(block, at);
+        return searchResultParts(source, block, at);
       default:
         throw notTranslatable([...at, 'type']);
     }
   });
-}
-
-export function textPart(text: string): ContentPart {
-  return { type: 'text', text };
 }
 
 function imageUrl(source: unknown, place: JsonPath): string {
@@ -43,19 +39,19 @@ function dataUrl(mediaType: unknown, data: unknown, place: JsonPath): string {
 }
 
 /** A document's title and context are text that the model reads, too. */
-function documentParts(block: JsonObject, place: JsonPath): readonly ContentPart[] {
+function documentParts(source: RequestSource, block: JsonObject, place: JsonPath): readonly ChatPart[] {
   refuseCitations(block, place);
   const { title, context } = block;
   const at = [...place, 'source'];
-  const source = objectAt(block['source'], at);
+  const held = objectAt(block['source'], at);
   const about = [title, context].filter((text) => typeof text === 'string' && text !== '').map(String);
-  switch (source['type']) {
+  switch (held['type']) {
     case 'text':
-      return [...about, stringAt(source['data'], [...at, 'data'])].map(textPart);
+      return [...about, source.text(held['data'], [...at, 'data'])].map(textPart);
     case 'content':
-      return [...about.map(textPart), ...contentParts(source['content'], [...at, 'content'])];
+      return [...about.map(textPart), ...contentParts(source, held['content'], [...at, 'content'])];
     case 'base64': {
-      const file = { filename: isGiven(title) ? title : 'document.pdf', file_data: fileData(source, at) };
+      const file = { filename: isGiven(title) ? title : 'document.pdf', file_data: fileData(held, at) };
       return [...about.slice(isGiven(title) ? 1 : 0).map(textPart), { type: 'file', file }];
     }
     default:
@@ -67,11 +63,11 @@ function fileData(source: JsonObject, place: JsonPath): string {
   return dataUrl(source['media_type'], source['data'], place);
 }
 
-function searchResultParts(block: JsonObject, place: JsonPath): readonly ContentPart[] {
+function searchResultParts(source: RequestSource, block: JsonObject, place: JsonPath): readonly ChatPart[] {
   refuseCitations(block, place);
-  const { title, source, content } = block;
-  const about = [title, source].filter((text) => typeof text === 'string' && text !== '').map(String);
-  return [...about.map(textPart), ...contentParts(content, [...place, 'content'])];
+  const { title, source: origin, content } = block;
+  const about = [title, origin].filter((text) => typeof text === 'string' && text !== '').map(String);
+  return [...about.map(textPart), ...contentParts(source, content, [...place, 'content'])];
 }
 
 /** An answer with citations is another answer than one without. */

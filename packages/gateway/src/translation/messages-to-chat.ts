@@ -1,18 +1,19 @@
-import type { ChatMessage } from '@warmpath/core';
 import { isObject } from '../apis/content-texts.js';
 import type { JsonObject, JsonPath } from '../apis/request-texts.js';
-import { assistantMessage, type ChatRequest, contentOf, type ToolCall } from './chat-request.js';
-import { contentParts, textPart } from './messages-blocks.js';
-import { writeJson } from './raw-json.js';
 import {
-  arrayAt,
-  isGiven,
-  notTranslatable,
-  objectAt,
-  type RequestSource,
-  stringAt,
-  wrongType,
-} from './request-source.js';
+  assistantMessage,
+  type ChatMessage,
+  type ChatPart,
+  type ChatRequest,
+  type ChatTool,
+  chatRequest,
+  contentOf,
+  functionTool,
+  type ToolCall,
+  textPart,
+} from './chat-request.js';
+import { contentParts } from './messages-blocks.js';
+import { isGiven, notTranslatable, objectAt, type RequestSource, stringAt, wrongType } from './request-source.js';
 
 /** Members that are said in other words; all others mean the same, or are the engine's own. */
 const TRANSLATED: ReadonlySet<string> = new Set([
@@ -46,24 +47,23 @@ export function messagesToChat(source: RequestSource): ChatRequest {
   for (const key of ['container', 'mcp_servers']) source.refuseIfGiven(key);
   for (const key of ['service_tier', 'context_management']) source.leaveOutIfGiven(key);
   if (isObject(body['thinking']) && body['thinking']['type'] !== 'disabled') source.leaveOut(['thinking']);
-  const stream = body['stream'] === true;
-  const { metadata, stop_sequences: stop, tools } = body;
-  const written = writeJson({
-    model: source.raw(['model']),
-    messages: [...systemMessages(body['system']), ...readMessages(source)],
-    ...(isGiven(tools) && { tools: arrayAt(tools, ['tools']).map((tool, at) => chatTool(source, tool, at)) }),
-    ...toolChoice(body['tool_choice']),
-    ...outputFields(source),
-    ...(isGiven(stop) && { stop: source.raw(['stop_sequences']) }),
-    ...(isObject(metadata) && isGiven(metadata['user_id']) && { user: metadata['user_id'] }),
-    ...source.others(TRANSLATED),
-    ...(stream && { stream, stream_options: { include_usage: true } }),
+  const { metadata, stop_sequences: stop } = body;
+  return chatRequest(source, {
+    messages: [...systemMessages(source), ...readMessages(source)],
+    tool: (tool, place) => chatTool(source, tool, place),
+    fields: {
+      ...toolChoice(body['tool_choice']),
+      ...outputFields(source),
+      ...(isGiven(stop) && { stop: source.raw(['stop_sequences']) }),
+      ...(isObject(metadata) && isGiven(metadata['user_id']) && { user: metadata['user_id'] }),
+    },
+    translated: TRANSLATED,
   });
-  return { body: written, leftOut: source.leftOut };
 }
 
-function systemMessages(system: unknown): readonly ChatMessage[] {
-  return isGiven(system) ? [{ role: 'system', content: contentOf(contentParts(system, ['system'])) }] : [];
+function systemMessages(source: RequestSource): readonly ChatMessage[] {
+  const { system } = source.body;
+  return isGiven(system) ? [{ role: 'system', content: contentOf(contentParts(source, system, ['system'])) }] : [];
 }
 
 function readMessages(source: RequestSource): readonly ChatMessage[] {
@@ -74,33 +74,33 @@ function readMessages(source: RequestSource): readonly ChatMessage[] {
     const { role, content } = objectAt(message, place);
     const contentPlace = [...place, 'content'];
     if (role === 'assistant') return [readAssistant(source, content, contentPlace)];
-    if (role === 'user') return readUser(content, contentPlace);
-    if (role === 'system') return [{ role, content: contentOf(contentParts(content, contentPlace)) }];
+    if (role === 'user') return readUser(source, content, contentPlace);
+    if (role === 'system') return [{ role, content: contentOf(contentParts(source, content, contentPlace)) }];
     throw wrongType([...place, 'role'], '`user` or `assistant`');
   });
 }
 
 /** Results of tools are messages of their own; what stands between them stays between them. */
-function readUser(content: unknown, place: JsonPath): readonly ChatMessage[] {
-  if (!Array.isArray(content)) return [{ role: 'user', content: contentOf(contentParts(content, place)) }];
+function readUser(source: RequestSource, content: unknown, place: JsonPath): readonly ChatMessage[] {
+  if (!Array.isArray(content)) return [{ role: 'user', content: contentOf(contentParts(source, content, place)) }];
   const messages: ChatMessage[] = [];
   let from = 0;
   const flush = (to: number): void => {
-    const parts = contentParts(content.slice(from, to), place, from);
+    const parts = contentParts(source, content.slice(from, to), place, from);
     if (parts.length > 0) messages.push({ role: 'user', content: contentOf(parts) });
     from = to + 1;
   };
   for (const [position, block] of content.entries()) {
     if (!isObject(block) || block['type'] !== 'tool_result') continue;
     flush(position);
-    messages.push(readResult(block, [...place, position]));
+    messages.push(readResult(source, block, [...place, position]));
   }
   flush(content.length);
   return messages.length > 0 ? messages : [{ role: 'user', content: '' }];
 }
 
-function readResult(block: JsonObject, place: JsonPath): ChatMessage {
-  const parts = contentParts(block['content'] ?? '', [...place, 'content']);
+function readResult(source: RequestSource, block: JsonObject, place: JsonPath): ChatMessage {
+  const parts = contentParts(source, block['content'] ?? '', [...place, 'content']);
   // Chat completions have no mark for a result that is an error; the words are what the model goes by.
   const marked = block['is_error'] === true ? [textPart('Error:'), ...parts] : parts;
   const id = stringAt(block['tool_use_id'], [...place, 'tool_use_id']);
@@ -108,8 +108,8 @@ function readResult(block: JsonObject, place: JsonPath): ChatMessage {
 }
 
 function readAssistant(source: RequestSource, content: unknown, place: JsonPath): ChatMessage {
-  if (!Array.isArray(content)) return { role: 'assistant', content: contentOf(contentParts(content, place)) };
-  const parts = [];
+  if (!Array.isArray(content)) return { role: 'assistant', content: contentOf(contentParts(source, content, place)) };
+  const parts: ChatPart[] = [];
   const calls: ToolCall[] = [];
   const reasoning: string[] = [];
   for (const [position, given] of content.entries()) {
@@ -121,26 +121,18 @@ function readAssistant(source: RequestSource, content: unknown, place: JsonPath)
       const input = source.raw([...at, 'input'])?.text ?? '{}';
       calls.push({ id, type: 'function', function: { name, arguments: input } });
     } else if (block['type'] === 'thinking') reasoning.push(stringAt(block['thinking'], [...at, 'thinking']));
-    else parts.push(...contentParts([block], place, position));
+    else parts.push(...contentParts(source, [block], place, position));
   }
   return assistantMessage({ parts, calls, reasoning });
 }
 
-function chatTool(source: RequestSource, given: unknown, position: number): object {
-  const place = ['tools', position];
-  const { type, name, description, strict } = objectAt(given, place);
+function chatTool(source: RequestSource, given: unknown, place: JsonPath): ChatTool {
+  const tool = objectAt(given, place);
+  const { type } = tool;
   if (type !== undefined && type !== null && type !== 'custom') {
     throw notTranslatable([...place, 'type'], 'This tool runs at Anthropic');
   }
-  return {
-    type: 'function',
-    function: {
-      name: stringAt(name, [...place, 'name']),
-      ...(isGiven(description) && { description }),
-      parameters: source.raw([...place, 'input_schema']),
-      ...(typeof strict === 'boolean' && { strict }),
-    },
-  };
+  return functionTool(source, tool, place, 'input_schema');
 }
 
 function toolChoice(given: unknown): object {

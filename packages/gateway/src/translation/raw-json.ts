@@ -7,14 +7,39 @@ export class RawJson {
   }
 }
 
-/** `JSON.stringify` for plain data with raw parts in it. O(size). */
+/** A text, or the JSON string that says it: long ones are copied as the client wrote them instead of being written anew. */
+export type JsonText = string | RawJson;
+
+/** `JSON.stringify` for plain data with raw parts in it. O(size): every text is copied once, however deep it stands. */
 export function writeJson(value: unknown): string {
-  if (value instanceof RawJson) return value.text;
-  if (Array.isArray(value)) return `[${value.map((element) => writeJson(element ?? null)).join(',')}]`;
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  const members: string[] = [];
-  for (const [key, member] of Object.entries(value)) {
-    if (member !== undefined) members.push(`${JSON.stringify(key)}:${writeJson(member)}`);
+  const written: string[] = [];
+  write(value, written);
+  return written.join('');
+}
+
+function write(value: unknown, written: string[]): void {
+  if (value instanceof RawJson) written.push(value.text);
+  else if (Array.isArray(value)) writeArray(value, written);
+  else if (typeof value === 'object' && value !== null) writeObject(value, written);
+  else written.push(JSON.stringify(value));
+}
+
+function writeArray(elements: readonly unknown[], written: string[]): void {
+  written.push('[');
+  for (const [place, element] of elements.entries()) {
+    if (place > 0) written.push(',');
+    write(element ?? null, written);
   }
-  return `{${members.join(',')}}`;
+  written.push(']');
+}
+
+function writeObject(object: object, written: string[]): void {
+  let before = '{';
+  for (const [key, member] of Object.entries(object)) {
+    if (member === undefined) continue;
+    written.push(`${before}${JSON.stringify(key)}:`);
+    write(member, written);
+    before = ',';
+  }
+  written.push(before === '{' ? '{}' : '}');
 }

@@ -2,7 +2,10 @@ import { WarmpathError, type Warning } from '@warmpath/core';
 import { isObject } from '../apis/content-texts.js';
 import { type JsonObject, type JsonPath, pathName } from '../apis/request-texts.js';
 import { JsonView } from '../json-view.js';
-import { RawJson } from './raw-json.js';
+import { type JsonText, RawJson } from './raw-json.js';
+
+/** Characters from which on looking a text up in the body takes less than writing it anew. */
+const LONG = 200;
 
 /** A request that is being translated: its values, its text, and what could not be said. */
 export class RequestSource {
@@ -25,6 +28,12 @@ export class RequestSource {
   raw(place: JsonPath): RawJson | undefined {
     const view = this.#view.at(place);
     return view === undefined ? undefined : new RawJson(view.raw);
+  }
+
+  /** The text that stands at that place. Error: `WARMPATH_INVALID_REQUEST` if `value`, which stands there, is none. */
+  text(value: unknown, place: JsonPath): JsonText {
+    const text = stringAt(value, place);
+    return text.length < LONG ? text : this.raw(place)!;
   }
 
   /** A wish that has no equivalent, and without which the answer is still an answer: it is left out, and said to be. */

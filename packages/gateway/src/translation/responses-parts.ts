@@ -1,13 +1,13 @@
-import type { ContentPart } from '@warmpath/core';
 import type { JsonObject, JsonPath } from '../apis/request-texts.js';
-import { arrayAt, isGiven, notTranslatable, objectAt, stringAt } from './request-source.js';
+import { type ChatPart, textPart } from './chat-request.js';
+import { arrayAt, isGiven, notTranslatable, objectAt, type RequestSource, stringAt } from './request-source.js';
 
 /**
  * Content of the Responses API (a string, or parts) as parts of chat completions. Errors: `WARMPATH_NOT_TRANSLATABLE`,
  * `WARMPATH_INVALID_REQUEST`.
  */
-export function inputParts(content: unknown, place: JsonPath): readonly ContentPart[] {
-  if (typeof content === 'string') return [{ type: 'text', text: content }];
+export function inputParts(source: RequestSource, content: unknown, place: JsonPath): readonly ChatPart[] {
+  if (typeof content === 'string') return [textPart(source.text(content, place))];
   return arrayAt(content, place).map((given, position) => {
     const at = [...place, position];
     const part = objectAt(given, at);
@@ -15,7 +15,7 @@ export function inputParts(content: unknown, place: JsonPath): readonly ContentP
       case 'input_text':
       case 'output_text':
       case 'text':
-        return { type: 'text', text: stringAt(part['text'], [...at, 'text']) };
+        return textPart(source.text(part['text'], [...at, 'text']));
       case 'refusal':
         return { type: 'refusal', refusal: stringAt(part['refusal'], [...at, 'refusal']) };
       case 'input_image':
@@ -30,7 +30,7 @@ export function inputParts(content: unknown, place: JsonPath): readonly ContentP
   });
 }
 
-function imagePart({ image_url: url, detail, file_id: fileId }: JsonObject, place: JsonPath): ContentPart {
+function imagePart({ image_url: url, detail, file_id: fileId }: JsonObject, place: JsonPath): ChatPart {
   if (isGiven(fileId)) throw notTranslatable([...place, 'file_id'], 'The file lies at OpenAI');
   return {
     type: 'image_url',
@@ -38,7 +38,7 @@ function imagePart({ image_url: url, detail, file_id: fileId }: JsonObject, plac
   };
 }
 
-function filePart(part: JsonObject, place: JsonPath): ContentPart {
+function filePart(part: JsonObject, place: JsonPath): ChatPart {
   const { file_data: data, filename, file_id: fileId, file_url: url } = part;
   if (isGiven(url)) throw notTranslatable([...place, 'file_url']);
   const file = { ...(isGiven(filename) && { filename }), ...(isGiven(data) && { file_data: data }) };

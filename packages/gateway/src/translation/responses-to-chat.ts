@@ -1,16 +1,17 @@
-import type { ChatMessage, ContentPart } from '@warmpath/core';
 import type { JsonObject, JsonPath } from '../apis/request-texts.js';
-import { type AssistantTurn, assistantMessage, type ChatRequest, contentOf, type ToolCall } from './chat-request.js';
-import { writeJson } from './raw-json.js';
 import {
-  arrayAt,
-  isGiven,
-  notTranslatable,
-  objectAt,
-  type RequestSource,
-  stringAt,
-  wrongType,
-} from './request-source.js';
+  type AssistantTurn,
+  assistantMessage,
+  type ChatMessage,
+  type ChatPart,
+  type ChatRequest,
+  type ChatTool,
+  chatRequest,
+  contentOf,
+  functionTool,
+  type ToolCall,
+} from './chat-request.js';
+import { isGiven, notTranslatable, objectAt, type RequestSource, stringAt, wrongType } from './request-source.js';
 import { inputParts, reasoningTexts } from './responses-parts.js';
 
 /** Members that are said in other words; all others mean the same, or are the engine's own. */
@@ -55,32 +56,35 @@ export function responsesToChat(source: RequestSource): ChatRequest {
   for (const key of REFUSED) source.refuseIfGiven(key);
   for (const key of LEFT_OUT) source.leaveOutIfGiven(key);
   if (body['truncation'] === 'auto') source.leaveOut(['truncation']);
-  const stream = body['stream'] === true;
-  const { instructions, tools, max_output_tokens: limit } = body;
-  const system = isGiven(instructions) ? stringAt(instructions, ['instructions']) : undefined;
-  const written = writeJson({
-    model: source.raw(['model']),
-    messages: [...(system === undefined ? [] : [{ role: 'system', content: system }]), ...readInput(body['input'])],
-    ...(isGiven(tools) && { tools: arrayAt(tools, ['tools']).map((tool, at) => chatTool(source, tool, at)) }),
-    ...toolChoice(body['tool_choice']),
-    ...textFields(source),
-    ...reasoningFields(source),
-    ...(isGiven(limit) && { max_tokens: source.raw(['max_output_tokens']) }),
-    ...source.others(TRANSLATED),
-    ...(stream && { stream, stream_options: { include_usage: true } }),
+  const { max_output_tokens: limit } = body;
+  return chatRequest(source, {
+    messages: [...systemMessages(source), ...readInput(source)],
+    tool: (tool, place) => chatTool(source, tool, place),
+    fields: {
+      ...toolChoice(body['tool_choice']),
+      ...textFields(source),
+      ...reasoningFields(source),
+      ...(isGiven(limit) && { max_tokens: source.raw(['max_output_tokens']) }),
+    },
+    translated: TRANSLATED,
   });
-  return { body: written, leftOut: source.leftOut };
+}
+
+function systemMessages(source: RequestSource): readonly ChatMessage[] {
+  const { instructions } = source.body;
+  return isGiven(instructions) ? [{ role: 'system', content: source.text(instructions, ['instructions']) }] : [];
 }
 
 /** One turn of the assistant under construction. */
 interface OpenTurn extends AssistantTurn {
-  readonly parts: ContentPart[];
+  readonly parts: ChatPart[];
   readonly calls: ToolCall[];
   readonly reasoning: string[];
 }
 
-function readInput(input: unknown): readonly ChatMessage[] {
-  if (typeof input === 'string') return [{ role: 'user', content: input }];
+function readInput(source: RequestSource): readonly ChatMessage[] {
+  const { input } = source.body;
+  if (typeof input === 'string') return [{ role: 'user', content: source.text(input, ['input']) }];
   if (!Array.isArray(input)) throw wrongType(['input'], 'a string or an array of items');
   const messages: ChatMessage[] = [];
   let turn: OpenTurn | undefined;
@@ -95,11 +99,11 @@ function readInput(input: unknown): readonly ChatMessage[] {
       // Text behind a call is a turn of its own: in one turn, chat completions have the text first.
       if (turn !== undefined && startsTurn(item, turn)) close();
       turn ??= { parts: [], calls: [], reasoning: [] };
-      addToTurn(turn, item, place);
+      addToTurn(source, turn, { item, place });
       continue;
     }
     close();
-    messages.push(readItem(item, place));
+    messages.push(readItem(source, item, place));
   }
   close();
   return messages;
@@ -114,21 +118,29 @@ function startsTurn({ type }: JsonObject, { parts, calls }: OpenTurn): boolean {
   return calls.length > 0 || parts.length > 0;
 }
 
-function addToTurn(turn: OpenTurn, item: JsonObject, place: JsonPath): void {
+function addToTurn(
+  source: RequestSource,
+  turn: OpenTurn,
+  { item, place }: { readonly item: JsonObject; readonly place: JsonPath },
+): void {
   if (item['type'] === 'reasoning') turn.reasoning.push(...reasoningTexts(item, place));
   else if (item['type'] === 'function_call') {
     const id = stringAt(item['call_id'], [...place, 'call_id']);
     const name = stringAt(item['name'], [...place, 'name']);
-    const text = stringAt(item['arguments'], [...place, 'arguments']);
+    const text = source.text(item['arguments'], [...place, 'arguments']);
     turn.calls.push({ id, type: 'function', function: { name, arguments: text } });
-  } else turn.parts.push(...inputParts(item['content'], [...place, 'content']));
+  } else turn.parts.push(...inputParts(source, item['content'], [...place, 'content']));
 }
 
-function readItem(item: JsonObject, place: JsonPath): ChatMessage {
+function readItem(source: RequestSource, item: JsonObject, place: JsonPath): ChatMessage {
   const { type, role } = item;
   if (type === 'function_call_output') {
     const id = stringAt(item['call_id'], [...place, 'call_id']);
-    return { role: 'tool', tool_call_id: id, content: contentOf(inputParts(item['output'], [...place, 'output'])) };
+    return {
+      role: 'tool',
+      tool_call_id: id,
+      content: contentOf(inputParts(source, item['output'], [...place, 'output'])),
+    };
   }
   if (type !== undefined && type !== null && type !== 'message') throw notTranslatable([...place, 'type']);
   if (role !== 'user' && role !== 'system' && role !== 'developer') {
@@ -136,22 +148,13 @@ function readItem(item: JsonObject, place: JsonPath): ChatMessage {
   }
   // Most chat templates know no `developer`.
   const said = role === 'developer' ? 'system' : role;
-  return { role: said, content: contentOf(inputParts(item['content'], [...place, 'content'])) };
+  return { role: said, content: contentOf(inputParts(source, item['content'], [...place, 'content'])) };
 }
 
-function chatTool(source: RequestSource, given: unknown, position: number): object {
-  const place = ['tools', position];
-  const { type, name, description, strict } = objectAt(given, place);
-  if (type !== 'function') throw notTranslatable([...place, 'type'], 'This tool runs at OpenAI');
-  return {
-    type,
-    function: {
-      name: stringAt(name, [...place, 'name']),
-      ...(isGiven(description) && { description }),
-      parameters: source.raw([...place, 'parameters']),
-      ...(typeof strict === 'boolean' && { strict }),
-    },
-  };
+function chatTool(source: RequestSource, given: unknown, place: JsonPath): ChatTool {
+  const tool = objectAt(given, place);
+  if (tool['type'] !== 'function') throw notTranslatable([...place, 'type'], 'This tool runs at OpenAI');
+  return functionTool(source, tool, place, 'parameters');
 }
 
 function toolChoice(given: unknown): object {
