@@ -1,23 +1,24 @@
 // What de-duplication saves in conversations, on a real engine: MTRAG's questions in their order, BM25 over its passages.
 //
-// `npm run bench:conversations -w packages/cli -- --data <folder>/mtrag-un/tasks.jsonl [--conversations 60] [--top-k 5]
+// `npm run bench:conversations -w packages/cli -- --data <folder>/mtrag-un/tasks.jsonl [--conversations 20] [--top-k 5]
 //   [--together 8] [--model random:1m] [--context-tokens 131072] [--json <file>]`
 //
 // Every strategy has an engine process of its own that starts cold, behind a gateway of its own; `--together` conversations take
 // turns, one request at a time. Answers are those of the data, so that all strategies are asked the very same things. Counts are
-// the engine's own, and the model does not matter to them (the demo model holds 4,096 tokens, too few for these); times are those of the client, and mean something on an idle machine only.
+// the engine's own. Conversations differ more than strategies do, so each strategy is also set beside another conversation by
+// conversation: the mean difference of a turn, each conversation counting once, with its standard error over conversations. The model does not matter to them (the demo model holds 4,096 tokens, too few for these); times are those of the client, and mean something on an idle machine only.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { renderDocuments } from '@warmpath/core';
 import { spawnEngine } from '@warmpath/engine';
 import { startGateway } from '@warmpath/gateway';
-import { mtragDialogues } from '@warmpath/lab';
+import { estimate, mtragDialogues } from '@warmpath/lab';
 import { EngineClient } from '../dist/engine-client.js';
 
 const { values } = parseArgs({
   options: {
     data: { type: 'string' },
-    conversations: { type: 'string', default: '60' },
+    conversations: { type: 'string', default: '20' },
     'top-k': { type: 'string', default: '5' },
     together: { type: 'string', default: '8' },
     model: { type: 'string', default: 'random:1m' },
@@ -72,7 +73,9 @@ async function run(strategy) {
       measured.push(await ask(client, engine.model.name, strategy, dialogue, place));
     }
     const metrics = await (await fetch(`${gateway.url}/metrics`)).text();
-    return { strategy: strategy.name, about: strategy.about, ...figuresOf(measured), ...countersOf(metrics) };
+    const { name, about } = strategy;
+    const conversations = perConversation(measured);
+    return { strategy: name, about, ...figuresOf(measured), ...countersOf(metrics), conversations };
   } finally {
     await client.close();
     await gateway.close();
@@ -111,7 +114,7 @@ async function ask(client, model, { inline = false }, dialogue, place) {
   const own = inline ? {} : { documents: documentsOf(turn(place)), warmpath: { session: dialogue.id } };
   const body = { model, max_tokens: 1, temperature: 0, messages, ...own };
   const { ttftMs, promptTokens, cachedTokens } = await client.measureChat(body, AbortSignal.timeout(600_000));
-  return { ttftMs, promptTokens, cachedTokens };
+  return { conversation: dialogue.id, ttftMs, promptTokens, cachedTokens };
 }
 
 function figuresOf(measured) {
@@ -127,6 +130,19 @@ function figuresOf(measured) {
     uncachedPerTurn: (promptTokens - cachedTokens) / turns,
     ttftMs: { mean: sum('ttftMs') / turns, p50: times[Math.floor(turns / 2)], p95: times[Math.floor(turns * 0.95)] },
   };
+}
+
+/** Means of a turn, for each conversation, in the order of the data. */
+function perConversation(measured) {
+  return dialogues.map(({ id }) => {
+    const { turns, uncachedPerTurn, ttftMs } = figuresOf(measured.filter(({ conversation }) => conversation === id));
+    return { id, turns, uncachedPerTurn, ttftMs: ttftMs.mean };
+  });
+}
+
+/** How much more than the baseline, conversation by conversation. */
+function difference(one, baseline, field) {
+  return estimate(one.conversations.map((conversation, i) => conversation[field] - baseline.conversations[i][field]));
 }
 
 function countersOf(metrics) {
@@ -149,9 +165,32 @@ function print(all) {
     'referred to': `${one.references} of ${one.documents}`,
   }));
   console.table(rows);
+  printDifferences(all);
   const [plain, hinted] = all.slice(-2);
   console.log(
     `hints cost ${((hinted.promptTokens - plain.promptTokens) / hinted.turns).toFixed(1)} prompt tokens a turn,`,
   );
   console.log(`${(hinted.uncachedPerTurn - plain.uncachedPerTurn).toFixed(1)} of them uncached`);
+}
+
+/** Every strategy against forwarding, and against the one before it, which it adds to. */
+function printDifferences(all) {
+  const pairs = all.slice(1).flatMap((one, i) =>
+    i === 0
+      ? [[one, all[0]]]
+      : [
+          [one, all[0]],
+          [one, all[i]],
+        ],
+  );
+  const show = ({ mean, se }, digits) => `${mean.toFixed(digits)} ± ${se.toFixed(digits)}`;
+  console.log(`paired differences of a turn, mean over ${dialogues.length} conversations ± standard error`);
+  console.table(
+    pairs.map(([one, baseline]) => ({
+      strategy: one.strategy,
+      against: baseline.strategy,
+      'uncached tokens': show(difference(one, baseline, 'uncachedPerTurn'), 1),
+      'TTFT ms': show(difference(one, baseline, 'ttftMs'), 2),
+    })),
+  );
 }

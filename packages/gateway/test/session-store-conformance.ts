@@ -102,18 +102,19 @@ export function sessionStoreConformance(kind: string, open: () => Promise<StoreP
     });
 
     it('never gives one tenant or session what another sent, whatever they are called', async () => {
-      const text = fc.oneof(
-        fc.string(),
-        fc.constantFrom('', '\n', '{', '}', ':', 'a\nb', 'null', '["a",null]', '*', '\0'),
-      );
+      // Few signs and short names, so that one name and the next put together differently are the same signs.
+      const sign = fc.constantFrom('a', 'b', '\n', '{', '}', ':', '"', ',', '\0');
+      const text = fc.oneof(fc.string({ unit: sign, maxLength: 2 }), fc.constantFrom('null', '*'));
       const name = fc.record({ tenant: text, session: fc.option(text, { nil: undefined }) });
       await fc.assert(
         fc.asyncProperty(fc.uniqueArray(name, { selector: keyOf, minLength: 2, maxLength: 6 }), async (names) => {
           const pair = await open();
           for (const [i, one] of names.entries()) pair.writer.sent(one, turnAt('l', `${i}`), 0);
+          const isTaken = new Set(names.map(keyOf));
           for (const [i, one] of names.entries()) {
             expect((await turnsOf(pair, one, 'l')).map(({ id }) => id)).toEqual([`${i}`]);
-            expect(await turnsOf(pair, { ...one, tenant: `${one.tenant}x` }, 'l')).toEqual([]);
+            const shifted = { tenant: one.tenant + (one.session ?? ''), session: undefined };
+            if (!isTaken.has(keyOf(shifted))) expect(await turnsOf(pair, shifted, 'l')).toEqual([]);
           }
         }),
         { seed: 12, numRuns: 25 },

@@ -70,6 +70,22 @@ describe('a server of sessions', () => {
     expect(turns.at(-1)!.answers.toSorted()).toEqual(['a0', 'a1', 'a2', 'a3']);
   });
 
+  it('holds a few renderings of one request and a few answers of each', async () => {
+    const prefix = freshPrefix();
+    const store = await openAt(prefix);
+    for (let i = 0; i < 20; i++) {
+      const turn = turnAt('1', `${i}`);
+      store.sent(NAME, turn, 0);
+      for (let answer = 0; answer < 20; answer++) store.answered(NAME, turn, `${answer}`, 0);
+    }
+    await store.find(NAME, [], 0);
+    const key = `${prefix}{${scopeOf(NAME)}}1`;
+    // Eight renderings, the answers of each, and their order.
+    expect(await ask('HLEN', key)).toBe(17);
+    expect(await ask('HGET', key, 'order')).toBe('12 13 14 15 16 17 18 19');
+    expect(await ask('HGET', key, 'answers:19')).toBe('12 13 14 15 16 17 18 19');
+  });
+
   it('forgets what is not used, and keeps what a used turn stands on', async () => {
     const prefix = freshPrefix();
     const store = await openAt(prefix);
