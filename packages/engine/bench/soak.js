@@ -264,7 +264,7 @@ async function diagnose(engine) {
 
 async function soak({ clients, options: given, disk = false, killEvery }, requests, seed) {
   const folder = disk ? mkdtempSync(join(tmpdir(), 'warmpath-soak-')) : undefined;
-  const options = { ...given, ...(folder !== undefined && { diskTier: folder }) };
+  const options = { hostTier: 0, ...given, ...(folder !== undefined && { diskTier: folder }) };
   const crashes = [];
   const onCrash = ({ message }) => crashes.push(message);
   const engine = await spawnEngine({ port: 0, threads: 1, speculationTimeoutMs: 2_000, ...options }, { onCrash });
@@ -384,7 +384,7 @@ async function audit(engine, outcomes, { early, options, kills }) {
   if (state.freeSequences < SEQUENCES - flushed - 1 || state.freeSequences > SEQUENCES) {
     faults.push(`${state.freeSequences} free sequence ids after ${flushed} prompts that need every cell`);
   }
-  const hostTier = options.hostTier ?? 0;
+  const { hostTier } = options;
   if (state.hostFailures !== 0 || state.hostBytes > hostTier) {
     faults.push(`${state.hostFailures} copies were no good, and ${state.hostBytes} bytes of ${hostTier} are in use`);
   }

@@ -180,7 +180,7 @@ async function measure(model, seed, { requests, shrink, tokenBytes }) {
   process.stdout.write(
     `${model}, seed ${seed}: working set ${Math.round(workingSet)} tokens, ${contextTokens} cells\n`,
   );
-  const results = { 'no cache': await run(trace, { model, contextTokens }, true) };
+  const results = { 'no cache': await run(trace, { model, contextTokens, hostTier: 0 }, true) };
   for (const size of HOST_SIZES) {
     for (const policy of POLICIES) {
       const hostTier = Math.round(size * contextTokens * tokenBytes);

@@ -1,4 +1,4 @@
-import { availableParallelism } from 'node:os';
+import { availableParallelism, totalmem } from 'node:os';
 import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES, WarmpathError } from '@warmpath/core';
 import { z } from 'zod';
 import { KV_EVENT_ENCODINGS } from './events/kv-event.js';
@@ -11,6 +11,16 @@ import { SEQUENCE_IDS } from './native/sequence-ids.js';
  */
 function defaultThreads(): number {
   return Math.max(1, Math.min(availableParallelism() - 1, 16));
+}
+
+/**
+ * Bytes of the host tier by default: enough for the documents that matter, and little enough that nobody has to think of it
+ * before the first start. Memory is taken as documents leave the cells.
+ */
+export function defaultHostTierBytes(): number {
+  const memory = process.constrainedMemory();
+  // A process without a limit is told 0, or more than the machine has.
+  return Math.min(Math.floor((memory > 0 ? Math.min(memory, totalmem()) : totalmem()) / 8), 1_073_741_824);
 }
 
 /**
@@ -49,8 +59,10 @@ export const engineOptionsSchema = z.strictObject({
   hostTier: z
     .int()
     .min(0)
-    .default(0)
-    .describe('Host memory for what leaves the KV cells, from where it comes back by copy; 0 drops it')
+    .optional()
+    .describe(
+      'Host memory for what leaves the KV cells, from where it comes back by copy; 0 drops it; an eighth of the memory and at most 1GiB when left out',
+    )
     .meta(IN_BYTES),
   diskTier: z
     .string()

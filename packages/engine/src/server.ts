@@ -18,7 +18,7 @@ import { llamaBindings, llamaFor } from './native/bindings.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { stateIdentity } from './native/state-identity.js';
-import { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
+import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 import { costOf, type EngineProfile, storedProfile } from './profile/engine-profile.js';
 
 /** What accompanies a start and is no configuration. */
@@ -151,7 +151,8 @@ async function serveModel(
     streamGap: settings.streamGap,
     threads: settings.threads,
     policy: settings.policy,
-    hostTierBytes: settings.hostTier,
+    // Cells behind a sliding window cannot be cut at documents: who asks for a host tier then is told so, nobody else.
+    hostTierBytes: settings.hostTier ?? (model.hasSlidingWindow ? 0 : defaultHostTierBytes()),
     ...(diskTier !== undefined && {
       diskTier: {
         directory: resolve(diskTier),

@@ -2,10 +2,18 @@ import { describe, expect, it } from 'vitest';
 import { engineOptionsSchema, parseEngineOptions } from '../src/options.js';
 
 describe('the options of an engine', () => {
-  it('all have a default but the model, the folders and the addresses of events', () => {
+  it('all have a default but the model, the folders, the addresses of events and what depends on the model', () => {
     const options = parseEngineOptions({});
     const unset = Object.keys(engineOptionsSchema.shape).filter((name) => !(name in options));
-    expect(unset.sort()).toEqual(['cacheDir', 'cachedDocuments', 'diskTier', 'kvEvents', 'kvEventsReplay', 'model']);
+    expect(unset.sort()).toEqual([
+      'cacheDir',
+      'cachedDocuments',
+      'diskTier',
+      'hostTier',
+      'kvEvents',
+      'kvEventsReplay',
+      'model',
+    ]);
     expect(options.threads).toBeGreaterThanOrEqual(1);
     expect(options.batchTokens).toBeGreaterThanOrEqual(options.maxRunning);
   });

@@ -17,7 +17,7 @@ describe('GET /kv', () => {
   const report = async (query = ''): Promise<Report> => JSON.parse(await engine.get(`/kv${query}`)) as Report;
 
   it('shows an empty cache', async () => {
-    engine = await TestEngine.start();
+    engine = await TestEngine.start({ hostTier: 0 });
     expect(await report()).toEqual({
       cells: { total: 8192, used: 0, cached: 0 },
       sequences: { free: 255, running: 0 },

@@ -77,8 +77,8 @@ describe('the host tier of a real engine', () => {
     expect(moved.text).toContain('31');
   });
 
-  it('does not exist unless asked for: what leaves the cells is computed again', async () => {
-    await start({});
+  it('can be left out: what leaves the cells is computed again', async () => {
+    await start({ hostTier: 0 });
     const first = await ask(['Marlo', 'Tibin'], 'Tibin');
     await ask(['Sarek', 'Lumen'], 'Sarek');
     await ask(['Dovar', 'Pelin'], 'Pelin');
@@ -87,6 +87,16 @@ describe('the host tier of a real engine', () => {
     expect(again.usage.prompt_tokens_details.cached_tokens_by_tier.host).toBe(0);
     expect(again.usage.prompt_tokens_details.cached_tokens).toBeLessThan(0.2 * again.usage.prompt_tokens);
     expect(await engine.metric('warmpath_engine_host_bytes')).toBe(0);
+  });
+
+  it('is there unless it is refused', async () => {
+    await start({});
+    const first = await ask(['Marlo', 'Tibin'], 'Tibin');
+    await ask(['Sarek', 'Lumen'], 'Sarek');
+    await ask(['Dovar', 'Pelin'], 'Pelin');
+    const again = await ask(['Marlo', 'Tibin'], 'Tibin');
+    expect(again.text).toBe(first.text);
+    expect(again.usage.prompt_tokens_details.cached_tokens_by_tier.host).toBeGreaterThan(0);
   });
 
   it('drops copies under its budget', async () => {
