@@ -86,6 +86,11 @@ export class RadixNode {
     this.#copy = value;
   }
 
+  /** Whether the copy in host memory is of what lies on the device too. */
+  get hasSpareCopy(): boolean {
+    return this.#onDevice && this.#copy !== undefined;
+  }
+
   /** The file that holds the node's cells. */
   get file(): DiskCopy | undefined {
     return this.#file;
@@ -113,14 +118,14 @@ export class RadixNode {
 
   /**
    * Whether the node may be evicted from a tier: nothing that depends on it is there, and no lease ends here that needs it
-   * there or is about to bring it back.
+   * there or is about to bring it back. Nothing depends on a copy of what lies on the device too.
    */
   mayLeave(tier: Tier): boolean {
     if (tier === 'device') {
       return this.isDeviceLeaf && this.pins === 0;
     }
     if (tier === 'host') {
-      return this.#copy !== undefined && this.hostChildren === 0 && (this.#onDevice || this.pins === 0);
+      return this.#copy !== undefined && (this.#onDevice || (this.hostChildren === 0 && this.pins === 0));
     }
     const isNeeded = !this.#onDevice && this.#copy === undefined && this.hostChildren > 0;
     return this.#file !== undefined && this.diskChildren === 0 && this.pins === 0 && !isNeeded;

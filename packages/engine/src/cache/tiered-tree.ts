@@ -173,7 +173,7 @@ export class TieredTree {
     if (node.liesNowhere) {
       return undefined;
     }
-    // The lower part keeps its place in the order; the upper one may not be evicted as long as there is a lower one.
+    // The lower part keeps its place in the order. As long as there is one, the upper one may lose nothing but a spare copy.
     const upper = node.splitAt(length, copies);
     if (copies !== undefined) {
       this.#lower!.afterCut(upper);

@@ -245,7 +245,7 @@ describe('the cache with a disk tier', () => {
   it('writes a node once, however often it comes and goes', async () => {
     const bench = await DiskBench.start(folder(), { cells: 9, hostBytes: 90 });
     for (let round = 0; round < 4; round++) {
-      for (const id of [1, 2, 3, 4]) {
+      for (const id of [1, 2, 3, 4, 5, 6, 7, 8]) {
         await bench.serveWaiting(asked(id), [4]);
         await bench.settle();
       }

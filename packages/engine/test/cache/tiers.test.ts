@@ -144,6 +144,19 @@ describe('the cache with a host tier', () => {
     expect(bench.cache.match(asked(1, 19)).device + bench.cache.match(asked(1, 19)).host).toBeGreaterThan(4);
   });
 
+  it('lets copies of what lies on the device too go first, and holds together more than either', () => {
+    const bench = new Bench(10, 8, { hostBytes: 60 });
+    bench.serve(asked(1), [4]);
+    bench.serve(asked(2), [4]);
+    // The first prompt comes back, and with it its document has a copy that nobody needs.
+    bench.serve(asked(3), [4]);
+    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 4, disk: 0 });
+    bench.serve(asked(4), [4]);
+    const held = [1, 2, 3, 4].map((id) => bench.cache.match(asked(id).slice(0, 4)));
+    expect(held.map(({ device, host }) => device + host)).toEqual([4, 4, 4, 4]);
+    expect(bench.cache.stats.host!.evictedTokens).toBeGreaterThan(0);
+  });
+
   it('shares what the host holds between requests that run at the same time', () => {
     const bench = new Bench(13, 8, { hostBytes: PLENTY });
     bench.serve(asked(1, 2), [4, 8]);
