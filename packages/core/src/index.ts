@@ -103,7 +103,8 @@ export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './sched
 export { SCHEDULER_NAMES } from './schedule/scheduler.js';
 export type { ShortenedText } from './session/blocks.js';
 export { SeenBlocks } from './session/blocks.js';
-export { answerPrint, messageChain } from './session/message-chain.js';
+export type { MessageBytes } from './session/message-chain.js';
+export { answerPrint, byteChain, messageChain } from './session/message-chain.js';
 export type {
   ConversationName,
   MessagesByPlace,

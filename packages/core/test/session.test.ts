@@ -1,7 +1,9 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   answerPrint,
   arrange,
+  byteChain,
   type ChatMessage,
   contentPrint,
   messageChain,
@@ -18,6 +20,7 @@ import {
 } from '../src/index.js';
 import { visibleIn } from '../src/session/visible-documents.js';
 import { labelsIn, Pipeline } from './conversation-model.js';
+import './seed.js';
 
 const NAME = { tenant: 'a', session: 's' };
 const SYSTEM: ChatMessage = { role: 'system', content: 'Answer.' };
@@ -36,6 +39,43 @@ function said(content: string): ChatMessage {
 function block(label: string, text: string): string {
   return `<document id="${label}">\n${text}\n</document>\n`;
 }
+
+describe('the chain over bytes', () => {
+  const encoder = new TextEncoder();
+  const chainOf = (texts: readonly string[], before = '') => {
+    const bytes = encoder.encode(before + texts.join(''));
+    let end = encoder.encode(before).length;
+    return byteChain(
+      bytes,
+      texts.map((text) => {
+        const start = end;
+        end += encoder.encode(text).length;
+        return { start, end };
+      }),
+    );
+  };
+
+  it('is the same wherever the bytes stand, and parts for ever where messages differ', () => {
+    const text = fc.string({ unit: fc.constantFrom('a', 'b', 'é', '文'), maxLength: 9 });
+    fc.assert(
+      fc.property(fc.array(text), fc.array(text), fc.string(), (one, other, before) => {
+        const links = chainOf(one);
+        expect(chainOf(one, before)).toEqual(links);
+        const parts = one.findIndex((each, place) => each !== other[place]);
+        const others = chainOf(other);
+        for (const [place, link] of links.entries()) {
+          expect(link).toMatch(/^[0-9a-f]{16}$/);
+          expect(link === others[place]).toBe(parts < 0 || place < parts);
+        }
+      }),
+    );
+  });
+
+  it('has a link of its own for each of 100,000 messages that differ in a digit', () => {
+    const links = new Set(Array.from({ length: 100_000 }, (_, i) => chainOf([`{"content":"Question ${i}?"}`])[0]));
+    expect(links.size).toBe(100_000);
+  });
+});
 
 describe('the second turn', () => {
   it('replays the first, sends what is new, and says where the rest stands', () => {

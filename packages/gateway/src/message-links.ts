@@ -1,11 +1,7 @@
-import { hash } from 'node:crypto';
-import { type ChatMessage, type MessagesByPlace, messageChain } from '@warmpath/core';
+import { byteChain, type ChatMessage, type MessagesByPlace } from '@warmpath/core';
 import { isObject } from './apis/content-texts.js';
 import type { PromptApi } from './apis/prompt-api.js';
-import { saidMessages } from './said-messages.js';
-
-/** What is in every message of the model, in any of the APIs. */
-const OF_THE_MODEL = '"assistant"';
+import { type ByteSpan, saidMessages } from './said-messages.js';
 
 /** The messages of a body as bytes, with their hash chain. */
 export interface LinkedMessages extends MessagesByPlace {
@@ -15,34 +11,33 @@ export interface LinkedMessages extends MessagesByPlace {
   readonly answeredLinks: readonly string[];
 }
 
+const NOTHING: ByteSpan = { start: 0, end: 0 };
+
 /**
  * Reads a body as far as the bytes tell, without parsing it: the hash chain is over the bytes that the client wrote, so a client
- * that writes a message otherwise than before is not recognised, and none is ever taken for another. SHA-256 of every message, because
- * it is native: three times as fast as hashing in JavaScript. `undefined` where no messages are to be found.
+ * that writes a message otherwise than before is not recognised, and none is taken for another. `undefined` where no messages are
+ * to be found. O(body): 0.2 ms for 400 KB.
  */
 export function linkedMessages(body: Buffer, { said }: PromptApi): LinkedMessages | undefined {
   const found = said && saidMessages(body, said);
   if (found === undefined || found.messages.length === 0) return undefined;
-  const { opening, messages } = found;
-  const [, ...links] = messageChain([opening === undefined ? '' : digest(opening), ...messages.map(digest)]);
+  const { opening = NOTHING, messages } = found;
+  const links = byteChain(body, [opening, ...messages]).slice(1);
   return {
     links,
+    answeredLinks: links.filter((_, place) => messages[place + 1]?.maySpeakForModel ?? false),
     length: messages.length,
-    at: (place) => read(messages[place]),
-    get answeredLinks() {
-      return links.filter((_, place) => messages[place + 1]?.includes(OF_THE_MODEL) ?? false);
+    at: (place) => {
+      const span = messages[place];
+      return span && read(body.toString('utf8', span.start, span.end));
     },
   };
 }
 
-function digest(bytes: Buffer): string {
-  return hash('sha256', bytes);
-}
-
 /** One message, parsed; what is none is no answer either. */
-function read(bytes: Buffer | undefined): ChatMessage | undefined {
+function read(text: string): ChatMessage | undefined {
   try {
-    const value: unknown = bytes && JSON.parse(bytes.toString('utf8'));
+    const value: unknown = JSON.parse(text);
     return isObject(value) ? (value as ChatMessage) : undefined;
   } catch {
     return undefined;

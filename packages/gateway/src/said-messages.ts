@@ -11,10 +11,22 @@ export interface SaidMembers {
   readonly messages: string;
 }
 
-/** What a body says, as the client wrote it. */
+/** Where a value stands in a body: its first byte, and the one behind its last. */
+export interface ByteSpan {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** One message, as the client wrote it. */
+export interface SaidMessage extends ByteSpan {
+  /** Whether it may be the model's: the word stands in it as a value or key. */
+  readonly maySpeakForModel: boolean;
+}
+
+/** What a body says. */
 export interface SaidMessages {
-  readonly opening: Buffer | undefined;
-  readonly messages: readonly Buffer[];
+  readonly opening: ByteSpan | undefined;
+  readonly messages: readonly SaidMessage[];
 }
 
 const QUOTE = 0x22;
@@ -27,32 +39,38 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 
 /**
- * The bytes of every message of a JSON body, none of them copied. Of a member that occurs twice the last one counts, as in
+ * Where every message of a JSON body stands. Of a member that occurs twice the last one counts, as in
  * `JSON.parse`. `undefined` for what breaks off or has no such member; of JSON that is broken otherwise it may answer anything. It never
- * throws. O(body), most of it in native searches.
+ * throws. O(body), long strings in native searches.
  */
 export function saidMessages(body: Buffer, said: SaidMembers): SaidMessages | undefined {
   const scan = new ByteScan(body);
-  let opening: Buffer | undefined;
-  let messages: readonly Buffer[] | undefined;
+  let opening: ByteSpan | undefined;
+  let messages: readonly SaidMessage[] | undefined;
   for (const { key, start, end } of scan.members()) {
     if (key === said.messages) messages = scan.elements(start, end);
-    else if (key === said.opening) opening = body.subarray(start, end);
+    else if (key === said.opening) opening = { start, end };
   }
   return scan.isWhole && messages !== undefined ? { opening, messages } : undefined;
 }
 
-interface MemberBytes {
+interface MemberBytes extends ByteSpan {
   readonly key: string;
-  readonly start: number;
-  readonly end: number;
 }
+
+/** The model's role in every API, in its quotes. */
+const OF_THE_MODEL = Buffer.from('"assistant"');
+
+/** Bytes of a string that are looked at one by one before a native search is worth its call: names and roles are shorter. */
+const SHORT_STRING = 24;
 
 /** Goes through JSON byte by byte, past strings in one leap. Once the text breaks off, it has come to its end and stays there. */
 class ByteScan {
   readonly #bytes: Buffer;
   /** False once the text broke off, or did not go on as an object or array does. */
   isWhole = true;
+  /** Set by every string that is the model's role. */
+  #namesModel = false;
 
   constructor(bytes: Buffer) {
     this.#bytes = bytes;
@@ -75,14 +93,15 @@ class ByteScan {
   }
 
   /** The elements of an array; a value of another kind is its own only element. */
-  elements(start: number, end: number): readonly Buffer[] {
+  elements(start: number, end: number): readonly SaidMessage[] {
     const bytes = this.#bytes;
-    if (bytes[start] !== OPEN_BRACKET) return [bytes.subarray(start, end)];
-    const found: Buffer[] = [];
+    if (bytes[start] !== OPEN_BRACKET) return [{ start, end, maySpeakForModel: false }];
+    const found: SaidMessage[] = [];
     let at = this.#open(OPEN_BRACKET, start);
     while (this.isWhole && bytes[at] !== CLOSE_BRACKET) {
+      this.#namesModel = false;
       const last = this.#valueEnd(at);
-      found.push(bytes.subarray(at, last));
+      found.push({ start: at, end: last, maySpeakForModel: this.#namesModel });
       at = this.#next(last, CLOSE_BRACKET);
     }
     return found;
@@ -134,17 +153,33 @@ class ByteScan {
   }
 
   #stringEnd(start: number): number {
-    let at = start;
-    for (;;) {
-      at = this.#bytes.indexOf(QUOTE, at + 1);
-      if (at < 0) {
-        this.isWhole = false;
-        return this.#bytes.length;
-      }
+    const bytes = this.#bytes;
+    const end = this.#shortStringEnd(start) ?? this.#longStringEnd(start + SHORT_STRING);
+    if (end - start === OF_THE_MODEL.length && OF_THE_MODEL.compare(bytes, start, end) === 0) this.#namesModel = true;
+    return end;
+  }
+
+  /** `undefined` if the string is longer, or holds an escape: then it is the other way's. */
+  #shortStringEnd(start: number): number | undefined {
+    const bytes = this.#bytes;
+    for (let at = start + 1; at <= start + SHORT_STRING; at++) {
+      const byte = bytes[at];
+      if (byte === QUOTE) return at + 1;
+      if (byte === BACKSLASH) return this.#longStringEnd(at);
+    }
+    return undefined;
+  }
+
+  /** `from`: behind the quote that opens, and behind no half of an escape. */
+  #longStringEnd(from: number): number {
+    const bytes = this.#bytes;
+    for (let at = bytes.indexOf(QUOTE, from); at >= 0; at = bytes.indexOf(QUOTE, at + 1)) {
       let backslashes = 0;
-      while (this.#bytes[at - 1 - backslashes] === BACKSLASH) backslashes++;
+      while (bytes[at - 1 - backslashes] === BACKSLASH) backslashes++;
       if (backslashes % 2 === 0) return at + 1;
     }
+    this.isWhole = false;
+    return bytes.length;
   }
 
   #containerEnd(start: number): number {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chatApi } from '../src/apis/chat-api.js';
 import { linkedMessages } from '../src/message-links.js';
-import { saidMessages } from '../src/said-messages.js';
+import { type ByteSpan, saidMessages } from '../src/said-messages.js';
 
 const SEED = { seed: 20261121, numRuns: 500 };
 const SAID = { opening: 'system', messages: 'messages' };
@@ -15,8 +15,10 @@ const bodies = fc.tuple(fc.array(member, { maxLength: 5 }), fc.constantFrom(0, 1
 });
 
 function read(body: string | Buffer) {
-  const found = saidMessages(Buffer.from(body), SAID);
-  return found && { opening: found.opening?.toString(), messages: found.messages.map(String) };
+  const bytes = Buffer.from(body);
+  const found = saidMessages(bytes, SAID);
+  const textOf = ({ start, end }: ByteSpan) => bytes.toString('utf8', start, end);
+  return found && { opening: found.opening && textOf(found.opening), messages: found.messages.map(textOf) };
 }
 
 describe('messages as bytes', () => {
@@ -84,5 +86,6 @@ describe('their hash chain', () => {
     expect([one.at(1), one.at(2), one.at(3)]).toEqual([{ role: 'assistant', content: 'A' }, undefined, undefined]);
     expect(one.answeredLinks).toEqual([one.links[0]]);
     expect(linkedMessages(Buffer.from('{"messages":[]}'), api)).toBeUndefined();
+    expect(read('{"messages":[1,{"name":"assistants"},2,[{"role" :"assistant"}]]}').answeredLinks).toHaveLength(1);
   });
 });

@@ -1,0 +1,165 @@
+// What a request of an agent costs: conversations of 50 turns, each with a search and its result, at 30 KB and at 400 KB, through real
+// sockets with a plain engine behind. CPU of the gateway's process a request, beside that of a plain proxy in the same run.
+// `node bench/agent.js [--json] [--quick]`, after a build.
+import { Pool } from 'undici';
+import { start, stopAll, usageOf } from './processes.js';
+
+const QUICK = process.argv.includes('--quick');
+const CLIENTS = 4;
+const TURNS = 50;
+const CONVERSATIONS = QUICK ? 4 : 12;
+/** Requests at the end of each conversation that are sent: two turns of two. */
+const LAST = 4;
+const ROUNDS = QUICK ? 2 : 20;
+const WARM_UP_ROUNDS = QUICK ? 1 : 8;
+const SIZES = [
+  { name: '30 KB', documents: 2, words: 20, budgetUs: 500 },
+  { name: '400 KB', documents: 5, words: 220, budgetUs: 4_000 },
+];
+/** What the engine of the benchmark answers to everything: by it an unnamed conversation is known. */
+const ANSWER = 'x'.repeat(400);
+const SHORT_ANSWER = 'Searched.';
+
+const WORDS = 'engine cache prefix token block radix leaf page device host tier request prompt order document'.split(
+  ' ',
+);
+let state = 42;
+const next = (limit) => {
+  state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
+  return Math.floor((state / 2 ** 32) * limit);
+};
+const prose = (words) => Array.from({ length: words }, () => WORDS[next(WORDS.length)]).join(' ');
+
+/** An agent's messages; the results of its searches overlap. The last turns have answers that the engine gives. */
+function conversation(pool, { documents }, mark) {
+  const messages = [{ role: 'system', content: 'You are an agent. Search, then answer from what you found.' }];
+  for (let turn = 0; turn < TURNS; turn++) {
+    const id = `call_${mark}_${turn}`;
+    const call = { id, type: 'function', function: { name: 'search', arguments: JSON.stringify({ query: prose(4) }) } };
+    const left = pool.slice();
+    const found = Array.from({ length: documents }, () => left.splice(next(left.length), 1)[0]);
+    messages.push({ role: 'user', content: `Question ${turn} of ${mark}: ${prose(6)}?` });
+    messages.push({ role: 'assistant', content: null, tool_calls: [call] });
+    messages.push({ role: 'tool', tool_call_id: id, content: `<documents>\n${found.join('')}</documents>` });
+    messages.push({ role: 'assistant', content: turn < TURNS - 3 ? SHORT_ANSWER : ANSWER });
+  }
+  return messages;
+}
+
+/** The last requests of each conversation, oldest first: as the agent sends them, once with a question, once with a result. */
+function bodiesOf(size) {
+  const pool = Array.from({ length: 60 }, (_, i) => `<document id="doc-${i}">\n${prose(size.words)}\n</document>\n`);
+  const conversations = Array.from({ length: CONVERSATIONS }, (_, mark) => conversation(pool, size, mark));
+  return conversations.map((messages) =>
+    Array.from({ length: LAST }, (_, step) => {
+      // Four messages a turn: a request ends with the question, or with the result two messages later.
+      const turnsBack = Math.floor((LAST - 1 - step) / 2);
+      const end = messages.length - 4 * turnsBack - (step % 2 === 0 ? 3 : 1);
+      return { model: 'm', messages: messages.slice(0, end) };
+    }),
+  );
+}
+
+async function exchange(pool, body, headers) {
+  const response = await pool.request({
+    method: 'POST',
+    path: '/v1/chat/completions',
+    headers: { 'content-type': 'application/json', ...headers },
+    body,
+  });
+  const text = await response.body.text();
+  if (response.statusCode !== 200) throw new Error(text);
+  return response.headers;
+}
+
+/** Microseconds of CPU a request, sent by a few clients, each of which takes whole conversations. */
+async function cpuOf(target, conversations, headers) {
+  const pool = new Pool(target.url, { connections: CLIENTS });
+  const round = async () => {
+    const left = [...conversations];
+    const client = async () => {
+      for (let bodies = left.pop(); bodies !== undefined; bodies = left.pop()) {
+        for (const body of bodies) await exchange(pool, body, headers);
+      }
+    };
+    await Promise.all(Array.from({ length: CLIENTS }, client));
+  };
+  for (let i = 0; i < WARM_UP_ROUNDS; i++) await round();
+  const before = await usageOf(target);
+  for (let i = 0; i < ROUNDS; i++) await round();
+  const after = await usageOf(target);
+  await pool.close();
+  return (after.cpuUs - before.cpuUs) / (ROUNDS * conversations.length * LAST);
+}
+
+/** Makes every conversation one of the tenant that begins with documents: `documents` in the request before the last ones. */
+async function beginWithDocuments(target, conversations, headers) {
+  const pool = new Pool(target.url, { connections: CLIENTS });
+  const documents = Array.from({ length: 5 }, (_, i) => ({ id: `given-${i}`, content: prose(200) }));
+  for (const [{ model, messages }] of conversations) {
+    const body = JSON.stringify({ model, messages: messages.slice(0, -2), documents });
+    await exchange(pool, body, headers);
+  }
+  const replayed = await exchange(pool, JSON.stringify(conversations[0][0]), headers);
+  await pool.close();
+  if (replayed['x-warmpath-replayed-turns'] !== '1') throw new Error('nothing was replayed');
+}
+
+/** A tenant of which the gateway remembers some conversation, so that it has to look whether a request continues one. */
+async function makeKnown(target, headers) {
+  const pool = new Pool(target.url, { connections: 1 });
+  const messages = [{ role: 'user', content: 'Question?' }];
+  await exchange(pool, JSON.stringify({ model: 'm', messages, documents: [{ content: 'A passage.' }] }), headers);
+  await pool.close();
+}
+
+async function measure(size, { plain, byDefault, conservative }) {
+  const conversations = bodiesOf(size);
+  const written = conversations.map((bodies) => bodies.map((body) => JSON.stringify(body)));
+  const known = { authorization: 'Bearer known' };
+  const replays = { authorization: `Bearer replays ${size.name}` };
+  await makeKnown(byDefault, known);
+  await makeKnown(conservative, known);
+  await beginWithDocuments(byDefault, conversations, replays);
+  return {
+    bytes: written[0].at(-1).length,
+    plain: await cpuOf(plain, written, {}),
+    unknown: await cpuOf(byDefault, written, {}),
+    follows: await cpuOf(byDefault, written, known),
+    replays: await cpuOf(byDefault, written, replays),
+    recognises: await cpuOf(conservative, written, {}),
+    recognisesKnown: await cpuOf(conservative, written, known),
+  };
+}
+
+function print(results) {
+  const names = [
+    ['plain', 'a plain proxy, which parses and writes the body'],
+    ['unknown', 'gateway, by default: nothing of this tenant is remembered'],
+    ['follows', 'by default, conversations followed'],
+    ['replays', 'by default, documents of an earlier turn replayed'],
+    ['recognises', '`conservative`: documents found and ordered in place'],
+    ['recognisesKnown', '`conservative`, conversations followed'],
+  ];
+  const header = results.map(({ size, bytes }) => `${size.name} (${(bytes / 1_000).toFixed(0)} KB)`.padStart(18));
+  console.log(`${'CPU a request'.padEnd(60)}${header.join('')}`);
+  for (const [key, name] of names) {
+    console.log(name.padEnd(60) + results.map((result) => `${result[key].toFixed(0)} µs`.padStart(18)).join(''));
+  }
+  console.log('budget'.padEnd(60) + results.map(({ size }) => `${size.budgetUs} µs`.padStart(18)).join(''));
+}
+
+try {
+  const upstream = await start('upstream-process.js');
+  const processes = {
+    plain: await start('plain-proxy-process.js', upstream.url),
+    byDefault: await start('gateway-process.js', upstream.url),
+    conservative: await start('gateway-process.js', upstream.url, '{"recognise":{"chat":"conservative"}}'),
+  };
+  const results = [];
+  for (const size of SIZES) results.push({ size, ...(await measure(size, processes)) });
+  if (process.argv.includes('--json')) console.log(JSON.stringify(results));
+  else print(results);
+} finally {
+  stopAll();
+}
