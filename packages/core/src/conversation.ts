@@ -103,7 +103,11 @@ export function recordTurn(
   const behind = chatTokens(messages.slice(hasSteps ? at : (latest?.length ?? 0)), options.countTokens);
   return {
     link,
-    id: turnId(link, latest, edits),
+    id: turnId(link, latest, [
+      // Equal keys are equal texts, and shorter ones.
+      ...edits.map(({ at, add, role, text }) => `${at} ${add} ${role} ${text.length}`),
+      ...(edits.length === 0 ? [] : [options.template, hint, ...documents.map(({ key }) => key)]),
+    ]),
     length: messages.length,
     parent: latest === undefined ? undefined : { link: latest.link, id: latest.id },
     supplied,
@@ -137,8 +141,9 @@ export function plainTurn({ links }: RecalledHistory): SentTurn {
   };
 }
 
-function turnId(link: string, latest: SentTurn | undefined, edits: readonly ChatEdit[]): string {
-  return fingerprint([link, latest?.id ?? '', ...edits.flatMap(({ at, add, text }) => [`${at} ${add}`, text])]);
+/** Equal for two turns if, and only if, they add the same to the same messages behind the same history. */
+function turnId(link: string, latest: SentTurn | undefined, added: readonly string[]): string {
+  return fingerprint([link, latest?.id ?? '', ...added]);
 }
 
 /**

@@ -7,6 +7,7 @@ export type {
   Outcome,
   RawArrangeRequest,
 } from './arrangement.js';
+export { contentPrint } from './content-print.js';
 export type { ConversationTurn, RenderedTurn } from './conversation.js';
 export {
   editsOf,
@@ -118,7 +119,7 @@ export { readSessionEntry, type SessionEntry } from './session/session-entry.js'
 export type { SessionMemoryOptions } from './session/session-memory.js';
 export { SessionMemory } from './session/session-memory.js';
 export type { VisibleDocuments } from './session/visible-documents.js';
-export { contentPrint, NOTHING_VISIBLE } from './session/visible-documents.js';
+export { NOTHING_VISIBLE } from './session/visible-documents.js';
 export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
 export { estimateTokens } from './token-estimate.js';

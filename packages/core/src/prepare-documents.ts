@@ -1,3 +1,4 @@
+import { hasPrint, textPrint } from './content-print.js';
 import type { Document, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
 import { WarmpathError, type Warning } from './errors.js';
 import { fingerprint } from './fingerprint.js';
@@ -131,7 +132,7 @@ class Preparation {
   }
 
   #prepare(checked: CheckedDocument): void {
-    const print = fingerprint([checked.title ?? '', checked.content]);
+    const print = textPrint(checked.title, checked.content);
     const ownId = checked.id ?? print.slice(0, 12);
     let id = ownId;
     let key = keyOf(id, print);
@@ -150,6 +151,7 @@ class Preparation {
       this.warnings.push({ code: 'WARMPATH_CONFLICTING_DOCUMENT', path: `${checked.path}.id`, message });
     }
     const document = this.#enter(checked, id, key);
+    hasPrint(document, print);
     const isUsual = document.id === ownId && document.key === key && checked.tokens === undefined;
     if (!isUsual || this.#memo === undefined) return;
     const { metadata } = checked;

@@ -225,16 +225,16 @@ export class Composer {
     );
   }
 
-  /** What all turns of the conversation added; the documents of this one stand as `PLACE`. */
+  /** What all turns of the conversation added; the documents of this one stand as `PLACE`, unless they were sent in another order. */
   #edits(
     extracted: ExtractedRequest,
     arrangement: Arrangement,
     { history, repeated }: Conversation,
-  ): readonly ChatEdit[] {
-    const edits =
-      repeated?.edits ??
-      turnEdits(history, chatMessages(extracted), arrangement, { ...this.#config.arrange, documentsText: PLACE });
-    return [...editsOf(history.turns), ...edits];
+  ): { readonly edits: readonly ChatEdit[]; readonly isRepeated: boolean } {
+    const options = { ...this.#config.arrange, documentsText: PLACE };
+    const edits = turnEdits(history, chatMessages(extracted), arrangement, options);
+    const isRepeated = repeated !== undefined && !isSameTurn(repeated, arrangement, edits);
+    return { edits: [...editsOf(history.turns), ...(isRepeated ? repeated.edits : edits)], isRepeated };
   }
 
   /** The prompt with the documents in it, as members of the body. */
@@ -248,16 +248,16 @@ export class Composer {
     const { prompt } = extracted;
     const memory = this.memory.of(state.tenant);
     if (prompt?.kind === 'chat') {
-      const edits =
+      const { edits, isRepeated } =
         conversation === undefined
-          ? chatEdits(prompt.messages, arrangement, { ...arrange, documentsText: PLACE })
+          ? { edits: chatEdits(prompt.messages, arrangement, { ...arrange, documentsText: PLACE }), isRepeated: false }
           : this.#edits(extracted, arrangement, conversation);
       const rendered = applyEdits(prompt.messages, edits);
       const { messages, blocks } = documentBlocks(extracted, rendered, arrangement, {
         place: PLACE,
         template: arrange.template,
         upstream,
-        isRepeated: conversation?.repeated !== undefined,
+        isRepeated,
         // Named, or begun before: what is sent now will be sent again.
         isTurn:
           conversation !== undefined && (conversation.history.session ?? conversation.history.turns[0]) !== undefined,
@@ -276,6 +276,19 @@ export class Composer {
 
 function chatMessages({ prompt }: ExtractedRequest): readonly ChatMessage[] {
   return prompt?.kind === 'chat' ? prompt.messages : [];
+}
+
+/** Whether a turn that was sent is what these edits make of the same documents: then its text need not be escaped again. */
+function isSameTurn(sent: SentTurn, { documents }: Arrangement, edits: readonly ChatEdit[]): boolean {
+  return (
+    documents.every(({ label }, place) => label === sent.order[place]) &&
+    edits.length === sent.edits.length &&
+    edits.every(({ at, add, text }, place) => {
+      const known = sent.edits[place]!;
+      const behind = text.startsWith(PLACE) ? text.slice(PLACE.length) : text;
+      return at === known.at && add === known.add && known.text.endsWith(behind);
+    })
+  );
 }
 
 function nameOf(policy: ArrangeRequest['policy']): PolicyName {

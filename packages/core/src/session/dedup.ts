@@ -1,6 +1,7 @@
+import { contentPrint } from '../content-print.js';
 import type { Document, DocumentReference } from '../document.js';
 import type { SentDocument } from './sent-turn.js';
-import { contentPrint, type VisibleDocuments } from './visible-documents.js';
+import type { VisibleDocuments } from './visible-documents.js';
 
 /** What is left of a context, and what stands for the rest. */
 export interface Deduplication {

@@ -1,5 +1,4 @@
 import type { Document } from '../document.js';
-import { fingerprint } from '../fingerprint.js';
 import type { SentDocument, SentTurn } from './sent-turn.js';
 
 /** The documents that a conversation holds in full, in the messages that this very request sends. */
@@ -8,18 +7,6 @@ export interface VisibleDocuments {
   find(document: Pick<Document, 'title' | 'content'>, print: string): SentDocument | undefined;
   /** Whether the conversation calls some document so. */
   hasLabel(label: string): boolean;
-}
-
-/** Prints of documents that were asked for before: callers keep passages that come again. */
-const prints = new WeakMap<object, string>();
-
-/** Print of what a document says: title and content. The same text under two ids is the same text. O(length), once for each object. */
-export function contentPrint(document: Pick<Document, 'title' | 'content'>): string {
-  const known = prints.get(document);
-  if (known !== undefined) return known;
-  const print = fingerprint([document.title ?? '', document.content]);
-  prints.set(document, print);
-  return print;
 }
 
 /** A conversation that holds nothing: only what one request brings twice is found. */
