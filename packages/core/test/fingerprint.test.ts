@@ -23,6 +23,27 @@ test('lone surrogates are characters like any other', () => {
   expect(fingerprint(['\ud800'])).not.toBe(fingerprint(['\udc00']));
 });
 
+test('in long texts as well, every character counts, and lone surrogates tell them apart', () => {
+  for (const text of [
+    'a'.repeat(300),
+    'é'.repeat(301),
+    '日本'.repeat(6_000),
+    '🦀'.repeat(4_099),
+    `${'a'.repeat(16_383)}日`,
+  ]) {
+    const prints = new Set([fingerprint([text])]);
+    const places = [0, 1, 2, 3, 255, 256, 257, text.length >> 1, text.length - 2, text.length - 1];
+    for (const at of new Set(places)) {
+      for (const other of ['b', 'ä', '語', '\ud801']) {
+        prints.add(fingerprint([text.slice(0, at) + other + text.slice(at + 1)]));
+      }
+    }
+    expect(prints.size).toBe(1 + 4 * new Set(places).size);
+    expect(fingerprint([text])).toBe(fingerprint([`${text.slice(0, 100)}${text.slice(100)}`]));
+    expect(fingerprint([`${text}\0`])).not.toBe(fingerprint([text]));
+  }
+});
+
 test('100,000 texts that differ in a digit have different fingerprints, also when cut to 12 digits', () => {
   const whole = new Set<string>();
   const cut = new Set<string>();

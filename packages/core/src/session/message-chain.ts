@@ -4,7 +4,7 @@ import type { ChatMessage, ContentPart } from '../render/prompt.js';
 /**
  * The hash chain over a conversation: link `i` stands for messages 0 to `i`, all of them and in this order, by their exact
  * text. Two conversations share a link if, and only if, they are equal up to there; the same message behind another history
- * has another link. `texts` are the messages as JSON, as the client wrote them. O(length), about 1 ns a character.
+ * has another link. `texts` are the messages as JSON, as the client wrote them. O(length), about 0.5 ns a character of long messages.
  */
 export function messageChain(texts: readonly string[]): readonly string[] {
   const print = new Fingerprint();
