@@ -16,6 +16,8 @@ const FRAME = /[Cc]ontext information[^\n]{0,80}\n$/;
 const FRAME_RULE = /-{5,}[ \t]*(?:\n|$)/y;
 /** Characters before a rule that are read. */
 const FRAME_LENGTH = 120;
+/** Keys of LlamaIndex that say where in a file a node stands. */
+const PAGE = /^page/i;
 const METADATA = /^([A-Za-z][\w -]{0,40}): (\S[^\n]{0,300})/;
 
 /**
@@ -94,6 +96,14 @@ function nodeOf(given: string, start: number): DocumentSpan {
   const blank = node.indexOf('\n\n');
   const contentStart = blank >= 0 && blank + 2 < node.length ? start + blank + 2 : start;
   const end = start + node.length;
-  const id = METADATA.exec(node)?.[2]?.trim();
+  const id = nodeName(node);
   return { start, end, contentStart, contentEnd: end, id, title: undefined, labels: [] };
+}
+
+/** What the first line of a node says; a page alone is no name, so the line under it goes with it. */
+function nodeName(node: string): string | undefined {
+  const first = METADATA.exec(node);
+  if (first === null || !PAGE.test(first[1]!)) return first?.[2]?.trim();
+  const next = METADATA.exec(node.slice(first[0].length + 1));
+  return [next?.[2], first[2]].flatMap((value) => value?.trim() ?? []).join(' ');
 }

@@ -30,10 +30,12 @@ const ID_KEYS = [
 const COUNTING_KEYS = ['position', 'rank', 'index', 'id', 'number', 'n', 'citation', 'source_id'];
 /** Members of things whose order means something: turns of a talk, steps, lines, moments. */
 const SEQUENCE_KEYS = new Set(
-  'role speaker step turn order sequence seq line line_number lineNumber start end timestamp ts time tool_call_id parent commit sha'.split(
+  'role speaker step turn order sequence seq line line_number lineNumber start end timestamp ts time tool_call_id parent parent_id commit sha created_at createdAt from sender in_reply_to reply_to'.split(
     ' ',
   ),
 );
+/** Members of a part of an answer, as MCP and the APIs of models have them. */
+const PART_KEYS = new Set(['type', 'text', 'annotations']);
 /** Names of lists of documents. An array without a name counts as well. */
 const LIST_KEYS = new Set(
   'results documents docs hits items matches passages chunks organic organic_results organicResults sources data search_results searchResults points snippets articles contexts context nodes source_nodes sourceNodes value citations references webPages web pages records output content'.split(
@@ -91,8 +93,8 @@ function nested(region: Region, value: JsonValue): readonly Found[] {
 }
 
 function blockOf(region: Region, { elements }: Extract<JsonValue, { kind: 'array' }>): Found | undefined {
-  if (elements.length < 2) return undefined;
   const { text, certain } = region;
+  if (elements.length < 2 || (!certain && elements.every(isPart))) return undefined;
   const counted = countingLabels(text, elements);
   const documents: DocumentSpan[] = [];
   for (const [place, element] of elements.entries()) {
@@ -117,8 +119,9 @@ function contentOf(element: JsonValue): JsonValue | undefined {
   if (element.kind === 'string') return element;
   if (element.kind !== 'object') return undefined;
   for (const name of TEXT_KEYS) {
-    const text = element.members.find(({ key, value }) => key === name && value.kind === 'string');
-    if (text !== undefined) return text.value;
+    const member = element.members.find(({ key, value }) => key === name && value.kind !== 'object');
+    const said = member?.value.kind === 'array' ? onlyPart(member.value.elements) : member?.value;
+    if (said?.kind === 'string') return said;
   }
   for (const { key, value } of element.members) {
     if (!INNER_KEYS.includes(key) || value.kind !== 'object') continue;
@@ -126,6 +129,19 @@ function contentOf(element: JsonValue): JsonValue | undefined {
     if (inner !== undefined) return inner;
   }
   return undefined;
+}
+
+/** The text of content that is one part, as OpenAI's search of a vector store has it. */
+function onlyPart(parts: readonly JsonValue[]): JsonValue | undefined {
+  const [part] = parts;
+  if (parts.length !== 1 || part?.kind !== 'object') return undefined;
+  return part.members.find(({ key }) => key === 'text')?.value;
+}
+
+/** `{"type": "text", "text": …}`, and nothing that tells it from its neighbours: parts of one answer, said in this order. */
+function isPart(element: JsonValue): boolean {
+  if (element.kind !== 'object' || !element.members.some(({ key }) => key === 'type')) return false;
+  return element.members.every(({ key }) => PART_KEYS.has(key));
 }
 
 function isOfSequence(element: JsonValue, label: LabelSpan | undefined): boolean {

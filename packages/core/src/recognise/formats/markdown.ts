@@ -3,9 +3,9 @@ import { blocksBetween, type Header } from '../headers.js';
 import { meanLength, PASSAGE } from '../plausible.js';
 
 const HEADING = /(#{1,6})[ \t]+([^\n]{1,300})/y;
-/** A heading that names where the section under it comes from. */
+/** A heading that names where the section under it comes from; a link to a version is a change log's. */
 const ORIGIN =
-  /^(?:\*\*)?(?:(?:source|file|document|doc|title|url|passage|page|from|quelle|datei)\b[^\n:]{0,30}:|https?:\/\/|\[[^\]\n]{1,200}\]\(|`?[\w./ -]{1,200}\.(?:md|mdx|txt|pdf|html?|docx?|rst|csv|pptx?)`?(?:[\s(#:]|$))/i;
+  /^(?:\*\*)?(?:(?:source|file|document|doc|title|url|passage|page|from|quelle|datei)\b[^\n:]{0,30}:|https?:\/\/|\[(?!v?\d+(?:\.\d+)+[^\]\n]*\]|unreleased)[^\]\n]{1,200}\]\(|`?[\w./ -]{1,200}\.(?:md|mdx|txt|pdf|html?|docx?|rst|csv|pptx?)`?(?:[\s(#:]|$))/i;
 
 /**
  * Sections under headings of one level. Unasked, only where each heading says where its section comes from (`### Source: a.md`, a

@@ -5,14 +5,16 @@ import { isBlank, meanLength, PASSAGE, saysSomething } from '../plausible.js';
 /** Tags that mean a document wherever two of them stand side by side. */
 const DOCUMENT_TAGS = names(
   'document doc passage source chunk snippet search_result search-result searchresult retrieved_document',
-  'reference excerpt context knowledge webpage web_page',
+  'reference excerpt context knowledge webpage web_page file_content',
 );
 /** Tags that mean many things, and a document inside a wrapper that says so. */
-const WRAPPED_TAGS = names('result item file page entry record text node section hit article web_result memory');
+const WRAPPED_TAGS = names(
+  'result item file page entry record text node section hit article web_result memory code_selection',
+);
 const WRAPPERS = names(
   'documents docs document_list contexts context passages references sources results search_results search-results',
   'searchresults files chunks snippets knowledge knowledge_base retrieved_documents retrieved_context retrieved_data',
-  'articles excerpts web_results webpages pages memories attachments',
+  'articles excerpts web_results webpages pages memories attachments attached_files',
 );
 
 /** All of these. */

@@ -1,4 +1,5 @@
 import { COUNTED_PROMPTS } from './counted.js';
+import { FRAMEWORK_NEGATIVES, FRAMEWORK_PROMPTS } from './frameworks.js';
 import { NEGATIVE_PROMPTS } from './negatives.js';
 import type { PromptCase } from './prompt.js';
 import { STRUCTURED_PROMPTS } from './structured.js';
@@ -9,5 +10,7 @@ export const PROMPTS: readonly PromptCase[] = [
   ...TAG_PROMPTS,
   ...COUNTED_PROMPTS,
   ...STRUCTURED_PROMPTS,
+  ...FRAMEWORK_PROMPTS,
   ...NEGATIVE_PROMPTS,
+  ...FRAMEWORK_NEGATIVES,
 ];
