@@ -3,6 +3,7 @@ import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES, WarmpathError } from '@warmp
 import { z } from 'zod';
 import { KV_EVENT_ENCODINGS } from './events/kv-event.js';
 import { SEQUENCE_IDS } from './native/sequence-ids.js';
+import { TILE_ROWS } from './native/tile-padding.js';
 
 /**
  * Threads for the computation by default: one core is left for everything else, and past sixteen a CPU's memory
@@ -110,6 +111,10 @@ export const engineOptionsSchema = z.strictObject({
     .min(0)
     .optional()
     .describe('Most leading parts of a prompt to cache: the system prompt, then documents; all when left out'),
+  batchInvariant: z
+    .boolean()
+    .default(false)
+    .describe('Compute a request in the same way whatever runs beside it; slower, where few tokens make up a step'),
   verifyCache: z
     .boolean()
     .default(false)
@@ -215,6 +220,12 @@ export function parseEngineOptions(options: EngineOptions): ResolvedEngineOption
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: 'batchTokens',
       detail: `One decode must hold a token for each of the ${result.data.maxRunning} running requests.`,
+    });
+  }
+  if (result.data.batchInvariant && result.data.batchTokens < TILE_ROWS) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'batchTokens',
+      detail: `With batchInvariant, every batch has at least ${TILE_ROWS} tokens.`,
     });
   }
   if (result.data.diskTier !== undefined && result.data.hostTier === 0) {

@@ -172,6 +172,7 @@ async function serveModel(
     }),
     ...(profile !== undefined && measuredCosts(profile)),
     ...(settings.cachedDocuments !== undefined && { cachedDocuments: settings.cachedDocuments }),
+    batchInvariant: settings.batchInvariant,
     verifyCache: settings.verifyCache,
     observer: metrics,
   });

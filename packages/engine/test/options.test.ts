@@ -30,6 +30,7 @@ describe('the options of an engine', () => {
     [{ maxRunning: 129 }, 'maxRunning'],
     [{ model: '' }, 'model'],
     [{ batchTokens: 32, maxRunning: 33 }, 'batchTokens'],
+    [{ batchTokens: 63, batchInvariant: true }, 'batchTokens'],
   ])('are refused with the path of what is wrong: %j', (options, path) => {
     expect(() => parseEngineOptions(options)).toThrow(
       expect.objectContaining({ code: 'WARMPATH_CONFIG_INVALID', path }),

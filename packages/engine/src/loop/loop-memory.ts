@@ -34,7 +34,7 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
     batchTokens: options.batchTokens,
     outputs: options.maxRunning,
     threads: options.threads,
-    padding: true,
+    padding: options.batchInvariant === true ? 'all' : 'faster',
   });
   try {
     const disk = options.diskTier && (await openStore(options.diskTier));

@@ -47,6 +47,8 @@ export interface EngineLoopOptions {
   readonly kvEvents?: KvEventFeed;
   /** Where copies of what is used most are kept for the process that comes after this one, should it crash. */
   readonly hotCopies?: StoreOptions;
+  /** Compute every batch in the same way, whatever stands beside a request in it. Needs batches of at least a tile. */
+  readonly batchInvariant?: boolean;
   /** Check every invariant of the cache after every step. */
   readonly verifyCache?: boolean;
   readonly observer: LoopObserver;

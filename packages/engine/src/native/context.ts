@@ -21,8 +21,8 @@ export interface ContextOptions {
   /** Most tokens of one decode whose logits are wanted. */
   readonly outputs: number;
   readonly threads: number;
-  /** Whether small batches are filled up where that makes their attention faster, in cells of their own. */
-  readonly padding?: boolean;
+  /** Which small batches are filled up, in cells of their own: where that makes their attention faster, or all. None when left out. */
+  readonly padding?: 'faster' | 'all';
 }
 
 /**
@@ -48,7 +48,7 @@ export class NativeContext implements SavableMemory {
     bindings: LlamaBindings,
     context: NativePointer,
     model: NativeModel,
-    { batchTokens, threads, padding = false }: ContextOptions,
+    { batchTokens, threads, padding }: ContextOptions,
   ) {
     this.#bindings = bindings;
     this.#context = context;
@@ -56,8 +56,10 @@ export class NativeContext implements SavableMemory {
     this.#vocabularySize = model.vocabulary.size;
     this.#batch = new NativeBatch(batchTokens);
     this.#padding =
-      padding && batchTokens >= TILE_ROWS ? new TilePadding({ ...model.attentionShape, threads }) : undefined;
-    this.cells = bindings.contextCells(context) - (padding ? PADDING_CELLS : 0);
+      padding !== undefined && batchTokens >= TILE_ROWS
+        ? new TilePadding({ ...model.attentionShape, threads }, padding === 'all')
+        : undefined;
+    this.cells = bindings.contextCells(context) - (padding === undefined ? 0 : PADDING_CELLS);
   }
 
   /**
@@ -67,7 +69,7 @@ export class NativeContext implements SavableMemory {
   static async create(bindings: LlamaBindings, model: NativeModel, options: ContextOptions): Promise<NativeContext> {
     const params = {
       ...bindings.contextDefaultParams(),
-      n_ctx: options.cells + (options.padding === true ? PADDING_CELLS : 0),
+      n_ctx: options.cells + (options.padding === undefined ? 0 : PADDING_CELLS),
       n_batch: options.batchTokens,
       n_ubatch: options.batchTokens,
       // Sizes the logits buffer (vocabulary × n_seq_max floats), so it is the number of outputs of one decode and not

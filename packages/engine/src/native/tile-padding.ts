@@ -1,6 +1,8 @@
 /**
  * Rows from which llama.cpp's CPU attention works in tiles (`GGML_FA_TILE_Q` in ggml/src/ggml-cpu/common.h). A batch of
- * fewer goes row by row and cell by cell (`ggml_compute_forward_flash_attn_ext_f16` in ops.cpp), which is many times slower.
+ * fewer goes row by row and cell by cell (`ggml_compute_forward_flash_attn_ext_f16` in ops.cpp), which is many times slower
+ * behind a long prefix, and less exact: row by row the values are summed up in 16-bit numbers (`VKQ16`), where a sum over
+ * thousands of cells soon loses what the next one adds; tiles sum in 32 bits.
  */
 export const TILE_ROWS = 64;
 
@@ -46,15 +48,18 @@ export interface BatchAttention {
  */
 export class TilePadding {
   readonly #shape: AttentionShape;
+  readonly #isConstant: boolean;
 
-  constructor(shape: AttentionShape) {
+  /** @param isConstant Fill up every small batch, so that all are computed in tiles, in the same way. */
+  constructor(shape: AttentionShape, isConstant = false) {
     this.#shape = shape;
+    this.#isConstant = isConstant;
   }
 
   /** How many tokens to add to a batch; 0 when that would not pay. O(1). */
   wanted({ rows, attended, span }: BatchAttention): number {
-    if (rows >= TILE_ROWS) {
-      return 0;
+    if (rows >= TILE_ROWS || this.#isConstant) {
+      return Math.max(0, TILE_ROWS - rows);
     }
     const { layers, headWidth, heads, weights, wideVectors } = this.#shape;
     const leftover = headWidth % (wideVectors ? 64 : 32);

@@ -280,7 +280,7 @@ describe('whatever runs beside a request', () => {
   });
 
   it('it says what it says alone: its tokens, its random numbers and its text are its own', {
-    timeout: 600_000,
+    timeout: 60_000 + 200 * SCHEDULES,
   }, async () => {
     let nowMs = 0;
     vi.spyOn(performance, 'now').mockImplementation(() => (nowMs += 0.37 + (nowMs % 1.3)));
