@@ -69,6 +69,8 @@ export type {
 export { FORMAT_NAMES } from './recognise/block.js';
 export type { RecogniseOptions, RecognitionMode } from './recognise/recognise.js';
 export { RECOGNITION_MODES, recognise } from './recognise/recognise.js';
+export type { RepeatedDocument, WithReferences } from './recognise/repeats.js';
+export { SeenDocuments, withReferences } from './recognise/repeats.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
 export { blockDocuments, rewriteText } from './recognise/rewrite.js';
 export { canonicalJson } from './render/canonical-json.js';

@@ -21,7 +21,7 @@ export interface WaitingContext {
 /** A request on its way to the engine. */
 export interface Dispatch {
   readonly tenant: string;
-  /** `undefined` for a request without documents. */
+  /** Asked for only once the request waits; `undefined` for one without documents. Must not throw. */
   readonly context: WaitingContext | undefined;
   /** Sends it; called once, when the engine has room. Calls `release` when the engine is done with it. Must not throw. */
   start(queuedMs: number, release: () => void): void;

@@ -29,9 +29,25 @@ export const RESPONSE_HEADERS = {
   recognised: 'x-warmpath-recognised',
   replayedTurns: 'x-warmpath-replayed-turns',
   references: 'x-warmpath-references',
+  deduplicatedTokens: 'x-warmpath-deduplicated-tokens',
   warnings: 'x-warmpath-warnings',
   fallback: 'x-warmpath-fallback',
 } as const;
+
+/** What the response says of documents that were referred to; nothing if none was. */
+export function referenceHeaders({
+  references,
+  deduplicatedTokens,
+}: {
+  readonly references: number;
+  readonly deduplicatedTokens: number;
+}): Record<string, string> {
+  if (references === 0) return {};
+  return {
+    [RESPONSE_HEADERS.references]: String(references),
+    [RESPONSE_HEADERS.deduplicatedTokens]: String(deduplicatedTokens),
+  };
+}
 
 /**
  * The client's headers for the engine: hop-by-hop ones removed, `overrides` (names in lower case) in place of the client's; one

@@ -104,6 +104,31 @@ describe('a limit of prompts in the engine', () => {
     expect(told.slice(4)).toEqual([undefined, undefined, undefined]);
   });
 
+  it('tells the policy of documents that stand in the prompts that wait', async () => {
+    const waitings: ArrangeRequest['waiting'][] = [];
+    const { arrive, answer } = await oneAtATime({ recognise: { chat: 'conservative' } }, waitings);
+    const passages = (...names: string[]) =>
+      names
+        .map((id) => `<document id="${id}">The weight of ${id} is told in its own book, on the first page.</document>`)
+        .join('\n');
+    const inPrompt = (system: string, ...names: string[]) => ({
+      model: 'm',
+      messages: [
+        { role: 'system', content: system },
+        { role: 'user', content: `${passages(...names)}\n\nHow heavy?` },
+      ],
+    });
+    const replies = await arrive([
+      [inPrompt('Answer.', 'velka', 'orsin')],
+      [inPrompt('Answer.', 'orsin', 'velka')],
+      [inPrompt('Answer.', 'tamir', 'velka')],
+      [inPrompt('Ask.', 'tamir', 'orsin')],
+    ]);
+    for (let i = 0; i < replies.length; i++) await answer();
+    await Promise.all(replies);
+    expect(waitings.map((waiting) => ids(waiting))).toEqual([undefined, [['tamir', 'velka']], undefined, undefined]);
+  });
+
   it('arranges at dispatch: the order knows what was served meanwhile', async () => {
     const { arrive, answer, engine } = await oneAtATime({ arrange: { policy: 'exact' } });
     const third = asked('c', [velka, tamir, orsin]);

@@ -3,7 +3,8 @@ import { answerAsAsked } from './fake-engine.js';
 import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
 
 const PASSAGES = {
-  harbour: 'The harbour of Velmora was dredged in 1931 so that grain ships could moor at the inner quay.',
+  harbour:
+    'The harbour of Velmora was dredged in 1931 so that grain ships could moor at the inner quay. Two years on, the outer mole was raised by the height of a man, and the old light was moved to its end.',
   lantern: 'Lanterns from the Tiber workshop burn colza oil; a full reservoir lasts nine hours.',
   orchard: 'The north orchard carries forty rows of late pears, which are picked after the first frost.',
   glacier: 'Between two surveys the Aster glacier lost eleven metres of thickness along its margin.',
@@ -169,7 +170,7 @@ describe('documents that stand in prompts', () => {
 describe('documents in conversations', () => {
   const occurrences = (text: string, name: Name) => text.split(PASSAGES[name]).length - 1;
 
-  it('overlap over four turns: every document stays, and nothing that was sent changes', async () => {
+  it('overlap over four turns: every document is there once, and nothing that was sent changes', async () => {
     const gateway = await stand(answerAsAsked, CONSERVATIVE);
     const contexts: readonly (readonly Name[])[] = [
       ['harbour', 'lantern', 'orchard'],
@@ -190,9 +191,7 @@ describe('documents in conversations', () => {
       const written = (JSON.parse(body) as { messages: { content: string }[] }).messages;
       expect(written.slice(0, sent.length)).toEqual(sent);
       sent = written;
-      for (const [at, names] of contexts.slice(0, turn + 1).entries()) {
-        for (const name of names) expect(occurrences(written[3 + 4 * at]!.content, name)).toBe(1);
-      }
+      for (const name of contexts.slice(0, turn + 1).flat()) expect(occurrences(body, name)).toBe(1);
       messages.push({ role: 'assistant', content: `Answer ${turn}.` });
     }
   });
@@ -222,9 +221,8 @@ describe('documents in conversations', () => {
     const { body } = await ask(gateway, chat(...opening, question(tagged('glacier', 'orchard', 'lantern'))));
     const written = (JSON.parse(body) as { messages: { content: string }[] }).messages;
     for (const name of ['harbour', 'lantern'] as const) expect(occurrences(written[1]!.content, name)).toBe(1);
-    for (const name of ['glacier', 'orchard', 'lantern'] as const) {
-      expect(occurrences(lastContent(body), name)).toBe(1);
-    }
+    for (const name of ['glacier', 'orchard'] as const) expect(occurrences(lastContent(body), name)).toBe(1);
+    expect(occurrences(body, 'lantern')).toBe(1);
   });
 });
 

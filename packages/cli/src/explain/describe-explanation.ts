@@ -33,7 +33,7 @@ export function describeExplanation(explanation: Explanation, style: Style): rea
 }
 
 function describeBlock(block: ExplainedBlock, style: Style): readonly string[] {
-  const { place, format, marked, documents, order, decided, labels } = block;
+  const { place, format, marked, documents, order, decided, labels, references } = block;
   const sum = documents.reduce((all, document) => all + document.tokens, 0);
   const moved = order.filter((rank, at) => rank !== at).length;
   const lines = [
@@ -41,6 +41,11 @@ function describeBlock(block: ExplainedBlock, style: Style): readonly string[] {
     `  as they came    ${names(documents.map(({ id }) => id))}`,
   ];
   if (moved > 0) lines.push(`  would stand     ${names(order.map((rank) => documents[rank]!.id))}`);
+  if (references.length > 0) {
+    const saved = references.reduce((all, { savedTokens }) => all + savedTokens, 0);
+    const repeated = names(references.map(({ rank }) => documents[rank]!.id));
+    lines.push(`  given before    ${repeated}: ${tokens(saved)} less, by hints such as ${references[0]!.hint}`);
+  }
   const note = DECISIONS[decided] ?? (moved === 0 ? 'stay: nothing to gain by moving them' : LABELS[labels]);
   if (note !== undefined) lines.push(`  ${style.dim(note)}`);
   return lines;

@@ -3,6 +3,7 @@ import {
   arrange,
   BREAK_CAUSES,
   blockDocuments,
+  DEFAULT_HINT_WORDING,
   estimateTokens,
   type FixedReason,
   type FormatName,
@@ -63,6 +64,8 @@ export interface ExplainedBlock {
   readonly decided: PlacedBlock['decided'];
   /** `order[place]` is the rank of the document that would stand there. */
   readonly order: readonly number[];
+  /** Documents that stand farther up in full: what would stand for each, and the estimated tokens that this spares. */
+  readonly references: readonly { readonly rank: number; readonly hint: string; readonly savedTokens: number }[];
 }
 
 /** A break of the prefix, with what can be done about it and what stands there. */
@@ -83,6 +86,8 @@ export interface Explanation {
   /** Documents in the field `documents`. */
   readonly givenDocuments: number;
   readonly blocks: readonly ExplainedBlock[];
+  /** Estimated tokens that references to documents farther up would spare. */
+  readonly deduplicatedTokens: number;
   /** Where nothing was found although the prompt speaks of context: what would help. */
   readonly advice: string | null;
   /** Against the earlier request, if there is one. */
@@ -117,6 +122,7 @@ export function explainRequest(body: string, options: ExplainOptions): Explanati
     promptTokens: tokensOf(now),
     givenDocuments: Array.isArray(given) ? given.length : 0,
     blocks: served.blocks.map((placed) => explainBlock(now, placed)),
+    deduplicatedTokens: sumOf(served.blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
     advice: served.blocks.length === 0 ? adviceFor(now.pieces) : null,
     prefix: earlier === undefined ? null : explainPrefix(earlier, now, [servedBefore!.body, served.body]),
   };
@@ -154,7 +160,13 @@ function inPlace(
   if (recognised === undefined) return { body, blocks: [] };
   const arrangeBlock = (block: Parameters<typeof arrange>[0]): Arrangement =>
     arrange({ ...block, hints: false }, history, now);
-  const placed = arrangeInPlace(recognised, { tenant: '', orders, arrange: arrangeBlock });
+  const placed = arrangeInPlace(recognised, {
+    tenant: '',
+    orders,
+    arrange: arrangeBlock,
+    deduplicate: true,
+    location: DEFAULT_HINT_WORDING.location,
+  });
   rememberOrders(recognised, { tenant: '', orders, blocks: placed.blocks });
   for (const { arrangement } of placed.blocks) {
     if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, history);
@@ -162,7 +174,7 @@ function inPlace(
   return placed;
 }
 
-function explainBlock({ recognised }: ReadPrompt, { block, decided, sent }: PlacedBlock): ExplainedBlock {
+function explainBlock({ recognised }: ReadPrompt, { block, decided, sent, references }: PlacedBlock): ExplainedBlock {
   const { text, place } = recognised!.texts[block.text]!;
   return {
     place: pathName(place),
@@ -177,6 +189,7 @@ function explainBlock({ recognised }: ReadPrompt, { block, decided, sent }: Plac
     })),
     decided,
     order: sent.order,
+    references: references.map(({ rank, written, savedTokens }) => ({ rank, hint: written, savedTokens })),
   };
 }
 
@@ -213,6 +226,10 @@ function explainBreak(before: readonly PromptPiece[], now: readonly PromptPiece[
 
 function tokensOf({ pieces }: ReadPrompt): number {
   return pieces.reduce((sum, { text }) => sum + (text === '' ? 0 : estimateTokens(text)), 0);
+}
+
+function sumOf(numbers: readonly number[]): number {
+  return numbers.reduce((sum, number) => sum + number, 0);
 }
 
 function adviceFor(pieces: readonly PromptPiece[]): string | null {

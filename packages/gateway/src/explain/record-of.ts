@@ -15,6 +15,8 @@ export function recordOf(exchange: Exchange, route: string, status: number): Req
     cachedTokens: exchange.cachedTokens ?? null,
     predictedCachedTokens: exchange.predictedCachedTokens ?? null,
     blocks: exchange.blocks,
+    references: exchange.references,
+    deduplicatedTokens: exchange.deduplicatedTokens,
     prefix: exchange.prefix ?? null,
   };
 }

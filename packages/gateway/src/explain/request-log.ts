@@ -23,6 +23,8 @@ export interface RecordedBlock {
   /** `order[place]` is the rank of the document that stood there. */
   readonly order: readonly number[];
   readonly labels: LabelRule;
+  /** Ranks of the documents that stand farther up in full, and were referred to. */
+  readonly references: readonly number[];
 }
 
 /** Where a prompt parted from the earlier one that it shares most with. */
@@ -45,6 +47,9 @@ export interface RequestRecord {
   readonly cachedTokens: number | null;
   readonly predictedCachedTokens: number | null;
   readonly blocks: readonly RecordedBlock[];
+  /** Documents referred to and not repeated, and the tokens that this spared, estimated. */
+  readonly references: number;
+  readonly deduplicatedTokens: number;
   /** `null` where prompts are not compared. */
   readonly prefix: RecordedPrefix | null;
 }

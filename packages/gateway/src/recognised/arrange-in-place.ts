@@ -3,11 +3,15 @@ import {
   type ArrangeRequest,
   type BlockRewrite,
   blockDocuments,
+  type Document,
   type DocumentBlock,
   estimateTokens,
   fingerprint,
   type Preamble,
+  type RepeatedDocument,
   rewriteText,
+  SeenDocuments,
+  withReferences,
 } from '@warmpath/core';
 import { rewriteTexts } from '../apis/request-texts.js';
 import type { RecognisedMessage, RecognisedRequest } from './recognised-request.js';
@@ -15,8 +19,11 @@ import type { SentOrder, SentOrders } from './sent-orders.js';
 
 /** A block of a request, and what became of its documents. */
 export interface PlacedBlock {
+  /** As the client wrote it. */
   readonly block: DocumentBlock;
   readonly sent: SentOrder;
+  /** Its documents that stand farther up in full, and are referred to. */
+  readonly references: readonly RepeatedDocument[];
   /** `replayed`: sent before, sent the same. `fixed`: the prompt forbids it. `history`: no longer new, and never seen. */
   readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
   /** For arranged ones. */
@@ -32,41 +39,85 @@ export interface InPlace {
 }
 
 /** What arranges one block: core's `arrange` with the policy, the dial and the view of this tenant and model. */
-export type ArrangeBlock = (request: Pick<ArrangeRequest, 'documents' | 'preamble'>) => Arrangement;
+export type ArrangeBlock = (request: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>) => Arrangement;
+
+/** What decides about a request beside its own text. */
+export interface InPlaceOptions {
+  readonly tenant: string;
+  readonly orders: SentOrders;
+  readonly arrange: ArrangeBlock;
+  /** Whether a document that stands farther up in full is referred to. */
+  readonly deduplicate: boolean;
+  /** Wording of such a reference (`HintWording.location`). */
+  readonly location: string;
+}
 
 /**
- * Orders the documents of a request where they stand, one block after the other in the order of the prompt, because what stands
- * before a block decides which of its documents are cached. A message that was sent before is sent the same. Only texts in which
- * something moves are written anew; if nothing does, the body is the very same. O(body).
+ * Refers to documents that the prompt shows already, and orders the others where they stand, one block after the other in the order
+ * of the prompt, because what stands before a block decides which of its documents are cached. A message that was sent before is sent the same.
+ * Only texts in which something changes are written anew; if nothing does, the body is the very same. O(body).
+ *
+ * References hang on nothing but the messages up to theirs, so a history that nobody remembers (another gateway served it, the
+ * record of it is gone) gets the same ones again. What was sent whole while de-duplication was off stays whole.
  */
-export function arrangeInPlace(
-  request: RecognisedRequest,
-  { tenant, orders, arrange }: { readonly tenant: string; readonly orders: SentOrders; readonly arrange: ArrangeBlock },
-): InPlace {
+export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptions): InPlace {
   const placed: PlacedBlock[] = [];
   const changes: { readonly place: RecognisedRequest['texts'][number]['place']; readonly text: string }[] = [];
   const prompt = new PromptSoFar(request.scope);
-  const byText = blocksByText(request, tenant, orders);
-  for (const [index, { role, text, place }] of request.texts.entries()) {
+  const byText = blocksByText(request, options);
+  const repeats = new Repeats(byText, options);
+  for (const [index, given] of request.texts.entries()) {
+    const open = byText.get(index) ?? [];
+    const references = open.map((each) => repeats.of(given.text, each));
+    const { text, blocks } = withReferences(
+      given.text,
+      open.map(({ block }, i) => ({ block, repeats: references[i]! })),
+    );
     const rewrites: BlockRewrite[] = [];
-    for (const { block, recalled, isNew, message } of byText.get(index) ?? []) {
-      const before = rewriteText(text.slice(0, block.start), rewrites);
-      const one = decide(block, {
-        recalled,
-        isNew,
+    for (const [i, { block, message, ...known }] of open.entries()) {
+      const shown = blocks[i]!;
+      const before = rewriteText(text.slice(0, shown.start), rewrites);
+      const decided = decide(shown, {
+        ...known,
         text,
-        arrange,
-        preamble: () => prompt.preamble(message, role, before),
+        references: references[i]!,
+        arrange: options.arrange,
+        preamble: () => prompt.preamble(message, given.role, before),
       });
+      const one = { block, references: references[i]!, ...decided };
       placed.push(one);
-      rewrites.push({ block: { ...block, labels: rule(block, one.sent) }, order: one.sent.order });
+      rewrites.push({ block: { ...shown, labels: rule(block, one.sent) }, order: one.sent.order });
       prompt.place(one.sent);
     }
     const written = rewriteText(text, rewrites);
-    if (written !== request.given[index]!.text) changes.push({ place, text: written });
+    if (written !== request.given[index]!.text) changes.push({ place: given.place, text: written });
     prompt.add(written);
   }
   return { body: rewriteTexts(request.body, changes), blocks: placed, estimatedTokens: prompt.tokens };
+}
+
+/**
+ * The documents of a request whose order is open and before which nothing else is decided: what other requests with the same
+ * beginning can be told of while it waits. `undefined` where its first block is history, or must stay as it is. O(text up to the block's end).
+ */
+export function firstOpenDocuments(
+  request: RecognisedRequest,
+  options: Omit<InPlaceOptions, 'arrange'>,
+): { readonly documents: readonly Document[]; readonly preamble: Preamble } | undefined {
+  const [message] = request.messages;
+  const [block] = message?.blocks ?? [];
+  if (message === undefined || block === undefined || !message.isNew || block.fixed !== undefined) return undefined;
+  const recalled = options.orders.of(options.tenant, message.link, message.blocks);
+  if (recalled !== undefined) return undefined;
+  const prompt = new PromptSoFar(request.scope);
+  for (const { text } of request.texts.slice(0, block.text)) prompt.add(text);
+  const { role, text: given } = request.texts[block.text]!;
+  const repeats = options.deduplicate ? new SeenDocuments(options.location).add(given, block) : NO_REPEATS;
+  const { text, blocks } = withReferences(given, [{ block, repeats }]);
+  return {
+    documents: blockDocuments(text, blocks[0]!),
+    preamble: prompt.preamble(message, role, text.slice(0, block.start)),
+  };
 }
 
 /** Remembers how each message of a request goes out; call it when the request does. */
@@ -97,9 +148,8 @@ interface OpenBlock {
 
 function blocksByText(
   request: RecognisedRequest,
-  tenant: string,
-  orders: SentOrders,
-): ReadonlyMap<number, OpenBlock[]> {
+  { tenant, orders }: InPlaceOptions,
+): ReadonlyMap<number, readonly OpenBlock[]> {
   const byText = new Map<number, OpenBlock[]>();
   for (const message of request.messages) {
     const { link, blocks, isNew } = message;
@@ -113,31 +163,67 @@ function blocksByText(
   return byText;
 }
 
+/** Which documents are referred to: blocks must be asked for in the order of the prompt. */
+class Repeats {
+  readonly #deduplicate: boolean;
+  readonly #seen: SeenDocuments | undefined;
+
+  constructor(
+    byText: ReadonlyMap<number, readonly OpenBlock[]>,
+    { deduplicate, location }: Pick<InPlaceOptions, 'deduplicate' | 'location'>,
+  ) {
+    this.#deduplicate = deduplicate;
+    const looks = deduplicate || [...byText.values()].flat().some(({ recalled }) => recalled?.references.length);
+    this.#seen = looks ? new SeenDocuments(location) : undefined;
+  }
+
+  of(text: string, { block, recalled }: OpenBlock): readonly RepeatedDocument[] {
+    const repeats = this.#seen?.add(text, block) ?? NO_REPEATS;
+    // A record never makes a reference of what does not stand farther up in this very request.
+    if (recalled !== undefined) return repeats.filter(({ rank }) => recalled.references.includes(rank));
+    return this.#deduplicate ? repeats : NO_REPEATS;
+  }
+}
+
+const NO_REPEATS: readonly never[] = [];
+
 function decide(
   block: DocumentBlock,
   {
     recalled,
     isNew,
     text,
+    references,
     arrange,
     preamble,
   }: Pick<OpenBlock, 'recalled' | 'isNew'> & {
     readonly text: string;
+    readonly references: readonly RepeatedDocument[];
     readonly arrange: ArrangeBlock;
     preamble(): Preamble;
   },
-): PlacedBlock {
-  if (recalled !== undefined) return { block, sent: recalled, decided: 'replayed', arrangement: undefined };
-  const inOrder = { order: block.documents.map((_, rank) => rank), relabelled: false };
-  if (!isNew) return { block, sent: inOrder, decided: 'history', arrangement: undefined };
-  if (block.fixed !== undefined) return { block, sent: inOrder, decided: 'fixed', arrangement: undefined };
-  const arrangement = arrange({ documents: blockDocuments(text, block), preamble: preamble() });
+): Pick<PlacedBlock, 'sent' | 'decided' | 'arrangement'> {
+  if (recalled !== undefined) return { sent: recalled, decided: 'replayed', arrangement: undefined };
+  const inOrder = {
+    order: block.documents.map((_, rank) => rank),
+    relabelled: false,
+    references: references.map(({ rank }) => rank),
+  };
+  if (!isNew) return { sent: inOrder, decided: 'history', arrangement: undefined };
+  if (block.fixed !== undefined) return { sent: inOrder, decided: 'fixed', arrangement: undefined };
+  const asked = { documents: blockDocuments(text, block), preamble: preamble() };
+  const free = arrange(asked);
+  const arrangement = keepsBehind(free.order, references) ? free : arrange({ ...asked, policy: 'retrieval' });
   return {
-    block,
-    sent: { order: arrangement.order, relabelled: block.labels === 'free' },
+    sent: { ...inOrder, order: arrangement.order, relabelled: block.labels === 'free' },
     decided: 'arranged',
     arrangement,
   };
+}
+
+/** Whether each reference to a document of the same block stands behind it. */
+function keepsBehind(order: readonly number[], references: readonly RepeatedDocument[]): boolean {
+  return references.every(({ rank, behind }) => behind === undefined || order.indexOf(behind) < order.indexOf(rank));
 }
 
 /** The rule that the labels were written by when this order was sent. */
@@ -169,8 +255,8 @@ class PromptSoFar {
   }
 
   /** A block has its order. */
-  place({ order, relabelled }: SentOrder): void {
-    this.#orders += `${order.join()}${relabelled ? 'r' : ''};`;
+  place({ order, relabelled, references }: SentOrder): void {
+    this.#orders += `${order.join()}${relabelled ? 'r' : ''}${references.length > 0 ? `d${references.join()}` : ''};`;
   }
 
   add(text: string): void {

@@ -6,6 +6,8 @@ export interface SentOrder {
   readonly order: readonly number[];
   /** Whether labels were counted anew. */
   readonly relabelled: boolean;
+  /** Ranks of the documents that a reference stood for. */
+  readonly references: readonly number[];
 }
 
 /**

@@ -3,10 +3,16 @@ import type { FastifyRequest } from 'fastify';
 import { failOpen, guard } from '../fail-open.js';
 import type { ForwardOptions } from '../forward.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
+import { RESPONSE_HEADERS, referenceHeaders } from '../headers.js';
 import type { RelayResult } from '../relay.js';
 import type { TenantModel } from '../served-histories.js';
-import { arrangeInPlace, type InPlace, rememberOrders } from './arrange-in-place.js';
+import {
+  arrangeInPlace,
+  firstOpenDocuments,
+  type InPlace,
+  type InPlaceOptions,
+  rememberOrders,
+} from './arrange-in-place.js';
 import type { RecognisedRequest } from './recognised-request.js';
 
 /** A request whose documents stand in its prompt already, as it waits for the engine. */
@@ -15,14 +21,16 @@ export interface WaitingInPlace {
   readonly recognised: RecognisedRequest;
   /** Policy and dial of the request, or the configured ones. */
   readonly dial: ArrangeRequest;
+  /** Whether a document that the prompt shows already is referred to. */
+  readonly deduplicate: boolean;
 }
 
 /** How it goes out. */
 export type Send = (body: string, options: ForwardOptions) => void;
 
 /**
- * The engine has room: orders the documents where they stand and forwards. No hint is put into a prompt that is not ours, and
- * nothing is refused: a defect sends the body as it came.
+ * The engine has room: orders the documents where they stand, with references for those that the prompt shows already, and forwards.
+ * No order hint is put into a prompt that is not ours, and nothing is refused: a defect sends the body as it came.
  */
 export function serveRecognised(
   gateway: Gateway,
@@ -54,13 +62,30 @@ export function serveRecognised(
   });
 }
 
-function inPlace(gateway: Gateway, { tenant, recognised, dial }: WaitingInPlace, { history }: TenantModel): InPlace {
+/** The documents that may be told to others while the request waits; none after a defect, which shows again at dispatch. */
+export function openDocuments(gateway: Gateway, waiting: WaitingInPlace): ReturnType<typeof firstOpenDocuments> {
+  try {
+    return firstOpenDocuments(waiting.recognised, optionsOf(gateway, waiting));
+  } catch {
+    return undefined;
+  }
+}
+
+function inPlace(gateway: Gateway, waiting: WaitingInPlace, { history }: TenantModel): InPlace {
   const now = gateway.now();
+  const { tenant, recognised, dial } = waiting;
   return arrangeInPlace(recognised, {
-    tenant,
-    orders: gateway.sentOrders,
-    arrange: (block) => gateway.composer.arrange({ ...dial, ...block, hints: false }, history, now),
+    ...optionsOf(gateway, waiting),
+    arrange: (block) => {
+      const others = block.preamble === undefined ? [] : gateway.queue.waitingBehind(block.preamble, tenant);
+      const asked = { ...dial, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
+      return gateway.composer.arrange(asked, history, now);
+    },
   });
+}
+
+function optionsOf(gateway: Gateway, { tenant, deduplicate }: WaitingInPlace): Omit<InPlaceOptions, 'arrange'> {
+  return { tenant, deduplicate, location: gateway.config.arrange.wording.location, orders: gateway.sentOrders };
 }
 
 function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: TenantModel): void {
@@ -68,13 +93,18 @@ function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: Ten
   const documents = blocks.reduce((sum, { block }) => sum + block.documents.length, 0);
   exchange.documents = documents;
   exchange.recognised = documents;
-  exchange.blocks = blocks.map(({ block, decided, sent }) => ({
+  exchange.blocks = blocks.map(({ block, decided, sent, references }) => ({
     format: block.format,
     documents: block.documents.length,
     decided,
     order: sent.order,
     labels: block.labels,
+    references: references.map(({ rank }) => rank),
   }));
+  for (const { savedTokens } of blocks.flatMap(({ references }) => references)) {
+    exchange.references++;
+    exchange.deduplicatedTokens += savedTokens;
+  }
   exchange.documentsMoved = blocks.reduce(
     (sum, { arrangement }) => sum + (arrangement?.trace.moves.filter((places) => places !== 0).length ?? 0),
     0,
@@ -108,6 +138,7 @@ function headersOf({ exchange }: FastifyRequest, { blocks }: InPlace): Record<st
     ...(found.length > 0 && { [RESPONSE_HEADERS.recognised]: found.join(', ') }),
     ...(policy !== undefined && { [RESPONSE_HEADERS.policy]: policy }),
     ...(predicted !== undefined && { [RESPONSE_HEADERS.predictedCachedTokens]: String(predicted) }),
+    ...referenceHeaders(exchange),
   };
 }
 

@@ -4,7 +4,7 @@ import type { Exchange } from '../exchange.js';
 import type { RecordedBlock } from '../explain/request-log.js';
 import { guard } from '../fail-open.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
+import { RESPONSE_HEADERS, referenceHeaders } from '../headers.js';
 import type { Arranged } from './arrange-documents.js';
 import type { Call } from './call.js';
 import { learn } from './learn.js';
@@ -53,7 +53,7 @@ function note(exchange: Exchange, { composed, history, state }: Arranged): void 
 
 /** The documents that the request brought itself, as the request's record has them. */
 function arrangedBlock(order: readonly number[]): RecordedBlock {
-  return { format: 'documents', documents: order.length, decided: 'arranged', order, labels: 'none' };
+  return { format: 'documents', documents: order.length, decided: 'arranged', order, labels: 'none', references: [] };
 }
 
 function arrangementHeaders(
@@ -67,7 +67,7 @@ function arrangementHeaders(
     [RESPONSE_HEADERS.policy]: arrangement.trace.policy,
     [RESPONSE_HEADERS.predictedCachedTokens]: String(exchange.predictedCachedTokens),
     ...(exchange.replayedTurns > 0 && { [RESPONSE_HEADERS.replayedTurns]: String(exchange.replayedTurns) }),
-    ...(exchange.references > 0 && { [RESPONSE_HEADERS.references]: String(exchange.references) }),
+    ...referenceHeaders(exchange),
     ...(warnings.length > 0 && { [RESPONSE_HEADERS.warnings]: warningsHeader(warnings) }),
     ...(fallback !== undefined && { [RESPONSE_HEADERS.fallback]: fallback }),
   };

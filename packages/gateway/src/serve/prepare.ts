@@ -90,8 +90,11 @@ function asTurn(gateway: Gateway, call: Call, asked: Asked): Prepared {
   const replays = history !== undefined && history.turns.length > 0;
   const hasDocuments = dial !== undefined && dial.documents.length > 0;
   try {
-    // A conversation that has turns to replay goes before documents that stand in its prompt.
-    if (!hasDocuments && !replays) return inPlace(gateway, call, asked) ?? plain(call, asked);
+    // A conversation to which something was added goes before documents that stand in its prompt.
+    const hasAdded = replays && history.turns.some(({ edits }) => edits.length > 0);
+    const recognised = hasDocuments || hasAdded ? undefined : inPlace(gateway, call, asked);
+    if (recognised !== undefined) return recognised;
+    if (!hasDocuments && !replays) return plain(call, asked);
     const whole = extracted ?? extract(call.body, call.api, { all: true });
     if (whole?.prompt === undefined) return plain(call, asked);
     const request = dial ?? composer.prepare(whole, tenant, 'warmpath');
@@ -126,7 +129,7 @@ function refused(gateway: Gateway, call: Call, error: unknown): PlainRequest {
 
 /** Whether documents stand in the prompt of a request that brings none, as far as the configuration or the request wants to know. */
 function inPlace(gateway: Gateway, call: Call, { tenant, extracted }: Asked): Prepared | undefined {
-  const { recognise, limits } = gateway.config;
+  const { recognise, limits, session } = gateway.config;
   const mode = extracted?.recognise ?? recognise[call.route];
   if (mode === 'off' || call.body.length > recognise.maxBodyBytes) return undefined;
   const options = { mode, relabel: recognise.relabel, maxDocuments: limits.documents };
@@ -134,5 +137,6 @@ function inPlace(gateway: Gateway, call: Call, { tenant, extracted }: Asked): Pr
   if (recognised === undefined) return undefined;
   const switches: RequestSwitches = extracted?.switches ?? {};
   const dial = gateway.composer.prepare({ documents: [], switches }, tenant, 'warmpath');
-  return { kind: 'recognised', waiting: { tenant, recognised, dial } };
+  const deduplicate = extracted?.deduplicate ?? (session.enabled && session.deduplicate);
+  return { kind: 'recognised', waiting: { tenant, recognised, dial, deduplicate } };
 }

@@ -2,7 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { chatApi } from '../apis/chat-api.js';
 import type { PromptApi } from '../apis/prompt-api.js';
-import type { Dispatch, WaitingContext } from '../dispatch-queue.js';
+import type { Dispatch } from '../dispatch-queue.js';
 import type { Way } from '../engine-apis.js';
 import { engineHeaders } from '../forward.js';
 import type { Gateway } from '../gateway.js';
@@ -15,6 +15,7 @@ import { forwardArranged } from './forward-arranged.js';
 import { forwardPlain } from './forward-plain.js';
 import { type Prepared, prepare } from './prepare.js';
 import { send } from './send.js';
+import { waitingContext } from './waiting-context.js';
 
 /**
  * The way of a prompt through the gateway: extract, wait for room in the engine, arrange, render, forward, observe. A body
@@ -71,9 +72,14 @@ function serve(gateway: Gateway, call: Call): void {
 function enter(gateway: Gateway, call: Call, tenant: string, prepared: Prepared): void {
   const { request, reply } = call;
   if (reply.raw.destroyed) return;
+  let context: ReturnType<typeof waitingContext> | 'unread' = 'unread';
   const dispatch: Dispatch = {
     tenant,
-    context: prepared.kind === 'documents' ? waitingContext(gateway, tenant, prepared) : undefined,
+    // A request that need not wait is not read for it.
+    get context() {
+      if (context === 'unread') context = waitingContext(gateway, tenant, prepared);
+      return context;
+    },
     start: (queuedMs, release) => {
       if (queuedMs > 0) request.exchange.queuedMs = queuedMs;
       try {
@@ -87,25 +93,6 @@ function enter(gateway: Gateway, call: Call, tenant: string, prepared: Prepared)
   };
   gateway.queue.enter(dispatch);
   if (!reply.sent) reply.raw.once('close', () => gateway.queue.leave(dispatch));
-}
-
-/** What the queue may know of a request: enough to be told to policies, and to be weighed against others. */
-function waitingContext(
-  { histories }: Gateway,
-  tenant: string,
-  { extracted: { model }, request }: Extract<Prepared, { kind: 'documents' }>,
-): WaitingContext {
-  const { documents, preamble } = request;
-  return {
-    documents,
-    preamble,
-    reuse: () => {
-      const { tokens } = histories.of(tenant, model).history.bestPath(documents, preamble, undefined);
-      const total = documents.reduce((sum, document) => sum + document.tokens, preamble.tokens);
-      // The question is computed in any case.
-      return { cachedTokens: tokens, hostTokens: 0, computeTokens: total - tokens + 1 };
-    },
-  };
 }
 
 /** The engine has room: arranges and forwards. Error: bad input that only the arrangement brings to light. */

@@ -1,0 +1,170 @@
+import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/hints.js';
+import { estimateTokens } from '../token-estimate.js';
+import type { DocumentBlock, DocumentSpan } from './block.js';
+import { type DocumentText, documentText } from './document-text.js';
+
+/** A document of a block whose words stand in full farther up in the same prompt. */
+export interface RepeatedDocument {
+  readonly rank: number;
+  /** Rank of the document that it repeats, if that stands in the same block: the reference must stay behind it. */
+  readonly behind: number | undefined;
+  /** What its words are replaced with, as its format writes it, and where they stand. */
+  readonly written: string;
+  readonly start: number;
+  readonly end: number;
+  /** Estimated tokens that the reference spares. */
+  readonly savedTokens: number;
+}
+
+/** Characters of a document's first and last words that tell it from others. */
+const FIRST = 56;
+const LAST = 32;
+/** A longer name costs more than the first words do. */
+const MAX_NAME = 80;
+/** Stands for a name that two documents have. */
+const SHARED = Symbol('a name of several documents');
+
+interface SeenDocument {
+  readonly block: DocumentBlock;
+  readonly rank: number;
+  /** By which the model can find it, the best first. */
+  readonly names: readonly string[];
+}
+
+/**
+ * The documents of one prompt, seen in its order, and which of them are repeated (RAGBoost §6 for prompts that their clients write).
+ * Their words decide, letter by letter but for white space at the ends: the same id with other words is another document, the
+ * same words under another id are a repetition. The first one always stays whole, and so does one that is no longer than the
+ * hint, or that no name tells from the documents before it. What the model itself said never counts, because blocks are not looked for there: it may have
+ * quoted wrongly, or in part.
+ *
+ * What is found of a document depends on the prompt up to it and on nothing else, so that a conversation's next request finds
+ * the same of everything it had before. Cost: O(length of the documents), one hash of each; memory: the same, until it is dropped.
+ */
+export class SeenDocuments {
+  readonly #wording: string;
+  readonly #first = new Map<string, SeenDocument>();
+  /** By name, the words of the document that has it. */
+  readonly #named = new Map<string, string | typeof SHARED>();
+
+  /** `wording`: of the location hint, with `{documents}` for the name (`HintWording.location`). */
+  constructor(wording: string = DEFAULT_HINT_WORDING.location) {
+    this.#wording = wording;
+  }
+
+  /** Which documents of the next block are repeated, in its order; those that stay whole are left out. */
+  add(text: string, block: DocumentBlock): readonly RepeatedDocument[] {
+    const repeats: RepeatedDocument[] = [];
+    for (const [rank, document] of block.documents.entries()) {
+      const words = documentText(text, document, block.format);
+      if (words.text === '') continue;
+      const names = namesOf(document, words.text);
+      this.#name(names, words.text);
+      const first = this.#first.get(words.text);
+      if (first === undefined) {
+        this.#first.set(words.text, { block, rank, names });
+        continue;
+      }
+      const repeat = this.#refer(words, first, text);
+      if (repeat !== undefined)
+        repeats.push({ rank, behind: first.block === block ? first.rank : undefined, ...repeat });
+    }
+    return repeats;
+  }
+
+  #refer(
+    words: DocumentText,
+    { names }: SeenDocument,
+    text: string,
+  ): Omit<RepeatedDocument, 'rank' | 'behind'> | undefined {
+    const name = names.find((each) => this.#named.get(each) === words.text);
+    if (name === undefined) return undefined;
+    const hint = this.#wording.replace(HINT_PLACE, () => `[${name}]`);
+    const { start, end } = words;
+    const written = words.write(hint);
+    if (written.length >= end - start) return undefined;
+    const savedTokens = estimateTokens(text.slice(start, end)) - estimateTokens(written);
+    return savedTokens <= 0 ? undefined : { written, start, end, savedTokens };
+  }
+
+  #name(names: readonly string[], words: string): void {
+    for (const name of names) {
+      const known = this.#named.get(name);
+      if (known === undefined) this.#named.set(name, words);
+      else if (known !== words) this.#named.set(name, SHARED);
+    }
+  }
+}
+
+/** What the prompt calls a document, then its first words, then its first and last ones. */
+function namesOf({ id, title }: DocumentSpan, words: string): readonly string[] {
+  const called = [id, title].filter(
+    (name) => name !== undefined && name.length <= MAX_NAME && !/[\\<>[\]\n]/.test(name),
+  );
+  const first = inOneLine(words.slice(0, FIRST));
+  const head = words.length > FIRST ? `${first}…` : first;
+  return [...(called as string[]), `«${head}»`, `«${first} … ${inOneLine(words.slice(-LAST))}»`];
+}
+
+/** Half a character at either end is left out. */
+function inOneLine(words: string): string {
+  return words
+    .replace(/^[\udc00-\udfff]|[\ud800-\udbff]$/g, '')
+    .replace(/\s+/g, ' ')
+    .trim();
+}
+
+/** A text, and its blocks where they stand in it. */
+export interface WithReferences {
+  readonly text: string;
+  /** In the order in which they were given. */
+  readonly blocks: readonly DocumentBlock[];
+}
+
+/**
+ * The text with references in place of repeated documents, everything else as it was: labels, titles, the form around them. Blocks
+ * are of this text and in its order; with nothing to replace, the very text and blocks. O(text).
+ */
+export function withReferences(
+  text: string,
+  replaced: readonly { readonly block: DocumentBlock; readonly repeats: readonly RepeatedDocument[] }[],
+): WithReferences {
+  if (replaced.every(({ repeats }) => repeats.length === 0))
+    return { text, blocks: replaced.map(({ block }) => block) };
+  const parts: string[] = [];
+  let from = 0;
+  let shift = 0;
+  const blocks = replaced.map(({ block, repeats }) => {
+    const byRank = new Map(repeats.map((repeat) => [repeat.rank, repeat]));
+    const documents = block.documents.map((document, rank) => {
+      const repeat = byRank.get(rank);
+      const before = shift;
+      if (repeat !== undefined) {
+        parts.push(text.slice(from, repeat.start), repeat.written);
+        from = repeat.end;
+        shift += repeat.written.length - (repeat.end - repeat.start);
+      }
+      return moved(document, { before, after: shift, from: repeat?.end ?? document.end });
+    });
+    return { ...block, start: documents[0]!.start, end: documents.at(-1)!.end, documents };
+  });
+  parts.push(text.slice(from));
+  return { text: parts.join(''), blocks };
+}
+
+/** A document farther up in its text; what stands at `from` or behind it moves by `after`, everything else by `before`. */
+function moved(
+  document: DocumentSpan,
+  { before, after, from }: { readonly before: number; readonly after: number; readonly from: number },
+): DocumentSpan {
+  if (before === 0 && after === 0) return document;
+  const at = (offset: number) => offset + (offset >= from ? after : before);
+  return {
+    ...document,
+    start: at(document.start),
+    end: at(document.end),
+    contentStart: at(document.contentStart),
+    contentEnd: at(document.contentEnd),
+    labels: document.labels.map(({ start, end }) => ({ start: at(start), end: at(end) })),
+  };
+}
