@@ -1,81 +1,114 @@
+import type { BatchEstimate } from '../native/tile-padding.js';
+import { TILE_ROWS } from '../native/tile-padding.js';
+import { StepSpeed } from './step-speed.js';
+
 /** Latest steps without a prompt that count, for each number of streams. */
 const QUIET_STEPS = 15;
+/** Fewer of them say nothing: one may have been disturbed. */
+const LEAST_QUIET_STEPS = 3;
+/**
+ * After so many steps, what is quiet is measured anew: streams become longer and cells fill, and a step takes longer for it with
+ * or without a prompt. It costs some quiet steps, which are short.
+ */
+const QUIET_LASTS_STEPS = 64;
 /** Share of the allowed gap that is aimed at: steps of one size do not all take the same time. */
 const AIM = 0.75;
-/** How much the latest step weighs in what a prompt token costs. */
-const WEIGHT = 0.4;
-/** Prompt tokens that go into every step, however long it takes, so that no prompt waits for ever. */
-const LEAST_TOKENS = 4;
-/** A chunk grows no faster than this from step to step: the first ones are guesses. */
-const GROWTH = 1.5;
+
+/** A step that was computed. */
+export interface ComputedStep {
+  /** Sequences that generate: a token each. */
+  readonly generating: number;
+  readonly promptTokens: number;
+  readonly estimate: BatchEstimate;
+}
+
+/** A step that is to be filled. */
+export interface OpenStep {
+  readonly generating: number;
+  /** Most prompt tokens that there are, or that have room; one at least. */
+  readonly most: number;
+  /** What the step is estimated to take with so many prompt tokens. */
+  readonly estimate: (promptTokens: number) => BatchEstimate;
+}
 
 /**
  * How many prompt tokens may be computed beside running streams, so that these get their next token in time: no later than
- * `gap` times what a step takes without any prompt. Both are learned from the steps: the median of the quiet ones, and what a
- * prompt token added to the latest ones, which grows with what stands before it.
+ * `gap` times what a step takes without any prompt. That is measured, as the median of some quiet steps with as many streams;
+ * where there are none, or only old ones, the next steps are quiet. What a step with a prompt takes is estimated from what it
+ * attends to, and corrected by the steps before it.
  */
 export class ChunkLimit {
   readonly #gap: number;
-  readonly #quiet = new Map<number, number[]>();
-  #msPerToken: number | undefined;
-  #lastTokens = LEAST_TOKENS;
+  readonly #speed = new StepSpeed();
+  readonly #quiet = new Map<number, { readonly durationsMs: number[]; lastStep: number }>();
+  #steps = 0;
 
   /** @param gap How many times longer than without prompts a step may take; 0 for no limit. */
   constructor(gap: number) {
     this.#gap = gap;
   }
 
-  /** A step was computed: a token for each of `generating` sequences, and `promptTokens` of prompts. O(1). */
-  observe({ generating, promptTokens }: { generating: number; promptTokens: number }, durationMs: number): void {
-    if (generating === 0) {
+  /** A step was computed. O(1). */
+  observe({ generating, promptTokens, estimate }: ComputedStep, durationMs: number): void {
+    this.#steps++;
+    this.#speed.observe(estimate, durationMs);
+    if (generating === 0 || promptTokens > 0) {
       return;
     }
-    if (promptTokens === 0) {
-      const steps = this.#quiet.get(generating) ?? [];
-      steps.push(durationMs);
-      if (steps.length > QUIET_STEPS) {
-        steps.shift();
-      }
-      this.#quiet.set(generating, steps);
-      return;
+    const known = this.#quiet.get(generating);
+    const quiet = known !== undefined && this.#isFresh(known.lastStep) ? known : { durationsMs: [], lastStep: 0 };
+    quiet.durationsMs.push(durationMs);
+    quiet.lastStep = this.#steps;
+    if (quiet.durationsMs.length > QUIET_STEPS) {
+      quiet.durationsMs.shift();
     }
-    this.#lastTokens = promptTokens;
-    const quietMs = this.#quietMs(generating);
-    if (quietMs !== undefined) {
-      const cost = Math.max(0, durationMs - quietMs) / promptTokens;
-      this.#msPerToken = this.#msPerToken === undefined ? cost : this.#msPerToken + WEIGHT * (cost - this.#msPerToken);
-    }
+    this.#quiet.set(generating, quiet);
   }
 
   /**
-   * Most prompt tokens for the next step. O(numbers of streams that were seen).
-   *
-   * @param generating Sequences that generate in it.
-   * @param guessMs What a prompt token costs, as long as no step has shown it.
+   * Prompt tokens for the next step: none while it is not known what is quiet, then one at least, so that no prompt waits for
+   * ever. O(tokens of a tile + tiles).
    */
-  tokens(generating: number, guessMs: number): number {
-    const quietMs = this.#quietMs(generating);
-    if (this.#gap === 0 || quietMs === undefined) {
-      return this.#gap === 0 ? Number.POSITIVE_INFINITY : LEAST_TOKENS;
+  tokens({ generating, most, estimate }: OpenStep): number {
+    if (this.#gap === 0) {
+      return most;
     }
-    const roomMs = (AIM * this.#gap - 1) * quietMs;
-    const tokens = roomMs / Math.max(this.#msPerToken ?? guessMs, Number.EPSILON);
-    const most = this.#msPerToken === undefined ? tokens : GROWTH * this.#lastTokens;
-    return Math.max(LEAST_TOKENS, Math.floor(Math.min(tokens, most)));
-  }
-
-  /** Median of the latest steps without a prompt, of as many streams or, where there were none, of the nearest number. */
-  #quietMs(generating: number): number | undefined {
-    let nearest: number | undefined;
-    for (const streams of this.#quiet.keys()) {
-      if (nearest === undefined || Math.abs(streams - generating) < Math.abs(nearest - generating)) {
-        nearest = streams;
+    const quietMs = this.#quietMs(generating);
+    if (quietMs === undefined) {
+      return 0;
+    }
+    const allowedMs = AIM * this.#gap * quietMs;
+    let tokens = 1;
+    for (const candidate of candidates(generating, most)) {
+      if (this.#speed.ms(estimate(candidate)) <= allowedMs) {
+        tokens = candidate;
       }
     }
-    if (nearest === undefined) {
+    return tokens;
+  }
+
+  #quietMs(generating: number): number | undefined {
+    const quiet = this.#quiet.get(generating);
+    if (quiet === undefined || quiet.durationsMs.length < LEAST_QUIET_STEPS || !this.#isFresh(quiet.lastStep)) {
       return undefined;
     }
-    const steps = [...this.#quiet.get(nearest)!].sort((a, b) => a - b);
-    return steps[steps.length >> 1];
+    const sorted = [...quiet.durationsMs].sort((a, b) => a - b);
+    return sorted[sorted.length >> 1];
   }
+
+  #isFresh(step: number): boolean {
+    return this.#steps - step < QUIET_LASTS_STEPS;
+  }
+}
+
+/** Sizes of a chunk worth considering, ascending: any that leaves the step below a tile, then those that fill whole tiles, or all there is. */
+function* candidates(generating: number, most: number): Generator<number> {
+  for (let tokens = 1; tokens <= most && generating + tokens < TILE_ROWS; tokens++) {
+    yield tokens;
+  }
+  const filling = TILE_ROWS - (generating % TILE_ROWS);
+  for (let tokens = filling; tokens < most; tokens += TILE_ROWS) {
+    yield tokens;
+  }
+  yield most;
 }

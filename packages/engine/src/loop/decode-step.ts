@@ -50,7 +50,7 @@ export class DecodeStep {
    */
   async run(): Promise<void> {
     const { running } = this.#places;
-    const limits = this.#pacing.limits(running, this.#context, this.#cache);
+    const limits = this.#pacing.limits(running, this.#cache.leasedCells());
     const entries = planStep(running, this.#cache, limits);
     const isAnyDone = this.#places.finishPrefills();
     if (entries.length > 0) {
@@ -65,11 +65,12 @@ export class DecodeStep {
   async #compute(entries: readonly StepEntry[]): Promise<void> {
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
-    const code = await this.#context.decode(this.#cache.leasedCells());
+    const cells = this.#cache.leasedCells();
+    const code = await this.#context.decode(cells);
     const durationMs = performance.now() - startedMs;
     this.#announcer.step(entries, durationMs);
     if (code === 0) {
-      this.#pacing.learn(entries, durationMs);
+      this.#pacing.learn(entries, cells, durationMs);
       this.#settle(entries, outputs);
     } else if (code === NO_FREE_CELLS) {
       // By the cache's account there were enough, so the account is wrong and every later decode would fail too.

@@ -6,6 +6,7 @@ import type { GenerationHandle, GenerationListener, GenerationRequest } from './
 import { isolatedListener } from './isolated-listener.js';
 import { type LoopMemory, openLoopMemory } from './loop-memory.js';
 import type { EngineLoopOptions, LoopStats } from './loop-options.js';
+import { ObservedCost } from './observed-cost.js';
 import { RequestPlaces } from './request-places.js';
 import { StepPacing } from './step-pacing.js';
 import { GenerationTask } from './task.js';
@@ -38,7 +39,7 @@ export class EngineLoop {
   /** Most tokens of one request, prompt and answer: what the model was trained for, or all cells if they are fewer. */
   readonly contextTokens: number;
 
-  private constructor(options: EngineLoopOptions, memory: LoopMemory, pacing: StepPacing) {
+  private constructor(options: EngineLoopOptions, memory: LoopMemory, learned: ObservedCost) {
     const { context, cache, hot } = memory;
     const { maxRunning, cachedDocuments, window } = options;
     this.#options = options;
@@ -50,14 +51,19 @@ export class EngineLoop {
       ...(window !== undefined && { window }),
       capacity: Math.max(1, options.queueLimit),
       cache,
-      cost: options.cost ?? pacing.cost,
+      cost: options.cost ?? learned,
     });
     this.#places = new RequestPlaces({ cache, hot, waiting, announcer, maxRunning, cachedDocuments });
     this.#step = new DecodeStep({
       context,
       cache,
       places: this.#places,
-      pacing,
+      pacing: new StepPacing({
+        batchTokens: options.batchTokens,
+        streamGap: options.streamGap ?? 0,
+        cost: learned,
+        estimate: (batch) => context.estimate(batch),
+      }),
       announcer,
       vocabulary: options.model.vocabulary,
       contextTokens: this.contextTokens,
@@ -67,8 +73,8 @@ export class EngineLoop {
 
   /** Creates the native context and starts the loop. Errors: those of `openLoopMemory`. */
   static async start(options: EngineLoopOptions): Promise<EngineLoop> {
-    const pacing = new StepPacing(options.batchTokens, options.streamGap ?? 0);
-    return new EngineLoop(options, await openLoopMemory(options, pacing.cost), pacing);
+    const learned = new ObservedCost();
+    return new EngineLoop(options, await openLoopMemory(options, learned), learned);
   }
 
   /** What the cache holds, in counts and sizes. Cost: O(nodes), during which nothing else happens. */

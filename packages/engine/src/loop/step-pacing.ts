@@ -1,59 +1,110 @@
-import type { PrefixCache } from '../cache/prefix-cache.js';
-import type { NativeContext } from '../native/context.js';
+import type { BatchAttention, BatchEstimate } from '../native/tile-padding.js';
 import { ChunkLimit } from './chunk-limit.js';
-import { ObservedCost } from './observed-cost.js';
+import type { ObservedCost } from './observed-cost.js';
 import type { StepEntry, StepLimits } from './step-plan.js';
 import type { GenerationTask } from './task.js';
 
 /** Fewest tokens of a step from which the cost of prefill is learned. */
 const LEARN_FROM_TOKENS = 32;
 
+export interface StepPacingOptions {
+  /** Most tokens in one decode. */
+  readonly batchTokens: number;
+  /** How many times longer than without prompts a step of running streams may take; 0 for no limit. */
+  readonly streamGap: number;
+  /** Learns what prefill costs. */
+  readonly cost: ObservedCost;
+  /** What a batch is estimated to take. */
+  readonly estimate: (batch: BatchAttention) => BatchEstimate;
+}
+
+/** A run of tokens of one sequence. */
+interface TokenRun {
+  readonly from: number;
+  readonly count: number;
+}
+
 /** What steps take, learned from those that were computed, and what the next one may hold because of it. */
 export class StepPacing {
   readonly #batchTokens: number;
   readonly #chunkLimit: ChunkLimit;
-  /** What prefill costs. */
-  readonly cost = new ObservedCost();
+  readonly #estimate: (batch: BatchAttention) => BatchEstimate;
+  readonly #cost: ObservedCost;
 
-  /**
-   * @param batchTokens Most tokens in one decode.
-   * @param streamGap How many times longer than without prompts a step of running streams may take; 0 for no limit.
-   */
-  constructor(batchTokens: number, streamGap: number) {
+  constructor({ batchTokens, streamGap, cost, estimate }: StepPacingOptions) {
+    this.#cost = cost;
+    this.#estimate = estimate;
     this.#batchTokens = batchTokens;
     this.#chunkLimit = new ChunkLimit(streamGap);
   }
 
-  /** A step was computed. Call it before its tokens are settled: it tells prompts from answers by what is still to be computed. */
-  learn(entries: readonly StepEntry[], durationMs: number): void {
+  /**
+   * A step was computed. Call it before its tokens are settled: it tells prompts from answers by what is still to be computed.
+   *
+   * @param cells Cells that all running requests attended to.
+   */
+  learn(entries: readonly StepEntry[], cells: number, durationMs: number): void {
+    const runs = entries.map(({ task, count }) => ({ from: task.computed, count }));
+    const estimate = this.#estimate(attention(runs, cells));
     const tokens = entries.reduce((sum, { count }) => sum + count, 0);
     const promptTokens = entries.reduce((sum, { task, count }) => sum + (task.isDecoding ? 0 : count), 0);
-    this.#chunkLimit.observe({ generating: tokens - promptTokens, promptTokens }, durationMs);
+    this.#chunkLimit.observe({ generating: tokens - promptTokens, promptTokens, estimate }, durationMs);
     // Steps of few tokens cost what reading the weights costs, which says nothing of prompts.
     if (tokens >= LEARN_FROM_TOKENS) {
       const positions = entries.reduce((sum, { task, count }) => sum + count * (task.computed + count / 2), 0);
-      this.cost.observe(tokens, positions, durationMs);
+      this.#cost.observe(tokens, positions, durationMs);
     }
   }
 
   /**
    * What the next step may hold: as many prompt tokens as there is room for where nobody reads a stream, and else what keeps its
-   * gap. What a small batch would be filled up with costs nothing, so there prompt tokens take that room.
+   * gap. O(sizes that are considered × prompts).
+   *
+   * @param cells Cells that all running requests attend to.
    */
-  limits(running: readonly GenerationTask[], context: NativeContext, cache: PrefixCache): StepLimits {
+  limits(running: readonly GenerationTask[], cells: number): StepLimits {
     const batchTokens = this.#batchTokens;
     const generating = running.filter(({ isDecoding }) => isDecoding);
-    const next = running.find(({ isDecoding }) => !isDecoding);
-    if (next === undefined || !generating.some(({ isStreamRead }) => isStreamRead)) {
+    const prompts = running.filter(({ isDecoding }) => !isDecoding);
+    const pending = prompts.reduce((sum, task) => sum + task.pending, 0);
+    const most = Math.min(batchTokens - generating.length, pending);
+    if (most <= 0 || !generating.some(({ isStreamRead }) => isStreamRead)) {
       return { batchTokens, promptTokens: batchTokens };
     }
-    const guessMs = this.cost.prefillMs(next.computed, batchTokens) / batchTokens;
-    const tokens = Math.min(this.#chunkLimit.tokens(generating.length, guessMs), batchTokens);
-    const padding = context.padding({
-      rows: generating.length + tokens,
-      attended: generating.reduce((sum, { computed }) => sum + computed, tokens * next.computed),
-      span: cache.leasedCells(),
+    const answers = generating.map(({ computed }) => ({ from: computed, count: 1 }));
+    const promptTokens = this.#chunkLimit.tokens({
+      generating: generating.length,
+      most,
+      estimate: (tokens) => this.#estimate(attention([...answers, ...firstTokens(prompts, tokens)], cells)),
     });
-    return { batchTokens, promptTokens: tokens + padding };
+    return { batchTokens, promptTokens };
   }
+}
+
+/** What a batch of such runs attends to, of no more cells than these. */
+function attention(runs: readonly TokenRun[], cells: number): BatchAttention {
+  let rows = 0;
+  let attended = 0;
+  let span = 0;
+  for (const { from, count } of runs) {
+    rows += count;
+    attended += count * (from + (count + 1) / 2);
+    span += from + count;
+  }
+  return { rows, attended, span: Math.min(span, cells) };
+}
+
+/** The next tokens of the prompts, in their order, as a step takes them. */
+function firstTokens(prompts: readonly GenerationTask[], tokens: number): TokenRun[] {
+  const runs: TokenRun[] = [];
+  let rest = tokens;
+  for (const { computed, pending } of prompts) {
+    const count = Math.min(rest, pending);
+    if (count === 0) {
+      break;
+    }
+    runs.push({ from: computed, count });
+    rest -= count;
+  }
+  return runs;
 }

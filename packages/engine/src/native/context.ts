@@ -8,7 +8,7 @@ import type { NativeModel } from './model.js';
 import { NATIVE_SEQUENCES, SCRATCH_SEQUENCE } from './sequence-ids.js';
 import { holdsPositions, sliceState } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, type NativePointer } from './structs.js';
-import { type BatchAttention, TILE_ROWS, TilePadding } from './tile-padding.js';
+import { type BatchAttention, type BatchEstimate, TILE_ROWS, TilePadding } from './tile-padding.js';
 
 /** Cells for the padding of a batch: no fewer than a tile, and what llama.cpp rounds to. */
 const PADDING_CELLS = 256;
@@ -38,7 +38,8 @@ export class NativeContext implements SavableMemory {
   readonly #memory: NativePointer;
   readonly #vocabularySize: number;
   readonly #batch: NativeBatch;
-  readonly #padding: TilePadding | undefined;
+  readonly #padding: TilePadding;
+  readonly #isPadded: boolean;
   #state: 'idle' | 'decoding' | 'freed' = 'idle';
 
   /** KV cells, as llama.cpp rounded them, without those of the padding. */
@@ -55,10 +56,8 @@ export class NativeContext implements SavableMemory {
     this.#memory = bindings.getMemory(context);
     this.#vocabularySize = model.vocabulary.size;
     this.#batch = new NativeBatch(batchTokens);
-    this.#padding =
-      padding !== undefined && batchTokens >= TILE_ROWS
-        ? new TilePadding({ ...model.attentionShape, threads }, padding === 'all')
-        : undefined;
+    this.#padding = new TilePadding({ ...model.attentionShape, threads }, padding === 'all');
+    this.#isPadded = padding !== undefined && batchTokens >= TILE_ROWS;
     this.cells = bindings.contextCells(context) - (padding === undefined ? 0 : PADDING_CELLS);
   }
 
@@ -113,7 +112,7 @@ export class NativeContext implements SavableMemory {
    */
   async decode(span: number = this.cells): Promise<number> {
     this.#requireIdle();
-    const padding = this.padding(this.#batch.attention(span));
+    const padding = this.#isPadded ? this.#padding.wanted(this.#batch.attention(span)) : 0;
     for (let position = 0; position < padding; position++) {
       this.#batch.add(0, position, SCRATCH_SEQUENCE, false);
     }
@@ -137,9 +136,9 @@ export class NativeContext implements SavableMemory {
     }
   }
 
-  /** Tokens that a batch would be filled up with: room that costs nothing. */
-  padding(attention: BatchAttention): number {
-    return this.#padding?.wanted(attention) ?? 0;
+  /** What a batch is estimated to take. O(1). */
+  estimate(batch: BatchAttention): BatchEstimate {
+    return this.#padding.estimate(batch, this.#isPadded);
   }
 
   /** @returns A copy of the logits after the token at `index` of the last batch. Cost: one copy of the vocabulary. */

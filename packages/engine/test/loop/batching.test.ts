@@ -42,7 +42,7 @@ describe('continuous batching', () => {
   });
 
   it('computes few prompt tokens beside a stream that somebody reads, and whole batches beside an answer that nobody does', async () => {
-    // A gap of one step leaves no room for prompts at all: the least goes into each.
+    // A gap of one step leaves no room for prompts: few tokens go into each.
     engine = await TestEngine.start({ streamGap: 1 });
     const fields = { prompt: someTokens(20), max_tokens: 2000, ignore_eos: true };
     const counts = async (prompt: number[]): Promise<Set<number>> => {
@@ -55,7 +55,7 @@ describe('continuous batching', () => {
       return new Set(during.map(({ promptTokens }) => promptTokens));
     };
     const stream = engine.stream('/v1/completions', fields);
-    expect([...(await counts(someTokens(40, 60)))]).toEqual([4]);
+    expect(Math.max(...(await counts(someTokens(127, 60))))).toBeLessThan(64);
     stream.destroy();
     await log.until(() => log.ends.length === 2);
     const unread = engine.send('/v1/completions', fields);

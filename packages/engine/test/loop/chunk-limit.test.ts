@@ -1,64 +1,182 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ChunkLimit } from '../../src/loop/chunk-limit.js';
+import { seededRandom } from '../../src/loop/random.js';
+import { type BatchAttention, type BatchEstimate, TILE_ROWS, TilePadding } from '../../src/native/tile-padding.js';
 
-/** A machine on which a step takes 4 ms for its streams and some time for each prompt token. */
-function settle(limit: ChunkLimit, { steps = 40, msPerToken = 0.1, streams = 8 } = {}): number {
-  let tokens = 0;
-  for (let step = 0; step < steps; step++) {
-    tokens = Math.min(128, limit.tokens(streams, msPerToken));
-    limit.observe({ generating: streams, promptTokens: tokens }, 4 + tokens * msPerToken);
+/** The shape of `random:24m`. */
+const PADDING = new TilePadding({
+  layers: 7,
+  heads: 8,
+  headWidth: 64,
+  weights: 20e6,
+  threads: 1,
+  wideVectors: true,
+});
+
+interface Machine {
+  /** How far its times are from what was estimated, for steps row by row and in tiles. */
+  readonly byRow: number;
+  readonly tiled: number;
+  /** What every step takes besides. */
+  readonly fixedMs: number;
+  /** Share by which steps of one size differ. */
+  readonly noise: number;
+}
+
+const EXACT: Machine = { byRow: 1, tiled: 1, fixedMs: 0, noise: 0 };
+
+/** Streams that were computed to a depth, and a prompt behind what is cached of it, on a machine with a cost model of its own. */
+class Simulation {
+  readonly #limit: ChunkLimit;
+  readonly #machine: Machine;
+  readonly #random = seededRandom(7);
+  readonly streams: number;
+  depth: number;
+  computed = 0;
+
+  constructor({ gap = 3, streams = 8, depth = 200, machine = EXACT } = {}) {
+    this.#limit = new ChunkLimit(gap);
+    this.#machine = machine;
+    this.streams = streams;
+    this.depth = depth;
   }
-  return tokens;
+
+  /** @param prompt Tokens of the prompt, from `computed` on. */
+  estimate(prompt: number): BatchEstimate {
+    const runs = prompt * (this.computed + (prompt + 1) / 2);
+    const batch: BatchAttention = {
+      rows: this.streams + prompt,
+      attended: this.streams * (this.depth + 1) + runs,
+      span: this.streams * (this.depth + 1) + this.computed + prompt,
+    };
+    return PADDING.estimate(batch, true);
+  }
+
+  trueMs({ nanoseconds, isTiled }: BatchEstimate): number {
+    return this.#machine.fixedMs + nanoseconds * 1e-6 * (isTiled ? this.#machine.tiled : this.#machine.byRow);
+  }
+
+  /** One step; answers how many prompt tokens it held, and how many times longer than without any it took, noise left out. */
+  step(most: number): { tokens: number; ratio: number } {
+    const { streams: generating } = this;
+    const tokens = most === 0 ? 0 : this.#limit.tokens({ generating, most, estimate: (count) => this.estimate(count) });
+    const estimate = this.estimate(tokens);
+    const ratio = this.trueMs(estimate) / this.trueMs(this.estimate(0));
+    const noise = 1 + this.#machine.noise * this.#random();
+    this.#limit.observe({ generating, promptTokens: tokens, estimate }, this.trueMs(estimate) * noise);
+    this.depth++;
+    this.computed += tokens;
+    return { tokens, ratio };
+  }
+
+  quiet(steps: number): void {
+    for (let step = 0; step < steps; step++) {
+      this.step(0);
+    }
+  }
+
+  /** Computes a prompt; answers its steps. */
+  prompt(tokens: number, batchTokens = 128): { tokens: number; ratio: number }[] {
+    const steps: { tokens: number; ratio: number }[] = [];
+    while (this.computed < tokens) {
+      steps.push(this.step(Math.min(batchTokens - this.streams, tokens - this.computed)));
+    }
+    return steps;
+  }
 }
 
 describe('the prompt tokens beside running streams', () => {
-  const quiet = (gap: number): ChunkLimit => {
-    const limit = new ChunkLimit(gap);
-    for (let step = 0; step < 20; step++) {
-      limit.observe({ generating: 8, promptTokens: 0 }, step === 7 ? 90 : 4);
+  it('keep the gap at every depth of the prompt, on machines of every kind, and the prompt goes on', () => {
+    const machine = fc.record({
+      byRow: fc.double({ min: 0.3, max: 5, noNaN: true }),
+      tiled: fc.double({ min: 0.3, max: 5, noNaN: true }),
+      fixedMs: fc.double({ min: 0, max: 3, noNaN: true }),
+      noise: fc.double({ min: 0, max: 0.2, noNaN: true }),
+    });
+    fc.assert(
+      fc.property(
+        machine,
+        fc.integer({ min: 2, max: 40 }),
+        fc.integer({ min: 50, max: 1500 }),
+        (each, streams, depth) => {
+          const simulation = new Simulation({ machine: each, streams, depth });
+          simulation.quiet(20);
+          const steps = simulation.prompt(3_000);
+          const beside = steps.filter(({ tokens }) => tokens > 1);
+          // The first steps find out how the machine differs from the estimate; a single token goes in whatever it takes.
+          expect(Math.max(...beside.slice(8).map(({ ratio }) => ratio))).toBeLessThan(3);
+          const quiet = steps.filter(({ tokens }) => tokens === 0).length;
+          expect(quiet).toBeLessThanOrEqual(3 * Math.ceil(steps.length / 64));
+        },
+      ),
+      { seed: 3, numRuns: 60 },
+    );
+  });
+
+  it('use the room: where the estimate is right, three quarters of what the gap allows', () => {
+    const simulation = new Simulation();
+    simulation.quiet(20);
+    const steps = simulation.prompt(4_000).filter(({ tokens }) => tokens > 0);
+    const sorted = steps.map(({ ratio }) => ratio).sort((a, b) => a - b);
+    expect(sorted[sorted.length >> 1]).toBeGreaterThan(1.9);
+    expect(steps[0]!.tokens).toBeGreaterThan(steps[steps.length - 2]!.tokens);
+  });
+
+  it('fill a whole tile where that keeps the gap, and are never what a tile would hold in part', () => {
+    const simulation = new Simulation({ gap: 40 });
+    simulation.quiet(20);
+    for (const { tokens } of simulation.prompt(2_000).slice(0, -1)) {
+      const rows = tokens + simulation.streams;
+      expect(tokens === 0 || rows < TILE_ROWS || rows % TILE_ROWS === 0 || tokens === 120).toBe(true);
     }
-    return limit;
-  };
-
-  it('are as many as keep the gap, of which three quarters are aimed at', () => {
-    // 4 ms alone and 3 times that allowed: 9 ms, of which 5 are left for tokens of 0.1 ms.
-    expect(settle(quiet(3))).toBe(50);
-    expect(settle(quiet(6))).toBe(128);
   });
 
-  it('follow what a token costs when that grows', () => {
-    const limit = quiet(3);
-    settle(limit);
-    expect(settle(limit, { msPerToken: 0.5 })).toBe(10);
-    expect([49, 50]).toContain(settle(limit, { msPerToken: 0.1 }));
+  it('fall at once when a prompt begins far behind what is cached', () => {
+    const simulation = new Simulation();
+    simulation.quiet(20);
+    simulation.prompt(400);
+    simulation.computed = 6_000;
+    const { ratio, tokens } = simulation.step(100);
+    expect(tokens).toBeGreaterThan(0);
+    expect(ratio).toBeLessThan(3);
   });
 
-  it('begin with a guess and grow no faster than by half', () => {
-    const limit = quiet(3);
-    expect(limit.tokens(8, 0.5)).toBe(10);
-    limit.observe({ generating: 8, promptTokens: 10 }, 4.01);
-    expect(limit.tokens(8, 0.5)).toBe(15);
-  });
-
-  it('are few before a quiet step was seen, and never none', () => {
-    expect(new ChunkLimit(3).tokens(8, 0.001)).toBe(4);
-    expect(settle(quiet(3), { msPerToken: 50 })).toBe(4);
-    expect(quiet(1).tokens(8, 0.001)).toBe(4);
-  });
-
-  it('know quiet steps of the nearest number of streams', () => {
-    const limit = quiet(3);
-    for (let step = 0; step < 5; step++) {
-      limit.observe({ generating: 2, promptTokens: 0 }, 1);
+  it('recover from a step that something else disturbed', () => {
+    const limit = new ChunkLimit(3);
+    const estimate = (tokens: number): BatchEstimate => ({ nanoseconds: (8 + tokens) * 1e6, isTiled: false });
+    const step = (promptTokens: number, factor = 1): void =>
+      limit.observe({ generating: 8, promptTokens, estimate: estimate(promptTokens) }, factor * (8 + promptTokens));
+    for (let count = 0; count < 5; count++) {
+      step(0);
     }
-    expect(limit.tokens(3, 0.1)).toBe(12);
-    expect(limit.tokens(16, 0.1)).toBe(50);
+    expect(limit.tokens({ generating: 8, most: 100, estimate })).toBe(10);
+    step(10, 50);
+    expect(limit.tokens({ generating: 8, most: 100, estimate })).toBeGreaterThanOrEqual(4);
+    for (let count = 0; count < 12; count++) {
+      step(10);
+    }
+    expect(limit.tokens({ generating: 8, most: 100, estimate })).toBe(9);
   });
 
-  it('have no limit when none is asked for, and learn nothing from steps without streams', () => {
+  it('are none until it is known what is quiet with so many streams, and one at least from then on', () => {
+    const slow = new Simulation({ gap: 1 });
+    expect([slow.step(50), slow.step(50), slow.step(50)].map(({ tokens }) => tokens)).toEqual([0, 0, 0]);
+    const later = slow.prompt(40);
+    expect(later.every(({ tokens }) => tokens === 1)).toBe(true);
+  });
+
+  it('measure anew what is quiet after a while: the streams became longer', () => {
+    const simulation = new Simulation();
+    simulation.quiet(20);
+    const sizes = simulation.prompt(3_000).map(({ tokens }) => tokens);
+    const first = sizes.indexOf(0);
+    expect(first).toBe(64);
+    expect(sizes.slice(first, first + 4).map((tokens) => tokens > 0)).toEqual([false, false, false, true]);
+  });
+
+  it('have no limit when none is asked for', () => {
     const limit = new ChunkLimit(0);
-    limit.observe({ generating: 0, promptTokens: 128 }, 10);
-    limit.observe({ generating: 8, promptTokens: 0 }, 4);
-    expect(limit.tokens(8, 10)).toBe(Number.POSITIVE_INFINITY);
+    expect(limit.tokens({ generating: 8, most: 500, estimate: () => ({ nanoseconds: 1, isTiled: false }) })).toBe(500);
   });
 });

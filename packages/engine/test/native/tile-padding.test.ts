@@ -55,6 +55,32 @@ describe('the padding of small batches', () => {
   });
 });
 
+describe('the estimate of a batch', () => {
+  const padding = new TilePadding(SHAPE);
+  const at = (rows: number, depth: number) => ({ rows, attended: rows * depth, span: depth + rows });
+
+  it('grows with rows and depth, and says what is computed in tiles', () => {
+    const batches = fc.record({ rows: fc.integer({ min: 1, max: 300 }), depth: fc.integer({ min: 1, max: 20_000 }) });
+    fc.assert(
+      fc.property(batches, fc.boolean(), ({ rows, depth }, isPadded) => {
+        const estimate = padding.estimate(at(rows, depth), isPadded);
+        const filled = rows + (isPadded ? padding.wanted(at(rows, depth)) : 0);
+        expect(estimate.isTiled).toBe(filled >= TILE_ROWS);
+        expect(padding.estimate(at(rows, depth + 100), isPadded).nanoseconds).toBeGreaterThan(estimate.nanoseconds);
+        const more = padding.estimate(at(rows + TILE_ROWS, depth), isPadded);
+        expect(rows < TILE_ROWS || more.nanoseconds > estimate.nanoseconds).toBe(true);
+        expect(padding.estimate(at(rows, depth), false).nanoseconds * 1.01).toBeGreaterThan(estimate.nanoseconds);
+      }),
+      { seed: 2 },
+    );
+  });
+
+  it('knows that a row too many costs a whole tile', () => {
+    const [full, over] = [TILE_ROWS, TILE_ROWS + 1].map((rows) => padding.estimate(at(rows, 4_000), true).nanoseconds);
+    expect(over! / full!).toBeGreaterThan(1.5);
+  });
+});
+
 describe('a padded batch', () => {
   let model: NativeModel;
   const contexts: NativeContext[] = [];

@@ -2,6 +2,7 @@ import type { SavableMemory, SequenceId } from '../../src/cache/sequence-memory.
 import type { LlamaBindings } from '../../src/native/bindings.js';
 import type { NativeContext } from '../../src/native/context.js';
 import type { NativeModel } from '../../src/native/model.js';
+import type { BatchAttention, BatchEstimate } from '../../src/native/tile-padding.js';
 
 /** Tokens of the model: the last one ends a generation, the others are letters and digits. */
 export const VOCABULARY_SIZE = 37;
@@ -108,8 +109,8 @@ export class ExactContext implements SavableMemory {
     };
   }
 
-  padding(): number {
-    return 0;
+  estimate(batch: BatchAttention): BatchEstimate {
+    return { nanoseconds: batch.rows, isTiled: false };
   }
 
   decode(): Promise<number> {
