@@ -19,7 +19,7 @@ export interface LeaseUse {
  *
  * From host memory, copies of what lies on the device too go before the policy is asked: losing one costs at most another copy,
  * about a hundredth of what computing costs. RAGCache (§5.1) keeps them, for host memory many times larger than the device's;
- * letting them go leaves 6 % less to compute where it is as large as the device, and 5 % where it is four times as large.
+ * letting them go leaves 4 to 8 % less to compute where it is as large as the device or four times as large (`bench/tiers.js`).
  */
 export class EvictionOrder {
   readonly #replacement: Replacement;
