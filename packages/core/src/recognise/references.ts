@@ -3,35 +3,46 @@ import type { PromptRole } from './block.js';
 const NOUN =
   '(?:document|doc|source|passage|context|chunk|snippet|excerpt|result|article|reference|citation|file|item|entry)s?';
 
+/**
+ * One pattern of those that begin a word and of others: where no word begins, none of the first is tried. To a pattern, only ASCII
+ * letters are parts of words, so what begins with another letter stands among the others.
+ */
+function anyOf(atWordStart: readonly string[], anywhere: readonly string[]): RegExp {
+  return new RegExp([`\\b(?:${atWordStart.join('|')})`, ...anywhere].join('|'), 'i');
+}
+
 /** The order itself is spoken of: moving a document would make the sentence false, or mean another document. */
-const ORDER = new RegExp(
+const ORDER = anyOf(
   [
-    `\\b(?:first|second|third|fourth|fifth|last|previous|next|preceding|following|former|latter|1st|2nd|3rd|[4-9]th|top(?: \\w+)?)(?: (?:two|three|four|five|few|\\d+))? (?:\\w+ )?${NOUN}\\b`,
-    '\\b(?:the|this|that) (?:document|doc|passage|source|chunk|snippet|excerpt|result|article) (?:above|below|at the (?:top|end|bottom))\\b',
-    '\\b(?:in|by|follow|keep|preserve|maintain) (?:the |their |this |that )?(?:same |given |original |listed |exact )?order (?:of|in|given|listed|shown|they|above|below|provided|presented)',
-    '\\border(?:ed)? (?:of|by) (?:relevance|importance|appearance|date|time|rank|score|similarity|decreasing|increasing|descending|ascending)',
-    '\\b(?:sorted|ranked|listed|arranged) (?:by|in|from|according)\\b',
-    '\\bchronological(?:ly)?\\b',
-    '\\b(?:most|least|more|less) (?:relevant|recent|important|similar)[^.\\n]{0,30}\\b(?:first|last|top|top|to least|to most)\\b',
-    '\\b(?:erste[nrs]?|zweite[nrs]?|dritte[nrs]?|letzte[nrs]?) (?:dokument|quelle|abschnitt|text)',
-    '\\b(?:primer|segundo|tercer|último|premier|deuxième|troisième|dernier|primo|secondo|ultimo) (?:documento|document|texte|fuente|pasaje|passage)',
-    '第[一二三四五1-9]个?(?:文档|资料|来源|片段)|按.{0,6}顺序|(?:первый|второй|третий|последний) (?:документ|источник)',
-  ].join('|'),
-  'i',
+    `(?:first|second|third|fourth|fifth|last|previous|next|preceding|following|former|latter|1st|2nd|3rd|[4-9]th|top(?: \\w+)?)(?: (?:two|three|four|five|few|\\d+))? (?:\\w+ )?${NOUN}\\b`,
+    '(?:the|this|that) (?:document|doc|passage|source|chunk|snippet|excerpt|result|article) (?:above|below|at the (?:top|end|bottom))\\b',
+    '(?:in|by|follow|keep|preserve|maintain) (?:the |their |this |that )?(?:same |given |original |listed |exact )?order (?:of|in|given|listed|shown|they|above|below|provided|presented)',
+    'order(?:ed)? (?:of|by) (?:relevance|importance|appearance|date|time|rank|score|similarity|decreasing|increasing|descending|ascending)',
+    '(?:sorted|ranked|listed|arranged) (?:by|in|from|according)\\b',
+    'chronological(?:ly)?\\b',
+    '(?:most|least|more|less) (?:relevant|recent|important|similar)[^.\\n]{0,30}\\b(?:first|last|top|top|to least|to most)\\b',
+    '(?:erste[nrs]?|zweite[nrs]?|dritte[nrs]?|letzte[nrs]?) (?:dokument|quelle|abschnitt|text)',
+    '(?:primer|segundo|tercer|premier|deuxième|troisième|dernier|primo|secondo|ultimo) (?:documento|document|texte|fuente|pasaje|passage)',
+  ],
+  [
+    '第[一二三四五1-9]个?(?:文档|资料|来源|片段)|按.{0,6}顺序|último (?:documento|texto|pasaje)|(?:перв|втор|трет|последн)[а-яё]{2,3} (?:документ|источник)',
+  ],
 );
 
 /** Labels are spoken of, or asked for: `[2]`, «document 3», «cite your sources». */
-const LABEL = new RegExp(
+const LABEL = anyOf(
+  [
+    `${NOUN}[ _-]?(?:#|no\\.? ?|nr\\.? ?|number |\\[|\\()?\\d{1,4}\\b`,
+    '(?:cit(?:e|es|ed|ing|ation|ations|er|ez|ar|a)|footnotes?|attribut(?:e|ion|ions)|quellenangaben?|zitier\\w*|beleg\\w*|refer to (?:the )?(?:source|document)s? by)\\b',
+    `(?:list|mention|include|name|state|give|provide|return|indicate|specify|note|add|append|output|which)\\b[^.\\n]{0,40}\\b(?:${NOUN}|ids?|numbers?|index(?:es)?|indices|quellen?|fuentes?)\\b`,
+    `${NOUN} (?:number|id|index|label)s?\\b`,
+    '(?:quelle|dokument|fuente|documento)n? ?\\d{1,4}\\b',
+  ],
   [
     '\\[\\^?\\d{1,4}(?:\\s?[,–-]\\s?\\^?\\d{1,4}){0,20}\\]|【\\d{1,4}[^】\\n]{0,20}】|⟦\\d{1,4}⟧',
-    `\\b${NOUN}[ _-]?(?:#|no\\.? ?|nr\\.? ?|number |\\[|\\()?\\d{1,4}\\b`,
     '\\[(?:n|x|i|id|ids|no|nr|num|number|index|source|source_?id|citation|doc|document|ref)[^\\]\\n]{0,24}\\]',
-    '\\b(?:cit(?:e|es|ed|ing|ation|ations|er|ez|ar|a)|footnotes?|attribut(?:e|ion|ions)|quellenangaben?|zitier\\w*|beleg\\w*|refer to (?:the )?(?:source|document)s? by)\\b',
-    `\\b(?:list|mention|include|name|state|give|provide|return|indicate|specify|note|add|append|output|which)\\b[^.\\n]{0,40}\\b(?:${NOUN}|ids?|numbers?|index(?:es)?|indices|quellen?|fuentes?)\\b`,
-    `\\b${NOUN} (?:number|id|index|label)s?\\b`,
-    '引用|出典|参照|标注|来源编号|\\b(?:quelle|dokument|документ|источник|fuente|documento)n? ?\\d{1,4}\\b|ссылк|цитир',
-  ].join('|'),
-  'i',
+    '引用|出典|参照|标注|来源编号|ссылк|цитир|(?:документ|источник)[а-яё]{0,3} ?№? ?\\d{1,4}',
+  ],
 );
 const BRACKETED = /\[\^?\d{1,4}(?:\s?[,–-]\s?\d{1,4}){0,20}\]|【\d{1,4}/;
 
