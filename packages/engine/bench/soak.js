@@ -1,7 +1,7 @@
 // Whether the engine can be brought to a standstill, to a wrong account of its cells, or to growth: thousands of
 // overlapping, aborted and identical requests on contexts that are far too small for them, with every tier, tenants, and
 // workers that are killed. Loopback only, seeded; the processes are looked at in /proc, so it needs Linux.
-// `node bench/soak.js [--requests 4000] [--seed 1]`. Exits with 1 when something is wrong.
+// `node bench/soak.js [--requests 4000] [--seed 1] [--rounds 0,4,6]`. Exits with 1 when something is wrong.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,9 @@ import { parseArgs } from 'node:util';
 import { ERROR_TABLE } from '@warmpath/core';
 import { spawnEngine } from '../dist/index.js';
 
-const { values } = parseArgs({ options: { requests: { type: 'string' }, seed: { type: 'string' } } });
+const { values } = parseArgs({
+  options: { requests: { type: 'string' }, seed: { type: 'string' }, rounds: { type: 'string' } },
+});
 const REQUESTS = Number(values.requests ?? 4_000);
 const SEED = Number(values.seed ?? 1);
 /** Without one finished or refused request in this time, the engine stands still. */
@@ -18,6 +20,8 @@ const STANDSTILL_MS = 60_000;
 /** Growth of the resident memory between the first quarter of the requests and the end that counts as a leak. */
 const GROWTH_BYTES = 48 * 2 ** 20;
 const SEQUENCES = 255;
+/** Of Linux's `/proc`. */
+const TICKS_PER_SECOND = 100;
 /** Of a client that waits for its whole answer. */
 const NEVER = { kind: 'never' };
 
@@ -320,6 +324,9 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
     faults.push(...crashes.filter((message) => !message.includes('signal')));
   }
   const state = standstill === undefined ? await metrics(engine.url) : {};
+  const worker = standstill === undefined ? workerOf(engine) : undefined;
+  // Of the last worker; the machine's other work does not count in it.
+  const cpuSeconds = worker === undefined ? undefined : processFigures(worker).cpuTicks / TICKS_PER_SECOND;
   const exit = await engine.stop();
   if (folder !== undefined) {
     rmSync(folder, { recursive: true });
@@ -331,6 +338,7 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
     ...options,
     clients,
     seconds: (Date.now() - startedMs) / 1000,
+    cpuSeconds,
     outcomes: Object.fromEntries(outcomes),
     ...state,
     faults,
@@ -406,9 +414,10 @@ async function audit(engine, outcomes, { early, options, kills }) {
   return faults;
 }
 
+const chosen = values.rounds?.split(',').map(Number) ?? [...ROUNDS.keys()];
 let isSound = true;
-for (const [index, round] of ROUNDS.entries()) {
-  const result = await soak(round, Math.ceil(REQUESTS / ROUNDS.length), SEED * 100 + index);
+for (const index of chosen) {
+  const result = await soak(ROUNDS[index], Math.ceil(REQUESTS / chosen.length), SEED * 100 + index);
   isSound &&= result.faults.length === 0;
   process.stdout.write(`${JSON.stringify(result)}\n`);
 }

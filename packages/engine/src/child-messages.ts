@@ -21,7 +21,9 @@ export interface StartMessage {
 }
 
 /** What a parent tells its child: how to start, and later a question whether it is still there. */
-export type ParentMessage = StartMessage | { readonly type: 'ping' };
+export type ParentMessage =
+  | StartMessage
+  | { readonly type: 'ping' /** Comes back with the answer. */; readonly id?: number };
 
 /** What a child tells its parent. */
 export type ChildMessage =
@@ -32,7 +34,15 @@ export type ChildMessage =
   /** The worker of a supervised engine has ended; another is started. */
   | { readonly type: 'crashed'; readonly error: ChildError }
   | { readonly type: 'failed'; readonly error: ChildError }
-  | { readonly type: 'pong' /** Whether it has failed for good and is about to end. */; readonly isEnding: boolean };
+  | {
+      readonly type: 'pong';
+      /** The question's. */
+      readonly id?: number;
+      /** Whether it has failed for good and is about to end. */
+      readonly isEnding: boolean;
+      /** Of a worker: milliseconds that the decode in flight has taken so far, 0 when there is none. */
+      readonly decodingMs: number;
+    };
 
 /** A WarmpathError on its way between processes. */
 export interface ChildError {

@@ -10,14 +10,15 @@ import {
 import { failureText, runEngineCommand, serveUntil } from './command.js';
 import type { KvEventPublisher } from './events/kv-event.js';
 import { helpText, parseCommandLine } from './flags.js';
-import type { EngineHooks } from './server.js';
+import type { EngineHooks, EngineServer } from './server.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 
 /** Exit code for a wrong option, as of most commands; 1 is for everything else that goes wrong. */
 const EXIT_USAGE = 2;
 
 /** What a child runs: the supervised engine for `spawnEngine`, the engine itself for a supervisor. */
-type ChildEngine = Pick<SupervisedEngine, 'url' | 'model' | 'cells' | 'failed' | 'close'>;
+type ChildEngine = Pick<SupervisedEngine, 'url' | 'model' | 'cells' | 'failed' | 'close'> &
+  Partial<Pick<EngineServer, 'decodingMs'>>;
 
 function tell(message: ChildMessage): void {
   if (process.connected) {
@@ -38,13 +39,16 @@ async function runChild(start: (message: StartMessage, hooks: EngineHooks) => Pr
   // A terminal's Ctrl+C reaches the whole group; the parent decides when the engine ends.
   process.on('SIGINT', () => undefined);
   let isEnding = false;
+  let server: ChildEngine | undefined;
   const message = await new Promise<StartMessage>((resolve) => {
     process.on('message', (received: ParentMessage) =>
-      received.type === 'start' ? resolve(received) : tell({ type: 'pong', isEnding }),
+      received.type === 'start'
+        ? resolve(received)
+        : tell({ ...received, type: 'pong', isEnding, decodingMs: server?.decodingMs?.() ?? 0 }),
     );
   });
   try {
-    const server = await start(message, {
+    server = await start(message, {
       onProgress: (event) => tell({ type: 'progress', event }),
       onCrash: (error) => tell({ type: 'crashed', error: toChildError(error) }),
       signal: parentGone.signal,

@@ -77,6 +77,8 @@ export interface EngineServer {
   readonly failed: Promise<WarmpathError>;
   /** What runs, waits and is cached right now. */
   stats(): LoopStats;
+  /** Milliseconds that the decode in flight has taken so far; 0 when there is none. */
+  decodingMs(): number;
   /** Stops accepting, lets running requests finish within `shutdownGraceMs`, and frees everything. */
   close(): Promise<void>;
 }
@@ -225,6 +227,7 @@ async function serveModel(
     cells: loop.stats.cells,
     failed: loop.failed,
     stats: () => loop.stats,
+    decodingMs: () => loop.decodingMs,
     close: () => {
       closing ??= close();
       return closing;

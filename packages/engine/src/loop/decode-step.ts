@@ -33,6 +33,7 @@ export class DecodeStep {
   readonly #announcer: LoopAnnouncer;
   readonly #vocabulary: TokenPieces;
   readonly #contextTokens: number;
+  #decodingSinceMs: number | undefined;
 
   constructor({ context, cache, places, pacing, announcer, vocabulary, contextTokens }: DecodeStepOptions) {
     this.#context = context;
@@ -42,6 +43,11 @@ export class DecodeStep {
     this.#announcer = announcer;
     this.#vocabulary = vocabulary;
     this.#contextTokens = contextTokens;
+  }
+
+  /** Milliseconds that the decode in flight has taken so far; 0 when there is none. */
+  get decodingMs(): number {
+    return this.#decodingSinceMs === undefined ? 0 : performance.now() - this.#decodingSinceMs;
   }
 
   /**
@@ -66,7 +72,9 @@ export class DecodeStep {
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
     const cells = this.#cache.leasedCells();
+    this.#decodingSinceMs = startedMs;
     const code = await this.#context.decode(cells);
+    this.#decodingSinceMs = undefined;
     const durationMs = performance.now() - startedMs;
     this.#announcer.step(entries, durationMs);
     if (code === 0) {

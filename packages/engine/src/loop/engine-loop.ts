@@ -88,6 +88,11 @@ export class EngineLoop {
     return { ...cache.stats, ...this.#places.counts, ...(hot !== undefined && { hot: hot.stats }) };
   }
 
+  /** Milliseconds that the decode in flight has taken so far; 0 when there is none. */
+  get decodingMs(): number {
+    return this.#step.decodingMs;
+  }
+
   /** Whether requests are accepted. */
   get isOpen(): boolean {
     return this.#state === 'open';

@@ -15,7 +15,7 @@ import { WarmFolder } from './warm-folder.js';
 import { startWorker, type Worker } from './worker.js';
 
 /** An engine that listens in this process and computes in another, which is started again when it crashes. */
-export interface SupervisedEngine extends Omit<EngineServer, 'stats'> {
+export interface SupervisedEngine extends Omit<EngineServer, 'stats' | 'decodingMs'> {
   /** The process that computes, as far as is known; `undefined` while there is none. */
   readonly workerPid: number | undefined;
   /** Restarts since the start. */
@@ -41,7 +41,7 @@ export async function startSupervisedEngine(
   const supervisor = new Supervisor<Worker>({
     start: (signal) =>
       startWorker(
-        { options, socketPath: sockets.next(), warm },
+        { options, socketPath: sockets.next(), warm, hangTimeoutMs: settings.hangTimeoutMs },
         {
           signal,
           ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),

@@ -1,8 +1,10 @@
+import { WarmpathError } from '@warmpath/core';
 import { Pool } from 'undici';
 import { type ChildMessage, type ParentMessage, WORKER_ARGUMENT } from '../child-messages.js';
 import { type ChildHooks, type EngineExit, type ListeningChild, startChild, stopChild } from '../child-process.js';
 import type { EngineOptions } from '../options.js';
 import type { ServedModel, WarmPlace } from '../server.js';
+import { watchHeartbeat } from './heartbeat.js';
 
 /** Time for an engine to end after its running requests had theirs. */
 export const STOP_MARGIN_MS = 5_000;
@@ -35,6 +37,8 @@ export interface WorkerStart {
   readonly socketPath: string;
   /** Where it leaves what the next one begins with, and finds what the last one has left. */
   readonly warm: WarmPlace | undefined;
+  /** How long it may give no sign of life, or compute one step, before it is killed; 0 for ever. */
+  readonly hangTimeoutMs: number;
 }
 
 /**
@@ -42,7 +46,7 @@ export interface WorkerStart {
  * @throws What `startEngineServer` throws; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
  */
 export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promise<Worker> {
-  const { options, socketPath, warm } = start;
+  const { options, socketPath, warm, hangTimeoutMs } = start;
   const message = {
     type: 'start',
     options,
@@ -62,12 +66,18 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
   let asked: Promise<boolean> | undefined;
   // What is in flight hears of it through its own connection.
   void child.exited.then(() => pool.destroy());
+  let hang: WarmpathError | undefined;
+  const onHang = (detail: string): void => {
+    hang = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail });
+    child.process.kill('SIGKILL');
+  };
+  const endWatch = hangTimeoutMs > 0 ? watchHeartbeat(child, hangTimeoutMs, onHang) : undefined;
   return {
     pid: child.process.pid!,
     model: child.model,
     cells: child.cells,
     pool,
-    exited: child.exited,
+    exited: child.exited.then((exit) => (hang === undefined ? exit : { ...exit, error: hang })),
     isAlive: () => {
       // After a crash, everything that was in flight asks at once.
       asked ??= isAlive(child).finally(() => {
@@ -75,15 +85,23 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
       });
       return asked;
     },
-    stop: (graceMs) => stopChild(child, graceMs + STOP_MARGIN_MS),
+    stop: (graceMs) => {
+      endWatch?.();
+      return stopChild(child, graceMs + STOP_MARGIN_MS);
+    },
   };
 }
 
+/** Questions that were asked, which gives each its own number. */
+let questions = 0;
+
 /** One whose loop has failed says so before it answers anything else, and ends as soon as everybody has been told. */
 function isAlive({ process: child, exited }: ListeningChild): Promise<boolean> {
+  // An answer to an earlier question may still be on its way from a process that is gone.
+  const id = questions++;
   return new Promise((resolve) => {
     const onMessage = (message: ChildMessage): void => {
-      if (message.type === 'pong') {
+      if (message.type === 'pong' && message.id === id) {
         child.off('message', onMessage);
         if (!message.isEnding) {
           resolve(true);
@@ -95,7 +113,7 @@ function isAlive({ process: child, exited }: ListeningChild): Promise<boolean> {
       child.off('message', onMessage);
       resolve(false);
     });
-    const ping: ParentMessage = { type: 'ping' };
+    const ping: ParentMessage = { type: 'ping', id };
     // A closed channel means that the process is about to be gone.
     child.send(ping, () => undefined);
   });

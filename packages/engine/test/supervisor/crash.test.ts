@@ -112,6 +112,17 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     expect(await metric('warmpath_engine_retries_total')).toBe(0);
   });
 
+  it('that hangs is ended, and what it was asked is computed by the next one', async () => {
+    await start({ hangTimeoutMs: 6_000 });
+    const before = await complete(someTokens(100));
+    const { workerPid } = engine;
+    process.kill(workerPid!, 'SIGSTOP');
+    expect(textIn(await complete(someTokens(100)))).toBe(textIn(before));
+    expect(crashes[0]!.message).toMatch(/no sign of life for 6000 ms/);
+    expect(engine.workerPid).not.toBe(workerPid);
+    expect(await metric('warmpath_engine_retries_total')).toBe(1);
+  });
+
   it('while requests wait: they are computed by the next one; a stream that had begun ends with an error', async () => {
     await start({ maxRunning: 1 });
     const alone = textIn(await complete(someTokens(60, 5)));
