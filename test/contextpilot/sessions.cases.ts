@@ -96,10 +96,10 @@ export const sessionCases: readonly ConformanceCase[] = [
       const seen = new SeenBlocks();
       const first = file('a');
       expect(seen.shorten(first).text).toBe(first);
-      seen.add(first, '[a.ts]');
+      seen.add(first);
       const second = seen.shorten(first);
       expect(second.text.length).toBeLessThan(first.length / 5);
-      expect(second.text).toContain('stands in [a.ts] already');
+      expect(second.text).toContain('Given earlier in this conversation: [«');
     },
   },
   {
@@ -109,7 +109,7 @@ export const sessionCases: readonly ConformanceCase[] = [
     run: () => {
       const seen = new SeenBlocks();
       const first = file('a');
-      seen.add(first, '[a.ts]');
+      seen.add(first);
       const changed = first.replace('compute("a", 3600)', 'compute("b", 3600)');
       const shortened = seen.shorten(changed);
       expect(shortened.text).toContain('compute("b", 3600)');

@@ -175,6 +175,12 @@ const session = z.strictObject({
     .boolean()
     .default(true)
     .describe('Refer to a document that the conversation still shows, where a request does not say otherwise.'),
+  blocks: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Refer to parts, too, that a document in a prompt has in common with one farther up, letter by letter. For recognised documents that are de-duplicated.',
+    ),
   maxTurns: count(100_000_000).default(65_536).describe('Turns remembered; the least recently used one goes first.'),
   maxBytes: count(17_179_869_184).default(67_108_864).describe('Bytes of remembered turns.'),
   maxAgeMs: milliseconds().default(3_600_000).describe('Milliseconds without use after which a turn is forgotten.'),

@@ -49,9 +49,11 @@ class InProcess {
   #orders = new SentOrders(1_000);
   #now = 0;
   readonly #policy: PolicyName;
+  readonly #blocks: boolean;
 
-  constructor(policy: PolicyName = DEFAULT_POLICY) {
+  constructor(policy: PolicyName = DEFAULT_POLICY, blocks = false) {
     this.#policy = policy;
+    this.#blocks = blocks;
   }
 
   serve(given: readonly Message[], deduplicate: boolean): Exchange & { readonly blocks: readonly PlacedBlock[] } {
@@ -64,6 +66,7 @@ class InProcess {
       orders: this.#orders,
       arrange: (block) => arrange({ policy: this.#policy, ...block, hints: false }, this.#history, now),
       deduplicate,
+      blocks: this.#blocks,
       location: DEFAULT_HINT_WORDING.location,
     });
     rememberOrders(recognised, { tenant: 't', orders: this.#orders, blocks: placed.blocks });
@@ -130,6 +133,9 @@ function expectReplayed(earlier: readonly Exchange[], now: Exchange): void {
   for (const { given, sent } of earlier)
     if (isContinued(given, now.given)) expect(isContinued(sent, now.sent)).toBe(true);
 }
+
+const sentence = (i: number) =>
+  `In the year ${1_700 + 7 * i} the keeper of house ${i} wrote down what the sea had brought to its door.`;
 
 describe('documents that come again where clients write their prompts', () => {
   it('are sent once, whatever becomes of the conversation', () => {
@@ -222,6 +228,48 @@ describe('documents that come again where clients write their prompts', () => {
       }),
       { seed: SEED, numRuns: 300 },
     );
+  });
+
+  it('lose no sentence where parts are referred to, and are sent the same again', () => {
+    const overlaps = fc.array(
+      fc.array(fc.tuple(fc.nat(20), fc.integer({ min: 4, max: 14 })), { minLength: 2, maxLength: 4 }),
+      {
+        minLength: 2,
+        maxLength: 5,
+      },
+    );
+    let referred = 0;
+    fc.assert(
+      fc.property(overlaps, (turns) => {
+        const way = new InProcess(DEFAULT_POLICY, true);
+        const served: Exchange[] = [];
+        const given: Message[] = [...OPENING];
+        for (const chunks of turns) {
+          const passages = chunks.map(([from, count]) => {
+            const sentences = Array.from({ length: count }, (_, i) => sentence(from + i));
+            return { id: `c${from}-${count}`, text: sentences.join(' ') };
+          });
+          given.push(
+            { role: 'tool', tool_call_id: 'c', content: write('json', passages) },
+            { role: 'assistant', content: 'So.' },
+          );
+          const now = way.serve([...given], true);
+          expectReplayed(served, now);
+          served.push(now);
+          referred += now.blocks.flatMap(({ references }) => references).filter(({ partly }) => partly).length;
+          const text = shown(now.sent)
+            .map(({ content }) => content)
+            .join('\n');
+          for (const [from, count] of turns.slice(0, turns.indexOf(chunks) + 1).flat()) {
+            for (let i = from; i < from + count; i++) expect(text.includes(sentence(i))).toBe(true);
+          }
+          for (const [at, { content }] of now.sent.entries())
+            expect(content.length).toBeLessThanOrEqual(now.given[at]!.content.length);
+        }
+      }),
+      { seed: SEED, numRuns: 150 },
+    );
+    expect(referred).toBeGreaterThan(50);
   });
 
   const tool = (...passages: Passage[]): Message => ({

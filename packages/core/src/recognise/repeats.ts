@@ -1,13 +1,16 @@
 import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/hints.js';
+import { inOneLine, SeenBlocks } from '../session/blocks.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan } from './block.js';
 import { type DocumentText, documentText } from './document-text.js';
 
-/** A document of a block whose words stand in full farther up in the same prompt. */
+/** A document of a block whose words stand farther up in the same prompt, in full or in part. */
 export interface RepeatedDocument {
   readonly rank: number;
   /** Rank of the document that it repeats, if that stands in the same block: the reference must stay behind it. */
   readonly behind: number | undefined;
+  /** Whether only parts of it do. */
+  readonly partly: boolean;
   /** What its words are replaced with, as its format writes it, and where they stand. */
   readonly written: string;
   readonly start: number;
@@ -47,9 +50,15 @@ export class SeenDocuments {
   /** By name, the words of the document that has it. */
   readonly #named = new Map<string, string | typeof SHARED>();
 
-  /** `wording`: of the location hint, with `{documents}` for the name (`HintWording.location`). */
-  constructor(wording: string = DEFAULT_HINT_WORDING.location) {
+  readonly #blocks: SeenBlocks | undefined;
+
+  /**
+   * `wording`: of the location hint, with `{documents}` for the name (`HintWording.location`). `blocks`: whether parts of a document
+   * that an earlier one holds are referred to as well (`SeenBlocks`); default false.
+   */
+  constructor(wording: string = DEFAULT_HINT_WORDING.location, { blocks = false }: { readonly blocks?: boolean } = {}) {
     this.#wording = wording;
+    this.#blocks = blocks ? new SeenBlocks(wording) : undefined;
   }
 
   /** Which documents of the next block are repeated, in its order; those that stay whole are left out. */
@@ -63,28 +72,33 @@ export class SeenDocuments {
       const first = this.#first.get(words.text);
       if (first === undefined) {
         this.#first.set(words.text, { block, rank, names });
+        // Of a document in the same block, nobody knows yet where it will stand.
+        const parts = this.#blocks?.shorten(words.text);
+        const repeat = parts !== undefined && parts.replaced > 0 ? written(words, text, parts.text) : undefined;
+        if (repeat !== undefined) repeats.push({ rank, behind: undefined, partly: true, ...repeat });
         continue;
       }
       const repeat = this.#refer(words, first, text);
-      if (repeat !== undefined)
-        repeats.push({ rank, behind: first.block === block ? first.rank : undefined, ...repeat });
+      const behind = first.block === block ? first.rank : undefined;
+      if (repeat !== undefined) repeats.push({ rank, behind, partly: false, ...repeat });
     }
+    this.#addBlocks(text, block);
     return repeats;
   }
 
-  #refer(
-    words: DocumentText,
-    { names }: SeenDocument,
-    text: string,
-  ): Omit<RepeatedDocument, 'rank' | 'behind'> | undefined {
+  #addBlocks(text: string, block: DocumentBlock): void {
+    if (this.#blocks === undefined) return;
+    for (const document of block.documents) this.#blocks.add(documentText(text, document, block.format).text);
+  }
+
+  #refer(words: DocumentText, { names }: SeenDocument, text: string): Written | undefined {
     const name = names.find((each) => this.#named.get(each) === words.text);
     if (name === undefined) return undefined;
-    const hint = this.#wording.replace(HINT_PLACE, () => `[${name}]`);
-    const { start, end } = words;
-    const written = words.write(hint);
-    if (written.length >= end - start) return undefined;
-    const savedTokens = estimateTokens(text.slice(start, end)) - estimateTokens(written);
-    return savedTokens <= 0 ? undefined : { written, start, end, savedTokens };
+    return written(
+      words,
+      text,
+      this.#wording.replace(HINT_PLACE, () => `[${name}]`),
+    );
   }
 
   #name(names: readonly string[], words: string): void {
@@ -96,6 +110,16 @@ export class SeenDocuments {
   }
 }
 
+type Written = Pick<RepeatedDocument, 'written' | 'start' | 'end' | 'savedTokens'>;
+
+/** Other words in the place of these; `undefined` if that spares nothing. */
+function written({ start, end, write }: DocumentText, text: string, words: string): Written | undefined {
+  const instead = write(words);
+  if (instead.length >= end - start) return undefined;
+  const savedTokens = estimateTokens(text.slice(start, end)) - estimateTokens(instead);
+  return savedTokens <= 0 ? undefined : { written: instead, start, end, savedTokens };
+}
+
 /** What the prompt calls a document, then its first words, then its first and last ones. */
 function namesOf({ id, title }: DocumentSpan, words: string): readonly string[] {
   const called = [id, title].filter(
@@ -104,14 +128,6 @@ function namesOf({ id, title }: DocumentSpan, words: string): readonly string[] 
   const first = inOneLine(words.slice(0, FIRST));
   const head = words.length > FIRST ? `${first}…` : first;
   return [...(called as string[]), `«${head}»`, `«${first} … ${inOneLine(words.slice(-LAST))}»`];
-}
-
-/** Half a character at either end is left out. */
-function inOneLine(words: string): string {
-  return words
-    .replace(/^[\udc00-\udfff]|[\ud800-\udbff]$/g, '')
-    .replace(/\s+/g, ' ')
-    .trim();
 }
 
 /** A text, and its blocks where they stand in it. */

@@ -165,6 +165,7 @@ function inPlace(
     orders,
     arrange: arrangeBlock,
     deduplicate: true,
+    blocks: false,
     location: DEFAULT_HINT_WORDING.location,
   });
   rememberOrders(recognised, { tenant: '', orders, blocks: placed.blocks });

@@ -22,7 +22,7 @@ export interface PlacedBlock {
   /** As the client wrote it. */
   readonly block: DocumentBlock;
   readonly sent: SentOrder;
-  /** Its documents that stand farther up in full, and are referred to. */
+  /** Its documents that stand farther up in full, or in part, and are referred to. */
   readonly references: readonly RepeatedDocument[];
   /** `replayed`: sent before, sent the same. `fixed`: the prompt forbids it. `history`: no longer new, and never seen. */
   readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
@@ -48,6 +48,8 @@ export interface InPlaceOptions {
   readonly arrange: ArrangeBlock;
   /** Whether a document that stands farther up in full is referred to. */
   readonly deduplicate: boolean;
+  /** Whether parts that documents have in common are referred to, where documents are. */
+  readonly blocks: boolean;
   /** Wording of such a reference (`HintWording.location`). */
   readonly location: string;
 }
@@ -112,7 +114,7 @@ export function firstOpenDocuments(
   const prompt = new PromptSoFar(request.scope);
   for (const { text } of request.texts.slice(0, block.text)) prompt.add(text);
   const { role, text: given } = request.texts[block.text]!;
-  const repeats = options.deduplicate ? new SeenDocuments(options.location).add(given, block) : NO_REPEATS;
+  const repeats = options.deduplicate ? new SeenDocuments(options.location, options).add(given, block) : NO_REPEATS;
   const { text, blocks } = withReferences(given, [{ block, repeats }]);
   return {
     documents: blockDocuments(text, blocks[0]!),
@@ -170,11 +172,11 @@ class Repeats {
 
   constructor(
     byText: ReadonlyMap<number, readonly OpenBlock[]>,
-    { deduplicate, location }: Pick<InPlaceOptions, 'deduplicate' | 'location'>,
+    { deduplicate, blocks, location }: Pick<InPlaceOptions, 'deduplicate' | 'blocks' | 'location'>,
   ) {
     this.#deduplicate = deduplicate;
     const looks = deduplicate || [...byText.values()].flat().some(({ recalled }) => recalled?.references.length);
-    this.#seen = looks ? new SeenDocuments(location) : undefined;
+    this.#seen = looks ? new SeenDocuments(location, { blocks }) : undefined;
   }
 
   of(text: string, { block, recalled }: OpenBlock): readonly RepeatedDocument[] {

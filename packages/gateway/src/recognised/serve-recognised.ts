@@ -85,7 +85,14 @@ function inPlace(gateway: Gateway, waiting: WaitingInPlace, { history }: TenantM
 }
 
 function optionsOf(gateway: Gateway, { tenant, deduplicate }: WaitingInPlace): Omit<InPlaceOptions, 'arrange'> {
-  return { tenant, deduplicate, location: gateway.config.arrange.wording.location, orders: gateway.sentOrders };
+  const { arrange, session } = gateway.config;
+  return {
+    tenant,
+    deduplicate,
+    blocks: session.blocks,
+    location: arrange.wording.location,
+    orders: gateway.sentOrders,
+  };
 }
 
 function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: TenantModel): void {
