@@ -135,11 +135,13 @@ async function cpuPerRequest(gateway, pool, bodies) {
   return { us: (after.cpuUs - before.cpuUs) / total, perSecond: total / seconds };
 }
 
-async function streams(direct, through, body) {
-  const results = { direct: [], through: [] };
+/** Each stream through the plain proxy as well: after a third of a second without work, every program is slower to begin. */
+async function streams({ direct, through, plain }, body) {
+  const results = { direct: [], through: [], plain: [] };
   for (let i = 0; i < STREAMS; i++) {
     results.direct.push(await stream(direct, body));
     results.through.push(await stream(through, body));
+    results.plain.push(await stream(plain, body));
   }
   const ttft = (side) =>
     quantile(
@@ -151,7 +153,12 @@ async function streams(direct, through, body) {
       results[side].flatMap((result) => result.gaps),
       0.99,
     );
-  return { addedTtftP50: ttft('through') - ttft('direct'), addedGapP99: gap('through') - gap('direct') };
+  return {
+    addedTtftP50: ttft('through') - ttft('direct'),
+    addedGapP99: gap('through') - gap('direct'),
+    plainAddedTtftP50: ttft('plain') - ttft('direct'),
+    plainAddedGapP99: gap('plain') - gap('direct'),
+  };
 }
 
 async function manyStreams(gateway, pool, body) {
@@ -177,11 +184,12 @@ async function measure() {
     small: await latency({ direct, through, plain: throughPlain }, small, small),
     rag: await latency({ direct, through }, asPrompts(rag), rag),
     smallCpu: await cpuPerRequest(gateway, through, small),
+    unknownSmallCpu: await cpuPerRequest(other, throughOther, small),
     ragCpu: await cpuPerRequest(gateway, through, rag),
     ragNewCpu: await cpuPerRequest(other, throughOther, neverSeen(rag)),
     plainSmallCpu: await cpuPerRequest(plain, throughPlain, small),
     plainRagCpu: await cpuPerRequest(plain, throughPlain, rag),
-    stream: await streams(direct, through, streamBody),
+    stream: await streams({ direct, through, plain: throughPlain }, streamBody),
     manyStreams: await manyStreams(gateway, through, streamBody),
     idleMiB: idle.residentBytes / 2 ** 20,
   };
@@ -195,6 +203,7 @@ function print(result) {
     ['small body, added p99', result.small.addedP99, 'ms', 1],
     ['  the same in a plain proxy', result.small.plainAddedP99, 'ms', undefined],
     ['small body, CPU a request', result.smallCpu.us, 'µs', 120],
+    ['  the same of a tenant without conversations', result.unknownSmallCpu.us, 'µs', undefined],
     ['  the same in a plain proxy', result.plainSmallCpu.us, 'µs', undefined],
     [`${(result.bodyBytes / 1_000).toFixed(0)} KB RAG body, added p50`, result.rag.addedP50, 'ms', 0.8],
     ['RAG body, added p99', result.rag.addedP99, 'ms', undefined],
@@ -202,7 +211,9 @@ function print(result) {
     ['  the same, every document for the first time', result.ragNewCpu.us, 'µs', undefined],
     ['  the same in a plain proxy', result.plainRagCpu.us, 'µs', undefined],
     ['stream, added TTFT p50', result.stream.addedTtftP50, 'ms', 2],
+    ['  the same in a plain proxy', result.stream.plainAddedTtftP50, 'ms', undefined],
     ['stream, added gap between chunks p99', result.stream.addedGapP99, 'ms', 1],
+    ['  the same in a plain proxy', result.stream.plainAddedGapP99, 'ms', undefined],
     [`complete of ${MANY_STREAMS} streams at once`, result.manyStreams.complete, '', MANY_STREAMS],
     ['resident memory, idle', result.idleMiB, 'MiB', 90],
     ['resident memory, under load', result.manyStreams.residentMiB, 'MiB', 200],
