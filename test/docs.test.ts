@@ -123,6 +123,34 @@ describe('code in the docs', () => {
     await expect(import(pathToFileURL(file).href)).resolves.toBeDefined();
   });
 
+  // LangChain's own declarations know no usage under `exactOptionalPropertyTypes`, which few projects set.
+  const STRICT = [
+    '--strict',
+    '--noUncheckedIndexedAccess',
+    '--skipLibCheck',
+    '--module',
+    'nodenext',
+    '--target',
+    'es2022',
+  ];
+
+  it('has types that a strict compiler accepts', { timeout: 300_000 }, async () => {
+    const checked = join(snippets, 'types');
+    await mkdir(checked, { recursive: true });
+    const files = named('ts').map(
+      ([, { page, line, text }]) => [`${page.replaceAll(/\W/g, '-')}-${line}.ts`, text] as const,
+    );
+    for (const [file, text] of files) await writeFile(join(checked, file), text);
+    const names = files.map(([file]) => join(checked, file));
+    const compiler = join(root, 'node_modules/.bin/tsc');
+    const flags = ['--ignoreConfig', '--noEmit', ...STRICT, '--types', 'node'];
+    const said = await run(compiler, [...flags, ...names], { cwd: root }).then(
+      () => '',
+      (error: { readonly stdout: string }) => error.stdout,
+    );
+    expect(said).toBe('');
+  });
+
   it.each(named('yaml'))('%s is a valid configuration', (_, block) => {
     expect(checkConfig(block.text, {}).problems).toEqual([]);
   });

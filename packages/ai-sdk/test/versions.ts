@@ -100,80 +100,83 @@ const rethrow = ({ error }: { error: unknown }) => {
   throw error;
 };
 
+type Params = { readonly prompt: unknown; readonly providerOptions?: unknown };
+
+/** What a call says beside its model, in the same words in both versions. */
+interface Call {
+  readonly system: string;
+  readonly messages: Ask['messages'];
+  readonly maxRetries: number;
+  readonly providerOptions: ReturnType<typeof options>;
+}
+
+interface RerankCall {
+  readonly documents: string[];
+  readonly query: string;
+  readonly topN?: number;
+}
+
+/** What the two versions call differently, each with its own types. */
+interface Sdk {
+  generate(warmpath: LocalWarmpath, model: Model, call: Call): PromiseLike<{ readonly text: string }>;
+  stream(warmpath: LocalWarmpath, model: Model, call: Call): { readonly textStream: AsyncIterable<string> };
+  rerank(
+    warmpath: LocalWarmpath,
+    options: RerankingOptions,
+    call: RerankCall,
+  ): PromiseLike<{ readonly ranking: readonly { readonly originalIndex: number }[] }>;
+}
+
+const answers = (model: Model) => ({
+  doGenerate: async (params: Params) => answer(model, params),
+  doStream: async (params: Params) => answerStream(model, params),
+});
+
+const modelOfSix = (warmpath: LocalWarmpath, model: Model) =>
+  six.wrapLanguageModel({
+    model: new sixTest.MockLanguageModelV3(answers(model)),
+    middleware: warmpathMiddleware(warmpath),
+  });
+
+const modelOfSeven = (warmpath: LocalWarmpath, model: Model) =>
+  seven.wrapLanguageModel({
+    model: new sevenTest.MockLanguageModelV4(answers(model)),
+    middleware: warmpathMiddlewareV4(warmpath),
+  });
+
 export const VERSIONS: readonly Version[] = [
-  {
-    name: `AI SDK ${await versionOf('ai')}`,
-    generate: async (warmpath, model, ask) => {
-      const mock = new sixTest.MockLanguageModelV3({ doGenerate: async (params) => answer(model, params) });
-      const wrapped = six.wrapLanguageModel({ model: mock, middleware: warmpathMiddleware(warmpath) });
-      const { system, messages } = ask;
-      return (
-        await six.generateText({
-          model: wrapped,
-          system: system!,
-          messages,
-          maxRetries: 0,
-          providerOptions: options(ask),
-        })
-      ).text;
-    },
-    stream: async (warmpath, model, ask) => {
-      const mock = new sixTest.MockLanguageModelV3({ doStream: async (params) => answerStream(model, params) });
-      const wrapped = six.wrapLanguageModel({ model: mock, middleware: warmpathMiddleware(warmpath) });
-      const { system, messages } = ask;
-      const result = six.streamText({
-        model: wrapped,
-        system: system!,
-        messages,
-        maxRetries: 0,
-        onError: rethrow,
-        providerOptions: options(ask),
-      });
-      return read(result.textStream, ask.pieces);
-    },
-    rerank: async (warmpath, documents, { topN, ...rest } = {}) => {
-      const model = warmpathReranking(warmpath, rest);
-      const { ranking } = await six.rerank({ model, documents, query: 'q', ...(topN !== undefined && { topN }) });
-      return ranking.map(({ originalIndex }) => originalIndex);
-    },
-  },
-  {
-    name: `AI SDK ${await versionOf('ai-7')}`,
-    generate: async (warmpath, model, ask) => {
-      const mock = new sevenTest.MockLanguageModelV4({ doGenerate: async (params) => answer(model, params) });
-      const wrapped = seven.wrapLanguageModel({ model: mock, middleware: warmpathMiddlewareV4(warmpath) });
-      const { system, messages } = ask;
-      return (
-        await seven.generateText({
-          model: wrapped,
-          system: system!,
-          messages,
-          maxRetries: 0,
-          providerOptions: options(ask),
-        })
-      ).text;
-    },
-    stream: async (warmpath, model, ask) => {
-      const mock = new sevenTest.MockLanguageModelV4({ doStream: async (params) => answerStream(model, params) });
-      const wrapped = seven.wrapLanguageModel({ model: mock, middleware: warmpathMiddlewareV4(warmpath) });
-      const { system, messages } = ask;
-      const result = seven.streamText({
-        model: wrapped,
-        system: system!,
-        messages,
-        maxRetries: 0,
-        onError: rethrow,
-        providerOptions: options(ask),
-      });
-      return read(result.textStream, ask.pieces);
-    },
-    rerank: async (warmpath, documents, { topN, ...rest } = {}) => {
-      const model = warmpathRerankingV4(warmpath, rest);
-      const { ranking } = await seven.rerank({ model, documents, query: 'q', ...(topN !== undefined && { topN }) });
-      return ranking.map(({ originalIndex }) => originalIndex);
-    },
-  },
+  version(`AI SDK ${await versionOf('ai')}`, {
+    generate: (warmpath, model, call) => six.generateText({ model: modelOfSix(warmpath, model), ...call }),
+    stream: (warmpath, model, call) =>
+      six.streamText({ model: modelOfSix(warmpath, model), ...call, onError: rethrow }),
+    rerank: (warmpath, options, call) => six.rerank({ model: warmpathReranking(warmpath, options), ...call }),
+  }),
+  version(`AI SDK ${await versionOf('ai-7')}`, {
+    generate: (warmpath, model, call) => seven.generateText({ model: modelOfSeven(warmpath, model), ...call }),
+    stream: (warmpath, model, call) =>
+      seven.streamText({ model: modelOfSeven(warmpath, model), ...call, onError: rethrow }),
+    rerank: (warmpath, options, call) => seven.rerank({ model: warmpathRerankingV4(warmpath, options), ...call }),
+  }),
 ];
+
+function version(name: string, sdk: Sdk): Version {
+  const callOf = (ask: Ask): Call => ({
+    system: ask.system!,
+    messages: ask.messages,
+    maxRetries: 0,
+    providerOptions: options(ask),
+  });
+  return {
+    name,
+    generate: async (warmpath, model, ask) => (await sdk.generate(warmpath, model, callOf(ask))).text,
+    stream: async (warmpath, model, ask) => read(sdk.stream(warmpath, model, callOf(ask)).textStream, ask.pieces),
+    rerank: async (warmpath, documents, { topN, ...rest } = {}) => {
+      const call = { documents, query: 'q', ...(topN !== undefined && { topN }) };
+      const { ranking } = await sdk.rerank(warmpath, rest, call);
+      return ranking.map(({ originalIndex }) => originalIndex);
+    },
+  };
+}
 
 async function versionOf(name: string): Promise<string> {
   const file = new URL(`../../../node_modules/${name}/package.json`, import.meta.url);

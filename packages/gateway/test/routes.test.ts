@@ -152,7 +152,13 @@ describe('POST /v1/arrange', () => {
     expect(third.order).toEqual([1, 0]);
     // Only so many are remembered.
     expect((await post('/v1/observe', { id: third.id, ...report })).state).toBe('forgotten');
-    expect((await send(`${gateway.url}/metrics`)).text).toContain('warmpath_open_arrangements 2');
+    const fourth = await ask([VELKA]);
+    await post('/v1/observe', { id: fourth.id, outcome: 'completed', promptTokens: 80, cachedTokens: 64 });
+    // What was forgotten or failed counts nothing.
+    const metrics = (await send(`${gateway.url}/metrics`)).text;
+    expect(metrics).toContain('warmpath_open_arrangements 1\n');
+    expect(metrics).toContain('warmpath_prompt_tokens_total 200\n');
+    expect(metrics).toContain('warmpath_cached_tokens_total 64\n');
   });
 
   it.each([

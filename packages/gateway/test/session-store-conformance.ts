@@ -67,7 +67,7 @@ const NAMES: readonly ConversationName[] = [{ tenant: 'a' }, { tenant: 'a', sess
 
 /** What every store of sessions keeps to. `open` gives an empty one; it is closed afterwards. */
 export function sessionStoreConformance(kind: string, open: () => Promise<StorePair>): void {
-  describe(`${kind}, as a store of sessions`, () => {
+  describe(`${kind}, as a store of sessions`, { timeout: 180_000 }, () => {
     it('gives back what was sent, where it was sent', async () => {
       const pair = await open();
       const first = turnAt('1');

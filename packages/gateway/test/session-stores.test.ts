@@ -53,7 +53,7 @@ sessionStoreConformance('a server, seen by another gateway', async () => {
   return { writer: await openAt(prefix), reader: await openAt(prefix) };
 });
 
-describe('a server of sessions', () => {
+describe('a server of sessions', { timeout: 180_000 }, () => {
   it('loses no rendering and no answer of gateways that write at the same time', async () => {
     const prefix = freshPrefix();
     const writers = await Promise.all([1, 2, 3, 4].map(() => openAt(prefix)));

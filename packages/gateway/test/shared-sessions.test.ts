@@ -11,6 +11,8 @@ const CHAT = '/v1/chat/completions';
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
 /** Requests wait as long as a loaded machine may need. */
 const PATIENT = 20_000;
+/** Servers and gateways are real processes, and two cores may be shared by many. */
+const TIMEOUT = { timeout: 180_000 };
 
 type Message = { readonly role: string; readonly content: string };
 
@@ -109,7 +111,7 @@ async function until(gateway: RunningGateway, isUp: boolean): Promise<void> {
   while (!(await metricsOf(gateway)).includes(`warmpath_session_store_up ${Number(isUp)}\n`));
 }
 
-describe('gateways that share a store', () => {
+describe('gateways that share a store', TIMEOUT, () => {
   it.each([
     ['inferred', {}, {}],
     ['named in the body', { warmpath: { session: 's' } }, {}],
@@ -274,7 +276,7 @@ async function wander(
   return bodies;
 }
 
-describe('any conversation, over any of three gateways', () => {
+describe('any conversation, over any of three gateways', TIMEOUT, () => {
   it('is sent as one gateway would send it', async () => {
     const alone = await stand(telling, { arrange: { policy: 'retrieval' } });
     const one: Shared = { engine: alone.engine, gateways: [alone.gateway] };

@@ -1,5 +1,6 @@
 import { observe, WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
+import type { Exchange } from '../exchange.js';
 import { parseObject } from '../extract.js';
 import type { Gateway } from '../gateway.js';
 import { RESPONSE_HEADERS } from '../headers.js';
@@ -26,7 +27,10 @@ export function observeRoute(app: FastifyInstance, gateway: Gateway): void {
     request.exchange.bodyAt = gateway.now();
     const report = readReport(parseObject(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8')));
     const found = gateway.arrangements.take(report.id, tenantOf(request.headers));
-    if (found !== undefined) learn(found, report, gateway.now());
+    if (found !== undefined) {
+      learn(found, report, gateway.now());
+      note(request.exchange, found, report);
+    }
     return reply
       .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
       .send({ object: 'observation', state: found === undefined ? 'forgotten' : 'observed' });
@@ -51,6 +55,13 @@ function learn({ arrangement, state }: OpenArrangement, report: Report, now: num
     },
     history,
   );
+}
+
+/** What the engine counted shows in the metrics, as it does for prompts that go through the gateway. */
+function note(exchange: Exchange, { state }: OpenArrangement, { outcome, promptTokens, cachedTokens }: Report): void {
+  if (outcome === 'failed' || promptTokens === undefined) return;
+  exchange.promptTokens = promptTokens;
+  exchange.cachedTokens = state.counts.cachedTokens({ promptTokens, cachedTokens });
 }
 
 function readReport(body: Readonly<Record<string, unknown>>): Report {
