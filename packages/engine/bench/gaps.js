@@ -4,6 +4,7 @@
 import { request as httpRequest } from 'node:http';
 import { parseArgs } from 'node:util';
 import { spawnEngine } from '../dist/index.js';
+import { quantile } from './draw.js';
 
 const { values } = parseArgs({
   options: {
@@ -19,16 +20,13 @@ const STREAMS = Number(values.streams);
 const PROMPT_TOKENS = Number(values.prompt);
 /** Tokens of each stream that are measured before the prompt arrives. */
 const QUIET_TOKENS = Number(values.quiet);
+/** Tokens of each stream that are measured after the prompt is answered. */
+const AFTER_TOKENS = 60;
 const STREAM_PROMPT_TOKENS = 40;
 
 /** Token ids that stand for ordinary text, different for every salt. */
 function tokensOf(count, salt) {
   return Array.from({ length: count }, (_, index) => 260 + ((index * 7 + salt * 131 + ((index * index) % 97)) % 1200));
-}
-
-function quantile(numbers, share) {
-  const sorted = [...numbers].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
 }
 
 /** A stream on a socket of its own; `onToken` hears the time of every token. */
@@ -47,7 +45,7 @@ function openStream(url, salt, onToken) {
       response.on('close', resolve);
     });
   });
-  const body = { prompt: tokensOf(STREAM_PROMPT_TOKENS, salt), max_tokens: 2000, ignore_eos: true, stream: true };
+  const body = { prompt: tokensOf(STREAM_PROMPT_TOKENS, salt), max_tokens: 3000, ignore_eos: true, stream: true };
   request.end(JSON.stringify({ ...body, temperature: 0 }));
   return { close: () => request.destroy(), ended };
 }
@@ -71,12 +69,14 @@ async function measure(model) {
   const aloneMs = await prefill(engine.url, 900);
   const times = Array.from({ length: STREAMS }, () => []);
   let isQuietOver;
+  let onLater = () => undefined;
   const quietOver = new Promise((resolve) => {
     isQuietOver = resolve;
   });
   const streams = times.map((own, index) =>
     openStream(engine.url, index, (now) => {
       own.push(now);
+      onLater();
       if (times.every(({ length }) => length >= QUIET_TOKENS)) {
         isQuietOver();
       }
@@ -88,6 +88,12 @@ async function measure(model) {
   const arrival = performance.now();
   const besideMs = await prefill(engine.url, 901);
   const end = performance.now();
+  // The streams are longer now and the cells fuller: what is quiet then, the prompt has no part in.
+  const quietSteps = times[0].length + AFTER_TOKENS;
+  await new Promise((resolve) => {
+    onLater = () => times[0].length >= quietSteps && resolve();
+  });
+  const later = performance.now();
   for (const stream of streams) {
     stream.close();
   }
@@ -98,6 +104,9 @@ async function measure(model) {
   const quiet = gaps(quietFrom, arrival);
   const during = gaps(arrival, end);
   const median = quantile(quiet, 0.5);
+  const after = quantile(gaps(end, later), 0.5);
+  // Of the last tenth, against what is quiet when it is over.
+  const last = gaps(end - (end - arrival) / 10, end);
   return {
     model,
     'quiet median ms': median.toFixed(2),
@@ -106,6 +115,8 @@ async function measure(model) {
     'median beside a prompt': `${(quantile(during, 0.5) / median).toFixed(2)}x`,
     p99: `${(quantile(during, 0.99) / median).toFixed(2)}x`,
     longest: `${(Math.max(...during) / median).toFixed(2)}x`,
+    'quiet afterwards': `${(after / median).toFixed(2)}x`,
+    'last tenth, of quiet afterwards': `${(quantile(last, 0.5) / after).toFixed(2)}x, p99 ${(quantile(last, 0.99) / after).toFixed(2)}x`,
     'prompt ms beside streams': besideMs.toFixed(0),
     'prompt ms alone': aloneMs.toFixed(0),
   };

@@ -1,11 +1,14 @@
 // First come, first served against cache-aware order, on a RAGCache-like trace (two documents a request, popularity by Zipf)
 // that arrives as a Poisson process at, and beyond, what the engine can serve. The rate is measured first, with a queue that
-// never runs dry; both disciplines then get the same requests at the same times.
-// `node bench/schedule.js [--model demo] [--requests 300] [--documents 60] [--tokens 150] [--loads 0.8,1,1.2] [--seeds 1,2,3]
-//   [--answer 8] [--running 4] [--host 0] [--window 32] [--threads 1]`
+// never runs dry; both disciplines then get the same requests at the same times. Ratios are means over seeds, with their standard
+// errors: requests of one run wait for each other and say little apart. Seeds below 100 are for tuning.
+// `node bench/schedule.js [--model demo] [--requests 300] [--documents 60] [--tokens 150] [--loads 0.8,1,1.2] [--seeds 101,102,103]
+//   [--answer 8] [--running 4] [--host 0] [--window 32] [--threads 1]
+//   [--stream-gap 3]`
 import { request as httpRequest } from 'node:http';
 import { parseArgs } from 'node:util';
 import { spawnEngine } from '../dist/index.js';
+import { quantile, seeded } from './draw.js';
 
 const { values } = parseArgs({
   options: {
@@ -14,12 +17,13 @@ const { values } = parseArgs({
     documents: { type: 'string', default: '60' },
     tokens: { type: 'string', default: '150' },
     loads: { type: 'string', default: '0.8,1,1.2' },
-    seeds: { type: 'string', default: '1,2,3' },
+    seeds: { type: 'string', default: '101,102,103' },
     answer: { type: 'string', default: '8' },
     running: { type: 'string', default: '4' },
     host: { type: 'string', default: '0' },
     window: { type: 'string', default: '32' },
     threads: { type: 'string', default: '1' },
+    'stream-gap': { type: 'string', default: '3' },
   },
 });
 const REQUESTS = Number(values.requests);
@@ -30,18 +34,10 @@ const SYSTEM_TOKENS = 40;
 const QUESTION_TOKENS = 20;
 /** Requests that fill the cache and are not counted. */
 const WARM_UP = Math.floor(REQUESTS / 5);
+const LOADS = values.loads.split(',').map(Number);
+const SEEDS = values.seeds.split(',').map(Number);
+/** The first is what the other is compared with. */
 const DISCIPLINES = ['fifo', 'cache-aware'];
-
-/** mulberry32: numbers in [0, 1), the same for the same seed. */
-function seeded(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b_79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 function tokensOf(count, salt) {
   const next = seeded(salt);
@@ -121,6 +117,7 @@ function start(schedule) {
     threads: Number(values.threads),
     hostTier: Number(values.host),
     window: Number(values.window),
+    streamGap: Number(values['stream-gap']),
   });
 }
 
@@ -159,30 +156,67 @@ async function run(schedule, seed, perSecond) {
   return done;
 }
 
-function quantile(numbers, share) {
-  const sorted = [...numbers].sort((a, b) => a - b);
-  return sorted[Math.floor(share * (sorted.length - 1))];
+/** The mean over seeds, and its standard error. */
+function overSeeds(numbers) {
+  const mean = numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
+  const squares = numbers.reduce((sum, each) => sum + (each - mean) ** 2, 0);
+  return { mean, error: Math.sqrt(squares / Math.max(1, numbers.length - 1) / numbers.length) };
+}
+
+/** What a run is judged by. */
+function figures(answers) {
+  const first = answers.map(({ firstMs }) => firstMs);
+  const sum = (read) => answers.reduce((total, each) => total + read(each), 0);
+  return {
+    computed: (100 * sum(({ prompt, cached }) => prompt - cached)) / sum(({ prompt }) => prompt),
+    mean: overSeeds(first).mean,
+    p50: quantile(first, 0.5),
+    p99: quantile(first, 0.99),
+  };
+}
+
+/** Both disciplines at a load: the same requests at the same times, one seed after the other, and which goes first takes turns. */
+async function compare(load, perSecond) {
+  const runs = new Map(DISCIPLINES.map((schedule) => [schedule, []]));
+  for (const [turn, seed] of SEEDS.entries()) {
+    for (const schedule of turn % 2 === 0 ? DISCIPLINES : [...DISCIPLINES].reverse()) {
+      runs.get(schedule).push(figures(await run(schedule, seed, load * perSecond)));
+    }
+  }
+  const baseline = runs.get(DISCIPLINES[0]);
+  return DISCIPLINES.map((schedule) => {
+    const own = runs.get(schedule);
+    const mean = (name) => overSeeds(own.map((each) => each[name])).mean.toFixed(1);
+    const ratio = (name) => {
+      const each = overSeeds(own.map((figure, index) => figure[name] / baseline[index][name]));
+      if (schedule === DISCIPLINES[0]) {
+        return '';
+      }
+      // One seed has no error to tell.
+      return own.length === 1 ? each.mean.toFixed(2) : `${each.mean.toFixed(2)} ± ${each.error.toFixed(2)}`;
+    };
+    return {
+      load,
+      schedule,
+      'computed %': mean('computed'),
+      'mean TTFT ms': mean('mean'),
+      'of fifo': ratio('mean'),
+      'p50 ms': mean('p50'),
+      'p99 ms': mean('p99'),
+      'p99 of fifo': ratio('p99'),
+    };
+  });
 }
 
 const perSecond = await capacity();
-process.stdout.write(`${values.model}: ${contextTokens} cells, ${perSecond.toFixed(1)} requests a second\n`);
+const seconds = LOADS.reduce(
+  (sum, load) => sum + (DISCIPLINES.length * SEEDS.length * REQUESTS) / (load * perSecond),
+  0,
+);
+process.stdout.write(`${values.model}: ${contextTokens} cells, ${perSecond.toFixed(1)} requests a second; `);
+process.stdout.write(`the requests of all runs take ${(seconds / 60).toFixed(1)} minutes to arrive\n`);
 const rows = [];
-for (const load of values.loads.split(',').map(Number)) {
-  for (const schedule of DISCIPLINES) {
-    const all = [];
-    for (const seed of values.seeds.split(',').map(Number)) {
-      all.push(...(await run(schedule, seed, load * perSecond)));
-    }
-    const first = all.map(({ firstMs }) => firstMs);
-    const sum = (read) => all.reduce((total, each) => total + read(each), 0);
-    rows.push({
-      load,
-      schedule,
-      computed: `${((100 * sum(({ prompt, cached }) => prompt - cached)) / sum(({ prompt }) => prompt)).toFixed(1)} %`,
-      'mean TTFT ms': (sum(({ firstMs }) => firstMs) / all.length).toFixed(1),
-      'p50 ms': quantile(first, 0.5).toFixed(1),
-      'p99 ms': quantile(first, 0.99).toFixed(1),
-    });
-  }
+for (const load of LOADS) {
+  rows.push(...(await compare(load, perSecond)));
 }
 console.table(rows);

@@ -7,6 +7,7 @@ import { replacementPolicy } from '@warmpath/core';
 import { PrefixCache } from '../dist/cache/prefix-cache.js';
 import { GenerationTask } from '../dist/loop/task.js';
 import { WaitingTasks } from '../dist/loop/waiting-tasks.js';
+import { quantile, seeded } from './draw.js';
 
 const { values } = parseArgs({
   options: {
@@ -25,17 +26,6 @@ const CELLS = 20_480;
 const SEQUENCES = 255;
 const STATE_BYTES = 16;
 
-/** mulberry32: numbers in [0, 1), the same for the same seed. */
-function seeded(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b_79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 const MEMORY = {
   copy: () => undefined,
   remove: () => undefined,
@@ -45,11 +35,6 @@ const MEMORY = {
 };
 const COST = { prefillMs: (_cachedTokens, newTokens) => newTokens };
 const LISTENER = { onText: () => undefined, onFinish: () => undefined, onError: () => undefined };
-
-function quantile(numbers, share) {
-  const sorted = [...numbers].sort((a, b) => a - b);
-  return sorted[Math.floor(share * (sorted.length - 1))];
-}
 
 /** Nodes below some. */
 function countNodes(nodes) {

@@ -1,21 +1,11 @@
 // RAGCache's workload in small, as prompts of token ids: for `tiers.js`.
 import { ragCacheWorkload } from '../../lab/dist/index.js';
+import { seeded } from './draw.js';
 
 /** llama.cpp rounds cells up to a multiple of this. */
 const CELL_STEP = 256;
 /** Of the working set. */
 const DEVICE_SHARE = 0.1;
-
-/** mulberry32: numbers in [0, 1), the same for the same seed. */
-function seeded(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b_79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** Tokens that stand for a text: the same for the same key. */
 export function tokensOf({ key, tokens }) {
