@@ -1,20 +1,27 @@
 // Whether the engine can be brought to a standstill, to a wrong account of its cells, or to growth: thousands of
 // overlapping, aborted and identical requests on contexts that are far too small for them, with every tier, tenants, and
 // workers that are killed. Loopback only, seeded; the processes are looked at in /proc, so it needs Linux.
-// `node bench/soak.js [--requests 4000] [--seed 1] [--rounds 0,4,6]`. Exits with 1 when something is wrong.
+// `node bench/soak.js [--requests 4000] [--seed 1] [--rounds 0,4,6] [--parallel 2]`. Exits with 1 when something is wrong.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ERROR_TABLE } from '@warmpath/core';
 import { spawnEngine } from '../dist/index.js';
 
 const { values } = parseArgs({
-  options: { requests: { type: 'string' }, seed: { type: 'string' }, rounds: { type: 'string' } },
+  options: {
+    requests: { type: 'string' },
+    seed: { type: 'string' },
+    rounds: { type: 'string' },
+    parallel: { type: 'string' },
+  },
 });
 const REQUESTS = Number(values.requests ?? 4_000);
 const SEED = Number(values.seed ?? 1);
+/** Rounds at a time. */
+const PARALLEL = Number(values.parallel ?? availableParallelism());
 /** Without one finished or refused request in this time, the engine stands still. */
 const STANDSTILL_MS = 60_000;
 /** Growth of the resident memory between the first quarter of the requests and the end that counts as a leak. */
@@ -415,10 +422,15 @@ async function audit(engine, outcomes, { early, options, kills }) {
 }
 
 const chosen = values.rounds?.split(',').map(Number) ?? [...ROUNDS.keys()];
+const waiting = [...chosen];
 let isSound = true;
-for (const index of chosen) {
-  const result = await soak(ROUNDS[index], Math.ceil(REQUESTS / chosen.length), SEED * 100 + index);
-  isSound &&= result.faults.length === 0;
-  process.stdout.write(`${JSON.stringify(result)}\n`);
+/** Every round's engine has a thread of its own: as many run at a time as there are cores. */
+async function soakWaiting() {
+  for (let index = waiting.shift(); index !== undefined; index = waiting.shift()) {
+    const result = await soak(ROUNDS[index], Math.ceil(REQUESTS / chosen.length), SEED * 100 + index);
+    isSound &&= result.faults.length === 0;
+    process.stdout.write(`${JSON.stringify({ round: index, ...result })}\n`);
+  }
 }
+await Promise.all(Array.from({ length: PARALLEL }, soakWaiting));
 process.exitCode = isSound ? 0 : 1;
