@@ -10,8 +10,8 @@ const TURNS = 50;
 const CONVERSATIONS = QUICK ? 4 : 12;
 /** Requests at the end of each conversation that are sent: two turns of two. */
 const LAST = 4;
-const ROUNDS = QUICK ? 2 : 20;
-const WARM_UP_ROUNDS = QUICK ? 1 : 8;
+const ROUNDS = QUICK ? 2 : 40;
+const WARM_UP_ROUNDS = QUICK ? 1 : 60;
 const SIZES = [
   { name: '30 KB', documents: 2, words: 20, budgetUs: 500 },
   { name: '400 KB', documents: 5, words: 220, budgetUs: 4_000 },

@@ -30,8 +30,6 @@ const SHARED = Symbol('a name of several documents');
 interface SeenDocument {
   readonly block: DocumentBlock;
   readonly rank: number;
-  /** By which the model can find it, the best first. */
-  readonly names: readonly string[];
 }
 
 /**
@@ -49,7 +47,8 @@ export class SeenDocuments {
   readonly #first = new Map<string, SeenDocument>();
   /** By name, the words of the document that has it. */
   readonly #named = new Map<string, string | typeof SHARED>();
-
+  /** Documents that are not yet named by their own words: few prompts ever need that. */
+  readonly #unquoted: string[] = [];
   readonly #blocks: SeenBlocks | undefined;
 
   /**
@@ -67,11 +66,11 @@ export class SeenDocuments {
     for (const [rank, document] of block.documents.entries()) {
       const words = documentText(text, document, block.format);
       if (words.text === '') continue;
-      const names = namesOf(document, words.text);
-      this.#name(names, words.text);
+      this.#name(calledNames(document), words.text);
       const first = this.#first.get(words.text);
       if (first === undefined) {
-        this.#first.set(words.text, { block, rank, names });
+        this.#first.set(words.text, { block, rank });
+        this.#unquoted.push(words.text);
         // Of a document in the same block, nobody knows yet where it will stand.
         const parts = this.#blocks?.shorten(words.text);
         const repeat = parts !== undefined && parts.replaced > 0 ? written(words, text, parts.text) : undefined;
@@ -91,14 +90,21 @@ export class SeenDocuments {
     for (const document of block.documents) this.#blocks.add(documentText(text, document, block.format).text);
   }
 
-  #refer(words: DocumentText, { names }: SeenDocument, text: string): Written | undefined {
-    const name = names.find((each) => this.#named.get(each) === words.text);
+  #refer(words: DocumentText, { block, rank }: SeenDocument, text: string): Written | undefined {
+    const tells = (name: string): boolean => this.#named.get(name) === words.text;
+    const name = calledNames(block.documents[rank]!).find(tells) ?? this.#quotes(words.text).find(tells);
     if (name === undefined) return undefined;
     return written(
       words,
       text,
       this.#wording.replace(HINT_PLACE, () => `[${name}]`),
     );
+  }
+
+  /** A document by its words, now that all before it are known by theirs. */
+  #quotes(words: string): readonly string[] {
+    for (const each of this.#unquoted.splice(0)) this.#name(quotedNames(each), each);
+    return quotedNames(words);
   }
 
   #name(names: readonly string[], words: string): void {
@@ -120,14 +126,18 @@ function written({ start, end, write }: DocumentText, text: string, words: strin
   return savedTokens <= 0 ? undefined : { written: instead, start, end, savedTokens };
 }
 
-/** What the prompt calls a document, then its first words, then its first and last ones. */
-function namesOf({ id, title }: DocumentSpan, words: string): readonly string[] {
-  const called = [id, title].filter(
+/** What the prompt calls a document. */
+function calledNames({ id, title }: DocumentSpan): readonly string[] {
+  return [id, title].filter(
     (name) => name !== undefined && name.length <= MAX_NAME && !/[\\<>[\]\n]/.test(name),
-  );
+  ) as string[];
+}
+
+/** A document's first words, then its first and last ones. */
+function quotedNames(words: string): readonly string[] {
   const first = inOneLine(words.slice(0, FIRST));
   const head = words.length > FIRST ? `${first}…` : first;
-  return [...(called as string[]), `«${head}»`, `«${first} … ${inOneLine(words.slice(-LAST))}»`];
+  return [`«${head}»`, `«${first} … ${inOneLine(words.slice(-LAST))}»`];
 }
 
 /** A text, and its blocks where they stand in it. */

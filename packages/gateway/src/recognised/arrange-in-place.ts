@@ -76,20 +76,28 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
       open.map(({ block }, i) => ({ block, repeats: references[i]! })),
     );
     const rewrites: BlockRewrite[] = [];
-    for (const [i, { block, message, ...known }] of open.entries()) {
+    for (const [i, each] of open.entries()) {
+      const { block, message } = each;
       const shown = blocks[i]!;
-      const before = rewriteText(text.slice(0, shown.start), rewrites);
       const decided = decide(shown, {
-        ...known,
+        // Field by field: in a conversation of many blocks, spreading an object showed in the profile.
+        recalled: each.recalled,
+        isNew: each.isNew,
         text,
         references: references[i]!,
         arrange: options.arrange,
-        preamble: () => prompt.preamble(message, given.role, before),
+        preamble: () => prompt.preamble(message, given.role, rewriteText(text.slice(0, shown.start), rewrites)),
       });
-      const one = { block, references: references[i]!, ...decided };
-      placed.push(one);
-      rewrites.push({ block: { ...shown, labels: rule(block, one.sent) }, order: one.sent.order });
-      prompt.place(one.sent);
+      const { sent } = decided;
+      placed.push({
+        block,
+        references: references[i]!,
+        sent,
+        decided: decided.decided,
+        arrangement: decided.arrangement,
+      });
+      rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order });
+      prompt.place(sent);
     }
     const written = rewriteText(text, rewrites);
     if (written !== request.given[index]!.text) changes.push({ place: given.place, text: written });

@@ -101,13 +101,23 @@ function messagesWith(
   const links = messageChain(
     messages.map(({ role }, position) => [role, ...textsOf(position).map(({ text }) => text)].join('\0')),
   );
-  return messages.flatMap(({ role, texts: { length } }, position): RecognisedMessage[] => {
+  const found: RecognisedMessage[] = [];
+  // Blocks come in the order of the prompt.
+  let next = 0;
+  for (const [position, { role, texts: own }] of messages.entries()) {
     const first = firsts[position]!;
-    const own = blocks.filter(({ text }) => text >= first && text < first + length);
-    if (own.length === 0) return [];
-    const isNew = role === 'system' || position > lastAnswer;
-    return [{ link: links[position]!, linkBefore: links[position - 1] ?? '', firstText: first, blocks: own, isNew }];
-  });
+    const from = next;
+    while (next < blocks.length && blocks[next]!.text < first + own.length) next++;
+    if (next === from) continue;
+    found.push({
+      link: links[position]!,
+      linkBefore: links[position - 1] ?? '',
+      firstText: first,
+      blocks: blocks.slice(from, next),
+      isNew: role === 'system' || position > lastAnswer,
+    });
+  }
+  return found;
 }
 
 function scopeOf(body: string, api: PromptApi): string {
