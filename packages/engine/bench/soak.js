@@ -45,7 +45,10 @@ const ROUNDS = [
     clients: 12,
     options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, policy: 'pgdsf', verifyCache: true },
   },
-  { clients: 24, options: { model: 'random:1m', contextTokens: 2048, batchTokens: 64, hostTier: 2 ** 20 } },
+  {
+    clients: 24,
+    options: { model: 'random:1m', contextTokens: 2048, batchTokens: 64, hostTier: 2 ** 20, policy: 'lru' },
+  },
   {
     clients: 12,
     disk: true,

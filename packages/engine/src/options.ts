@@ -80,7 +80,7 @@ export const engineOptionsSchema = z.strictObject({
     .meta(IN_BYTES),
   policy: z
     .enum(REPLACEMENT_POLICY_NAMES)
-    .default('lru')
+    .default('pgdsf')
     .describe(`What leaves each tier first: ${REPLACEMENT_POLICY_NAMES.join(', ')}`),
   kvEvents: zmqEndpoint().describe(
     'Publish what the cache holds, in the format of vLLM: tcp://*:5557 listens, an address without * is connected to',

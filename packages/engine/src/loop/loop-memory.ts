@@ -56,7 +56,7 @@ interface CacheParts {
 }
 
 function createCache(options: EngineLoopOptions, { context, disk, cost }: CacheParts): PrefixCache {
-  const { policy = 'lru', hostTierBytes = 0, kvEvents, verifyCache = false, restoreMsPerByte: copies } = options;
+  const { policy = 'pgdsf', hostTierBytes = 0, kvEvents, verifyCache = false, restoreMsPerByte: copies } = options;
   return new PrefixCache({
     memory: context,
     cells: context.cells,

@@ -151,7 +151,7 @@ describe('continuous batching', () => {
   });
 
   it('evicts what was used longest ago when the cells run short, and keeps counting exactly', async () => {
-    engine = await TestEngine.start({ contextTokens: 1024, hostTier: 0 });
+    engine = await TestEngine.start({ contextTokens: 1024, hostTier: 0, policy: 'lru' });
     const cached = async (prompt: number[]): Promise<number> =>
       (await engine.complete(prompt)).usage.prompt_tokens_details.cached_tokens;
     const [a, b, c] = [someTokens(400, 1), someTokens(400, 2), someTokens(400, 3)];
