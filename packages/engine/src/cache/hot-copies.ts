@@ -255,7 +255,7 @@ export class HotCopies {
     const frontier: RadixNode[] = [];
     const add = (node: RadixNode): void => {
       const room = MOST_COPIES - hottest.length;
-      if (node.uses < LEAST_USES || (frontier.length >= room && frontier[room - 1]!.uses >= node.uses)) {
+      if (room === 0 || node.uses < LEAST_USES || (frontier.length >= room && frontier[room - 1]!.uses >= node.uses)) {
         return;
       }
       frontier.splice(placeOf(node.uses, frontier), 0, node);
