@@ -11,12 +11,12 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Terminal } from './terminal.js';
 
 const ENGINE_HEADING = 'The embedded engine:';
-/** Where the command itself decides. */
-const ADDRESS = new Set<string>(['host', 'port']);
+/** Every option but the address, where the command itself decides. Read from the schema once for all commands. */
+const FLAGS = engineFlags().filter(({ name }) => name !== 'host' && name !== 'port');
 
 /** Adds every option of the embedded engine but its address, under the names and with the words that `warmpath-engine` has. */
 export function addEngineOptions(command: Command): Command {
-  for (const flag of engineFlags()) if (!ADDRESS.has(flag.name)) command.addOption(engineOption(flag));
+  for (const flag of FLAGS) command.addOption(engineOption(flag));
   return command;
 }
 
@@ -38,9 +38,7 @@ function read(flag: EngineFlag, text: string): string | number {
 /** The engine options among a command's options; the engine checks them. */
 export function engineSettings(values: object): EngineOptions {
   const given = values as Readonly<Record<string, unknown>>;
-  const entries = engineFlags()
-    .filter(({ name }) => !ADDRESS.has(name) && given[name] !== undefined)
-    .map(({ name }) => [name, given[name]] as const);
+  const entries = FLAGS.filter(({ name }) => given[name] !== undefined).map(({ name }) => [name, given[name]] as const);
   return Object.fromEntries(entries) as EngineOptions;
 }
 

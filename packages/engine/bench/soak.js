@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ERROR_TABLE } from '@warmpath/core';
 import { spawnEngine } from '../dist/index.js';
+import { seeded } from './draw.js';
 
 const { values } = parseArgs({
   options: {
@@ -70,17 +71,6 @@ const ROUNDS = [
   },
   { clients: 1, options: { model: 'demo', contextTokens: 2048 } },
 ];
-
-/** mulberry32: numbers in [0, 1), the same for the same seed. */
-function seeded(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b_79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
 
 /** A document is always the same text; prompts are sequences of some of forty, so that they share beginnings. */
 const WORDS = 'weight colour founder river engine cache prefix token order document answer question kg teal'.split(' ');

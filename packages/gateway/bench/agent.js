@@ -2,6 +2,7 @@
 // sockets with a plain engine behind. CPU of the gateway's process a request, beside that of a plain proxy in the same run.
 // `node bench/agent.js [--json] [--quick]`, after a build.
 import { Pool } from 'undici';
+import { draws, prose } from './draw.js';
 import { start, stopAll, usageOf } from './processes.js';
 
 const QUICK = process.argv.includes('--quick');
@@ -20,25 +21,21 @@ const SIZES = [
 const ANSWER = 'x'.repeat(400);
 const SHORT_ANSWER = 'Searched.';
 
-const WORDS = 'engine cache prefix token block radix leaf page device host tier request prompt order document'.split(
-  ' ',
-);
-let state = 42;
-const next = (limit) => {
-  state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
-  return Math.floor((state / 2 ** 32) * limit);
-};
-const prose = (words) => Array.from({ length: words }, () => WORDS[next(WORDS.length)]).join(' ');
+const next = draws();
 
 /** An agent's messages; the results of its searches overlap. The last turns have answers that the engine gives. */
 function conversation(pool, { documents }, mark) {
   const messages = [{ role: 'system', content: 'You are an agent. Search, then answer from what you found.' }];
   for (let turn = 0; turn < TURNS; turn++) {
     const id = `call_${mark}_${turn}`;
-    const call = { id, type: 'function', function: { name: 'search', arguments: JSON.stringify({ query: prose(4) }) } };
+    const call = {
+      id,
+      type: 'function',
+      function: { name: 'search', arguments: JSON.stringify({ query: prose(next, 4) }) },
+    };
     const left = pool.slice();
     const found = Array.from({ length: documents }, () => left.splice(next(left.length), 1)[0]);
-    messages.push({ role: 'user', content: `Question ${turn} of ${mark}: ${prose(6)}?` });
+    messages.push({ role: 'user', content: `Question ${turn} of ${mark}: ${prose(next, 6)}?` });
     messages.push({ role: 'assistant', content: null, tool_calls: [call] });
     messages.push({ role: 'tool', tool_call_id: id, content: `<documents>\n${found.join('')}</documents>` });
     messages.push({ role: 'assistant', content: turn < TURNS - 3 ? SHORT_ANSWER : ANSWER });
@@ -48,7 +45,10 @@ function conversation(pool, { documents }, mark) {
 
 /** The last requests of each conversation, oldest first: as the agent sends them, once with a question, once with a result. */
 function bodiesOf(size) {
-  const pool = Array.from({ length: 60 }, (_, i) => `<document id="doc-${i}">\n${prose(size.words)}\n</document>\n`);
+  const pool = Array.from(
+    { length: 60 },
+    (_, i) => `<document id="doc-${i}">\n${prose(next, size.words)}\n</document>\n`,
+  );
   const conversations = Array.from({ length: CONVERSATIONS }, (_, mark) => conversation(pool, size, mark));
   return conversations.map((messages) =>
     Array.from({ length: LAST }, (_, step) => {
@@ -95,7 +95,7 @@ async function cpuOf(target, conversations, headers) {
 /** Makes every conversation one of the tenant that begins with documents: `documents` in the request before the last ones. */
 async function beginWithDocuments(target, conversations, headers) {
   const pool = new Pool(target.url, { connections: CLIENTS });
-  const documents = Array.from({ length: 5 }, (_, i) => ({ id: `given-${i}`, content: prose(200) }));
+  const documents = Array.from({ length: 5 }, (_, i) => ({ id: `given-${i}`, content: prose(next, 200) }));
   for (const [{ model, messages }] of conversations) {
     const body = JSON.stringify({ model, messages: messages.slice(0, -2), documents });
     await exchange(pool, body, headers);

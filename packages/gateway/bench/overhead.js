@@ -1,6 +1,7 @@
 // What the gateway costs: each request once directly and once through the gateway, in turns, so that a noisy neighbour
 // meets both alike. CPU a request stands beside that of a plain proxy, which shows how busy the machine was. `node bench/overhead.js [--json] [--quick]`.
 import { Pool } from 'undici';
+import { draws, prose } from './draw.js';
 import { start, stopAll, usageOf } from './processes.js';
 
 const QUICK = process.argv.includes('--quick');
@@ -15,17 +16,9 @@ const small = [JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 
 
 /** Bodies of about 30 KB: 20 of 60 documents, drawn so that requests overlap. Deterministic. */
 function ragBodies() {
-  let state = 42;
-  const next = (limit) => {
-    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
-    return Math.floor((state / 2 ** 32) * limit);
-  };
-  const words = 'engine cache prefix token block radix leaf page device host tier request prompt order document'.split(
-    ' ',
-  );
+  const next = draws();
   const documents = Array.from({ length: 60 }, (_, i) => {
-    const content = Array.from({ length: 210 }, () => words[next(words.length)]).join(' ');
-    return { id: `doc-${i}`, title: `Document ${i}`, content };
+    return { id: `doc-${i}`, title: `Document ${i}`, content: prose(next, 210) };
   });
   return Array.from({ length: 200 }, (_, i) => {
     const pool = documents.slice();

@@ -5,18 +5,11 @@ import { RequestLog } from '../dist/explain/request-log.js';
 import { arrangeInPlace, rememberOrders } from '../dist/recognised/arrange-in-place.js';
 import { recogniseRequest } from '../dist/recognised/recognised-request.js';
 import { SentOrders } from '../dist/recognised/sent-orders.js';
+import { draws, prose } from './draw.js';
 
 const TENANT = 'bench';
-const WORDS = 'engine cache prefix token block radix leaf page device host tier request prompt order document'.split(
-  ' ',
-);
-let state = 42;
-const next = (limit) => {
-  state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
-  return Math.floor((state / 2 ** 32) * limit);
-};
-const prose = (words) => Array.from({ length: words }, () => WORDS[next(WORDS.length)]).join(' ');
-const documents = Array.from({ length: 60 }, (_, i) => `<document id="doc-${i}">\n${prose(210)}\n</document>\n`);
+const next = draws();
+const documents = Array.from({ length: 60 }, (_, i) => `<document id="doc-${i}">\n${prose(next, 210)}\n</document>\n`);
 
 function prompt() {
   const pool = documents.slice();
@@ -71,7 +64,7 @@ const CASES = [
   ['20 of 60 documents, conservative', prompts, inPlace('conservative')],
   [
     'prose, conservative',
-    bodies(() => ({ messages: [{ role: 'user', content: prose(4_500) }] })),
+    bodies(() => ({ messages: [{ role: 'user', content: prose(next, 4_500) }] })),
     inPlace('conservative'),
   ],
   ['agent, 50 turns, conservative', bodies(() => conversation(1)), inPlace('conservative')],

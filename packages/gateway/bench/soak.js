@@ -1,6 +1,7 @@
 // Does the gateway's memory stay flat? A million mixed requests (plain bodies, known and never seen documents, streams,
 // clients that leave, more tenants than are kept), and its resident memory as they go. `node bench/soak.js [requests] [--json]`.
 import { Pool } from 'undici';
+import { draws } from './draw.js';
 import { start, stopAll, usageOf } from './processes.js';
 
 const REQUESTS = Number(process.argv.slice(2).find((argument) => /^\d+$/.test(argument)) ?? 1_000_000);
@@ -15,12 +16,7 @@ async function residentMiB(process) {
   return (await usageOf(process)).residentBytes / 2 ** 20;
 }
 
-/** Deterministic: the same requests in every run. */
-let state = 42;
-function below(limit) {
-  state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
-  return Math.floor((state / 2 ** 32) * limit);
-}
+const below = draws();
 
 const SENTENCE = 'The engine keeps the prefix of a prompt in blocks of its cache. ';
 

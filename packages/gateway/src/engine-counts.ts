@@ -1,5 +1,11 @@
 import type { Usage } from './usage.js';
 
+/** What an engine counted of one prompt, as far as it told. */
+export interface EngineTokens {
+  readonly promptTokens?: number | undefined;
+  readonly cachedTokens?: number | undefined;
+}
+
 /** Weight of the newest observation in the moving average: about the last ten requests count. */
 const NEWEST_WEIGHT = 0.2;
 /** No tokenizer of natural language is further than this from the estimate; beyond it, a count is a mistake. */
@@ -30,6 +36,17 @@ export class EngineCounts {
   /** A count of the engine in estimated tokens. */
   toEstimatedTokens(counted: number): number {
     return Math.round(counted / this.#factor);
+  }
+
+  /** What became of a prompt as the knowledge tree compares it: in estimated tokens. What the engine did not count is left out. */
+  outcome({ promptTokens, cachedTokens }: EngineTokens): {
+    readonly promptTokens?: number;
+    readonly cachedTokens?: number;
+  } {
+    return {
+      ...(promptTokens !== undefined && { promptTokens: this.toEstimatedTokens(promptTokens) }),
+      ...(cachedTokens !== undefined && { cachedTokens: this.toEstimatedTokens(cachedTokens) }),
+    };
   }
 
   /** Learns from a request whose prompt was estimated at `estimated` tokens. */

@@ -1,3 +1,5 @@
+import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './json-characters.js';
+
 /**
  * Where the members of a JSON object stand in its text. The gateway changes one or two fields of a body and forwards
  * the rest as the client wrote it, byte for byte: numbers beyond 2^53, `1.0`, integer-like keys and key order would
@@ -19,14 +21,6 @@ export interface JsonSpan {
   readonly start: number;
   readonly end: number;
 }
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-const OPEN_BRACKET = 0x5b;
-const CLOSE_BRACKET = 0x5d;
-const COMMA = 0x2c;
 
 /** The members of the object that stands at `from`, in their order, duplicates included. O(object). */
 export function objectMembers(text: string, from = 0): JsonMember[] {

@@ -1,3 +1,14 @@
+import {
+  BACKSLASH,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from './json-characters.js';
+
 /**
  * Where the messages stand in a body that nobody has parsed. A request that only has to be compared with earlier ones is read
  * as bytes: finding the messages of 400 KB takes a tenth of what parsing them does.
@@ -28,15 +39,6 @@ export interface SaidMessages {
   readonly opening: ByteSpan | undefined;
   readonly messages: readonly SaidMessage[];
 }
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-const OPEN_BRACKET = 0x5b;
-const CLOSE_BRACKET = 0x5d;
-const COMMA = 0x2c;
-const COLON = 0x3a;
 
 /**
  * Where every message of a JSON body stands. Of a member that occurs twice the last one counts, as in

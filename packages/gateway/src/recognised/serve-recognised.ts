@@ -1,5 +1,6 @@
 import { type ArrangeRequest, observe } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
+import { isPrefilled, noteAnswer } from '../answer-counts.js';
 import { failOpen, guard } from '../fail-open.js';
 import type { ForwardOptions } from '../forward.js';
 import type { Gateway } from '../gateway.js';
@@ -153,34 +154,17 @@ function headersOf({ exchange }: FastifyRequest, { blocks }: InPlace): Record<st
 function learn(
   { exchange }: FastifyRequest,
   { placed, state, dispatchedAt, now }: { placed: InPlace; state: TenantModel; dispatchedAt: number; now: number },
-  { status, complete, sniffer }: RelayResult,
+  result: RelayResult,
 ): void {
   const { counts, history } = state;
   const arranged = placed.blocks.flatMap(({ arrangement }) => arrangement ?? []);
-  const prefilled = status !== undefined && status < 300 && (complete || sniffer.prefilled);
-  if (!prefilled) {
+  if (!isPrefilled(result)) {
     for (const arrangement of arranged) observe({ kind: 'failed', arrangement, now }, history);
     return;
   }
-  const { usage, firstContentAt } = sniffer;
-  if (firstContentAt !== undefined) exchange.ttftMs = firstContentAt - dispatchedAt;
-  if (usage !== undefined) {
-    counts.observe(placed.estimatedTokens, usage);
-    exchange.promptTokens = usage.promptTokens;
-    exchange.cachedTokens = counts.cachedTokens(usage);
-  }
-  const { promptTokens, cachedTokens } = exchange;
+  noteAnswer(exchange, counts, result, { dispatchedAt, estimatedTokens: placed.estimatedTokens });
   for (const [place, arrangement] of arranged.entries()) {
     const isLast = place === arranged.length - 1;
-    observe(
-      {
-        kind: 'completed',
-        arrangement,
-        now,
-        ...(isLast && promptTokens !== undefined && { promptTokens: counts.toEstimatedTokens(promptTokens) }),
-        ...(isLast && cachedTokens !== undefined && { cachedTokens: counts.toEstimatedTokens(cachedTokens) }),
-      },
-      history,
-    );
+    observe({ kind: 'completed', arrangement, now, ...(isLast && counts.outcome(exchange)) }, history);
   }
 }

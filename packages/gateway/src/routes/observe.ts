@@ -43,18 +43,7 @@ function learn({ arrangement, state }: OpenArrangement, report: Report, now: num
     observe({ kind: 'failed', arrangement, now }, history);
     return;
   }
-  const { promptTokens, cachedTokens } = report;
-  observe(
-    {
-      kind: 'completed',
-      arrangement,
-      now,
-      // As for prompts that went through the gateway: compared in the knowledge tree's own unit.
-      ...(promptTokens !== undefined && { promptTokens: counts.toEstimatedTokens(promptTokens) }),
-      ...(cachedTokens !== undefined && { cachedTokens: counts.toEstimatedTokens(cachedTokens) }),
-    },
-    history,
-  );
+  observe({ kind: 'completed', arrangement, now, ...counts.outcome(report) }, history);
 }
 
 /** What the engine counted shows in the metrics, as it does for prompts that go through the gateway. */

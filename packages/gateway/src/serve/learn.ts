@@ -1,4 +1,5 @@
 import { observe } from '@warmpath/core';
+import { isPrefilled, noteAnswer } from '../answer-counts.js';
 import { engineHeaders } from '../forward.js';
 import type { Gateway } from '../gateway.js';
 import { requestHeaders } from '../headers.js';
@@ -16,31 +17,20 @@ export function learn(
 ): void {
   const { arrangement } = composed;
   const { headers, exchange } = call.request;
-  const { sniffer, status } = result;
   const now = gateway.now();
-  const { firstContentAt, usage } = sniffer;
-  // A client that left after the first content left a prompt that is prefilled, and therefore cached.
-  const prefilled = status !== undefined && status < 300 && (result.complete || sniffer.prefilled);
-  if (!prefilled) {
+  if (!isPrefilled(result)) {
     observe({ kind: 'failed', arrangement, now }, state.history);
     return;
   }
-  if (firstContentAt !== undefined) exchange.ttftMs = firstContentAt - dispatchedAt;
-  if (usage !== undefined) {
-    state.counts.observe(composed.estimatedTokens, usage);
-    exchange.promptTokens = usage.promptTokens;
-    exchange.cachedTokens = state.counts.cachedTokens(usage);
-  }
-  const { promptTokens, cachedTokens, ttftMs } = exchange;
   const { counts } = state;
+  noteAnswer(exchange, counts, result, { dispatchedAt, estimatedTokens: composed.estimatedTokens });
+  const { ttftMs } = exchange;
   observe(
     {
       kind: 'completed',
       arrangement,
       now,
-      // The knowledge tree counts in estimated tokens; the engine's own counts are compared in the same unit.
-      ...(promptTokens !== undefined && { promptTokens: counts.toEstimatedTokens(promptTokens) }),
-      ...(cachedTokens !== undefined && { cachedTokens: counts.toEstimatedTokens(cachedTokens) }),
+      ...counts.outcome(exchange),
       ...(ttftMs !== undefined && { ttftMs }),
     },
     state.history,
