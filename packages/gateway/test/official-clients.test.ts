@@ -74,6 +74,14 @@ describe("Anthropic's client, the real engine behind it", () => {
     expect((await send(`${gateway.url}/metrics`)).text).toMatch(/warmpath_ttft_seconds_count 1\n/);
   });
 
+  it('says which stop sequence ended the answer', async () => {
+    const { anthropic } = await clients();
+    const body = { ...ask, documents, stop_sequences: ['teal', '42'] } as Anthropic.MessageCreateParamsNonStreaming;
+    const ending = { stop_reason: 'stop_sequence', stop_sequence: '42' };
+    expect(await anthropic.messages.create(body)).toMatchObject(ending);
+    expect(await anthropic.messages.stream(body).finalMessage()).toMatchObject(ending);
+  });
+
   it('is told of errors in its own words', async () => {
     const { anthropic } = await clients();
     const images = [{ type: 'image' as const, source: { type: 'url' as const, url: 'https://x/y.png' } }];

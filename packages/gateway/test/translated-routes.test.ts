@@ -170,6 +170,18 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     }
   });
 
+  it.each([
+    ["an older vLLM's", '{"object":"error","message":"too long","type":"BadRequestError","code":400}'],
+    ["FastAPI's", '{"detail":"too long"}'],
+    ['a plain', '{"error":"too long"}'],
+  ])('%s error keeps its message', async (_, told) => {
+    const { gateway } = await stand(
+      chatOnlyEngine((response) => response.writeHead(400, { 'content-type': 'application/json' }).end(told)),
+    );
+    const reply = await send(gateway.url + path, body(api));
+    expect(JSON.parse(reply.text)).toMatchObject({ error: { message: 'too long' } });
+  });
+
   it("errors of the gateway are told in its own words, with the path in the client's body", async () => {
     const { engine, gateway } = await stand(chatOnlyEngine());
     const tell = async (sent: string | object) => {
@@ -220,7 +232,8 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     expect(reply).toMatchObject({ status: 200, broken: true });
     expect(reply.text).toContain('half');
     const last = /event: (\S+)\ndata: (.*)\n\n$/.exec(reply.text)!;
-    expect(last[1]).toBe(api === 'messages' ? 'error' : 'response.failed');
+    expect(last[1]).toBe('error');
+    if (api === 'responses') expect(reply.text).toContain('event: response.failed');
     expect(last[2]).toContain('WARMPATH_UPSTREAM_CUT');
   });
 

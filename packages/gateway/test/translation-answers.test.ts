@@ -140,14 +140,19 @@ function assembleResponse(stream: readonly ServerEvent[]): unknown {
       const key = event.type.includes('refusal') ? 'refusal' : 'text';
       part![key] += event['delta'] as string;
     } else if (event.type === 'response.output_item.done') {
-      expect({ ...output[place], status: 'completed' }).toEqual(event['item']);
-      output[place] = event['item'] as (typeof output)[number];
+      const item = event['item'] as (typeof output)[number];
+      expect({ ...output[place], status: item['status'] }).toEqual(item);
+      output[place] = item;
     }
   }
   const last = stream.at(-1)!;
   const response = last['response'] as { status: string; output: unknown };
   expect(last.type).toBe(`response.${response.status}`);
   expect(response.output).toEqual(output);
+  // An answer is cut in its last item.
+  const stages = output.map((item) => item['status']);
+  const isCut = response.status === 'incomplete' && output.length > 0;
+  expect(stages).toEqual(output.map((_, place) => (isCut && place === output.length - 1 ? 'incomplete' : 'completed')));
   return response;
 }
 
@@ -231,6 +236,7 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
     ],
     ['a stream that stops', 'data: {"id":"a","choices":[]}\n\n', 'text/event-stream', 'WARMPATH_UPSTREAM_CUT'],
     ['more than is taken', `data: ${'x'.repeat(2_000)}`, 'text/event-stream', 'WARMPATH_UPSTREAM_ERROR'],
+    ['an event without an end', 'data: x\n'.repeat(200), 'text/event-stream', 'WARMPATH_UPSTREAM_ERROR'],
   ])('%s is an error', (_, sent, type, code) => {
     const attempt = () => read(bodyFor(api, true, 1_000), type, [Buffer.from(sent)]);
     expect(attempt).toThrow(expect.objectContaining({ code }) as Error);
@@ -240,12 +246,12 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
     const body = bodyFor(api, true);
     body.head({ status: 200, headers: { 'content-type': 'text/event-stream' } });
     body.data(Buffer.from(`data: ${JSON.stringify({ ...HEAD, choices: [{ delta: { content: 'half' } }] })}\n\n`));
-    const last = events(body.broken(new WarmpathError('WARMPATH_UPSTREAM_CUT'))).at(-1)!;
-    if (api === 'messages') expect(last).toMatchObject({ type: 'error', error: { code: 'WARMPATH_UPSTREAM_CUT' } });
-    else {
-      const response = { status: 'failed', error: { code: 'WARMPATH_UPSTREAM_CUT' } };
-      expect(last).toMatchObject({ type: 'response.failed', response });
-    }
+    const told = events(body.broken(new WarmpathError('WARMPATH_UPSTREAM_CUT')));
+    expect(told.at(-1)).toMatchObject({ type: 'error', error: { code: 'WARMPATH_UPSTREAM_CUT' } });
+    if (api === 'messages') return;
+    const output = [{ type: 'message', status: 'incomplete' }];
+    const response = { status: 'failed', error: { code: 'WARMPATH_UPSTREAM_CUT' }, output };
+    expect(told.at(-2)).toMatchObject({ type: 'response.failed', response });
   });
 });
 
@@ -255,6 +261,39 @@ it('events end in CRLF, and may come in several lines', () => {
   expect(read(bodyFor('messages', true), 'text/event-stream', [Buffer.from(sent)])).toContain(
     '"text_delta","text":"x"',
   );
+});
+
+describe('what engines write in their own way', () => {
+  const streamOf = (...deltas: object[]) =>
+    Buffer.from(
+      [...deltas.map((delta) => ({ choices: [{ delta }] })), { choices: [{ delta: {}, finish_reason: 'stop' }] }]
+        .map((chunk) => `data: ${JSON.stringify({ ...HEAD, ...chunk })}\n\n`)
+        .join(''),
+    );
+
+  it('a call without arguments has an empty object, which clients can parse', () => {
+    const call = { tool_calls: [{ index: 0, id: 'c', function: { name: 'now', arguments: '' } }] };
+    const streamed = assembleResponse(events(read(bodyFor('responses', true), 'text/event-stream', [streamOf(call)])));
+    expect(streamed).toMatchObject({ output: [{ name: 'now', arguments: '{}', status: 'completed' }] });
+    const message = assembleMessages(events(read(bodyFor('messages', true), 'text/event-stream', [streamOf(call)])));
+    expect(message).toMatchObject({ content: [{ type: 'tool_use', name: 'now', input: {} }] });
+  });
+
+  it('content in parts, thoughts among them, is said like any other', () => {
+    const content = [
+      { type: 'thinking', thinking: [{ type: 'text', text: 'Hm.' }] },
+      { type: 'text', text: 'Yes.' },
+    ];
+    const message = assembleMessages(
+      events(read(bodyFor('messages', true), 'text/event-stream', [streamOf({ content }, { content: ' No.' })])),
+    );
+    expect(message).toMatchObject({
+      content: [
+        { type: 'thinking', thinking: 'Hm.' },
+        { type: 'text', text: 'Yes. No.' },
+      ],
+    });
+  });
 });
 
 describe('numbers that JavaScript cannot hold', () => {
@@ -289,12 +328,17 @@ describe('stop reasons and counts', () => {
     expect(messages(finish)).toMatchObject({ stop_reason: stopReason, stop_sequence: null });
   });
 
-  it('a stop string that the engine names is a stop sequence', () => {
-    expect(messages('stop', { stop_reason: 'END' })).toMatchObject({
-      stop_reason: 'stop_sequence',
-      stop_sequence: 'END',
-    });
-  });
+  it.each(['stop_reason', 'matched_stop'])(
+    'a stop string that the engine names in `%s` is a stop sequence',
+    (field) => {
+      expect(messages('stop', { [field]: 'END' })).toMatchObject({
+        stop_reason: 'stop_sequence',
+        stop_sequence: 'END',
+      });
+      // A number is the token that ended it.
+      expect(messages('stop', { [field]: 2 })).toMatchObject({ stop_reason: 'end_turn', stop_sequence: null });
+    },
+  );
 
   it('cached tokens stand where each API has them', () => {
     expect(messages('stop')).toMatchObject({

@@ -151,6 +151,17 @@ describe('a Messages request', () => {
     ]);
   });
 
+  it('has the engine go on with what the assistant is to begin with', () => {
+    const messages = [
+      { role: 'user', content: 'Q' },
+      { role: 'assistant', content: 'The answer is' },
+    ];
+    const goesOn = { continue_final_message: true, add_generation_prompt: false };
+    expect(toChat('messages', { messages })).toMatchObject(goesOn);
+    expect(toChat('messages', { messages: messages.slice(0, 1) })).not.toHaveProperty('continue_final_message');
+    expect(toChat('messages', { messages: [...messages, messages[0]] })).not.toHaveProperty('continue_final_message');
+  });
+
   it('keeps what the engine reads, says the rest in other words, and leaves unknown members as they were written', () => {
     const schema = '{"type":"object","properties":{"2":{},"1":{"default":12345678901234567890}}}';
     const chat = translate(
@@ -307,6 +318,13 @@ describe('a Responses request', () => {
   });
 
   const hasText = ({ messages }: ChatBody, place: number): boolean => (messages[place]?.content ?? null) !== null;
+
+  it('a call without arguments has an empty object, which chat templates can parse', () => {
+    const input = [{ type: 'function_call', call_id: 'c', name: 'now', arguments: '' }];
+    expect(toChat('responses', { input })).toMatchObject({
+      messages: [{ tool_calls: [{ function: { arguments: '{}' } }] }],
+    });
+  });
 
   it('what a model thought goes in front of what it then said', () => {
     const thought = { type: 'reasoning', id: 'rs', summary: [], content: [{ type: 'reasoning_text', text: 'T' }] };

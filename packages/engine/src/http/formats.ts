@@ -1,3 +1,4 @@
+import type { GenerationResult } from '../loop/generation.js';
 import type { AnswerFormat } from './exchange.js';
 import { accounts } from './usage.js';
 
@@ -9,14 +10,21 @@ interface AnswerHead {
   readonly model: string;
 }
 
+const GOES_ON = { finish_reason: null };
+
+/** Why it ended; where a stop string was met, which one, as vLLM names it. */
+function endingOf({ finishReason, stopString }: GenerationResult): object {
+  return { finish_reason: finishReason, ...(stopString !== undefined && { stop_reason: stopString }) };
+}
+
 /** The answers of `POST /v1/chat/completions`. */
 export function chatFormat(head: AnswerHead): AnswerFormat {
-  const chunk = (delta: object, finishReason: string | null): object => ({
+  const chunk = (delta: object, ending: object = GOES_ON): object => ({
     id: head.id,
     object: 'chat.completion.chunk',
     created: head.created,
     model: head.model,
-    choices: [{ index: 0, delta, logprobs: null, finish_reason: finishReason }],
+    choices: [{ index: 0, delta, logprobs: null, ...ending }],
   });
   return {
     whole: (content, result) => ({
@@ -24,14 +32,12 @@ export function chatFormat(head: AnswerHead): AnswerFormat {
       object: 'chat.completion',
       created: head.created,
       model: head.model,
-      choices: [
-        { index: 0, message: { role: 'assistant', content }, logprobs: null, finish_reason: result.finishReason },
-      ],
+      choices: [{ index: 0, message: { role: 'assistant', content }, logprobs: null, ...endingOf(result) }],
       ...accounts(result),
     }),
-    opening: () => [chunk({ role: 'assistant', content: '' }, null)],
-    piece: (content) => chunk({ content }, null),
-    closing: (result) => ({ ...chunk({}, result.finishReason), timings: result.timings }),
+    opening: () => [chunk({ role: 'assistant', content: '' })],
+    piece: (content) => chunk({ content }),
+    closing: (result) => ({ ...chunk({}, endingOf(result)), timings: result.timings }),
     usage: (result) => ({
       id: head.id,
       object: 'chat.completion.chunk',
@@ -52,17 +58,12 @@ export function completionFormat(head: AnswerHead): AnswerFormat {
     model: head.model,
     choices,
   });
-  const choice = (text: string, finishReason: string | null): object => ({
-    index: 0,
-    text,
-    logprobs: null,
-    finish_reason: finishReason,
-  });
+  const choice = (text: string, ending: object = GOES_ON): object => ({ index: 0, text, logprobs: null, ...ending });
   return {
-    whole: (text, result) => ({ ...object([choice(text, result.finishReason)]), ...accounts(result) }),
+    whole: (text, result) => ({ ...object([choice(text, endingOf(result))]), ...accounts(result) }),
     opening: () => [],
-    piece: (text) => object([choice(text, null)]),
-    closing: (result) => ({ ...object([choice('', result.finishReason)]), timings: result.timings }),
+    piece: (text) => object([choice(text)]),
+    closing: (result) => ({ ...object([choice('', endingOf(result))]), timings: result.timings }),
     usage: (result) => ({ ...object([]), ...accounts(result) }),
   };
 }

@@ -52,6 +52,8 @@ export interface GenerationTimings {
 
 export interface GenerationResult {
   readonly finishReason: FinishReason;
+  /** The stop string that ended it, if one did. */
+  readonly stopString: string | undefined;
   readonly promptTokens: number;
   /** Prompt tokens taken from the prefix cache: at most `promptTokens - 1`, unless nothing was to be generated. */
   readonly cachedTokens: number;

@@ -11,10 +11,16 @@ export interface StopResult {
 export class StopStrings {
   readonly #stops: readonly string[];
   #held = '';
+  #matched: string | undefined;
 
   /** @param stops Non-empty strings; none means that everything passes at once. */
   constructor(stops: readonly string[]) {
     this.#stops = stops;
+  }
+
+  /** The stop string that ended the text, once one did. */
+  get matched(): string | undefined {
+    return this.#matched;
   }
 
   /** Cost: O(text × stops × length of a stop). */
@@ -28,6 +34,7 @@ export class StopStrings {
       const at = all.indexOf(stop);
       if (at >= 0 && (first < 0 || at < first)) {
         first = at;
+        this.#matched = stop;
       }
     }
     if (first >= 0) {

@@ -207,6 +207,7 @@ export class GenerationTask {
     const first = this.#promptDoneMs ?? started;
     return {
       finishReason,
+      stopString: this.#stops.matched,
       promptTokens,
       cachedTokens,
       cachedByTier: { device: this.#deviceTokens, host: this.#hostTokens, disk: this.#diskTokens },

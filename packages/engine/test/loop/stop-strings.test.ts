@@ -48,7 +48,9 @@ describe('stop strings', () => {
     expect(matcher.push('one ##').text).toBe('one ');
     expect(matcher.push(' two E').text).toBe('## two ');
     expect(matcher.push('N').text).toBe('');
+    expect(matcher.matched).toBeUndefined();
     expect(matcher.push('D three')).toEqual({ text: '', stopped: true });
+    expect(matcher.matched).toBe('END');
     expect(matcher.flush()).toBe('');
   });
 

@@ -80,16 +80,22 @@ function sse(data: object): string {
 
 /** The `error` member of a body; `undefined` for what is not JSON, or has none. */
 function readError(text: string): unknown {
+  return readBody(text)['error'];
+}
+
+/** Nothing for what is not a JSON object. */
+function readBody(text: string): JsonObject {
   try {
     const body: unknown = JSON.parse(text);
-    return isObject(body) ? body['error'] : undefined;
+    return isObject(body) ? body : {};
   } catch {
-    return undefined;
+    return {};
   }
 }
 
 function messageOf(text: string, status: number): string {
-  const error = readError(text);
-  if (isObject(error) && typeof error['message'] === 'string') return error['message'];
-  return typeof error === 'string' ? error : `The engine answered with status ${status}.`;
+  const { error, message, detail } = readBody(text);
+  // OpenAI's shape, an older vLLM's, FastAPI's.
+  const said = [isObject(error) ? error['message'] : error, message, detail].find((told) => typeof told === 'string');
+  return typeof said === 'string' ? said : `The engine answered with status ${status}.`;
 }

@@ -19,6 +19,8 @@ export interface AnswerBlock {
   readonly name: string;
   /** All of it so far; of a call, its arguments as JSON. */
   text: string;
+  /** Whether the answer broke off in it. */
+  isCut: boolean;
 }
 
 /** How an answer ended. */
@@ -47,6 +49,9 @@ export interface AnswerWriter {
   /** The answer in one piece, as JSON. */
   whole(head: AnswerHead, blocks: readonly AnswerBlock[], end: AnswerEnd): string;
 }
+
+/** Reasons for which an answer ends before it is complete. */
+const CUT_REASONS: ReadonlySet<string | undefined> = new Set(['length', 'content_filter']);
 
 const NO_USAGE: ChatUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
 
@@ -117,6 +122,7 @@ export class AnswerAssembly {
 
   /** The answer broke off. */
   fail(failure: AnswerFailure): string {
+    if (this.#open !== undefined) this.#open.isCut = true;
     return this.#start(undefined) + this.#writer.fail(failure);
   }
 
@@ -164,7 +170,7 @@ export class AnswerAssembly {
   #begin(delta: ContentDelta): string {
     const { id, name, index } = delta.kind === 'call' ? delta : NO_CALL;
     const callId = id ?? `call_${this.#head?.id}_${this.#blocks.length}`;
-    const block = { kind: delta.kind, index: this.#blocks.length, callId, name: name ?? '', text: '' };
+    const block = { kind: delta.kind, index: this.#blocks.length, callId, name: name ?? '', text: '', isCut: false };
     this.#open = block;
     this.#openCall = delta.kind === 'call' ? index : undefined;
     this.#blocks.push(block);
@@ -178,12 +184,16 @@ export class AnswerAssembly {
     return this.#writer.append(block, text);
   }
 
-  #close(): string {
+  /** `isLast`: nothing comes behind it. */
+  #close(isLast = false): string {
     const block = this.#open;
+    if (block !== undefined && isLast) block.isCut = CUT_REASONS.has(this.#reason);
+    // Engines write nothing for a call without arguments; clients parse what is written.
+    const none = block?.kind === 'call' && !block.isCut && block.text.trim() === '' ? this.#append('{}') : '';
     this.#open = undefined;
     if (this.#openCall !== undefined) this.#closedCalls.add(this.#openCall);
     this.#openCall = undefined;
-    return block === undefined ? '' : this.#writer.close(block);
+    return block === undefined ? '' : none + this.#writer.close(block);
   }
 
   /** Takes up what was kept back, in the order in which it came. */
@@ -195,14 +205,14 @@ export class AnswerAssembly {
 
   /** Nothing more comes: what was kept back follows, each call's pieces together. */
   #flush(): string {
-    let written = this.#close();
+    let written = this.#close(this.#kept.length === 0);
     while (this.#kept.length > 0) {
       const first = this.#kept[0]!;
       const own = this.#kept.filter((delta) => sameBlock(delta, first));
       this.#kept = this.#kept.filter((delta) => !sameBlock(delta, first));
       written += this.#begin(first);
       for (const { text } of own) written += this.#append(text);
-      written += this.#close();
+      written += this.#close(this.#kept.length === 0);
     }
     return written;
   }

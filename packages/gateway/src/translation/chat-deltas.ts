@@ -48,7 +48,7 @@ function headDelta({ id, model, created }: JsonObject): ChatDelta {
   };
 }
 
-function choiceDeltas({ delta, message, finish_reason: reason, stop_reason: stop }: JsonObject): ChatDelta[] {
+function choiceDeltas({ delta, message, finish_reason: reason, stop_reason, matched_stop }: JsonObject): ChatDelta[] {
   const said = isObject(delta) ? delta : isObject(message) ? message : {};
   const deltas: ChatDelta[] = [];
   const add = (kind: 'reasoning' | 'text' | 'refusal', text: unknown): void => {
@@ -56,15 +56,29 @@ function choiceDeltas({ delta, message, finish_reason: reason, stop_reason: stop
   };
   // vLLM calls it `reasoning` now, and some engines send both names.
   add('reasoning', said['reasoning_content'] ?? said['reasoning']);
-  add('text', said['content']);
+  for (const { kind, text } of contentOf(said['content'])) add(kind, text);
   add('refusal', said['refusal']);
   const calls: unknown = said['tool_calls'];
   if (Array.isArray(calls)) for (const [place, call] of calls.entries()) deltas.push(callDelta(call, place));
   if (typeof reason === 'string') {
-    // vLLM names the stop string that was met.
-    deltas.push({ kind: 'finish', reason, stop: typeof stop === 'string' ? stop : undefined });
+    // vLLM and SGLang name the stop string that was met.
+    const stop = [stop_reason, matched_stop].find((named) => typeof named === 'string');
+    deltas.push({ kind: 'finish', reason, stop });
   }
   return deltas;
+}
+
+/** A text; Mistral's models that think write parts, some of which are thoughts. */
+function contentOf(content: unknown, kind: Said['kind'] = 'text'): readonly Said[] {
+  if (!Array.isArray(content)) return [{ kind, text: content }];
+  return content.filter(isObject).flatMap(({ type, text, thinking }) => {
+    return type === 'thinking' ? contentOf(thinking, 'reasoning') : [{ kind, text }];
+  });
+}
+
+interface Said {
+  readonly kind: 'reasoning' | 'text';
+  readonly text: unknown;
 }
 
 function callDelta(given: unknown, place: number): CallDelta {

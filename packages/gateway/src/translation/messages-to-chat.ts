@@ -48,17 +48,26 @@ export function messagesToChat(source: RequestSource): ChatRequest {
   for (const key of ['service_tier', 'context_management']) source.leaveOutIfGiven(key);
   if (isObject(body['thinking']) && body['thinking']['type'] !== 'disabled') source.leaveOut(['thinking']);
   const { metadata, stop_sequences: stop } = body;
+  const messages = [...systemMessages(source), ...readMessages(source)];
   return chatRequest(source, {
-    messages: [...systemMessages(source), ...readMessages(source)],
+    messages,
     tool: (tool, place) => chatTool(source, tool, place),
     fields: {
       ...toolChoice(body['tool_choice']),
       ...outputFields(source),
+      ...continuation(messages),
       ...(isGiven(stop) && { stop: source.raw(['stop_sequences']) }),
       ...(isObject(metadata) && isGiven(metadata['user_id']) && { user: metadata['user_id'] }),
     },
     translated: TRANSLATED,
   });
+}
+
+/** A last message of the assistant is the beginning of the answer; engines take it for an earlier turn unless they are told. */
+function continuation(messages: readonly ChatMessage[]): object {
+  const last = messages.at(-1);
+  if (last?.role !== 'assistant' || last['tool_calls'] !== undefined) return {};
+  return { continue_final_message: true, add_generation_prompt: false };
 }
 
 function systemMessages(source: RequestSource): readonly ChatMessage[] {

@@ -127,7 +127,8 @@ function addToTurn(
   else if (item['type'] === 'function_call') {
     const id = stringAt(item['call_id'], [...place, 'call_id']);
     const name = stringAt(item['name'], [...place, 'name']);
-    const text = source.text(item['arguments'], [...place, 'arguments']);
+    // Chat templates parse it.
+    const text = item['arguments'] === '' ? '{}' : source.text(item['arguments'], [...place, 'arguments']);
     turn.calls.push({ id, type: 'function', function: { name, arguments: text } });
   } else turn.parts.push(...inputParts(source, item['content'], [...place, 'content']));
 }

@@ -82,7 +82,9 @@ class ResponsesWriter implements AnswerWriter {
 
   fail({ message, code }: AnswerFailure): string {
     const response = { ...this.#response('failed', this.#blocks), error: { code, message } };
-    return this.#event('response.failed', { response });
+    // OpenAI's clients throw at the `error` member of an event; `response.failed` alone tells them nothing.
+    const error = { message, type: 'upstream_error', param: null, code };
+    return this.#event('response.failed', { response }) + this.#event('error', { code, message, param: null, error });
   }
 
   whole(head: AnswerHead, blocks: readonly AnswerBlock[], end: AnswerEnd): string {
@@ -130,9 +132,10 @@ class ResponsesWriter implements AnswerWriter {
     return `${PREFIXES[kind]}_${this.#head.id}_${index}`;
   }
 
-  #item({ kind, index, callId, name, text }: AnswerBlock, status: string): object {
+  #item({ kind, index, callId, name, text, isCut }: AnswerBlock, stage: 'in_progress' | 'completed'): object {
     const id = this.#itemId(kind, index);
-    const isOpen = status === 'in_progress';
+    const isOpen = stage === 'in_progress';
+    const status = isCut ? 'incomplete' : stage;
     if (kind === 'call')
       return { type: 'function_call', id, call_id: callId, name, arguments: isOpen ? '' : text, status };
     const content = isOpen ? [] : [partOf(kind, text)];

@@ -15,15 +15,16 @@ export class SseReader {
   #rest: Buffer[] = [];
   #restBytes = 0;
   #data: string[] = [];
+  #dataLength = 0;
 
   constructor(onData: (data: string) => void, onComment: () => void) {
     this.#onData = onData;
     this.#onComment = onComment;
   }
 
-  /** Bytes of the line that has not ended. */
+  /** Bytes of the event that has not ended, as far as they are kept. */
   get heldBytes(): number {
-    return this.#restBytes;
+    return this.#restBytes + this.#dataLength;
   }
 
   read(chunk: Buffer): void {
@@ -58,7 +59,10 @@ export class SseReader {
     if (line === '') {
       if (this.#data.length > 0) this.#onData(this.#data.join('\n'));
       this.#data = [];
-    } else if (line.startsWith('data:')) this.#data.push(line.slice(line[5] === ' ' ? 6 : 5));
-    else if (line.startsWith(':')) this.#onComment();
+      this.#dataLength = 0;
+    } else if (line.startsWith('data:')) {
+      this.#data.push(line.slice(line[5] === ' ' ? 6 : 5));
+      this.#dataLength += line.length;
+    } else if (line.startsWith(':')) this.#onComment();
   }
 }

@@ -70,7 +70,9 @@ export class TranslatedBody implements ResponseBody {
     if (kept > this.#options.limitBytes) {
       throw upstreamError(`The answer is longer than the ${this.#options.limitBytes} bytes that a translation takes.`);
     }
-    return this.#form === 'stream' && this.#options.streamed ? this.#take() : '';
+    // Of an answer in one piece, what its stream would have said is not kept.
+    const written = this.#take();
+    return this.#form === 'stream' && this.#options.streamed ? written : '';
   }
 
   end(): { readonly head?: ResponseHead; readonly rest: string } {
