@@ -134,7 +134,7 @@ export const sessionCases: readonly ConformanceCase[] = [
         [300_000, 0],
         [3_600_000, 1],
       ] as const) {
-        const pipeline = new Pipeline('question', { maxAgeMs });
+        const pipeline = new Pipeline({ limits: { maxAgeMs } });
         pipeline.serve(NAMED, [user('Q1')], [text(1)], said('R1'));
         pipeline.now = 360_000;
         const messages = [user('Q1'), said('R1'), user('Q2')];

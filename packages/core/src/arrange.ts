@@ -7,7 +7,7 @@ import { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 import { retrievalOrder } from './ordering/retrieval-order.js';
 import { readPolicyName } from './prepare-request.js';
 import type { ResidencyView } from './residency/view.js';
-import { type Deduplication, deduplicate } from './session/dedup.js';
+import { type Deduplication, deduplicate, shortenDocuments } from './session/dedup.js';
 
 const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
   POLICY_NAMES.map((name) => [name, createPolicy(name)]),
@@ -16,7 +16,7 @@ const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
 const NONE: readonly never[] = [];
 
 /**
- * The one way in: takes out the documents that the conversation already holds, and decides in which order the others stand in
+ * The one way in: takes out the documents that the conversation already holds, refers to parts that it shows, and decides in which order the others stand in
  * the prompt, so that it starts with what the engine already holds. Pure: same request, view and now, same arrangement; nothing changes until `observe`.
  *
  * Loses no document and keeps within `maxShift` and `pin`. If the policy fails, the answer is retrieval order and
@@ -26,10 +26,11 @@ const NONE: readonly never[] = [];
  * Cost: that of the policy; some tens of microseconds with `foresight`, some with `exact` (see `bench/`).
  */
 export function arrange(request: ArrangeRequest, view: ResidencyView, now: number): Arrangement {
-  const { preamble, visible } = request;
+  const { preamble, visible, shown } = request;
   const policy = policyOf(request);
   const kept = visible === undefined ? allOf(request.documents) : deduplicate(request.documents, visible);
-  const { remaining: documents, references } = kept;
+  const { remaining, references } = kept;
+  const documents = shown === undefined ? remaining : shortenDocuments(remaining, shown);
   const context: Context = {
     documents,
     preamble,

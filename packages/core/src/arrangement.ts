@@ -4,6 +4,7 @@ import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
 import type { PrewarmPath } from './ordering/prewarm.js';
 import type { Preamble } from './preamble.js';
 import type { ResidencyState } from './residency/view.js';
+import type { SeenBlocks } from './session/blocks.js';
 import type { VisibleDocuments } from './session/visible-documents.js';
 
 /** What `arrange` is asked: prepared documents and the dial. Validation of raw input happens in `prepareRequest`. */
@@ -30,6 +31,11 @@ export interface ArrangeRequest {
    * out, nothing is taken out, not even a text that comes twice.
    */
   readonly visible?: VisibleDocuments;
+  /**
+   * What the prompt shows before its documents (`shownBlocks`): parts of a document that stand there, letter by letter, become
+   * references. Left out, every document that is sent is sent whole.
+   */
+  readonly shown?: Pick<SeenBlocks, 'shorten'>;
   /** Carried into the trace: what `prepareDocuments` mended. */
   readonly warnings?: readonly Warning[];
 }
@@ -60,7 +66,7 @@ export interface ArrangementTrace {
 
 /** The answer to «in which order?»: documents in prompt order, the hint, what the engine should already hold, and why. */
 export interface Arrangement {
-  /** In prompt order, without those that `references` stand for. */
+  /** In prompt order, without those that `references` stand for; `whole` says which are shortened. */
   readonly documents: readonly Document[];
   /** `order[p]` is the retrieval rank of `documents[p]` among these documents. */
   readonly order: readonly number[];

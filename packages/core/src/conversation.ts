@@ -14,7 +14,8 @@ import {
   type RenderChatOptions,
 } from './render/layout.js';
 import type { ChatEdit, ChatMessage, RenderOptions } from './render/prompt.js';
-import { renderDocuments } from './render/template.js';
+import { documentName, renderDocuments } from './render/template.js';
+import { SeenBlocks } from './session/blocks.js';
 import { sentDocuments } from './session/dedup.js';
 import type { RecalledHistory } from './session/recall.js';
 import type { SentTurn } from './session/sent-turn.js';
@@ -165,7 +166,7 @@ export function renderTurn(
  * decides the prompt's beginning, as in `chatPreamble`. O(documents).
  */
 export function suppliedPrint(request: ArrangeRequest, options: RenderOptions, scope = ''): string {
-  const { documents, policy, maxShift, pin, hints, visible } = request;
+  const { documents, policy, maxShift, pin, hints, visible, shown } = request;
   const name = typeof policy === 'object' ? policy.name : policy;
   const switches = [
     name,
@@ -173,6 +174,7 @@ export function suppliedPrint(request: ArrangeRequest, options: RenderOptions, s
     pin,
     hints,
     visible === undefined,
+    shown === undefined,
     options.template,
     options.layout,
     options.wording,
@@ -201,6 +203,28 @@ export function repeatedOrder(turn: SentTurn, name: PolicyName): OrderingPolicy 
 /** Everything that was added to a conversation, this turn included: what `applyEdits` is given. O(edits). */
 export function editsOf(turns: readonly SentTurn[]): readonly ChatEdit[] {
   return turns.flatMap(({ edits }) => edits);
+}
+
+/**
+ * What a prompt shows before the documents of this turn: the documents of earlier turns, by their names, and what the client has its
+ * system prompt, its users and its tools say. What the model said is left out: a document must not rest on the model's word for it.
+ * For `ArrangeRequest.shown`. O(length of the messages and of the conversation's documents).
+ */
+export function shownBlocks(
+  history: RecalledHistory,
+  messages: readonly ChatMessage[],
+  options: RenderOptions,
+): SeenBlocks {
+  const seen = new SeenBlocks(options.wording?.location);
+  for (const document of history.turns.flatMap(({ documents }) => documents)) {
+    seen.add(document.content, { name: documentName(document, options.template), shown: document.shown });
+  }
+  for (const { role, content } of messages.slice(0, placeOfDocuments(history, messages, options).at)) {
+    if (role === 'assistant') continue;
+    if (typeof content === 'string') seen.add(content);
+    else for (const part of content ?? []) if (typeof part?.text === 'string') seen.add(part.text);
+  }
+  return seen;
 }
 
 /** Which message the documents go before, and how; behind the last one if every question was sent already. */

@@ -26,6 +26,8 @@ export interface Document {
   readonly metadata: Readonly<Record<string, unknown>> | undefined;
   /** Tokens of the rendered document. */
   readonly tokens: number;
+  /** The document as it was supplied, where parts of its content are references here (`ArrangeRequest.shown`). */
+  readonly whole?: Document;
 }
 
 /** A document whose full text stands elsewhere in the conversation. */

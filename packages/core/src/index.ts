@@ -16,6 +16,7 @@ export {
   renderTurn,
   repeatedOrder,
   repeatedTurn,
+  shownBlocks,
   suppliedPrint,
   turnEdits,
   turnPreamble,

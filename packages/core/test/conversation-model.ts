@@ -15,6 +15,7 @@ import {
   ServedHistory,
   SessionMemory,
   type SessionMemoryOptions,
+  shownBlocks,
   suppliedPrint,
   turnPreamble,
 } from '../src/index.js';
@@ -38,9 +39,17 @@ export class Pipeline {
   readonly options: RenderOptions;
   now = 0;
 
-  constructor(layout: LayoutName = 'question', limits: SessionMemoryOptions = {}) {
+  /** Whether parts that documents have in common are referred to. */
+  readonly blocks: boolean;
+
+  constructor({
+    layout = 'question',
+    limits = {},
+    blocks = false,
+  }: { readonly layout?: LayoutName; readonly limits?: SessionMemoryOptions; readonly blocks?: boolean } = {}) {
     this.memory = new SessionMemory(limits);
     this.options = { template: 'xml', layout };
+    this.blocks = blocks;
   }
 
   /** Serves one request; `answer` is what the model will have said to it, or `undefined` for a request that failed. */
@@ -57,7 +66,8 @@ export class Pipeline {
       this.remember(name, plainTurn(recalled), answer);
       return { prompt: messages, supplied: documents, references: 0 };
     }
-    const request = { ...prepareRequest({ documents }), visible: recalled.visible };
+    const shown = this.blocks ? shownBlocks(recalled, messages, this.options) : undefined;
+    const request = { ...prepareRequest({ documents }), visible: recalled.visible, ...(shown && { shown }) };
     const preamble = turnPreamble(recalled, messages, 'model', this.options);
     const arrangement = arrange({ ...request, preamble }, this.history, this.now);
     const supplied = suppliedPrint(request, this.options);
@@ -95,7 +105,7 @@ export function labelsIn(prompt: readonly ChatMessage[]): string[] {
 export function hintedLabels(prompt: readonly ChatMessage[]): { label: string; messages: number }[] {
   return prompt.flatMap(({ content }, place) =>
     [...String(content ?? '').matchAll(/^Given earlier in this conversation: (.*)\.$/gm)].flatMap(([, names]) =>
-      [...names!.matchAll(/\[([^\]]+)\]/g)].map(([, label]) => ({ label: label!, messages: place + 1 })),
+      [...names!.matchAll(/\[([^\]«]+)\]/g)].map(([, label]) => ({ label: label!, messages: place + 1 })),
     ),
   );
 }

@@ -187,7 +187,7 @@ describe('a message that was sent', () => {
   });
 
   it('is closed in the layout `system` too: documents of later turns stand before the question', () => {
-    const pipeline = new Pipeline('system');
+    const pipeline = new Pipeline({ layout: 'system' });
     const opening = [SYSTEM, user('Q1')];
     const first = pipeline.serve(NAME, opening, [A], said('R1'));
     const second = pipeline.serve(NAME, [...opening, said('R1'), user('Q2')], [B], said('R2'));

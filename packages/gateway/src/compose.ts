@@ -22,6 +22,7 @@ import {
   repeatedOrder,
   repeatedTurn,
   type SentTurn,
+  shownBlocks,
   suppliedPrint,
   turnEdits,
   turnPreamble,
@@ -121,8 +122,8 @@ export class Composer {
   }
 
   /**
-   * The request as one turn of what is known of its conversation: documents that it still shows are referred to, unless the
-   * client or the configuration says otherwise. Errors: those of core's `turnPreamble`.
+   * The request as one turn of what is known of its conversation: documents that it still shows are referred to, and parts that it
+   * shows, as far as the client or the configuration wants it. Errors: those of core's `turnPreamble`.
    */
   converse(
     extracted: ExtractedRequest,
@@ -131,7 +132,14 @@ export class Composer {
   ): { readonly request: PromptRequest; readonly conversation: Conversation } {
     const { arrange, session } = this.#config;
     const deduplicates = extracted.deduplicate ?? session.deduplicate;
-    const asked = deduplicates ? { ...prepared, visible: history.visible } : prepared;
+    // A part is replaced by a hint, or not at all.
+    const looksAtParts =
+      deduplicates && prepared.documents.length > 0 && prepared.hints !== false && (extracted.blocks ?? session.blocks);
+    const asked = {
+      ...prepared,
+      ...(deduplicates && { visible: history.visible }),
+      ...(looksAtParts && { shown: shownBlocks(history, chatMessages(extracted), arrange) }),
+    };
     const supplied = suppliedPrint(asked, arrange, promptScope(extracted));
     const repeated = repeatedTurn(history, supplied);
     const preamble = this.preamble(extracted, history);

@@ -179,7 +179,7 @@ const session = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'Refer to parts, too, that a document in a prompt has in common with one farther up, letter by letter. For recognised documents that are de-duplicated.',
+      'Refer to parts, too, that a document has in common with what the prompt shows before it, letter by letter, where a request does not say otherwise. Only with de-duplication.',
     ),
   maxTurns: count(100_000_000).default(65_536).describe('Turns remembered; the least recently used one goes first.'),
   maxBytes: count(17_179_869_184).default(67_108_864).describe('Bytes of remembered turns.'),

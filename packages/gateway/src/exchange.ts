@@ -26,8 +26,9 @@ export class Exchange {
   /** Of these, found where they stand in the prompt. */
   recognised: number | undefined;
   documentsMoved: number | undefined;
-  /** Documents that the conversation shows already, and tokens of them that were not sent again. */
+  /** Documents that the conversation shows already, those of which it shows parts, and tokens of both that were not sent again. */
   references = 0;
+  shortened = 0;
   deduplicatedTokens = 0;
   /** Earlier turns of the conversation that were sent as they had been rendered. */
   replayedTurns = 0;

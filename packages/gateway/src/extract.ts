@@ -35,6 +35,8 @@ export interface ExtractedRequest {
   readonly session: string | undefined;
   /** Whether to refer to documents that the conversation still shows; `undefined` where the request does not say. */
   readonly deduplicate: boolean | undefined;
+  /** Whether to refer to parts of documents as well; `undefined` where the request does not say. */
+  readonly blocks: boolean | undefined;
   /** Whether the body has fields that must not reach the engine. */
   readonly hasOwnFields: boolean;
   /** `undefined`: there is nothing to arrange. */
@@ -48,7 +50,7 @@ export const GATEWAY_FIELDS: ReadonlyMap<string, undefined> = new Map([
 ]);
 const BYPASS_FIELDS: ReadonlyMap<string, undefined> = new Map([['warmpath', undefined]]);
 
-const SWITCHES = ['session', 'deduplicate', 'policy', 'hints', 'maxShift', 'pin', 'bypass', 'recognise'];
+const SWITCHES = ['session', 'deduplicate', 'blocks', 'policy', 'hints', 'maxShift', 'pin', 'bypass', 'recognise'];
 /** Characters of a session's name. */
 export const SESSION_MAX_LENGTH = 256;
 const OPEN_BRACE = 0x7b;
@@ -76,7 +78,7 @@ export function extract(
   const hasOwnFields = Object.hasOwn(object, 'documents') || Object.hasOwn(object, 'warmpath');
   if (!hasOwnFields && !all) return undefined;
 
-  const { bypass, session, deduplicate, recognise, ...switches } = readSwitches(object['warmpath']);
+  const { bypass, session, deduplicate, blocks, recognise, ...switches } = readSwitches(object['warmpath']);
   const members = objectMembers(text);
   const removed = bypass ? BYPASS_FIELDS : GATEWAY_FIELDS;
   const documents = bypass ? [] : readDocuments(object['documents']);
@@ -93,6 +95,7 @@ export function extract(
     recognise,
     session,
     deduplicate,
+    blocks,
     hasOwnFields,
     // Without documents, messages that the gateway cannot read are the engine's to judge.
     prompt: documents.length > 0 ? readPrompt() : bypass ? undefined : attempt(readPrompt),
@@ -135,10 +138,17 @@ interface Switches extends RequestSwitches {
   readonly bypass: boolean;
   readonly session: string | undefined;
   readonly deduplicate: boolean | undefined;
+  readonly blocks: boolean | undefined;
   readonly recognise: RecognitionMode | undefined;
 }
 
-const NO_SWITCHES: Switches = { bypass: false, session: undefined, deduplicate: undefined, recognise: undefined };
+const NO_SWITCHES: Switches = {
+  bypass: false,
+  session: undefined,
+  deduplicate: undefined,
+  blocks: undefined,
+  recognise: undefined,
+};
 
 function readSwitches(value: unknown): Switches {
   if (value === undefined || value === null) return NO_SWITCHES;
@@ -147,7 +157,7 @@ function readSwitches(value: unknown): Switches {
     if (!SWITCHES.includes(key))
       throw invalid(`warmpath.${key}`, `unknown field; known ones are ${SWITCHES.join(', ')}`);
   }
-  const { session, deduplicate, bypass, recognise, ...switches } = value as Record<string, unknown>;
+  const { session, deduplicate, blocks, bypass, recognise, ...switches } = value as Record<string, unknown>;
   const isSession = typeof session === 'string' && session.length > 0 && session.length <= SESSION_MAX_LENGTH;
   if (session !== undefined && session !== null && !isSession) {
     throw invalid('warmpath.session', `a string of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
@@ -161,6 +171,7 @@ function readSwitches(value: unknown): Switches {
     bypass: readSwitch(bypass, 'bypass') ?? false,
     session: isSession ? session : undefined,
     deduplicate: readSwitch(deduplicate, 'deduplicate'),
+    blocks: readSwitch(blocks, 'blocks'),
     recognise: mode,
   };
 }

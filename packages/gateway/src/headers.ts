@@ -29,22 +29,26 @@ export const RESPONSE_HEADERS = {
   recognised: 'x-warmpath-recognised',
   replayedTurns: 'x-warmpath-replayed-turns',
   references: 'x-warmpath-references',
+  shortened: 'x-warmpath-shortened',
   deduplicatedTokens: 'x-warmpath-deduplicated-tokens',
   warnings: 'x-warmpath-warnings',
   fallback: 'x-warmpath-fallback',
 } as const;
 
-/** What the response says of documents that were referred to; nothing if none was. */
+/** What the response says of documents that were referred to, whole or in part; nothing if none was. */
 export function referenceHeaders({
   references,
+  shortened,
   deduplicatedTokens,
 }: {
   readonly references: number;
+  readonly shortened: number;
   readonly deduplicatedTokens: number;
 }): Record<string, string> {
-  if (references === 0) return {};
+  if (references + shortened === 0) return {};
   return {
-    [RESPONSE_HEADERS.references]: String(references),
+    ...(references > 0 && { [RESPONSE_HEADERS.references]: String(references) }),
+    ...(shortened > 0 && { [RESPONSE_HEADERS.shortened]: String(shortened) }),
     [RESPONSE_HEADERS.deduplicatedTokens]: String(deduplicatedTokens),
   };
 }

@@ -39,7 +39,8 @@ export class Metrics {
   readonly #recognised = this.#counter('recognised_documents_total', 'Documents found where they stand in prompts.');
   readonly #moved = this.#counter('documents_moved_total', 'Documents that left their retrieval rank.');
   readonly #references = this.#counter('documents_deduplicated_total', 'Documents referred to, not repeated.');
-  readonly #spared = this.#counter('deduplicated_tokens_total', 'Tokens of those documents, estimated.');
+  readonly #shortened = this.#counter('documents_shortened_total', 'Documents of which parts were referred to.');
+  readonly #spared = this.#counter('deduplicated_tokens_total', 'Tokens that references spared, estimated.');
   readonly #replayed = this.#counter('replayed_turns_total', 'Earlier turns sent again as they were rendered.');
   readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
   readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens of arranged requests, by the engine.');
@@ -110,6 +111,7 @@ export class Metrics {
     if (exchange.recognised !== undefined) this.#recognised.inc(exchange.recognised);
     if (exchange.documentsMoved !== undefined) this.#moved.inc(exchange.documentsMoved);
     this.#references.inc(exchange.references);
+    this.#shortened.inc(exchange.shortened);
     this.#spared.inc(exchange.deduplicatedTokens);
     this.#replayed.inc(exchange.replayedTurns);
     if (exchange.predictedCachedTokens !== undefined) this.#predicted.inc(exchange.predictedCachedTokens);

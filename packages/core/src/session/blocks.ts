@@ -1,15 +1,20 @@
 import { Fingerprint } from '../fingerprint.js';
 import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/hints.js';
+import { estimateTokens } from '../token-estimate.js';
 
 /** Characters from which a block is worth a reference. */
 const MIN_BLOCK = 120;
-/** Characters after which a block ends wherever it is. */
+/** Characters after which a block ends with its line or sentence. */
 const MAX_BLOCK = 4_000;
 /** A unit ends a block by chance of one in so many. */
 const BOUNDARY = 4;
-/** Characters that a reference quotes of the beginning and of the end of what it stands for. */
-const FIRST = 56;
-const LAST = 32;
+/** Characters that a reference quotes of the beginning and of the end of what it stands for; more where fewer fit several blocks. */
+const FIRST = [56, 112];
+const LAST = [32, 64, 112];
+/** A reference stands for at least so many times its own tokens: for less, it is not worth that the model has to look elsewhere. */
+const WORTH = 2;
+/** Stands for words that several blocks begin, or end, with. */
+const SHARED = Symbol('the words of several blocks');
 
 /** A text in which some blocks are references. */
 export interface ShortenedText {
@@ -21,76 +26,117 @@ export interface ShortenedText {
 
 /** Where a block was seen first. */
 interface SeenBlock {
-  /** Which of the texts, and which of its blocks. */
-  readonly holder: number;
+  readonly holder: Holder;
+  /** Which of its blocks. */
   readonly place: number;
+}
+
+/** A text that was added. */
+interface Holder {
+  readonly name: string | undefined;
 }
 
 /** Known blocks beside each other, which stood beside each other in the text that held them first. */
 interface Run {
+  readonly first: string;
+  last: string;
   text: string;
-  last: SeenBlock;
+  seen: SeenBlock;
   blocks: number;
 }
 
 /**
  * The second stage of de-duplication: texts that are alike in parts. Texts are cut into blocks of lines and sentences where their
  * own content says so, so that an insertion moves no cut but its neighbours; what an earlier text holds, letter by letter, becomes
- * a location hint that quotes its first and last words. What differs in one character stays. References point backward only, since a text is shortened before it is added, and the block
- * that they lead to is never one itself: a block is replaced only where it is not the first. No reference is longer than what it stands for.
- * Memory: the texts added.
+ * a location hint that quotes its first and last words. What differs in one character stays. References point backward only, since a
+ * text is shortened before it is added, and the block that they lead to is never one itself: a block is replaced only where it is not
+ * the first. What two blocks begin, or end, with is never quoted, so that a reference leads to one place; and none is written that
+ * spares less than half of what it stands for. Memory: the texts added.
  */
 export class SeenBlocks {
   readonly #wording: string;
   readonly #seen = new Map<string, SeenBlock>();
-  #texts = 0;
+  /** By the words that it is quoted with, the block that begins, or ends, with them. */
+  readonly #firsts = new Map<string, string | typeof SHARED>();
+  readonly #lasts = new Map<string, string | typeof SHARED>();
 
   /** `wording`: of the location hint, with `{documents}` for the quotation (`HintWording.location`). */
   constructor(wording: string = DEFAULT_HINT_WORDING.location) {
     this.#wording = wording;
   }
 
-  /** Takes in a text that stands in the prompt, shortened or not. O(length). */
-  add(text: string): void {
-    const holder = this.#texts++;
+  /**
+   * Takes in a text that stands in the prompt, shortened or not. `name`: what the prompt calls it, if it has a name there. `shown`: what
+   * stands there in its place, if it was shortened at another time; only what is found in it counts. O(length).
+   */
+  add(text: string, { name, shown }: { readonly name?: string; readonly shown?: string | undefined } = {}): void {
+    const holder: Holder = { name };
+    let from = 0;
     for (const [place, block] of blocksOf(text).entries()) {
       const content = block.trim();
-      if (content.length >= MIN_BLOCK && !this.#seen.has(content)) this.#seen.set(content, { holder, place });
+      if (content.length < MIN_BLOCK || this.#seen.has(content)) continue;
+      if (shown !== undefined) {
+        const at = shown.indexOf(content, from);
+        // What is missing was known before when it was sent, and is not now: nothing can be said of the rest.
+        if (at < 0) return;
+        from = at + content.length;
+      }
+      this.#seen.set(content, { holder, place });
+      for (const words of firstWords(content)) claim(this.#firsts, words, content);
+      for (const words of lastWords(content)) claim(this.#lasts, words, content);
     }
   }
 
-  /** The text with what is known replaced; a text that holds nothing known comes back as it is. O(length). */
+  /** The text with what is known replaced; a text that holds nothing known comes back as it is. Changes nothing. O(length). */
   shorten(text: string): ShortenedText {
-    const blocks = blocksOf(text);
+    const blocks = this.#seen.size === 0 ? [] : blocksOf(text);
     const parts: string[] = [];
     let replaced = 0;
     let run: Run | undefined;
     const close = () => {
       if (run === undefined) return;
-      const reference = this.#reference(run.text);
-      if (reference.length < run.text.length) replaced += run.blocks;
-      parts.push(reference.length < run.text.length ? reference : run.text);
+      const reference = this.#reference(run);
+      if (reference !== undefined) replaced += run.blocks;
+      parts.push(reference ?? run.text);
       run = undefined;
     };
     for (const block of blocks) {
-      const seen = this.#seen.get(block.trim());
-      const goesOn = run !== undefined && seen?.holder === run.last.holder && seen.place === run.last.place + 1;
+      const content = block.trim();
+      const seen = this.#seen.get(content);
+      const goesOn = run !== undefined && seen?.holder === run.seen.holder && seen.place === run.seen.place + 1;
       if (!goesOn) close();
       if (seen === undefined) parts.push(block);
-      else if (run === undefined) run = { text: block, last: seen, blocks: 1 };
-      else run = { text: run.text + block, last: seen, blocks: run.blocks + 1 };
+      else if (run === undefined) run = { first: content, last: content, text: block, seen, blocks: 1 };
+      else run = { first: run.first, last: content, text: run.text + block, seen, blocks: run.blocks + 1 };
     }
     close();
     return { text: replaced === 0 ? text : parts.join(''), blocks: blocks.length, replaced };
   }
 
-  /** The hint for a run of blocks, with the white space at its ends. */
-  #reference(run: string): string {
-    const words = run.trim();
-    const quoted = `[«${inOneLine(words.slice(0, FIRST))} … ${inOneLine(words.slice(-LAST))}»]`;
-    const before = run.slice(0, run.length - run.trimStart().length);
-    return before + this.#wording.replace(HINT_PLACE, () => quoted) + run.slice(run.trimEnd().length);
+  /** The hint for a run of blocks, with the white space at its ends; `undefined` if it would lead astray, or spare too little. */
+  #reference({ first, last, text, seen: { holder } }: Run): string | undefined {
+    const begins = firstWords(first).find((words) => this.#firsts.get(words) === first);
+    const ends = lastWords(last).find((words) => this.#lasts.get(words) === last);
+    if (begins === undefined || ends === undefined) return undefined;
+    const quoted = `«${begins} … ${ends}»`;
+    const named = holder.name === undefined ? `[${quoted}]` : `[${holder.name}: ${quoted}]`;
+    const hint = this.#wording.replace(HINT_PLACE, () => named);
+    if (hint.length >= text.length || WORTH * estimateTokens(hint) > estimateTokens(text)) return undefined;
+    const before = text.slice(0, text.length - text.trimStart().length);
+    return before + hint + text.slice(text.trimEnd().length);
   }
+}
+
+function firstWords(block: string): readonly string[] {
+  return FIRST.map((length) => inOneLine(block.slice(0, length)));
+}
+
+function lastWords(block: string): readonly string[] {
+  return LAST.map((length) => inOneLine(block.slice(-length)));
+}
+
+function claim(owners: Map<string, string | typeof SHARED>, words: string, block: string): void {
+  owners.set(words, owners.has(words) ? SHARED : block);
 }
 
 /** Half a character at either end is left out. */
@@ -120,7 +166,9 @@ function blocksOf(text: string): readonly string[] {
   return blocks;
 }
 
-/** Lines, and the sentences of lines, each with what parts it from the next. */
+/** A line, or a sentence of one, with what parts it from the next. Where words are written without spaces, so are sentences. */
+const UNIT = /[^\n.!?。！？؟।]*(?:[.!?؟।]+(?=\s|$)\s*|[。！？]+\s*|\n+|[.!?؟।]+|$)/g;
+
 function unitsOf(text: string): readonly string[] {
-  return text.match(/[^\n.!?]*(?:[.!?]+(?=\s|$)\s*|\n+|[.!?]+|$)/g)?.filter((unit) => unit !== '') ?? [];
+  return text.match(UNIT)?.filter((unit) => unit !== '') ?? [];
 }

@@ -1,5 +1,8 @@
 import { contentPrint } from '../content-print.js';
 import type { Document, DocumentReference } from '../document.js';
+import { fingerprint } from '../fingerprint.js';
+import { estimateTokens } from '../token-estimate.js';
+import type { SeenBlocks } from './blocks.js';
 import type { SentDocument } from './sent-turn.js';
 import type { VisibleDocuments } from './visible-documents.js';
 
@@ -44,11 +47,30 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
   return { remaining, ranks, references };
 }
 
+/**
+ * The second stage: parts of the documents that `shown` holds become references, each document by itself, so that its text hangs on
+ * what stands before the documents and not on their order. One without such parts stays the object it was. Loses nothing: `whole` is the
+ * document as it came. O(length of the documents).
+ */
+export function shortenDocuments(
+  documents: readonly Document[],
+  shown: Pick<SeenBlocks, 'shorten'>,
+): readonly Document[] {
+  return documents.map((whole) => {
+    const { text: content, replaced } = shown.shorten(whole.content);
+    if (replaced === 0) return whole;
+    const spared = estimateTokens(whole.content) - estimateTokens(content);
+    const key = `${whole.key}#${fingerprint([content])}`;
+    return { ...whole, content, key, tokens: Math.max(1, whole.tokens - spared), whole };
+  });
+}
+
 /** What a turn keeps of the documents that it sends. O(length of the documents). */
 export function sentDocuments(documents: readonly Document[]): readonly SentDocument[] {
   return documents.map((document) => {
-    const { label, title, content } = document;
-    return { print: contentPrint(document), label, title, content };
+    const { title, content } = document.whole ?? document;
+    const sent = { print: contentPrint(document.whole ?? document), label: document.label, title, content };
+    return document.whole === undefined ? sent : { ...sent, shown: document.content };
   });
 }
 

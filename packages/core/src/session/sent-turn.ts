@@ -1,7 +1,7 @@
 import type { PathStep } from '../preamble.js';
 import type { ChatEdit } from '../render/prompt.js';
 
-/** A document whose full text stands in a prompt that was sent. */
+/** A document whose text stands in a prompt that was sent: in full, or with references for parts that stand before it. */
 export interface SentDocument {
   /** Fingerprint of title and content. */
   readonly print: string;
@@ -9,6 +9,8 @@ export interface SentDocument {
   readonly label: string;
   readonly title: string | undefined;
   readonly content: string;
+  /** What the prompt has in its place, where parts of it are references. */
+  readonly shown?: string;
 }
 
 /** Which turn: where it stands in the hash chain, and which of the renderings that were sent there. */

@@ -79,7 +79,8 @@ function isDocument(value: unknown): boolean {
     isText(document?.print) &&
     isText(document.label) &&
     isText(document.content) &&
-    (document.title === undefined || isText(document.title))
+    (document.title === undefined || isText(document.title)) &&
+    (document.shown === undefined || isText(document.shown))
   );
 }
 

@@ -205,7 +205,7 @@ function keyOf({ tenant, session }: ConversationName, link: string): string {
 function bytesOf(turn: SentTurn): number {
   let characters = 0;
   for (const { text } of turn.edits) characters += text.length;
-  for (const { content, title, label } of turn.documents)
-    characters += content.length + (title?.length ?? 0) + label.length;
+  for (const { content, shown, title, label } of turn.documents)
+    characters += content.length + (shown?.length ?? 0) + (title?.length ?? 0) + label.length;
   return TURN_BYTES + STEP_BYTES * (turn.steps.length + turn.order.length) + 2 * characters;
 }

@@ -64,8 +64,13 @@ export interface ExplainedBlock {
   readonly decided: PlacedBlock['decided'];
   /** `order[place]` is the rank of the document that would stand there. */
   readonly order: readonly number[];
-  /** Documents that stand farther up in full: what would stand for each, and the estimated tokens that this spares. */
-  readonly references: readonly { readonly rank: number; readonly hint: string; readonly savedTokens: number }[];
+  /** Documents that stand farther up in full, or in part: what would stand for each, and the estimated tokens that this spares. */
+  readonly references: readonly {
+    readonly rank: number;
+    readonly partly: boolean;
+    readonly hint: string;
+    readonly savedTokens: number;
+  }[];
 }
 
 /** A break of the prefix, with what can be done about it and what stands there. */
@@ -190,7 +195,12 @@ function explainBlock({ recognised }: ReadPrompt, { block, decided, sent, refere
     })),
     decided,
     order: sent.order,
-    references: references.map(({ rank, written, savedTokens }) => ({ rank, hint: written, savedTokens })),
+    references: references.map(({ rank, partly, written, savedTokens }) => ({
+      rank,
+      partly,
+      hint: written,
+      savedTokens,
+    })),
   };
 }
 

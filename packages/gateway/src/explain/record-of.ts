@@ -16,6 +16,7 @@ export function recordOf(exchange: Exchange, route: string, status: number): Req
     predictedCachedTokens: exchange.predictedCachedTokens ?? null,
     blocks: exchange.blocks,
     references: exchange.references,
+    shortened: exchange.shortened,
     deduplicatedTokens: exchange.deduplicatedTokens,
     prefix: exchange.prefix ?? null,
   };

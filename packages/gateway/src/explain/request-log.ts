@@ -25,6 +25,8 @@ export interface RecordedBlock {
   readonly labels: LabelRule;
   /** Ranks of the documents that stand farther up in full, and were referred to. */
   readonly references: readonly number[];
+  /** Ranks of the documents of which parts stand farther up, and were referred to. */
+  readonly shortened: readonly number[];
 }
 
 /** Where a prompt parted from the earlier one that it shares most with. */
@@ -47,8 +49,9 @@ export interface RequestRecord {
   readonly cachedTokens: number | null;
   readonly predictedCachedTokens: number | null;
   readonly blocks: readonly RecordedBlock[];
-  /** Documents referred to and not repeated, and the tokens that this spared, estimated. */
+  /** Documents referred to and not repeated, those of which parts were, and the tokens that both spared, estimated. */
   readonly references: number;
+  readonly shortened: number;
   readonly deduplicatedTokens: number;
   /** `null` where prompts are not compared. */
   readonly prefix: RecordedPrefix | null;

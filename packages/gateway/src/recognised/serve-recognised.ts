@@ -12,6 +12,7 @@ import {
   firstOpenDocuments,
   type InPlace,
   type InPlaceOptions,
+  type PlacedBlock,
   rememberOrders,
 } from './arrange-in-place.js';
 import type { RecognisedRequest } from './recognised-request.js';
@@ -107,10 +108,12 @@ function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: Ten
     decided,
     order: sent.order,
     labels: block.labels,
-    references: references.map(({ rank }) => rank),
+    references: ranksOf(references, false),
+    shortened: ranksOf(references, true),
   }));
-  for (const { savedTokens } of blocks.flatMap(({ references }) => references)) {
-    exchange.references++;
+  for (const { partly, savedTokens } of blocks.flatMap(({ references }) => references)) {
+    if (partly) exchange.shortened++;
+    else exchange.references++;
     exchange.deduplicatedTokens += savedTokens;
   }
   exchange.documentsMoved = blocks.reduce(
@@ -120,6 +123,10 @@ function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: Ten
   // The path of the last block goes farthest into the prompt.
   const last = blocks.findLast(({ arrangement }) => arrangement !== undefined)?.arrangement;
   if (last !== undefined) exchange.predictedCachedTokens = counts.toEngineTokens(last.predictedCachedTokens);
+}
+
+function ranksOf(references: PlacedBlock['references'], partly: boolean): readonly number[] {
+  return references.filter((reference) => reference.partly === partly).map(({ rank }) => rank);
 }
 
 function dispatched(

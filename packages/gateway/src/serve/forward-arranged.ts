@@ -1,4 +1,4 @@
-import { observe, type Warning } from '@warmpath/core';
+import { type Arrangement, observe, type Warning } from '@warmpath/core';
 import type { ComposedRequest } from '../compose.js';
 import type { Exchange } from '../exchange.js';
 import type { RecordedBlock } from '../explain/request-log.js';
@@ -44,16 +44,28 @@ function note(exchange: Exchange, { composed, history, state }: Arranged): void 
   const { documents, references, predictedCachedTokens, trace } = composed.arrangement;
   exchange.documents = documents.length + references.length;
   exchange.documentsMoved = trace.moves.filter((places) => places !== 0).length;
-  if (documents.length > 0) exchange.blocks = [arrangedBlock(composed.arrangement.order)];
+  if (documents.length > 0) exchange.blocks = [arrangedBlock(composed.arrangement)];
   exchange.references = references.length;
-  exchange.deduplicatedTokens = references.reduce((sum, { document }) => sum + document.tokens, 0);
+  exchange.shortened = documents.filter(({ whole }) => whole !== undefined).length;
+  exchange.deduplicatedTokens =
+    references.reduce((sum, { document }) => sum + document.tokens, 0) +
+    documents.reduce((sum, { whole, tokens }) => sum + (whole === undefined ? 0 : whole.tokens - tokens), 0);
   exchange.replayedTurns = history?.turns.length ?? 0;
   exchange.predictedCachedTokens = state.counts.toEngineTokens(predictedCachedTokens);
 }
 
-/** The documents that the request brought itself, as the request's record has them. */
-function arrangedBlock(order: readonly number[]): RecordedBlock {
-  return { format: 'documents', documents: order.length, decided: 'arranged', order, labels: 'none', references: [] };
+/** The documents that the request brought itself and that were sent, as the request's record has them. */
+function arrangedBlock({ documents, order }: Arrangement): RecordedBlock {
+  const shortened = order.filter((_, place) => documents[place]!.whole !== undefined).sort((a, b) => a - b);
+  return {
+    format: 'documents',
+    documents: order.length,
+    decided: 'arranged',
+    order,
+    labels: 'none',
+    references: [],
+    shortened,
+  };
 }
 
 function arrangementHeaders(
