@@ -176,6 +176,12 @@ export const ERROR_TABLE = {
     message: 'The server is shutting down.',
     remedy: 'Send the request to another instance, or try again later.',
   },
+  WARMPATH_STORE_UNAVAILABLE: {
+    status: 503,
+    type: 'server_error',
+    message: 'The store of conversations cannot be asked.',
+    remedy: 'See what `warmpath check-config --connect` says of it, and try again.',
+  },
   WARMPATH_UPSTREAM_UNREACHABLE: {
     status: 502,
     type: 'upstream_error',

@@ -205,6 +205,7 @@ export class Composer {
     state: TenantModel,
   ): ComposedRequest {
     const { arrange } = this.#config;
+    const { fellBack } = arrangement.trace;
     const turn = conversation && this.#turn(extracted, arrangement, conversation);
     const estimatedTokens =
       turn === undefined
@@ -216,8 +217,8 @@ export class Composer {
       arrangement,
       warnings: arrangement.trace.warnings,
       estimatedTokens,
-      fallback: arrangement.trace.fellBack === undefined ? undefined : 'retrieval',
-      defect: undefined,
+      fallback: fellBack === undefined ? undefined : 'retrieval',
+      defect: fellBack && new WarmpathError(fellBack),
     };
   }
 

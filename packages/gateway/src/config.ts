@@ -137,6 +137,8 @@ const recognise = z.strictObject({
     ),
 });
 
+const file = (description: string) => z.string().min(1).optional().describe(description);
+
 const store = z
   .strictObject({
     kind: z
@@ -146,12 +148,20 @@ const store = z
         "This process's memory, or a server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts.",
       ),
     url: z
-      .url({ protocol: /^rediss?$/, error: 'must be a redis:// or rediss:// URL' })
+      .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
       .optional()
       .describe(
-        'Where that server is, `redis://host:6379`, or `rediss://` for TLS; user and database may stand in it.',
+        'Where that server is: `redis://host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`; user and database may stand in it. Of a cluster, any server.',
       ),
     password: z.string().min(1).optional().describe('Its password. Best taken from the environment; never logged.'),
+    tls: z
+      .strictObject({
+        caFile: file("Certificates (PEM) that the server's may be signed by, where the system does not know them."),
+        certFile: file("This gateway's own certificate (PEM), where the server asks for one."),
+        keyFile: file('Its key (PEM).'),
+      })
+      .prefault({})
+      .describe('For `rediss://`.'),
     prefix: z.string().max(64).default('warmpath:').describe('What each of its keys begins with.'),
     timeoutMs: milliseconds()
       .default(50)

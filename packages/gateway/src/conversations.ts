@@ -12,7 +12,7 @@ import type { GatewayConfig } from './config.js';
 import { SESSION_MAX_LENGTH } from './extract.js';
 import { SESSION_HEADER } from './headers.js';
 import { type LinkedMessages, linkedMessages } from './message-links.js';
-import type { SessionStore } from './session-store.js';
+import type { SessionStore, StoreFailure } from './session-store.js';
 
 /** Whose request it is, and how the client calls the conversation. */
 export interface Caller {
@@ -23,6 +23,15 @@ export interface Caller {
 
 /** One of these stands in every body that has an answer of the model, in any of the APIs. */
 const MODEL_SPOKE = ['"assistant"', '"function_call"'];
+
+/** What a recall is told beside the request. */
+export interface RecallOptions {
+  /** Whether the request brings some, and may therefore be an earlier one once more. */
+  readonly hasDocuments: boolean;
+  readonly now: number;
+  /** Hears why a shared store was not asked, or did not answer. */
+  readonly missed: (failure: StoreFailure) => void;
+}
 
 /** Which conversation a request continues, by the configuration and the store. */
 export class Conversations {
@@ -48,14 +57,13 @@ export class Conversations {
 
   /**
    * What is known of the conversation that a body continues, with places as the client counts its messages; `undefined` where the
-   * configuration or the kind of prompt rules it out. `hasDocuments`: whether the request brings some, and may therefore be an earlier one
-   * once more. The body is not parsed. Error: `WARMPATH_INVALID_REQUEST` for a name that is empty or too long. O(body), mostly native:
+   * configuration or the kind of prompt rules it out. The body is not parsed. Error: `WARMPATH_INVALID_REQUEST` for a name that is empty or too long. O(body), mostly native:
    * 0.3 ms for 400 KB.
    */
   recall(
     { body, api }: { readonly body: Buffer; readonly api: PromptApi },
     { tenant, session }: Caller,
-    { hasDocuments, now }: { readonly hasDocuments: boolean; readonly now: number },
+    { hasDocuments, now, missed }: RecallOptions,
   ): RecalledHistory | Promise<RecalledHistory> | undefined {
     const { enabled, infer } = this.#config;
     if (session !== undefined && (session === '' || session.length > SESSION_MAX_LENGTH)) {
@@ -70,7 +78,7 @@ export class Conversations {
     const name: ConversationName = { tenant, session };
     const request = { ...name, messages, links };
     const ends = endsOfTurns(messages, session !== undefined, hasDocuments);
-    const found = ends.length === 0 ? nothing : this.store.find(name, ends, now);
+    const found = ends.length === 0 ? nothing : this.store.find(name, ends, now, missed);
     return found instanceof Promise
       ? found.then((turnsAt) => recallHistory(request, turnsAt))
       : recallHistory(request, found);

@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode } from '@warmpath/core';
-import type { RecordedBlock, RecordedPrefix } from './explain/request-log.js';
+import type { RecordedBlock, RecordedFallback, RecordedPrefix } from './explain/request-log.js';
 
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
 export type ErrorSource = 'gateway' | 'upstream';
+
+const NONE: readonly never[] = [];
 
 const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
@@ -20,6 +22,8 @@ export class Exchange {
   overheadMs: number | undefined;
   /** Milliseconds in the queue; `undefined` for a request that did not wait. */
   queuedMs: number | undefined;
+  /** What a defect, or a store that did not answer, cost this request. */
+  failedOpen: readonly RecordedFallback[] = NONE;
   errorCode: ErrorCode | undefined;
   errorSource: ErrorSource | undefined;
   documents: number | undefined;
@@ -33,7 +37,7 @@ export class Exchange {
   /** Earlier turns of the conversation that were sent as they had been rendered. */
   replayedTurns = 0;
   /** What became of documents that stand side by side. */
-  blocks: readonly RecordedBlock[] = [];
+  blocks: readonly RecordedBlock[] = NONE;
   /** Set for prompts that are compared with earlier ones. */
   prefix: RecordedPrefix | undefined;
   /** Set for prompts. */
@@ -49,6 +53,10 @@ export class Exchange {
     this.requestId = typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
     this.arrivedAt = now;
     this.bodyAt = now;
+  }
+
+  wentWithout(fallback: RecordedFallback): void {
+    this.failedOpen = [...this.failedOpen, fallback];
   }
 
   failed(code: ErrorCode, source: ErrorSource): void {

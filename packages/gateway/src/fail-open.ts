@@ -1,3 +1,4 @@
+import { WarmpathError } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import type { Fallback } from './compose.js';
 import type { Gateway } from './gateway.js';
@@ -11,9 +12,11 @@ export function guard(gateway: Gateway, step: () => void): void {
   }
 }
 
-/** Counts and logs a defect that cost an order, not an answer. */
+/** Counts, records and logs a defect that cost an order, not an answer. */
 export function failOpen(gateway: Gateway, request: FastifyRequest, fallback: Fallback, defect: unknown): void {
   gateway.metrics.failedOpen(fallback);
+  const reason = WarmpathError.isInstance(defect) ? defect.code : describeDefect(defect).name;
+  request.exchange.wentWithout({ fallback, reason });
   request.log.error({ requestId: request.exchange.requestId, fallback, ...describeDefect(defect) }, 'failed open');
 }
 

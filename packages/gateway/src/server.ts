@@ -239,7 +239,8 @@ function logAccess(
   { log, exchange, method }: FastifyRequest,
   { route, status }: { readonly route: string; readonly status: number },
 ): void {
-  const { requestId, arrivedAt, bodyAt: _bodyAt, ...facts } = exchange;
+  // A tenant is a digest of a key.
+  const { requestId, arrivedAt, bodyAt: _bodyAt, tenant: _tenant, ...facts } = exchange;
   const line = { requestId, method, route, status, durationMs: round(gateway.now() - arrivedAt), ...facts };
   if (PROBES.has(route)) log.debug(line, 'request');
   else log.info(line, 'request');

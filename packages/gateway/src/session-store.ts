@@ -15,8 +15,13 @@ import {
 export interface SessionStore {
   /** Whether anything may be remembered of this tenant: a request of one that is unknown is not even parsed. Answers at once. */
   holds(tenant: string): boolean;
-  /** The turns that were sent at these links of the hash chain. */
-  find(name: ConversationName, links: readonly string[], now: number): TurnLookup | Promise<TurnLookup>;
+  /** The turns that were sent at these links of the hash chain; `missed` is told, once, why others than this process's are not among them. */
+  find(
+    name: ConversationName,
+    links: readonly string[],
+    now: number,
+    missed?: (failure: StoreFailure) => void,
+  ): TurnLookup | Promise<TurnLookup>;
   /** A turn goes to the engine. */
   sent(name: ConversationName, turn: SentTurn, now: number): void;
   /** The model answered it, with an answer of this print. */

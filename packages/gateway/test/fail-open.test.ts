@@ -23,10 +23,10 @@ const withTornArrangement: Arrange = (request, view, now) => {
 
 describe('a defect of the gateway never costs an answer', () => {
   it.each([
-    ['a failing policy', withFailingPolicy],
-    ['a failing arrange', failing as Arrange],
-    ['a torn arrangement', withTornArrangement],
-  ])('%s: documents go out in retrieval order', async (_, arrangeInstead) => {
+    ['a failing policy', withFailingPolicy, 'WARMPATH_INTERNAL'],
+    ['a failing arrange', failing as Arrange, 'TypeError'],
+    ['a torn arrangement', withTornArrangement, 'TypeError'],
+  ])('%s: documents go out in retrieval order', async (_, arrangeInstead, reason) => {
     const { engine, gateway } = await stand(undefined, {}, { arrange: arrangeInstead });
     await send(gateway.url + PATH, chat([VELKA, ORSIN]));
     const reply = await send(gateway.url + PATH, chat([ORSIN, VELKA]));
@@ -36,6 +36,9 @@ describe('a defect of the gateway never costs an answer', () => {
     expect(labelsIn(engine.last.body)).toEqual(['orsin', 'velka']);
     expect(engine.last.body).not.toContain('order of relevance');
     expect((await send(`${gateway.url}/metrics`)).text).toContain('warmpath_fail_open_total{fallback="retrieval"} 2');
+    const record = await send(`${gateway.url}/v1/requests/${String(reply.headers['x-request-id'])}`);
+    expect(JSON.parse(record.text)).toMatchObject({ failedOpen: [{ fallback: 'retrieval', reason }] });
+    expect(record.text).not.toContain('a defect');
   });
 
   it('a defect that retrieval order does not mend: the original body goes out', async () => {

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
+import { tenantOf } from '../src/tenant.js';
 import { FakeEngine } from './fake-engine.js';
 import { chat, closing, send } from './harness.js';
 
@@ -43,6 +44,7 @@ describe('the log', () => {
     await send(`${url}/SECRET-path`, undefined, { headers });
     const lines = await stop();
     expect(lines.join('\n')).not.toContain('SECRET');
+    expect(lines.join('\n')).not.toContain(tenantOf(headers));
     const requests = lines
       .map((line) => JSON.parse(line) as Record<string, unknown>)
       .filter(({ msg }) => msg === 'request');

@@ -19,6 +19,7 @@ export class RedisServer {
     this.#process = process;
   }
 
+  /** `{port}` in an option stands for the port. */
   static async start(...options: readonly string[]): Promise<RedisServer> {
     for (let tries = 1; ; tries++) {
       const port = await freePort();
@@ -64,7 +65,8 @@ export class RedisServer {
 }
 
 async function launch(port: number, options: readonly string[]): Promise<ChildProcess> {
-  const settings = ['--bind', '127.0.0.1', '--port', `${port}`, '--save', '', '--appendonly', 'no', ...options];
+  const given = options.map((option) => option.replace('{port}', `${port}`));
+  const settings = ['--bind', '127.0.0.1', '--port', `${port}`, '--save', '', '--appendonly', 'no', ...given];
   const server = spawn(BINARY, settings, { stdio: ['ignore', 'pipe', 'inherit'] });
   const said: string[] = [];
   await new Promise<void>((resolve, reject) => {

@@ -192,9 +192,11 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
       { path: 'session.store.url', message: 'is required where `kind` is `redis`' },
     ]);
     expect(problems("{ kind: redis, url: 'http://user:secret@h' }")).toMatchObject([
-      { path: 'session.store.url', message: 'must be a redis:// or rediss:// URL' },
+      { path: 'session.store.url', message: 'must be a redis://, rediss:// or unix:// URL' },
     ]);
     expect(problems('{ kind: redis, urll: x }')[0]!.message).toContain('did you mean session.store.url?');
-    expect(problems("{ kind: redis, url: 'rediss://user@h:6380/1' }")).toEqual([]);
+    for (const url of ['rediss://user@h:6380/1', 'unix:///run/redis.sock?db=1']) {
+      expect(problems(`{ kind: redis, url: '${url}' }`)).toEqual([]);
+    }
   });
 });

@@ -223,7 +223,7 @@ describe('a store of sessions', () => {
     const later: SessionStore = {
       ...PARTS,
       holds: (tenant) => memory.holds(tenant),
-      find: async (...asked) => memory.find(...asked),
+      find: async (name, links, now) => memory.find(name, links, now),
       sent: (...turn) => memory.sent(...turn),
       answered: (...answer) => memory.answered(...answer),
     };

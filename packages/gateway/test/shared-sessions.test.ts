@@ -169,11 +169,14 @@ describe('gateways that share a store', TIMEOUT, () => {
     const sent = engine.last.body;
     const second = [...OPENING, answerOf(first.text), { role: 'user', content: 'And now?' }];
     await own.kill();
+    await Promise.all(gateways.map((gateway) => until(gateway, false)));
     // The gateway that served the first turn knows it; the other brings the document anew.
     expect((await ask(0, second, [VELKA])).status).toBe(200);
     expect(engine.last.body).toContain('Given earlier');
     expect(engine.last.body.slice(0, sent.indexOf('}]'))).toBe(sent.slice(0, sent.indexOf('}]')));
     const reply = await ask(1, second, [VELKA]);
+    const told = await send(`${gateways[1]!.url}/v1/requests/${String(reply.headers['x-request-id'])}`);
+    expect(JSON.parse(told.text)).toMatchObject({ failedOpen: [{ fallback: 'conversation', reason: 'store down' }] });
     expect([reply.status, labelsIn(engine.last.body)]).toEqual([200, ['velka']]);
     for (const gateway of gateways) {
       await until(gateway, false);

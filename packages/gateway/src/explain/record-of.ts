@@ -18,6 +18,7 @@ export function recordOf(exchange: Exchange, route: string, status: number): Req
     references: exchange.references,
     shortened: exchange.shortened,
     deduplicatedTokens: exchange.deduplicatedTokens,
+    failedOpen: exchange.failedOpen,
     prefix: exchange.prefix ?? null,
   };
 }

@@ -11,6 +11,7 @@ import {
 } from '@warmpath/core';
 import { isObject } from '../apis/content-texts.js';
 import type { PromptApi } from '../apis/prompt-api.js';
+import type { Fallback } from '../compose.js';
 import type { PlacedBlock } from '../recognised/arrange-in-place.js';
 import { promptPieces } from './prompt-pieces.js';
 
@@ -36,6 +37,13 @@ export interface RecordedPrefix {
   readonly break: (PrefixBreak & { readonly remedy: string }) | null;
 }
 
+/** What a request went without, and why. */
+export interface RecordedFallback {
+  readonly fallback: Fallback;
+  /** The name of an error or its code, or what became of the store of conversations; never its message, which may quote the request. */
+  readonly reason: string;
+}
+
 /** Counts and times of a request, without a word of its text. */
 export interface RequestRecord {
   readonly object: 'request';
@@ -53,6 +61,8 @@ export interface RequestRecord {
   readonly references: number;
   readonly shortened: number;
   readonly deduplicatedTokens: number;
+  /** Empty where nothing failed. */
+  readonly failedOpen: readonly RecordedFallback[];
   /** `null` where prompts are not compared. */
   readonly prefix: RecordedPrefix | null;
 }

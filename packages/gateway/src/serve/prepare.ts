@@ -7,6 +7,7 @@ import type { Gateway } from '../gateway.js';
 import { SESSION_HEADER } from '../headers.js';
 import { recogniseRequest } from '../recognised/recognised-request.js';
 import type { WaitingInPlace } from '../recognised/serve-recognised.js';
+import type { StoreFailure } from '../session-store.js';
 import { type Call, isReadable } from './call.js';
 
 /** A request as it waits for the engine. */
@@ -75,8 +76,10 @@ function recall(
     failOpen(gateway, call.request, 'conversation', error);
     return undefined;
   };
+  const missed = (failure: StoreFailure): void =>
+    call.request.exchange.wentWithout({ fallback: 'conversation', reason: `store ${failure}` });
   try {
-    const history = gateway.conversations.recall(call, caller, { hasDocuments, now: gateway.now() });
+    const history = gateway.conversations.recall(call, caller, { hasDocuments, now: gateway.now(), missed });
     return history instanceof Promise ? history.catch(failed) : history;
   } catch (error) {
     return failed(error);

@@ -6,8 +6,9 @@ import {
   type TurnLookup,
   type TurnName,
 } from '@warmpath/core';
-import type { SessionStore, SessionStoreListener } from '../session-store.js';
-import { type StoreAddress, StoreConnection } from './store-connection.js';
+import type { SessionStore, SessionStoreListener, StoreFailure } from '../session-store.js';
+import type { StoreAddress } from './store-client.js';
+import { StoreConnection } from './store-connection.js';
 import { FIND_TURNS, KEEP_TURN } from './store-scripts.js';
 import { readTurn, scopeOf, writeTurn } from './turn-record.js';
 
@@ -67,7 +68,7 @@ export class RedisSessionStore implements SessionStore {
 
   async open(listener: SessionStoreListener): Promise<void> {
     this.#listener = listener;
-    this.#connection = await StoreConnection.open(this.#options, listener);
+    this.#connection = await StoreConnection.open({ address: this.#options, prefix: this.#options.prefix }, listener);
   }
 
   async close(): Promise<void> {
@@ -78,7 +79,12 @@ export class RedisSessionStore implements SessionStore {
     return this.#memory.holds(tenant);
   }
 
-  find(name: ConversationName, links: readonly string[], now: number): TurnLookup | Promise<TurnLookup> {
+  find(
+    name: ConversationName,
+    links: readonly string[],
+    now: number,
+    missed?: (failure: StoreFailure) => void,
+  ): TurnLookup | Promise<TurnLookup> {
     this.#memory.expire(now);
     const known = this.#memory.lookup(name, now);
     const asked = links.slice(-MAX_LINKS);
@@ -93,7 +99,10 @@ export class RedisSessionStore implements SessionStore {
             .join(' ')} `,
       ),
     };
-    const learned = this.#connection?.ask(call, (found) => this.#learn(name, { scope, links: asked, found, now }));
+    const learned = this.#connection?.ask(call, {
+      take: (found) => this.#learn(name, { scope, links: asked, found, now }),
+      missed: missed ?? (() => {}),
+    });
     return learned === undefined ? known : learned.then(() => known);
   }
 

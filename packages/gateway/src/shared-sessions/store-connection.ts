@@ -1,36 +1,25 @@
 import { performance } from 'node:perf_hooks';
 import { WarmpathError } from '@warmpath/core';
-import type { SessionStoreListener, StoreOperation } from '../session-store.js';
-import type { StoreScript } from './store-scripts.js';
+import type { SessionStoreListener, StoreFailure, StoreOperation } from '../session-store.js';
+import { CONNECT_MS, type StoreAddress, type StoreClient, type StoreClients, storeClients } from './store-client.js';
+import { PROBE, type StoreScript } from './store-scripts.js';
 
-/** Where the server is. */
-export interface StoreAddress {
-  /** `redis://` or `rediss://`, perhaps with a user, a password and a database. Never logged. */
-  readonly url: string;
-  /** Goes before the URL's. */
-  readonly password?: string | undefined;
-  /** Milliseconds that a request waits for what it asked. */
-  readonly timeoutMs: number;
-}
-
-/** A script, the keys that it works on, and what it is given besides. */
+/** A script, the keys that it works on, all of them of one conversation, and what it is given besides. */
 export interface StoreCall {
   readonly script: StoreScript;
   readonly keys: readonly string[];
   readonly values: readonly string[];
 }
 
-/** What is used of the library's client. */
-interface StoreClient {
-  connect(): Promise<unknown>;
-  sendCommand(command: readonly string[]): Promise<unknown>;
-  close(): Promise<void>;
-  destroy(): void;
-  on(event: 'error' | 'end', listener: (error?: unknown) => void): unknown;
+/** What a request wants to hear. */
+export interface Asker {
+  /** What the server answered, whenever that is. */
+  take(reply: unknown): void;
+  /** Once, why the request went on without. */
+  missed(failure: StoreFailure): void;
 }
 
-/** Milliseconds to connect, and for what is under way at the end. */
-const CONNECT_MS = 5_000;
+/** Milliseconds for what is under way at the end. */
 const CLOSE_MS = 1_000;
 /** Milliseconds before another try to connect; doubled with each, up to the most. */
 const FIRST_RETRY_MS = 100;
@@ -40,16 +29,29 @@ const MAX_LATE = 3;
 /** Commands without an answer, and characters of them. */
 const MAX_PENDING = 1_024;
 const MAX_PENDING_CHARACTERS = 67_108_864;
+/** Keys that a server looks at in one step of a walk over all of them. */
+const SCAN_COUNT = '500';
+
+/** Where the server is, and what its keys begin with. */
+export interface StorePlace {
+  readonly address: StoreAddress;
+  readonly prefix: string;
+}
+
+/** What a server says that is there and of no use for now: it follows another, it still loads, it has lost the others. */
+const UNUSABLE: ReadonlySet<string> = new Set(['READONLY', 'LOADING', 'MASTERDOWN', 'CLUSTERDOWN']);
 
 /**
  * The connection to a server that speaks Redis's protocol. It is there or it is not, and while it is not, nothing is sent, nothing
  * waits, and a request costs a look at one field. A server that closes the connection or is too slow several times in a row
- * counts as away; it is tried again in the background, ever more rarely, and is there again when it answers a `PING`.
+ * counts as away; it is tried again in the background, ever more rarely, and is there again when it
+ * lets this gateway write: a replica that nobody has promoted yet does not count.
  */
 export class StoreConnection {
   readonly #address: StoreAddress;
   readonly #listener: SessionStoreListener;
-  readonly #createClient: () => StoreClient;
+  readonly #clients: StoreClients;
+  readonly #probeKey: string;
   #client: StoreClient | undefined;
   #retry: NodeJS.Timeout | undefined;
   #tries = 0;
@@ -58,28 +60,22 @@ export class StoreConnection {
   #pendingCharacters = 0;
   #isClosed = false;
 
-  private constructor(address: StoreAddress, listener: SessionStoreListener, createClient: () => StoreClient) {
+  private constructor(
+    { address, prefix }: StorePlace,
+    { listener, clients }: { readonly listener: SessionStoreListener; readonly clients: StoreClients },
+  ) {
     this.#address = address;
+    this.#probeKey = `${prefix}probe`;
     this.#listener = listener;
-    this.#createClient = createClient;
+    this.#clients = clients;
   }
 
   /**
    * Loads the library and tries to connect, once; a server that is away is tried again later. Error:
-   * `WARMPATH_CONFIG_INVALID` where the library is not installed.
+   * `WARMPATH_CONFIG_INVALID` where the library is not installed or a file of certificates cannot be read.
    */
-  static async open(address: StoreAddress, listener: SessionStoreListener): Promise<StoreConnection> {
-    const { createClient } = await loadLibrary();
-    const url = withPassword(address);
-    const connection = new StoreConnection(address, listener, () =>
-      createClient({
-        url,
-        // The oldest servers speak it, and so does every other that knows the protocol.
-        RESP: 2,
-        disableOfflineQueue: true,
-        socket: { connectTimeout: CONNECT_MS, reconnectStrategy: false },
-      }),
-    );
+  static async open(place: StorePlace, listener: SessionStoreListener): Promise<StoreConnection> {
+    const connection = new StoreConnection(place, { listener, clients: await storeClients(place.address) });
     await connection.#connect();
     return connection;
   }
@@ -90,25 +86,31 @@ export class StoreConnection {
 
   /**
    * Runs a script for a request and hands what it answers to `take`, whenever that is. Settles with that, with a failure, or when the
-   * time is up; `undefined` where nothing was asked. Never rejects; failures are the listener's.
+   * time is up; `undefined` where nothing was asked. Never rejects; failures are the listener's, and the request's own `missed` hears
+   * what it went without.
    */
-  ask(call: StoreCall, take: (reply: unknown) => void): Promise<void> | undefined {
+  ask(call: StoreCall, { take, missed }: Asker): Promise<void> | undefined {
     const client = this.#client;
-    const reply = this.#run('find', call);
-    if (client === undefined || reply === undefined) return undefined;
+    const refusal = this.#refusal('find', call);
+    if (client === undefined || refusal !== undefined) {
+      missed(refusal ?? 'down');
+      return undefined;
+    }
+    const reply = this.#run('find', client, call);
     return new Promise((resolve) => {
       let state: 'waiting' | 'late' | 'over' = 'waiting';
       const giveUp = () => {
         if (state === 'over') return;
         state = 'late';
         this.#listener.failed('find', 'timeout');
+        missed('timeout');
         if (++this.#late >= MAX_LATE) this.#lost(client, 'too slow');
         resolve();
       };
       // Where it was this process that was busy, an answer may lie unread: it gets its turn first.
       const timer = setTimeout(() => setImmediate(giveUp), this.#address.timeoutMs);
-      const failed = () => {
-        if (state === 'waiting') this.#failed('find', client);
+      const failed = (error: unknown) => {
+        if (state === 'waiting') missed(this.#failed('find', client, error));
       };
       void reply.then(take, failed).finally(() => {
         state = 'over';
@@ -121,10 +123,11 @@ export class StoreConnection {
   /** Runs a script that nobody waits for. Settles with what it answers, `undefined` if that failed. Never rejects. */
   async tell(call: StoreCall): Promise<unknown> {
     const client = this.#client;
+    if (client === undefined || this.#refusal('keep', call) !== undefined) return undefined;
     try {
-      return await this.#run('keep', call);
-    } catch {
-      this.#failed('keep', client);
+      return await this.#run('keep', client, call);
+    } catch (error) {
+      this.#failed('keep', client, error);
       return undefined;
     }
   }
@@ -140,31 +143,67 @@ export class StoreConnection {
     destroy(client);
   }
 
-  /** `undefined` where it may not be sent. */
-  #run(operation: StoreOperation, { script, keys, values }: StoreCall): Promise<unknown> | undefined {
+  /**
+   * Runs a script for the operator, who hears of every failure. Error: `WARMPATH_STORE_UNAVAILABLE` where the server is away, has too much
+   * before it, or refuses.
+   */
+  async require(call: StoreCall): Promise<unknown> {
     const client = this.#client;
-    if (client === undefined) {
-      this.#listener.failed(operation, 'down');
-      return undefined;
+    const refusal = this.#refusal('keep', call);
+    if (client === undefined || refusal !== undefined) throw unavailable(refusal ?? 'down');
+    try {
+      return await this.#run('keep', client, call);
+    } catch (error) {
+      this.#failed('keep', client, error);
+      throw unavailable(reasonOf(error), error);
     }
-    const operands = [String(keys.length), ...keys, ...values];
-    const characters = operands.reduce((sum, { length }) => sum + length, 0);
-    if (this.#pending >= MAX_PENDING || this.#pendingCharacters + characters > MAX_PENDING_CHARACTERS) {
-      this.#listener.failed(operation, 'overflow');
-      return undefined;
+  }
+
+  /**
+   * The keys of this pattern, some at a time, as the servers come upon them: one that stands there all the while is among them, perhaps
+   * twice. Error: `WARMPATH_STORE_UNAVAILABLE`.
+   */
+  async *keys(pattern: string): AsyncGenerator<readonly string[]> {
+    const client = this.#client;
+    if (client === undefined) throw unavailable('down');
+    for (const node of client.nodes) {
+      let cursor = '0';
+      do {
+        const reply = await node(['SCAN', cursor, 'MATCH', pattern, 'COUNT', SCAN_COUNT]).catch((error: unknown) => {
+          throw unavailable(reasonOf(error), error);
+        });
+        const [next, keys] = reply as [unknown, readonly unknown[]];
+        cursor = String(next);
+        if (keys.length > 0) yield keys.map(String);
+      } while (cursor !== '0');
     }
+  }
+
+  /** Why it may not be sent, told to the listener; `undefined` where it may. */
+  #refusal(operation: StoreOperation, { keys, values }: StoreCall): StoreFailure | undefined {
+    const isFull =
+      this.#pending >= MAX_PENDING || this.#pendingCharacters + charactersOf(keys, values) > MAX_PENDING_CHARACTERS;
+    const failure = this.#client === undefined ? 'down' : isFull ? 'overflow' : undefined;
+    if (failure !== undefined) this.#listener.failed(operation, failure);
+    return failure;
+  }
+
+  async #run(operation: StoreOperation, client: StoreClient, { script, keys, values }: StoreCall): Promise<unknown> {
+    const characters = charactersOf(keys, values);
     this.#pending++;
     this.#pendingCharacters += characters;
     const since = performance.now();
-    return execute(client, script, operands)
-      .then((reply) => {
-        this.#answered(operation, performance.now() - since);
-        return reply;
-      })
-      .finally(() => {
-        this.#pending--;
-        this.#pendingCharacters -= characters;
+    try {
+      const reply = await execute(client, script, {
+        key: keys[0] ?? '',
+        operands: [`${keys.length}`, ...keys, ...values],
       });
+      this.#answered(operation, performance.now() - since);
+      return reply;
+    } finally {
+      this.#pending--;
+      this.#pendingCharacters -= characters;
+    }
   }
 
   #answered(operation: StoreOperation, ms: number): void {
@@ -174,23 +213,32 @@ export class StoreConnection {
     this.#tries = 0;
   }
 
-  #failed(operation: StoreOperation, client: StoreClient | undefined): void {
-    this.#listener.failed(operation, client === this.#client ? 'refused' : 'down');
+  #failed(operation: StoreOperation, client: StoreClient | undefined, error: unknown): StoreFailure {
+    const failure = client === this.#client ? 'refused' : 'down';
+    this.#listener.failed(operation, failure);
+    const reason = reasonOf(error);
+    if (client !== undefined && UNUSABLE.has(reason)) this.#lost(client, reason);
+    return failure;
   }
 
   /** One try. Never rejects. */
   async #connect(): Promise<void> {
-    const client = this.#createClient();
     let reason = 'too slow';
-    client.on('error', (error) => this.#lost(client, reasonOf(error)));
-    client.on('end', () => this.#lost(client, 'closed'));
-    const greeting = client.connect().then(() => client.sendCommand(['PING']));
-    greeting.catch((error: unknown) => {
-      reason = reasonOf(error);
-    });
-    const isThere = await settledWithin(greeting, CONNECT_MS);
-    if (this.#isClosed || !isThere) {
-      destroy(client);
+    let isOver = false;
+    let client: StoreClient | undefined;
+    const greeting = this.#greet().then(
+      (greeted) => {
+        if (isOver) destroy(greeted);
+        else client = greeted;
+      },
+      (error: unknown) => {
+        reason = reasonOf(error);
+      },
+    );
+    await settledWithin(greeting, CONNECT_MS);
+    isOver = true;
+    if (this.#isClosed || client === undefined) {
+      if (client !== undefined) destroy(client);
       if (this.#isClosed) return;
       this.#listener.changed(false, reason);
       this.#retryLater();
@@ -199,6 +247,20 @@ export class StoreConnection {
     this.#client = client;
     this.#late = 0;
     this.#listener.changed(true, 'connected');
+  }
+
+  /** A client of a server that runs scripts, on keys of this prefix, and may be written to. */
+  async #greet(): Promise<StoreClient> {
+    const client = await this.#clients.connect((lost, error) =>
+      this.#lost(lost, error === undefined ? 'closed' : reasonOf(error)),
+    );
+    try {
+      await execute(client, PROBE, { key: this.#probeKey, operands: ['1', this.#probeKey] });
+      return client;
+    } catch (error) {
+      destroy(client);
+      throw error;
+    }
   }
 
   #lost(client: StoreClient, reason: string): void {
@@ -219,33 +281,29 @@ export class StoreConnection {
   }
 }
 
-async function loadLibrary(): Promise<typeof import('@redis/client')> {
-  try {
-    return await import('@redis/client');
-  } catch (cause) {
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'session.store.kind',
-      detail: 'The library @redis/client, which talks to the store, cannot be loaded. Run: npm install @redis/client@6',
-      cause,
-    });
-  }
-}
-
 /** By the script's digest; a server that does not know it yet is sent the text. */
-async function execute(client: StoreClient, script: StoreScript, operands: readonly string[]): Promise<unknown> {
+async function execute(
+  client: StoreClient,
+  script: StoreScript,
+  { key, operands }: { readonly key: string; readonly operands: readonly string[] },
+): Promise<unknown> {
   try {
-    return await client.sendCommand(['EVALSHA', script.digest, ...operands]);
+    return await client.send(key, ['EVALSHA', script.digest, ...operands]);
   } catch (error) {
     if (!(error instanceof Error && error.message.startsWith('NOSCRIPT'))) throw error;
-    return client.sendCommand(['EVAL', script.text, ...operands]);
+    return client.send(key, ['EVAL', script.text, ...operands]);
   }
 }
 
-function withPassword({ url, password }: StoreAddress): string {
-  if (password === undefined) return url;
-  const whole = new URL(url);
-  whole.password = encodeURIComponent(password);
-  return whole.href;
+function charactersOf(keys: readonly string[], values: readonly string[]): number {
+  let characters = 0;
+  for (const { length } of keys) characters += length;
+  for (const { length } of values) characters += length;
+  return characters;
+}
+
+function unavailable(reason: string, cause?: unknown): WarmpathError {
+  return new WarmpathError('WARMPATH_STORE_UNAVAILABLE', { detail: `the store of conversations: ${reason}`, cause });
 }
 
 /** Whether a promise was kept within so many milliseconds. Never rejects. */

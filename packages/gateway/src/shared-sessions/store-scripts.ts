@@ -81,6 +81,9 @@ for i, used in ipairs(KEYS) do
 end
 return missing`);
 
+/** Does nothing, to a key that there is not, wherever this gateway may write. KEYS[1]: a key of the store's prefix. */
+export const PROBE = script("return redis.call('PEXPIRE', KEYS[1], 1)");
+
 function script(text: string): StoreScript {
   return { text, digest: hash('sha1', text) };
 }
