@@ -1,20 +1,24 @@
-import { estimateTokens } from '@warmpath/core';
+import { estimateTokens, fingerprint } from '@warmpath/core';
 import type { ArrangedContext, EngineUsage } from './arranger.js';
 
 /** Contexts that wait to be seen in a prompt; the oldest goes first, and then counts as served. */
 const CAPACITY = 256;
+/** Preambles of which it is known what really stood in front; the oldest goes first. */
+const MAX_PREAMBLES = 256;
 
 /** A context and the texts of its documents, in prompt order. */
 interface Open {
   readonly context: ArrangedContext;
   readonly texts: readonly string[];
-  readonly preambleTokens: number;
+  readonly preamble: string;
 }
 
 /** A context that stands in a prompt. */
 interface Found extends Open {
-  /** Tokens of the prompt in front of it. */
-  readonly before: number;
+  /** Tokens of the prompt in front of it, beyond those it was arranged with. */
+  readonly unknownTokens: number;
+  /** Whether the text in front of it is that of the last context with its preamble. */
+  readonly isComparable: boolean;
 }
 
 /**
@@ -24,13 +28,14 @@ interface Found extends Open {
  */
 export class OpenContexts {
   readonly #open = new Set<Open>();
+  /** By preamble, a print of what stood in front of its last context. */
+  readonly #fronts = new Map<string, string>();
 
   /** Remembers a context until a prompt has it. `texts`: of its documents, in prompt order; `preamble`: as it was arranged with. */
   add(context: ArrangedContext, texts: readonly string[], preamble = ''): void {
     if (texts.length === 0) return;
     if (this.#open.size >= CAPACITY) this.#open.delete(this.#open.values().next().value!);
-    const preambleTokens = preamble === '' ? 0 : estimateTokens(preamble);
-    this.#open.add({ context, texts, preambleTokens });
+    this.#open.add({ context, texts, preamble });
   }
 
   /** Takes out what stands in this prompt. Cost: O(open contexts · length of the prompt). */
@@ -40,9 +45,21 @@ export class OpenContexts {
       const at = placeOf(open.texts, prompt);
       if (at < 0) continue;
       this.#open.delete(open);
-      found.push({ ...open, before: estimateTokens(prompt.slice(0, at)) });
+      const before = prompt.slice(0, at);
+      const unknownTokens = Math.max(0, tokensOf(before) - tokensOf(open.preamble));
+      found.push({ ...open, unknownTokens, isComparable: this.#isFront(open.preamble, before) });
     }
     return new SentContexts(found);
+  }
+
+  /** Whether the last context with this preamble, if there was one, stood behind the same text; now this one is the last. */
+  #isFront(preamble: string, before: string): boolean {
+    const front = fingerprint([before]);
+    const last = this.#fronts.get(preamble);
+    this.#fronts.delete(preamble);
+    this.#fronts.set(preamble, front);
+    if (this.#fronts.size > MAX_PREAMBLES) this.#fronts.delete(this.#fronts.keys().next().value!);
+    return last === undefined || last === front;
   }
 }
 
@@ -60,14 +77,15 @@ export class SentContexts {
 
   /**
    * The engine has answered. Its counts are about the whole prompt; what stands in front of a context and was not known when it
-   * was arranged is taken off.
+   * was arranged is taken off. Behind another text than last time (a conversation went on), nothing of a context could be cached:
+   * that says nothing of what the engine holds, and no counts are told.
    */
   async completed({ promptTokens, cachedTokens }: EngineUsage = {}): Promise<void> {
-    for (const { context, before, preambleTokens } of this.#found) {
-      const less = (count: number) => Math.max(0, count - Math.max(0, before - preambleTokens));
+    for (const { context, unknownTokens, isComparable } of this.#found) {
+      const less = (count: number) => Math.max(0, count - unknownTokens);
       await context.completed({
-        ...(promptTokens !== undefined && { promptTokens: less(promptTokens) }),
-        ...(cachedTokens !== undefined && { cachedTokens: less(cachedTokens) }),
+        ...(isComparable && promptTokens !== undefined && { promptTokens: less(promptTokens) }),
+        ...(isComparable && cachedTokens !== undefined && { cachedTokens: less(cachedTokens) }),
       });
     }
   }
@@ -78,14 +96,16 @@ export class SentContexts {
   }
 }
 
-/** Where the first of the texts stands, if all do, one after the other; else -1. */
+function tokensOf(text: string): number {
+  return text === '' ? 0 : estimateTokens(text);
+}
+
+/** Where the first of the texts stands, if all do, one after the other; else -1. Of several places the last: history is in front. */
 function placeOf(texts: readonly string[], prompt: string): number {
-  const first = prompt.indexOf(texts[0]!);
-  let end = first;
-  for (const text of texts) {
-    const at = end < 0 ? -1 : prompt.indexOf(text, end);
+  let at = prompt.length;
+  for (const text of texts.toReversed()) {
+    at = at < text.length ? -1 : prompt.lastIndexOf(text, at - text.length);
     if (at < 0) return -1;
-    end = at + text.length;
   }
-  return first;
+  return at;
 }

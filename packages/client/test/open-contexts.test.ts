@@ -22,6 +22,8 @@ describe('OpenContexts', () => {
     expect(open.take('two one two').size).toBe(0);
     expect(open.take('Say: one, two and two.').size).toBe(1);
     expect(open.take('Say: one, two and two.').size).toBe(0);
+    open.add(context, ['ab', 'ba']);
+    expect(open.take('aba').size).toBe(0);
     open.add(context, []);
     expect(open.take('anything').size).toBe(0);
   });
@@ -43,6 +45,30 @@ describe('OpenContexts', () => {
     expect(plain.told.at(-1)).toEqual({});
     await sent.failed();
     expect(behind.told.at(-1)).toBe('failed');
+  });
+
+  it('tells no counts of a context behind another text than the last, for it could not be cached', async () => {
+    const open = new OpenContexts();
+    const toldBehind = async (front: string, preamble?: string) => {
+      const { context, told } = recording();
+      open.add(context, ['one', 'two'], preamble);
+      await open.take(`${front}one two`).completed({ cachedTokens: 7 });
+      return told;
+    };
+    expect(await toldBehind('')).toEqual([{ cachedTokens: 7 }]);
+    expect(await toldBehind('')).toEqual([{ cachedTokens: 7 }]);
+    expect(await toldBehind('Question? ')).toEqual([{}]);
+    expect(await toldBehind('Question? ', 'another')).toMatchObject([{ cachedTokens: expect.any(Number) as number }]);
+    expect(await toldBehind('Question? ')).toMatchObject([{ cachedTokens: expect.any(Number) as number }]);
+  });
+
+  it('takes the last place of several: history is in front', async () => {
+    const open = new OpenContexts();
+    const { context, told } = recording();
+    open.add(context, ['one', 'two']);
+    const history = `one two ${'and what was said of them '.repeat(9)}`;
+    await open.take(`${history}one two`).completed({ cachedTokens: 500 });
+    expect(told).toEqual([{ cachedTokens: 500 - estimateTokens(history) }]);
   });
 
   it('remembers the 256 latest', () => {

@@ -1,9 +1,10 @@
 import type { DocumentInterface } from '@langchain/core/documents';
 import { ToolMessage } from '@langchain/core/messages';
 import { type Arranger, OpenContexts } from '@warmpath/client';
+import { fingerprint } from '@warmpath/core';
 import { type AgentMiddleware, createMiddleware } from 'langchain';
 import { type ArrangeOptions, arrangeDocuments, formatDocuments } from './arranged-documents.js';
-import { textOf, usageOfMessage } from './feedback.js';
+import { saidIn, usageOfMessage } from './feedback.js';
 
 export interface AgentOptions extends ArrangeOptions {
   /**
@@ -27,12 +28,14 @@ export function warmpathMiddleware(arranger: Arranger, options: AgentOptions = {
     wrapToolCall: async (request, handler) => {
       const answer = await handler(request);
       if (!ToolMessage.isInstance(answer) || !isDocuments(answer.artifact)) return answer;
-      const artifact = await arrangeDocuments(answer.artifact, arranger, { ...arrangeOptions, open });
+      // Only what stands behind the same conversation can share an engine's prefix.
+      const preamble = options.preamble ?? fingerprint([saidIn(request.state.messages)]);
+      const artifact = await arrangeDocuments(answer.artifact, arranger, { ...arrangeOptions, preamble, open });
       return new ToolMessage({ ...messageFields(answer), content: formatDocuments(artifact), artifact });
     },
 
     wrapModelCall: async (request, handler) => {
-      const sent = open.take(textOf([request.systemMessage, ...request.messages]));
+      const sent = open.take(saidIn([request.systemMessage, ...request.messages]));
       const name = session === false ? undefined : session(request.runtime.configurable ?? {});
       try {
         const answer = await handler(
@@ -52,10 +55,15 @@ function threadOf({ thread_id: thread }: Readonly<Record<string, unknown>>): str
   return typeof thread === 'string' ? thread : undefined;
 }
 
-/** The model's settings with the header beside those that are there. */
+/**
+ * The model's settings with the header beside those that are there. `ChatOpenAI` reads headers below `options`, and when it
+ * streams, beside them, as `ChatAnthropic` does.
+ */
 function named(settings: Readonly<Record<string, unknown>> | undefined, session: string): Record<string, unknown> {
   const options = settings?.['options'] as { readonly headers?: object } | undefined;
-  return { ...settings, options: { ...options, headers: { ...options?.headers, 'x-warmpath-session': session } } };
+  const header = { 'x-warmpath-session': session };
+  const headers = { ...(settings?.['headers'] as object | undefined), ...header };
+  return { ...settings, headers, options: { ...options, headers: { ...options?.headers, ...header } } };
 }
 
 function messageFields({

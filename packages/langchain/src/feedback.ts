@@ -1,8 +1,9 @@
 import { BaseCallbackHandler } from '@langchain/core/callbacks/base';
 import type { Serialized } from '@langchain/core/load/serializable';
-import type { BaseMessage } from '@langchain/core/messages';
+import { AIMessage, type BaseMessage } from '@langchain/core/messages';
 import type { LLMResult } from '@langchain/core/outputs';
 import type { EngineUsage, OpenContexts, SentContexts } from '@warmpath/client';
+import { canonicalJson } from '@warmpath/core';
 
 /** A call to a model that is under way. */
 interface Run {
@@ -30,7 +31,7 @@ export class WarmpathFeedback extends BaseCallbackHandler {
   }
 
   override handleChatModelStart(_llm: Serialized, messages: BaseMessage[][], runId: string): void {
-    this.#start(runId, messages.map(textOf).join('\n'));
+    this.#start(runId, messages.map(saidIn).join('\n'));
   }
 
   override handleLLMStart(_llm: Serialized, prompts: string[], runId: string): void {
@@ -66,9 +67,13 @@ export class WarmpathFeedback extends BaseCallbackHandler {
   }
 }
 
-/** The text of messages, as far as it is text. */
-export function textOf(messages: readonly BaseMessage[]): string {
-  return messages.map((message) => message.text).join('\n');
+/** What messages say, as far as it is text; calls of tools by name and arguments, without their ids, which are drawn. */
+export function saidIn(messages: readonly BaseMessage[]): string {
+  const said = messages.map((message) => {
+    const calls = AIMessage.isInstance(message) ? (message.tool_calls ?? []) : [];
+    return [message.text, ...calls.map(({ name, args }) => `${name} ${canonicalJson(args)}`)].join('\n');
+  });
+  return said.join('\n');
 }
 
 interface UsageMetadata {

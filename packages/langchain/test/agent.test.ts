@@ -13,12 +13,17 @@ import { z } from 'zod';
 import { type AgentOptions, warmpathMiddleware } from '../src/agent.js';
 import { labelsIn, passage } from './stand.js';
 
+/** What the tool finds next, whatever it is asked. */
+const finds: string[] = [];
 const search = tool(
-  async ({ letters }: { letters: string }) => [`${letters.length} found`, [...letters].map(passage)],
+  async () => {
+    const letters = finds.shift()!;
+    return [`${letters.length} found`, [...letters].map(passage)];
+  },
   {
     name: 'search',
     description: 'Finds documents.',
-    schema: z.object({ letters: z.string() }),
+    schema: z.object({ words: z.string() }),
     responseFormat: 'content_and_artifact',
   },
 );
@@ -45,10 +50,12 @@ function agentOver(options: AgentOptions = {}) {
     middleware: [warmpathMiddleware(arranger, options)],
     checkpointer: new MemorySaver(),
   });
-  const ask = (thread: string) =>
-    agent.invoke({ messages: [new HumanMessage('What was found?')] }, { configurable: { thread_id: thread } });
-  const lookUp = (letters: string) =>
-    model.respondWithTools([{ name: 'search', args: { letters } }]).respond(answer(0));
+  const ask = (thread: string, question = 'What was found?') =>
+    agent.invoke({ messages: [new HumanMessage(question)] }, { configurable: { thread_id: thread } });
+  const lookUp = (letters: string, words = 'found') => {
+    finds.push(letters);
+    return model.respondWithTools([{ name: 'search', args: { words } }]).respond(answer(0));
+  };
   const toolText = (call: number) => model.calls[call]!.messages.findLast(({ type }) => type === 'tool')!.text;
   return { arranger, model, ask, lookUp, toolText };
 }
@@ -73,6 +80,28 @@ describe('an agent with the middleware', () => {
     expect(toolText(4)).toBe(sent);
   });
 
+  it.each([
+    ['question', 'What was lost?', 'found'],
+    ['call', 'What was found?', 'lost'],
+  ])(
+    'keeps the retrieval order behind another %s, where the engine can hold nothing of it',
+    async (_, question, words) => {
+      const { arranger, ask, lookUp, toolText } = agentOver();
+      lookUp('ab');
+      await ask('one');
+      for (let i = 0; i < 6; i++) {
+        lookUp('bca', words);
+        await ask(`thread ${i}`, `${question} ${i}`);
+        expect(labelsIn(toolText(3 + 2 * i))).toBe('bca');
+      }
+      // That nothing was cached then says nothing of what the engine holds.
+      expect(arranger.history.state).toBe('history');
+      lookUp('ba');
+      await ask('last');
+      expect(labelsIn(toolText(15))).toBe('ab');
+    },
+  );
+
   it('leaves other tools alone', async () => {
     const { arranger, model, ask, toolText } = agentOver();
     model.respondWithTools([{ name: 'clock', args: {} }]).respond(answer(0));
@@ -89,8 +118,9 @@ describe('an agent with the middleware', () => {
     }
     expect(arranger.history.state).toBe('degraded');
     const failing = agentOver();
+    finds.push('ab');
     failing.model
-      .respondWithTools([{ name: 'search', args: { letters: 'ab' } }])
+      .respondWithTools([{ name: 'search', args: { words: 'found' } }])
       .respond(new Error('The engine is gone.'));
     await expect(failing.ask('one')).rejects.toThrow('gone');
     expect(failing.arranger.history.tree.nodes).toBe(0);
