@@ -1,6 +1,6 @@
 import type { DocumentSpan, LabelSpan } from './block.js';
 import type { Found, Region } from './format.js';
-import { endOfLast, shapeOf } from './open-end.js';
+import { beforeRule, endOfLast, shapeOf } from './open-end.js';
 import { trimmed } from './plausible.js';
 
 /** Where a document opens that is closed by nothing but the next one. */
@@ -76,7 +76,7 @@ function blockOf(
   const { text, role } = region;
   const counts = run.every(({ header }, place) => header.number === run[0]!.header.number! + place);
   const startsRight = run[0]!.header.number === 0 || run[0]!.header.number === 1;
-  const ends = run.map((_, place) => run[place + 1]?.header.start ?? end);
+  const ends = endsOf(text, run, end);
   const open = run.slice(0, -1).map(({ header }, place) => [header.contentStart, ends[place]!] as const);
   const shape = shapeOf(text, open);
   const documents: DocumentSpan[] = [];
@@ -94,6 +94,27 @@ function blockOf(
     const { id, title } = header;
     documents.push({ start: header.start, end: to, contentStart, contentEnd, id, title, labels: counted });
   }
-  if (documents.length < 2) return undefined;
+  if (documents.length < 2 || (!region.certain && isExampled(text, documents, end))) return undefined;
   return { documents, start: documents[0]!.start, end: documents.at(-1)!.end };
+}
+
+/** Where each document ends at the latest: a rule that parts each from the next belongs to none of them. */
+function endsOf(text: string, run: readonly Opened[], end: number): readonly number[] {
+  const ends = run.map((_, place) => run[place + 1]?.header.start ?? end);
+  const cut = run.map(({ header }, place) => beforeRule(text, header.contentStart, ends[place]!));
+  const parted = cut.slice(0, -1).every((before) => before !== undefined);
+  return parted ? ends.map((latest, place) => cut[place] ?? latest) : ends;
+}
+
+/** The last line of a prompt that the model is to write on: `Label:`. */
+const UNFINISHED = /(?:^|\n)[ \t]*([^\n:：]{1,40})[:：]\s*$/;
+/** Characters of the end of a prompt that are read for it. */
+const UNFINISHED_LENGTH = 80;
+
+/** Whether they are examples of what the model is to do: each has the line that the prompt ends in. O(documents). */
+function isExampled(text: string, documents: readonly DocumentSpan[], end: number): boolean {
+  if (end < text.length) return false;
+  const key = UNFINISHED.exec(text.slice(-UNFINISHED_LENGTH))?.[1];
+  if (key === undefined) return false;
+  return documents.slice(0, -1).every(({ start, end: to }) => text.slice(start, to).includes(`\n${key}:`));
 }

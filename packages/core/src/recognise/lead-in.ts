@@ -1,6 +1,6 @@
 /** Words that a line in front of documents says, whatever the language: documents, sources, context, results. */
 const DOCUMENT_WORDS =
-  /(?<![a-z])(?:documents?|docs|passages?|sources?|contexts?|excerpts?|snippets?|chunks?|evidence|knowledge|articles?|(?:search |web |retrieval )results?|retrieved|information|materials?|dokumente?|quellen?|kontext|auszüge|wissen|documentos?|fuentes?|contexto|contexte|extraits?|documenti|fonti|contesto|документ\w*|источник\w*|контекст)(?![a-z])|资料|文档|上下文|知识|参考|検索結果|文書|資料|문서|자료/i;
+  /(?<![a-z])(?:documents?|docs|passages?|sources?|contexts?|excerpts?|snippets?|chunks?|evidence|knowledge|articles?|(?:search |web |retrieval )results?|retrieved|information|materials?|dokumente?|quellen?|kontext|auszüge|wissen|documentos?|fuentes?|contexto|contexte|extraits?|documenti|fonti|contesto|документ\w*|источник\w*|контекст)(?![a-z])|المصادر|المستندات|الوثائق|المقاطع|السياق|资料|文档|上下文|知识|参考|検索結果|文書|資料|문서|자료/i;
 /** Headings of what lists sources instead of quoting them. */
 const BIBLIOGRAPHY =
   /^[\s#*]*(?:references|bibliography|works cited|literature(?: cited)?|footnotes|(?:end)?notes|literatur(?:verzeichnis)?|bibliographie|referencias|参考文献)[\s*:]*$/i;

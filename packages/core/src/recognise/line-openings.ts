@@ -14,6 +14,8 @@ export interface LineOpenings {
   readonly counted: readonly number[];
   /** Words and then a colon: `Source: a.md`, `- **Title**: …`. */
   readonly named: readonly number[];
+  /** Words and then a dot, a slash or a digit: `port_2024.pdf#page=2: …`. */
+  readonly files: readonly number[];
   /** A line that may be a rule: one sign three times, such as `---`, behind any blanks. */
   readonly rules: readonly number[];
 }
@@ -39,22 +41,25 @@ const DECORATION = 4;
 const COUNTS = 8;
 const NAMES = 16;
 const RULES = 32;
+/** What follows the first words of a file's name. */
+const FILES = 64;
 const CLASSES = Uint8Array.from({ length: 128 }, (_, code) => {
   const sign = String.fromCharCode(code);
   if (/[A-Za-z]/.test(sign)) return WORD;
-  if (/\d/.test(sign)) return DIGIT | COUNTS;
+  if (/\d/.test(sign)) return DIGIT | COUNTS | FILES;
   return (
     (' \t_-'.includes(sign) ? WORD : 0) |
     (' #*[<=-'.includes(sign) ? DECORATION : 0) |
     ('#[('.includes(sign) ? COUNTS : 0) |
     (':*'.includes(sign) ? NAMES : 0) |
-    ('-=*_#~'.includes(sign) ? RULES : 0)
+    ('-=*_#~'.includes(sign) ? RULES : 0) |
+    ('./'.includes(sign) ? FILES : 0)
   );
 });
 
 /** Cost: O(lines), and their first forty characters. */
 export function lineOpenings(text: string): LineOpenings {
-  const openings = { brackets: [], numbers: [], headings: [], counted: [], named: [], rules: [] };
+  const openings = { brackets: [], numbers: [], headings: [], counted: [], named: [], files: [], rules: [] };
   note(text, 0, openings);
   for (let feed = text.indexOf('\n'); feed >= 0; feed = text.indexOf('\n', feed + 1)) note(text, feed + 1, openings);
   return openings;
@@ -75,8 +80,11 @@ function note(text: string, line: number, openings: { readonly [Kind in keyof Li
   const words = at;
   const limit = at + MAX_WORDS;
   while (at < limit && (classOf(code) & WORD) !== 0) code = text.charCodeAt(++at);
-  if (at === words) return;
   const behind = classOf(code);
+  if (behind === 0 && code !== WIDE_COLON) return;
+  // A sentence ends here, a file's name does not.
+  if ((behind & FILES) !== 0 && text.charCodeAt(at + 1) > SPACE) openings.files.push(line);
+  if (at === words) return;
   if ((behind & COUNTS) !== 0) openings.counted.push(line);
   else if ((behind & NAMES) !== 0 || code === WIDE_COLON) openings.named.push(line);
 }

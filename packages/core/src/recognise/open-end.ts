@@ -3,9 +3,9 @@ import { isBlank, trimmed } from './plausible.js';
 
 /** A line that opens what is not a document: a question, an instruction, the end of what was opened before. */
 const LEAD_OUT =
-  /^[ \t]*(?:(?:\*\*|#{1,6} )?(?:user |my |the |now )?(?:user|human|assistant|system|question|query|task|answer|instructions?|helpful answer|response|frage|antwort|aufgabe|pregunta|respuesta|domanda|risposta|вопрос|ответ|问题|回答|質問)(?: \([^)\n]{0,30}\))?(?:\*\*)?[ \t]*[:：]|#{1,6} (?:question|query|task|instructions?|answer|frage)(?!\w)|<\/[a-z])/i;
+  /^[ \t]*(?:(?:\*\*|#{1,6} )?(?:user |my |the |now )?(?:user|human|assistant|system|question|query|task|answer|instructions?|helpful answer|response|frage|antwort|aufgabe|pregunta|respuesta|domanda|risposta|вопрос|ответ|问题|回答|質問|질문|السؤال|الجواب)(?: \([^)\n]{0,30}\))?(?:\*\*)?[ \t]*[:：]|#{1,6} (?:question|query|task|instructions?|answer|frage)(?!\w)|<\/[a-z])/i;
 /** A line that closes documents unless they have such lines themselves. */
-const RULE = /^[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|```)[ \t]*$/;
+const RULE = /^[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|```)[ \t]*\r?$/;
 /** A paragraph that asks or tells the model something. */
 const ADDRESS =
   /^\s*(?:answer|based on|using|given|use|please|now|with|from|according|respond|reply|write|summari[sz]e|explain|compare|list|tell|what|who|when|where|which|why|how|is|are|does|do|did|can|could|should|would|if you|remember|note|only|don't|you (?:must|should|are)|beantworte|was|wer|wie|welche|warum|fasse|bitte|que|qui|comment|réponds|responde|cuál|cómo|根据|请|以上)(?![\w'])/i;
@@ -62,6 +62,14 @@ export function endOfLast(
   if (blank >= last) return last;
   if (shape.singleParagraph) return addressesModel(text, blank, last) ? blank : undefined;
   return role === 'user' ? beforeQuestion(text, start, last) : undefined;
+}
+
+/** Where a text that ends in a rule ends before it; `undefined` for one that does not. O(1). */
+export function beforeRule(text: string, from: number, end: number): number | undefined {
+  const [start, last] = trimmed(text, from, end);
+  const feed = text.lastIndexOf('\n', last - 1);
+  if (feed < start || last - feed > LINE_LENGTH || text.startsWith('```', feed + 1)) return undefined;
+  return RULE.test(text.slice(feed + 1, last)) ? trimmed(text, start, feed)[1] : undefined;
 }
 
 function couldEnd(head: string): boolean {

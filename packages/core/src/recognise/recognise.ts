@@ -9,7 +9,8 @@ import { python } from './formats/python.js';
 import { separator } from './formats/separator.js';
 import { tags } from './formats/tags.js';
 import { type MarkedRegion, markedRegions } from './marker.js';
-import { referencesIn } from './references.js';
+import { hasOwnOrder } from './own-order.js';
+import { referencesIn, saysOwnOrder } from './references.js';
 
 /** Every format, the surest first: where two see documents in one place, the first has it. */
 export const DOCUMENT_FORMATS: readonly DocumentFormat[] = [
@@ -48,13 +49,12 @@ export function recognise(texts: readonly PromptText[], options: RecogniseOption
   const blocks = texts.flatMap((text, index) => blocksOf(text, index, options));
   if (blocks.length === 0) return blocks;
   // What the prompt marks, it has decided about.
-  const references = referencesIn(around(texts, blocks), {
-    order: blocks.some(({ marked }) => !marked),
-    labels: blocks.some(isCountedUnasked),
-  });
+  const asked = { order: blocks.some(({ marked }) => !marked), labels: blocks.some(isCountedUnasked) };
+  const references = referencesIn(around(texts, blocks), asked);
+  const ordered = asked.order && !references.order ? saysOwnOrder(resultsAround(texts, blocks)) : undefined;
   return blocks.map((block) => ({
     ...block,
-    fixed: references.order && !block.marked ? 'order-referred' : undefined,
+    fixed: (references.order || ordered?.has(block.text)) && !block.marked ? 'order-referred' : undefined,
     labels: references.labels && isCountedUnasked(block) ? 'referred' : block.labels,
   }));
 }
@@ -139,7 +139,9 @@ function guessed(region: Region, marked: readonly MarkedRegion[]): readonly Foun
   const accepted: FoundAs[] = [];
   for (const format of UNASKED) {
     const free = format.find(region).filter(({ start, end }) => !overlapsAny(taken, start, end));
-    for (const found of free) accepted.push({ ...found, format });
+    for (const found of free) {
+      if (!hasOwnOrder(region.text, found.documents)) accepted.push({ ...found, format });
+    }
     if (free.length > 0) taken = [...taken, ...free].sort((a, b) => a.start - b.start);
   }
   if (accepted.length === 0) return accepted;
@@ -192,5 +194,21 @@ function* around(texts: readonly PromptText[], blocks: readonly DocumentBlock[])
       from = blocks[next]!.end;
     }
     yield { role, text: from === 0 ? text : text.slice(from) };
+  }
+}
+
+/** What tools say around the documents that they found, and in which of the texts. */
+function* resultsAround(
+  texts: readonly PromptText[],
+  blocks: readonly DocumentBlock[],
+): Generator<{ readonly index: number; readonly text: string }> {
+  let from = 0;
+  for (const [place, { text: index, start, end }] of blocks.entries()) {
+    const { role, text } = texts[index]!;
+    if (role !== 'tool') continue;
+    if (blocks[place - 1]?.text !== index) from = 0;
+    yield { index, text: text.slice(from, start) };
+    from = end;
+    if (blocks[place + 1]?.text !== index) yield { index, text: text.slice(from) };
   }
 }

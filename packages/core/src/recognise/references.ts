@@ -15,17 +15,21 @@ function anyOf(atWordStart: readonly string[], anywhere: readonly string[]): Reg
 const ORDER = anyOf(
   [
     `(?:first|second|third|fourth|fifth|last|previous|next|preceding|following|former|latter|1st|2nd|3rd|[4-9]th|top(?: \\w+)?)(?: (?:two|three|four|five|few|\\d+))? (?:\\w+ )?${NOUN}\\b`,
+    'the (?:first|second|third|fourth|fifth|last|latter|former)(?: (?:one|two|three|few)s?\\b|(?=[.?!,;]))',
+    '(?:newest|latest|oldest|earliest|best|closest|highest|lowest)(?:[ -]\\w+)?[ -]first\\b',
     '(?:the|this|that) (?:document|doc|passage|source|chunk|snippet|excerpt|result|article) (?:above|below|at the (?:top|end|bottom))\\b',
     '(?:in|by|follow|keep|preserve|maintain) (?:the |their |this |that )?(?:same |given |original |listed |exact )?order (?:of|in|given|listed|shown|they|above|below|provided|presented)',
     'order(?:ed)? (?:of|by) (?:relevance|importance|appearance|date|time|rank|score|similarity|decreasing|increasing|descending|ascending)',
     '(?:sorted|ranked|listed|arranged) (?:by|in|from|according)\\b',
     'chronological(?:ly)?\\b',
     '(?:most|least|more|less) (?:relevant|recent|important|similar)[^.\\n]{0,30}\\b(?:first|last|top|top|to least|to most)\\b',
-    '(?:erste[nrs]?|zweite[nrs]?|dritte[nrs]?|letzte[nrs]?) (?:dokument|quelle|abschnitt|text)',
-    '(?:primer|segundo|tercer|premier|deuxième|troisième|dernier|primo|secondo|ultimo) (?:documento|document|texte|fuente|pasaje|passage)',
+    '(?:erste|zweite|dritte|vierte|letzte|vorletzte|oberste|unterste)[nrs]? (?:beiden |drei )?(?:dokument|quelle|abschnitt|text|treffer|ergebnis|artikel|auszug|passage)',
+    '(?:primer|segund|tercer|premi[eè]r|deuxième|second|troisième|derni[eè]r|prim|second|terz|ultim)[oae]?s? (?:documento?|texte?|fuente|pasaje|passage|source|extrait|résultat|resultado|fonte|fragmento|artículo|article)s?\\b',
   ],
   [
-    '第[一二三四五1-9]个?(?:文档|资料|来源|片段)|按.{0,6}顺序|último (?:documento|texto|pasaje)|(?:перв|втор|трет|последн)[а-яё]{2,3} (?:документ|источник)',
+    '(?:第[一二三四五六七八九十1-9]|最后一)(?:[篇条段份则]|个?(?:文档|资料|来源|片段|结果))|按.{0,6}顺序|(?:最初|最後|[一二三1-9]番目)の(?:文書|資料|結果|記事)|(?:첫|두|세|마지막) ?(?:번째 )?(?:문서|자료|결과)',
+    'último (?:documento|texto|pasaje|resultado)|(?:перв|втор|трет|последн)[а-яё]{2,3} (?:документ|источник|фрагмент|результат)',
+    '(?:المستند|المصدر|الوثيقة|المقطع|النص) (?:ال)?(?:أول|أولى|ثاني|ثالث|رابع|أخير|سابق)',
   ],
 );
 
@@ -36,7 +40,7 @@ const LABEL = anyOf(
     '(?:cit(?:e|es|ed|ing|ation|ations|er|ez|ar|a)|footnotes?|attribut(?:e|ion|ions)|quellenangaben?|zitier\\w*|beleg\\w*|refer to (?:the )?(?:source|document)s? by)\\b',
     `(?:list|mention|include|name|state|give|provide|return|indicate|specify|note|add|append|output|which)\\b[^.\\n]{0,40}\\b(?:${NOUN}|ids?|numbers?|index(?:es)?|indices|quellen?|fuentes?)\\b`,
     `${NOUN} (?:number|id|index|label)s?\\b`,
-    '(?:quelle|dokument|fuente|documento)n? ?\\d{1,4}\\b',
+    '(?:quelle|dokument|treffer|ergebnis|fuente|documento|numero|número|nummer|number|no\\.|nr\\.|option)n? ?\\d{1,4}\\b',
   ],
   [
     '\\[\\^?\\d{1,4}(?:\\s?[,–-]\\s?\\^?\\d{1,4}){0,20}\\]|【\\d{1,4}[^】\\n]{0,20}】|⟦\\d{1,4}⟧',
@@ -45,6 +49,9 @@ const LABEL = anyOf(
   ],
 );
 const BRACKETED = /\[\^?\d{1,4}(?:\s?[,–-]\s?\d{1,4}){0,20}\]|【\d{1,4}/;
+
+/** What a tool says its results are sorted by, as a member of JSON. */
+const SORT_MEMBER = /"(?:sort|order)(?:ed)?(?:_?(?:by|order))?"\s*:\s*["[]/i;
 
 /** What a prompt says, apart from its documents, about their order and their labels. */
 export interface References {
@@ -75,4 +82,13 @@ export function referencesIn(
     labels ||= LABEL.test(text);
   }
   return { order: asked.order && order, labels: asked.labels && labels };
+}
+
+/** The texts whose tool says itself in which order its results are: «sorted by date», `"sort_by": "date"`. O(texts). */
+export function saysOwnOrder(around: Iterable<{ readonly index: number; readonly text: string }>): ReadonlySet<number> {
+  const said = new Set<number>();
+  for (const { index, text } of around) {
+    if (!said.has(index) && (ORDER.test(text) || SORT_MEMBER.test(text))) said.add(index);
+  }
+  return said;
 }

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { type DocumentSpan, type PromptText, recognise } from '../../src/index.js';
 import { Region } from '../../src/recognise/format.js';
 import { lineOpenings } from '../../src/recognise/line-openings.js';
+import { hasOwnOrder } from '../../src/recognise/own-order.js';
 import { DOCUMENT_FORMATS } from '../../src/recognise/recognise.js';
 import { FRAGMENTS } from './fragments.js';
 import { PROMPTS } from './prompts/index.js';
@@ -32,6 +33,7 @@ const PLAIN = {
   headings: /^(?=#)/gm,
   counted: /^(?=[ \t]{0,8}(?:#{1,6} |\*\*|\[|<{2,3} ?|-{2,} ?|={2,} ?)?[\p{L}][\p{L} ]{2,24}[ _-]{0,2}[#[(]{0,2}\d)/gmu,
   named: /^(?=[ \t]{0,8}(?:[-*] )?(?:\*\*)?[A-Za-z][A-Za-z _]{1,20}(?:\*\*)?[ \t]{0,4}[:：])/gm,
+  files: /^(?=[ \t]{0,3}[A-Za-z][A-Za-z _-]{0,30}[./\d]\w|[ \t]{0,3}\d\w)/gm,
   rules: /^(?=[ \t]*(?:---|===|\*\*\*|___|###|~~~))/gm,
 };
 
@@ -79,10 +81,11 @@ function naively({ role, text }: PromptText) {
     const free = alone.filter(({ start, end }) => !taken.some((other) => overlaps(other.documents, start, end)));
     taken.push(...free.map(({ documents }) => ({ format: format.name, documents })));
   }
-  taken.sort((a, b) => a.documents[0]!.start - b.documents[0]!.start);
+  const unordered = taken.filter(({ documents }) => !hasOwnOrder(text, documents));
+  unordered.sort((a, b) => a.documents[0]!.start - b.documents[0]!.start);
   let behind = 0;
   let fences = 0;
-  return taken.filter(({ format, documents }) => {
+  return unordered.filter(({ format, documents }) => {
     const start = documents[0]!.start;
     fences += [...text.slice(behind, start).matchAll(/^[ \t]*```/gm)].length;
     const inCode = fences % 2 === 1 && format !== 'json';

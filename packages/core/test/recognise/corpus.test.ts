@@ -41,6 +41,13 @@ describe('prompts as tools write them', () => {
         const written = block.format === 'json' || block.format === 'python' ? decodeLiteral(decoded) : decoded;
         expect(written).toContain(passage);
       }
+      for (const [place, begins] of (expected.starts ?? []).entries()) {
+        expect(text.slice(block.documents[place]!.start)).toMatch(new RegExp(`^${begins}`));
+      }
+      for (const [place, { start }] of block.documents.slice(1).entries()) {
+        if (expected.between !== undefined)
+          expect(text.slice(block.documents[place]!.end, start)).toBe(expected.between);
+      }
       if (expected.labels !== undefined) expect(block.labels).toBe(expected.labels);
       if (expected.ids !== undefined) expect(block.documents.map(({ id }) => id)).toEqual(expected.ids);
     }
@@ -57,6 +64,20 @@ describe('prompts as tools write them', () => {
           .map((block) => ({ block, order: block.documents.map((_, rank) => rank) }));
         expect(rewriteText(text, rewrites)).toBe(text);
       }
+    },
+  );
+
+  it.each(PROMPTS.map((prompt) => [prompt.name, prompt] as const))(
+    'the same with Windows line ends: %s',
+    (_, prompt) => {
+      const outcome = (texts: ReturnType<typeof textsOf>) =>
+        recognise(texts, { mode: 'conservative' }).map(({ documents, start: _start, end: _end, ...block }) => ({
+          ...block,
+          documents: documents.map(({ id, title, labels }) => ({ id, title, labels: labels.length })),
+        }));
+      const texts = textsOf(prompt);
+      const windows = texts.map(({ role, text }) => ({ role, text: text.replaceAll(/\r?\n/g, '\r\n') }));
+      expect(outcome(windows)).toEqual(outcome(texts));
     },
   );
 

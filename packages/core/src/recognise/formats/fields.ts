@@ -2,18 +2,19 @@ import type { DocumentSpan } from '../block.js';
 import type { DocumentFormat, Found, Region } from '../format.js';
 import { blocksBetween, type Header } from '../headers.js';
 import { meanLength, PASSAGE } from '../plausible.js';
+import { sourceLines } from '../source-lines.js';
 
 /** The first line of a record as search tools and retrievers write it. */
 const FIRST =
-  /[ \t]{0,8}(?:[-*] )?(?:\*\*)?(Source|Title|URL|Link|File|File ?path|Filename|Document(?: name| id)?|Doc ?id|ID|Name|Page_?label|Metadata|file_path|file_name|source|title|url)(?:\*\*)?[ \t]*[:：][ \t]*([^\n]{0,300})/y;
+  /[ \t]{0,8}(?:[-*] )?(?:\*\*)?(Source|Title|URL|Link|File|File ?path|Filename|Document(?: name| id)?|Doc ?id|ID|Name|Page_?label|Page|Metadata|file_path|file_name|source|title|url)(?:\*\*)?[ \t]*[:：][ \t]*([^\n]{0,300})/y;
 /** The line that a document's text follows. */
 const CONTENT =
-  /[ \t]{0,8}(?:\*\*)?(?:Page )?(?:Content|Text|Snippet|Description|Summary|Passage|Excerpt|Body|Abstract|content|text|snippet|page_content)(?:\*\*)?[ \t]*[:：]/y;
+  /[ \t]{0,8}(?:[└├]─{1,3} )?(?:\*\*)?(?:(?:Page|Markdown) )?(?:Content|Text|Snippets?|Description|Summary|Passage|Excerpts?|Highlights?|Body|Abstract|content|text|snippet|page_content)(?:\*\*)?[ \t]*[:：]/y;
 /** Characters of a record in which the line of its text must come. */
 const RECORD_HEAD = 1_500;
 /** The frame of LlamaIndex's question-answering templates; inside, a node is its metadata, an empty line, and its text. */
 const FRAME = /[Cc]ontext information[^\n]{0,80}\n$/;
-const FRAME_RULE = /-{5,}[ \t]*(?:\n|$)/y;
+const FRAME_RULE = /-{5,}[ \t]*\r?(?:\n|$)/y;
 /** Characters before a rule that are read. */
 const FRAME_LENGTH = 120;
 /** Keys of LlamaIndex that say where in a file a node stands. */
@@ -30,9 +31,14 @@ export const fields: DocumentFormat = {
   find(region) {
     const nodes = framed(region);
     if (nodes.length > 0) return nodes;
-    const headers = recordsOf(region);
-    if (headers.length < 2) return [];
-    return blocksBetween(region, headers).filter(({ documents }) => region.certain || meanLength(documents) >= PASSAGE);
+    for (const headers of [recordsOf(region), sourceLines(region)]) {
+      if (headers.length < 2) continue;
+      const found = blocksBetween(region, headers).filter(
+        ({ documents }) => region.certain || meanLength(documents) >= PASSAGE,
+      );
+      if (found.length > 0) return found;
+    }
+    return [];
   },
 };
 
@@ -56,7 +62,35 @@ function recordsOf({ text, openings }: Region): readonly Header[] {
     headers.push({ start, contentStart: content, form: key!, number: undefined, label: undefined, id: idOf(value!) });
   }
   headers.reverse();
-  return headers.filter(({ form }) => form === headers[0]!.form);
+  const alike = headers.filter(({ form }) => form === headers[0]!.form);
+  return alike.length < 2 || isPaged(alike) ? [] : withLinesAbove(text, alike);
+}
+
+/** Pages that are counted are those of one file, in its order. */
+function isPaged(headers: readonly Header[]): boolean {
+  return headers.every(({ form, id }, place) => /^page$/i.test(form) && Number(id) === Number(headers[0]!.id) + place);
+}
+
+/** Lines of a record that may stand above the one that it is known by. */
+const LINES_ABOVE = 4;
+
+/** Records begin where the lines above them are the same kind of line for each of them: `Published: …`, `Result 2:`. */
+function withLinesAbove(text: string, headers: readonly Header[]): readonly Header[] {
+  let starts = headers.map(({ start }) => text.lastIndexOf('\n', start - 1) + 1);
+  let raised = 0;
+  for (; raised < LINES_ABOVE; raised++) {
+    const above = starts.map((start) => (start === 0 ? -1 : text.lastIndexOf('\n', start - 2) + 1));
+    const [kind, ...kinds] = above.map((from, i) => (from < 0 ? '' : kindOf(text.slice(from, starts[i]!))));
+    if (kind === '' || kinds.some((other) => other !== kind)) break;
+    starts = above;
+  }
+  return raised === 0 ? headers : headers.map((header, i) => ({ ...header, start: starts[i]! }));
+}
+
+/** What a line has in common with its like in other records: the words before its colon, whatever their numbers. */
+function kindOf(line: string): string {
+  const head = /^[ \t]*(?:[-*#=]{1,6} ?|\*\*)?([\p{L}_][\p{L}\p{N} _#-]{0,40})[:：]/u.exec(line.slice(0, 80))?.[1];
+  return head === undefined ? '' : head.replace(/\d+/g, '#').toLowerCase();
 }
 
 function idOf(value: string): string | undefined {
@@ -83,9 +117,10 @@ function nodesOf(text: string, start: number, end: number): Found | undefined {
   const frame = text.slice(start, end);
   const first = METADATA.exec(frame);
   if (first === null) return undefined;
-  const opening = `\n\n${first[1]}: `;
+  const feed = frame.includes('\r\n') ? '\r\n' : '\n';
+  const opening = `${feed}${feed}${first[1]}: `;
   const starts = [0];
-  for (let at = frame.indexOf(opening); at >= 0; at = frame.indexOf(opening, at + 1)) starts.push(at + 2);
+  for (let at = frame.indexOf(opening); at >= 0; at = frame.indexOf(opening, at + 1)) starts.push(at + 2 * feed.length);
   if (starts.length < 2) return undefined;
   const documents = starts.map((from, place) => nodeOf(frame.slice(from, starts[place + 1]), start + from));
   return { documents, start, end: documents.at(-1)!.end };
@@ -93,8 +128,8 @@ function nodesOf(text: string, start: number, end: number): Found | undefined {
 
 function nodeOf(given: string, start: number): DocumentSpan {
   const node = given.trimEnd();
-  const blank = node.indexOf('\n\n');
-  const contentStart = blank >= 0 && blank + 2 < node.length ? start + blank + 2 : start;
+  const blank = /\r?\n\r?\n/.exec(node);
+  const contentStart = blank === null ? start : start + blank.index + blank[0].length;
   const end = start + node.length;
   const id = nodeName(node);
   return { start, end, contentStart, contentEnd: end, id, title: undefined, labels: [] };

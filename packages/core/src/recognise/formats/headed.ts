@@ -3,16 +3,16 @@ import { blocksBetween, type CloserOf, type Header } from '../headers.js';
 import { meanLength, PASSAGE } from '../plausible.js';
 
 const NOUN =
-  '(?:retrieved |search |web |context |knowledge )?(?:document|doc|source|passage|context|chunk|snippet|excerpt|evidence|search result|web result|retrieval result|knowledge|dokument|quelle|documento|fuente|extrait|fonte|文档|资料|文書|資料)';
+  '(?:retrieved |search |web |context |knowledge )?(?:document|doc|source|passage|context|chunk|snippet|excerpt|evidence|search result|web result|retrieval result|knowledge|dokument|quelle|documento|fuente|extrait|fonte|документ|источник|фрагмент|文档|资料|文書|資料|문서|자료|المستند|المصدر|الوثيقة|المقطع)';
 /** `Document 1:`, `### Source [2]`, `[CONTEXT 0]:`, `--- Passage 3 ---`, `Document [1](Title: …)`. */
 const HEADER = new RegExp(
-  `([ \\t]{0,8})(#{1,6} |\\*\\*|\\[|<{2,3} ?|-{2,} ?|={2,} ?)?(${NOUN})[ _-]{0,2}([#\\[(]{0,2})(\\d{1,4})(?=[\\])*:：.\\s>=-])([^\\n]{0,200})`,
+  `([ \\t]{0,8})(#{1,6} |\\*\\*|\\[|【|<{2,3} ?|-{2,} ?|={2,} ?)?(${NOUN})[ _-]{0,2}([#\\[(]{0,2})(\\d{1,4})(?=[\\])】*:：.\\s>=-])([^\\n]{0,200})`,
   'iy',
 );
 /** Behind the number of a header; in a sentence, «Document 1 shows that …», a word would follow. */
-const CLOSED = /^(?:[ \t]*$|[\])*:：>=]|\.(?:[ \t]|$)|[ \t]*[(:：>=-])/;
+const CLOSED = /^(?:[ \t\r]*$|[\])】*:：>=]|\.(?:[ \t]|$)|[ \t]*[(:：>=-])/;
 /** What stands behind the number: signs, a title in brackets, or the text itself. */
-const BEHIND = /^[\])]{0,2}(?:\*\*)?[ \t]*(?:\((?:title: ?)?([^)\n]{1,160})\))?(?:[ \t]*[:：.\])>=*-]+)*/i;
+const BEHIND = /^[\])】]{0,2}(?:\*\*)?[ \t]*(?:\((?:title: ?)?([^)\n]{1,160})\))?(?:[ \t]*[:：.\])>=*-]+)*/i;
 const CLOSER = new RegExp(`^[ \\t]*(?:[-=<]{2,} ?|\\[)?END (?:OF )?${NOUN}[ _-]?[#\\[]?(\\d{1,4})[^\\n]{0,20}$`, 'imy');
 
 /** Documents under headers that name and count them, as LlamaIndex's citation engine and AnythingLLM write them. */

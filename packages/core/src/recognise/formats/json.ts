@@ -30,15 +30,27 @@ const ID_KEYS = [
 const COUNTING_KEYS = ['position', 'rank', 'index', 'id', 'number', 'n', 'citation', 'source_id'];
 /** Members of things whose order means something: turns of a talk, steps, lines, moments. */
 const SEQUENCE_KEYS = new Set(
-  'role speaker step turn order sequence seq line line_number lineNumber start end timestamp ts time tool_call_id parent parent_id commit sha created_at createdAt from sender in_reply_to reply_to'.split(
+  [
+    'role speaker step step_number stepNumber turn order sequence seq line line_number lineNumber start end timestamp ts time',
+    'tool_call_id parent parent_id commit sha created_at createdAt from sender in_reply_to reply_to',
+    'status state done completed action phase iteration round depends_on dependencies',
+  ].flatMap((keys) => keys.split(' ')),
+);
+/** Members that say which part of a whole an element is; where they count on from one to the next, the whole is there in its order. */
+const PART_NUMBERS = new Set(
+  'page page_number pageNumber slide chapter section_number chunk_index chunkIndex chunk part paragraph segment'.split(
     ' ',
   ),
 );
+/** Who says something; it is part of a talk unless it is a found one, which has a name or a score. */
+const SPEAKERS = new Set(['author', 'user', 'username', 'user_name']);
+const SCORES = ['similarity', 'score', 'distance', 'relevance', 'relevance_score', '_score'];
+const FOUND = new Set([...SCORES, 'title', 'url', 'link', 'source', 'path', 'file', 'filename', 'metadata']);
 /** Members of a part of an answer, as MCP and the APIs of models have them. */
 const PART_KEYS = new Set(['type', 'text', 'annotations']);
 /** Names of lists of documents. An array without a name counts as well. */
 const LIST_KEYS = new Set(
-  'results documents docs hits items matches passages chunks organic organic_results organicResults sources data search_results searchResults points snippets articles contexts context nodes source_nodes sourceNodes value citations references webPages web pages records output content'.split(
+  'results web news documents docs hits items matches passages chunks organic organic_results organicResults sources data search_results searchResults points snippets articles contexts context nodes source_nodes sourceNodes value citations references webPages web pages records output content'.split(
     ' ',
   ),
 );
@@ -110,7 +122,7 @@ function blockOf(region: Region, { elements }: Extract<JsonValue, { kind: 'array
       labels: counted === undefined ? [] : [counted[place]!],
     });
   }
-  if (!certain && meanLength(documents) < PASSAGE) return undefined;
+  if (!certain && (meanLength(documents) < PASSAGE || isWhole(text, elements))) return undefined;
   return { documents, start: documents[0]!.start, end: documents.at(-1)!.end };
 }
 
@@ -128,7 +140,10 @@ function contentOf(element: JsonValue): JsonValue | undefined {
     const inner = contentOf(value);
     if (inner !== undefined) return inner;
   }
-  return undefined;
+  // Passages that a similarity was told for are found ones, whatever their member is called.
+  const scored = element.members.some(({ key }) => SCORES.includes(key));
+  const name = scored ? memberOf(element, 'name') : undefined;
+  return name?.kind === 'string' ? name : undefined;
 }
 
 /** The text of content that is one part, as OpenAI's search of a vector store has it. */
@@ -146,7 +161,33 @@ function isPart(element: JsonValue): boolean {
 
 function isOfSequence(element: JsonValue, label: LabelSpan | undefined): boolean {
   if (element.kind !== 'object') return false;
-  return element.members.some(({ key, value }) => SEQUENCE_KEYS.has(key) && value.start !== label?.start);
+  const { members } = element;
+  if (members.some(({ key }) => SPEAKERS.has(key)) && !members.some(({ key }) => FOUND.has(key))) return true;
+  return members.some(({ key, value }) => SEQUENCE_KEYS.has(key) && value.start !== label?.start);
+}
+
+/** Whether the elements are a whole in its order: each is the next page, slide or chunk. */
+function isWhole(text: string, elements: readonly JsonValue[]): boolean {
+  const [first] = elements;
+  if (first?.kind !== 'object') return false;
+  const metadata = memberOf(first, 'metadata');
+  const members = metadata?.kind === 'object' ? [...first.members, ...metadata.members] : first.members;
+  return members.some(({ key, value }) => {
+    if (!PART_NUMBERS.has(key) || value.kind !== 'number') return false;
+    const from = numberIn(text, value);
+    return elements.every((element, place) => {
+      const part = memberOf(element, key) ?? memberOf(memberOf(element, 'metadata'), key);
+      return part !== undefined && numberIn(text, part) === from + place;
+    });
+  });
+}
+
+function numberIn(text: string, { start, end }: JsonValue): number {
+  return Number(text.slice(start, end));
+}
+
+function memberOf(value: JsonValue | undefined, name: string): JsonValue | undefined {
+  return value?.kind === 'object' ? value.members.find(({ key }) => key === name)?.value : undefined;
 }
 
 /** The value of the first of these members that is a string, escapes as they stand. */

@@ -32,6 +32,10 @@ const COUNTING_ATTRIBUTE = /\s(?:index|id|n|nr|num|number|rank|position|idx)\s*=
 const COUNTING_CHILD = /^\s{0,8}<(index|id|source_id|document_index|number|rank)>\s{0,8}(\d{1,4})\s{0,8}<\/\1>/;
 const ID = /\s(?:id|url|uri|path|href|source|src|name|file|filename)\s*=\s*(?:"([^"]{1,512})"|'([^']{1,512})')/;
 const TITLE = /\stitle\s*=\s*(?:"([^"]{1,512})"|'([^']{1,512})')/;
+/** Attributes of what has an order of its own: turns of a talk, entries of a log, steps. */
+const SEQUENCE_ATTRIBUTE = /\s(?:role|speaker|sender|timestamp|time|turn|step)\s*=/;
+/** Elements whose numbers are those of a whole: the pages of one file. */
+const PARTS = names('page section');
 /** Characters of a tag that are read for attributes. */
 const HEAD_LENGTH = 2_048;
 /** Characters of a document's start that are read for a number. */
@@ -133,14 +137,16 @@ function isOfName(code: number): boolean {
 
 /** The elements that have another of their name beside them; `<context>` around documents has none, and is a wrapper. */
 function withSiblings(text: string, elements: readonly Element[]): ReadonlySet<Element> {
-  const lastOf = new Map<string, Element>();
+  const openOf = new Map<string, Element[]>();
   const beside = new Set<Element>();
   for (const element of elements) {
-    const last = lastOf.get(element.name);
-    if (last !== undefined && last.end <= element.start && isBlank(text, last.end, element.start)) {
-      beside.add(last).add(element);
-    }
-    lastOf.set(element.name, element);
+    const open = openOf.get(element.name) ?? [];
+    // A document may hold documents: the one before is the outermost of those that have ended.
+    let last: Element | undefined;
+    while (open.length > 0 && open.at(-1)!.end <= element.start) last = open.pop();
+    if (last !== undefined && isBlank(text, last.end, element.start)) beside.add(last).add(element);
+    open.push(element);
+    openOf.set(element.name, open);
   }
   return beside;
 }
@@ -162,12 +168,14 @@ function blockOf(region: Region, run: readonly Element[], wrapper: Element | und
   if (!region.certain) {
     if (documents.filter((document) => saysSomething(text, document)).length * 2 < documents.length) return undefined;
     if (wrapper === undefined && meanLength(documents) < PASSAGE) return undefined;
+    if (run.every((element) => SEQUENCE_ATTRIBUTE.test(headOf(text, element)))) return undefined;
+    if (counted !== undefined && PARTS.has(run[0]!.name)) return undefined;
   }
   return { documents, start: documents[0]!.start, end: documents.at(-1)!.end };
 }
 
 function documentOf(text: string, element: Element, label: LabelSpan | undefined): DocumentSpan {
-  const head = text.slice(element.start, Math.min(element.contentStart - 1, element.start + HEAD_LENGTH));
+  const head = headOf(text, element);
   const id = ID.exec(head);
   const title = TITLE.exec(head);
   const named = id?.[1] ?? id?.[2];
@@ -198,9 +206,14 @@ function countingLabels(text: string, run: readonly Element[]): readonly LabelSp
   return labels;
 }
 
-function labelOf(text: string, { start, contentStart }: Element): LabelSpan | undefined {
-  const head = text.slice(start, Math.min(contentStart - 1, start + HEAD_LENGTH));
-  const attribute = COUNTING_ATTRIBUTE.exec(head);
+/** The opening tag with its attributes. */
+function headOf(text: string, { start, contentStart }: Element): string {
+  return text.slice(start, Math.min(contentStart - 1, start + HEAD_LENGTH));
+}
+
+function labelOf(text: string, element: Element): LabelSpan | undefined {
+  const { start, contentStart } = element;
+  const attribute = COUNTING_ATTRIBUTE.exec(headOf(text, element));
   if (attribute !== null) {
     const at = start + attribute.index + attribute[0].lastIndexOf(attribute[1]!);
     return { start: at, end: at + attribute[1]!.length };

@@ -1,7 +1,10 @@
+import { APPLICATION_PROMPTS } from './applications.js';
 import { COUNTED_PROMPTS } from './counted.js';
 import { FRAMEWORK_NEGATIVES, FRAMEWORK_PROMPTS } from './frameworks.js';
 import { NEGATIVE_PROMPTS } from './negatives.js';
+import { ORDERED_PROMPTS } from './order-matters.js';
 import type { PromptCase } from './prompt.js';
+import { SEARCH_PROMPTS } from './search-tools.js';
 import { STRUCTURED_PROMPTS } from './structured.js';
 import { TAG_PROMPTS } from './tags.js';
 
@@ -11,6 +14,9 @@ export const PROMPTS: readonly PromptCase[] = [
   ...COUNTED_PROMPTS,
   ...STRUCTURED_PROMPTS,
   ...FRAMEWORK_PROMPTS,
+  ...APPLICATION_PROMPTS,
+  ...SEARCH_PROMPTS,
   ...NEGATIVE_PROMPTS,
+  ...ORDERED_PROMPTS,
   ...FRAMEWORK_NEGATIVES,
 ];

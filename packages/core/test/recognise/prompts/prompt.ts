@@ -20,6 +20,10 @@ export interface ExpectedBlock {
   readonly fixed?: true;
   /** What the prompt calls the documents. */
   readonly ids?: readonly (string | undefined)[];
+  /** What stands between each document and the next one. */
+  readonly between?: string;
+  /** How each document begins. */
+  readonly starts?: readonly string[];
 }
 
 /** Passages about things that never were. */
