@@ -1,4 +1,4 @@
-import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
+import type { DocumentBlock, DocumentSpan, FixedReason, PromptText } from './block.js';
 import { type DocumentFormat, type Found, Region } from './format.js';
 import { fields } from './formats/fields.js';
 import { headed } from './formats/headed.js';
@@ -49,12 +49,13 @@ export function recognise(texts: readonly PromptText[], options: RecogniseOption
   const blocks = texts.flatMap((text, index) => blocksOf(text, index, options));
   if (blocks.length === 0) return blocks;
   // What the prompt marks, it has decided about.
-  const asked = { order: blocks.some(({ marked }) => !marked), labels: blocks.some(isCountedUnasked) };
-  const references = referencesIn(around(texts, blocks), asked);
-  const ordered = asked.order && !references.order ? saysOwnOrder(resultsAround(texts, blocks)) : undefined;
+  const references = referencesIn(around(texts, blocks), {
+    order: blocks.some(({ marked }) => !marked),
+    labels: blocks.some(isCountedUnasked),
+  });
   return blocks.map((block) => ({
     ...block,
-    fixed: (references.order || ordered?.has(block.text)) && !block.marked ? 'order-referred' : undefined,
+    fixed: references.order && !block.marked ? 'order-referred' : block.fixed,
     labels: references.labels && isCountedUnasked(block) ? 'referred' : block.labels,
   }));
 }
@@ -77,10 +78,25 @@ function blocksOf({ role, text }: PromptText, index: number, options: RecogniseO
   if (options.mode === 'marked') return blocks;
   const found = guessed(new Region(text, { role, certain: false }), marked);
   if (found.length === 0) return blocks;
+  const fixed: FixedReason | undefined =
+    role === 'tool' && saysOwnOrder(apartFrom(text, found)) ? 'order-referred' : undefined;
   return [
     ...blocks,
-    ...found.map((each) => toBlock(each, { index, marked: false, relabel: options.relabel, asked: undefined })),
+    ...found.map((each) => ({
+      ...toBlock(each, { index, marked: false, relabel: options.relabel, asked: undefined }),
+      fixed,
+    })),
   ].sort((a, b) => a.start - b.start);
+}
+
+/** What a text says before, between and behind what was found in it. */
+function* apartFrom(text: string, found: readonly Found[]): Generator<string> {
+  let from = 0;
+  for (const { documents } of found) {
+    yield text.slice(from, documents[0]!.start);
+    from = documents.at(-1)!.end;
+  }
+  yield text.slice(from);
 }
 
 interface FoundAs extends Found {
@@ -194,21 +210,5 @@ function* around(texts: readonly PromptText[], blocks: readonly DocumentBlock[])
       from = blocks[next]!.end;
     }
     yield { role, text: from === 0 ? text : text.slice(from) };
-  }
-}
-
-/** What tools say around the documents that they found, and in which of the texts. */
-function* resultsAround(
-  texts: readonly PromptText[],
-  blocks: readonly DocumentBlock[],
-): Generator<{ readonly index: number; readonly text: string }> {
-  let from = 0;
-  for (const [place, { text: index, start, end }] of blocks.entries()) {
-    const { role, text } = texts[index]!;
-    if (role !== 'tool') continue;
-    if (blocks[place - 1]?.text !== index) from = 0;
-    yield { index, text: text.slice(from, start) };
-    from = end;
-    if (blocks[place + 1]?.text !== index) yield { index, text: text.slice(from) };
   }
 }

@@ -84,11 +84,8 @@ export function referencesIn(
   return { order: asked.order && order, labels: asked.labels && labels };
 }
 
-/** The texts whose tool says itself in which order its results are: «sorted by date», `"sort_by": "date"`. O(texts). */
-export function saysOwnOrder(around: Iterable<{ readonly index: number; readonly text: string }>): ReadonlySet<number> {
-  const said = new Set<number>();
-  for (const { index, text } of around) {
-    if (!said.has(index) && (ORDER.test(text) || SORT_MEMBER.test(text))) said.add(index);
-  }
-  return said;
+/** Whether a tool says itself, around its results, in which order they are: «sorted by date», `"sort_by": "date"`. O(pieces). */
+export function saysOwnOrder(pieces: Iterable<string>): boolean {
+  for (const piece of pieces) if (ORDER.test(piece) || SORT_MEMBER.test(piece)) return true;
+  return false;
 }
