@@ -20,6 +20,7 @@ export interface Passed {
   answerHeaders: IncomingHttpHeaders;
   /** The answer so far. */
   answer: string;
+  isOver: boolean;
   /** Whether the side that asked left before the answer was complete. */
   left: boolean;
 }
@@ -62,13 +63,15 @@ class Witness {
       body,
       answerHeaders: {},
       answer: '',
+      isOver: false,
       left: false,
     };
     this.passed.push(passed);
     const scripted = request.method === 'POST' ? this.script.shift() : undefined;
     response.on('close', () => {
+      passed.isOver = true;
       passed.left = !response.writableFinished;
-      this.events.emit('left');
+      this.events.emit('over');
     });
     if (scripted !== undefined) return scripted(response);
     const { 'transfer-encoding': _, ...headers } = request.headers;
@@ -111,6 +114,8 @@ export interface RealGateway {
   script(answer: Scripted): void;
   /** The gateway's account of the request that was asked at that place. */
   account(place: number): Promise<Account>;
+  /** Resolves when the gateway has answered so many requests to that path. */
+  heard(path: string, count: number): Promise<void>;
   /** Resolves when the gateway has let go of the prompt at that place before its answer was complete. */
   left(place: number): Promise<void>;
   /** Forgets what passed. */
@@ -149,8 +154,12 @@ export async function realGateway(config: Omit<GatewayConfigInput, 'upstream'> =
       });
       return (await answer.json()) as Account;
     },
+    heard: async (path, count) => {
+      const heard = () => before.passed.filter((one) => one.path === path && one.isOver).length;
+      while (heard() < count) await once(before.events, 'over');
+    },
     left: async (place) => {
-      while (!sent()[place]!.left) await once(behind.events, 'left');
+      while (!sent()[place]!.left) await once(behind.events, 'over');
     },
     forget: () => {
       for (const witness of [before, behind]) witness.passed.length = 0;

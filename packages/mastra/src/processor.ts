@@ -92,6 +92,7 @@ interface FinishPayload {
 
 function usageOf(chunks: readonly CachedLLMStepChunk[]): EngineUsage {
   const finish = chunks.findLast(({ type }) => type === 'finish')?.payload as FinishPayload | undefined;
-  const usage = finish?.output?.usage;
-  return { promptTokens: usage?.inputTokens, cachedTokens: usage?.cachedInputTokens };
+  const { inputTokens = 0, cachedInputTokens } = finish?.output?.usage ?? {};
+  // Mastra writes 0 where the model said nothing.
+  return inputTokens === 0 ? {} : { promptTokens: inputTokens, cachedTokens: cachedInputTokens };
 }
