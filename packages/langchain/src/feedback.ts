@@ -84,7 +84,9 @@ interface UsageMetadata {
 /** What a message says of its prompt. */
 export function usageOfMessage(message: unknown): EngineUsage {
   const usage = (message as { readonly usage_metadata?: UsageMetadata } | undefined)?.usage_metadata;
-  return { promptTokens: usage?.input_tokens, cachedTokens: usage?.input_token_details?.cache_read };
+  // A stream may begin with counts of 0 and have LangChain keep them; no prompt is that short.
+  if (usage?.input_tokens === undefined || usage.input_tokens === 0) return {};
+  return { promptTokens: usage.input_tokens, cachedTokens: usage.input_token_details?.cache_read };
 }
 
 function usageOf({ generations }: LLMResult): EngineUsage {

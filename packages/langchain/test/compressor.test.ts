@@ -78,11 +78,11 @@ describe('WarmpathFeedback in a chain', () => {
     ['human', '{context}What was found?'],
   ]);
 
-  function chainOver(cached: number | 'fails') {
+  function chainOver(cached: number | 'fails', total = 400) {
     const { arranger, compressor, retriever } = retrieverOver({ preamble: 'Be brief.' });
     const model = fakeModel();
     if (cached === 'fails') model.alwaysThrow(new Error('The engine is gone.'));
-    else for (let i = 0; i < 8; i++) model.respond(new AIMessage({ content: 'Much.', ...usage(400, cached) }));
+    else for (let i = 0; i < 8; i++) model.respond(new AIMessage({ content: 'Much.', ...usage(total, cached) }));
     const chain = RunnableSequence.from([
       RunnablePassthrough.assign({
         context: (letters: { q: string }) => retriever.pipe(formatDocuments).invoke(letters.q),
@@ -101,6 +101,10 @@ describe('WarmpathFeedback in a chain', () => {
     const warm = chainOver(390);
     for (let i = 0; i < 6; i++) await warm.ask('ab');
     expect(warm.arranger.history.state).toBe('history');
+    // No prompt has 0 tokens: a stream of Anthropic's form that began with counts of 0.
+    const silent = chainOver(0, 0);
+    for (let i = 0; i < 6; i++) await silent.ask('ab');
+    expect(silent.arranger.history.state).toBe('history');
   });
 
   it('takes back what failed', async () => {

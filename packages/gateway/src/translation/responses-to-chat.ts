@@ -143,6 +143,9 @@ function readItem(source: RequestSource, item: JsonObject, place: JsonPath): Cha
       content: contentOf(inputParts(source, item['output'], [...place, 'output'])),
     };
   }
+  if (type === 'item_reference') {
+    throw notTranslatable([...place, 'type'], 'The gateway keeps no items (send them whole, with `store: false`)');
+  }
   if (type !== undefined && type !== null && type !== 'message') throw notTranslatable([...place, 'type']);
   if (role !== 'user' && role !== 'system' && role !== 'developer') {
     throw wrongType([...place, 'role'], '`user`, `assistant`, `system` or `developer`');
