@@ -58,6 +58,7 @@ export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.j
 export type { PrepareRequestOptions } from './prepare-request.js';
 export { prepareRequest, readPolicyName } from './prepare-request.js';
 export type {
+  BlockFormat,
   DocumentBlock,
   DocumentSpan,
   FixedReason,
@@ -72,6 +73,7 @@ export type { RecogniseOptions, RecognitionMode } from './recognise/recognise.js
 export { RECOGNITION_MODES, recognise } from './recognise/recognise.js';
 export type { RepeatedDocument, WithReferences } from './recognise/repeats.js';
 export { SeenDocuments, withReferences } from './recognise/repeats.js';
+export { hasRepeatedResult, withResults } from './recognise/results.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
 export { blockDocuments, rewriteText } from './recognise/rewrite.js';
 export { canonicalJson } from './render/canonical-json.js';

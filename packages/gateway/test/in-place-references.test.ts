@@ -59,7 +59,11 @@ class InProcess {
   serve(given: readonly Message[], deduplicate: boolean): Exchange & { readonly blocks: readonly PlacedBlock[] } {
     const now = this.#now++;
     const body = JSON.stringify({ model: 'm', messages: given });
-    const recognised = recogniseRequest(body, chatApi, { mode: 'conservative', maxDocuments: 100 });
+    const recognised = recogniseRequest(body, chatApi, {
+      mode: 'conservative',
+      maxDocuments: 100,
+      blocks: this.#blocks,
+    });
     if (recognised === undefined) return { given, sent: given, blocks: [] };
     const placed = arrangeInPlace(recognised, {
       tenant: 't',

@@ -13,6 +13,7 @@ named with its cause. Token counts are estimated.`;
 interface ExplainCommandOptions {
   readonly after?: string;
   readonly api?: ApiName;
+  readonly blocks?: boolean;
   readonly mode: RecognitionMode;
 }
 
@@ -25,9 +26,10 @@ export function addExplainCommand(program: Command, { terminal, stdin }: Command
     .addOption(
       new Option('--mode <mode>', 'how documents are looked for').choices(RECOGNITION_MODES).default('conservative'),
     )
+    .option('--blocks', 'refer to parts of documents as well (default: what the body says in warmpath.blocks)')
     .addHelpText('after', EXPLAIN_HELP)
     .action(async (file: string | undefined, options: ExplainCommandOptions) => {
-      const { after, api, mode } = options;
+      const { after, api, mode, blocks } = options;
       if (after === '-' && (file === undefined || file === '-')) {
         throw new WarmpathError('WARMPATH_USAGE', {
           path: '--after',
@@ -37,6 +39,7 @@ export function addExplainCommand(program: Command, { terminal, stdin }: Command
       const explanation = explainRequest(await readInput(file, stdin), {
         mode,
         ...(api !== undefined && { api }),
+        ...(blocks !== undefined && { blocks }),
         ...(after !== undefined && { after: await readInput(after, stdin) }),
       });
       for (const line of describeExplanation(explanation, terminal.style)) terminal.line(line);

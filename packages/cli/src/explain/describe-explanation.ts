@@ -16,6 +16,11 @@ const DECISIONS = {
   history: 'stay: no longer new, and not seen before',
 } as const;
 
+const REFERRED = [
+  ['given before', false],
+  ['given in part', true],
+] as const;
+
 /** An explanation in lines for a person. */
 export function describeExplanation(explanation: Explanation, style: Style): readonly string[] {
   const { api, model, promptTokens, givenDocuments, blocks, advice, prefix } = explanation;
@@ -37,16 +42,22 @@ function describeBlock(block: ExplainedBlock, style: Style): readonly string[] {
   const sum = documents.reduce((all, document) => all + document.tokens, 0);
   const moved = order.filter((rank, at) => rank !== at).length;
   const lines = [
-    `${style.bold(place)}  ${documents.length} documents (${format}${marked ? ', marked' : ''}), ${tokens(sum)}`,
+    `${style.bold(place)}  ${documents.length} ${documents.length === 1 ? 'document' : 'documents'} (${format}${marked ? ', marked' : ''}), ${tokens(sum)}`,
     `  as they came    ${names(documents.map(({ id }) => id))}`,
   ];
   if (moved > 0) lines.push(`  would stand     ${names(order.map((rank) => documents[rank]!.id))}`);
-  if (references.length > 0) {
-    const saved = references.reduce((all, { savedTokens }) => all + savedTokens, 0);
-    const repeated = names(references.map(({ rank }) => documents[rank]!.id));
-    lines.push(`  given before    ${repeated}: ${tokens(saved)} less, by hints such as ${references[0]!.hint}`);
+  for (const [title, isPart] of REFERRED) {
+    const given = references.filter(({ partly }) => partly === isPart);
+    if (given.length === 0) continue;
+    const saved = given.reduce((all, { savedTokens }) => all + savedTokens, 0);
+    const repeated = names(given.map(({ rank }) => documents[rank]!.id));
+    const by = isPart ? '' : `, by hints such as ${given[0]!.hint}`;
+    lines.push(`  ${title.padEnd(16)}${repeated}: ${tokens(saved)} less${by}`);
   }
-  const note = DECISIONS[decided] ?? (moved === 0 ? 'stay: nothing to gain by moving them' : LABELS[labels]);
+  const note =
+    format === 'result'
+      ? undefined
+      : (DECISIONS[decided] ?? (moved === 0 ? 'stay: nothing to gain by moving them' : LABELS[labels]));
   if (note !== undefined) lines.push(`  ${style.dim(note)}`);
   return lines;
 }

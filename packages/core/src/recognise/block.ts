@@ -19,6 +19,8 @@ export const FORMAT_NAMES = [
   'separator',
 ] as const;
 export type FormatName = (typeof FORMAT_NAMES)[number];
+/** `result`: what a tool returned, as one document (`resultBlocks`). */
+export type BlockFormat = FormatName | 'result';
 
 /** The digits of a label that counts the documents, `[3]` or `index="3"`: a place in the text. */
 export interface LabelSpan {
@@ -57,13 +59,13 @@ export type FixedReason =
 export interface DocumentBlock {
   /** Which of the texts it stands in. */
   readonly text: number;
-  readonly format: FormatName;
+  readonly format: BlockFormat;
   /** Whether the prompt marks it as documents itself (`<warmpath-documents>`), so that nothing was guessed. */
   readonly marked: boolean;
   /** From the first document to the end of the last that may move. */
   readonly start: number;
   readonly end: number;
-  /** In the order of the text, at least two, none overlapping. */
+  /** In the order of the text, at least two, none overlapping; of a `result`, that one. */
   readonly documents: readonly DocumentSpan[];
   readonly labels: LabelRule;
   /** Set if the order must not change; the documents can still be replaced by references. */

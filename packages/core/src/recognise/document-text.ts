@@ -1,4 +1,4 @@
-import type { DocumentSpan, FormatName } from './block.js';
+import type { BlockFormat, DocumentSpan } from './block.js';
 import { trimmed } from './plausible.js';
 
 /** Where a document's own words stand, and what they are. */
@@ -25,7 +25,7 @@ const HEAD = 1_500;
  * The words of a document apart from what names it: ids, titles, sources and scores are kept when other words take their place.
  * O(length of the document).
  */
-export function documentText(text: string, document: DocumentSpan, format: FormatName): DocumentText {
+export function documentText(text: string, document: DocumentSpan, format: BlockFormat): DocumentText {
   const { contentStart, contentEnd } = document;
   const first = text[contentStart];
   if (format === 'json') return literal(text, document, readJson);
@@ -35,8 +35,9 @@ export function documentText(text: string, document: DocumentSpan, format: Forma
   return plain(text, start, end);
 }
 
-function wordsOf(text: string, document: DocumentSpan, format: FormatName): readonly [number, number] {
+function wordsOf(text: string, document: DocumentSpan, format: BlockFormat): readonly [number, number] {
   const { contentStart, contentEnd, labels } = document;
+  if (format === 'result') return [contentStart, contentEnd];
   const head = Math.min(contentEnd, contentStart + HEAD);
   if (format === 'tags') {
     CHILD.lastIndex = contentStart;

@@ -53,11 +53,16 @@ export class SeenDocuments {
 
   /**
    * `wording`: of the location hint, with `{documents}` for the name (`HintWording.location`). `blocks`: whether parts of a document
-   * that an earlier one holds are referred to as well (`SeenBlocks`); default false.
+   * that stand in an earlier one, or in a text beside them, are referred to as well (`SeenBlocks`); default false.
    */
   constructor(wording: string = DEFAULT_HINT_WORDING.location, { blocks = false }: { readonly blocks?: boolean } = {}) {
     this.#wording = wording;
     this.#blocks = blocks ? new SeenBlocks(wording) : undefined;
+  }
+
+  /** Takes in what stands beside the documents, for its parts. O(length) where parts are referred to. */
+  addText(text: string): void {
+    this.#blocks?.add(text);
   }
 
   /** Which documents of the next block are repeated, in its order; those that stay whole are left out. */
@@ -71,15 +76,15 @@ export class SeenDocuments {
       if (first === undefined) {
         this.#first.set(words.text, { block, rank });
         this.#unquoted.push(words.text);
-        // Of a document in the same block, nobody knows yet where it will stand.
-        const parts = this.#blocks?.shorten(words.text);
-        const repeat = parts !== undefined && parts.replaced > 0 ? written(words, text, parts.text) : undefined;
-        if (repeat !== undefined) repeats.push({ rank, behind: undefined, partly: true, ...repeat });
+      }
+      const whole = first && this.#refer(words, first, text);
+      if (whole !== undefined) {
+        repeats.push({ rank, behind: first!.block === block ? first!.rank : undefined, partly: false, ...whole });
         continue;
       }
-      const repeat = this.#refer(words, first, text);
-      const behind = first.block === block ? first.rank : undefined;
-      if (repeat !== undefined) repeats.push({ rank, behind, partly: false, ...repeat });
+      // Of a document in the same block, nobody knows yet where it will stand.
+      const part = isShortenable(block, words.text) ? this.#shorten(words, text) : undefined;
+      if (part !== undefined) repeats.push({ rank, behind: undefined, partly: true, ...part });
     }
     this.#addBlocks(text, block);
     return repeats;
@@ -88,6 +93,11 @@ export class SeenDocuments {
   #addBlocks(text: string, block: DocumentBlock): void {
     if (this.#blocks === undefined) return;
     for (const document of block.documents) this.#blocks.add(documentText(text, document, block.format).text);
+  }
+
+  #shorten(words: DocumentText, text: string): Written | undefined {
+    const parts = this.#blocks?.shorten(words.text);
+    return parts === undefined || parts.replaced === 0 ? undefined : written(words, text, parts.text);
   }
 
   #refer(words: DocumentText, { block, rank }: SeenDocument, text: string): Written | undefined {
@@ -114,6 +124,11 @@ export class SeenDocuments {
       else if (known !== words) this.#named.set(name, SHARED);
     }
   }
+}
+
+/** JSON that nobody has read as documents must stay JSON. */
+function isShortenable({ format }: DocumentBlock, words: string): boolean {
+  return format !== 'result' || !/^[[{]/.test(words);
 }
 
 type Written = Pick<RepeatedDocument, 'written' | 'start' | 'end' | 'savedTokens'>;

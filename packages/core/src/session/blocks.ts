@@ -29,6 +29,8 @@ interface SeenBlock {
   readonly holder: Holder;
   /** Which of its blocks. */
   readonly place: number;
+  /** The block that follows it, if the same one does wherever it stands. */
+  next: string | typeof SHARED | undefined;
 }
 
 /** A text that was added. */
@@ -36,7 +38,7 @@ interface Holder {
   readonly name: string | undefined;
 }
 
-/** Known blocks beside each other, which stood beside each other in the text that held them first. */
+/** Known blocks beside each other, which stand beside each other in the text that held them first, and wherever the first one stands. */
 interface Run {
   readonly first: string;
   last: string;
@@ -47,11 +49,11 @@ interface Run {
 
 /**
  * The second stage of de-duplication: texts that are alike in parts. Texts are cut into blocks of lines and sentences where their
- * own content says so, so that an insertion moves no cut but its neighbours; what an earlier text holds, letter by letter, becomes
- * a location hint that quotes its first and last words. What differs in one character stays. References point backward only, since a
+ * own content says so, so that an insertion moves no cut but its neighbours; what an earlier text holds, letter by letter and white
+ * space by white space, becomes a location hint that quotes its first and last words. What differs in one character stays. References point backward only, since a
  * text is shortened before it is added, and the block that they lead to is never one itself: a block is replaced only where it is not
- * the first. What two blocks begin, or end, with is never quoted, so that a reference leads to one place; and none is written that
- * spares less than half of what it stands for. Memory: the texts added.
+ * the first. What two blocks begin, or end, with is never quoted, and a reference spans no place where two texts part, so that it
+ * leads to one text; and none is written that spares less than half of what it stands for. Memory: the texts added.
  */
 export class SeenBlocks {
   readonly #wording: string;
@@ -72,24 +74,31 @@ export class SeenBlocks {
   add(text: string, { name, shown }: { readonly name?: string; readonly shown?: string | undefined } = {}): void {
     const holder: Holder = { name };
     let from = 0;
-    for (const [place, block] of blocksOf(text).entries()) {
-      const content = block.trim();
-      if (content.length < MIN_BLOCK || this.#seen.has(content)) continue;
+    const blocks = blocksOf(text.trimEnd());
+    for (const [place, block] of blocks.entries()) {
+      if (block.length < MIN_BLOCK) continue;
+      const known = this.#seen.get(block);
+      const next = blocks[place + 1];
+      if (known !== undefined) {
+        if (known.next !== next) known.next = SHARED;
+        continue;
+      }
       if (shown !== undefined) {
-        const at = shown.indexOf(content, from);
+        const at = shown.indexOf(block, from);
         // What is missing was known before when it was sent, and is not now: nothing can be said of the rest.
         if (at < 0) return;
-        from = at + content.length;
+        from = at + block.length;
       }
-      this.#seen.set(content, { holder, place });
-      for (const words of firstWords(content)) claim(this.#firsts, words, content);
-      for (const words of lastWords(content)) claim(this.#lasts, words, content);
+      this.#seen.set(block, { holder, place, next });
+      for (const words of firstWords(block)) claim(this.#firsts, words, block);
+      for (const words of lastWords(block)) claim(this.#lasts, words, block);
     }
   }
 
   /** The text with what is known replaced; a text that holds nothing known comes back as it is. Changes nothing. O(length). */
   shorten(text: string): ShortenedText {
-    const blocks = this.#seen.size === 0 ? [] : blocksOf(text);
+    const end = text.trimEnd();
+    const blocks = this.#seen.size === 0 ? [] : blocksOf(end);
     const parts: string[] = [];
     let replaced = 0;
     let run: Run | undefined;
@@ -101,15 +110,14 @@ export class SeenBlocks {
       run = undefined;
     };
     for (const block of blocks) {
-      const content = block.trim();
-      const seen = this.#seen.get(content);
-      const goesOn = run !== undefined && seen?.holder === run.seen.holder && seen.place === run.seen.place + 1;
-      if (!goesOn) close();
+      const seen = this.#seen.get(block);
+      if (run?.seen.next !== block || seen === undefined || !isNext(run.seen, seen)) close();
       if (seen === undefined) parts.push(block);
-      else if (run === undefined) run = { first: content, last: content, text: block, seen, blocks: 1 };
-      else run = { first: run.first, last: content, text: run.text + block, seen, blocks: run.blocks + 1 };
+      else if (run === undefined) run = { first: block, last: block, text: block, seen, blocks: 1 };
+      else run = { first: run.first, last: block, text: run.text + block, seen, blocks: run.blocks + 1 };
     }
     close();
+    parts.push(text.slice(end.length));
     return { text: replaced === 0 ? text : parts.join(''), blocks: blocks.length, replaced };
   }
 
@@ -127,12 +135,16 @@ export class SeenBlocks {
   }
 }
 
+function isNext({ holder, place }: SeenBlock, seen: SeenBlock): boolean {
+  return seen.holder === holder && seen.place === place + 1;
+}
+
 function firstWords(block: string): readonly string[] {
-  return FIRST.map((length) => inOneLine(block.slice(0, length)));
+  return FIRST.map((length) => inOneLine(block.trimStart().slice(0, length)));
 }
 
 function lastWords(block: string): readonly string[] {
-  return LAST.map((length) => inOneLine(block.slice(-length)));
+  return LAST.map((length) => inOneLine(block.trimEnd().slice(-length)));
 }
 
 function claim(owners: Map<string, string | typeof SHARED>, words: string, block: string): void {

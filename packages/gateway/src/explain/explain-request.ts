@@ -1,12 +1,12 @@
 import {
   type Arrangement,
   arrange,
+  type BlockFormat,
   BREAK_CAUSES,
   blockDocuments,
   DEFAULT_HINT_WORDING,
   estimateTokens,
   type FixedReason,
-  type FormatName,
   findPrefixBreak,
   type LabelRule,
   observe,
@@ -19,12 +19,13 @@ import {
 } from '@warmpath/core';
 import { chatApi } from '../apis/chat-api.js';
 import { completionsApi } from '../apis/completions-api.js';
+import { isObject } from '../apis/content-texts.js';
 import { messagesApi } from '../apis/messages-api.js';
 import type { ApiName, PromptApi } from '../apis/prompt-api.js';
 import { type JsonObject, pathName } from '../apis/request-texts.js';
 import { responsesApi } from '../apis/responses-api.js';
 import { parseObject } from '../extract.js';
-import { arrangeInPlace, type PlacedBlock, rememberOrders } from '../recognised/arrange-in-place.js';
+import { arrangeInPlace, isTold, type PlacedBlock, rememberOrders } from '../recognised/arrange-in-place.js';
 import { type RecognisedRequest, recogniseRequest } from '../recognised/recognised-request.js';
 import { SentOrders } from '../recognised/sent-orders.js';
 import { promptPieces } from './prompt-pieces.js';
@@ -50,13 +51,15 @@ export interface ExplainOptions {
   readonly mode: RecognitionMode;
   /** The body of a request that was served before. */
   readonly after?: string;
+  /** Whether parts that documents have in common are referred to; what a body's `warmpath.blocks` says without it, else false. */
+  readonly blocks?: boolean;
 }
 
 /** Documents that stand side by side in a prompt. */
 export interface ExplainedBlock {
   /** For instance `messages[1].content`. */
   readonly place: string;
-  readonly format: FormatName;
+  readonly format: BlockFormat;
   readonly marked: boolean;
   readonly labels: LabelRule;
   readonly fixed: FixedReason | null;
@@ -111,14 +114,15 @@ export interface Explanation {
  * they do. Keeps nothing. Errors: `WARMPATH_INVALID_JSON`. O(both bodies).
  */
 export function explainRequest(body: string, options: ExplainOptions): Explanation {
-  const { mode, after } = options;
+  const { after } = options;
   const api = APIS[options.api ?? apiOf(parseObject(body))];
   const orders = new SentOrders(1_024);
   const history = new ServedHistory();
-  const earlier = after === undefined ? undefined : readPrompt(after, api, mode);
+  const earlier = after === undefined ? undefined : readPrompt(after, api, options);
   const servedBefore = earlier && inPlace(earlier, { orders, history, now: 0 });
-  const now = readPrompt(body, api, mode);
+  const now = readPrompt(body, api, options);
   const served = inPlace(now, { orders, history, now: 1 });
+  const blocks = served.blocks.filter(isTold);
   const given = now.object['documents'];
   return {
     object: 'explanation',
@@ -126,9 +130,9 @@ export function explainRequest(body: string, options: ExplainOptions): Explanati
     model: typeof now.object['model'] === 'string' ? now.object['model'] : '',
     promptTokens: tokensOf(now),
     givenDocuments: Array.isArray(given) ? given.length : 0,
-    blocks: served.blocks.map((placed) => explainBlock(now, placed)),
-    deduplicatedTokens: sumOf(served.blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
-    advice: served.blocks.length === 0 ? adviceFor(now.pieces) : null,
+    blocks: blocks.map((placed) => explainBlock(now, placed)),
+    deduplicatedTokens: sumOf(blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
+    advice: blocks.length === 0 ? adviceFor(now.pieces) : null,
     prefix: earlier === undefined ? null : explainPrefix(earlier, now, [servedBefore!.body, served.body]),
   };
 }
@@ -137,29 +141,41 @@ interface ReadPrompt {
   readonly body: string;
   readonly object: JsonObject;
   readonly api: PromptApi;
-  readonly mode: RecognitionMode;
+  readonly deduplicate: boolean;
+  readonly blocks: boolean;
   readonly pieces: readonly PromptPiece[];
   readonly recognised: RecognisedRequest | undefined;
 }
 
-function readPrompt(body: string, api: PromptApi, mode: RecognitionMode): ReadPrompt {
+function readPrompt(body: string, api: PromptApi, { mode, blocks: asked }: ExplainOptions): ReadPrompt {
   const object = parseObject(body);
   const messages = api.messages(object);
   const blocks = recognise(
     messages.flatMap(({ texts }) => texts),
     { mode },
   );
+  const own = object['warmpath'];
+  const said: JsonObject = isObject(own) ? own : {};
+  const parts = asked ?? said['blocks'] === true;
   const isGiven = Array.isArray(object['documents']) && object['documents'].length > 0;
   // A request that names its documents is not searched for others.
   const recognised = isGiven
     ? undefined
-    : recogniseRequest(body, api, { mode, maxDocuments: Number.POSITIVE_INFINITY });
-  return { body, object, api, mode, pieces: promptPieces(body, object, { api, messages, blocks }), recognised };
+    : recogniseRequest(body, api, { mode, maxDocuments: Number.POSITIVE_INFINITY, blocks: parts });
+  return {
+    body,
+    object,
+    api,
+    deduplicate: said['deduplicate'] !== false,
+    blocks: parts,
+    pieces: promptPieces(body, object, { api, messages, blocks }),
+    recognised,
+  };
 }
 
 /** Orders a prompt as the gateway would, and lets it count as served. */
 function inPlace(
-  { body, recognised }: ReadPrompt,
+  { body, recognised, deduplicate, blocks }: ReadPrompt,
   { orders, history, now }: { readonly orders: SentOrders; readonly history: ServedHistory; readonly now: number },
 ): { readonly body: string; readonly blocks: readonly PlacedBlock[] } {
   if (recognised === undefined) return { body, blocks: [] };
@@ -169,8 +185,8 @@ function inPlace(
     tenant: '',
     orders,
     arrange: arrangeBlock,
-    deduplicate: true,
-    blocks: false,
+    deduplicate,
+    blocks,
     location: DEFAULT_HINT_WORDING.location,
   });
   rememberOrders(recognised, { tenant: '', orders, blocks: placed.blocks });
@@ -211,8 +227,8 @@ function explainPrefix(
 ): NonNullable<Explanation['prefix']> {
   const found = findPrefixBreak(outlinePrompt(before.pieces, { keepText: true }), now.pieces);
   const arranged = findPrefixBreak(
-    outlinePrompt(readPrompt(sentBefore, before.api, 'off').pieces, { keepText: true }),
-    readPrompt(sent, now.api, 'off').pieces,
+    outlinePrompt(readPrompt(sentBefore, before.api, { mode: 'off' }).pieces, { keepText: true }),
+    readPrompt(sent, now.api, { mode: 'off' }).pieces,
   );
   return {
     sharedTokens: found?.sharedTokens ?? tokensOf(before),

@@ -1,6 +1,6 @@
 import {
+  type BlockFormat,
   BREAK_CAUSES,
-  type FormatName,
   findPrefixBreak,
   type LabelRule,
   outlinePrompt,
@@ -18,7 +18,7 @@ import { promptPieces } from './prompt-pieces.js';
 /** What became of documents that stand side by side. */
 export interface RecordedBlock {
   /** `documents`: those of the request's own field. */
-  readonly format: FormatName | 'documents';
+  readonly format: BlockFormat | 'documents';
   readonly documents: number;
   readonly decided: PlacedBlock['decided'];
   /** `order[place]` is the rank of the document that stood there. */

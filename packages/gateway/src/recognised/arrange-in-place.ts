@@ -24,7 +24,7 @@ export interface PlacedBlock {
   readonly sent: SentOrder;
   /** Its documents that stand farther up in full, or in part, and are referred to. */
   readonly references: readonly RepeatedDocument[];
-  /** `replayed`: sent before, sent the same. `fixed`: the prompt forbids it. `history`: no longer new, and never seen. */
+  /** `replayed`: sent before, sent the same. `fixed`: the prompt forbids it, or it is one result. `history`: no longer new, and never seen. */
   readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
   /** For arranged ones. */
   readonly arrangement: Arrangement | undefined;
@@ -33,9 +33,15 @@ export interface PlacedBlock {
 /** A request with its documents in their places. */
 export interface InPlace {
   readonly body: string;
+  /** Results of tools among them, whether anything became of them or not (`isTold`). */
   readonly blocks: readonly PlacedBlock[];
   /** The whole prompt's texts, in estimated tokens. */
   readonly estimatedTokens: number;
+}
+
+/** Whether there is something to tell of a block: a result that stays as it is holds no documents. */
+export function isTold({ block, references }: PlacedBlock): boolean {
+  return isOrdered(block) || references.length > 0;
 }
 
 /** What arranges one block: core's `arrange` with the policy, the dial and the view of this tenant and model. */
@@ -70,7 +76,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
   const repeats = new Repeats(byText, options);
   for (const [index, given] of request.texts.entries()) {
     const open = byText.get(index) ?? [];
-    const references = open.map((each) => repeats.of(given.text, each));
+    const references = repeats.in(given, open);
     const { text, blocks } = withReferences(
       given.text,
       open.map(({ block }, i) => ({ block, repeats: references[i]! })),
@@ -97,7 +103,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
         arrangement: decided.arrangement,
       });
       rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order });
-      prompt.place(sent);
+      prompt.place(block, sent);
     }
     const written = rewriteText(text, rewrites);
     if (written !== request.given[index]!.text) changes.push({ place: given.place, text: written });
@@ -114,20 +120,30 @@ export function firstOpenDocuments(
   request: RecognisedRequest,
   options: Omit<InPlaceOptions, 'arrange'>,
 ): { readonly documents: readonly Document[]; readonly preamble: Preamble } | undefined {
-  const [message] = request.messages;
-  const [block] = message?.blocks ?? [];
+  const message = request.messages.find(({ blocks }) => blocks.some(isOrdered));
+  const block = message?.blocks.find(isOrdered);
   if (message === undefined || block === undefined || !message.isNew || block.fixed !== undefined) return undefined;
   const recalled = options.orders.of(options.tenant, message.link, message.blocks);
   if (recalled !== undefined) return undefined;
+  const byText = blocksByText(request, options);
+  const repeats = new Repeats(byText, options);
   const prompt = new PromptSoFar(request.scope);
-  for (const { text } of request.texts.slice(0, block.text)) prompt.add(text);
-  const { role, text: given } = request.texts[block.text]!;
-  const repeats = options.deduplicate ? new SeenDocuments(options.location, options).add(given, block) : NO_REPEATS;
-  const { text, blocks } = withReferences(given, [{ block, repeats }]);
-  return {
-    documents: blockDocuments(text, blocks[0]!),
-    preamble: prompt.preamble(message, role, text.slice(0, block.start)),
-  };
+  for (const [index, given] of request.texts.slice(0, block.text + 1).entries()) {
+    const [first] = byText.get(index) ?? [];
+    const [references = NO_REPEATS] = repeats.in(given, first === undefined ? [] : [first]);
+    const { text, blocks } = withReferences(
+      given.text,
+      first === undefined ? [] : [{ block: first.block, repeats: references }],
+    );
+    if (index < block.text) {
+      if (first !== undefined) prompt.place(first.block, sentInOrder(first.block, references));
+      prompt.add(text);
+      continue;
+    }
+    const preamble = prompt.preamble(message, given.role, text.slice(0, block.start));
+    return { documents: blockDocuments(text, blocks[0]!), preamble };
+  }
+  return undefined;
 }
 
 /** Remembers how each message of a request goes out; call it when the request does. */
@@ -158,7 +174,7 @@ interface OpenBlock {
 
 function blocksByText(
   request: RecognisedRequest,
-  { tenant, orders }: InPlaceOptions,
+  { tenant, orders }: Pick<InPlaceOptions, 'tenant' | 'orders'>,
 ): ReadonlyMap<number, readonly OpenBlock[]> {
   const byText = new Map<number, OpenBlock[]>();
   for (const message of request.messages) {
@@ -173,9 +189,10 @@ function blocksByText(
   return byText;
 }
 
-/** Which documents are referred to: blocks must be asked for in the order of the prompt. */
+/** Which documents are referred to: texts must be asked for in the order of the prompt. */
 class Repeats {
   readonly #deduplicate: boolean;
+  readonly #blocks: boolean;
   readonly #seen: SeenDocuments | undefined;
 
   constructor(
@@ -183,15 +200,36 @@ class Repeats {
     { deduplicate, blocks, location }: Pick<InPlaceOptions, 'deduplicate' | 'blocks' | 'location'>,
   ) {
     this.#deduplicate = deduplicate;
-    const looks = deduplicate || [...byText.values()].flat().some(({ recalled }) => recalled?.references.length);
-    this.#seen = looks ? new SeenDocuments(location, { blocks }) : undefined;
+    this.#blocks = blocks;
+    const known = [...byText.values()].flatMap((open) => open.flatMap(({ recalled }) => recalled ?? []));
+    // What was shortened once is shortened again, whatever is asked for now.
+    const looksAtParts = (deduplicate && blocks) || known.some(({ shortened }) => shortened.length > 0);
+    const looks = deduplicate || looksAtParts || known.some(({ references }) => references.length > 0);
+    this.#seen = looks ? new SeenDocuments(location, { blocks: looksAtParts }) : undefined;
   }
 
-  of(text: string, { block, recalled }: OpenBlock): readonly RepeatedDocument[] {
-    const repeats = this.#seen?.add(text, block) ?? NO_REPEATS;
+  /** For each block of a text, in their order. */
+  in({ role, text }: RecognisedRequest['texts'][number], open: readonly OpenBlock[]): (readonly RepeatedDocument[])[] {
+    const seen = this.#seen;
+    if (seen === undefined) return open.map(() => NO_REPEATS);
+    let from = 0;
+    const repeats = open.map((each) => {
+      seen.addText(text.slice(from, each.block.start));
+      from = each.block.end;
+      return this.#of(seen.add(text, each.block), each);
+    });
+    // What the model said may be quoted wrongly.
+    if (role !== 'assistant') seen.addText(text.slice(from));
+    return repeats;
+  }
+
+  #of(repeats: readonly RepeatedDocument[], { recalled }: OpenBlock): readonly RepeatedDocument[] {
     // A record never makes a reference of what does not stand farther up in this very request.
-    if (recalled !== undefined) return repeats.filter(({ rank }) => recalled.references.includes(rank));
-    return this.#deduplicate ? repeats : NO_REPEATS;
+    if (recalled !== undefined) {
+      return repeats.filter(({ rank, partly }) => (partly ? recalled.shortened : recalled.references).includes(rank));
+    }
+    if (!this.#deduplicate) return NO_REPEATS;
+    return this.#blocks ? repeats : repeats.filter(({ partly }) => !partly);
   }
 }
 
@@ -214,13 +252,10 @@ function decide(
   },
 ): Pick<PlacedBlock, 'sent' | 'decided' | 'arrangement'> {
   if (recalled !== undefined) return { sent: recalled, decided: 'replayed', arrangement: undefined };
-  const inOrder = {
-    order: block.documents.map((_, rank) => rank),
-    relabelled: false,
-    references: references.map(({ rank }) => rank),
-  };
+  const inOrder = sentInOrder(block, references);
   if (!isNew) return { sent: inOrder, decided: 'history', arrangement: undefined };
-  if (block.fixed !== undefined) return { sent: inOrder, decided: 'fixed', arrangement: undefined };
+  if (block.fixed !== undefined || !isOrdered(block))
+    return { sent: inOrder, decided: 'fixed', arrangement: undefined };
   const asked = { documents: blockDocuments(text, block), preamble: preamble() };
   const free = arrange(asked);
   const arrangement = keepsBehind(free.order, references) ? free : arrange({ ...asked, policy: 'retrieval' });
@@ -228,6 +263,21 @@ function decide(
     sent: { ...inOrder, order: arrangement.order, relabelled: block.labels === 'free' },
     decided: 'arranged',
     arrangement,
+  };
+}
+
+/** Whether there is an order to decide about. */
+function isOrdered({ format }: DocumentBlock): boolean {
+  return format !== 'result';
+}
+
+function sentInOrder({ documents }: DocumentBlock, references: readonly RepeatedDocument[]): SentOrder {
+  const ranksOf = (isPart: boolean) => references.filter(({ partly }) => partly === isPart).map(({ rank }) => rank);
+  return {
+    order: documents.map((_, rank) => rank),
+    relabelled: false,
+    references: ranksOf(false),
+    shortened: ranksOf(true),
   };
 }
 
@@ -265,8 +315,11 @@ class PromptSoFar {
   }
 
   /** A block has its order. */
-  place({ order, relabelled, references }: SentOrder): void {
-    this.#orders += `${order.join()}${relabelled ? 'r' : ''}${references.length > 0 ? `d${references.join()}` : ''};`;
+  place(block: DocumentBlock, { order, relabelled, references, shortened }: SentOrder): void {
+    if (!isOrdered(block) && references.length + shortened.length === 0) return;
+    const replaced = references.length > 0 ? `d${references.join()}` : '';
+    const parts = shortened.length > 0 ? `p${shortened.join()}` : '';
+    this.#orders += `${order.join()}${relabelled ? 'r' : ''}${replaced}${parts};`;
   }
 
   add(text: string): void {

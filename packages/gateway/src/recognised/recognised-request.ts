@@ -1,4 +1,11 @@
-import { type DocumentBlock, messageChain, type RecogniseOptions, recognise } from '@warmpath/core';
+import {
+  type DocumentBlock,
+  hasRepeatedResult,
+  messageChain,
+  type RecogniseOptions,
+  recognise,
+  withResults,
+} from '@warmpath/core';
 import { isObject } from '../apis/content-texts.js';
 import type { PromptApi } from '../apis/prompt-api.js';
 import type { JsonObject, RequestMessage, RequestText } from '../apis/request-texts.js';
@@ -16,6 +23,13 @@ export interface RecognisedMessage {
   readonly blocks: readonly DocumentBlock[];
   /** Whether its order may still be decided: a system prompt, or what came since the model last spoke. */
   readonly isNew: boolean;
+}
+
+/** What decides which documents a request has. */
+export interface RecogniseRequestOptions extends RecogniseOptions {
+  readonly maxDocuments: number;
+  /** Whether parts of documents are referred to, so that a result may be shortened that never came before. */
+  readonly blocks: boolean;
 }
 
 /** A request that names no documents, and has some in its texts. */
@@ -45,7 +59,7 @@ const MARK = 'warmpath-documents';
 export function recogniseRequest(
   body: Buffer | string,
   api: PromptApi,
-  options: RecogniseOptions & { readonly maxDocuments: number },
+  options: RecogniseRequestOptions,
 ): RecognisedRequest | undefined {
   if (options.mode === 'off' || (options.mode === 'marked' && !body.includes(MARK))) return undefined;
   const text = typeof body === 'string' ? body : body.toString('utf8');
@@ -66,12 +80,15 @@ function read(text: string): JsonObject | undefined {
 function recogniseIn(
   object: JsonObject,
   api: PromptApi,
-  options: RecogniseOptions & { readonly maxDocuments: number; readonly body: string },
+  options: RecogniseRequestOptions & { readonly body: string },
 ): RecognisedRequest | undefined {
   const messages = api.messages(object);
   const given = messages.flatMap((message) => message.texts);
   const texts = options.mode === 'conservative' && hasExternalMarkers(options.body) ? given.map(stable) : given;
-  const blocks = recognise(texts, options).filter(({ documents }) => documents.length <= options.maxDocuments);
+  const found = recognise(texts, options).filter(({ documents }) => documents.length <= options.maxDocuments);
+  const all = options.mode === 'conservative' ? withResults(texts, found) : found;
+  // Results that nothing can become of are none of the gateway's business.
+  const blocks = found.length > 0 || options.blocks || hasRepeatedResult(texts, all) ? all : found;
   if (blocks.length === 0 && texts.every((text, i) => text === given[i])) return undefined;
   const { body } = options;
   const model = typeof object['model'] === 'string' ? object['model'] : '';

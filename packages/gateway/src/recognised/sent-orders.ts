@@ -8,6 +8,8 @@ export interface SentOrder {
   readonly relabelled: boolean;
   /** Ranks of the documents that a reference stood for. */
   readonly references: readonly number[];
+  /** Ranks of the documents of which parts were references. */
+  readonly shortened: readonly number[];
 }
 
 /**

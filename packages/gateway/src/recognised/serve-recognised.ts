@@ -12,6 +12,7 @@ import {
   firstOpenDocuments,
   type InPlace,
   type InPlaceOptions,
+  isTold,
   type PlacedBlock,
   rememberOrders,
 } from './arrange-in-place.js';
@@ -23,8 +24,9 @@ export interface WaitingInPlace {
   readonly recognised: RecognisedRequest;
   /** Policy and dial of the request, or the configured ones. */
   readonly dial: ArrangeRequest;
-  /** Whether a document that the prompt shows already is referred to. */
+  /** Whether a document that the prompt shows already is referred to, and parts of one. */
   readonly deduplicate: boolean;
+  readonly blocks: boolean;
 }
 
 /** How it goes out. */
@@ -86,18 +88,19 @@ function inPlace(gateway: Gateway, waiting: WaitingInPlace, { history }: TenantM
   });
 }
 
-function optionsOf(gateway: Gateway, { tenant, deduplicate }: WaitingInPlace): Omit<InPlaceOptions, 'arrange'> {
-  const { arrange, session } = gateway.config;
+function optionsOf(gateway: Gateway, { tenant, deduplicate, blocks }: WaitingInPlace): Omit<InPlaceOptions, 'arrange'> {
+  const { arrange } = gateway.config;
   return {
     tenant,
     deduplicate,
-    blocks: session.blocks,
+    blocks,
     location: arrange.wording.location,
     orders: gateway.sentOrders,
   };
 }
 
-function note({ exchange }: FastifyRequest, { blocks }: InPlace, { counts }: TenantModel): void {
+function note({ exchange }: FastifyRequest, { blocks: all }: InPlace, { counts }: TenantModel): void {
+  const blocks = all.filter(isTold);
   if (blocks.length === 0) return;
   const documents = blocks.reduce((sum, { block }) => sum + block.documents.length, 0);
   exchange.documents = documents;
@@ -146,7 +149,9 @@ function dispatched(
 }
 
 function headersOf({ exchange }: FastifyRequest, { blocks }: InPlace): Record<string, string> {
-  const found = blocks.map(({ block, decided }) => `${block.format} ${block.documents.length} ${decided}`);
+  const found = blocks
+    .filter(isTold)
+    .map(({ block, decided }) => `${block.format} ${block.documents.length} ${decided}`);
   const policy = blocks.find(({ arrangement }) => arrangement !== undefined)?.arrangement?.trace.policy;
   const predicted = exchange.predictedCachedTokens;
   return {

@@ -135,11 +135,12 @@ function inPlace(gateway: Gateway, call: Call, { tenant, extracted }: Asked): Pr
   const { recognise, limits, session } = gateway.config;
   const mode = extracted?.recognise ?? recognise[call.route];
   if (mode === 'off' || call.body.length > recognise.maxBodyBytes) return undefined;
-  const options = { mode, relabel: recognise.relabel, maxDocuments: limits.documents };
+  const blocks = extracted?.blocks ?? session.blocks;
+  const options = { mode, relabel: recognise.relabel, maxDocuments: limits.documents, blocks };
   const recognised = recogniseRequest(ownBody(call, extracted), call.api, options);
   if (recognised === undefined) return undefined;
   const switches: RequestSwitches = extracted?.switches ?? {};
   const dial = gateway.composer.prepare({ documents: [], switches }, tenant, 'warmpath');
   const deduplicate = extracted?.deduplicate ?? (session.enabled && session.deduplicate);
-  return { kind: 'recognised', waiting: { tenant, recognised, dial, deduplicate } };
+  return { kind: 'recognised', waiting: { tenant, recognised, dial, deduplicate, blocks } };
 }
