@@ -69,7 +69,7 @@ describe('shell commands in the docs', () => {
     } else if (/^(npx )?warmpath /.test(command)) {
       // Servers, other engines and downloads: the command and its flags must exist. `packages/cli/test` runs them.
       const [, name, action] = command.replace(/^npx /, '').split(' ');
-      await expectFlags(command, ['warmpath', name!, ...(name === 'lab' ? [action!] : [])]);
+      await expectFlags(command, ['warmpath', name!, ...(['lab', 'sessions'].includes(name!) ? [action!] : [])]);
     } else {
       expect.unreachable(`nothing proves this command: ${command}`);
     }

@@ -9,6 +9,7 @@ import { addExplainCommand } from './commands/explain.js';
 import { addLabCommand } from './commands/lab.js';
 import { addPlanCommand } from './commands/plan.js';
 import { addServeCommand } from './commands/serve.js';
+import { addSessionsCommand } from './commands/sessions.js';
 import { addUpCommand } from './commands/up.js';
 import { EXIT_CODES_HELP } from './exit-codes.js';
 import { packageVersion } from './version.js';
@@ -32,6 +33,7 @@ export function createProgram(context: CommandContext): Command {
   addExplainCommand(program, context);
   addLabCommand(program, context);
   addPlanCommand(program, context);
+  addSessionsCommand(program, context);
   addCheckConfigCommand(program, context);
   return program;
 }

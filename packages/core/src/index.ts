@@ -120,7 +120,7 @@ export type {
 } from './session/recall.js';
 export { recallHistory } from './session/recall.js';
 export type { SentDocument, SentTurn, TurnName } from './session/sent-turn.js';
-export { readSessionEntry, type SessionEntry } from './session/session-entry.js';
+export { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
 export type { SessionMemoryOptions } from './session/session-memory.js';
 export { SessionMemory } from './session/session-memory.js';
 export type { VisibleDocuments } from './session/visible-documents.js';

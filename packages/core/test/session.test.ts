@@ -360,6 +360,88 @@ describe('the memory of sessions', () => {
     }
   });
 
+  it('takes in beside what it remembers, and loses nothing of either', () => {
+    const entryOf = (idleMs: number, ...turns: object[]) => {
+      return { version: 1, tenant: NAME.tenant, session: NAME.session, link: 'l', idleMs, turns };
+    };
+    const [mine, both, theirs] = ['mine', 'both', 'theirs'].map((id) => ({ ...turn('l'), id })) as [
+      SentTurn,
+      SentTurn,
+      SentTurn,
+    ];
+    const memory = new SessionMemory();
+    memory.sent(NAME, mine, 1_000);
+    memory.sent(NAME, both, 1_000);
+    memory.answered(NAME, both, 'a', 1_000);
+    const imported = [{ ...both, answers: ['b'] }, theirs];
+    expect(memory.restore(entryOf(500, ...imported), 2_000)).toBe(true);
+    const idsAt = () =>
+      memory
+        .lookup(
+          NAME,
+          2_000,
+        )('l')
+        .map(({ id }) => id);
+    expect(idsAt()).toEqual(['mine', 'both', 'theirs']);
+    expect(memory.lookup(NAME, 2_000)('l')[1]!.answers).toEqual(['a', 'b']);
+    // What was used longer ago does not go before what is used.
+    memory.sent(NAME, mine, 2_000);
+    memory.restore(entryOf(700, ...imported), 2_000);
+    expect(idsAt().at(-1)).toBe('mine');
+    expect(memory.turns).toBe(3);
+    expect(memory.restore(entryOf(1e9, ...imported), 2_000)).toBe(false);
+  });
+
+  it('lets the least recently used go first after an import, whatever came in which order', () => {
+    const memory = new SessionMemory({ maxTurns: 4 });
+    memory.sent(NAME, { ...turn('now') }, 1_000);
+    for (const [link, idleMs, length] of [
+      ['b', 10, 1],
+      ['c', 10, 3],
+      ['a', 500, 1],
+    ] as const) {
+      const entry = { version: 1, tenant: 't', session: null, link, idleMs, turns: [{ ...turn(link), length }] };
+      memory.restore(entry, 1_000);
+    }
+    memory.settle();
+    // The longer of two that were used together stands on the other.
+    expect([...memory.export(1_000)].map(({ link }) => link)).toEqual(['a', 'c', 'b', 'now']);
+    memory.sent(NAME, { ...turn('next') }, 1_001);
+    expect([...memory.export(1_001)].map(({ link }) => link)).toEqual(['c', 'b', 'now', 'next']);
+  });
+
+  it('forgets a conversation, those without a name, or a tenant, and exports them by themselves', () => {
+    const names = [
+      { tenant: 'a', session: 's' },
+      { tenant: 'a', session: undefined },
+      { tenant: 'b', session: 's' },
+    ];
+    const filled = () => {
+      const memory = new SessionMemory();
+      for (const name of names) for (const link of ['1', '2']) memory.sent(name, turn(link), 0);
+      return memory;
+    };
+    const cases = [
+      [{ tenant: 'a', session: 's' }, [0]],
+      [{ tenant: 'a', session: null }, [1]],
+      [{ tenant: 'a' }, [0, 1]],
+      [{}, [0, 1, 2]],
+      [{ tenant: 'c' }, []],
+    ] as const;
+    for (const [filter, places] of cases) {
+      const memory = filled();
+      expect([...memory.export(0, filter)]).toHaveLength(2 * places.length);
+      expect(memory.forget(filter)).toBe(2 * places.length);
+      expect([...memory.export(0, filter)]).toEqual([]);
+      expect(memory.turns).toBe(6 - 2 * places.length);
+      for (const [place, name] of names.entries()) {
+        const isLeft = !(places as readonly number[]).includes(place);
+        expect(memory.lookup(name, 0)('1')).toHaveLength(isLeft ? 1 : 0);
+        if (isLeft) expect(memory.holds(name.tenant)).toBe(true);
+      }
+    }
+  });
+
   it('refuses what no export wrote', () => {
     const memory = new SessionMemory();
     const entry = { version: 1, tenant: 'a', session: null, link: 'l', idleMs: 0, turns: [turn('l')] };
@@ -382,11 +464,23 @@ describe('the memory of sessions', () => {
         const foreign = JSON.parse(text) as Record<string, unknown>;
         const parent = path.slice(0, -1).reduce((value, key) => value[key] as Record<string, unknown>, foreign);
         parent[path.at(-1)!] = { foreign: true };
-        expect(() => readSessionEntry(foreign), path.join('.')).toThrow(WarmpathError);
+        const named = path.map((step) => (/^\d+$/.test(step) ? `[${step}]` : `.${step}`)).join('');
+        // Of an object, the first field that it should have.
+        expect(pathOf(() => readSessionEntry(foreign))?.slice(0, named.length - 1), named).toBe(named.slice(1));
       }
     }
   });
 });
+
+/** The path that a refusal names. */
+function pathOf(refused: () => unknown): string | undefined {
+  try {
+    refused();
+  } catch (error) {
+    if (WarmpathError.isInstance(error)) return error.path;
+  }
+  return undefined;
+}
 
 /** The place of every value in a piece of plain data. */
 function pathsIn(value: unknown): string[][] {

@@ -291,6 +291,17 @@ const explain = z.strictObject({
     .describe('Whether prompts are compared with earlier ones, to name why a prefix broke. Reads every prompt.'),
 });
 
+const admin = z.strictObject({
+  socket: z
+    .string()
+    .min(1)
+    .max(80)
+    .optional()
+    .describe(
+      'Path of a Unix socket for the operator (`warmpath sessions`), which only the user of the process can open. None if left out.',
+    ),
+});
+
 const log = z.strictObject({
   level: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
@@ -315,6 +326,7 @@ export const gatewayConfigSchema = z.strictObject({
   prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
   plan: plan.prefault({}).describe('Planning of whole batches (`POST /v1/plan`).'),
   explain: explain.prefault({}).describe('What can be asked about requests just served.'),
+  admin: admin.prefault({}).describe('What only the operator may do.'),
   log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
 });
 

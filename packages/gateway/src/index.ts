@@ -1,3 +1,4 @@
+export type { RefusedEntry, SessionImport } from './admin/session-transfer.js';
 export { API_NAMES, type ApiName } from './apis/prompt-api.js';
 export {
   type ConfigKey,
@@ -31,3 +32,4 @@ export {
   type StoreOperation,
 } from './session-store.js';
 export { probeSessionStore, type SessionStoreProbe } from './shared-sessions/open-sessions.js';
+export { tenantOf } from './tenant.js';

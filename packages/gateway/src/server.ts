@@ -9,6 +9,7 @@ import {
   fastify,
   LogController,
 } from 'fastify';
+import { type AdminServer, startAdminServer } from './admin/admin-server.js';
 import { errorShapeOf } from './apis/error-shape.js';
 import { CacheSalts } from './cache-salts.js';
 import { type Arrange, Composer } from './compose.js';
@@ -41,6 +42,7 @@ import { passthroughRoute } from './routes/passthrough.js';
 import { planRoute } from './routes/plan.js';
 import { requestsRoute } from './routes/requests.js';
 import { responsesRoute } from './routes/responses.js';
+import { sessionsRoute } from './routes/sessions.js';
 import { warmupRoute } from './routes/warmup.js';
 import { ServedHistories } from './served-histories.js';
 import type { SessionStore } from './session-store.js';
@@ -80,6 +82,9 @@ export interface GatewayParts {
 /** Time a client gets to send a whole request, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 300_000;
 
+/** Characters of a name in a path: the longest of a conversation, were each of its letters escaped. */
+const MAX_PARAMETER_LENGTH = 3_072;
+
 /** Asked for every few seconds by machines; logged at `debug` only. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 
@@ -90,11 +95,15 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 export async function startGateway(config: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const gateway = assemble(config, parts);
   const app = buildServer(gateway);
+  const { socket } = gateway.config.admin;
   let url: string;
+  let admin: AdminServer | undefined;
   try {
     await openSessions(gateway, app.log);
+    if (socket !== undefined) admin = await startAdminServer(socket, gateway, app.log);
     url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port });
   } catch (error) {
+    await admin?.close();
     await gateway.conversations.store.close();
     await gateway.upstream.destroy();
     throw error;
@@ -103,7 +112,7 @@ export async function startGateway(config: GatewayConfigInput, parts: GatewayPar
   return {
     url,
     close: () => {
-      closing ??= shutDown(app, gateway);
+      closing ??= shutDown(app, gateway, admin);
       return closing;
     },
   };
@@ -173,6 +182,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
   const malformed = new MalformedRequests();
   const app = fastify({
     bodyLimit: server.bodyLimitBytes,
+    routerOptions: { maxParamLength: MAX_PARAMETER_LENGTH },
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
@@ -209,7 +219,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
   });
   for (const route of [chatCompletionsRoute, completionsRoute, messagesRoute, responsesRoute]) route(app, gateway);
   countTokensRoute(app, gateway);
-  for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute]) route(app, gateway);
+  for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute, sessionsRoute])
+    route(app, gateway);
   for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
   return app;
 }
@@ -280,13 +291,14 @@ function fromFramework(error: FastifyError): WarmpathError {
   return new WarmpathError('WARMPATH_INTERNAL');
 }
 
-async function shutDown(app: FastifyInstance, gateway: Gateway): Promise<void> {
+async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServer | undefined): Promise<void> {
   gateway.draining = true;
   gateway.warmups.close();
   gateway.prewarmer?.close();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
   await app.close();
   clearTimeout(deadline);
+  await admin?.close();
   await gateway.conversations.store.close();
   await gateway.upstream.destroy();
 }

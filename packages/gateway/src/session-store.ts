@@ -1,6 +1,8 @@
 import {
   type ConversationName,
   type SentTurn,
+  type SessionEntry,
+  type SessionFilter,
   SessionMemory,
   type SessionMemoryOptions,
   type TurnLookup,
@@ -26,6 +28,23 @@ export interface SessionStore {
   sent(name: ConversationName, turn: SentTurn, now: number): void;
   /** The model answered it, with an answer of this print. */
   answered(name: ConversationName, turn: TurnName, answer: string, now: number): void;
+  /**
+   * Everything that is remembered of these conversations, as plain data, some at a time: prompts and documents in the clear. Error:
+   * `WARMPATH_STORE_UNAVAILABLE`, then or on the way.
+   */
+  export(filter: SessionFilter, now: number): AsyncIterable<SessionEntry> | Iterable<SessionEntry>;
+  /**
+   * Takes an exported entry in; what is remembered there already stays. Answers false for one that was not used for too long. Errors:
+   * `WARMPATH_INVALID_REQUEST` with the path of what no export wrote; `WARMPATH_STORE_UNAVAILABLE`.
+   */
+  restore(entry: unknown, now: number): boolean | Promise<boolean>;
+  /** All entries of an import have been restored. */
+  settle(): void;
+  /**
+   * Forgets these conversations, here and in whatever stands behind; answers how many links of them. Errors: `WARMPATH_STORE_UNAVAILABLE`;
+   * `WARMPATH_OVERLOADED` where too many wait for the same.
+   */
+  forget(filter: SessionFilter): number | Promise<number>;
   /** Turns and bytes that this process holds. */
   readonly turns: number;
   readonly bytes: number;
@@ -40,7 +59,7 @@ export interface SessionStore {
 }
 
 /** What a store was asked. */
-export type StoreOperation = 'find' | 'keep';
+export type StoreOperation = 'find' | 'keep' | 'forget';
 
 /** Why it did not do it: away, too slow, refused, not to be read, more than may wait, or larger than a turn may be. */
 export type StoreFailure = 'down' | 'timeout' | 'refused' | 'unreadable' | 'overflow' | 'too-large';
@@ -87,6 +106,22 @@ export class MemorySessionStore implements SessionStore {
 
   answered(name: ConversationName, turn: TurnName, answer: string, now: number): void {
     this.#memory.answered(name, turn, answer, now);
+  }
+
+  export(filter: SessionFilter, now: number): Iterable<SessionEntry> {
+    return this.#memory.export(now, filter);
+  }
+
+  restore(entry: unknown, now: number): boolean {
+    return this.#memory.restore(entry, now);
+  }
+
+  settle(): void {
+    this.#memory.settle();
+  }
+
+  forget(filter: SessionFilter): number {
+    return this.#memory.forget(filter);
   }
 
   async open(): Promise<void> {}

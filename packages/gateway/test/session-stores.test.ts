@@ -4,7 +4,7 @@ import { checkConfig, resolveConfig } from '../src/config-load.js';
 import { MemorySessionStore } from '../src/session-store.js';
 import { probeSessionStore } from '../src/shared-sessions/open-sessions.js';
 import { RedisSessionStore } from '../src/shared-sessions/redis-session-store.js';
-import { scopeOf } from '../src/shared-sessions/turn-record.js';
+import { StoreKeys } from '../src/shared-sessions/store-keys.js';
 import { closing } from './harness.js';
 import { RedisServer } from './redis-server.js';
 import { LIMITS, SILENT, sessionStoreConformance, turnAt, turnsOf } from './session-store-conformance.js';
@@ -79,7 +79,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
       for (let answer = 0; answer < 20; answer++) store.answered(NAME, turn, `${answer}`, 0);
     }
     await store.find(NAME, [], 0);
-    const key = `${prefix}{${scopeOf(NAME)}}1`;
+    const key = `${new StoreKeys(prefix).startOf(NAME)}1`;
     // Eight renderings, the answers of each, and their order.
     expect(await ask('HLEN', key)).toBe(17);
     expect(await ask('HGET', key, 'order')).toBe('12 13 14 15 16 17 18 19');
@@ -90,7 +90,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     const prefix = freshPrefix();
     const store = await openAt(prefix);
     const [first, second] = [turnAt('1'), turnAt('2', 'x', turnAt('1'))];
-    const key = (link: string) => `${prefix}{${scopeOf(NAME)}}${link}`;
+    const key = (link: string) => `${new StoreKeys(prefix).startOf(NAME)}${link}`;
     const left = async (link: string) => Number(await ask('PTTL', key(link)));
     store.sent(NAME, first, 0);
     await store.find(NAME, [], 0);
@@ -128,7 +128,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     writer.sent(name, turnAt('1'), 0);
     await writer.find(name, [], 0);
     const keys = (await ask('KEYS', `${prefix}*`)) as string[];
-    expect(keys).toEqual([`${prefix}{${scopeOf(name)}}1`]);
+    expect(keys).toEqual([`${new StoreKeys(prefix).startOf(name)}1`]);
     expect(keys[0]).not.toMatch(/clear|private/);
     const record = String(await ask('HGET', keys[0]!, 'turn:id-1'));
     for (const bad of [
@@ -147,7 +147,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     expect((await (await openAt(prefix)).find(name, ['1'], 0))('1')).toHaveLength(1);
     // What one conversation sent is none of another's, even where somebody moved the record there.
     const other = { tenant: 'other' };
-    await ask('RENAME', keys[0]!, `${prefix}{${scopeOf(other)}}1`);
+    await ask('RENAME', keys[0]!, `${new StoreKeys(prefix).startOf(other)}1`);
     expect((await (await openAt(prefix)).find(other, ['1'], 0))('1')).toEqual([]);
     await ask('SET', keys[0]!, 'a text');
     expect((await (await openAt(prefix)).find(name, ['1'], 0))('1')).toEqual([]);

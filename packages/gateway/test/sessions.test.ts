@@ -216,7 +216,16 @@ describe('a conversation', () => {
 
 describe('a store of sessions', () => {
   const LIMITS = { maxTurns: 100, maxBytes: 1e6, maxAgeMs: 1e6 };
-  const PARTS = { turns: 0, bytes: 0, isShared: false, isUp: true, open: async () => {}, close: async () => {} };
+  const REST = { export: () => [], restore: () => true, settle: () => {}, forget: () => 0 };
+  const PARTS = {
+    ...REST,
+    turns: 0,
+    bytes: 0,
+    isShared: false,
+    isUp: true,
+    open: async () => {},
+    close: async () => {},
+  };
 
   it('may answer later, as a database does', async () => {
     const memory = new MemorySessionStore(LIMITS);

@@ -12,87 +12,102 @@ export interface SessionEntry {
   readonly turns: readonly SentTurn[];
 }
 
-const PLACES: ReadonlySet<unknown> = new Set<SentTurn['edits'][number]['add']>([
-  'text-before',
-  'text-after',
-  'message-before',
-  'message-after',
-]);
+/** Which conversations: all, those of a tenant, one of them by its name, or (`null`) those that have none. */
+export interface SessionFilter {
+  readonly tenant?: string | undefined;
+  readonly session?: string | null | undefined;
+}
+
+/** Whether a conversation is among those. O(1). */
+export function isAmong(
+  { tenant, session }: { readonly tenant: string; readonly session?: string | null | undefined },
+  filter: SessionFilter,
+): boolean {
+  if (filter.tenant !== undefined && filter.tenant !== tenant) return false;
+  return filter.session === undefined || filter.session === (session ?? null);
+}
+
+/** The path to what is wrong with a value, from there on; `undefined` if nothing is. */
+type Check = (value: unknown) => string | undefined;
+
+const text: Check = (value) => (typeof value === 'string' ? undefined : '');
+const whole: Check = (value) => (Number.isInteger(value) ? undefined : '');
+const place: Check = (value) => (Number.isInteger(value) && (value as number) >= 0 ? undefined : '');
+const finite: Check = (value) => (Number.isFinite(value) ? undefined : '');
+const duration: Check = (value) => (Number.isFinite(value) && (value as number) >= 0 ? undefined : '');
+const optional =
+  (check: Check): Check =>
+  (value) =>
+    value === undefined ? undefined : check(value);
+const oneOf =
+  (...values: readonly unknown[]): Check =>
+  (value) =>
+    values.includes(value) ? undefined : '';
+
+const list =
+  (item: Check): Check =>
+  (value) => {
+    if (!Array.isArray(value)) return '';
+    for (const [i, one] of value.entries()) {
+      const wrong = item(one);
+      if (wrong !== undefined) return `[${i}]${wrong}`;
+    }
+    return undefined;
+  };
+
+const record =
+  (fields: Readonly<Record<string, Check>>): Check =>
+  (value) => {
+    if (typeof value !== 'object' || value === null) return '';
+    for (const name in fields) {
+      const wrong = fields[name]!((value as Readonly<Record<string, unknown>>)[name]);
+      if (wrong !== undefined) return `.${name}${wrong}`;
+    }
+    return undefined;
+  };
+
+const NAME = { link: text, id: text };
+const ENTRY = record({
+  version: oneOf(1),
+  tenant: text,
+  session: (value) => (value === null ? undefined : text(value)),
+  link: text,
+  idleMs: duration,
+  turns: list(
+    record({
+      ...NAME,
+      supplied: text,
+      length: whole,
+      tail: finite,
+      parent: optional(record(NAME)),
+      order: list(text),
+      answers: list(text),
+      edits: list(
+        record({
+          at: place,
+          add: oneOf('text-before', 'text-after', 'message-before', 'message-after'),
+          text,
+          role: optional(text),
+        }),
+      ),
+      documents: list(
+        record({ print: text, label: text, content: text, title: optional(text), shown: optional(text) }),
+      ),
+      steps: list(record({ key: text, tokens: finite })),
+    }),
+  ),
+});
 
 /**
  * Reads an entry that came from outside: every field that a replay relies on is looked at, so that what was written by another
- * version, or by somebody else, is refused as a whole. Error: `WARMPATH_INVALID_REQUEST`. Cost: O(edits + documents + steps).
+ * version, or by somebody else, is refused as a whole. Error: `WARMPATH_INVALID_REQUEST` with the path of the first field that no export
+ * wrote, for instance `turns[2].edits[0].at`. Cost: O(edits + documents + steps).
  */
 export function readSessionEntry(input: unknown): SessionEntry {
-  const entry = input as Partial<SessionEntry> | null;
-  const isEntry =
-    typeof entry === 'object' &&
-    entry !== null &&
-    entry.version === 1 &&
-    isText(entry.tenant) &&
-    (entry.session === null || isText(entry.session)) &&
-    isText(entry.link) &&
-    Number.isFinite(entry.idleMs) &&
-    isListOf(entry.turns, isTurn);
-  if (isEntry) return entry as SessionEntry;
+  const wrong = ENTRY(input);
+  if (wrong === undefined) return input as SessionEntry;
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
-    path: 'session',
+    path: wrong === '' ? 'session' : wrong.slice(1),
     detail: 'This is no exported session entry.',
   });
-}
-
-function isTurn(value: unknown): boolean {
-  const turn = value as Partial<SentTurn> | null;
-  return (
-    isName(turn) &&
-    isText(turn?.supplied) &&
-    Number.isInteger(turn?.length) &&
-    Number.isFinite(turn?.tail) &&
-    (turn?.parent === undefined || isName(turn.parent)) &&
-    isListOf(turn?.order, isText) &&
-    isListOf(turn?.answers, isText) &&
-    isListOf(turn?.edits, isEdit) &&
-    isListOf(turn?.documents, isDocument) &&
-    isListOf(turn?.steps, isStep)
-  );
-}
-
-function isName(value: unknown): boolean {
-  const name = value as Partial<SentTurn> | null | undefined;
-  return isText(name?.id) && isText(name?.link);
-}
-
-function isEdit(value: unknown): boolean {
-  const edit = value as Partial<SentTurn['edits'][number]> | null;
-  return (
-    Number.isInteger(edit?.at) &&
-    edit!.at! >= 0 &&
-    PLACES.has(edit?.add) &&
-    isText(edit?.text) &&
-    (edit.role === undefined || isText(edit.role))
-  );
-}
-
-function isDocument(value: unknown): boolean {
-  const document = value as Partial<SentTurn['documents'][number]> | null;
-  return (
-    isText(document?.print) &&
-    isText(document.label) &&
-    isText(document.content) &&
-    (document.title === undefined || isText(document.title)) &&
-    (document.shown === undefined || isText(document.shown))
-  );
-}
-
-function isStep(value: unknown): boolean {
-  const step = value as Partial<SentTurn['steps'][number]> | null;
-  return isText(step?.key) && Number.isFinite(step?.tokens);
-}
-
-function isText(value: unknown): value is string {
-  return typeof value === 'string';
-}
-
-function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {
-  return Array.isArray(value) && value.every(isItem);
 }

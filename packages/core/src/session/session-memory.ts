@@ -1,6 +1,6 @@
 import type { ConversationName, TurnLookup } from './recall.js';
 import type { SentTurn, TurnName } from './sent-turn.js';
-import { readSessionEntry, type SessionEntry } from './session-entry.js';
+import { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session-entry.js';
 
 /** Bounds of what is remembered of conversations. */
 export interface SessionMemoryOptions {
@@ -91,10 +91,14 @@ export class SessionMemory {
     this.#use(name, known, now);
   }
 
-  /** Everything, the least recently used first, so that `restore` finds the order. Holds prompts and documents in the clear. */
-  *export(now: number): Generator<SessionEntry> {
-    for (const entry of this.#entries.values()) {
-      if (this.#isOld(entry, now)) continue;
+  /**
+   * What is remembered of these conversations, the least recently used first, so that `restore` finds the order. Holds prompts and
+   * documents in the clear. What is forgotten or begun meanwhile may be missing.
+   */
+  *export(now: number, filter: SessionFilter = {}): Generator<SessionEntry> {
+    // What is used meanwhile moves to the end, and would come again.
+    for (const [key, entry] of [...this.#entries]) {
+      if (this.#entries.get(key) !== entry || this.#isOld(entry, now) || !isAmong(entry.name, filter)) continue;
       const { name, link, turns, usedAt } = entry;
       yield {
         version: 1,
@@ -108,18 +112,44 @@ export class SessionMemory {
   }
 
   /**
-   * Takes an exported entry in, as the most recently used one; entries come in the order of the export. Error:
-   * `WARMPATH_INVALID_REQUEST` for what no export wrote.
+   * Takes an exported entry in, as the most recently used one; entries come in the order of the export, or `settle` follows. What
+   * is remembered there already stays. Answers false for one that was not used for too long. Error: `WARMPATH_INVALID_REQUEST` for what
+   * no export wrote, with the path.
    */
-  restore(input: unknown, now: number): void {
+  restore(input: unknown, now: number): boolean {
     const { tenant, session, link, idleMs, turns } = readSessionEntry(input);
+    if (idleMs > this.#limits.maxAgeMs) return false;
     const name = { tenant, session: session ?? undefined };
     const key = keyOf(name, link);
+    const known = this.#entries.get(key);
+    const usedAt = now - idleMs;
+    const kept = known === undefined || this.#isOld(known, now) ? { turns: [], usedAt } : known;
+    const together = kept.usedAt > usedAt ? mergeTurns(turns, kept.turns) : mergeTurns(kept.turns, turns);
     this.#drop(key);
     const entry = this.#enter(key, name, link);
-    for (const turn of turns) this.#add(entry, turn);
-    entry.usedAt = now - idleMs;
+    for (const turn of together) this.#add(entry, turn);
+    entry.usedAt = Math.max(kept.usedAt, usedAt);
     this.#shrink(now);
+    return true;
+  }
+
+  /** Puts what was restored among the rest by its last use; a turn goes before those it is built on. O(entries · log entries). */
+  settle(): void {
+    const lengthOf = ({ turns }: Entry) => turns[0]?.length ?? 0;
+    const entries = [...this.#entries].sort(([, a], [, b]) => a.usedAt - b.usedAt || lengthOf(b) - lengthOf(a));
+    this.#entries.clear();
+    for (const [key, entry] of entries) this.#entries.set(key, entry);
+  }
+
+  /** Forgets these conversations; answers how many links of them. O(entries). */
+  forget(filter: SessionFilter): number {
+    let forgotten = 0;
+    for (const [key, { name }] of this.#entries) {
+      if (!isAmong(name, filter)) continue;
+      this.#drop(key);
+      forgotten++;
+    }
+    return forgotten;
   }
 
   /** Forgets what was not used for too long. O(forgotten). */
@@ -195,6 +225,17 @@ export class SessionMemory {
   #isOld(entry: Entry, now: number): boolean {
     return now - entry.usedAt > this.#limits.maxAgeMs;
   }
+}
+
+/** The renderings of both, the latter's as the latest, with the answers of both. O(renderings). */
+function mergeTurns(earlier: readonly SentTurn[], later: readonly SentTurn[]): readonly SentTurn[] {
+  const own = earlier.filter(({ id }) => !later.some((turn) => turn.id === id));
+  const shared = later.map((turn) => {
+    const before = earlier.find(({ id }) => id === turn.id)?.answers.filter((print) => !turn.answers.includes(print));
+    if (before === undefined || before.length === 0) return turn;
+    return { ...turn, answers: [...before, ...turn.answers].slice(-MAX_ANSWERS) };
+  });
+  return [...own, ...shared].slice(-MAX_RENDERINGS);
 }
 
 /** Named and inferred conversations never meet: a name is put behind a sign that stands for none. */

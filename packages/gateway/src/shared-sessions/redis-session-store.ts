@@ -1,16 +1,22 @@
 import {
   type ConversationName,
+  readSessionEntry,
   type SentTurn,
+  type SessionEntry,
+  type SessionFilter,
   SessionMemory,
   type SessionMemoryOptions,
   type TurnLookup,
   type TurnName,
+  WarmpathError,
 } from '@warmpath/core';
 import type { SessionStore, SessionStoreListener, StoreFailure } from '../session-store.js';
 import type { StoreAddress } from './store-client.js';
-import { StoreConnection } from './store-connection.js';
+import { type StoreCall, StoreConnection } from './store-connection.js';
+import { StoreKeys, scopeOf } from './store-keys.js';
 import { FIND_TURNS, KEEP_TURN } from './store-scripts.js';
-import { readTurn, scopeOf, writeTurn } from './turn-record.js';
+import { StoreWalk } from './store-walk.js';
+import { readTurn, writeTurn } from './turn-record.js';
 
 /** Bounds of what this process holds, and where the rest is. */
 export interface RedisSessionStoreOptions extends StoreAddress {
@@ -24,12 +30,13 @@ const MAX_LINKS = 1_024;
 /** As many as a memory keeps. */
 const MAX_RENDERINGS = 8;
 const MAX_ANSWERS = 8;
+/** Milliseconds between two questions for what other gateways have forgotten. */
+const HEAR_MS = 1_000;
 
 /** A turn that is told to the server. */
 interface Told {
   readonly name: ConversationName;
   readonly turn: SentTurn;
-  readonly scope: string;
 }
 
 /**
@@ -42,12 +49,16 @@ interface Told {
 export class RedisSessionStore implements SessionStore {
   readonly #options: RedisSessionStoreOptions;
   readonly #memory: SessionMemory;
+  readonly #keys: StoreKeys;
   #listener: SessionStoreListener | undefined;
   #connection: StoreConnection | undefined;
+  #walk: StoreWalk | undefined;
+  #hearing: NodeJS.Timeout | undefined;
 
   constructor(options: RedisSessionStoreOptions) {
     this.#options = options;
     this.#memory = new SessionMemory(options.memory);
+    this.#keys = new StoreKeys(options.prefix);
   }
 
   get turns(): number {
@@ -68,10 +79,17 @@ export class RedisSessionStore implements SessionStore {
 
   async open(listener: SessionStoreListener): Promise<void> {
     this.#listener = listener;
-    this.#connection = await StoreConnection.open({ address: this.#options, prefix: this.#options.prefix }, listener);
+    this.#connection = await StoreConnection.open({ address: this.#options, keys: this.#keys }, listener);
+    this.#walk = new StoreWalk(this.#connection, {
+      keys: this.#keys,
+      maxAgeMs: this.#options.memory.maxAgeMs,
+      unreadable: () => listener.failed('find', 'unreadable'),
+    });
+    this.#hearing = setInterval(() => void this.#hear(), HEAR_MS).unref();
   }
 
   async close(): Promise<void> {
+    clearInterval(this.#hearing);
     await this.#connection?.close();
   }
 
@@ -88,10 +106,10 @@ export class RedisSessionStore implements SessionStore {
     this.#memory.expire(now);
     const known = this.#memory.lookup(name, now);
     const asked = links.slice(-MAX_LINKS);
-    const scope = scopeOf(name);
+    const start = this.#keys.startOf(name);
     const call = {
       script: FIND_TURNS,
-      keys: asked.map((link) => this.#keyOf(scope, link)),
+      keys: asked.map((link) => `${start}${link}`),
       values: asked.map(
         (link) =>
           ` ${known(link)
@@ -100,7 +118,7 @@ export class RedisSessionStore implements SessionStore {
       ),
     };
     const learned = this.#connection?.ask(call, {
-      take: (found) => this.#learn(name, { scope, links: asked, found, now }),
+      take: (found) => this.#learn(name, { links: asked, found, now }),
       missed: missed ?? (() => {}),
     });
     return learned === undefined ? known : learned.then(() => known);
@@ -108,50 +126,99 @@ export class RedisSessionStore implements SessionStore {
 
   sent(name: ConversationName, turn: SentTurn, now: number): void {
     this.#memory.sent(name, turn, now);
-    const scope = scopeOf(name);
-    const record = writeTurn(scope, turn);
+    const record = writeTurn(name, turn);
     if (record === undefined) this.#listener?.failed('keep', 'too-large');
-    else this.#tell({ name, turn, scope }, { record, answers: turn.answers, now });
+    else this.#tell({ name, turn }, { record, answers: turn.answers, now });
   }
 
   answered(name: ConversationName, { link, id }: TurnName, answer: string, now: number): void {
     this.#memory.answered(name, { link, id }, answer, now);
-    const turn = this.#memory
-      .lookup(
-        name,
-        now,
-      )(link)
-      .find((known) => known.id === id);
-    if (turn !== undefined) this.#tell({ name, turn, scope: scopeOf(name) }, { record: '', answers: [answer], now });
+    const turns = this.#memory.lookup(name, now)(link);
+    const turn = turns.find((known) => known.id === id);
+    if (turn !== undefined) this.#tell({ name, turn }, { record: '', answers: [answer], now });
+  }
+
+  /** What the server holds; what only this process holds, because the server was away, is told to it with the next turn. */
+  export(filter: SessionFilter): AsyncIterable<SessionEntry> {
+    return this.#opened().export(filter);
+  }
+
+  async restore(input: unknown): Promise<boolean> {
+    const { tenant, session, idleMs, turns } = readSessionEntry(input);
+    const { maxAgeMs } = this.#options.memory;
+    if (idleMs >= maxAgeMs) return false;
+    const name = { tenant, session: session ?? undefined };
+    for (const [i, turn] of turns.entries()) {
+      const record = writeTurn(name, turn);
+      if (record === undefined) {
+        throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+          path: `turns[${i}]`,
+          detail: 'A turn of more than 4 MiB is not shared.',
+        });
+      }
+      const { answers } = turn;
+      await this.#connection!.require(this.#keepCall(name, [turn], { record, answers, timeToLive: maxAgeMs - idleMs }));
+    }
+    return true;
+  }
+
+  settle(): void {}
+
+  async forget(filter: SessionFilter): Promise<number> {
+    const { links, heard } = await this.#opened().forget(filter);
+    for (const forgotten of [filter, ...heard]) this.#memory.forget(forgotten);
+    return links;
+  }
+
+  /** What others forgot is forgotten here, too. */
+  async #hear(): Promise<void> {
+    if (!this.isUp || this.#memory.turns === 0) return;
+    for (const forgotten of await this.#walk!.news()) this.#memory.forget(forgotten);
+  }
+
+  #opened(): StoreWalk {
+    if (this.#walk === undefined)
+      throw new WarmpathError('WARMPATH_STORE_UNAVAILABLE', { detail: 'it was not opened' });
+    return this.#walk;
   }
 
   /** Tells the server of a turn, and again of whatever it should know of those before it and does not. */
   #tell(
-    { name, turn, scope }: Told,
+    { name, turn }: Told,
     { record, answers, now }: { readonly record: string; readonly answers: readonly string[]; readonly now: number },
   ): void {
     const turns = [turn, ...this.#before(name, turn, now)];
-    void this.#keep(scope, turns, { record, answers })?.then((missing) => {
+    void this.#keep(name, turns, { record, answers })?.then((missing) => {
       if (!Array.isArray(missing)) return;
       for (const place of missing as readonly number[]) {
         const lost = turns[place - 1];
-        const again = lost === undefined ? undefined : writeTurn(scope, lost);
-        if (again !== undefined) void this.#keep(scope, [lost!], { record: again, answers: lost!.answers });
+        const again = lost === undefined ? undefined : writeTurn(name, lost);
+        if (again !== undefined) void this.#keep(name, [lost!], { record: again, answers: lost!.answers });
       }
     });
   }
 
   #keep(
-    scope: string,
+    name: ConversationName,
     turns: readonly SentTurn[],
     { record, answers }: { readonly record: string; readonly answers: readonly string[] },
   ): Promise<unknown> | undefined {
-    const limits = [this.#options.memory.maxAgeMs, MAX_RENDERINGS, MAX_ANSWERS].map(String);
-    return this.#connection?.tell({
+    const timeToLive = this.#options.memory.maxAgeMs;
+    return this.#connection?.tell(this.#keepCall(name, turns, { record, answers, timeToLive }));
+  }
+
+  #keepCall(
+    name: ConversationName,
+    turns: readonly SentTurn[],
+    { record, answers, timeToLive }: { record: string; answers: readonly string[]; timeToLive: number },
+  ): StoreCall {
+    const start = this.#keys.startOf(name);
+    const limits = [Math.ceil(timeToLive), MAX_RENDERINGS, MAX_ANSWERS].map(String);
+    return {
       script: KEEP_TURN,
-      keys: turns.map(({ link }) => this.#keyOf(scope, link)),
+      keys: turns.map(({ link }) => `${start}${link}`),
       values: [...limits, record, answers.join(' '), ...turns.map(({ id }) => id)],
-    });
+    };
   }
 
   /** The turns that this one stands on, the latest first, as far as this process knows them. */
@@ -170,13 +237,9 @@ export class RedisSessionStore implements SessionStore {
   /** Takes over what the server said. From the latest link to the first, so that a turn is always older than those it stands on. */
   #learn(
     name: ConversationName,
-    {
-      scope,
-      links,
-      found,
-      now,
-    }: { readonly scope: string; readonly links: readonly string[]; readonly found: unknown; readonly now: number },
+    { links, found, now }: { readonly links: readonly string[]; readonly found: unknown; readonly now: number },
   ): void {
+    const scope = scopeOf(name);
     const lists: readonly unknown[] = Array.isArray(found) ? found : [];
     for (let i = links.length - 1; i >= 0; i--) {
       const list = lists[i];
@@ -200,7 +263,7 @@ export class RedisSessionStore implements SessionStore {
     for (let i = 0; i + 2 < list.length; i += 3) {
       const [id, answers, record] = [String(list[i]), String(list[i + 1]), String(list[i + 2])];
       const held = known.find((turn) => turn.id === id);
-      const turn = held ?? readTurn(record, { ...place, id });
+      const turn = held ?? readTurn(record, { ...place, id })?.turn;
       if (turn !== undefined) shared.push(withAnswers(turn, answers.split(' ')));
       // Without a record, it was held when the server was asked, and is forgotten since.
       else if (record !== '') this.#listener?.failed('find', 'unreadable');
@@ -208,11 +271,6 @@ export class RedisSessionStore implements SessionStore {
     const own = known.filter(({ id }) => !shared.some((turn) => turn.id === id));
     const turns = [...own, ...shared].slice(-MAX_RENDERINGS);
     return { turns, isNew: turns.length !== known.length || turns.some((turn, i) => turn !== known[i]) };
-  }
-
-  #keyOf(scope: string, link: string): string {
-    // In a cluster, what stands in braces decides where a key is: one conversation's keys are together.
-    return `${this.#options.prefix}{${scope}}${link}`;
   }
 }
 

@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { WarmpathError } from '@warmpath/core';
 import type { SessionStoreListener, StoreFailure, StoreOperation } from '../session-store.js';
 import { CONNECT_MS, type StoreAddress, type StoreClient, type StoreClients, storeClients } from './store-client.js';
+import type { StoreKeys } from './store-keys.js';
 import { PROBE, type StoreScript } from './store-scripts.js';
 
 /** A script, the keys that it works on, all of them of one conversation, and what it is given besides. */
@@ -35,7 +36,7 @@ const SCAN_COUNT = '500';
 /** Where the server is, and what its keys begin with. */
 export interface StorePlace {
   readonly address: StoreAddress;
-  readonly prefix: string;
+  readonly keys: StoreKeys;
 }
 
 /** What a server says that is there and of no use for now: it follows another, it still loads, it has lost the others. */
@@ -61,11 +62,11 @@ export class StoreConnection {
   #isClosed = false;
 
   private constructor(
-    { address, prefix }: StorePlace,
+    { address, keys }: StorePlace,
     { listener, clients }: { readonly listener: SessionStoreListener; readonly clients: StoreClients },
   ) {
     this.#address = address;
-    this.#probeKey = `${prefix}probe`;
+    this.#probeKey = keys.probe;
     this.#listener = listener;
     this.#clients = clients;
   }
@@ -121,13 +122,13 @@ export class StoreConnection {
   }
 
   /** Runs a script that nobody waits for. Settles with what it answers, `undefined` if that failed. Never rejects. */
-  async tell(call: StoreCall): Promise<unknown> {
+  async tell(call: StoreCall, operation: StoreOperation = 'keep'): Promise<unknown> {
     const client = this.#client;
-    if (client === undefined || this.#refusal('keep', call) !== undefined) return undefined;
+    if (client === undefined || this.#refusal(operation, call) !== undefined) return undefined;
     try {
-      return await this.#run('keep', client, call);
+      return await this.#run(operation, client, call);
     } catch (error) {
-      this.#failed('keep', client, error);
+      this.#failed(operation, client, error);
       return undefined;
     }
   }
@@ -147,14 +148,14 @@ export class StoreConnection {
    * Runs a script for the operator, who hears of every failure. Error: `WARMPATH_STORE_UNAVAILABLE` where the server is away, has too much
    * before it, or refuses.
    */
-  async require(call: StoreCall): Promise<unknown> {
+  async require(call: StoreCall, operation: StoreOperation = 'keep'): Promise<unknown> {
     const client = this.#client;
-    const refusal = this.#refusal('keep', call);
+    const refusal = this.#refusal(operation, call);
     if (client === undefined || refusal !== undefined) throw unavailable(refusal ?? 'down');
     try {
-      return await this.#run('keep', client, call);
+      return await this.#run(operation, client, call);
     } catch (error) {
-      this.#failed('keep', client, error);
+      this.#failed(operation, client, error);
       throw unavailable(reasonOf(error), error);
     }
   }

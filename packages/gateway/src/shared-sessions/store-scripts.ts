@@ -74,12 +74,52 @@ end
 local missing = {}
 for i, used in ipairs(KEYS) do
   if redis.pcall('HEXISTS', used, 'turn:' .. ARGV[5 + i]) == 1 then
-    redis.call('PEXPIRE', used, ttl)
+    if redis.call('PTTL', used) < tonumber(ttl) then redis.call('PEXPIRE', used, ttl) end
   else
     table.insert(missing, i)
   end
 end
 return missing`);
+
+/** Milliseconds that KEYS[1] has to live, and what is there: `id, answers, record, id, …`, in order of last use. */
+export const READ_LINK = script(`
+local order = redis.pcall('HGET', KEYS[1], 'order')
+if type(order) ~= 'string' then return false end
+local turns = {}
+for id in string.gmatch(order, '%S+') do
+  table.insert(turns, id)
+  table.insert(turns, redis.call('HGET', KEYS[1], 'answers:' .. id) or '')
+  table.insert(turns, redis.call('HGET', KEYS[1], 'turn:' .. id) or '')
+end
+return {redis.call('PTTL', KEYS[1]), turns}`);
+
+/** Removes a link; answers how many there were. */
+export const DROP_LINK = script("return redis.call('UNLINK', KEYS[1])");
+
+/**
+ * Says what was forgotten, and hears what others forgot. KEYS[1]: the list. ARGV: the place up to which this gateway has heard, what is
+ * forgotten now or '', milliseconds that it is told for, and how many of them. Answers the place up to which it has heard now, then
+ * what came since. A place is a time, later than all before it.
+ */
+export const FORGOTTEN = script(`
+local list, since, what, ttl, most = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+if what ~= '' then
+  local time = redis.call('TIME')
+  local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  local last = redis.call('ZRANGE', list, -1, -1, 'WITHSCORES')
+  if last[2] and tonumber(last[2]) >= now then now = tonumber(last[2]) + 1 end
+  redis.call('ZADD', list, now, what)
+  redis.call('ZREMRANGEBYSCORE', list, '-inf', now - ttl)
+  redis.call('ZREMRANGEBYRANK', list, 0, -most - 1)
+  redis.call('PEXPIRE', list, ttl)
+end
+local heard = redis.call('ZRANGEBYSCORE', list, '(' .. since, '+inf', 'WITHSCORES')
+local news = {since}
+for i = 1, #heard, 2 do
+  table.insert(news, heard[i])
+  news[1] = heard[i + 1]
+end
+return news`);
 
 /** Does nothing, to a key that there is not, wherever this gateway may write. KEYS[1]: a key of the store's prefix. */
 export const PROBE = script("return redis.call('PEXPIRE', KEYS[1], 1)");

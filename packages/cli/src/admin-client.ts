@@ -1,0 +1,70 @@
+import type { Readable } from 'node:stream';
+import { WarmpathError } from '@warmpath/core';
+import { loadConfig } from '@warmpath/gateway';
+import { Client } from 'undici';
+
+/** Where a running gateway listens to its operator. */
+export interface AdminAddress {
+  readonly socket?: string;
+  readonly config?: string;
+}
+
+/** The socket that the command line names, or the configuration does. Errors: `WARMPATH_USAGE`, those of `loadConfig`. */
+export async function adminSocket({ socket, config }: AdminAddress, environment: NodeJS.ProcessEnv): Promise<string> {
+  const named = socket ?? (config === undefined ? undefined : (await loadConfig(config, environment)).admin.socket);
+  if (named !== undefined) return named;
+  const detail = 'name the socket of the gateway with --socket, or with --config a file that has admin.socket';
+  throw new WarmpathError('WARMPATH_USAGE', { path: '--socket', detail });
+}
+
+/** Talks to a running gateway as its operator. Errors: the gateway's own, and `WARMPATH_GATEWAY_UNREACHABLE`. */
+export class AdminClient {
+  readonly #client: Client;
+  readonly #socket: string;
+
+  constructor(socket: string) {
+    this.#socket = socket;
+    // Exports and imports take as long as they take.
+    this.#client = new Client('http://localhost', { socketPath: socket, headersTimeout: 0, bodyTimeout: 0 });
+  }
+
+  /** The body of an answer, as it comes. */
+  async get(path: string): Promise<Readable> {
+    const { statusCode, body } = await this.#request('GET', path);
+    if (statusCode !== 200) throw errorOf(await body.json());
+    return body;
+  }
+
+  /** The JSON of an answer. */
+  async send(method: 'POST' | 'DELETE', path: string, input?: Readable): Promise<unknown> {
+    const { statusCode, body } = await this.#request(method, path, input);
+    const answer: unknown = await body.json();
+    if (statusCode !== 200) throw errorOf(answer);
+    return answer;
+  }
+
+  async close(): Promise<void> {
+    await this.#client.destroy();
+  }
+
+  async #request(method: 'GET' | 'POST' | 'DELETE', path: string, input?: Readable) {
+    try {
+      const headers = input === undefined ? {} : { 'content-type': 'application/x-ndjson' };
+      return await this.#client.request({ method, path, headers, body: input ?? null });
+    } catch (cause) {
+      const { path: file, code } = cause as NodeJS.ErrnoException;
+      // What could not be read is the input, where it is not the socket.
+      if (file !== undefined && file !== this.#socket) {
+        throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail: `cannot read ${file}`, cause });
+      }
+      throw new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { detail: `${this.#socket}: ${String(code)}`, cause });
+    }
+  }
+}
+
+function errorOf(answer: unknown): WarmpathError {
+  const { code, message, param } = (answer as { error: { code: string; message: string; param: string | null } }).error;
+  if (param === null) return new WarmpathError(code as WarmpathError['code'], { detail: message });
+  // The message begins with the path.
+  return new WarmpathError(code as WarmpathError['code'], { path: param, detail: message.slice(param.length + 2) });
+}

@@ -1,0 +1,142 @@
+import { createReadStream, createWriteStream } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { WarmpathError } from '@warmpath/core';
+import { type SessionImport, tenantOf } from '@warmpath/gateway';
+import { type Command, Option } from 'commander';
+import { type AdminAddress, AdminClient, adminSocket } from '../admin-client.js';
+import { addCommand, type CommandContext } from '../command-context.js';
+import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
+
+const KEY_HEADERS = ['authorization', 'x-api-key'] as const;
+
+const WHICH_HELP = `
+A tenant is named by the digest that an export has, or by the client's key in an environment variable; clients without a key are the
+tenant \`anonymous\`.`;
+
+interface Which extends AdminAddress {
+  readonly tenant?: string;
+  readonly keyFrom?: string;
+  readonly keyHeader: (typeof KEY_HEADERS)[number];
+  readonly session?: string;
+  readonly unnamed?: boolean;
+  readonly all?: boolean;
+}
+
+/** Adds `warmpath sessions`. */
+export function addSessionsCommand(program: Command, context: CommandContext): void {
+  const sessions = program
+    .command('sessions')
+    .description('export, import and forget what a running gateway remembers of conversations')
+    .addHelpText('after', EXIT_CODES_HELP);
+  addWhich(addAddress(addCommand(sessions, 'export', 'write what is remembered: prompts and documents in the clear')))
+    .argument('[file]', 'where it goes, for this user alone; standard output if left out or -')
+    .addHelpText('after', WHICH_HELP)
+    .action((file: string | undefined, options: Which) => exportSessions(file, options, context));
+  addAddress(addCommand(sessions, 'import', 'take an export in; what is remembered already stays'))
+    .argument('[file]', 'an export; standard input if left out or -')
+    .action((file: string | undefined, options: AdminAddress) => importSessions(file, options, context));
+  addWhich(addAddress(addCommand(sessions, 'forget', 'forget conversations, in every gateway that shares them')))
+    .option('--all', 'everything, of all tenants')
+    .addHelpText('after', WHICH_HELP)
+    .action((options: Which) => forgetSessions(options, context));
+}
+
+function addAddress(command: Command): Command {
+  return command
+    .option('--socket <path>', "the gateway's admin.socket")
+    .option('--config <file>', "the gateway's configuration, which names its admin.socket");
+}
+
+function addWhich(command: Command): Command {
+  return command
+    .option('--tenant <digest>', 'of one tenant')
+    .option('--key-from <variable>', 'of the tenant whose key stands in this environment variable')
+    .addOption(
+      new Option('--key-header <name>', 'in which header that client sends it')
+        .choices(KEY_HEADERS)
+        .default('authorization'),
+    )
+    .option('--session <name>', 'the conversation of this name')
+    .addOption(new Option('--unnamed', 'conversations without a name').conflicts('session'));
+}
+
+async function exportSessions(file: string | undefined, options: Which, context: CommandContext): Promise<void> {
+  const client = new AdminClient(await adminSocket(options, context.environment));
+  try {
+    const lines = await client.get(`/sessions?${queryOf(options, context.environment)}`);
+    if (file === undefined || file === '-') await pipeline(lines, process.stdout, { end: false });
+    else await writeFile(file, lines);
+  } finally {
+    await client.close();
+  }
+  if (file !== undefined && file !== '-') {
+    context.terminal.line(`${file} written`);
+    context.terminal.data({ file });
+  }
+}
+
+async function importSessions(file: string | undefined, options: AdminAddress, context: CommandContext): Promise<void> {
+  const { terminal, stdin, environment } = context;
+  const client = new AdminClient(await adminSocket(options, environment));
+  let result: SessionImport;
+  try {
+    const input: Readable = file === undefined || file === '-' ? stdin : createReadStream(file);
+    result = (await client.send('POST', '/sessions', input)) as SessionImport;
+  } finally {
+    await client.close();
+  }
+  terminal.data(result);
+  const { imported, expired, refused, refusedCount, complete } = result;
+  terminal.line(`${imported} taken in, ${expired} too old, ${refusedCount} refused`);
+  for (const { line, path, detail } of refused)
+    terminal.note(`line ${line}: ${path === '' ? detail : `${path}: ${detail}`}`);
+  if (!complete) terminal.note('the export was cut off: its end is missing');
+  if (refusedCount > 0 || !complete) context.exitCode = EXIT_CODES.failure;
+}
+
+async function forgetSessions(options: Which, { terminal, environment }: CommandContext): Promise<void> {
+  const client = new AdminClient(await adminSocket(options, environment));
+  try {
+    const all = options.all === true ? '&all=true' : '';
+    const result = (await client.send('DELETE', `/sessions?${queryOf(options, environment)}${all}`)) as {
+      readonly forgotten: number;
+    };
+    terminal.data(result);
+    terminal.line(`${result.forgotten} turns forgotten`);
+  } finally {
+    await client.close();
+  }
+}
+
+function queryOf({ tenant, keyFrom, keyHeader, session, unnamed }: Which, environment: NodeJS.ProcessEnv): string {
+  const query = new URLSearchParams();
+  const key = keyFrom === undefined ? undefined : environment[keyFrom];
+  if (keyFrom !== undefined && key === undefined) {
+    throw new WarmpathError('WARMPATH_USAGE', { path: '--key-from', detail: `${keyFrom} is not set` });
+  }
+  const value = keyHeader === 'authorization' ? `Bearer ${key}` : key;
+  const whose = key === undefined ? tenant : tenantOf({ [keyHeader]: value });
+  if (whose !== undefined) query.set('tenant', whose);
+  if (session !== undefined) query.set('session', session);
+  if (unnamed === true) query.set('session', '');
+  return query.toString();
+}
+
+/** Whole or not at all, and for this user alone: it holds what people asked. */
+async function writeFile(file: string, lines: Readable): Promise<void> {
+  const draft = `${file}.part`;
+  try {
+    await pipeline(lines, createWriteStream(draft, { mode: 0o600, flags: 'wx' }));
+    await rename(draft, file);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code !== 'EEXIST') await rm(draft, { force: true });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: 'file',
+      detail: `cannot write ${draft}: ${String(code)}`,
+      cause,
+    });
+  }
+}

@@ -1,0 +1,25 @@
+import { WarmpathError } from '@warmpath/core';
+import type { FastifyInstance } from 'fastify';
+import { SESSION_MAX_LENGTH } from '../extract.js';
+import type { Gateway } from '../gateway.js';
+import { RESPONSE_HEADERS } from '../headers.js';
+import { tenantOf } from '../tenant.js';
+
+/**
+ * `DELETE /v1/sessions/{name}`: what is remembered of a named conversation is forgotten, by every gateway that shares it. Of the caller's own
+ * tenant only; a name that nothing is remembered of is no error.
+ */
+export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
+  app.delete<{ Params: { name: string } }>('/v1/sessions/:name', async (request, reply) => {
+    const { name } = request.params;
+    if (name.length > SESSION_MAX_LENGTH) {
+      const detail = `a name of 1 to ${SESSION_MAX_LENGTH} characters was expected`;
+      throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'name', detail });
+    }
+    const tenant = tenantOf(request.headers);
+    const forgotten = await gateway.conversations.store.forget({ tenant, session: name });
+    return reply
+      .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
+      .send({ object: 'session', session: name, forgotten });
+  });
+}

@@ -1,0 +1,275 @@
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer, request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { RunningGateway } from '../src/server.js';
+import { tenantOf } from '../src/tenant.js';
+import { FakeEngine } from './fake-engine.js';
+import { chat, closing, DOCUMENTS, errorOf, gatewayAt, type Reply, type StandConfig, send } from './harness.js';
+import { RedisServer } from './redis-server.js';
+
+const CHAT = '/v1/chat/completions';
+const [VELKA, ORSIN] = DOCUMENTS;
+const ALICE = { authorization: 'Bearer alice' };
+const BOB = { authorization: 'Bearer bob' };
+const TIMEOUT = { timeout: 180_000 };
+const HEAD = '{"format":"warmpath-sessions","version":1}\n';
+
+let folder: string;
+let server: RedisServer;
+let stands = 0;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-admin-'));
+  server = await RedisServer.start();
+});
+
+afterAll(async () => {
+  await server.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+interface Stood {
+  readonly engine: FakeEngine;
+  readonly gateway: RunningGateway;
+  readonly socket: string;
+}
+
+const freshPrefix = () => `admin${++stands}:`;
+
+/** A gateway with a socket for its operator. */
+async function standing(kind: 'memory' | 'redis', prefix = freshPrefix(), config: StandConfig = {}): Promise<Stood> {
+  const engine = closing(await FakeEngine.start());
+  const socket = join(folder, `${++stands}.sock`);
+  const store = kind === 'memory' ? { kind } : { kind, url: server.url, prefix, timeoutMs: 20_000 };
+  const gateway = closing(await gatewayAt(engine.url, { session: { store }, admin: { socket }, ...config }));
+  return { engine, gateway, socket };
+}
+
+/** Asks as the operator. */
+function operate(socket: string, method: string, path: string, body = ''): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const headers = { 'content-type': 'application/x-ndjson' };
+    const request = httpRequest({ socketPath: socket, method, path, ...(body !== '' && { headers }) }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('close', () => {
+        const whole = Buffer.concat(chunks);
+        const { statusCode: status = 0, headers: answered, complete } = response;
+        resolve({ status, headers: answered, body: whole, text: whole.toString('utf8'), broken: !complete });
+      });
+    });
+    request.on('error', reject);
+    request.end(body);
+  });
+}
+
+const exported = async ({ socket }: Stood, query = ''): Promise<string> =>
+  (await operate(socket, 'GET', `/sessions${query}`)).text;
+
+const entriesOf = (text: string) => text.trimEnd().split('\n').slice(1, -1);
+
+const imported = async ({ socket }: Stood, text: string): Promise<unknown> =>
+  JSON.parse((await operate(socket, 'POST', '/sessions', text)).text);
+
+const ask = ({ gateway }: Stood, fields: object, headers: Record<string, string>) =>
+  send(gateway.url + CHAT, chat([VELKA], fields), { headers });
+
+const FIRST = [{ role: 'user', content: 'Q1' }];
+const SECOND = [...FIRST, { role: 'assistant', content: 'The weight is 42 kg.' }, { role: 'user', content: 'Q2' }];
+
+/** Has the first turn of a conversation of each client, and one without a name. */
+async function converse(stood: Stood): Promise<void> {
+  for (const headers of [ALICE, BOB]) await ask(stood, { messages: FIRST, warmpath: { session: 's' } }, headers);
+  await send(stood.gateway.url + CHAT, chat([ORSIN]), { headers: ALICE });
+}
+
+/** What the engine is sent for the second turn. */
+async function goesOn(stood: Stood, headers: Record<string, string>): Promise<string> {
+  await ask(stood, { messages: SECOND, warmpath: { session: 's' } }, headers);
+  return stood.engine.last.body;
+}
+
+const KINDS = ['memory', 'redis'] as const;
+const WAYS = KINDS.flatMap((from) => KINDS.map((to) => [from, to] as const));
+
+describe('conversations', TIMEOUT, () => {
+  it.each(WAYS)('exported from %s go on in %s as if nothing had happened', async (from, to) => {
+    const one = await standing(from);
+    await converse(one);
+    const text = await exported(one);
+    expect(text.startsWith(HEAD)).toBe(true);
+    expect(entriesOf(text)).toHaveLength(3);
+    const two = await standing(to);
+    const none = await standing(to);
+    const result = { object: 'session_import', imported: 3, expired: 0, refused: [], refusedCount: 0, complete: true };
+    expect(await imported(two, text)).toEqual(result);
+    // Once more changes nothing.
+    expect(await imported(two, text)).toEqual(result);
+    expect(entriesOf(await exported(two))).toHaveLength(3);
+    for (const headers of [ALICE, BOB]) {
+      const expected = await goesOn(one, headers);
+      expect(expected).toContain('Given earlier');
+      expect(await goesOn(two, headers)).toBe(expected);
+      expect(await goesOn(none, headers)).not.toContain('Given earlier');
+    }
+  });
+
+  it.each(KINDS)('are exported and forgotten by tenant and name: %s', async (kind) => {
+    const stood = await standing(kind);
+    await converse(stood);
+    const tenant = `tenant=${tenantOf(ALICE)}`;
+    const sessionsIn = async (query: string) =>
+      entriesOf(await exported(stood, query)).map((line) => (JSON.parse(line) as { session: string | null }).session);
+    expect((await sessionsIn(`?${tenant}`)).toSorted()).toEqual([null, 's']);
+    expect(await sessionsIn(`?${tenant}&session=s`)).toEqual(['s']);
+    expect(await sessionsIn(`?${tenant}&session=`)).toEqual([null]);
+    const forget = async (query: string) =>
+      JSON.parse((await operate(stood.socket, 'DELETE', `/sessions${query}`)).text);
+    expect(await forget(`?${tenant}&session=`)).toEqual({ object: 'sessions', forgotten: 1 });
+    expect(await sessionsIn('')).toEqual(['s', 's']);
+    for (const query of ['', '?session=s', '?all=yes', '?tenant=a&tenant=b']) {
+      expect(await forget(query)).toMatchObject({ error: { code: 'WARMPATH_INVALID_REQUEST' } });
+    }
+    expect(await forget('?all=true')).toEqual({ object: 'sessions', forgotten: 2 });
+    expect(await exported(stood)).toBe(`${HEAD}{"end":true,"entries":0}\n`);
+    expect(await goesOn(stood, ALICE)).not.toContain('Given earlier');
+  });
+
+  it.each(KINDS)('are forgotten for their own client alone: %s', async (kind) => {
+    const stood = await standing(kind);
+    await converse(stood);
+    const forget = (headers: Record<string, string>, name = 's') =>
+      send(`${stood.gateway.url}/v1/sessions/${name}`, undefined, { method: 'DELETE', headers });
+    expect(JSON.parse((await forget({})).text)).toEqual({ object: 'session', session: 's', forgotten: 0 });
+    const reply = await forget(ALICE);
+    expect([reply.status, JSON.parse(reply.text)]).toEqual([200, { object: 'session', session: 's', forgotten: 1 }]);
+    expect(errorOf(await forget(ALICE, 'x'.repeat(257))).code).toBe('WARMPATH_INVALID_REQUEST');
+    expect(await goesOn(stood, ALICE)).not.toContain('Given earlier');
+    expect(await goesOn(stood, BOB)).toContain('Given earlier');
+  });
+
+  it('are forgotten by every gateway that holds them, and not told to the store again', async () => {
+    const prefix = freshPrefix();
+    const one = await standing('redis', prefix);
+    const two = await standing('redis', prefix);
+    await converse(one);
+    expect(await goesOn(two, ALICE)).toContain('Given earlier');
+    await send(`${one.gateway.url}/v1/sessions/s`, undefined, { method: 'DELETE', headers: ALICE });
+    const held = async () => /^warmpath_session_turns (\d+)/m.exec((await send(`${two.gateway.url}/metrics`)).text)![1];
+    // It asks once a second what others have forgotten.
+    while ((await held()) !== '0');
+    expect(await goesOn(two, ALICE)).not.toContain('Given earlier');
+    expect(entriesOf(await exported(one, `?tenant=${tenantOf(ALICE)}&session=s`))).toHaveLength(1);
+  });
+});
+
+describe('an import', TIMEOUT, () => {
+  it.each(KINDS)('refuses what no export wrote, by line and path, and loses nothing else: %s', async (kind) => {
+    const stood = await standing(kind);
+    await converse(stood);
+    const [a, b, c] = entriesOf(await exported(stood)) as [string, string, string];
+    const fresh = await standing(kind);
+    const bad = b.replace(/"at":\d+/, '"at":"0"');
+    expect(bad).not.toBe(b);
+    const old = c.replace(/"idleMs":[\d.e+-]+/, '"idleMs":1e12');
+    const lines = [a, bad, '{"torn', 'null', old, b, ''].join('\n');
+    const no = 'This is no exported session entry.';
+    expect(await imported(fresh, `${HEAD}${lines}{"end":true,"entries":6}\n`)).toEqual({
+      object: 'session_import',
+      imported: 2,
+      expired: 1,
+      refused: [
+        { line: 3, path: 'turns[0].edits[0].at', detail: no },
+        { line: 4, path: 'session', detail: no },
+        { line: 5, path: 'session', detail: no },
+      ],
+      refusedCount: 3,
+      complete: true,
+    });
+    expect(entriesOf(await exported(fresh))).toHaveLength(2);
+  });
+
+  it('knows a file that was cut off, and one that is none', async () => {
+    const stood = await standing('memory');
+    await converse(stood);
+    const text = await exported(stood);
+    const cut = text.slice(0, text.lastIndexOf('{"end"') - 10);
+    const fresh = await standing('memory');
+    expect(await imported(fresh, cut)).toMatchObject({ imported: 2, refusedCount: 1, complete: false });
+    for (const foreign of ['{}\n', 'x', HEAD.replace('1', '2'), text.slice(HEAD.length)]) {
+      const reply = await operate(fresh.socket, 'POST', '/sessions', foreign);
+      expect([reply.status, errorOf(reply).param], foreign.slice(0, 60)).toEqual([400, 'line 1']);
+    }
+    expect(entriesOf(await exported(fresh))).toHaveLength(2);
+  });
+
+  it('and an export say that the store is away', async () => {
+    const own = closing(await RedisServer.start());
+    const engine = closing(await FakeEngine.start());
+    const socket = join(folder, 'away.sock');
+    const store = { kind: 'redis' as const, url: own.url };
+    const gateway = closing(await gatewayAt(engine.url, { session: { store }, admin: { socket } }));
+    await own.kill();
+    while (!(await send(`${gateway.url}/metrics`)).text.includes('warmpath_session_store_up 0\n'));
+    const entry = { version: 1, tenant: 't', session: null, link: 'l', idleMs: 0, turns: [] };
+    const turn = {
+      link: 'l',
+      id: 'i',
+      length: 1,
+      supplied: '',
+      order: [],
+      edits: [],
+      documents: [],
+      steps: [],
+      tail: 0,
+    };
+    const whole = JSON.stringify({ ...entry, turns: [{ ...turn, answers: [] }] });
+    const reply = await operate(socket, 'POST', '/sessions', `${HEAD}${whole}\n`);
+    expect([reply.status, errorOf(reply).code, errorOf(reply).param]).toEqual([
+      503,
+      'WARMPATH_STORE_UNAVAILABLE',
+      'line 2',
+    ]);
+    expect((await operate(socket, 'DELETE', '/sessions?all=true')).status).toBe(503);
+    // The answer had begun: it breaks off, and has no end.
+    const cut = await operate(socket, 'GET', '/sessions');
+    expect([cut.broken, cut.text.includes('"end"')]).toEqual([true, false]);
+  });
+});
+
+describe("the operator's socket", TIMEOUT, () => {
+  it('is for the user of the process alone, and is gone with it', async () => {
+    const { gateway, socket } = await standing('memory');
+    expect((await stat(socket)).mode & 0o777).toBe(0o600);
+    expect((await operate(socket, 'GET', '/metrics')).status).toBe(404);
+    expect((await send(`${gateway.url}/sessions`)).status).toBe(404);
+    await gateway.close();
+    await expect(stat(socket)).rejects.toMatchObject({ code: 'ENOENT' });
+  });
+
+  it('is taken over from a process that crashed, and from nobody else', async () => {
+    const { engine, socket } = await standing('memory');
+    const at = (path: string) => gatewayAt(engine.url, { admin: { socket: path } });
+    await expect(at(socket)).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', path: 'admin.socket' });
+    expect((await operate(socket, 'GET', '/sessions')).status).toBe(200);
+    const file = join(folder, 'a-file');
+    await writeFile(file, 'text');
+    await expect(at(file)).rejects.toMatchObject({ path: 'admin.socket' });
+    await expect(at(join(folder, 'nowhere', 'x.sock'))).rejects.toMatchObject({ path: 'admin.socket' });
+    const left = join(folder, 'left.sock');
+    await leaveBehind(left);
+    closing(await at(left));
+    expect((await operate(left, 'GET', '/sessions')).status).toBe(200);
+  });
+});
+
+/** A socket at which nobody answers any more. */
+async function leaveBehind(path: string): Promise<void> {
+  const { link } = await import('node:fs/promises');
+  const gone = createServer();
+  await new Promise<void>((resolve) => gone.listen(`${path}.draft`, resolve));
+  await link(`${path}.draft`, path);
+  await new Promise((resolve) => gone.close(resolve));
+}
