@@ -5,6 +5,11 @@ export type PromptRole = 'system' | 'user' | 'tool' | 'assistant';
 export interface PromptText {
   readonly role: PromptRole;
   readonly text: string;
+  /**
+   * `elements`: the text is JSON, elements of an array with commas between them, each of which the API itself calls a document.
+   * `verbatim`: its bytes must stay, because an answer refers to places in it; nothing is looked for.
+   */
+  readonly kind?: 'elements' | 'verbatim';
 }
 
 /** The ways in which documents are written that can be recognised, in the order in which they are looked for. */

@@ -10,6 +10,11 @@ export interface JsonEntry {
   readonly value: JsonValue;
 }
 
+/** A member of an object; `undefined` where the value is none, or has none of that name. O(members). */
+export function memberOf(value: JsonValue | undefined, name: string): JsonValue | undefined {
+  return value?.kind === 'object' ? value.members.find(({ key }) => key === name)?.value : undefined;
+}
+
 /** Deeper nesting than any tool's answer; beyond it a text is not read as JSON. */
 const MAX_DEPTH = 64;
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;

@@ -1,4 +1,5 @@
 import type { DocumentBlock, DocumentSpan, FixedReason, PromptText } from './block.js';
+import { documentElements } from './elements.js';
 import { type DocumentFormat, type Found, Region } from './format.js';
 import { fields } from './formats/fields.js';
 import { headed } from './formats/headed.js';
@@ -67,8 +68,18 @@ function isCountedUnasked({ labels, relabel }: UnreferredBlock): boolean {
 /** The blocks of one text, with labels as they are if nothing refers to them. */
 type UnreferredBlock = DocumentBlock & { readonly relabel: boolean };
 
-function blocksOf({ role, text }: PromptText, index: number, options: RecogniseOptions): readonly UnreferredBlock[] {
-  if (role === 'assistant') return [];
+function blocksOf(
+  { role, text, kind }: PromptText,
+  index: number,
+  options: RecogniseOptions,
+): readonly UnreferredBlock[] {
+  if (role === 'assistant' || kind === 'verbatim') return [];
+  if (kind === 'elements') {
+    const found = options.mode === 'conservative' ? documentElements(text) : undefined;
+    if (found === undefined || hasOwnOrder(text, found.documents)) return [];
+    const { relabel } = options;
+    return [toBlock({ ...found, format: json }, { index, marked: false, relabel, asked: undefined })];
+  }
   const marked = markedRegions(text);
   const blocks = marked.flatMap((region) => {
     const found = inMarked(text, role, region);
@@ -203,7 +214,9 @@ function outsideCode(text: string, found: readonly FoundAs[]): readonly FoundAs[
 /** The texts without the documents in them. */
 function* around(texts: readonly PromptText[], blocks: readonly DocumentBlock[]): Generator<PromptText> {
   let next = 0;
-  for (const [index, { role, text }] of texts.entries()) {
+  for (const [index, { role, text, kind }] of texts.entries()) {
+    // Their words are those of documents.
+    if (kind !== undefined) continue;
     let from = 0;
     for (; next < blocks.length && blocks[next]!.text === index; next++) {
       yield { role, text: text.slice(from, blocks[next]!.start) };

@@ -1,4 +1,4 @@
-import type { JsonObject, JsonPath, RequestText, TextRole } from './request-texts.js';
+import type { ElementRange, JsonObject, JsonPath, RequestText, TextPlace, TextRole } from './request-texts.js';
 
 /** The texts of a content that is a string or an array of parts; `textOf` says what to read of a part that is no plain text. */
 export function contentTexts(
@@ -9,13 +9,64 @@ export function contentTexts(
 ): readonly RequestText[] {
   if (typeof content === 'string') return [{ role, text: content, place }];
   if (!Array.isArray(content)) return [];
+  const ranges = elementRanges(content);
   return content.flatMap((part: unknown, position) => {
+    const range = ranges.find(({ from, to }) => from <= position && position <= to);
+    if (range !== undefined) return range.from === position ? [elementsText(content, [...place, range], role)] : [];
     const at = [...place, position];
     if (!isObject(part)) return [];
     const { type, text } = part;
     const isText = TEXT_PARTS.has(type as string) && typeof text === 'string';
     return isText ? [{ role, text, place: [...at, 'text'] }] : textsOfPart(part, at);
   });
+}
+
+/** What Anthropic calls parts that are documents. */
+const DOCUMENT_PARTS: ReadonlySet<string> = new Set(['search_result', 'document']);
+/** Sources of documents that are text. */
+const TEXT_SOURCES: ReadonlySet<unknown> = new Set(['text', 'content']);
+const NO_RANGES: readonly ElementRange[] = [];
+
+/** Parts of one kind that stand side by side and may change places. */
+function elementRanges(content: readonly unknown[]): readonly ElementRange[] {
+  // Nearly all contents have none.
+  if (!content.some(isMovable)) return NO_RANGES;
+  const ranges: ElementRange[] = [];
+  for (let from = 0; from < content.length; from++) {
+    let to = from;
+    while (isMovable(content[to + 1]) && isMovable(content[from]) && typeOf(content[to + 1]) === typeOf(content[from]))
+      to++;
+    if (to > from) ranges.push({ from, to });
+    from = to;
+  }
+  return ranges;
+}
+
+/**
+ * A document in text that nothing holds in its place: answers cite by number where citations are on, and a mark of the cache says how far the
+ * prompt is to be kept.
+ */
+function isMovable(part: unknown): boolean {
+  if (!isObject(part) || !DOCUMENT_PARTS.has(part['type'] as string)) return false;
+  if (isCited(part) || isObject(part['cache_control'])) return false;
+  const { source } = part;
+  return part['type'] === 'search_result' || (isObject(source) && TEXT_SOURCES.has(source['type']));
+}
+
+/** Whether answers cite the part, by its number and by places in its text. */
+export function isCited({ citations }: JsonObject): boolean {
+  return isObject(citations) && citations['enabled'] === true;
+}
+
+function typeOf(part: unknown): unknown {
+  return isObject(part) ? part['type'] : undefined;
+}
+
+/** Elements of an array, which an API calls documents, as one text of JSON. `place` ends in their range. */
+export function elementsText(elements: readonly unknown[], place: TextPlace, role: TextRole): RequestText {
+  const { from, to } = place.at(-1) as ElementRange;
+  const written = elements.slice(from, to + 1).map((element) => JSON.stringify(element));
+  return { role, text: written.join(','), place, kind: 'elements' };
 }
 
 /** What the APIs call a part that is text. */

@@ -1,6 +1,6 @@
 import type { ChatMessage, ContentPart } from '@warmpath/core';
 import { ClientMessages, checkContent, placed, placeOf, readMessages } from './client-messages.js';
-import { contentTexts, isObject, textRole } from './content-texts.js';
+import { contentTexts, isCited, isObject, textRole } from './content-texts.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 import type { JsonObject, JsonPath, RequestMessage, RequestText, TextRole } from './request-texts.js';
 
@@ -52,15 +52,18 @@ export const messagesApi = {
 /** Texts inside of blocks: results of tools, documents in plain text, search results. */
 function blockTexts(role: TextRole) {
   return (block: JsonObject, place: JsonPath): readonly RequestText[] => {
-    const { type, content, source } = block;
+    const { type, content } = block;
     if (type === 'tool_result') return contentTexts(content, [...place, 'content'], 'tool', blockTexts('tool'));
-    if (type === 'search_result') return contentTexts(content, [...place, 'content'], role);
-    if (type !== 'document' || !isObject(source)) return [];
-    if (source['type'] === 'text' && typeof source['data'] === 'string') {
-      return [{ role, text: source['data'], place: [...place, 'source', 'data'] }];
-    }
-    return source['type'] === 'content' ? contentTexts(source['content'], [...place, 'source', 'content'], role) : [];
+    const texts = documentTexts(block, place, role);
+    return isCited(block) ? texts.map((text) => ({ ...text, kind: 'verbatim' as const })) : texts;
   };
+}
+
+function documentTexts({ type, content, source }: JsonObject, place: JsonPath, role: TextRole): readonly RequestText[] {
+  if (type === 'search_result') return contentTexts(content, [...place, 'content'], role);
+  if (type !== 'document' || !isObject(source)) return [];
+  if (source['type'] === 'text') return contentTexts(source['data'], [...place, 'source', 'data'], role);
+  return source['type'] === 'content' ? contentTexts(source['content'], [...place, 'source', 'content'], role) : [];
 }
 
 /**

@@ -1,8 +1,8 @@
 import type { ChatMessage } from '@warmpath/core';
 import { ClientMessages, checkContent, invalid, placed, placeOf } from './client-messages.js';
-import { contentTexts, isObject, textRole } from './content-texts.js';
+import { contentTexts, elementsText, isObject, textRole } from './content-texts.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
-import type { RequestMessage } from './request-texts.js';
+import type { JsonPath, RequestMessage, RequestText } from './request-texts.js';
 
 /** OpenAI's Responses. */
 export const responsesApi = {
@@ -61,12 +61,19 @@ export const responsesApi = {
   },
 } as const satisfies PromptApi;
 
-function readItem(item: unknown, place: readonly (string | number)[]): RequestMessage {
+function readItem(item: unknown, place: JsonPath): RequestMessage {
   if (!isObject(item)) return { role: 'user', place, texts: [] };
-  const { type, role: given, content, output } = item;
+  const { type, role: given, content, output, results } = item;
+  if (type === 'file_search_call') return { role: 'tool', place, texts: searchTexts(results, [...place, 'results']) };
   if (isResult(type)) return { role: 'tool', place, texts: contentTexts(output, [...place, 'output'], 'tool') };
   const role = given === undefined && type !== undefined && type !== 'message' ? 'assistant' : textRole(given);
   return { role, place, texts: contentTexts(content, [...place, 'content'], role) };
+}
+
+/** What OpenAI's search of files found, where the client sends it again. */
+function searchTexts(results: unknown, place: JsonPath): readonly RequestText[] {
+  if (!Array.isArray(results) || results.length === 0) return [];
+  return [elementsText(results, [...place, { from: 0, to: results.length - 1 }], 'tool')];
 }
 
 function isResult(type: unknown): boolean {

@@ -1,6 +1,6 @@
 import type { DocumentSpan, LabelSpan } from '../block.js';
 import type { DocumentFormat, Found, Region } from '../format.js';
-import { type JsonEntry, JsonScanner, type JsonValue } from '../json-spans.js';
+import { type JsonEntry, JsonScanner, type JsonValue, memberOf } from '../json-spans.js';
 import { lineBefore, saysDocuments } from '../lead-in.js';
 import { isBlank, meanLength, PASSAGE } from '../plausible.js';
 
@@ -184,10 +184,6 @@ function isWhole(text: string, elements: readonly JsonValue[]): boolean {
 
 function numberIn(text: string, { start, end }: JsonValue): number {
   return Number(text.slice(start, end));
-}
-
-function memberOf(value: JsonValue | undefined, name: string): JsonValue | undefined {
-  return value?.kind === 'object' ? value.members.find(({ key }) => key === name)?.value : undefined;
 }
 
 /** The value of the first of these members that is a string, escapes as they stand. */
