@@ -97,8 +97,8 @@ describe.each(APIS)('the texts of $name', ({ name, messages }) => {
   it('are where their place says', () => {
     const written = JSON.stringify(body, null, 2);
     for (const { text, place } of texts(name, body)) {
-      expect(at(body, place)).toBe(text);
-      const { start, end } = valueAt(written, place)!;
+      expect(at(body, place as JsonPath)).toBe(text);
+      const { start, end } = valueAt(written, place as JsonPath)!;
       expect(JSON.parse(written.slice(start, end))).toBe(text);
     }
     for (const { place, texts: own } of messages(body)) {
@@ -126,7 +126,8 @@ describe.each(APIS)('the texts of $name', ({ name, messages }) => {
   it('are looked for without a throw, whatever the body is', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.constantFrom(...KEYS), fc.jsonValue()), fc.jsonValue(), (members, value) => {
-        for (const { place, text } of texts(name, members as JsonObject)) expect(at(members, place)).toBe(text);
+        for (const { place, text } of texts(name, members as JsonObject))
+          expect(at(members, place as JsonPath)).toBe(text);
         expect(texts(name, { [KEYS[0]!]: value, input: value, system: value })).toBeDefined();
       }),
       { seed: 8, numRuns: 300 },
