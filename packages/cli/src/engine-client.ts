@@ -36,6 +36,9 @@ interface Chunk {
   readonly error?: unknown;
 }
 
+/** What OpenAI, llama-server and vLLM say of a prompt that does not fit. */
+const TOO_LONG = /context_length_exceeded|exceed_context_size_error|maximum (?:context|model) length/;
+
 /** Milliseconds until the response begins: queueing and prefill of a long prompt on a slow machine. */
 const HEADERS_TIMEOUT_MS = 300_000;
 
@@ -176,9 +179,11 @@ async function readErrorBody(response: Dispatcher.ResponseData): Promise<unknown
 
 /** The server's own code where it speaks ours, and its message where it speaks OpenAI's shape. */
 function toError(body: unknown, path: string, status?: number): WarmpathError {
-  const error = (body as { error?: { code?: unknown; message?: unknown } } | undefined)?.error;
+  const error = (body as { error?: { code?: unknown; type?: unknown; message?: unknown } } | undefined)?.error;
   const code = typeof error?.code === 'string' && Object.hasOwn(ERROR_TABLE, error.code) ? error.code : undefined;
   const message = typeof error?.message === 'string' ? error.message : undefined;
   const detail = [status === undefined ? undefined : `status ${status}`, message].filter(Boolean).join(', ');
-  return new WarmpathError((code as ErrorCode | undefined) ?? 'WARMPATH_UPSTREAM_ERROR', { path, detail });
+  const isTooLong = [error?.code, error?.type, message].some((word) => typeof word === 'string' && TOO_LONG.test(word));
+  const otherwise = isTooLong ? 'WARMPATH_CONTEXT_TOO_LONG' : 'WARMPATH_UPSTREAM_ERROR';
+  return new WarmpathError((code as ErrorCode | undefined) ?? otherwise, { path, detail });
 }

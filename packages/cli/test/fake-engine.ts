@@ -13,8 +13,8 @@ export interface FakeEngineOptions {
   readonly owner?: string;
   /** Answers every completion with this status. */
   readonly failsWith?: number;
-  /** What it answers instead of `yes`, or the status that it fails with. */
-  readonly answers?: (body: ReceivedBody) => string | number;
+  /** What it answers instead of `yes`, or the status that it fails with, and what it says then. */
+  readonly answers?: (body: ReceivedBody) => string | number | { readonly status: number; readonly message: string };
   /** The key that requests must carry. */
   readonly apiKey?: string;
 }
@@ -77,6 +77,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, state:
   const body = JSON.parse(text) as ReceivedBody & { stream?: boolean };
   const content = options.answers?.(body) ?? 'yes';
   if (typeof content === 'number') return json(response, content, { error: { message: 'not this one' } });
+  if (typeof content === 'object') return json(response, content.status, { error: { message: content.message } });
   complete(response, body, content, state);
 }
 

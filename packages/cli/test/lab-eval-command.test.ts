@@ -40,6 +40,11 @@ const PASSAGES = ['red clock', 'red tower', 'blue clock', 'blue tower'].map((tex
   title: '',
   text: `${text} stands here`,
 }));
+/** Longer than what refers to them. */
+const LONG_PASSAGES = PASSAGES.map((passage) => ({
+  ...passage,
+  text: `${passage.text} ${'and stays there '.repeat(8)}now`,
+}));
 const QUESTIONS = [
   { _id: 'q0', text: 'which red clock', metadata: { answer: 'alpha' } },
   { _id: 'q1', text: 'which blue tower', metadata: { answers: ['beta gamma'] } },
@@ -48,9 +53,12 @@ const QUESTIONS = [
 ];
 
 const question = ({ messages }: ReceivedBody) => messages[1]!.content.split('\n').at(-1)!;
-const documents = ({ messages }: ReceivedBody) =>
-  [...messages[1]!.content.matchAll(/<document id="([^"]+)"/g)].map(([, label]) => label!);
+const documents = ({ messages }: ReceivedBody, at = 1) =>
+  [...messages.at(at)!.content.matchAll(/<document id="([^"]+)"/g)].map(([, label]) => label!);
 const mark = ({ messages }: ReceivedBody) => messages[0]!.content.slice(0, 12);
+
+/** How vLLM refuses a prompt. */
+const TOO_LONG = { status: 400, message: "This model's maximum context length is 8 tokens." };
 
 async function evaluate(options: FakeEngineOptions, ...args: string[]) {
   engine = await startFakeEngine(options);
@@ -77,7 +85,7 @@ describe('warmpath lab eval on a fake engine', () => {
       topK: 5,
       concurrency: 1,
       seed: 42,
-      questions: { asked: 4, scored: 4, unanswerable: 1 },
+      questions: { asked: 4, scored: 4, unanswerable: 1, tooLong: 0, conversations: 0 },
       startedWarm: false,
     });
     for (const { exact, contains, f1, failures } of report.strategies) {
@@ -114,9 +122,9 @@ describe('warmpath lab eval on a fake engine', () => {
     }
   });
 
-  it('asks the turns of conversations: all documents again, those still shown left out, and a hint where they stand', async () => {
+  it('asks the turns of conversations: all documents again, those of this turn alone, those still shown left out, with hints, in place', async () => {
     const speak = (...texts: string[]) => texts.map((text, i) => ({ speaker: i % 2 === 0 ? 'user' : 'agent', text }));
-    const contexts = PASSAGES.map(({ _id, text }) => ({ document_id: _id, text }));
+    const contexts = LONG_PASSAGES.map(({ _id, text }) => ({ document_id: _id, text }));
     const input = speak('which red clock', 'alpha', 'which red tower', 'beta', 'which blue');
     const file = join(folder, 'tasks.jsonl');
     const task = { conversation_id: 'c', contexts, input, targets: [{ speaker: 'agent', text: 'gamma' }] };
@@ -136,23 +144,44 @@ describe('warmpath lab eval on a fake engine', () => {
     expect(code).toBe(0);
     const report = JSON.parse(stdout) as EvaluationReport;
     expect(report.questions).toMatchObject({ asked: 3, scored: 3 });
+    const [retrieval, forwarded, deduplicated, hinted, inPlace] = [...new Set(engine.received.map(mark))].map((each) =>
+      engine!.received.filter((body) => mark(body) === each),
+    );
     expect(report.strategies.map(({ strategy }) => strategy)).toEqual([
       'retrieval',
+      'forwarded',
       'deduplicated',
       'deduplicated-hints',
+      'in-place',
     ]);
+    expect(report.questions).toMatchObject({ conversations: 1 });
     expect(report.strategies[0]!.exact.mean).toBeCloseTo(1 / 3);
-    const all = engine.received.filter(({ messages }) => messages.length === 6);
-    const text = ({ messages }: ReceivedBody) => messages.map(({ content }) => content).join('\n');
-    const copies = (body: ReceivedBody) => PASSAGES.map((passage) => text(body).split(`${passage.text}\n`).length - 1);
-    const hinted = (body: ReceivedBody) => text(body).includes('Given earlier in this conversation:');
-    expect(all.map((body) => Math.max(...copies(body)) > 1).sort()).toEqual([false, false, true]);
-    expect(all.filter(hinted)).toHaveLength(1);
-    // Every strategy sends again what it sent before, and the answers of the data.
-    for (const body of all) {
-      const before = engine.received.find((one) => one.messages.length === 4 && mark(one) === mark(body))!;
-      expect(body.messages.slice(0, 4)).toEqual(before.messages);
-      expect(body.messages[4]!.content).toBe('beta');
+    const last = (bodies: readonly ReceivedBody[] | undefined) =>
+      bodies!.at(-1)!.messages.map(({ content }) => content);
+    const text = (bodies: readonly ReceivedBody[] | undefined) => last(bodies).join('\n');
+    const copies = (bodies: readonly ReceivedBody[] | undefined) =>
+      LONG_PASSAGES.map((passage) => text(bodies).split(`${passage.text}\n`).length - 1);
+    const location = 'Given earlier in this conversation: [';
+    expect([retrieval, deduplicated, hinted, inPlace].map((bodies) => Math.max(...copies(bodies)))).toEqual([
+      3, 1, 1, 1,
+    ]);
+    expect([retrieval, forwarded, deduplicated].map((bodies) => text(bodies).includes(location))).toEqual([
+      false,
+      false,
+      false,
+    ]);
+    expect(text(hinted)).toContain(location);
+    // Recognised where it stands: the document keeps its tags, and what says where it is stands between them.
+    expect(text(inPlace)).toMatch(
+      /<document id="[^"]+">\nGiven earlier in this conversation: \[[^\]]+\]\.\n<\/document>/,
+    );
+    // What is forwarded has this turn's documents alone.
+    expect(last(forwarded).slice(1, -1)).toEqual(['which red clock', 'alpha', 'which red tower', 'beta']);
+    expect(documents(forwarded!.at(-1)!, -1)).toEqual(documents(retrieval!.at(-1)!, -1));
+    // Every other strategy sends again what it sent before, and the answers of the data.
+    for (const bodies of [retrieval, deduplicated, hinted, inPlace]) {
+      expect(bodies![2]!.messages.slice(0, 4)).toEqual(bodies![1]!.messages);
+      expect(last(bodies)[4]).toBe('beta');
     }
   });
 
@@ -181,7 +210,7 @@ describe('warmpath lab eval on a fake engine', () => {
     });
     expect(code).toBe(0);
     const report = JSON.parse(stdout) as EvaluationReport;
-    expect(report.questions).toEqual({ asked: 4, scored: 3, unanswerable: 1 });
+    expect(report.questions).toEqual({ asked: 4, scored: 3, unanswerable: 1, tooLong: 0, conversations: 0 });
     expect(report.strategies.map((figures) => figures.failures)).toEqual([{ WARMPATH_UPSTREAM_ERROR: 1 }, {}, {}]);
   });
 
@@ -266,7 +295,6 @@ describe('warmpath lab eval on a fake engine', () => {
   });
 
   it.each([
-    ['no engine', [], 2, '--engine'],
     ['an engine that is not there', ['--engine', 'http://127.0.0.1:9'], 1, 'WARMPATH_UPSTREAM_UNREACHABLE'],
     ['a policy that is none', ['--engine', 'http://127.0.0.1:9', '--policy', 'exakt'], 1, 'did you mean `exact`'],
   ])('refuses %s', async (_, args, exitCode, message) => {
@@ -274,6 +302,38 @@ describe('warmpath lab eval on a fake engine', () => {
     const { code, stderr } = await runCli(['lab', 'eval', '--data', data, ...args]);
     expect(code).toBe(exitCode);
     expect(stderr).toContain(message);
+  });
+
+  it('says how many questions did not fit the context, in whatever words the engine says it', async () => {
+    const { code, stdout } = await evaluate({
+      answers: (body) => (question(body) === 'which red clock' && documents(body).length > 1 ? TOO_LONG : 'alpha'),
+    });
+    expect(code).toBe(0);
+    const report = JSON.parse(stdout) as EvaluationReport;
+    expect(report.questions).toMatchObject({ asked: 4, scored: 3, tooLong: 1 });
+    expect(report.strategies[2]!.failures).toEqual({ WARMPATH_CONTEXT_TOO_LONG: 1 });
+    await engine?.close();
+    engine = await startFakeEngine({ answers: (body) => (question(body) === 'which red clock' ? TOO_LONG : 'alpha') });
+    const data = await dataset('small', PASSAGES, QUESTIONS);
+    const shown = await runCli(['lab', 'eval', '--engine', engine.url, '--data', data]);
+    expect(shown.stdout).toContain('1 of 4 questions did not fit');
+  });
+
+  it('draws the same conversations about the almanac for the same seed, and gives the figures of each kind', async () => {
+    const gold = new Map((await readAlmanac()).questions.map(({ text, answer }) => [text, answer]));
+    engine = await startFakeEngine({ answers: (body) => gold.get(body.messages.at(-1)!.content.split('\n').at(-1)!)! });
+    const args = ['lab', 'eval', '--engine', engine.url, '--data', 'almanac', '--limit', '10', '--json'];
+    const report = JSON.parse((await runCli(args)).stdout) as EvaluationReport;
+    expect(report.questions).toMatchObject({ asked: 10, scored: 10, conversations: 2 });
+    expect(report.strategies.map(({ exact }) => exact.mean)).toEqual([1, 1, 1, 1, 1]);
+    expect(report.kinds.reduce((sum, { questions }) => sum + questions, 0)).toBe(10);
+    expect(report.kinds[0]).toMatchObject({ kind: 'first turn', questions: 2 });
+    expect(report.differences.map(({ answers }) => answers)).toEqual(Array(4).fill({ lost: 0, gained: 0, p: 1 }));
+    const asked = engine.received.map(({ messages }) => messages);
+    await engine.close();
+    engine = await startFakeEngine();
+    await runCli([...args.slice(0, 3), engine.url, ...args.slice(4)]);
+    expect(engine.received.map(({ messages }) => messages)).toEqual(asked);
   });
 
   it('says where it looked for answers when the data state none', async () => {
@@ -285,6 +345,15 @@ describe('warmpath lab eval on a fake engine', () => {
 });
 
 describe('warmpath lab eval on the embedded engine', () => {
+  it('starts by itself, and answers about the almanac', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
+    const { code, stdout } = await runCli(['lab', 'eval', '--data', 'almanac', '--limit', '2', '--json']);
+    expect(code).toBe(0);
+    const report = JSON.parse(stdout) as EvaluationReport;
+    expect(report).toMatchObject({ engine: 'embedded', model: 'warmpath-tiny', contextTokens: 4_096 });
+    expect(report.questions).toMatchObject({ asked: 2, scored: 2 });
+    expect(report.strategies[0]!.exact.mean).toBeGreaterThan(0);
+  });
+
   it('prints what counting by hand over the bytes on the wire gives', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
     const { entries, questions } = await readAlmanac();
     const asked = questions.slice(0, 8);
@@ -301,7 +370,7 @@ describe('warmpath lab eval on the embedded engine', () => {
       const { code, stdout } = await runCli(args);
       expect(code).toBe(0);
       const report = JSON.parse(stdout) as EvaluationReport;
-      expect(report.questions).toEqual({ asked: 8, scored: 8, unanswerable: 0 });
+      expect(report.questions).toEqual({ asked: 8, scored: 8, unanswerable: 0, tooLong: 0, conversations: 0 });
       expect(relay.exchanges).toHaveLength(24);
       const marks = [...new Set(relay.exchanges.map(({ body }) => mark(body)))];
       for (const [i, figures] of report.strategies.entries()) {

@@ -23,6 +23,7 @@ export {
   type Explanation,
   explainRequest,
 } from './explain/explain-request.js';
+export { InPlacePrompts, type PlacedPrompt } from './recognised/in-place-prompts.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './server.js';
 export {
   MemorySessionStore,

@@ -31,13 +31,17 @@ export type { Passage } from './data/retriever.js';
 export { Retriever } from './data/retriever.js';
 export type { AnswerScore } from './evaluation/answer-score.js';
 export { normalisedWords, REFUSAL, SCORE_NAMES, scoreAnswer } from './evaluation/answer-score.js';
+export type { DrawOptions, SourcedQuestion } from './evaluation/drawn-conversations.js';
+export { drawConversations } from './evaluation/drawn-conversations.js';
 export type {
   AnsweredQuestion,
+  ChangedAnswers,
   EvaluationOutcomes,
   EvaluationReport,
   EvaluationSettings,
   EvaluationStrategy,
   FailedQuestion,
+  KindFigures,
   ScoreDifference,
   StrategyDifference,
   StrategyFigures,
@@ -47,6 +51,7 @@ export type { BootstrapMean, BootstrapOptions, PairedTest } from './evaluation/p
 export { bootstrapMeans, pairedTTest } from './evaluation/paired-statistics.js';
 export type { AnsweredTurn, EvaluationQuestion, EvaluationQuestions } from './evaluation/questions.js';
 export { readConversationQuestions, readQuestions } from './evaluation/questions.js';
+export { signFlipTest } from './evaluation/sign-flip-test.js';
 export { studentTPValue } from './evaluation/student-t.js';
 export type { ExperimentReport, ExperimentSettings, PolicyResult, SeedFigures } from './experiment.js';
 export { Experiment } from './experiment.js';
@@ -78,7 +83,14 @@ export type {
   PairRow,
 } from './report/chart.js';
 export { describeChart, formatNumber } from './report/chart.js';
-export { evaluationFinding, evaluationPage, SCORE_TITLES, writeFailures, writeP } from './report/evaluation-report.js';
+export {
+  evaluationFinding,
+  evaluationPage,
+  SCORE_TITLES,
+  tooLongNote,
+  writeFailures,
+  writeP,
+} from './report/evaluation-report.js';
 export { experimentPage } from './report/experiment-report.js';
 export { renderReport } from './report/render-report.js';
 export { replayPage } from './report/replay-report.js';

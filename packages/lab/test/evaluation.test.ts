@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
   type AnsweredQuestion,
   bootstrapMeans,
+  drawConversations,
   EVALUATION_STRATEGIES,
   type EvaluationStrategy,
   evaluationFinding,
@@ -16,7 +17,9 @@ import {
   readQuestions,
   renderReport,
   scoreAnswer,
+  signFlipTest,
   studentTPValue,
+  tooLongNote,
 } from '../src/index.js';
 
 describe('scoreAnswer', () => {
@@ -133,6 +136,39 @@ describe('pairedTTest', () => {
   });
 });
 
+describe('signFlipTest', () => {
+  /** Over all patterns of signs, one by one. */
+  function enumerated(differences: readonly number[]): number {
+    const found = Math.abs(differences.reduce((sum, difference) => sum + difference, 0));
+    let extreme = 0;
+    for (let signs = 0; signs < 2 ** differences.length; signs++) {
+      const sum = differences.reduce(
+        (total, difference, i) => total + (signs & (1 << i) ? difference : -difference),
+        0,
+      );
+      if (Math.abs(sum) >= found) extreme++;
+    }
+    return extreme / 2 ** differences.length;
+  }
+
+  it('is what trying all signs gives', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: -4, max: 4 }), { maxLength: 9 }), (differences) => {
+        expect(signFlipTest(differences)).toBeCloseTo(enumerated(differences), 12);
+      }),
+      { seed: 17 },
+    );
+  });
+
+  it("is McNemar's exact test for questions that stand alone", () => {
+    // 1 lost and 8 gained: 2 × (1 + 9) / 2^9.
+    expect(signFlipTest([-1, ...Array<number>(8).fill(1), 0, 0])).toBeCloseTo(20 / 512, 12);
+    expect(signFlipTest([0, 0])).toBe(1);
+    expect(signFlipTest([])).toBe(1);
+    expect(() => signFlipTest([0.5])).toThrow(RangeError);
+  });
+});
+
 describe('bootstrapMeans', () => {
   const sample = Array.from({ length: 200 }, (_, i) => ((i * 37) % 2 === 0 ? 1 : 0));
 
@@ -157,6 +193,17 @@ describe('bootstrapMeans', () => {
     expect(difference.high).toBeCloseTo(0.25, 12);
   });
 
+  it('draws units whole: questions that always agree with each other say less than as many that do not', () => {
+    const values = Array.from({ length: 800 }, (_, i) => (Math.floor(i / 4) % 2 === 0 ? 1 : 0));
+    const units = Array.from({ length: 200 }, (_, unit) => [0, 1, 2, 3].map((place) => 4 * unit + place));
+    const width = ({ low, high }: { readonly low: number; readonly high: number }) => high - low;
+    const alone = width(bootstrapMeans([values], { seed: 9 }).mean(0));
+    const together = width(bootstrapMeans([values], { seed: 9, units }).mean(0));
+    // Four times fewer independent observations: intervals twice as wide.
+    expect(together / alone).toBeGreaterThan(1.8);
+    expect(together / alone).toBeLessThan(2.2);
+  });
+
   it('covers the true mean about as often as it says', () => {
     let covered = 0;
     for (let seed = 1; seed <= 200; seed++) {
@@ -178,6 +225,7 @@ const SETTINGS = {
   topK: 5,
   concurrency: 1,
   seed: 42,
+  contextTokens: 4_096,
   strategies: EVALUATION_STRATEGIES,
 };
 
@@ -191,12 +239,24 @@ function answer(
   return { question, strategy, score, ttftMs: 10, promptTokens: 100, cachedTokens: 0, moved: false, ...more };
 }
 
+/** Questions that were asked: those in `unanswerable` have no answer. */
+function asked(count: number, ...unanswerable: readonly string[]) {
+  const ids = Array.from({ length: count }, (_, i) => `q${i}`);
+  return ids.map((id) => ({ id, gold: { answers: unanswerable.includes(id) ? [] : ['yes'] } }));
+}
+
 function answers(
   byStrategy: Readonly<Record<(typeof EVALUATION_STRATEGIES)[number], readonly number[]>>,
 ): AnsweredQuestion[] {
   return EVALUATION_STRATEGIES.flatMap((strategy) =>
     byStrategy[strategy].map((exact, i) => answer(`q${i}`, strategy, exact)),
   );
+}
+
+/** Two questions of a kind, with the means of each strategy. */
+function kind(name: string, means: readonly number[]) {
+  const strategies = EVALUATION_STRATEGIES.map((strategy, s) => ({ strategy, exact: means[s], f1: means[s] }));
+  return { kind: name, questions: 2, strategies };
 }
 
 describe('evaluationReport', () => {
@@ -207,8 +267,8 @@ describe('evaluationReport', () => {
   });
 
   it('counts by hand: means, paired differences and tests', () => {
-    const report = evaluationReport(SETTINGS, { answered, failed: [], unanswerable: new Set(['q3', 'other']) })!;
-    expect(report.questions).toEqual({ asked: 4, scored: 4, unanswerable: 1 });
+    const report = evaluationReport(SETTINGS, { answered, failed: [], questions: asked(5, 'q3', 'q4') })!;
+    expect(report.questions).toEqual({ asked: 4, scored: 4, unanswerable: 1, tooLong: 0, conversations: 0 });
     expect(report.strategies.map(({ exact }) => exact.mean)).toEqual([0.25, 0.5, 0.75]);
     const [arranged, hints] = report.differences;
     // Differences 0, 1, 0, 0: mean 1/4, standard error 1/4, t = 1 with 3 degrees of freedom, p = 0.391.
@@ -222,8 +282,8 @@ describe('evaluationReport', () => {
   it('is over the questions that all strategies answered, and names what failed', () => {
     const some = answered.filter(({ question, strategy }) => question !== 'q0' || strategy !== 'arranged');
     const failed = [{ question: 'q0', strategy: 'arranged', code: 'WARMPATH_UPSTREAM_TIMEOUT' } as const];
-    const report = evaluationReport(SETTINGS, { answered: some, failed, unanswerable: new Set() })!;
-    expect(report.questions).toEqual({ asked: 4, scored: 3, unanswerable: 0 });
+    const report = evaluationReport(SETTINGS, { answered: some, failed, questions: asked(4) })!;
+    expect(report.questions).toEqual({ asked: 4, scored: 3, unanswerable: 0, tooLong: 0, conversations: 0 });
     expect(report.strategies.map(({ exact }) => exact.mean)).toEqual([0, 1 / 3, 2 / 3]);
     expect(report.strategies.map(({ failures }) => failures)).toEqual([{}, { WARMPATH_UPSTREAM_TIMEOUT: 1 }, {}]);
   });
@@ -237,7 +297,7 @@ describe('evaluationReport', () => {
     const outcomes = (cachedTokens: number | null) => ({
       answered: tokens(cachedTokens),
       failed: [],
-      unanswerable: new Set<string>(),
+      questions: asked(2),
     });
     const cold = evaluationReport(SETTINGS, outcomes(20))!;
     expect(cold.startedWarm).toBe(false);
@@ -255,9 +315,35 @@ describe('evaluationReport', () => {
     });
   });
 
+  it('counts conversations as one each, tells kinds apart, and says what did not fit', () => {
+    const conversation = (id: string) => ({ id, before: [] });
+    const questions = [
+      { id: 'q0', gold: { answers: ['yes'] }, kind: 'first turn', conversation: conversation('a') },
+      { id: 'q1', gold: { answers: ['yes'] }, kind: 'document new', conversation: conversation('a') },
+      { id: 'q2', gold: { answers: ['yes'] }, kind: 'first turn', conversation: conversation('b') },
+      { id: 'q3', gold: { answers: ['yes'] }, kind: 'document new', conversation: conversation('b') },
+      { id: 'q4', gold: { answers: ['yes'] }, kind: 'document new', conversation: conversation('b') },
+    ];
+    const failed = [
+      { question: 'q4', strategy: 'retrieval', code: 'WARMPATH_CONTEXT_TOO_LONG' },
+      { question: 'q4', strategy: 'arranged', code: 'WARMPATH_CONTEXT_TOO_LONG' },
+    ] as const;
+    const all = answers({ retrieval: [1, 1, 0, 0], arranged: [1, 0, 1, 1], 'arranged-hints': [1, 1, 1, 1] });
+    const report = evaluationReport(SETTINGS, { answered: all, failed, questions })!;
+    expect(report.questions).toEqual({ asked: 5, scored: 4, unanswerable: 0, tooLong: 1, conversations: 2 });
+    expect(tooLongNote(report)).toContain('1 of 5 questions did not fit the 4,096 tokens of the model');
+    expect(tooLongNote(report)).toContain('(retrieval 1, arranged 1)');
+    // Sums over conversations: -1 and 2 for arranged, of four patterns of signs two are as far from 0; both gained for the hints.
+    const [arranged, hints] = report.differences;
+    expect(arranged!.answers).toEqual({ lost: 1, gained: 2, p: 1 });
+    expect(hints!.answers).toEqual({ lost: 0, gained: 2, p: 1 });
+    expect(arranged!.exact).toMatchObject({ mean: 0.25, degreesOfFreedom: 1 });
+    expect(report.kinds).toEqual([kind('first turn', [0.5, 1, 1]), kind('document new', [0.5, 0.5, 1])]);
+  });
+
   it('has nothing to say before a question is answered by all', () => {
     expect(
-      evaluationReport(SETTINGS, { answered: answered.slice(0, 4), failed: [], unanswerable: new Set() }),
+      evaluationReport(SETTINGS, { answered: answered.slice(0, 4), failed: [], questions: asked(4) }),
     ).toBeUndefined();
   });
 
@@ -268,7 +354,7 @@ describe('evaluationReport', () => {
         evaluationReport(SETTINGS, {
           answered: answers({ retrieval: flat, arranged, 'arranged-hints': flat }),
           failed: [],
-          unanswerable: new Set(),
+          questions: asked(30),
         })!,
       );
     expect(finding(flat)).toContain('no difference that can be told from chance');
@@ -276,11 +362,64 @@ describe('evaluationReport', () => {
     expect(finding(flat.map(() => 0))).toContain('arranging costs answers');
     expect(finding(flat)).not.toContain('says little');
     const none = answers({ retrieval: [0, 0, 0], arranged: [0, 0, 0], 'arranged-hints': [0, 0, 0] });
-    const weak = evaluationReport(SETTINGS, { answered: none, failed: [], unanswerable: new Set() })!;
+    const weak = evaluationReport(SETTINGS, { answered: none, failed: [], questions: asked(4) })!;
     expect(evaluationFinding(weak)).toContain('the model answers hardly anything right, so this says little');
-    const report = evaluationReport(SETTINGS, { answered, failed: [], unanswerable: new Set() })!;
+    const report = evaluationReport(SETTINGS, { answered, failed: [], questions: asked(4) })!;
     const html = await renderReport(evaluationPage(report), { command: 'warmpath lab eval', version: '1' });
     expect(html).toContain('<th scope="row">arranged</th><td>0.5000</td>');
+  });
+});
+
+describe('drawConversations', () => {
+  const entities = Array.from(
+    { length: 40 },
+    (_, i) => `entity${String.fromCharCode(97 + (i % 26), 97 + ((i * 7) % 26), 97 + i / 2)}`,
+  );
+  const passages = entities.map((entity, i) => ({
+    id: `p${i}`,
+    title: entity,
+    content: `The weight of ${entity} is ${i} kg. The colour of ${entity} is shade${i}.`,
+  }));
+  const questions = entities.flatMap((entity, i) => [
+    { text: `What is the weight of ${entity}?`, answer: `${i} kg`, source: `p${i}` },
+    { text: `What is the colour of ${entity}?`, answer: `shade${i}`, source: `p${i}` },
+  ]);
+  const draw = (seed: number) => drawConversations(questions, passages, { seed, conversations: 12, turns: 4, topK: 4 });
+
+  it('is the same for the same seed, and asks questions as evenly as it can', () => {
+    expect(draw(3)).toEqual(draw(3));
+    expect(draw(4)).not.toEqual(draw(3));
+    const asked = draw(3).map(({ text }) => text);
+    expect(new Set(asked).size).toBeGreaterThan(40);
+  });
+
+  it('never gives an answer away, always has the document at hand, and says where it stood', () => {
+    for (let seed = 1; seed <= 10; seed++) {
+      for (const { text, gold, passages: context, conversation, kind: named } of draw(seed)) {
+        const { source } = questions.find((one) => one.text === text)!;
+        const before = conversation!.before;
+        expect(context.map(({ id }) => id)).toContain(source);
+        expect(before.map(({ answer: earlier }) => earlier)).not.toContain(gold.answers[0]);
+        const shown = before.findIndex((turn) => turn.passages.some(({ id }) => id === source));
+        const back = before.length - shown;
+        const expected = shown < 0 ? 'document new' : `document shown ${back} ${back === 1 ? 'turn' : 'turns'} before`;
+        expect(named).toBe(before.length === 0 ? 'first turn' : expected);
+      }
+    }
+  });
+
+  it('asks about what was shown two times of three behind the first turn', () => {
+    const kinds = Array.from({ length: 10 }, (_, i) => draw(i + 1)).flatMap((drawn) => drawn.map((one) => one.kind!));
+    const later = kinds.filter((one) => one !== 'first turn');
+    const shown = later.filter((one) => one.startsWith('document shown')).length;
+    expect(shown / later.length).toBeCloseTo(2 / 3, 1);
+  });
+
+  it('refuses what cannot be drawn', () => {
+    const few = questions.slice(0, 2);
+    expect(() => drawConversations(few, passages, { seed: 1, conversations: 1, turns: 4, topK: 4 })).toThrow(
+      /turn 2|turn 3/,
+    );
   });
 });
 

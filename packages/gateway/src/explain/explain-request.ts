@@ -1,21 +1,16 @@
 import {
-  type Arrangement,
-  arrange,
   type BlockFormat,
   BREAK_CAUSES,
   blockDocuments,
-  DEFAULT_HINT_WORDING,
   estimateTokens,
   type FixedReason,
   findPrefixBreak,
   type LabelRule,
-  observe,
   outlinePrompt,
   type PrefixBreak,
   type PromptPiece,
   type RecognitionMode,
   recognise,
-  ServedHistory,
 } from '@warmpath/core';
 import { chatApi } from '../apis/chat-api.js';
 import { completionsApi } from '../apis/completions-api.js';
@@ -25,9 +20,9 @@ import type { ApiName, PromptApi } from '../apis/prompt-api.js';
 import { type JsonObject, pathName } from '../apis/request-texts.js';
 import { responsesApi } from '../apis/responses-api.js';
 import { parseObject } from '../extract.js';
-import { arrangeInPlace, isTold, type PlacedBlock, rememberOrders } from '../recognised/arrange-in-place.js';
+import { isTold, type PlacedBlock } from '../recognised/arrange-in-place.js';
+import { InPlacePrompts, type PlacedPrompt } from '../recognised/in-place-prompts.js';
 import { type RecognisedRequest, recogniseRequest } from '../recognised/recognised-request.js';
-import { SentOrders } from '../recognised/sent-orders.js';
 import { promptPieces } from './prompt-pieces.js';
 
 const APIS: Readonly<Record<ApiName, PromptApi>> = {
@@ -116,12 +111,11 @@ export interface Explanation {
 export function explainRequest(body: string, options: ExplainOptions): Explanation {
   const { after } = options;
   const api = APIS[options.api ?? apiOf(parseObject(body))];
-  const orders = new SentOrders(1_024);
-  const history = new ServedHistory();
+  const prompts = new InPlacePrompts();
   const earlier = after === undefined ? undefined : readPrompt(after, api, options);
-  const servedBefore = earlier && inPlace(earlier, { orders, history, now: 0 });
+  const servedBefore = earlier && inPlace(earlier, prompts);
   const now = readPrompt(body, api, options);
-  const served = inPlace(now, { orders, history, now: 1 });
+  const served = inPlace(now, prompts);
   const blocks = served.blocks.filter(isTold);
   const given = now.object['documents'];
   return {
@@ -173,27 +167,9 @@ function readPrompt(body: string, api: PromptApi, { mode, blocks: asked }: Expla
   };
 }
 
-/** Orders a prompt as the gateway would, and lets it count as served. */
-function inPlace(
-  { body, recognised, deduplicate, blocks }: ReadPrompt,
-  { orders, history, now }: { readonly orders: SentOrders; readonly history: ServedHistory; readonly now: number },
-): { readonly body: string; readonly blocks: readonly PlacedBlock[] } {
-  if (recognised === undefined) return { body, blocks: [] };
-  const arrangeBlock = (block: Parameters<typeof arrange>[0]): Arrangement =>
-    arrange({ ...block, hints: false }, history, now);
-  const placed = arrangeInPlace(recognised, {
-    tenant: '',
-    orders,
-    arrange: arrangeBlock,
-    deduplicate,
-    blocks,
-    location: DEFAULT_HINT_WORDING.location,
-  });
-  rememberOrders(recognised, { tenant: '', orders, blocks: placed.blocks });
-  for (const { arrangement } of placed.blocks) {
-    if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, history);
-  }
-  return placed;
+/** A prompt as the gateway would send it. */
+function inPlace({ body, recognised, deduplicate, blocks }: ReadPrompt, prompts: InPlacePrompts): PlacedPrompt {
+  return recognised === undefined ? { body, blocks: [] } : prompts.place(recognised, { deduplicate, blocks });
 }
 
 function explainBlock({ recognised }: ReadPrompt, { block, decided, sent, references }: PlacedBlock): ExplainedBlock {

@@ -1,14 +1,25 @@
 import { mean } from '../statistics.js';
 import { type AnswerScore, SCORE_NAMES } from './answer-score.js';
-import { type BootstrapMean, bootstrapMeans, type PairedTest, pairedTTest } from './paired-statistics.js';
+import { type BootstrapMean, bootstrapMeans, type PairedTest, pairedTTest, unitSums } from './paired-statistics.js';
+import type { EvaluationQuestion } from './questions.js';
+import { signFlipTest } from './sign-flip-test.js';
 
 /** What questions that stand alone are asked with; the first is what the others are compared with. */
 export const EVALUATION_STRATEGIES = ['retrieval', 'arranged', 'arranged-hints'] as const;
-/** The same for the turns of conversations. */
-export const CONVERSATION_STRATEGIES = ['retrieval', 'deduplicated', 'deduplicated-hints'] as const;
+/** The same for the turns of conversations. Arranging alone is none: behind a history of its own, no order is in the cache. */
+export const CONVERSATION_STRATEGIES = [
+  'retrieval',
+  'forwarded',
+  'deduplicated',
+  'deduplicated-hints',
+  'in-place',
+] as const;
 /**
- * How documents are put into the prompt: in retrieval order, arranged, or arranged with a hint that states the retrieval order; in
- * a conversation all again, or what it still shows left out, or left out with a hint that says where it stands.
+ * How documents are put into the prompt. `retrieval`: in retrieval order, and in a conversation all of them again, behind earlier turns
+ * with theirs. `arranged`: in the order of the policy; `arranged-hints`: with a hint that states the retrieval order. `deduplicated`:
+ * arranged, and what the conversation still shows left out; `deduplicated-hints`: with the hints that say where it stands and in which
+ * order all were retrieved. `forwarded`: in retrieval order, behind earlier turns without documents. `in-place`: the prompt of
+ * `retrieval`, in which a gateway recognises the documents, and writes where they stand in the place of those that it shows already.
  */
 export type EvaluationStrategy = (typeof EVALUATION_STRATEGIES)[number] | (typeof CONVERSATION_STRATEGIES)[number];
 
@@ -49,8 +60,10 @@ export interface EvaluationSettings {
   readonly topK: number;
   /** Requests under way at a time. */
   readonly concurrency: number;
-  /** Of the bootstrap, and of the numbers that keep the strategies' cached prompts apart. */
+  /** Of the bootstrap, of the numbers that keep the strategies' cached prompts apart, and of conversations that are drawn. */
   readonly seed: number;
+  /** What prompt and answer must fit in; `null` where the engine does not say. */
+  readonly contextTokens: number | null;
 }
 
 /** One strategy's figures over the questions that all strategies answered. */
@@ -79,6 +92,31 @@ export interface StrategyDifference {
   readonly exact: ScoreDifference;
   readonly contains: ScoreDifference;
   readonly f1: ScoreDifference;
+  readonly answers: ChangedAnswers;
+}
+
+/** Exact answers that a strategy lost and gained against retrieval order. */
+export interface ChangedAnswers {
+  /** Right in retrieval order, and wrong here. */
+  readonly lost: number;
+  /** Wrong in retrieval order, and right here. */
+  readonly gained: number;
+  /** Of `signFlipTest` over conversations; over questions that stand alone, it is McNemar's exact test. */
+  readonly p: number;
+}
+
+/** The answers to questions of one kind. */
+export interface KindFigures {
+  readonly kind: string;
+  /** Of those that all strategies answered. */
+  readonly questions: number;
+  /** In the order of the strategies. */
+  readonly strategies: readonly {
+    readonly strategy: EvaluationStrategy;
+    /** Means. */
+    readonly exact: number;
+    readonly f1: number;
+  }[];
 }
 
 /** What an evaluation amounts to. */
@@ -90,43 +128,62 @@ export interface EvaluationReport extends Omit<EvaluationSettings, 'strategies'>
     readonly scored: number;
     /** Those of them that have no answer in the documents. */
     readonly unanswerable: number;
+    /** Those whose prompt, with some strategy, did not fit the model's context. */
+    readonly tooLong: number;
+    /** Conversations that the scored questions are turns of. */
+    readonly conversations: number;
   };
   /** Whether a strategy's first prompt was in the cache already, as after an earlier run with the same seed. */
   readonly startedWarm: boolean;
   readonly strategies: readonly StrategyFigures[];
   /** Empty for fewer than two questions. */
   readonly differences: readonly StrategyDifference[];
+  /** In the order in which they were first asked; empty where the data tell no kinds apart. */
+  readonly kinds: readonly KindFigures[];
 }
 
 /** What an evaluation has come to so far. */
 export interface EvaluationOutcomes {
   readonly answered: readonly AnsweredQuestion[];
   readonly failed: readonly FailedQuestion[];
-  /** Questions that the documents do not answer. */
-  readonly unanswerable: ReadonlySet<string>;
+  /** All that were to be asked. */
+  readonly questions: readonly Pick<EvaluationQuestion, 'id' | 'gold' | 'kind' | 'conversation'>[];
 }
 
-/** Sums an evaluation up; `undefined` while no question is answered by all strategies. Cost: that of `bootstrapMeans`. */
+const TOO_LONG = 'WARMPATH_CONTEXT_TOO_LONG';
+
+/**
+ * Sums an evaluation up; `undefined` while no question is answered by all strategies. Questions of one conversation count as one in
+ * intervals and tests, for they share most of their prompts. Cost: that of `bootstrapMeans`.
+ */
 export function evaluationReport(
   settings: EvaluationSettings,
-  { answered, failed, unanswerable }: EvaluationOutcomes,
+  { answered, failed, questions }: EvaluationOutcomes,
 ): EvaluationReport | undefined {
   const { strategies } = settings;
+  const known = new Map(questions.map((question) => [question.id, question]));
   const scored = [...groupByQuestion(answered)].filter(([, answers]) => answers.length === strategies.length);
   if (scored.length === 0) return undefined;
   const answersOf = strategies.map((strategy) =>
     scored.map(([, answers]) => answers.find((answer) => answer.strategy === strategy)!),
   );
+  const units = unitsOf(scored.map(([question]) => known.get(question)?.conversation?.id ?? question));
   const samples = answersOf.flatMap((answers) => SCORE_NAMES.map((name) => answers.map(({ score }) => score[name])));
-  const bootstrap = bootstrapMeans(samples, settings);
+  const bootstrap = bootstrapMeans(samples, { seed: settings.seed, units });
   const sampleOf = (strategy: number, name: number) => strategy * SCORE_NAMES.length + name;
   const asked = new Set([...answered, ...failed].map(({ question }) => question));
+  const difference = (s: number, name: number): ScoreDifference => ({
+    ...bootstrap.difference(sampleOf(s, name), sampleOf(0, name)),
+    ...pairedTTest(unitSums(samples[sampleOf(s, name)]!, units), unitSums(samples[sampleOf(0, name)]!, units)),
+  });
   return {
     ...settings,
     questions: {
       asked: asked.size,
       scored: scored.length,
-      unanswerable: scored.filter(([question]) => unanswerable.has(question)).length,
+      unanswerable: scored.filter(([question]) => known.get(question)?.gold.answers.length === 0).length,
+      conversations: new Set(scored.flatMap(([question]) => known.get(question)?.conversation?.id ?? [])).size,
+      tooLong: new Set(failed.flatMap(({ question, code }) => (code === TOO_LONG ? [question] : []))).size,
     },
     startedWarm: strategies.some((strategy) => startedWarm(answered, strategy)),
     strategies: strategies.map((strategy, s) => ({
@@ -136,16 +193,62 @@ export function evaluationReport(
       failures: countCodes(failed.filter((failure) => failure.strategy === strategy)),
     })),
     differences:
-      scored.length < 2
+      units.length < 2
         ? []
         : strategies.slice(1).map((strategy, i) => ({
             strategy,
-            ...byScore((name) => ({
-              ...bootstrap.difference(sampleOf(i + 1, name), sampleOf(0, name)),
-              ...pairedTTest(samples[sampleOf(i + 1, name)]!, samples[sampleOf(0, name)]!),
-            })),
+            ...byScore((name) => difference(i + 1, name)),
+            answers: changedAnswers(samples[sampleOf(i + 1, 0)]!, samples[sampleOf(0, 0)]!, units),
           })),
+    kinds: kindFigures(
+      strategies,
+      answersOf,
+      scored.map(([question]) => known.get(question)?.kind),
+    ),
   };
+}
+
+/** The places of each unit, in the order in which units come first. */
+function unitsOf(names: readonly string[]): readonly (readonly number[])[] {
+  const units = new Map<string, number[]>();
+  for (const [place, name] of names.entries()) {
+    const unit = units.get(name);
+    if (unit === undefined) units.set(name, [place]);
+    else unit.push(place);
+  }
+  return [...units.values()];
+}
+
+function changedAnswers(
+  exact: readonly number[],
+  baseline: readonly number[],
+  units: readonly (readonly number[])[],
+): ChangedAnswers {
+  const changes = exact.map((value, place) => value - baseline[place]!);
+  return {
+    lost: changes.filter((change) => change < 0).length,
+    gained: changes.filter((change) => change > 0).length,
+    p: signFlipTest(unitSums(changes, units)),
+  };
+}
+
+function kindFigures(
+  strategies: readonly EvaluationStrategy[],
+  answersOf: readonly (readonly AnsweredQuestion[])[],
+  kinds: readonly (string | undefined)[],
+): readonly KindFigures[] {
+  return [...new Set(kinds)].flatMap((kind) => {
+    if (kind === undefined) return [];
+    const places = kinds.flatMap((each, place) => (each === kind ? [place] : []));
+    return {
+      kind,
+      questions: places.length,
+      strategies: strategies.map((strategy, s) => {
+        const scores = places.map((place) => answersOf[s]![place]!.score);
+        return { strategy, exact: mean(scores.map(({ exact }) => exact)), f1: mean(scores.map(({ f1 }) => f1)) };
+      }),
+    };
+  });
 }
 
 function groupByQuestion(answered: readonly AnsweredQuestion[]): ReadonlyMap<string, readonly AnsweredQuestion[]> {

@@ -22,6 +22,8 @@ export interface BootstrapOptions {
   readonly seed: number;
   /** Default 10,000. */
   readonly replicates?: number;
+  /** Questions that belong together, by their places: a replicate draws all of them or none. Default: each stands alone. */
+  readonly units?: readonly (readonly number[])[];
 }
 
 const REPLICATES = 10_000;
@@ -30,22 +32,27 @@ const OUTSIDE = 0.05;
 
 /**
  * Bootstrap intervals of the means of several samples over the same questions, and of differences between them: every
- * replicate draws questions, and all samples see the same draw, which makes the differences paired (Efron's percentile
+ * replicate draws questions (or units of them), and all samples see the same draw, which makes the differences paired (Efron's percentile
  * interval). Deterministic for a seed. All samples must have the same length, above 0. O(replicates × values).
  */
 export function bootstrapMeans(
   samples: readonly (readonly number[])[],
-  { seed, replicates = REPLICATES }: BootstrapOptions,
+  { seed, replicates = REPLICATES, units }: BootstrapOptions,
 ): { mean(sample: number): BootstrapMean; difference(sample: number, baseline: number): BootstrapMean } {
-  const questions = samples[0]?.length ?? 0;
+  const drawable = units ?? Array.from({ length: samples[0]?.length ?? 0 }, (_, place) => [place]);
+  const sums = samples.map((sample) => unitSums(sample, drawable));
   const random = new MersenneTwister(seed);
   const means = samples.map(() => new Float64Array(replicates));
-  const drawn = new Uint32Array(questions);
+  const drawn = new Uint32Array(drawable.length);
   for (let replicate = 0; replicate < replicates; replicate++) {
-    for (let i = 0; i < questions; i++) drawn[i] = Math.floor(random.random() * questions);
-    for (const [number, sample] of samples.entries()) {
+    let questions = 0;
+    for (let i = 0; i < drawn.length; i++) {
+      drawn[i] = Math.floor(random.random() * drawn.length);
+      questions += drawable[drawn[i]!]!.length;
+    }
+    for (const [number, ofUnits] of sums.entries()) {
       let sum = 0;
-      for (let i = 0; i < questions; i++) sum += sample[drawn[i]!]!;
+      for (let i = 0; i < drawn.length; i++) sum += ofUnits[drawn[i]!]!;
       means[number]![replicate] = sum / questions;
     }
   }
@@ -58,6 +65,11 @@ export function bootstrapMeans(
         means[number]!.map((value, i) => value - means[baseline]![i]!),
       ),
   };
+}
+
+/** The sum of a sample over each unit. O(n). */
+export function unitSums(sample: readonly number[], units: readonly (readonly number[])[]): readonly number[] {
+  return units.map((places) => places.reduce((sum, place) => sum + sample[place]!, 0));
 }
 
 /** Student's t-test on paired samples of the same length, at least 2. O(n). */

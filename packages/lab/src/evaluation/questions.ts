@@ -14,12 +14,16 @@ export interface EvaluationQuestion {
   readonly passages: readonly Passage[];
   /** The conversation that it is a turn of. */
   readonly conversation?: { readonly id: string; readonly before: readonly AnsweredTurn[] };
+  /** What sort of question it is, where that is known; figures are also given sort by sort. */
+  readonly kind?: string;
 }
 
 /** An earlier turn of a conversation, with the answer of the data. */
 export interface AnsweredTurn {
   readonly question: string;
   readonly answer: string;
+  /** What retrieval found for it, in its order. */
+  readonly passages: readonly Passage[];
 }
 
 /** The questions of a data set. */
@@ -76,7 +80,9 @@ export async function readConversationQuestions(
         withoutAnswer++;
         continue;
       }
-      const before = turns.slice(0, place).map((turn) => ({ question: turn.question, answer: turn.answer ?? '' }));
+      const before = turns
+        .slice(0, place)
+        .map((turn) => ({ question: turn.question, answer: turn.answer ?? '', passages: turn.passages }));
       const gold = { answers: [answer] };
       questions.push({ id: `${id} ${place + 1}`, text: question, gold, passages, conversation: { id, before } });
     }

@@ -1,5 +1,10 @@
 import { type AnswerScore, SCORE_NAMES } from '../evaluation/answer-score.js';
-import type { EvaluationReport, StrategyDifference, StrategyFigures } from '../evaluation/evaluation-report.js';
+import type {
+  EvaluationReport,
+  EvaluationStrategy,
+  StrategyDifference,
+  StrategyFigures,
+} from '../evaluation/evaluation-report.js';
 import type { Chart } from './chart.js';
 import type { Report, ReportSection } from './report.js';
 import { percent, signed } from './wording.js';
@@ -25,6 +30,7 @@ export function evaluationPage(report: EvaluationReport): Report {
         name: 'Questions',
         value: `${questions.scored} answered by all strategies of ${questions.asked} asked, ${questions.unanswerable} of them without an answer in the documents`,
       },
+      ...tooLongFacts(report),
       { name: 'Documents', value: `${topK} a question, found by BM25` },
       { name: 'Policy', value: policy },
       { name: 'At a time', value: `${concurrency} ${concurrency === 1 ? 'request' : 'requests'}` },
@@ -39,34 +45,65 @@ export function evaluationPage(report: EvaluationReport): Report {
           ]
         : []),
     ],
-    sections: [scoreSection(report), ...differenceSection(report), costSection(report)],
+    sections: [scoreSection(report), ...kindSection(report), ...differenceSection(report), costSection(report)],
   };
+}
+
+function tooLongFacts(report: EvaluationReport): Report['facts'] {
+  const note = tooLongNote(report);
+  return note === undefined ? [] : [{ name: 'Too long', value: note }];
+}
+
+/** How many questions did not fit the model's context, with which strategies, and what helps; `undefined` if all did. */
+export function tooLongNote({ questions, strategies, contextTokens }: EvaluationReport): string | undefined {
+  if (questions.tooLong === 0) return undefined;
+  const context =
+    contextTokens === null ? "the model's context" : `the ${contextTokens.toLocaleString('en-US')} tokens of the model`;
+  const counts = strategies.flatMap(({ strategy, failures }) => {
+    const count = failures['WARMPATH_CONTEXT_TOO_LONG'] ?? 0;
+    return count === 0 ? [] : [`${strategy} ${count}`];
+  });
+  return (
+    `${questions.tooLong} of ${questions.asked} questions did not fit ${context} with every strategy (${counts.join(', ')}) and are in no figure, ` +
+    'so the longest prompts are missing: fewer passages (--top-k) or a model with a longer context lets them in'
+  );
 }
 
 /** Below this token F1 in retrieval order, there is nothing that an order of documents could spoil. */
 const WEAK_F1 = 0.05;
+/** The strategies that the result is about: what a gateway does unless told otherwise. */
+const JUDGED: ReadonlyMap<EvaluationStrategy, string> = new Map([
+  ['arranged', 'arranging'],
+  ['deduplicated-hints', 'de-duplication with hints'],
+]);
 
 /** The result in one sentence: whether arranging, or de-duplication, changed the answers, by token F1, and what it saved. */
 export function evaluationFinding({ questions, strategies, differences, data }: EvaluationReport): string {
-  const [arranged] = differences;
+  const judged = differences.find(({ strategy }) => JUDGED.has(strategy));
   const [baseline] = strategies;
-  if (arranged === undefined) return `On ${data}, one question is answered by all strategies: too few to compare.`;
-  const { mean, low, high, p } = arranged.f1;
-  const range = `${signed(100 * mean, 1)}\u00a0points of token F1, 95\u00a0% interval ${signed(100 * low, 1)} to ${signed(100 * high, 1)}, p\u00a0${p < 0.001 ? '' : '=\u00a0'}${writeP(p)}`;
-  const shares = [baseline!, strategies[1]!].map(({ cachedShare }) => cachedShare);
+  if (judged === undefined) return `On ${data}, too few questions are answered by all strategies to compare.`;
+  const { mean, low, high, p } = judged.f1;
+  const { lost, gained } = judged.answers;
+  const range = `${signed(100 * mean, 1)}\u00a0points of token F1, 95\u00a0% interval ${signed(100 * low, 1)} to ${signed(100 * high, 1)}, p\u00a0${p < 0.001 ? '' : '=\u00a0'}${writeP(p)}; ${lost} exact answers lost, ${gained} gained`;
+  const own = strategies.find(({ strategy }) => strategy === judged.strategy)!;
+  const shares = [baseline!, own].map(({ cachedShare }) => cachedShare);
   const saving =
     shares[0] === null || shares[1] === null
       ? ''
       : `; ${percent(shares[1]!)} of the prompt tokens come from the cache instead of ${percent(shares[0]!)}`;
+  const fewer =
+    baseline!.promptTokens === null || own.promptTokens === null || own.promptTokens >= baseline!.promptTokens
+      ? ''
+      : `; prompts are ${percent(1 - own.promptTokens / baseline!.promptTokens)} shorter`;
   const weak = baseline!.f1.mean < WEAK_F1 ? '; the model answers hardly anything right, so this says little' : '';
-  const change = arranged.strategy === 'arranged' ? 'arranging' : 'de-duplication';
+  const change = JUDGED.get(judged.strategy)!;
   const verdict =
     low > 0
       ? `${change} improves the answers`
       : high < 0
         ? `${change} costs answers`
         : `${change} makes no difference that can be told from chance`;
-  return `On ${questions.scored} questions of ${data}, ${verdict} (${range})${saving}${weak}.`;
+  return `On ${questions.scored} questions of ${data}, ${verdict} (${range})${fewer}${saving}${weak}.`;
 }
 
 /** A p-value as it is printed. */
@@ -113,7 +150,36 @@ function scoreCells(figures: StrategyFigures, name: keyof AnswerScore): string[]
   return [mean, low, high].map((value) => value.toFixed(4));
 }
 
-function differenceSection({ differences }: EvaluationReport): ReportSection[] {
+/** What the reader of a table of kinds is told first. */
+export const KINDS_CAPTION = 'Exact match by kind of question';
+
+function kindSection({ kinds, strategies }: EvaluationReport): ReportSection[] {
+  if (kinds.length === 0) return [];
+  return [
+    {
+      heading: 'By kind of question',
+      text: [
+        'Where the document with the answer stands: in the first turn, new in a later one, or shown so many turns before. A strategy that leaves out what was shown relies on the model to look that far back.',
+      ],
+      figures: [
+        {
+          table: {
+            caption: KINDS_CAPTION,
+            columns: ['kind', 'questions', ...strategies.map(({ strategy }) => strategy)],
+            rows: kinds.map(({ kind, questions, strategies: figures }) => [
+              kind,
+              String(questions),
+              ...figures.map(({ exact }) => exact.toFixed(3)),
+            ]),
+          },
+        },
+      ],
+      notes: [],
+    },
+  ];
+}
+
+function differenceSection({ differences, questions }: EvaluationReport): ReportSection[] {
   if (differences.length === 0) return [];
   return [
     {
@@ -139,9 +205,24 @@ function differenceSection({ differences }: EvaluationReport): ReportSection[] {
             rows: differences.flatMap((difference) => SCORE_NAMES.map((name) => differenceRow(difference, name))),
           },
         },
+        {
+          table: {
+            caption: 'Exact answers lost and gained against retrieval order, with the exact randomisation test',
+            columns: ['strategy', 'lost', 'gained', 'p'],
+            rows: differences.map(({ strategy, answers: { lost, gained, p } }) => [
+              strategy,
+              String(lost),
+              String(gained),
+              writeP(p),
+            ]),
+          },
+        },
       ],
       notes: [
-        'Intervals and tests say how sure a difference is on questions like these. Six tests are made here: one p-value below 0.05 among them is no surprise.',
+        `Intervals and tests say how sure a difference is on questions like these. ${differences.length * (SCORE_NAMES.length + 1)} tests are made here, so a p-value below 0.05 among them is no surprise.`,
+        ...(questions.conversations === 0
+          ? []
+          : ['The questions of a conversation count as one in intervals and tests: they share most of their prompts.']),
         'Each strategy has a number of its own before the system prompt, so that no strategy is served from what another left in the cache. Models may take notice of it.',
       ],
     },

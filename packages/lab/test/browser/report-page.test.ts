@@ -90,10 +90,19 @@ function evaluation() {
       };
     }),
   ).flat();
-  const failed = [{ question: 'q99', strategy: 'arranged', code: 'WARMPATH_UPSTREAM_TIMEOUT' } as const];
+  const failed = [
+    { question: 'q99', strategy: 'arranged', code: 'WARMPATH_UPSTREAM_TIMEOUT' },
+    { question: 'q98', strategy: 'retrieval', code: 'WARMPATH_CONTEXT_TOO_LONG' },
+  ] as const;
   const settings = { data: 'beir', engine: 'http://127.0.0.1:8000', model: 'm', policy: 'exact', topK: 5 };
-  const run = { ...settings, strategies: EVALUATION_STRATEGIES, concurrency: 1, seed: 1 };
-  return evaluationReport(run, { answered, failed, unanswerable: new Set() })!;
+  const run = { ...settings, strategies: EVALUATION_STRATEGIES, concurrency: 1, seed: 1, contextTokens: null };
+  const questions = Array.from({ length: 40 }, (_, i) => ({
+    id: `q${i}`,
+    gold: { answers: ['yes'] },
+    kind: i % 2 === 0 ? 'first turn' : 'document new',
+    conversation: { id: `c${i >> 1}`, before: [] },
+  }));
+  return evaluationReport(run, { answered, failed, questions })!;
 }
 
 const REPORTS: readonly (readonly [string, () => Report])[] = [

@@ -1,29 +1,21 @@
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
-import { join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
 import { DEFAULT_POLICY, type PolicyName, readPolicyName, WarmpathError } from '@warmpath/core';
+import { spawnEngine } from '@warmpath/engine';
 import {
   type AnsweredQuestion,
-  CONVERSATION_STRATEGIES,
-  EVALUATION_STRATEGIES,
-  type EvaluationQuestions,
   type EvaluationSettings,
   type EvaluationStrategy,
   evaluationPage,
   evaluationReport,
   MersenneTwister,
-  REFUSAL,
-  readConversationQuestions,
-  readQuestions,
 } from '@warmpath/lab';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
-import { EngineClient } from '../../engine-client.js';
+import { EngineClient, type ServedModel } from '../../engine-client.js';
+import { modelProgress } from '../../engine-settings.js';
 import { Journal } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
 import { printEvaluation } from '../../lab/evaluation/print-evaluation.js';
+import { ALMANAC, type QuestionSource, readQuestionSource } from '../../lab/evaluation/question-source.js';
 import { runEvaluation, type StrategyLanes } from '../../lab/evaluation/run-evaluation.js';
 import { type LaneSettings, StrategyLane } from '../../lab/evaluation/strategy-lane.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
@@ -48,11 +40,8 @@ The data set is a BEIR folder: corpus.jsonl and queries.jsonl. Right answers sta
 as "answers": ["text", …], or as "ground_truth": {"answers": ["text", …]}; "is_impossible": true beside a list says that the
 documents hold none. Instead of a folder, a file of MTRAG's tasks is read as conversations: every turn with an answer is a question,
 behind the turns before it as the data answer them, with all documents again in retrieval order, or with those left out that the
-conversation still shows, without and with a hint that says where they stand.`;
-
-const SYSTEM_PROMPT = 'Answer the question using only the provided documents. Answer in as few words as possible.';
-/** Added where the data have questions without an answer. */
-const REFUSAL_PROMPT = `If the documents do not hold the answer, say: ${REFUSAL}.`;
+conversation still shows, without and with a hint that says where they stand. ${ALMANAC} names conversations that come along:
+250 questions about a fictional almanac, which the demo model can answer; \`warmpath lab eval --data ${ALMANAC}\` is all it takes.`;
 
 const MAX_SEED = 2 ** 32 - 1;
 
@@ -62,13 +51,11 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
     lab,
     'eval',
     'does the order of documents change the answers? on your engine, with your data',
-  )
-    .requiredOption(
-      '--data <path>',
-      'questions with their answers, and the passages to retrieve from; or a file of conversations',
-    )
-    .option('--model <name>', "the engine's model (default: the first that it names)");
-  addEngineUrlOptions(command, 'the engine to ask, any OpenAI-compatible one')
+  ).requiredOption(
+    '--data <path>',
+    `questions with their answers, and the passages to retrieve from; a file of conversations; or ${ALMANAC}`,
+  );
+  addEngineUrlOptions(command, 'the engine to ask, any OpenAI-compatible one; an embedded one is started if left out')
     .option('--top-k <number>', 'passages a question, found by BM25', wholeNumber(1, 1_000), 5)
     .option('--limit <number>', 'the first so many questions (default: all)', wholeNumber(1))
     .option(
@@ -87,7 +74,7 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
     .option('--system <text>', 'the system prompt, in place of the built-in one')
     .option(
       '--seed <number>',
-      'of the bootstrap, and of the marks that part the strategies',
+      'of the bootstrap, of the marks that part the strategies, and of the conversations about the almanac',
       wholeNumber(0, MAX_SEED),
       42,
     )
@@ -97,33 +84,46 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
     );
   addReportOption(command)
     .addHelpText('after', FORMAT_HELP)
-    .action((options: EvalOptions) => withInterruption((signal) => evaluate(options, { ...context, signal })));
+    .action((options: EvalOptions) => withInterruption((signal) => evaluateOn(options, { ...context, signal })));
 }
 
-async function evaluate(
-  options: EvalOptions,
-  context: CommandContext & { readonly signal: AbortSignal },
-): Promise<void> {
+type EvalContext = CommandContext & { readonly signal: AbortSignal };
+
+/**
+ * On the engine that was named, or on an embedded one. That one computes every request in the same way whatever else it does, so
+ * that prompts alone decide about answers.
+ */
+async function evaluateOn(options: EvalOptions, context: EvalContext): Promise<void> {
+  if (options.engine !== undefined) return evaluate(options, context);
+  const data = await readQuestionSource(options.data, options);
+  const onProgress = modelProgress(context.terminal);
+  const { signal } = context;
+  const settings = { ...(options.model !== undefined && { model: options.model }), batchInvariant: true, port: 0 };
+  const engine = await spawnEngine(settings, { onProgress, signal });
+  try {
+    await evaluate({ ...options, engine: engine.url, model: engine.model.name }, context, { data, name: 'embedded' });
+  } finally {
+    await engine.stop();
+  }
+}
+
+interface EmbeddedRun {
+  readonly data: QuestionSource;
+  /** What the report calls the engine: its port is another one in each run. */
+  readonly name: string;
+}
+
+async function evaluate(options: EvalOptions, context: EvalContext, embedded?: EmbeddedRun): Promise<void> {
   const { terminal, argv, environment, signal } = context;
-  if (options.engine === undefined) throw new WarmpathError('WARMPATH_USAGE', { detail: '--engine is missing' });
-  const { topK, limit, concurrency } = options;
-  const bounds = { topK, ...(limit !== undefined && { limit }) };
-  const isConversations = await isFile(options.data);
-  const data = await (isConversations ? readConversationQuestions : readQuestions)(options.data, bounds);
+  const data = embedded?.data ?? (await readQuestionSource(options.data, options));
   const client = new EngineClient(engineAddress(options, environment));
   try {
-    const model = options.model ?? (await firstModel(client, signal));
-    const strategies = isConversations ? CONVERSATION_STRATEGIES : EVALUATION_STRATEGIES;
-    const settings = evaluationSettings(options, model, strategies);
-    const systemPrompt = options.system ?? defaultSystemPrompt(data);
-    const lanes = createLanes(settings, {
-      client,
-      model,
-      policy: options.policy,
-      systemPrompt,
-      maxTokens: options.maxTokens,
-    });
-    const journal = await openJournal(options, settings, systemPrompt);
+    const model = await modelOf(client, options.model, signal);
+    const settings = evaluationSettings(options, { name: embedded?.name, model, strategies: data.strategies });
+    const systemPrompt = options.system ?? data.systemPrompt;
+    const { policy, maxTokens, concurrency } = options;
+    const lanes = createLanes(settings, { client, model: model.id, policy, systemPrompt, maxTokens });
+    const journal = await openJournal(options, settings, { systemPrompt, prints: data.prints });
     const outcomes = await runEvaluation({
       questions: data.questions,
       lanes,
@@ -149,25 +149,29 @@ async function evaluate(
 
 function evaluationSettings(
   { data, engine, policy, topK, concurrency, seed }: EvalOptions,
-  model: string,
-  strategies: readonly EvaluationStrategy[],
+  {
+    name,
+    model,
+    strategies,
+  }: {
+    readonly name: string | undefined;
+    readonly model: ServedModel;
+    readonly strategies: readonly EvaluationStrategy[];
+  },
 ): EvaluationSettings {
   const { origin, pathname } = new URL(engine!);
+  const contextTokens = model['max_model_len'];
   return {
     data,
-    engine: `${origin}${pathname.replace(/\/+$/, '')}`,
-    model,
+    engine: name ?? `${origin}${pathname.replace(/\/+$/, '')}`,
+    model: model.id,
     strategies,
     policy,
     topK,
     concurrency,
     seed,
+    contextTokens: typeof contextTokens === 'number' ? contextTokens : null,
   };
-}
-
-function defaultSystemPrompt({ questions }: EvaluationQuestions): string {
-  const mayRefuse = questions.some(({ gold }) => gold.answers.length === 0);
-  return mayRefuse ? `${SYSTEM_PROMPT} ${REFUSAL_PROMPT}` : SYSTEM_PROMPT;
 }
 
 /** Each strategy behind a mark of its own, of the same length, drawn from the seed. */
@@ -181,9 +185,9 @@ function createLanes({ seed, strategies }: EvaluationSettings, settings: LaneSet
 }
 
 async function openJournal(
-  { data, resume, maxTokens }: EvalOptions,
+  { resume, maxTokens }: EvalOptions,
   settings: EvaluationSettings,
-  systemPrompt: string,
+  asked: { readonly systemPrompt: string; readonly prints: QuestionSource['prints'] },
 ): Promise<Journal<AnsweredQuestion> | undefined> {
   if (resume === undefined) return undefined;
   const { data: _name, strategies: _strategies, ...others } = settings;
@@ -192,30 +196,23 @@ async function openJournal(
     version: packageVersion(),
     ...others,
     maxTokens,
-    systemPrompt,
-    ...((await isFile(data))
-      ? { tasks: await hashOf(data) }
-      : { corpus: await hashOf(join(data, 'corpus.jsonl')), queries: await hashOf(join(data, 'queries.jsonl')) }),
+    systemPrompt: asked.systemPrompt,
+    ...asked.prints,
   });
 }
 
-/** Whether a path names a file; one that is not there is left to those who read it. */
-async function isFile(path: string): Promise<boolean> {
-  return stat(path).then(
-    (found) => found.isFile(),
-    () => false,
-  );
-}
-
-async function hashOf(file: string): Promise<string> {
-  const hash = createHash('sha256');
-  await pipeline(createReadStream(file), hash);
-  return `sha256:${hash.digest('hex')}`;
-}
-
-async function firstModel(client: EngineClient, signal: AbortSignal): Promise<string> {
-  const [first] = await client.models(signal);
-  if (first !== undefined) return first.id;
+/** The model that is asked for, or the first that the engine names. */
+async function modelOf(client: EngineClient, name: string | undefined, signal: AbortSignal): Promise<ServedModel> {
+  if (name !== undefined) {
+    const models = await client.models(signal).catch((error: unknown) => {
+      // An engine that lists no models may still have this one.
+      if (WarmpathError.isInstance(error)) return [];
+      throw error;
+    });
+    return models.find(({ id }) => id === name) ?? { id: name };
+  }
+  const models = await client.models(signal);
+  if (models[0] !== undefined) return models[0];
   throw new WarmpathError('WARMPATH_MODEL_NOT_FOUND', { path: '--model', detail: 'the engine names no model' });
 }
 

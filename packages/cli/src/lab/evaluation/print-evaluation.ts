@@ -4,6 +4,7 @@ import {
   SCORE_NAMES,
   SCORE_TITLES,
   type ScoreDifference,
+  tooLongNote,
   writeFailures,
   writeP,
 } from '@warmpath/lab';
@@ -11,11 +12,16 @@ import { formatTable, type Terminal } from '../../terminal.js';
 
 /** Prints an evaluation for a person: scores, differences, cost, and the sentence that sums them up. */
 export function printEvaluation(report: EvaluationReport, terminal: Terminal): void {
-  const { questions, strategies, differences } = report;
+  const { questions, strategies, differences, kinds } = report;
+  const { scored, asked, unanswerable, conversations } = questions;
+  const from =
+    conversations === 0 ? '' : ` from ${conversations} ${conversations === 1 ? 'conversation' : 'conversations'}`;
   terminal.line(
-    `${terminal.style.bold(report.data)}: ${questions.scored} questions answered by all strategies of ${questions.asked} asked, ` +
-      `${questions.unanswerable} without an answer in the documents; model ${report.model}`,
+    `${terminal.style.bold(report.data)}: ${scored} questions${from} answered by all strategies of ${asked} asked, ` +
+      `${unanswerable} without an answer in the documents; model ${report.model}`,
   );
+  const tooLong = tooLongNote(report);
+  if (tooLong !== undefined) terminal.line(`${tooLong}.`);
   terminal.line();
   printTable(terminal, [
     ['strategy', ...SCORE_NAMES.map((name) => SCORE_TITLES[name])],
@@ -29,10 +35,23 @@ export function printEvaluation(report: EvaluationReport, terminal: Terminal): v
   ]);
   if (differences.length > 0) {
     printTable(terminal, [
-      ['against retrieval order', ...SCORE_NAMES.map((name) => SCORE_TITLES[name])],
+      ['against retrieval order', 'lost', 'gained', 'exact test', ...SCORE_NAMES.map((name) => SCORE_TITLES[name])],
       ...differences.map((difference) => [
         difference.strategy,
+        String(difference.answers.lost),
+        String(difference.answers.gained),
+        `p ${writeP(difference.answers.p)}`,
         ...SCORE_NAMES.map((name) => writeDifference(difference[name])),
+      ]),
+    ]);
+  }
+  if (kinds.length > 0) {
+    printTable(terminal, [
+      ['exact match by kind', 'questions', ...strategies.map(({ strategy }) => strategy)],
+      ...kinds.map(({ kind, questions: count, strategies: figures }) => [
+        kind,
+        String(count),
+        ...figures.map(({ exact }) => exact.toFixed(3)),
       ]),
     ]);
   }

@@ -71,8 +71,7 @@ export async function runEvaluation(run: EvaluationRun): Promise<EvaluationOutco
   } finally {
     progress.stop();
   }
-  const unanswerable = run.questions.filter(({ gold }) => gold.answers.length === 0).map(({ id }) => id);
-  return { answered, failed, unanswerable: new Set(unanswerable) };
+  return { answered, failed, questions: run.questions };
 }
 
 /** An answer, a failure that is the engine's, or `undefined` if the run ends; anything else is thrown. */

@@ -1,0 +1,41 @@
+import type { ChatMessage } from '@warmpath/core';
+import type { EvaluationQuestion } from '@warmpath/lab';
+
+/** What the engine said of a prompt that it answered. */
+export interface PromptUsage {
+  readonly promptTokens: number | null;
+  readonly cachedTokens: number | null;
+}
+
+/** A prompt that is about to be sent. */
+export interface SentPrompt {
+  readonly messages: readonly ChatMessage[];
+  /** Whether its documents stand in another order than retrieved. */
+  readonly moved: boolean;
+  /** It was answered. */
+  answered(usage: PromptUsage): void;
+  /** It was not. */
+  failed(): void;
+}
+
+/** What turns questions into prompts, one after the other: a strategy. */
+export interface PromptSource {
+  /** The prompt of the next question. It counts as sent. */
+  send(question: EvaluationQuestion): SentPrompt;
+}
+
+/** What all sources of prompts have in common. */
+export interface PromptSettings {
+  readonly model: string;
+  /** Mark and words of the system message. */
+  readonly system: string;
+}
+
+/** The messages of a question as somebody writes them who puts no documents into them. */
+export function plainMessages({ text, conversation }: EvaluationQuestion, system: string): readonly ChatMessage[] {
+  const before = (conversation?.before ?? []).flatMap(({ question, answer }) => [
+    { role: 'user', content: question },
+    { role: 'assistant', content: answer },
+  ]);
+  return [{ role: 'system', content: system }, ...before, { role: 'user', content: text }];
+}

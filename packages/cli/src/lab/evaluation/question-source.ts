@@ -1,0 +1,97 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import {
+  CONVERSATION_STRATEGIES,
+  drawConversations,
+  EVALUATION_STRATEGIES,
+  type EvaluationQuestions,
+  type EvaluationStrategy,
+  REFUSAL,
+  readConversationQuestions,
+  readQuestions,
+} from '@warmpath/lab';
+import { readAlmanac } from '../../demo/almanac.js';
+
+/** The data set that comes along: conversations about the fictional almanac. */
+export const ALMANAC = 'almanac';
+/** As many as make every question of the almanac be asked once, nearly. */
+const ALMANAC_CONVERSATIONS = 50;
+/** With five passages a turn, all of them again in every turn fit the demo model's context. */
+const ALMANAC_TURNS = 5;
+
+/** Words that the demo model was trained with; other models understand them as well. */
+const ALMANAC_PROMPT = 'Answer from the documents.';
+const SYSTEM_PROMPT = 'Answer the question using only the provided documents. Answer in as few words as possible.';
+/** Added where the data have questions without an answer. */
+const REFUSAL_PROMPT = `If the documents do not hold the answer, say: ${REFUSAL}.`;
+
+/** Questions, and what they are asked with. */
+export interface QuestionSource extends EvaluationQuestions {
+  readonly strategies: readonly EvaluationStrategy[];
+  readonly systemPrompt: string;
+  /** Fingerprints of all that the questions were read from, for a run that goes on later. */
+  readonly prints: Readonly<Record<string, string>>;
+}
+
+export interface QuestionOptions {
+  readonly topK: number;
+  readonly limit?: number;
+  readonly seed: number;
+}
+
+/** The questions of a BEIR folder, of a file of MTRAG's tasks, or, by its name, of the almanac. Errors: those of the readers. */
+export async function readQuestionSource(data: string, options: QuestionOptions): Promise<QuestionSource> {
+  const found = await kindOf(data);
+  if (found === undefined && data === ALMANAC) return almanacConversations(options);
+  if (found === 'file') {
+    const read = await readConversationQuestions(data, options);
+    const prints = { tasks: await hashOf(data) };
+    return { ...read, strategies: CONVERSATION_STRATEGIES, systemPrompt: systemPromptOf(read), prints };
+  }
+  const read = await readQuestions(data, options);
+  const prints = {
+    corpus: await hashOf(join(data, 'corpus.jsonl')),
+    queries: await hashOf(join(data, 'queries.jsonl')),
+  };
+  return { ...read, strategies: EVALUATION_STRATEGIES, systemPrompt: systemPromptOf(read), prints };
+}
+
+async function almanacConversations({ topK, limit, seed }: QuestionOptions): Promise<QuestionSource> {
+  const { entries, questions } = await readAlmanac();
+  const sourced = questions.map(({ text, answer, entry }) => ({ text, answer, source: entry }));
+  const drawn = drawConversations(sourced, entries, {
+    seed,
+    conversations: ALMANAC_CONVERSATIONS,
+    turns: ALMANAC_TURNS,
+    topK,
+  });
+  return {
+    questions: drawn.slice(0, limit),
+    withoutAnswer: 0,
+    strategies: CONVERSATION_STRATEGIES,
+    systemPrompt: ALMANAC_PROMPT,
+    prints: { almanac: `sha256:${createHash('sha256').update(JSON.stringify(drawn)).digest('hex')}` },
+  };
+}
+
+function systemPromptOf({ questions }: EvaluationQuestions): string {
+  const mayRefuse = questions.some(({ gold }) => gold.answers.length === 0);
+  return mayRefuse ? `${SYSTEM_PROMPT} ${REFUSAL_PROMPT}` : SYSTEM_PROMPT;
+}
+
+/** What a path names; `undefined` for nothing. */
+async function kindOf(path: string): Promise<'file' | 'folder' | undefined> {
+  return stat(path).then(
+    (found) => (found.isFile() ? 'file' : 'folder'),
+    () => undefined,
+  );
+}
+
+async function hashOf(file: string): Promise<string> {
+  const hash = createHash('sha256');
+  await pipeline(createReadStream(file), hash);
+  return `sha256:${hash.digest('hex')}`;
+}
