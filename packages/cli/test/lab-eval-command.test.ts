@@ -324,10 +324,10 @@ describe('warmpath lab eval on a fake engine', () => {
     engine = await startFakeEngine({ answers: (body) => gold.get(body.messages.at(-1)!.content.split('\n').at(-1)!)! });
     const args = ['lab', 'eval', '--engine', engine.url, '--data', 'almanac', '--limit', '10', '--json'];
     const report = JSON.parse((await runCli(args)).stdout) as EvaluationReport;
-    expect(report.questions).toMatchObject({ asked: 10, scored: 10, conversations: 2 });
+    expect(report.questions).toMatchObject({ asked: 10, scored: 10, conversations: 3 });
     expect(report.strategies.map(({ exact }) => exact.mean)).toEqual([1, 1, 1, 1, 1]);
     expect(report.kinds.reduce((sum, { questions }) => sum + questions, 0)).toBe(10);
-    expect(report.kinds[0]).toMatchObject({ kind: 'first turn', questions: 2 });
+    expect(report.kinds[0]).toMatchObject({ kind: 'first turn', questions: 3 });
     expect(report.differences.map(({ answers }) => answers)).toEqual(Array(4).fill({ lost: 0, gained: 0, p: 1 }));
     const asked = engine.received.map(({ messages }) => messages);
     await engine.close();

@@ -119,7 +119,7 @@ async function evaluate(options: EvalOptions, context: EvalContext, embedded?: E
   const client = new EngineClient(engineAddress(options, environment));
   try {
     const model = await modelOf(client, options.model, signal);
-    const settings = evaluationSettings(options, { name: embedded?.name, model, strategies: data.strategies });
+    const settings = evaluationSettings(options, { name: embedded?.name, model, source: data });
     const systemPrompt = options.system ?? data.systemPrompt;
     const { policy, maxTokens, concurrency } = options;
     const lanes = createLanes(settings, { client, model: model.id, policy, systemPrompt, maxTokens });
@@ -148,16 +148,12 @@ async function evaluate(options: EvalOptions, context: EvalContext, embedded?: E
 }
 
 function evaluationSettings(
-  { data, engine, policy, topK, concurrency, seed }: EvalOptions,
+  { data, engine, policy, concurrency, seed }: EvalOptions,
   {
     name,
     model,
-    strategies,
-  }: {
-    readonly name: string | undefined;
-    readonly model: ServedModel;
-    readonly strategies: readonly EvaluationStrategy[];
-  },
+    source: { strategies, topK },
+  }: { readonly name: string | undefined; readonly model: ServedModel; readonly source: QuestionSource },
 ): EvaluationSettings {
   const { origin, pathname } = new URL(engine!);
   const contextTokens = model['max_model_len'];

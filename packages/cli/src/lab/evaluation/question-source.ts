@@ -17,10 +17,14 @@ import { readAlmanac } from '../../demo/almanac.js';
 
 /** The data set that comes along: conversations about the fictional almanac. */
 export const ALMANAC = 'almanac';
-/** As many as make every question of the almanac be asked once, nearly. */
 const ALMANAC_CONVERSATIONS = 50;
-/** With five passages a turn, all of them again in every turn fit the demo model's context. */
-const ALMANAC_TURNS = 5;
+/**
+ * With all documents again in every turn, prompts have at most some 1,700 tokens: the demo model was trained with up to 2,048, and what
+ * it answers wrongly beyond them would hide what is asked here.
+ */
+const ALMANAC_TURNS = 4;
+const ALMANAC_TOP_K = 3;
+const TOP_K = 5;
 
 /** Words that the demo model was trained with; other models understand them as well. */
 const ALMANAC_PROMPT = 'Answer from the documents.';
@@ -32,12 +36,15 @@ const REFUSAL_PROMPT = `If the documents do not hold the answer, say: ${REFUSAL}
 export interface QuestionSource extends EvaluationQuestions {
   readonly strategies: readonly EvaluationStrategy[];
   readonly systemPrompt: string;
+  /** Passages of each. */
+  readonly topK: number;
   /** Fingerprints of all that the questions were read from, for a run that goes on later. */
   readonly prints: Readonly<Record<string, string>>;
 }
 
 export interface QuestionOptions {
-  readonly topK: number;
+  /** Left out: what suits the data set. */
+  readonly topK?: number;
   readonly limit?: number;
   readonly seed: number;
 }
@@ -46,20 +53,21 @@ export interface QuestionOptions {
 export async function readQuestionSource(data: string, options: QuestionOptions): Promise<QuestionSource> {
   const found = await kindOf(data);
   if (found === undefined && data === ALMANAC) return almanacConversations(options);
+  const topK = options.topK ?? TOP_K;
   if (found === 'file') {
-    const read = await readConversationQuestions(data, options);
+    const read = await readConversationQuestions(data, { ...options, topK });
     const prints = { tasks: await hashOf(data) };
-    return { ...read, strategies: CONVERSATION_STRATEGIES, systemPrompt: systemPromptOf(read), prints };
+    return { ...read, strategies: CONVERSATION_STRATEGIES, systemPrompt: systemPromptOf(read), topK, prints };
   }
-  const read = await readQuestions(data, options);
+  const read = await readQuestions(data, { ...options, topK });
   const prints = {
     corpus: await hashOf(join(data, 'corpus.jsonl')),
     queries: await hashOf(join(data, 'queries.jsonl')),
   };
-  return { ...read, strategies: EVALUATION_STRATEGIES, systemPrompt: systemPromptOf(read), prints };
+  return { ...read, strategies: EVALUATION_STRATEGIES, systemPrompt: systemPromptOf(read), topK, prints };
 }
 
-async function almanacConversations({ topK, limit, seed }: QuestionOptions): Promise<QuestionSource> {
+async function almanacConversations({ topK = ALMANAC_TOP_K, limit, seed }: QuestionOptions): Promise<QuestionSource> {
   const { entries, questions } = await readAlmanac();
   const sourced = questions.map(({ text, answer, entry }) => ({ text, answer, source: entry }));
   const drawn = drawConversations(sourced, entries, {
@@ -73,6 +81,7 @@ async function almanacConversations({ topK, limit, seed }: QuestionOptions): Pro
     withoutAnswer: 0,
     strategies: CONVERSATION_STRATEGIES,
     systemPrompt: ALMANAC_PROMPT,
+    topK,
     prints: { almanac: `sha256:${createHash('sha256').update(JSON.stringify(drawn)).digest('hex')}` },
   };
 }
