@@ -21,7 +21,7 @@ function sorted(
   body: string,
   { api = messagesApi, mode = 'conservative' }: { api?: PromptApi; mode?: RecognitionMode } = {},
 ) {
-  const recognised = recogniseRequest(body, api, { mode, maxDocuments: 100 });
+  const recognised = recogniseRequest(body, api, { mode, maxDocuments: 100, blocks: false });
   if (recognised === undefined) return { body, decided: [], references: 0 };
   const history = new ServedHistory();
   const placed = arrangeInPlace(recognised, {
@@ -148,7 +148,11 @@ describe('parts that Anthropic calls documents', () => {
     fc.assert(
       fc.property(fc.array(part, { minLength: 1, maxLength: 8 }), fc.boolean(), (parts, inResult) => {
         const body = (inResult ? returned : user)(...parts);
-        const recognised = recogniseRequest(body, messagesApi, { mode: 'conservative', maxDocuments: 100 });
+        const recognised = recogniseRequest(body, messagesApi, {
+          mode: 'conservative',
+          maxDocuments: 100,
+          blocks: false,
+        });
         if (recognised === undefined) return;
         const placed = sorted(body).body;
         changed += placed === body ? 0 : 1;
