@@ -11,6 +11,7 @@ import {
 } from 'fastify';
 import { type AdminServer, startAdminServer } from './admin/admin-server.js';
 import { errorShapeOf } from './apis/error-shape.js';
+import { messagesApi } from './apis/messages-api.js';
 import { CacheSalts } from './cache-salts.js';
 import { type Arrange, Composer } from './compose.js';
 import type { GatewayConfigInput } from './config.js';
@@ -228,6 +229,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
 function begin(app: FastifyInstance, gateway: Gateway, request: FastifyRequest, reply: FastifyReply): void {
   const exchange = new Exchange(request.headers, gateway.now());
   request.exchange = exchange;
+  // Anthropic's clients look for it under this name.
+  if (request.url.startsWith(messagesApi.path)) reply.raw.setHeader('request-id', exchange.requestId);
   gateway.metrics.began();
   reply.raw.once('close', () => {
     const route = request.routeOptions.url ?? 'unmatched';

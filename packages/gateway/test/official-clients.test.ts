@@ -42,8 +42,9 @@ describe("Anthropic's client, the real engine behind it", () => {
     const first = await anthropic.messages.create(body);
     expect(first).toMatchObject({ type: 'message', role: 'assistant', model: MODEL, stop_reason: 'end_turn' });
     expect(first.content[0]).toMatchObject({ type: 'text', text: expect.stringContaining('42') as string });
-    const { data: again, response } = await anthropic.messages.create(body).withResponse();
+    const { data: again, response, request_id } = await anthropic.messages.create(body).withResponse();
     expect(again.content).toEqual(first.content);
+    expect(request_id).toBe(response.headers.get('x-request-id'));
     expect(again.usage.cache_read_input_tokens).toBeGreaterThan(50);
     expect(again.usage.input_tokens + again.usage.cache_read_input_tokens!).toBe(
       first.usage.input_tokens + first.usage.cache_read_input_tokens!,
@@ -88,6 +89,7 @@ describe("Anthropic's client, the real engine behind it", () => {
     const refused = anthropic.messages.create({ ...ask, messages: [{ role: 'user', content: images }] });
     await expect(refused).rejects.toBeInstanceOf(Anthropic.BadRequestError);
     await expect(refused).rejects.toThrow('text parts only');
+    await expect(refused).rejects.toMatchObject({ requestID: expect.stringMatching(/\S/) as string });
     const unknown = anthropic.messages.create({ ...ask, model: 'none' });
     await expect(unknown).rejects.toBeInstanceOf(Anthropic.NotFoundError);
     const tool = { type: 'web_search_20250305', name: 'web_search' } as const;

@@ -2,6 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ResponseBody } from '../src/response-body.js';
+import { ObjectEnd } from '../src/translation/object-end.js';
 import { type TranslatedApi, translate } from '../src/translation/translation.js';
 
 const REQUESTS = { messages: { messages: [] }, responses: { input: 'Q', metadata: { a: 'b' } } };
@@ -294,6 +295,36 @@ describe('what engines write in their own way', () => {
       ],
     });
   });
+});
+
+it('the end of an object is found where it is, however it is cut, and however deep it is', () => {
+  fc.assert(
+    fc.property(fc.dictionary(text, fc.jsonValue()), fc.nat(9), (value, step) => {
+      const json = JSON.stringify(value);
+      const end = new ObjectEnd();
+      for (let at = 0; at < json.length; at += step + 1) {
+        expect(end.isReached).toBe(false);
+        end.read(json.slice(at, at + step + 1));
+      }
+      expect(end.isReached).toBe(true);
+    }),
+    { seed: 7, numRuns: 300 },
+  );
+});
+
+it('long arguments of calls that go on by turns are put together in one pass', () => {
+  const body = bodyFor('messages', true);
+  body.head({ status: 200, headers: { 'content-type': 'text/event-stream' } });
+  const chunk = (...calls: object[]) =>
+    Buffer.from(`data: ${JSON.stringify({ ...HEAD, choices: [{ delta: { tool_calls: calls } }] })}\n\n`);
+  const call = (index: number, text: string, fields = {}) => ({ index, ...fields, function: { arguments: text } });
+  body.data(chunk(call(0, '{"a":"', { id: 'a' }), call(1, '{"b":"', { id: 'b' })));
+  const pieces = 30_000;
+  for (let i = 0; i < pieces; i++) body.data(chunk(call(0, '{}}}'), call(1, '}{}}')));
+  const told = events(String(body.data(chunk(call(0, '"}'), call(1, '"}')))));
+  const { delta } = told.at(-1) as unknown as { readonly delta: { readonly partial_json: string } };
+  expect(delta.partial_json).toBe('"}');
+  expect(told.filter(({ type }) => type === 'content_block_stop')).toHaveLength(1);
 });
 
 describe('numbers that JavaScript cannot hold', () => {

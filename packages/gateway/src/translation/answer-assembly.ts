@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { CallDelta, ChatDelta, ChatUsage } from './chat-deltas.js';
+import { ObjectEnd } from './object-end.js';
 
 /** What an answer begins with. */
 export interface AnswerHead {
@@ -68,6 +69,7 @@ export class AnswerAssembly {
   #head: AnswerHead | undefined;
   #open: AnswerBlock | undefined;
   #openCall: number | undefined;
+  #argumentsEnd = new ObjectEnd();
   readonly #closedCalls = new Set<number>();
   #kept: ContentDelta[] = [];
   #reason: string | undefined;
@@ -163,8 +165,7 @@ export class AnswerAssembly {
 
   /** Only a call can be incomplete: its arguments are a JSON object. */
   #isComplete(): boolean {
-    if (this.#open?.kind !== 'call') return true;
-    return this.#open.text.trimEnd().endsWith('}') && isJson(this.#open.text);
+    return this.#open?.kind !== 'call' || this.#argumentsEnd.isReached;
   }
 
   #begin(delta: ContentDelta): string {
@@ -173,6 +174,7 @@ export class AnswerAssembly {
     const block = { kind: delta.kind, index: this.#blocks.length, callId, name: name ?? '', text: '', isCut: false };
     this.#open = block;
     this.#openCall = delta.kind === 'call' ? index : undefined;
+    this.#argumentsEnd = new ObjectEnd();
     this.#blocks.push(block);
     return this.#writer.open(block);
   }
@@ -181,6 +183,7 @@ export class AnswerAssembly {
     const block = this.#open!;
     if (text === '') return '';
     block.text += text;
+    if (block.kind === 'call') this.#argumentsEnd.read(text);
     return this.#writer.append(block, text);
   }
 
@@ -222,13 +225,4 @@ const NO_CALL = { id: undefined, name: undefined, index: undefined };
 
 function sameBlock(one: ContentDelta, other: ContentDelta): boolean {
   return one.kind === other.kind && (one as CallDelta).index === (other as CallDelta).index;
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
