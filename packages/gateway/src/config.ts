@@ -84,7 +84,15 @@ const upstream = z.strictObject({
   timeouts: timeouts.prefault({}),
 });
 
-const hint = (text: string) => z.string().max(1_000).includes(HINT_PLACE).default(text);
+const hint = (text: string) =>
+  z
+    .string()
+    .max(1_000)
+    .includes(HINT_PLACE)
+    .refine((wording) => wording.split(HINT_PLACE).length === 2, { error: `must have \`${HINT_PLACE}\` once` })
+    // Engines refuse half a character.
+    .refine((wording) => !/\p{Surrogate}/u.test(wording), { error: 'must be well-formed Unicode' })
+    .default(text);
 
 const wording = z.strictObject({
   order: hint(DEFAULT_HINT_WORDING.order).describe(

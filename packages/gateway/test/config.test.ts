@@ -133,6 +133,15 @@ describe('a configuration', () => {
     ]);
   });
 
+  it.each([
+    ['A hint without the place of names.', 'include'],
+    ['{documents}, that is {documents}', 'once'],
+    ['\ud800{documents}', 'Unicode'],
+  ])('refuses the wording %j', (location, reason) => {
+    const { problems } = checkConfig(JSON.stringify({ upstream: { url: 'http://e' }, arrange: { wording: { location } } }));
+    expect(problems.map((problem) => JSON.stringify(problem))).toEqual([expect.stringContaining(reason)]);
+  });
+
   it('made in code is checked alike', () => {
     expect(() => resolveConfig({ upstream: { url: 'nonsense' } })).toThrowError(
       expect.objectContaining({ code: 'WARMPATH_CONFIG_INVALID', path: 'upstream.url' }),
