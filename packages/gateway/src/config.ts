@@ -88,7 +88,7 @@ const hint = (text: string) =>
   z
     .string()
     .max(1_000)
-    .includes(HINT_PLACE)
+    .includes(HINT_PLACE, { abort: true })
     .refine((wording) => wording.split(HINT_PLACE).length === 2, { error: `must have \`${HINT_PLACE}\` once` })
     // Engines refuse half a character.
     .refine((wording) => !/\p{Surrogate}/u.test(wording), { error: 'must be well-formed Unicode' })

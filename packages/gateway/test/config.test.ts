@@ -138,7 +138,10 @@ describe('a configuration', () => {
     ['{documents}, that is {documents}', 'once'],
     ['\ud800{documents}', 'Unicode'],
   ])('refuses the wording %j', (location, reason) => {
-    const { problems } = checkConfig(JSON.stringify({ upstream: { url: 'http://e' }, arrange: { wording: { location } } }));
+    const { problems } = checkConfig(
+      JSON.stringify({ upstream: { url: 'http://e' }, arrange: { wording: { location } } }),
+      {},
+    );
     expect(problems.map((problem) => JSON.stringify(problem))).toEqual([expect.stringContaining(reason)]);
   });
 
