@@ -84,6 +84,39 @@ describe('warmpath explain', () => {
     expect(JSON.parse(stdout)).toMatchObject({ api, blocks: [{ place }], prefix: null });
   });
 
+  const said = [{ role: 'user', content: 'Why?' }];
+  const part = (type: string) => [{ role: 'user', content: [{ type, source: { type: 'text', data: 'x' } }] }];
+  it.each([
+    [{ model: 'claude-opus-4-5', max_tokens: 9, messages: said }, 'messages'],
+    [{ model: 'm', max_tokens: 9, messages: part('document') }, 'messages'],
+    [{ model: 'm', max_tokens: 9, messages: part('search_result') }, 'messages'],
+    [{ model: 'm', max_tokens: 9, thinking: { type: 'enabled' }, messages: said }, 'messages'],
+    [{ anthropic_version: 'bedrock-2023-05-31', max_tokens: 9, messages: said }, 'messages'],
+    [{ model: 'm', max_tokens: 9, messages: said, tools: [{ name: 's', input_schema: {} }] }, 'messages'],
+    [
+      { model: 'claude-opus-4-5', max_tokens: 9, messages: [{ role: 'system', content: 'Be short.' }, ...said] },
+      'chat',
+    ],
+    [{ model: 'claude-opus-4-5', max_tokens: 9, messages: said, tools: [{ function: { name: 's' } }] }, 'chat'],
+    [{ model: 'm', max_tokens: 9, messages: said }, 'chat'],
+    [{ path: '/v1/messages?beta=true', body: { model: 'm', messages: said } }, 'messages'],
+    [{ custom_id: '1', method: 'POST', url: '/v1/responses', body: { model: 'm', input: 'Why?' } }, 'responses'],
+    [{ custom_id: '1', params: { model: 'm', max_tokens: 9, system: 'x', messages: said } }, 'messages'],
+    [
+      {
+        request: {
+          url: 'https://e.example/v1/messages',
+          postData: { mimeType: 'application/json', text: JSON.stringify({ model: 'm', messages: said }) },
+        },
+      },
+      'messages',
+    ],
+  ])('tells the API by what only it has, or by the path of a record: %#', async (body, api) => {
+    const { stdout } = await runCli(['explain', '--json', '-'], { input: JSON.stringify(body) });
+    expect(JSON.parse(stdout)).toMatchObject({ api, givenDocuments: 0 });
+    expect((JSON.parse(stdout) as Explanation).promptTokens).toBeGreaterThan(0);
+  });
+
   it('reports what it cannot read', async () => {
     const { code, stdout } = await runCli(['explain', '--json'], { input: '{' });
     expect(code).toBe(1);

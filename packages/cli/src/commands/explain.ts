@@ -6,7 +6,8 @@ import { describeExplanation } from '../explain/describe-explanation.js';
 import { readInput } from '../files/read-input.js';
 
 const EXPLAIN_HELP = `
-Input is the body of a request to /v1/chat/completions, /v1/completions, /v1/messages or /v1/responses. Nothing is sent anywhere.
+Input is the body of a request to /v1/chat/completions, /v1/completions, /v1/messages or /v1/responses, or a record
+of one: {"path", "body"}, a line of a batch, an entry of an HTTP archive (HAR). Nothing is sent anywhere.
 With --after, documents are ordered as if the engine had served that request before, and the first difference of the two prompts is
 named with its cause. Token counts are estimated.`;
 

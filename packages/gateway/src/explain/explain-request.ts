@@ -24,6 +24,7 @@ import { isTold, type PlacedBlock } from '../recognised/arrange-in-place.js';
 import { InPlacePrompts, type PlacedPrompt } from '../recognised/in-place-prompts.js';
 import { type RecognisedRequest, recogniseRequest } from '../recognised/recognised-request.js';
 import { promptPieces } from './prompt-pieces.js';
+import { apiOfBody, readRecorded } from './recorded-request.js';
 
 const APIS: Readonly<Record<ApiName, PromptApi>> = {
   chat: chatApi,
@@ -41,7 +42,7 @@ const ADVICE =
   'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them.';
 
 export interface ExplainOptions {
-  /** Found out by the members of the body if left out. */
+  /** Found out by the path in a record, or by the members of the body, if left out. */
   readonly api?: ApiName;
   readonly mode: RecognitionMode;
   /** The body of a request that was served before. */
@@ -106,24 +107,26 @@ export interface Explanation {
 
 /**
  * What would be recognised in a request, what would move, what that saves behind an earlier request, and why the two part where
- * they do. Keeps nothing. Errors: `WARMPATH_INVALID_JSON`. O(both bodies).
+ * they do. A request may be its body or a record of it (`readRecorded`). Keeps nothing. Errors: `WARMPATH_INVALID_JSON`. O(both bodies).
  */
-export function explainRequest(body: string, options: ExplainOptions): Explanation {
-  const { after } = options;
-  const api = APIS[options.api ?? apiOf(parseObject(body))];
+export function explainRequest(given: string, options: ExplainOptions): Explanation {
+  const recorded = readRecorded(given);
+  const { body } = recorded;
+  const after = options.after === undefined ? undefined : readRecorded(options.after).body;
+  const api = APIS[options.api ?? recorded.api ?? apiOfBody(recorded.object)];
   const prompts = new InPlacePrompts();
   const earlier = after === undefined ? undefined : readPrompt(after, api, options);
   const servedBefore = earlier && inPlace(earlier, prompts);
   const now = readPrompt(body, api, options);
   const served = inPlace(now, prompts);
   const blocks = served.blocks.filter(isTold);
-  const given = now.object['documents'];
+  const { documents } = now.object;
   return {
     object: 'explanation',
     api: api.name,
     model: typeof now.object['model'] === 'string' ? now.object['model'] : '',
     promptTokens: tokensOf(now),
-    givenDocuments: Array.isArray(given) ? given.length : 0,
+    givenDocuments: Array.isArray(documents) ? documents.length : 0,
     blocks: blocks.map((placed) => explainBlock(now, placed)),
     deduplicatedTokens: sumOf(blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
     advice: blocks.length === 0 ? adviceFor(now.pieces) : null,
@@ -240,10 +243,4 @@ function adviceFor(pieces: readonly PromptPiece[]): string | null {
     ({ kind, text }) => (kind === 'system' || kind === 'user') && SPEAKS_OF_CONTEXT.test(text),
   );
   return speaks ? ADVICE : null;
-}
-
-function apiOf(object: JsonObject): ApiName {
-  if (Object.hasOwn(object, 'prompt') && !Object.hasOwn(object, 'messages')) return 'completions';
-  if (Object.hasOwn(object, 'input')) return 'responses';
-  return Object.hasOwn(object, 'system') ? 'messages' : 'chat';
 }
