@@ -69,9 +69,10 @@ export type {
   PromptText,
 } from './recognise/block.js';
 export { FORMAT_NAMES } from './recognise/block.js';
-export type { RecogniseOptions, RecognitionMode } from './recognise/recognise.js';
-export { RECOGNITION_MODES, recognise } from './recognise/recognise.js';
-export type { RepeatedDocument, WithReferences } from './recognise/repeats.js';
+export type { PromptFindings, Recognised, RecogniseOptions, RecognitionMode } from './recognise/recognise.js';
+export { RECOGNITION_MODES, recognise, recogniseAll, recogniseBehind } from './recognise/recognise.js';
+export type { References } from './recognise/references.js';
+export type { RepeatedDocument, SeenMark, WithReferences } from './recognise/repeats.js';
 export { SeenDocuments, withReferences } from './recognise/repeats.js';
 export { hasRepeatedResult, withResults } from './recognise/results.js';
 export type { BlockRewrite } from './recognise/rewrite.js';

@@ -143,6 +143,11 @@ const recognise = z.strictObject({
     .describe(
       'Messages whose order is remembered, to send them the same as history; the least recently used goes first.',
     ),
+  memoBytes: count(68_719_476_736)
+    .default(33_554_432)
+    .describe(
+      'Bytes of conversations remembered so that only new messages are searched; the least recently used one goes first.',
+    ),
 });
 
 const file = (description: string) => z.string().min(1).optional().describe(description);

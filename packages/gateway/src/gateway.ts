@@ -9,6 +9,7 @@ import type { Metrics } from './metrics.js';
 import type { OpenArrangements } from './open-arrangements.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
 import type { Prewarmer } from './prewarmer.js';
+import type { PromptMemo } from './recognised/prompt-memo.js';
 import type { SentOrders } from './recognised/sent-orders.js';
 import type { ServedHistories } from './served-histories.js';
 import type { Upstream } from './upstream.js';
@@ -34,6 +35,8 @@ export interface Gateway {
   readonly requests: RequestLog;
   /** How documents in messages were ordered that come again as history. */
   readonly sentOrders: SentOrders;
+  /** What became of the messages of conversations, so that they are not read again. */
+  readonly promptMemo: PromptMemo;
   /** Only where it is enabled. */
   readonly prewarmer: Prewarmer | undefined;
   readonly metrics: Metrics;

@@ -20,6 +20,7 @@ export interface GaugeSources {
   readonly plansWaiting: () => number;
   readonly openArrangements: () => number;
   readonly sentMessages: () => number;
+  readonly promptMemoBytes: () => number;
   readonly recordedRequests: () => number;
 }
 
@@ -80,6 +81,7 @@ export class Metrics {
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
     this.#read('open_arrangements', 'Orders given alone whose outcome is not known.', sources.openArrangements);
     this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
+    this.#read('prompt_memo_bytes', 'Bytes of conversations that need not be read anew.', sources.promptMemoBytes);
     this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {

@@ -56,6 +56,37 @@ export function saidMessages(body: Buffer, said: SaidMembers): SaidMessages | un
   return scan.isWhole && messages !== undefined ? { opening, messages } : undefined;
 }
 
+/** Where an array of messages stands: behind its bracket, and behind its last message. Without messages, the two are one. */
+export interface MessagesSpan {
+  readonly open: number;
+  readonly end: number;
+}
+
+/** The same of a JSON body that has one such array; `undefined` for any other. O(body), long strings in native searches. */
+export function messagesSpan(body: Buffer, { messages }: SaidMembers): MessagesSpan | undefined {
+  const scan = new ByteScan(body);
+  const [found, ...others] = scan.members().filter(({ key }) => key === messages);
+  if (!scan.isWhole || found === undefined || others.length > 0 || body[found.start] !== OPEN_BRACKET) return undefined;
+  const open = found.start + 1;
+  let end = found.end - 1;
+  while (end > open && body[end - 1]! <= 0x20) end--;
+  return { open, end };
+}
+
+/**
+ * Where the first array of messages begins, behind its bracket, and where its first messages end, `most` of them. Nothing behind them
+ * is read. `undefined` where no array comes first. O(bytes up to there).
+ */
+export function firstMessages(
+  body: Buffer,
+  { messages }: SaidMembers,
+  most: number,
+): { readonly open: number; readonly ends: readonly number[] } | undefined {
+  const scan = new ByteScan(body);
+  const open = scan.openArray(messages);
+  return open === undefined ? undefined : { open, ends: scan.ends(open, most) };
+}
+
 interface MemberBytes extends ByteSpan {
   readonly key: string;
 }
@@ -92,6 +123,33 @@ class ByteScan {
       at = this.#next(end, CLOSE_BRACE);
     }
     return found;
+  }
+
+  /** Behind the bracket of the array that is the first member of this name; `undefined` if none is, or it is no array. */
+  openArray(name: string): number | undefined {
+    let at = this.#open(OPEN_BRACE, 0);
+    while (this.isWhole && this.#bytes[at] !== CLOSE_BRACE) {
+      const keyEnd = this.#expect(QUOTE, at) ? this.#stringEnd(at) : at;
+      const colon = this.#space(keyEnd);
+      if (!this.#expect(COLON, colon)) break;
+      const start = this.#space(colon + 1);
+      if (this.#key(at, keyEnd) === name) return this.#bytes[start] === OPEN_BRACKET ? start + 1 : undefined;
+      at = this.#next(this.#valueEnd(start), CLOSE_BRACE);
+    }
+    return undefined;
+  }
+
+  /** Where the first elements of an array end of which that is the inside, `most` of them. */
+  ends(open: number, most: number): readonly number[] {
+    const ends: number[] = [];
+    let at = this.#space(open);
+    while (ends.length < most && this.isWhole && this.#bytes[at] !== CLOSE_BRACKET) {
+      const end = this.#valueEnd(at);
+      if (!this.isWhole) break;
+      ends.push(end);
+      at = this.#next(end, CLOSE_BRACKET);
+    }
+    return ends;
   }
 
   /** The elements of an array; a value of another kind is its own only element. */

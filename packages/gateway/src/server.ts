@@ -30,6 +30,7 @@ import { Metrics } from './metrics.js';
 import { OpenArrangements } from './open-arrangements.js';
 import { PlanJobs } from './plan/plan-jobs.js';
 import { Prewarmer } from './prewarmer.js';
+import { PromptMemo } from './recognised/prompt-memo.js';
 import { SentOrders } from './recognised/sent-orders.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { chatCompletionsRoute } from './routes/chat-completions.js';
@@ -143,6 +144,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     plansWaiting: () => plans.depth,
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
+    promptMemoBytes: () => promptMemo.bytes,
     recordedRequests: () => requests.size,
   });
   const { connections, maxConcurrent = connections } = config.upstream;
@@ -155,6 +157,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const arrangements = new OpenArrangements(config.limits.openArrangements);
   const requests = new RequestLog(config.explain.requests, config.limits.tenants);
   const sentOrders = new SentOrders(config.recognise.sentMessages);
+  const promptMemo = new PromptMemo({ maxBytes: config.recognise.memoBytes, maxAgeMs: config.session.maxAgeMs });
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const prewarmer = config.prewarm.enabled
@@ -172,6 +175,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     plans,
     arrangements,
     sentOrders,
+    promptMemo,
     requests,
     prewarmer,
   };

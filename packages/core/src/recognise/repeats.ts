@@ -3,6 +3,7 @@ import { inOneLine, SeenBlocks } from '../session/blocks.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan } from './block.js';
 import { type DocumentText, documentText } from './document-text.js';
+import { RewindableMap } from './rewindable-map.js';
 
 /** A document of a block whose words stand farther up in the same prompt, in full or in part. */
 export interface RepeatedDocument {
@@ -32,6 +33,14 @@ interface SeenDocument {
   readonly rank: number;
 }
 
+/** What `SeenDocuments` had seen at some time. */
+export interface SeenMark {
+  readonly first: number;
+  readonly named: number;
+  readonly words: number;
+  readonly quoted: number;
+}
+
 /**
  * The documents of one prompt, seen in its order, and which of them are repeated (RAGBoost §6 for prompts that their clients write).
  * Their words decide, letter by letter but for white space at the ends: the same id with other words is another document, the
@@ -44,11 +53,12 @@ interface SeenDocument {
  */
 export class SeenDocuments {
   readonly #wording: string;
-  readonly #first = new Map<string, SeenDocument>();
+  readonly #first = new RewindableMap<string, SeenDocument>();
   /** By name, the words of the document that has it. */
-  readonly #named = new Map<string, string | typeof SHARED>();
-  /** Documents that are not yet named by their own words: few prompts ever need that. */
-  readonly #unquoted: string[] = [];
+  readonly #named = new RewindableMap<string, string | typeof SHARED>();
+  /** Every document's words, and how many of them are named by their own words: few prompts ever need that. */
+  readonly #words: string[] = [];
+  #quoted = 0;
   readonly #blocks: SeenBlocks | undefined;
 
   /**
@@ -65,6 +75,30 @@ export class SeenDocuments {
     this.#blocks?.add(text);
   }
 
+  /** Whether parts are referred to as well, which cannot be taken back. */
+  get looksAtParts(): boolean {
+    return this.#blocks !== undefined;
+  }
+
+  /** Stands for what was seen so far. Error: `TypeError` where parts are referred to as well. */
+  mark(): SeenMark {
+    if (this.looksAtParts) throw new TypeError('parts of documents that were seen cannot be taken back');
+    return {
+      first: this.#first.mark,
+      named: this.#named.mark,
+      words: this.#words.length,
+      quoted: this.#quoted,
+    };
+  }
+
+  /** Forgets everything seen since then, for a prompt that goes on otherwise from there. Later marks are void. O(what is forgotten). */
+  rewind({ first, named, words, quoted }: SeenMark): void {
+    this.#first.rewind(first);
+    this.#named.rewind(named);
+    this.#words.length = words;
+    this.#quoted = quoted;
+  }
+
   /** Which documents of the next block are repeated, in its order; those that stay whole are left out. */
   add(text: string, block: DocumentBlock): readonly RepeatedDocument[] {
     const repeats: RepeatedDocument[] = [];
@@ -75,7 +109,7 @@ export class SeenDocuments {
       const first = this.#first.get(words.text);
       if (first === undefined) {
         this.#first.set(words.text, { block, rank });
-        this.#unquoted.push(words.text);
+        this.#words.push(words.text);
       }
       const whole = first && this.#refer(words, first, text);
       if (whole !== undefined) {
@@ -113,7 +147,10 @@ export class SeenDocuments {
 
   /** A document by its words, now that all before it are known by theirs. */
   #quotes(words: string): readonly string[] {
-    for (const each of this.#unquoted.splice(0)) this.#name(quotedNames(each), each);
+    for (; this.#quoted < this.#words.length; this.#quoted++) {
+      const each = this.#words[this.#quoted]!;
+      this.#name(quotedNames(each), each);
+    }
     return quotedNames(words);
   }
 

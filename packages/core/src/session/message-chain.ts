@@ -4,12 +4,13 @@ import type { ChatMessage, ContentPart } from '../render/prompt.js';
 /**
  * The hash chain over a conversation: link `i` stands for messages 0 to `i`, all of them and in this order, by their exact
  * text. Two conversations share a link if, and only if, they are equal up to there; the same message behind another history
- * has another link. `texts` are the messages as JSON, as the client wrote them. O(length), about 0.5 ns a character of long messages.
+ * has another link. `texts` are the messages as JSON, as the client wrote them; `before` is the link that they stand behind, if any.
+ * O(length), about 0.5 ns a character of long messages.
  */
-export function messageChain(texts: readonly string[]): readonly string[] {
+export function messageChain(texts: readonly string[], before = ''): readonly string[] {
   const print = new Fingerprint();
   const links: string[] = new Array(texts.length);
-  let link = '';
+  let link = before;
   for (let i = 0; i < texts.length; i++) {
     link = print.reset().add(link).add(texts[i]!).end().digits();
     links[i] = link;

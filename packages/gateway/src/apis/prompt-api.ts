@@ -29,6 +29,14 @@ export interface PromptApi {
   readPrompt(body: JsonObject, rawValue: (key: string) => string | undefined): Prompt;
 }
 
+/** An API of conversations. */
+export type MessageApi = PromptApi & { readonly said: SaidMembers };
+
+/** Whether the API's requests have messages that the next request begins with. */
+export function hasMessages(api: PromptApi): api is MessageApi {
+  return api.said !== undefined;
+}
+
 /** A prompt as documents are rendered into it. */
 export type Prompt = ChatPrompt | CompletionPrompt;
 

@@ -13,9 +13,10 @@ import {
   SeenDocuments,
   withReferences,
 } from '@warmpath/core';
-import { rewriteTexts } from '../apis/request-texts.js';
+import { rewriteTexts, type TextChange } from '../apis/request-texts.js';
+import { isOrdered } from './block-kind.js';
 import type { RecognisedMessage, RecognisedRequest } from './recognised-request.js';
-import type { SentOrder, SentOrders } from './sent-orders.js';
+import type { SentMessage, SentOrder, SentOrders } from './sent-orders.js';
 
 /** A block of a request, and what became of its documents. */
 export interface PlacedBlock {
@@ -37,6 +38,20 @@ export interface InPlace {
   readonly blocks: readonly PlacedBlock[];
   /** The whole prompt's texts, in estimated tokens. */
   readonly estimatedTokens: number;
+  /** What messages have to know that stand behind these. */
+  readonly sent: SentPrompt;
+}
+
+/** What became of messages, as far as it matters to those behind them. */
+export interface SentPrompt {
+  /** Their documents. */
+  readonly seen: SeenDocuments;
+  /** In which order each block was sent, as `PromptSoFar` writes it. */
+  readonly orders: string;
+  /** Estimated, without what decides the prompt's beginning beside messages. */
+  readonly tokens: number;
+  /** Other texts for what the API puts before the messages. */
+  readonly opening: readonly TextChange[];
 }
 
 /** Whether there is something to tell of a block: a result that stays as it is holds no documents. */
@@ -67,13 +82,15 @@ export interface InPlaceOptions {
  *
  * References hang on nothing but the messages up to theirs, so a history that nobody remembers (another gateway served it, the
  * record of it is gone) gets the same ones again. What was sent whole while de-duplication was off stays whole.
+ *
+ * `before`: what became of messages that were left out of the request at its beginning. Its `seen` goes on with this request.
  */
-export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptions): InPlace {
+export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptions, before?: SentPrompt): InPlace {
   const placed: PlacedBlock[] = [];
-  const changes: { readonly place: RecognisedRequest['texts'][number]['place']; readonly text: string }[] = [];
-  const prompt = new PromptSoFar(request.scope);
+  const changes: TextChange[] = [...(before?.opening ?? [])];
+  const prompt = new PromptSoFar(request.scope, before);
   const byText = blocksByText(request, options);
-  const repeats = new Repeats(byText, options);
+  const repeats = new Repeats(byText, options, before);
   for (const [index, given] of request.texts.entries()) {
     const open = byText.get(index) ?? [];
     const references = repeats.in(given, open);
@@ -109,7 +126,13 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
     if (written !== request.given[index]!.text) changes.push({ place: given.place, text: written });
     prompt.add(written);
   }
-  return { body: rewriteTexts(request.body, changes), blocks: placed, estimatedTokens: prompt.tokens };
+  const opening = before?.opening ?? changes.filter(({ place }) => place[0] !== request.api.said?.messages);
+  return {
+    body: rewriteTexts(request.body, changes),
+    blocks: placed,
+    estimatedTokens: prompt.tokens,
+    sent: { seen: repeats.seen, orders: prompt.orders, tokens: prompt.messageTokens, opening },
+  };
 }
 
 /**
@@ -154,15 +177,15 @@ export function rememberOrders(
     orders,
     blocks,
   }: { readonly tenant: string; readonly orders: SentOrders; readonly blocks: readonly PlacedBlock[] },
-): void {
+): readonly SentMessage[] {
   const sentOf = new Map(blocks.map(({ block, sent }) => [block, sent]));
-  for (const message of request.messages) {
+  return request.messages.map(({ link, blocks: own }) =>
     orders.sent(
       tenant,
-      message.link,
-      message.blocks.map((block) => sentOf.get(block)!),
-    );
-  }
+      link,
+      own.map((block) => sentOf.get(block)!),
+    ),
+  );
 }
 
 interface OpenBlock {
@@ -191,27 +214,27 @@ function blocksByText(
 
 /** Which documents are referred to: texts must be asked for in the order of the prompt. */
 class Repeats {
+  /** All are seen, referred to or not: a message that was sent may hold references though new ones are not wanted. */
+  readonly seen: SeenDocuments;
   readonly #deduplicate: boolean;
   readonly #blocks: boolean;
-  readonly #seen: SeenDocuments | undefined;
 
   constructor(
     byText: ReadonlyMap<number, readonly OpenBlock[]>,
     { deduplicate, blocks, location }: Pick<InPlaceOptions, 'deduplicate' | 'blocks' | 'location'>,
+    before?: SentPrompt,
   ) {
     this.#deduplicate = deduplicate;
     this.#blocks = blocks;
     const known = [...byText.values()].flatMap((open) => open.flatMap(({ recalled }) => recalled ?? []));
     // What was shortened once is shortened again, whatever is asked for now.
     const looksAtParts = (deduplicate && blocks) || known.some(({ shortened }) => shortened.length > 0);
-    const looks = deduplicate || looksAtParts || known.some(({ references }) => references.length > 0);
-    this.#seen = looks ? new SeenDocuments(location, { blocks: looksAtParts }) : undefined;
+    this.seen = before?.seen ?? new SeenDocuments(location, { blocks: looksAtParts });
   }
 
   /** For each block of a text, in their order. */
   in({ role, text }: RecognisedRequest['texts'][number], open: readonly OpenBlock[]): (readonly RepeatedDocument[])[] {
-    const seen = this.#seen;
-    if (seen === undefined) return open.map(() => NO_REPEATS);
+    const { seen } = this;
     let from = 0;
     const repeats = open.map((each) => {
       seen.addText(text.slice(from, each.block.start));
@@ -266,11 +289,6 @@ function decide(
   };
 }
 
-/** Whether there is an order to decide about. */
-function isOrdered({ format }: DocumentBlock): boolean {
-  return format !== 'result';
-}
-
 function sentInOrder({ documents }: DocumentBlock, references: readonly RepeatedDocument[]): SentOrder {
   const ranksOf = (isPart: boolean) => references.filter(({ partly }) => partly === isPart).map(({ rank }) => rank);
   return {
@@ -298,19 +316,27 @@ function rule({ labels }: DocumentBlock, { relabelled }: SentOrder): DocumentBlo
  */
 class PromptSoFar {
   readonly #scope: string;
+  readonly #scopeTokens: number;
   readonly #written: string[] = [];
-  #orders = '';
-  tokens: number;
+  orders: string;
+  /** Of the messages alone. */
+  messageTokens: number;
 
-  constructor(scope: string) {
+  constructor(scope: string, before?: SentPrompt) {
     this.#scope = scope;
-    this.tokens = estimateTokens(scope);
+    this.#scopeTokens = estimateTokens(scope);
+    this.orders = before?.orders ?? '';
+    this.messageTokens = before?.tokens ?? 0;
+  }
+
+  get tokens(): number {
+    return this.#scopeTokens + this.messageTokens;
   }
 
   /** What stands before documents in a text of this message that begins with `before`. */
   preamble({ linkBefore, firstText }: RecognisedMessage, role: string, before: string): Preamble {
     const own = this.#written.slice(firstText);
-    const key = fingerprint([this.#scope, linkBefore, this.#orders, role, ...own, before]);
+    const key = fingerprint([this.#scope, linkBefore, this.orders, role, ...own, before]);
     return { key: `in-place#${key}`, tokens: this.tokens + (before === '' ? 0 : estimateTokens(before)) };
   }
 
@@ -319,11 +345,11 @@ class PromptSoFar {
     if (!isOrdered(block) && references.length + shortened.length === 0) return;
     const replaced = references.length > 0 ? `d${references.join()}` : '';
     const parts = shortened.length > 0 ? `p${shortened.join()}` : '';
-    this.#orders += `${order.join()}${relabelled ? 'r' : ''}${replaced}${parts};`;
+    this.orders += `${order.join()}${relabelled ? 'r' : ''}${replaced}${parts};`;
   }
 
   add(text: string): void {
     this.#written.push(text);
-    if (text !== '') this.tokens += estimateTokens(text);
+    if (text !== '') this.messageTokens += estimateTokens(text);
   }
 }

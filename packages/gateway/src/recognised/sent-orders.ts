@@ -12,6 +12,12 @@ export interface SentOrder {
   readonly shortened: readonly number[];
 }
 
+/** How a message was sent, and where that is remembered. */
+export interface SentMessage {
+  readonly key: string;
+  readonly orders: readonly SentOrder[];
+}
+
 /**
  * In which order the documents of a message went to the engine, so that the message is sent the same when it comes again as
  * history: bytes that the engine has had never change. Found by tenant and by the hash chain of the client's own messages up
@@ -42,9 +48,25 @@ export class SentOrders {
     return orders;
   }
 
+  /** Whether a message that was sent would be sent the same again. To the order of use, it is as if it had been asked for. */
+  isCurrent({ key, orders: sent }: SentMessage): boolean {
+    const orders = this.#orders.get(key);
+    if (orders === undefined || orders.length !== sent.length) return false;
+    if (orders !== sent && !orders.every((order, i) => order === sent[i])) return false;
+    this.#orders.delete(key);
+    this.#orders.set(key, orders);
+    return true;
+  }
+
   /** The message goes out like this. */
-  sent(tenant: string, link: string, orders: readonly SentOrder[]): void {
-    const key = `${tenant}\n${link}`;
+  sent(tenant: string, link: string, orders: readonly SentOrder[]): SentMessage {
+    const message = { key: `${tenant}\n${link}`, orders };
+    this.sentAgain(message);
+    return message;
+  }
+
+  /** The message goes out as it did before. */
+  sentAgain({ key, orders }: SentMessage): void {
     this.#orders.delete(key);
     if (this.#orders.size >= this.#capacity) this.#orders.delete(this.#orders.keys().next().value!);
     this.#orders.set(key, orders);

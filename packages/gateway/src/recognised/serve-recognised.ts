@@ -12,16 +12,16 @@ import {
   firstOpenDocuments,
   type InPlace,
   type InPlaceOptions,
-  isTold,
-  type PlacedBlock,
   rememberOrders,
 } from './arrange-in-place.js';
-import type { RecognisedRequest } from './recognised-request.js';
+import { type BlockReport, reportOn } from './block-report.js';
+import { type FoundDocuments, findInAll } from './find-documents.js';
+import { type SentBody, sentBody } from './sent-body.js';
 
 /** A request whose documents stand in its prompt already, as it waits for the engine. */
 export interface WaitingInPlace {
   readonly tenant: string;
-  readonly recognised: RecognisedRequest;
+  readonly found: FoundDocuments;
   /** Policy and dial of the request, or the configured ones. */
   readonly dial: ArrangeRequest;
   /** Whether a document that the prompt shows already is referred to, and parts of one. */
@@ -30,7 +30,7 @@ export interface WaitingInPlace {
 }
 
 /** How it goes out. */
-export type Send = (body: string, options: ForwardOptions) => void;
+export type Send = (body: Buffer | string, options: ForwardOptions) => void;
 
 /**
  * The engine has room: orders the documents where they stand, with references for those that the prompt shows already, and forwards.
@@ -42,50 +42,98 @@ export function serveRecognised(
   waiting: WaitingInPlace,
   { send, release }: { readonly send: Send; readonly release: () => void },
 ): void {
-  const { tenant, recognised } = waiting;
-  const state = gateway.histories.of(tenant, recognised.model);
-  let placed: InPlace;
+  const { tenant, found } = waiting;
+  const state = gateway.histories.of(tenant, found.request.model);
+  let placed: PlacedRequest;
   try {
     placed = inPlace(gateway, waiting, state);
   } catch (error) {
     failOpen(gateway, request, 'original', error);
-    send(recognised.body, { responseHeaders: { [RESPONSE_HEADERS.fallback]: 'original' }, onSettled: release });
+    const { body } = found.searched;
+    send(body, { responseHeaders: { [RESPONSE_HEADERS.fallback]: 'original' }, onSettled: release });
     return;
   }
   note(request, placed, state);
   const dispatchedAt = gateway.now();
-  guard(gateway, () => dispatched(gateway, { tenant, recognised, placed, state, now: dispatchedAt }));
-  send(placed.body, {
+  guard(gateway, () => dispatched(gateway, { tenant, placed, state, now: dispatchedAt }));
+  send(placed.sent.body, {
     // The answer's usage is read on the way through, which a compressed answer would hide.
     requestHeaders: { 'accept-encoding': 'identity' },
     responseHeaders: headersOf(request, placed),
     onSettled: (result) => {
-      guard(gateway, () => learn(request, { placed, state, dispatchedAt, now: gateway.now() }, result));
+      guard(gateway, () => learn(request, { placed: placed.inPlace, state, dispatchedAt, now: gateway.now() }, result));
       release();
     },
   });
 }
 
 /** The documents that may be told to others while the request waits; none after a defect, which shows again at dispatch. */
-export function openDocuments(gateway: Gateway, waiting: WaitingInPlace): ReturnType<typeof firstOpenDocuments> {
+export function openDocuments(
+  gateway: Gateway,
+  waiting: WaitingInPlace,
+): (NonNullable<ReturnType<typeof firstOpenDocuments>> & { readonly model: string }) | undefined {
   try {
-    return firstOpenDocuments(waiting.recognised, optionsOf(gateway, waiting));
+    const { request, facts, known } = waiting.found;
+    const first = facts.first;
+    if (known !== undefined && first !== undefined) {
+      const isNew = first.isSystem || !first.isAnswered;
+      if (!isNew || first.isFixed || gateway.sentOrders.isCurrent(known.checkpoint.prompt.messages[0]!))
+        return undefined;
+    }
+    const { request: whole } = known === undefined ? { request } : foundInAll(gateway, waiting);
+    const open = firstOpenDocuments(whole, optionsOf(gateway, waiting));
+    return open && { ...open, model: whole.model };
   } catch {
     return undefined;
   }
 }
 
-function inPlace(gateway: Gateway, waiting: WaitingInPlace, { history }: TenantModel): InPlace {
+/** What goes out, and what was decided about it. */
+interface PlacedRequest {
+  readonly found: FoundDocuments;
+  readonly inPlace: InPlace;
+  readonly report: BlockReport;
+  readonly sent: SentBody;
+}
+
+function inPlace(gateway: Gateway, waiting: WaitingInPlace, { history }: TenantModel): PlacedRequest {
   const now = gateway.now();
-  const { tenant, recognised, dial } = waiting;
-  return arrangeInPlace(recognised, {
-    ...optionsOf(gateway, waiting),
-    arrange: (block) => {
-      const others = block.preamble === undefined ? [] : gateway.queue.waitingBehind(block.preamble, tenant);
-      const asked = { ...dial, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
-      return gateway.composer.arrange(asked, history, now);
+  const { tenant, dial } = waiting;
+  const found = isStillKnown(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
+  const before = found.known?.checkpoint.prompt;
+  const placed = arrangeInPlace(
+    found.request,
+    {
+      ...optionsOf(gateway, waiting),
+      arrange: (block) => {
+        const others = block.preamble === undefined ? [] : gateway.queue.waitingBehind(block.preamble, tenant);
+        const asked = { ...dial, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
+        return gateway.composer.arrange(asked, history, now);
+      },
     },
-  });
+    before?.sent,
+  );
+  return { found, inPlace: placed, report: reportOn(placed.blocks, before?.report), sent: sentBody(found, placed) };
+}
+
+/** Whether the messages that were left out would still be sent as they were; if so, their conversation can go on from there. */
+function isStillKnown({ sentOrders }: Gateway, { tenant, found: { known, request } }: WaitingInPlace): boolean {
+  if (known === undefined) return true;
+  const { conversation, checkpoint, cut } = known;
+  if (!conversation.holds(checkpoint)) return false;
+  if (!checkpoint.prompt.messages.every((message) => sentOrders.isCurrent(message))) return false;
+  // What was shortened once is shortened again, and then all texts count.
+  const orders = request.messages.flatMap(({ link, blocks }) => sentOrders.of(tenant, link, blocks) ?? []);
+  if (orders.some(({ shortened }) => shortened.length > 0)) return false;
+  if (cut.isLonger) conversation.rewind(checkpoint);
+  return true;
+}
+
+/** The same request with all of its messages. */
+function foundInAll(gateway: Gateway, { found }: WaitingInPlace): FoundDocuments {
+  const all = found.known === undefined ? found : findInAll(gateway.promptMemo, found.searched, gateway.now());
+  if (all === undefined) throw new TypeError('what was found before is not found in the whole body');
+  return all;
 }
 
 function optionsOf(gateway: Gateway, { tenant, deduplicate, blocks }: WaitingInPlace): Omit<InPlaceOptions, 'arrange'> {
@@ -99,26 +147,15 @@ function optionsOf(gateway: Gateway, { tenant, deduplicate, blocks }: WaitingInP
   };
 }
 
-function note({ exchange }: FastifyRequest, { blocks: all }: InPlace, { counts }: TenantModel): void {
-  const blocks = all.filter(isTold);
-  if (blocks.length === 0) return;
-  const documents = blocks.reduce((sum, { block }) => sum + block.documents.length, 0);
-  exchange.documents = documents;
-  exchange.recognised = documents;
-  exchange.blocks = blocks.map(({ block, decided, sent, references }) => ({
-    format: block.format,
-    documents: block.documents.length,
-    decided,
-    order: sent.order,
-    labels: block.labels,
-    references: ranksOf(references, false),
-    shortened: ranksOf(references, true),
-  }));
-  for (const { partly, savedTokens } of blocks.flatMap(({ references }) => references)) {
-    if (partly) exchange.shortened++;
-    else exchange.references++;
-    exchange.deduplicatedTokens += savedTokens;
-  }
+function note({ exchange }: FastifyRequest, { inPlace, report }: PlacedRequest, { counts }: TenantModel): void {
+  if (report.recorded.length === 0) return;
+  const { blocks } = inPlace;
+  exchange.documents = report.documents;
+  exchange.recognised = report.documents;
+  exchange.blocks = report.recorded;
+  exchange.references = report.references;
+  exchange.shortened = report.shortened;
+  exchange.deduplicatedTokens = report.deduplicatedTokens;
   exchange.documentsMoved = blocks.reduce(
     (sum, { arrangement }) => sum + (arrangement?.trace.moves.filter((places) => places !== 0).length ?? 0),
     0,
@@ -128,34 +165,29 @@ function note({ exchange }: FastifyRequest, { blocks: all }: InPlace, { counts }
   if (last !== undefined) exchange.predictedCachedTokens = counts.toEngineTokens(last.predictedCachedTokens);
 }
 
-function ranksOf(references: PlacedBlock['references'], partly: boolean): readonly number[] {
-  return references.filter((reference) => reference.partly === partly).map(({ rank }) => rank);
-}
-
 function dispatched(
   gateway: Gateway,
   {
     tenant,
-    recognised,
-    placed: { blocks },
+    placed: { found, inPlace, sent },
     state,
     now,
-  }: { tenant: string; recognised: RecognisedRequest; placed: InPlace; state: TenantModel; now: number },
+  }: { tenant: string; placed: PlacedRequest; state: TenantModel; now: number },
 ): void {
-  rememberOrders(recognised, { tenant, orders: gateway.sentOrders, blocks });
+  const { blocks } = inPlace;
+  for (const message of found.known?.checkpoint.prompt.messages ?? []) gateway.sentOrders.sentAgain(message);
+  const messages = rememberOrders(found.request, { tenant, orders: gateway.sentOrders, blocks });
+  sent.keep(gateway.promptMemo, messages, now);
   for (const { arrangement } of blocks) {
     if (arrangement !== undefined) observe({ kind: 'dispatched', arrangement, now }, state.history);
   }
 }
 
-function headersOf({ exchange }: FastifyRequest, { blocks }: InPlace): Record<string, string> {
-  const found = blocks
-    .filter(isTold)
-    .map(({ block, decided }) => `${block.format} ${block.documents.length} ${decided}`);
-  const policy = blocks.find(({ arrangement }) => arrangement !== undefined)?.arrangement?.trace.policy;
+function headersOf({ exchange }: FastifyRequest, { inPlace, report }: PlacedRequest): Record<string, string> {
+  const policy = inPlace.blocks.find(({ arrangement }) => arrangement !== undefined)?.arrangement?.trace.policy;
   const predicted = exchange.predictedCachedTokens;
   return {
-    ...(found.length > 0 && { [RESPONSE_HEADERS.recognised]: found.join(', ') }),
+    ...(report.found !== '' && { [RESPONSE_HEADERS.recognised]: report.found }),
     ...(policy !== undefined && { [RESPONSE_HEADERS.policy]: policy }),
     ...(predicted !== undefined && { [RESPONSE_HEADERS.predictedCachedTokens]: String(predicted) }),
     ...referenceHeaders(exchange),

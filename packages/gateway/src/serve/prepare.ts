@@ -1,11 +1,12 @@
 import type { ArrangeRequest, RecalledHistory } from '@warmpath/core';
+import { hasMessages } from '../apis/prompt-api.js';
 import { type Conversation, type Fallback, isBadInput, type PromptRequest } from '../compose.js';
 import { type Caller, historyOf } from '../conversations.js';
 import { type ExtractedRequest, extract, type RequestSwitches } from '../extract.js';
 import { failOpen } from '../fail-open.js';
 import type { Gateway } from '../gateway.js';
 import { SESSION_HEADER } from '../headers.js';
-import { recogniseRequest } from '../recognised/recognised-request.js';
+import { findDocuments, type SearchedBody } from '../recognised/find-documents.js';
 import type { WaitingInPlace } from '../recognised/serve-recognised.js';
 import type { StoreFailure } from '../session-store.js';
 import { type Call, isReadable } from './call.js';
@@ -135,12 +136,19 @@ function inPlace(gateway: Gateway, call: Call, { tenant, extracted }: Asked): Pr
   const { recognise, limits, session } = gateway.config;
   const mode = extracted?.recognise ?? recognise[call.route];
   if (mode === 'off' || call.body.length > recognise.maxBodyBytes) return undefined;
+  const deduplicate = extracted?.deduplicate ?? (session.enabled && session.deduplicate);
   const blocks = extracted?.blocks ?? session.blocks;
-  const options = { mode, relabel: recognise.relabel, maxDocuments: limits.documents, blocks };
-  const recognised = recogniseRequest(ownBody(call, extracted), call.api, options);
-  if (recognised === undefined) return undefined;
+  const { api } = call;
+  const searched: SearchedBody = {
+    body: ownBody(call, extracted),
+    api,
+    options: { mode, relabel: recognise.relabel, maxDocuments: limits.documents, blocks },
+    // What was seen of parts cannot be taken back.
+    scope: hasMessages(api) && !blocks ? { tenant, api, switches: `${mode} ${deduplicate}` } : undefined,
+  };
+  const found = findDocuments(gateway.promptMemo, searched, gateway.now());
+  if (found === undefined) return undefined;
   const switches: RequestSwitches = extracted?.switches ?? {};
   const dial = gateway.composer.prepare({ documents: [], switches }, tenant, 'warmpath');
-  const deduplicate = extracted?.deduplicate ?? (session.enabled && session.deduplicate);
-  return { kind: 'recognised', waiting: { tenant, recognised, dial, deduplicate, blocks } };
+  return { kind: 'recognised', waiting: { tenant, found, dial, deduplicate, blocks } };
 }

@@ -14,7 +14,7 @@ export function waitingContext(gateway: Gateway, tenant: string, prepared: Prepa
   }
   if (prepared.kind !== 'recognised') return undefined;
   const open = openDocuments(gateway, prepared.waiting);
-  return open && contextOf(gateway, { tenant, model: prepared.waiting.recognised.model }, open);
+  return open && contextOf(gateway, { tenant, model: open.model }, open);
 }
 
 function contextOf(

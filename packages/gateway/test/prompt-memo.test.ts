@@ -1,0 +1,306 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { chatApi } from '../src/apis/chat-api.js';
+import { hasMessages, type MessageApi } from '../src/apis/prompt-api.js';
+import { type FoundDocuments, findDocuments } from '../src/recognised/find-documents.js';
+import { PromptMemo } from '../src/recognised/prompt-memo.js';
+import { afterStep, type Message, PASSAGES, type Passage, type Step, steps } from './agent-conversations.js';
+import { answerAsAsked } from './fake-engine.js';
+import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
+
+const SEED = 20_261_122;
+const ROUTES = { chat: '/v1/chat/completions', messages: '/v1/messages', responses: '/v1/responses' } as const;
+type Route = keyof typeof ROUTES;
+
+/** A memory in which nothing finds room. */
+const NO_MEMORY = 1;
+const OWN_HEADERS = /^x-warmpath-(?!overhead-ms)/;
+
+function config(memoBytes: number, more: StandConfig = {}): StandConfig {
+  return {
+    ...more,
+    recognise: { chat: 'conservative', messages: 'conservative', responses: 'marked', memoBytes, ...more.recognise },
+    upstream: { messages: 'native', responses: 'native', ...more.upstream },
+  };
+}
+
+/** The same conversation in the words of an API. */
+function fieldsOf(route: Route, messages: readonly Message[]): object {
+  if (route === 'chat') return { messages };
+  const [first, ...others] = messages;
+  const hasSystem = first?.role === 'system';
+  const said = hasSystem ? others : messages;
+  if (route === 'messages') {
+    const written = said.map(({ role, content, tool_call_id: id }) =>
+      role === 'tool'
+        ? { role: 'user', content: [{ type: 'tool_result', tool_use_id: id, content }] }
+        : { role, content },
+    );
+    return { ...(hasSystem && { system: first.content }), max_tokens: 64, messages: written };
+  }
+  const input = said.map(({ role, content, tool_call_id: id }) =>
+    role === 'tool' ? { type: 'function_call_output', call_id: id, output: content } : { role, content },
+  );
+  return { ...(hasSystem && { instructions: first.content }), input };
+}
+
+const marked = (content: string, id: number) =>
+  `<<<EXTERNAL_UNTRUSTED_CONTENT id="mark${id}">>>\n${content}\n<<<END_EXTERNAL_UNTRUSTED_CONTENT id="mark${id}">>>`;
+
+/** What a client may do to a message beside what a step says. */
+const TWISTS = {
+  none: (content: string) => content,
+  speaksOfOrder: (content: string) => `${content}\nStart with the first document.`,
+  speaksOfLabels: (content: string) => `${content}\nCite your sources.`,
+  hasMarks: (content: string) => `<warmpath-documents>${content}</warmpath-documents>`,
+  isResult: (_content: string, turn: number) => `Run ${turn % 2} of the mill took long.`.repeat(30),
+  hasExternalMarkers: (content: string, turn: number) => marked(content, turn),
+} as const;
+
+interface Turn {
+  readonly step: Step;
+  readonly twist: keyof typeof TWISTS;
+  /** Which of the conversations, which are alike at first. */
+  readonly line: number;
+  readonly tenant: string;
+  readonly own: object | undefined;
+  /** The client goes back by so many messages first. */
+  readonly back: number;
+  /** The request is sent once in each. */
+  readonly forms: readonly Form[];
+}
+
+type Form = 'plain' | 'indented' | 'messages last' | 'cut off' | 'stray comma';
+
+const form = fc.oneof(
+  { weight: 8, arbitrary: fc.constant<Form>('plain') },
+  fc.constantFrom<Form>('indented', 'messages last', 'cut off', 'stray comma'),
+);
+
+const turnOf = (step: Step): fc.Arbitrary<Turn> =>
+  fc.record({
+    step: fc.constant(step),
+    twist: fc.oneof(
+      { weight: 12, arbitrary: fc.constant('none' as const) },
+      { weight: 1, arbitrary: fc.constant('isResult' as const) },
+      { weight: 1, arbitrary: fc.constantFrom(...(Object.keys(TWISTS) as (keyof typeof TWISTS)[])) },
+    ),
+    line: fc.oneof({ weight: 4, arbitrary: fc.constant(0) }, fc.constantFrom(1, 2)),
+    tenant: fc.oneof({ weight: 6, arbitrary: fc.constant('one') }, fc.constant('other')),
+    own: fc.oneof(
+      { weight: 12, arbitrary: fc.constant(undefined) },
+      fc.constantFrom({ deduplicate: false }, { recognise: 'marked' }, { policy: 'sorted' }, { blocks: true }),
+    ),
+    back: fc.oneof({ weight: 5, arbitrary: fc.constant(0) }, fc.constantFrom(2, 3)),
+    forms: fc.array(form, { minLength: 1, maxLength: 2 }),
+  });
+
+const turns: fc.Arbitrary<readonly Turn[]> = fc
+  .tuple(steps, steps)
+  .chain(([some, others]) => fc.tuple(...[...some, ...others].map(turnOf)));
+
+function written(route: Route, messages: readonly Message[], own: Turn['own'], form: Form): string {
+  const fields = fieldsOf(route, messages);
+  const rest = { model: 'm', ...(own !== undefined && { warmpath: own }) };
+  if (form === 'messages last') return JSON.stringify({ temperature: 0, ...rest, ...fields });
+  if (form === 'indented') return JSON.stringify({ ...rest, ...fields, stop: null }, null, 1);
+  const body = JSON.stringify({ ...rest, ...fields });
+  if (form === 'cut off') return body.slice(0, -1);
+  return form === 'stray comma' ? body.replace(/\](\}*)$/, ',]$1') : body;
+}
+
+const OPENING: readonly Message[] = [
+  { role: 'system', content: 'Search, then answer.' },
+  { role: 'user', content: 'What is known of 0?' },
+];
+
+/** The bodies of several conversations as their turns come, each with its tenant. */
+function* bodiesOf(route: Route, all: readonly Turn[]): Generator<{ readonly body: string; readonly tenant: string }> {
+  const lines = new Map<number, readonly Message[]>();
+  for (const [turn, each] of all.entries()) {
+    const reached = lines.get(each.line) ?? OPENING;
+    const before = each.back === 0 ? reached : afterStep(reached, { kind: 'back', messages: each.back }, turn);
+    const next = afterStep(before, each.step, turn);
+    const last = next.at(-1)!;
+    const grown = next.length > before.length;
+    const twisted = grown ? [...next.slice(0, -1), { ...last, content: TWISTS[each.twist](last.content, turn) }] : next;
+    lines.set(each.line, twisted);
+    for (const as of each.forms) yield { body: written(route, twisted, each.own, as), tenant: each.tenant };
+  }
+}
+
+/** All that is said of a request but for its times. */
+async function told({ gateway, engine }: Stand, reply: Reply, tenant: string): Promise<object> {
+  const headers: IncomingHttpHeaders = reply.headers;
+  const record = await send(`${gateway.url}/v1/requests/${String(headers['x-request-id'])}`, undefined, {
+    headers: { authorization: `Bearer ${tenant}` },
+  });
+  const { id: _id, overheadMs: _overhead, ttftMs: _ttft, queuedMs: _queued, ...counts } = JSON.parse(record.text);
+  return {
+    status: reply.status,
+    text: reply.text,
+    body: engine.last?.body,
+    sent: { ...engine.last?.headers, host: undefined, 'x-request-id': undefined },
+    headers: Object.entries(headers).filter(([name]) => OWN_HEADERS.test(name)),
+    counts,
+  };
+}
+
+/** Metrics but for times and memory. */
+async function metricsOf({ gateway }: Stand): Promise<readonly string[]> {
+  const { text } = await send(`${gateway.url}/metrics`);
+  const own = text.split('\n').filter((line) => line.startsWith('warmpath_'));
+  return own.filter((line) => !/_seconds|memory_bytes|memo_bytes/.test(line));
+}
+
+async function gauge({ gateway }: Stand, name: string): Promise<number> {
+  const { text } = await send(`${gateway.url}/metrics`);
+  return Number(new RegExp(`^warmpath_${name} (\\d+)`, 'm').exec(text)?.[1]);
+}
+
+const memoryOf = (each: Stand) => gauge(each, 'prompt_memo_bytes');
+
+async function expectSame(route: Route, all: readonly Turn[], more: StandConfig, memoBytes: number): Promise<void> {
+  const remembers = await stand(answerAsAsked, config(memoBytes, more));
+  const forgets = await stand(answerAsAsked, config(NO_MEMORY, more));
+  let count = 0;
+  for (const { body, tenant } of bodiesOf(route, all)) {
+    const options = { headers: { authorization: `Bearer ${tenant}`, 'x-request-id': `request-${count++}` } };
+    const [one, other] = await Promise.all(
+      [remembers, forgets].map(async (each) =>
+        told(each, await send(`${each.gateway.url}${ROUTES[route]}`, body, options), tenant),
+      ),
+    );
+    expect(one).toEqual(other);
+  }
+  expect(await metricsOf(remembers)).toEqual(await metricsOf(forgets));
+  expect(await memoryOf(forgets)).toBe(0);
+}
+
+describe('what is remembered of a conversation changes nothing but time', () => {
+  it.each([
+    ['chat', {}, 1e8, 25],
+    ['messages', {}, 1e8, 12],
+    ['responses', {}, 1e8, 8],
+    ['chat', { recognise: { sentMessages: 3 } }, 1e8, 12],
+    ['chat', { recognise: { relabel: false }, session: { maxAgeMs: 1 } }, 1e8, 10],
+    ['chat', { arrange: { policy: 'sorted' } }, 90_000, 12],
+    ['chat', { session: { blocks: true } }, 1e8, 5],
+    ['chat', { session: { deduplicate: false } }, 1e8, 10],
+  ] as const)(
+    '%s, %j, %d bytes',
+    async (route, more, memoBytes, numRuns) => {
+      await fc.assert(
+        fc.asyncProperty(turns, async (all) => expectSame(route, all, more, memoBytes)),
+        { seed: SEED, numRuns },
+      );
+    },
+    240_000,
+  );
+});
+
+const PAIRS = [
+  [PASSAGES[0]!, PASSAGES[1]!],
+  [PASSAGES[1]!, PASSAGES[2]!],
+  [PASSAGES[4]!, PASSAGES[0]!],
+  [PASSAGES[5]!, PASSAGES[1]!, PASSAGES[4]!],
+] as const;
+
+/** A conversation with a search in every turn. */
+function searched(turnsOf: readonly (readonly Passage[])[]): readonly Message[] {
+  return turnsOf.reduce<readonly Message[]>(
+    (messages, passages, turn) => afterStep(messages, { kind: 'tool', format: 'tags', passages }, turn),
+    OPENING,
+  );
+}
+
+it('requests of one conversation that wait for the engine together are sent as if nothing was remembered', async () => {
+  const bodies: string[][] = [];
+  for (const memoBytes of [1e8, NO_MEMORY]) {
+    const held: (() => void)[] = [];
+    const one = await stand(
+      (response, request) => held.push(() => answerAsAsked(response, request)),
+      config(memoBytes, { upstream: { maxConcurrent: 1 } }),
+    );
+    const ask = (messages: readonly Message[]) =>
+      send(`${one.gateway.url}${ROUTES.chat}`, JSON.stringify({ model: 'm', messages }));
+    const started = ask(searched(PAIRS.slice(0, 2)));
+    await one.engine.until('request', 1);
+    held.shift()!();
+    await started;
+    const replies = [ask(searched(PAIRS.slice(1, 3)))];
+    await one.engine.until('request', 2);
+    // The second goes on from the first, the third from where both began; the fourth is the second once more.
+    const waiting = [PAIRS.slice(0, 3), [...PAIRS.slice(0, 2), PAIRS[3]!], PAIRS.slice(0, 3), PAIRS];
+    for (const [place, turnsOf] of waiting.entries()) {
+      replies.push(ask(searched(turnsOf)));
+      while ((await gauge(one, 'queue_depth')) <= place) await new Promise(setImmediate);
+    }
+    for (let answered = 0; answered < replies.length; answered++) {
+      await one.engine.until('request', answered + 2);
+      held.shift()!();
+    }
+    await Promise.all(replies);
+    bodies.push(one.engine.received.map(({ body }) => body));
+  }
+  expect(bodies[0]).toHaveLength(6);
+  expect(bodies[0]).toEqual(bodies[1]);
+});
+
+describe('only new messages are read', () => {
+  const TENANT = { tenant: 't', switches: '' };
+  const OPTIONS = { mode: 'conservative', maxDocuments: 100, blocks: false } as const;
+
+  function look(memo: PromptMemo, messages: readonly Message[], api: MessageApi): FoundDocuments | undefined {
+    const body = Buffer.from(JSON.stringify({ model: 'm', messages }));
+    return findDocuments(memo, { body, api, options: OPTIONS, scope: { ...TENANT, api } }, 0);
+  }
+
+  it('of a conversation without documents', () => {
+    const memo = new PromptMemo({ maxBytes: 1e6, maxAgeMs: 1e6 });
+    if (!hasMessages(chatApi)) throw new TypeError('chat has messages');
+    let parsed = 0;
+    const api: MessageApi = {
+      ...chatApi,
+      messages: (body) => {
+        const messages = chatApi.messages(body);
+        parsed += messages.length;
+        return messages;
+      },
+    };
+    const said = (count: number) =>
+      Array.from({ length: count }, (_, i): Message => ({ role: i % 2 === 0 ? 'user' : 'assistant', content: `${i}` }));
+    for (const count of [3, 5, 7, 9, 7, 11]) expect(look(memo, said(count), api)).toBeUndefined();
+    // The second time, seven are one of the ends from which the conversation can go on.
+    expect(parsed).toBe(3 + 2 + 2 + 2 + 0 + 2);
+    expect(memo.size).toBe(1);
+    expect(memo.bytes).toBeGreaterThan(0);
+  });
+
+  it('and what is kept is bounded in bytes and in time', () => {
+    const memo = new PromptMemo({ maxBytes: 100_000, maxAgeMs: 1_000 });
+    if (!hasMessages(chatApi)) throw new TypeError('chat has messages');
+    const scope = { ...TENANT, api: chatApi };
+    const ask = (name: number, length: number, now: number) => {
+      const messages = [
+        { role: 'user', content: `Question ${name}` },
+        { role: 'assistant', content: 'x'.repeat(length) },
+        { role: 'user', content: 'And now?' },
+      ];
+      const body = Buffer.from(JSON.stringify({ messages }));
+      findDocuments(memo, { body, api: chatApi, options: OPTIONS, scope }, now);
+    };
+    for (let name = 0; name < 50; name++) {
+      ask(name, 1_000 * (name % 10), 0);
+      expect(memo.bytes).toBeLessThanOrEqual(100_000);
+    }
+    expect(memo.size).toBeGreaterThan(5);
+    const { size } = memo;
+    // Larger than its part of the memory.
+    ask(51, 50_000, 0);
+    expect(memo.size).toBe(size);
+    ask(52, 10, 1_001);
+    expect(memo.size).toBe(1);
+  });
+});
