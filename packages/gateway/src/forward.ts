@@ -15,6 +15,8 @@ export interface ForwardOptions {
   readonly body?: ResponseBody;
   /** Added to the response. */
   readonly responseHeaders?: Readonly<Record<string, string>>;
+  /** Nobody wants to know what the engine says: it is not looked into. So it is, too, where `onSettled` is left out. */
+  readonly readsNothing?: boolean;
   /** Whether what the model says is to be recognised later. */
   readonly readsAnswer?: boolean;
   /** Once, when the exchange with the engine is over. Must not throw. */
@@ -30,6 +32,7 @@ export function forward(
 ): void {
   const { exchange } = request;
   const errors = errorShapeOf(request.url);
+  const own = engineHeaders(gateway, exchange.requestId);
   reply.hijack();
   exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0);
   relay(
@@ -37,10 +40,10 @@ export function forward(
     {
       method: request.method,
       path: options.path ?? originForm(request.raw.url!),
-      headers: requestHeaders(request.headers, {
-        ...engineHeaders(gateway, exchange.requestId),
-        ...options.requestHeaders,
-      }),
+      headers: requestHeaders(
+        request.headers,
+        options.requestHeaders === undefined ? own : { ...own, ...options.requestHeaders },
+      ),
       body,
     },
     { raw: reply.raw, exchange },
@@ -54,11 +57,14 @@ export function forward(
       body: options.body ?? new UntouchedBody(errors),
       errors,
       now: gateway.now,
-      readsAnswer: options.readsAnswer ?? false,
-      onSettled: (result) => options.onSettled?.(result),
+      reads:
+        options.onSettled === undefined || options.readsNothing ? 'nothing' : options.readsAnswer ? 'answer' : 'usage',
+      onSettled: options.onSettled ?? ignored,
     },
   );
 }
+
+function ignored(): void {}
 
 /** What every request to the engine carries from the gateway. */
 export function engineHeaders(gateway: Gateway, requestId: string): Record<string, string | undefined> {

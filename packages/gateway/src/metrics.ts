@@ -32,6 +32,7 @@ const OVERHEAD_SECONDS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.0
 export class Metrics {
   readonly #registry = new Registry();
   readonly #requests = this.#counter('requests_total', 'Requests answered.', ['route', 'status']);
+  readonly #byRoute = new Map<string, Map<number, { inc(): void }>>();
   readonly #inFlight = this.#gauge('requests_in_flight', 'Requests whose answer is not complete.');
   readonly #overhead = this.#histogram('overhead_seconds', "The gateway's own time before dispatch.", OVERHEAD_SECONDS);
   readonly #ttft = this.#histogram('ttft_seconds', 'From dispatch to the first content.', SECONDS);
@@ -106,21 +107,36 @@ export class Metrics {
   /** The client has its answer, or has gone. `status` is what was sent, 499 for a client that left before. */
   ended(route: string, status: number, exchange: Exchange): void {
     this.#inFlight.dec();
-    this.#requests.inc({ route, status: String(status) });
+    this.#answered(route, status).inc();
     if (exchange.overheadMs !== undefined) this.#overhead.observe(exchange.overheadMs / 1_000);
     if (exchange.ttftMs !== undefined) this.#ttft.observe(exchange.ttftMs / 1_000);
     if (exchange.documents !== undefined) this.#documents.inc(exchange.documents);
     if (exchange.recognised !== undefined) this.#recognised.inc(exchange.recognised);
     if (exchange.documentsMoved !== undefined) this.#moved.inc(exchange.documentsMoved);
-    this.#references.inc(exchange.references);
+    if (exchange.references > 0) this.#references.inc(exchange.references);
     this.#shortened.inc(exchange.shortened);
-    this.#spared.inc(exchange.deduplicatedTokens);
-    this.#replayed.inc(exchange.replayedTurns);
+    if (exchange.deduplicatedTokens > 0) this.#spared.inc(exchange.deduplicatedTokens);
+    if (exchange.replayedTurns > 0) this.#replayed.inc(exchange.replayedTurns);
     if (exchange.predictedCachedTokens !== undefined) this.#predicted.inc(exchange.predictedCachedTokens);
     if (exchange.promptTokens !== undefined) this.#prompt.inc(exchange.promptTokens);
     if (exchange.cachedTokens !== undefined) this.#cached.inc(exchange.cachedTokens);
     if (exchange.errorCode === 'WARMPATH_CLIENT_CLOSED') this.#clientAborts.inc();
     else if (exchange.errorCode !== undefined) this.error(exchange.errorCode, exchange.errorSource ?? 'gateway');
+  }
+
+  /** The counter of a route and a status: looking it up by its labels costs more than counting. As many as Prometheus is told of. */
+  #answered(route: string, status: number): { inc(): void } {
+    let byStatus = this.#byRoute.get(route);
+    if (byStatus === undefined) {
+      byStatus = new Map();
+      this.#byRoute.set(route, byStatus);
+    }
+    let counter = byStatus.get(status);
+    if (counter === undefined) {
+      counter = this.#requests.labels(route, String(status));
+      byStatus.set(status, counter);
+    }
+    return counter;
   }
 
   error(code: ErrorCode, source: 'gateway' | 'upstream'): void {

@@ -31,8 +31,8 @@ export interface RelayOptions {
   readonly errors: ErrorShape;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** Whether what the model says is to be recognised later (`ResponseSniffer.answers`). */
-  readonly readsAnswer: boolean;
+  /** What is read on the way through: the engine's counts, and what the model says, to be recognised later (`ResponseSniffer.answers`). */
+  readonly reads: 'nothing' | 'usage' | 'answer';
   /** Called exactly once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled: (result: RelayResult) => void;
 }
@@ -59,13 +59,14 @@ class Relay implements UpstreamListener {
   #call: UpstreamCall | undefined;
   #status: number | undefined;
   #isEventStream = false;
-  #sniffing = true;
+  #sniffing: boolean;
 
   constructor(client: ServerResponse, exchange: Exchange, options: RelayOptions) {
     this.#client = client;
     this.#exchange = exchange;
     this.#options = options;
-    this.#sniffer = new ResponseSniffer(options.now, options.readsAnswer);
+    this.#sniffer = new ResponseSniffer(options.now, options.reads === 'answer');
+    this.#sniffing = options.reads !== 'nothing';
   }
 
   start(upstream: Upstream, request: UpstreamRequest): void {

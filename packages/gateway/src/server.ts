@@ -14,7 +14,7 @@ import { errorShapeOf } from './apis/error-shape.js';
 import { messagesApi } from './apis/messages-api.js';
 import { CacheSalts } from './cache-salts.js';
 import { type Arrange, Composer } from './compose.js';
-import type { GatewayConfigInput } from './config.js';
+import type { GatewayConfig, GatewayConfigInput } from './config.js';
 import { resolveConfig } from './config-load.js';
 import { Conversations } from './conversations.js';
 import { DispatchQueue } from './dispatch-queue.js';
@@ -86,6 +86,9 @@ const REQUEST_TIMEOUT_MS = 300_000;
 
 /** Characters of a name in a path: the longest of a conversation, were each of its letters escaped. */
 const MAX_PARAMETER_LENGTH = 3_072;
+
+/** What is logged, the least severe first. */
+const LEVELS: readonly GatewayConfig['log']['level'][] = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 
 /** Asked for every few seconds by machines; logged at `debug` only. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
@@ -200,7 +203,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
     },
     frameworkErrors: (error, request, reply) => {
       // Refused before any hook ran: the request is counted and logged like any other.
-      if (request.exchange === undefined) begin(app, gateway, request, reply);
+      if (request.exchange === undefined) begin(app, gateway, { request, reply });
       sendTableError(gateway, request, reply, fromFramework(error));
     },
   });
@@ -208,9 +211,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
-    begin(app, gateway, request, reply);
     malformed.began(request.raw);
-    reply.raw.once('close', () => malformed.ended(request.raw));
+    begin(app, gateway, { request, reply, ended: () => malformed.ended(request.raw) });
     done(gateway.draining && !PROBES.has(request.url) ? new WarmpathError('WARMPATH_SHUTTING_DOWN') : undefined);
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {
@@ -230,13 +232,22 @@ function buildServer(gateway: Gateway): FastifyInstance {
   return app;
 }
 
-function begin(app: FastifyInstance, gateway: Gateway, request: FastifyRequest, reply: FastifyReply): void {
+function begin(
+  app: FastifyInstance,
+  gateway: Gateway,
+  {
+    request,
+    reply,
+    ended,
+  }: { readonly request: FastifyRequest; readonly reply: FastifyReply; readonly ended?: () => void },
+): void {
   const exchange = new Exchange(request.headers, gateway.now());
   request.exchange = exchange;
   // Anthropic's clients look for it under this name.
   if (request.url.startsWith(messagesApi.path)) reply.raw.setHeader('request-id', exchange.requestId);
   gateway.metrics.began();
   reply.raw.once('close', () => {
+    ended?.();
     const route = request.routeOptions.url ?? 'unmatched';
     const gone = !reply.raw.writableFinished && exchange.errorSource === undefined;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
@@ -257,11 +268,12 @@ function logAccess(
   { log, exchange, method }: FastifyRequest,
   { route, status }: { readonly route: string; readonly status: number },
 ): void {
+  const level = PROBES.has(route) ? 'debug' : 'info';
+  if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
   // A tenant is a digest of a key.
   const { requestId, arrivedAt, bodyAt: _bodyAt, tenant: _tenant, ...facts } = exchange;
   const line = { requestId, method, route, status, durationMs: round(gateway.now() - arrivedAt), ...facts };
-  if (PROBES.has(route)) log.debug(line, 'request');
-  else log.info(line, 'request');
+  log[level](line, 'request');
 }
 
 function round(ms: number): number {

@@ -17,7 +17,7 @@ export function forwardPlain(
   const told: Pick<ForwardOptions, 'responseHeaders'> =
     fallback === undefined ? {} : { responseHeaders: { [RESPONSE_HEADERS.fallback]: fallback } };
   if (history === undefined) {
-    send(gateway, call, body, { ...told, onSettled: release });
+    send(gateway, call, body, { ...told, readsNothing: true, onSettled: release });
     return;
   }
   const turn = plainTurn(history);
@@ -25,6 +25,8 @@ export function forwardPlain(
   send(gateway, call, body, {
     ...told,
     ...readsAnswer(history),
+    // A conversation with a name is not known by its answers.
+    readsNothing: history.session !== undefined,
     onSettled: (result) => {
       rememberAnswers(gateway, history, turn, result);
       release();
