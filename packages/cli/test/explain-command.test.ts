@@ -117,6 +117,21 @@ describe('warmpath explain', () => {
     expect((JSON.parse(stdout) as Explanation).promptTokens).toBeGreaterThan(0);
   });
 
+  it('says why documents that answers cite stay', async () => {
+    const cited = (title: string) => ({
+      type: 'document',
+      title,
+      citations: { enabled: true },
+      source: { type: 'text', media_type: 'text/plain', data: passage(title) },
+    });
+    const asks = (...parts: object[]) => ({ model: 'm', max_tokens: 9, messages: [{ role: 'user', content: parts }] });
+    const before = await file('cited.json', asks(cited('mill'), cited('pier')));
+    const now = await file('recited.json', asks(cited('pier'), cited('mill')));
+    const { stdout } = await runCli(['explain', now, '--after', before]);
+    expect(stdout).toMatch(/by their number \(`citations`\), so they stay/);
+    expect(stdout).toContain('documents-order');
+  });
+
   it('reports what it cannot read', async () => {
     const { code, stdout } = await runCli(['explain', '--json'], { input: '{' });
     expect(code).toBe(1);

@@ -73,6 +73,24 @@ const CASES: readonly (readonly [string, BreakCause, readonly PromptPiece[], rea
     [piece('system', `${SYSTEM} Be brief.`), ...talk('x')],
     [piece('system', `${SYSTEM} Be kind.`), ...talk('x')],
   ],
+  [
+    'a clock at the start of a single prompt',
+    'timestamp',
+    [piece('user', `[2026-11-21 08:31:07] ${SYSTEM}\n\nQuestion: what burns in the lanterns of the north quay?`)],
+    [piece('user', `[2026-11-21 08:34:12] ${SYSTEM}\n\nQuestion: what burns in the lanterns of the north quay?`)],
+  ],
+  [
+    'a date that the question is about',
+    'question',
+    [piece('system', SYSTEM), ...talk('What happened on 2026-11-21?')],
+    [piece('system', SYSTEM), ...talk('What happened on 2026-10-12?')],
+  ],
+  [
+    'documents in pieces of their own, in another order',
+    'documents-order',
+    [documents('a'), documents('b'), ...talk('x')],
+    [documents('b'), documents('a'), ...talk('x')],
+  ],
   ['documents in another order', 'documents-order', [documents('a', 'b', 'c')], [documents('a', 'c', 'b')]],
   ['other documents', 'documents-changed', [documents('a', 'b', 'c')], [documents('a', 'd', 'b')]],
   [

@@ -97,11 +97,12 @@ function causeOf(before: PromptOutline, outline: readonly OutlinedPiece[], diffe
   }
   if (later.kind === 'field') return 'field-changed';
   const inDocuments = documentsDiffer(earlier, later, difference);
+  if (inDocuments === 'documents-changed' && haveSameDocuments(before.pieces, outline)) return 'documents-order';
   if (inDocuments !== undefined) return inDocuments;
   const isQuestion = at >= questionOf(before.pieces) || at >= questionOf(outline);
   const volatile = volatileAt(later.text, difference.offset, difference.exact ? 0 : CHUNK);
-  // A date in a question is what the user asks about.
-  if (volatile !== undefined && !isQuestion) return volatile;
+  // A date in a question is what the user asks about, unless long text goes on behind it as before.
+  if (volatile !== undefined && (!isQuestion || goesOnTheSame(earlier, now, difference.offset))) return volatile;
   if (later.kind === 'system') return 'system-prompt';
   if (wasCut(before, outline, at)) return 'history-cut';
   return isQuestion ? 'question' : 'history-changed';
@@ -129,6 +130,22 @@ function documentsDiffer(
   if (from !== undefined && offset + (exact ? 0 : CHUNK) < from) return undefined;
   const isSameSet = known.length === keys.length && [...known].sort().join() === [...keys].sort().join();
   return isSameSet ? 'documents-order' : 'documents-changed';
+}
+
+/** Whether both prompts have the same documents, wherever they stand. */
+function haveSameDocuments(before: readonly OutlinedPiece[], after: readonly OutlinedPiece[]): boolean {
+  const keysOf = (pieces: readonly OutlinedPiece[]) => pieces.flatMap(({ documents }) => documents).sort();
+  return keysOf(before).join() === keysOf(after).join();
+}
+
+/** Whether pieces of one length differ in nothing but some characters at that place. */
+function goesOnTheSame(earlier: OutlinedPiece, now: OutlinedPiece, offset: number): boolean {
+  if (earlier.length !== now.length) return false;
+  // What changed may stand across two chunks.
+  const behind = Math.floor(offset / CHUNK) + 2;
+  return (
+    behind < now.chunks.length && now.chunks.slice(behind).every((print, i) => print === earlier.chunks[behind + i])
+  );
 }
 
 /** Where the last question of a prompt begins: behind what the model said last, and behind the system prompt. */

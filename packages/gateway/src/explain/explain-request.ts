@@ -40,6 +40,9 @@ const SPEAKS_OF_CONTEXT =
   /<context>|context information is below|following (?:pieces of )?(?:retrieved )?(?:context|documents|sources)/i;
 const ADVICE =
   'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them.';
+/** Why documents that the request itself calls so do not show. */
+const CITED =
+  'Answers cite the documents of this request by their number (`citations`), so they stay as they are, byte for byte.';
 
 export interface ExplainOptions {
   /** Found out by the path in a record, or by the members of the body, if left out. */
@@ -92,7 +95,7 @@ export interface Explanation {
   readonly blocks: readonly ExplainedBlock[];
   /** Estimated tokens that references to documents farther up would spare. */
   readonly deduplicatedTokens: number;
-  /** Where nothing was found although the prompt speaks of context: what would help. */
+  /** Where nothing may move although the prompt speaks of context, or holds documents: why, and what would help. */
   readonly advice: string | null;
   /** Against the earlier request, if there is one. */
   readonly prefix: {
@@ -129,7 +132,7 @@ export function explainRequest(given: string, options: ExplainOptions): Explanat
     givenDocuments: Array.isArray(documents) ? documents.length : 0,
     blocks: blocks.map((placed) => explainBlock(now, placed)),
     deduplicatedTokens: sumOf(blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
-    advice: blocks.length === 0 ? adviceFor(now.pieces) : null,
+    advice: blocks.length === 0 ? adviceFor(now) : null,
     prefix: earlier === undefined ? null : explainPrefix(earlier, now, [servedBefore!.body, served.body]),
   };
 }
@@ -140,6 +143,8 @@ interface ReadPrompt {
   readonly api: PromptApi;
   readonly deduplicate: boolean;
   readonly blocks: boolean;
+  /** Whether answers cite documents by their numbers, which therefore stay. */
+  readonly isCited: boolean;
   readonly pieces: readonly PromptPiece[];
   readonly recognised: RecognisedRequest | undefined;
 }
@@ -147,10 +152,8 @@ interface ReadPrompt {
 function readPrompt(body: string, api: PromptApi, { mode, blocks: asked }: ExplainOptions): ReadPrompt {
   const object = parseObject(body);
   const messages = api.messages(object);
-  const blocks = recognise(
-    messages.flatMap(({ texts }) => texts),
-    { mode },
-  );
+  const texts = messages.flatMap((message) => message.texts);
+  const blocks = recognise(texts, { mode });
   const own = object['warmpath'];
   const said: JsonObject = isObject(own) ? own : {};
   const parts = asked ?? said['blocks'] === true;
@@ -165,6 +168,7 @@ function readPrompt(body: string, api: PromptApi, { mode, blocks: asked }: Expla
     api,
     deduplicate: said['deduplicate'] !== false,
     blocks: parts,
+    isCited: texts.some(({ kind }) => kind === 'verbatim'),
     pieces: promptPieces(body, object, { api, messages, blocks }),
     recognised,
   };
@@ -238,7 +242,8 @@ function sumOf(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-function adviceFor(pieces: readonly PromptPiece[]): string | null {
+function adviceFor({ isCited, pieces }: ReadPrompt): string | null {
+  if (isCited) return CITED;
   const speaks = pieces.some(
     ({ kind, text }) => (kind === 'system' || kind === 'user') && SPEAKS_OF_CONTEXT.test(text),
   );

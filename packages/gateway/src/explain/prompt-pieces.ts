@@ -26,8 +26,10 @@ export function promptPieces(
   let first = 0;
   for (const [position, message] of messages.entries()) {
     if (position === question) pieces.push(given!);
-    for (const [i, { role, text, place }] of message.texts.entries()) {
-      const documents = blocks.filter((block) => block.text === first + i).flatMap((block) => placed(text, block));
+    for (const [i, { role, text, place, kind }] of message.texts.entries()) {
+      const found = blocks.filter((block) => block.text === first + i).flatMap((block) => placed(text, block));
+      // A document that answers cite is one, though nothing in it may change.
+      const documents = kind === 'verbatim' ? [{ start: 0, key: fingerprint([text]) }] : found;
       pieces.push({ name: pathName(place), kind: role, text, documents });
     }
     first += message.texts.length;
