@@ -1,7 +1,7 @@
 import { ContextualCompressionRetriever } from '@langchain/classic/retrievers/contextual_compression';
 import type { CallbackManagerForRetrieverRun } from '@langchain/core/callbacks/manager';
 import { Document } from '@langchain/core/documents';
-import { HumanMessage } from '@langchain/core/messages';
+import { type AIMessageChunk, HumanMessage } from '@langchain/core/messages';
 import { BaseRetriever } from '@langchain/core/retrievers';
 import { tool } from '@langchain/core/tools';
 import { MemorySaver } from '@langchain/langgraph';
@@ -24,7 +24,7 @@ import { formatDocuments, WarmpathCompressor } from '../src/index.js';
 
 let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await realGateway({ recognise: { chat: 'conservative' } });
+  gateway = await realGateway({ recognise: { chat: 'conservative', responses: 'conservative' } });
 });
 afterEach(() => gateway.forget());
 afterAll(() => gateway.close());
@@ -33,12 +33,12 @@ const found = (letters: string) =>
   passages(letters).map(({ id, content }) => new Document({ id, pageContent: content }));
 
 /** Each test is a tenant of its own, which shares nothing with the others. */
-function clients(apiKey: string) {
+function clients(apiKey: string, fields: object = {}) {
   const configuration = { baseURL: `${gateway.url}/v1` };
   const settings = { model: 'warmpath-tiny', maxRetries: 0, temperature: 0, maxTokens: 12, apiKey, configuration };
   return {
     arranger: new Warmpath({ baseURL: gateway.url, apiKey }),
-    model: new ChatOpenAI(settings),
+    model: new ChatOpenAI({ ...settings, ...fields }),
   };
 }
 
@@ -154,4 +154,26 @@ describe('a chain behind a gateway', () => {
     expect(told[0]!.body['cachedTokens']).toBeLessThan(30);
     expect(told[1]!.body['cachedTokens']).toBeGreaterThan(100);
   });
+});
+
+it('a chain that speaks Responses: translated, documents arranged, counts told', async () => {
+  const { model } = clients('responses', { useResponsesApi: true });
+  const ask = (letters: string) =>
+    model.withConfig({ headers: { 'x-warmpath-session': 'one' } } as object).stream([
+      ['system', 'Answer from the documents.'],
+      ['human', `${formatDocuments(found(letters))}What is the weight of Velka?`],
+    ]);
+  const read = async (letters: string) => {
+    let whole: AIMessageChunk | undefined;
+    for await (const chunk of await ask(letters)) whole = whole === undefined ? chunk : whole.concat(chunk);
+    return whole!;
+  };
+  expect((await read('vo')).text).toContain('42');
+  const again = await read('ov');
+  expect(again.text).toContain('42');
+  expect(again.usage_metadata!.input_token_details!.cache_read).toBeGreaterThan(100);
+  expect(gateway.prompts().map(lettersIn)).toEqual(['vo', 'vo']);
+  expect(gateway.asked.map(({ path, headers }) => [path, headers['x-warmpath-session']])).toEqual(
+    Array(2).fill(['/v1/responses', 'one']),
+  );
 });
