@@ -232,7 +232,12 @@ describe('an import', TIMEOUT, () => {
       'WARMPATH_STORE_UNAVAILABLE',
       'line 2',
     ]);
+    await send(gateway.url + CHAT, chat([VELKA], { warmpath: { session: 's' } }));
+    const held = async () => /^warmpath_session_turns (\d+)/m.exec((await send(`${gateway.url}/metrics`)).text)![1];
+    expect(await held()).toBe('1');
     expect((await operate(socket, 'DELETE', '/sessions?all=true')).status).toBe(503);
+    // What this gateway holds itself is forgotten all the same.
+    expect(await held()).toBe('0');
     // The answer had begun: it breaks off, and has no end.
     const cut = await operate(socket, 'GET', '/sessions');
     expect([cut.broken, cut.text.includes('"end"')]).toEqual([true, false]);
