@@ -273,7 +273,7 @@ export class Composer {
       });
       const json = blocks.map((documents) => memory.renderedJson(documents));
       const written = [...prompt.write(messages)];
-      return new Map(written.map(([key, text]) => [key, text.replace(PLACES, (_, at = '0') => json[Number(at)]!)]));
+      return new Map(written.map(([key, text]) => [key, withBlocks(text, json)]));
     }
     const documents = memory.renderedJson(arrangement.documents);
     const rest = JSON.stringify(renderHint(arrangement, arrange.template, arrange.wording) + (prompt?.prompt ?? ''));
@@ -281,6 +281,13 @@ export class Composer {
     if (!upstream.segments) return new Map([text]);
     return new Map([text, ['segments', JSON.stringify(documentEnds(arrangement.documents, arrange.template))]]);
   }
+}
+
+/** The text with blocks where they are to stand: what is before the first of them is not searched by a pattern. O(length), native. */
+function withBlocks(text: string, blocks: readonly string[]): string {
+  const first = text.indexOf(PLACE);
+  if (first < 0) return text;
+  return text.slice(0, first) + text.slice(first).replace(PLACES, (_, at = '0') => blocks[Number(at)]!);
 }
 
 function chatMessages({ prompt }: ExtractedRequest): readonly ChatMessage[] {

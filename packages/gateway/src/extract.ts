@@ -1,5 +1,6 @@
 import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
 import type { Prompt, PromptApi } from './apis/prompt-api.js';
+import type { JsonObject } from './apis/request-texts.js';
 import { type JsonMember, objectMembers, rewriteObject } from './json-members.js';
 
 /** The request's own switches, from its top-level `warmpath` field. Policy, maxShift, pin and hints are checked by core. */
@@ -21,6 +22,8 @@ export interface ExtractedRequest {
   readonly api: PromptApi;
   /** The body without what is only for the gateway; its prompt still as the client sent it. */
   rewrite(changes: ReadonlyMap<string, string | undefined>): string;
+  /** The body as `JSON.parse` gives it, the gateway's own fields included. */
+  readonly object: JsonObject;
   /** The text of a top-level value, as the client wrote it. */
   rawValue(key: string): string | undefined;
   readonly model: string;
@@ -70,7 +73,7 @@ export function extract(
   { all = false }: ExtractOptions = {},
 ): ExtractedRequest | undefined {
   if (!isObjectText(body)) throw new WarmpathError('WARMPATH_INVALID_JSON');
-  const mentions = body.includes('"documents"') || body.includes('"warmpath"');
+  const mentions = mentionsKey(body, 'documents') || mentionsKey(body, 'warmpath');
   if (!mentions && !all) return undefined;
   const text = body.toString('utf8');
   const object = mentions ? parseObject(text) : attempt(() => parseObject(text));
@@ -87,6 +90,7 @@ export function extract(
   return {
     api,
     rewrite: (changes) => rewriteObject(text, members, new Map([...removed, ...changes])),
+    object,
     rawValue: raw,
     model: typeof object['model'] === 'string' ? object['model'] : '',
     bypass,
@@ -100,6 +104,15 @@ export function extract(
     // Without documents, messages that the gateway cannot read are the engine's to judge.
     prompt: documents.length > 0 ? readPrompt() : bypass ? undefined : attempt(readPrompt),
   };
+}
+
+/** Characters that Node looks for from quote to quote, in an eighth of the time that it takes for longer words. */
+const SHORT_WORD = 6;
+
+/** Whether a body may have this key. O(body), native. */
+function mentionsKey(body: Buffer, key: string): boolean {
+  const quoted = `"${key}"`;
+  return body.includes(quoted.slice(0, SHORT_WORD)) && body.includes(quoted);
 }
 
 function attempt<Result>(read: () => Result): Result | undefined {

@@ -254,7 +254,7 @@ describe('only new messages are read', () => {
 
   function look(memo: PromptMemo, messages: readonly Message[], api: MessageApi): FoundDocuments | undefined {
     const body = Buffer.from(JSON.stringify({ model: 'm', messages }));
-    return findDocuments(memo, { body, api, options: OPTIONS, scope: { ...TENANT, api } }, 0);
+    return findDocuments(memo, { body, object: undefined, api, options: OPTIONS, scope: { ...TENANT, api } }, 0);
   }
 
   it('of a conversation without documents', () => {
@@ -289,7 +289,7 @@ describe('only new messages are read', () => {
         { role: 'user', content: 'And now?' },
       ];
       const body = Buffer.from(JSON.stringify({ messages }));
-      findDocuments(memo, { body, api: chatApi, options: OPTIONS, scope }, now);
+      findDocuments(memo, { body, object: undefined, api: chatApi, options: OPTIONS, scope }, now);
     };
     for (let name = 0; name < 50; name++) {
       ask(name, 1_000 * (name % 10), 0);

@@ -1,4 +1,5 @@
 import type { MessageApi, PromptApi } from '../apis/prompt-api.js';
+import type { JsonObject } from '../apis/request-texts.js';
 import { messagesSpan } from '../said-messages.js';
 import { NO_BLOCKS } from './block-report.js';
 import type { KeptPrompt, KnownBody, MemoScope, PromptMemo } from './prompt-memo.js';
@@ -14,6 +15,8 @@ import {
 /** A body in which documents may stand. */
 export interface SearchedBody {
   readonly body: Buffer | string;
+  /** The same, parsed, where somebody had to. */
+  readonly object: JsonObject | undefined;
   readonly api: PromptApi;
   readonly options: RecogniseRequestOptions;
   /** `undefined` where nothing may be remembered of it. */
@@ -50,8 +53,8 @@ export function findDocuments(memo: PromptMemo, searched: SearchedBody, now: num
 
 /** The same, of all messages. */
 export function findInAll(memo: PromptMemo, searched: SearchedBody, now: number): FoundDocuments | undefined {
-  const { body, api, options, scope } = searched;
-  const looked = lookAt(body, api, options);
+  const { body, object, api, options, scope } = searched;
+  const looked = lookAt(body, api, options, object);
   if (looked === undefined) return undefined;
   const { request, facts } = looked;
   if (request !== undefined) return { searched, request, facts, known: undefined };

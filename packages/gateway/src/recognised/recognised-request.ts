@@ -111,9 +111,17 @@ export function recogniseRequest(
   return mayHoldDocuments(body, options.mode) ? lookAt(body, api, options)?.request : undefined;
 }
 
-/** The same, with what a longer body has to know that begins like this one. `undefined` for what is no JSON object. */
-export function lookAt(body: Buffer | string, api: PromptApi, options: RecogniseRequestOptions): LookedAt | undefined {
-  const read = readBody(body);
+/**
+ * The same, with what a longer body has to know that begins like this one. `parsed`: the body's object, where it is known; fields of
+ * the gateway's own may be in it. `undefined` for what is no JSON object.
+ */
+export function lookAt(
+  body: Buffer | string,
+  api: PromptApi,
+  options: RecogniseRequestOptions,
+  parsed?: JsonObject,
+): LookedAt | undefined {
+  const read = parsed === undefined ? readBody(body) : { text: body.toString(), object: parsed };
   if (read === undefined) return undefined;
   const { text, object } = read;
   const messages = api.messages(object);

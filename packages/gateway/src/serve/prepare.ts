@@ -141,6 +141,7 @@ function inPlace(gateway: Gateway, call: Call, { tenant, extracted }: Asked): Pr
   const { api } = call;
   const searched: SearchedBody = {
     body: ownBody(call, extracted),
+    object: extracted?.object,
     api,
     options: { mode, relabel: recognise.relabel, maxDocuments: limits.documents, blocks },
     // What was seen of parts cannot be taken back.
