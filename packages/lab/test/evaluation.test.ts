@@ -338,7 +338,7 @@ describe('evaluationReport', () => {
     expect(arranged!.answers).toEqual({ lost: 1, gained: 2, p: 1 });
     expect(hints!.answers).toEqual({ lost: 0, gained: 2, p: 1 });
     expect(arranged!.exact).toMatchObject({ mean: 0.25, degreesOfFreedom: 1 });
-    expect(report.kinds).toEqual([kind('first turn', [0.5, 1, 1]), kind('document new', [0.5, 0.5, 1])]);
+    expect(report.kinds).toEqual([kind('document new', [0.5, 0.5, 1]), kind('first turn', [0.5, 1, 1])]);
   });
 
   it('has nothing to say before a question is answered by all', () => {

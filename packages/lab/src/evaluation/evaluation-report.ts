@@ -138,7 +138,7 @@ export interface EvaluationReport extends Omit<EvaluationSettings, 'strategies'>
   readonly strategies: readonly StrategyFigures[];
   /** Empty for fewer than two questions. */
   readonly differences: readonly StrategyDifference[];
-  /** In the order in which they were first asked; empty where the data tell no kinds apart. */
+  /** By name; empty where the data tell no kinds apart. */
   readonly kinds: readonly KindFigures[];
 }
 
@@ -237,7 +237,7 @@ function kindFigures(
   answersOf: readonly (readonly AnsweredQuestion[])[],
   kinds: readonly (string | undefined)[],
 ): readonly KindFigures[] {
-  return [...new Set(kinds)].flatMap((kind) => {
+  return [...new Set(kinds)].sort().flatMap((kind) => {
     if (kind === undefined) return [];
     const places = kinds.flatMap((each, place) => (each === kind ? [place] : []));
     return {

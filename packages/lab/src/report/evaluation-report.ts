@@ -16,6 +16,18 @@ export const SCORE_TITLES: Readonly<Record<keyof AnswerScore, string>> = {
   f1: 'token F1',
 };
 
+/** What the prompts of a strategy hold, for a reader who knows none of the names. */
+const MEANINGS: Readonly<Record<EvaluationStrategy, string>> = {
+  retrieval: 'documents in retrieval order; in a conversation, all of every turn again.',
+  arranged: 'documents in the order of the policy.',
+  'arranged-hints': 'the same, with a hint that states the retrieval order.',
+  forwarded: 'the documents of this turn alone, in retrieval order; of earlier turns question and answer.',
+  deduplicated: 'what the conversation still shows is left out; the rest in the order of the policy.',
+  'deduplicated-hints': 'the same, with hints that say where it stands and state the retrieval order.',
+  'in-place':
+    "retrieval's prompt, its documents recognised in it; the place of one that stands farther up says so, and new ones are in the order of the policy.",
+};
+
 /** The page of an evaluation. */
 export function evaluationPage(report: EvaluationReport): Report {
   const { data, engine, model, policy, topK, concurrency, seed, questions } = report;
@@ -141,7 +153,7 @@ function scoreSection({ strategies }: EvaluationReport): ReportSection {
         },
       },
     ],
-    notes: [],
+    notes: strategies.map(({ strategy }) => `${strategy}: ${MEANINGS[strategy]}`),
   };
 }
 

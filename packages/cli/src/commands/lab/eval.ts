@@ -25,7 +25,7 @@ import { packageVersion } from '../../version.js';
 
 interface EvalOptions extends EngineUrlOptions, ReportOption {
   readonly data: string;
-  readonly topK: number;
+  readonly topK?: number;
   readonly limit?: number;
   readonly policy: PolicyName;
   readonly concurrency: number;
@@ -41,7 +41,7 @@ as "answers": ["text", …], or as "ground_truth": {"answers": ["text", …]}; "
 documents hold none. Instead of a folder, a file of MTRAG's tasks is read as conversations: every turn with an answer is a question,
 behind the turns before it as the data answer them, with all documents again in retrieval order, or with those left out that the
 conversation still shows, without and with a hint that says where they stand. ${ALMANAC} names conversations that come along:
-250 questions about a fictional almanac, which the demo model can answer; \`warmpath lab eval --data ${ALMANAC}\` is all it takes.`;
+200 questions about a fictional almanac, which the demo model can answer; \`warmpath lab eval --data ${ALMANAC}\` is all it takes.`;
 
 const MAX_SEED = 2 ** 32 - 1;
 
@@ -56,7 +56,7 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
     `questions with their answers, and the passages to retrieve from; a file of conversations; or ${ALMANAC}`,
   );
   addEngineUrlOptions(command, 'the engine to ask, any OpenAI-compatible one; an embedded one is started if left out')
-    .option('--top-k <number>', 'passages a question, found by BM25', wholeNumber(1, 1_000), 5)
+    .option('--top-k <number>', `passages a question, found by BM25 (default: 5; ${ALMANAC}: 3)`, wholeNumber(1, 1_000))
     .option('--limit <number>', 'the first so many questions (default: all)', wholeNumber(1))
     .option(
       '--policy <name>',
