@@ -252,9 +252,18 @@ describe('only new messages are read', () => {
   const TENANT = { tenant: 't', switches: '' };
   const OPTIONS = { mode: 'conservative', maxDocuments: 100, blocks: false } as const;
 
-  function look(memo: PromptMemo, messages: readonly Message[], api: MessageApi): FoundDocuments | undefined {
+  function look(
+    memo: PromptMemo,
+    messages: readonly Message[],
+    api: MessageApi,
+    own: { readonly tenant?: string; readonly switches?: string } = {},
+  ): FoundDocuments | undefined {
     const body = Buffer.from(JSON.stringify({ model: 'm', messages }));
-    return findDocuments(memo, { body, object: undefined, api, options: OPTIONS, scope: { ...TENANT, api } }, 0);
+    return findDocuments(
+      memo,
+      { body, object: undefined, api, options: OPTIONS, scope: { ...TENANT, api, ...own } },
+      0,
+    );
   }
 
   it('of a conversation without documents', () => {
@@ -274,7 +283,15 @@ describe('only new messages are read', () => {
     for (const count of [3, 5, 7, 9, 7, 11]) expect(look(memo, said(count), api)).toBeUndefined();
     // The second time, seven are one of the ends from which the conversation can go on.
     expect(parsed).toBe(3 + 2 + 2 + 2 + 0 + 2);
-    expect(memo.size).toBe(1);
+    // What another tenant, or a request that asks for something else, would gain is nobody's to see.
+    parsed = 0;
+    look(memo, said(11), api, { tenant: 'other' });
+    look(memo, said(11), api, { switches: 'other' });
+    expect(parsed).toBe(22);
+    parsed = 0;
+    look(memo, said(11), api);
+    expect(parsed).toBe(0);
+    expect(memo.size).toBe(3);
     expect(memo.bytes).toBeGreaterThan(0);
   });
 
