@@ -127,6 +127,27 @@ describe('a conversation', () => {
     expect(named.engine.last.body).not.toContain('Given earlier');
   });
 
+  it('goes on from the one of two answers that it continues, when other documents came for the same question', async () => {
+    const { engine, gateway } = await stand(counting());
+    const warmpath = { session: 's' };
+    const one = await send(gateway.url + CHAT, chat([VELKA], { warmpath }));
+    const other = await send(gateway.url + CHAT, chat([ORSIN], { warmpath, stream: true }));
+    for (const [reply, label] of [
+      [one, 'velka'],
+      [other, 'orsin'],
+    ] as const) {
+      await send(gateway.url + CHAT, chat([TAMIR], { warmpath, messages: next(OPENING, reply, 'And now?') }));
+      expect(labelsIn(engine.last.body)).toEqual([label, 'tamir']);
+    }
+    // What the client changed is that of the latest.
+    await send(gateway.url + CHAT, chat([VELKA], { warmpath: { session: 't' } }));
+    await send(
+      gateway.url + CHAT,
+      chat([VELKA], { warmpath: { session: 't' }, messages: next(OPENING, 'Mine.', 'So?') }),
+    );
+    expect(engine.last.body).toContain('Given earlier in this conversation: [velka]');
+  });
+
   it('speaks with the configured wording', async () => {
     const wording = { location: 'Schon oben: {documents}.' };
     const { engine, gateway } = await stand(counting(), { arrange: { wording } });

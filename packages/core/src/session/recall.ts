@@ -92,8 +92,9 @@ function replayable(
   const print = next?.role === 'assistant' ? answerPrint(next) : undefined;
   const answered = print === undefined ? [] : candidates.filter(({ answers }) => answers.includes(print));
   if (!isNamed) return answered.length === 1 ? withAncestors(answered[0]!, turnsAt) : undefined;
-  // The client vouches for the conversation: of several renderings the one that fits, else the latest.
-  for (const candidate of [...candidates, ...answered].reverse()) {
+  // The client vouches for the conversation: of several renderings the one that fits, else one whose answer nobody read, else the latest.
+  const unread = print === undefined ? [] : candidates.filter(({ answers }) => answers.length === 0);
+  for (const candidate of [...candidates, ...unread, ...answered].reverse()) {
     const turns = withAncestors(candidate, turnsAt);
     if (turns !== undefined) return turns;
   }

@@ -26,7 +26,7 @@ export function forwardArranged(
   guard(gateway, () => observe({ kind: 'dispatched', arrangement, now: dispatchedAt }, state.history));
   if (history !== undefined && turn !== undefined) rememberTurn(gateway, history, turn);
   send(gateway, call, composed.body, {
-    ...(history !== undefined && readsAnswer(history)),
+    ...(history !== undefined && turn !== undefined && readsAnswer(history, turn)),
     // The answer's usage is read on the way through, which a compressed answer would hide.
     requestHeaders: { 'accept-encoding': 'identity' },
     responseHeaders: arrangementHeaders(composed, exchange, call.translation?.leftOut),

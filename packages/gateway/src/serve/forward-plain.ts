@@ -21,12 +21,13 @@ export function forwardPlain(
     return;
   }
   const turn = plainTurn(history);
+  const reads = readsAnswer(history, turn);
   rememberTurn(gateway, history, turn);
   send(gateway, call, body, {
     ...told,
-    ...readsAnswer(history),
+    ...reads,
     // A conversation with a name is not known by its answers.
-    readsNothing: history.session !== undefined,
+    readsNothing: reads.readsAnswer !== true,
     onSettled: (result) => {
       rememberAnswers(gateway, history, turn, result);
       release();

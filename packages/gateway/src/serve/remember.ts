@@ -9,9 +9,16 @@ export function rememberTurn(gateway: Gateway, history: RecalledHistory, turn: S
   guard(gateway, () => gateway.conversations.store.sent(history, turn, gateway.now()));
 }
 
-/** An unnamed conversation is known by what the model answers, which a compressed answer would hide. */
-export function readsAnswer({ session }: RecalledHistory): Pick<ForwardOptions, 'requestHeaders' | 'readsAnswer'> {
-  return session === undefined ? { requestHeaders: { 'accept-encoding': 'identity' }, readsAnswer: true } : {};
+/**
+ * An unnamed conversation is known by what the model answers, which a compressed answer would hide. So is a named one where other
+ * documents went out for the very same messages before: whoever goes on continues one of the two.
+ */
+export function readsAnswer(
+  { session, siblings }: RecalledHistory,
+  turn: SentTurn,
+): Pick<ForwardOptions, 'requestHeaders' | 'readsAnswer'> {
+  const isKnown = session !== undefined && siblings.every(({ id }) => id === turn.id);
+  return isKnown ? {} : { requestHeaders: { 'accept-encoding': 'identity' }, readsAnswer: true };
 }
 
 /** The model answered it. */
