@@ -406,6 +406,27 @@ describe('references of a running gateway', () => {
     expect(sent[6]!.content).not.toContain(HARBOUR.text);
   });
 
+  it('stay as they were sent when the conversation brings documents of its own', async () => {
+    for (const warmpath of [{ session: 's' }, {}]) {
+      const one = await stand(answerAsAsked, CONSERVATIVE);
+      const serve = async (messages: readonly Message[], documents: readonly object[] = []) => {
+        await send(`${one.gateway.url}/v1/chat/completions`, { model: 'm', messages, documents, warmpath });
+        return (JSON.parse(one.engine.last.body) as { messages: Message[] }).messages;
+      };
+      const before = await serve(TWICE);
+      expect(before[4]!.content).toContain('Given earlier in this conversation');
+      const question: Message[] = [
+        { role: 'assistant', content: 'So.' },
+        { role: 'user', content: 'And what else?' },
+      ];
+      const now = await serve([...TWICE, ...question], [{ id: 'pier', content: 'The pier is of oak.' }]);
+      expect(now.slice(0, 5)).toEqual(before);
+      expect(now[6]!.content).toContain('The pier is of oak.');
+      const again: Message[] = [{ role: 'assistant', content: 'So.' }, search('tags', HARBOUR, LANTERN)];
+      expect((await serve([...TWICE, ...question, ...again])).slice(0, 5)).toEqual(before);
+    }
+  });
+
   it('speak the configured language, in a named conversation too', async () => {
     const one = await stand(answerAsAsked, {
       ...CONSERVATIVE,

@@ -136,6 +136,21 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
 }
 
 /**
+ * The body with messages that were sent before as they were sent, and everything else as it came: for a request whose own documents
+ * are arranged, so that nothing new is looked for in its prompt. O(body).
+ */
+export function replayInPlace(
+  request: RecognisedRequest,
+  options: Pick<InPlaceOptions, 'tenant' | 'orders' | 'location'>,
+): string {
+  const messages = request.messages.map((message) => ({ ...message, isNew: false }));
+  const arrange = () => {
+    throw new Error('Nothing is arranged in history.');
+  };
+  return arrangeInPlace({ ...request, messages }, { ...options, arrange, deduplicate: false, blocks: false }).body;
+}
+
+/**
  * The documents of a request whose order is open and before which nothing else is decided: what other requests with the same
  * beginning can be told of while it waits. `undefined` where its first block is history, or must stay as it is. O(text up to the block's end).
  */

@@ -6,7 +6,9 @@ import { type ExtractedRequest, extract, type RequestSwitches } from '../extract
 import { failOpen } from '../fail-open.js';
 import type { Gateway } from '../gateway.js';
 import { SESSION_HEADER } from '../headers.js';
+import { replayInPlace } from '../recognised/arrange-in-place.js';
 import { findDocuments, type SearchedBody } from '../recognised/find-documents.js';
+import { type RecogniseRequestOptions, recogniseRequest } from '../recognised/recognised-request.js';
 import type { WaitingInPlace } from '../recognised/serve-recognised.js';
 import type { StoreFailure } from '../session-store.js';
 import { type Call, isReadable } from './call.js';
@@ -99,7 +101,11 @@ function asTurn(gateway: Gateway, call: Call, asked: Asked): Prepared {
     const recognised = hasDocuments || hasAdded ? undefined : inPlace(gateway, call, asked);
     if (recognised !== undefined) return recognised;
     if (!hasDocuments && !replays) return plain(call, asked);
-    const whole = extracted ?? extract(call.body, call.api, { all: true });
+    const replayed = replayedInPlace(gateway, call, asked);
+    const whole =
+      replayed === undefined
+        ? (extracted ?? extract(call.body, call.api, { all: true }))
+        : extract(Buffer.from(replayed), call.api, { all: true });
     if (whole?.prompt === undefined) return plain(call, asked);
     const request = dial ?? composer.prepare(whole, tenant, 'warmpath');
     if (history !== undefined) {
@@ -131,19 +137,45 @@ function refused(gateway: Gateway, call: Call, error: unknown): PlainRequest {
   return { kind: 'plain', body: call.body, fallback: 'original' };
 }
 
+/** How documents in the prompt are looked for; `undefined` where they are not. */
+function searchOptions(
+  gateway: Gateway,
+  { route, body }: Call,
+  extracted: ExtractedRequest | undefined,
+): RecogniseRequestOptions | undefined {
+  const { recognise, limits, session } = gateway.config;
+  const mode = extracted?.recognise ?? recognise[route];
+  if (mode === 'off' || body.length > recognise.maxBodyBytes) return undefined;
+  const blocks = extracted?.blocks ?? session.blocks;
+  return { mode, relabel: recognise.relabel, maxDocuments: limits.documents, blocks };
+}
+
+/**
+ * The body in which documents of earlier prompts stand as they were sent, where this request is arranged otherwise: a conversation may
+ * bring documents of its own after results of tools. `undefined` if nothing in it was changed.
+ */
+function replayedInPlace(gateway: Gateway, call: Call, { tenant, extracted }: Asked): string | undefined {
+  const options = searchOptions(gateway, call, extracted);
+  const recognised = options && recogniseRequest(call.body, call.api, options);
+  if (recognised === undefined) return undefined;
+  const { location } = gateway.config.arrange.wording;
+  const body = replayInPlace(recognised, { tenant, orders: gateway.sentOrders, location });
+  return body === recognised.body ? undefined : body;
+}
+
 /** Whether documents stand in the prompt of a request that brings none, as far as the configuration or the request wants to know. */
 function inPlace(gateway: Gateway, call: Call, { tenant, extracted }: Asked): Prepared | undefined {
-  const { recognise, limits, session } = gateway.config;
-  const mode = extracted?.recognise ?? recognise[call.route];
-  if (mode === 'off' || call.body.length > recognise.maxBodyBytes) return undefined;
+  const options = searchOptions(gateway, call, extracted);
+  if (options === undefined) return undefined;
+  const { session } = gateway.config;
   const deduplicate = extracted?.deduplicate ?? (session.enabled && session.deduplicate);
-  const blocks = extracted?.blocks ?? session.blocks;
+  const { mode, blocks } = options;
   const { api } = call;
   const searched: SearchedBody = {
     body: ownBody(call, extracted),
     object: extracted?.object,
     api,
-    options: { mode, relabel: recognise.relabel, maxDocuments: limits.documents, blocks },
+    options,
     // What was seen of parts cannot be taken back.
     scope: hasMessages(api) && !blocks ? { tenant, api, switches: `${mode} ${deduplicate}` } : undefined,
   };
