@@ -77,6 +77,7 @@ export { SeenDocuments, withReferences } from './recognise/repeats.js';
 export { hasRepeatedResult, withResults } from './recognise/results.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
 export { blockDocuments, rewriteText } from './recognise/rewrite.js';
+export type { DocumentTemplate } from './recognise/template-regions.js';
 export { canonicalJson } from './render/canonical-json.js';
 export type { HintWording } from './render/hints.js';
 export { DEFAULT_HINT_WORDING, HINT_PLACE, renderHint } from './render/hints.js';

@@ -126,6 +126,12 @@ const recognitionMode = (route: string) =>
       `Documents that stand in the prompts of \`${route}\`: not looked for, where marked, or wherever certain.`,
     );
 
+const documentTemplate = z.strictObject({
+  before: z.string().min(1).max(10_000),
+  separator: z.string().min(1).max(100),
+  after: z.string().min(1).max(10_000).optional(),
+});
+
 const recognise = z.strictObject({
   chat: recognitionMode('/v1/chat/completions'),
   completions: recognitionMode('/v1/completions'),
@@ -135,6 +141,13 @@ const recognise = z.strictObject({
     .boolean()
     .default(true)
     .describe('Count `[1]`, `[2]`, … anew when documents move and nothing refers to a label; else labels move along.'),
+  templates: z
+    .array(documentTemplate)
+    .max(16)
+    .optional()
+    .describe(
+      'Frames of prompts whose documents nothing else tells apart: `before` the first (letter by letter), the `separator` between them, and `after` the last (the end of the text if left out). With `conservative`.',
+    ),
   maxBodyBytes: count(1_073_741_824)
     .default(4_194_304)
     .describe('Bodies larger than this are not searched for documents.'),

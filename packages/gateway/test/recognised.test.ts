@@ -53,6 +53,16 @@ describe('documents that stand in prompts', () => {
     expect(second.reply.headers['x-warmpath-policy']).toBe('foresight');
   });
 
+  it('are found in frames that the configuration knows, where nothing but a separator parts them', async () => {
+    const framed = (...names: Name[]) => `Answer from:\n\n${names.map((name) => PASSAGES[name]).join('\n\n')}`;
+    const templates = [{ before: 'Answer from:\n\n', separator: '\n\n', after: '\n\nWhat is known?' }];
+    const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', templates } });
+    await ask(gateway, chat(question(framed('harbour', 'lantern'))));
+    const { reply, body } = await ask(gateway, chat(question(framed('glacier', 'lantern', 'harbour'))));
+    expect(reply.headers['x-warmpath-recognised']).toBe('separator 3 arranged');
+    expect(lastContent(body)).toBe(`${framed('harbour', 'lantern', 'glacier')}\n\nWhat is known?`);
+  });
+
   it('leave every other byte as the client wrote it', async () => {
     const gateway = await stand(answerAsAsked, CONSERVATIVE);
     await ask(gateway, chat(question(tagged('harbour', 'lantern'))));

@@ -12,6 +12,7 @@ import { tags } from './formats/tags.js';
 import { type MarkedRegion, markedRegions } from './marker.js';
 import { hasOwnOrder } from './own-order.js';
 import { type References, referencesIn, saysOwnOrder } from './references.js';
+import { type DocumentTemplate, type TemplateRegion, templateRegions } from './template-regions.js';
 
 /** Every format, the surest first: where two see documents in one place, the first has it. */
 export const DOCUMENT_FORMATS: readonly DocumentFormat[] = [
@@ -37,6 +38,8 @@ export interface RecogniseOptions {
   readonly mode: RecognitionMode;
   /** Whether labels that nothing refers to may be counted anew. Default true. */
   readonly relabel?: boolean;
+  /** Frames in which documents stand that nothing else tells apart; looked for in `conservative` mode. */
+  readonly templates?: readonly DocumentTemplate[] | undefined;
 }
 
 /** What a prompt was asked, and what it says, about the order and the labels of its documents. */
@@ -137,8 +140,14 @@ function blocksOf(
     return [toBlock(found, { index, marked: true, relabel: region.relabel ?? options.relabel, asked: region.relabel })];
   });
   if (options.mode === 'marked') return blocks;
-  const found = guessed(new Region(text, { role, certain: false }), marked);
-  if (found.length === 0) return blocks;
+  const framed = framedOutside(marked, text, options.templates);
+  for (const region of framed) {
+    const { relabel } = options;
+    blocks.push(toBlock({ ...region, format: separator }, { index, marked: false, relabel, asked: undefined }));
+  }
+  const taken = framed.length === 0 ? marked : [...marked, ...framed].sort((a, b) => a.outerStart - b.outerStart);
+  const found = guessed(new Region(text, { role, certain: false }), taken);
+  if (found.length === 0) return blocks.sort((a, b) => a.start - b.start);
   const fixed: FixedReason | undefined =
     role === 'tool' && saysOwnOrder(apartFrom(text, found)) ? 'order-referred' : undefined;
   return [
@@ -148,6 +157,18 @@ function blocksOf(
       fixed,
     })),
   ].sort((a, b) => a.start - b.start);
+}
+
+/** Frames that the caller knows, where the text itself marks nothing. */
+function framedOutside(
+  marked: readonly MarkedRegion[],
+  text: string,
+  templates: readonly DocumentTemplate[] | undefined,
+): readonly TemplateRegion[] {
+  if (templates === undefined || templates.length === 0) return [];
+  return templateRegions(text, templates).filter(
+    ({ outerStart, outerEnd }) => !marked.some((each) => each.outerStart < outerEnd && outerStart < each.outerEnd),
+  );
 }
 
 /** What a text says before, between and behind what was found in it. */
@@ -211,7 +232,7 @@ function moved(span: DocumentSpan, by: number): DocumentSpan {
 }
 
 /** What the formats see unasked: outside code, outside what is marked, and the surer format's where two see something. */
-function guessed(region: Region, marked: readonly MarkedRegion[]): readonly FoundAs[] {
+function guessed(region: Region, marked: readonly Pick<MarkedRegion, 'outerStart' | 'outerEnd'>[]): readonly FoundAs[] {
   let taken = marked.map(({ outerStart, outerEnd }) => ({ start: outerStart, end: outerEnd }));
   const accepted: FoundAs[] = [];
   for (const format of UNASKED) {

@@ -147,7 +147,7 @@ function searchOptions(
   const mode = extracted?.recognise ?? recognise[route];
   if (mode === 'off' || body.length > recognise.maxBodyBytes) return undefined;
   const blocks = extracted?.blocks ?? session.blocks;
-  return { mode, relabel: recognise.relabel, maxDocuments: limits.documents, blocks };
+  return { mode, relabel: recognise.relabel, templates: recognise.templates, maxDocuments: limits.documents, blocks };
 }
 
 /**
