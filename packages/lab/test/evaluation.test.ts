@@ -378,11 +378,11 @@ describe('drawConversations', () => {
   const passages = entities.map((entity, i) => ({
     id: `p${i}`,
     title: entity,
-    content: `The weight of ${entity} is ${i} kg. The colour of ${entity} is shade${i}.`,
+    content: `The weight of ${entity} is ${i} kg. The colour of ${entity} is shade${i % 6}.`,
   }));
   const questions = entities.flatMap((entity, i) => [
     { text: `What is the weight of ${entity}?`, answer: `${i} kg`, source: `p${i}` },
-    { text: `What is the colour of ${entity}?`, answer: `shade${i}`, source: `p${i}` },
+    { text: `What is the colour of ${entity}?`, answer: `shade${i % 6}`, source: `p${i}` },
   ]);
   const draw = (seed: number) => drawConversations(questions, passages, { seed, conversations: 12, turns: 4, topK: 4 });
 
