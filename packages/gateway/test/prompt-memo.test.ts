@@ -5,7 +5,7 @@ import { chatApi } from '../src/apis/chat-api.js';
 import { hasMessages, type MessageApi } from '../src/apis/prompt-api.js';
 import { type FoundDocuments, findDocuments } from '../src/recognised/find-documents.js';
 import { PromptMemo } from '../src/recognised/prompt-memo.js';
-import { afterStep, type Message, PASSAGES, type Passage, type Step, steps } from './agent-conversations.js';
+import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
 import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
 
@@ -320,4 +320,22 @@ describe('only new messages are read', () => {
     ask(52, 10, 1_001);
     expect(memo.size).toBe(1);
   });
+});
+
+it('documents before the messages are sent the same with every request, and a prompt that changes there is read anew', async () => {
+  const opening = (passages: readonly Passage[]) => write('tags', passages);
+  const given = [PAIRS[3], PAIRS[3], [...PAIRS[3], PASSAGES[2]!], PAIRS[3]].map(opening);
+  const bodies: string[][] = [];
+  for (const memoBytes of [1e8, NO_MEMORY]) {
+    const one = await stand(answerAsAsked, config(memoBytes, { arrange: { policy: 'sorted' } }));
+    for (const [turn, system] of given.entries()) {
+      const { messages } = fieldsOf('messages', searched(PAIRS.slice(0, turn + 1))) as { messages: readonly object[] };
+      await send(`${one.gateway.url}${ROUTES.messages}`, { model: 'm', max_tokens: 64, system, messages });
+    }
+    bodies.push(one.engine.received.map(({ body }) => body));
+  }
+  expect(bodies[0]).toEqual(bodies[1]);
+  const sent = bodies[0]!.map((body) => (JSON.parse(body) as { system: string }).system);
+  expect(sent[1]).toBe(sent[0]);
+  for (const [turn, system] of given.entries()) expect(sent[turn]).not.toBe(system);
 });
