@@ -283,8 +283,12 @@ export class Composer {
   }
 }
 
-/** The text with blocks where they are to stand: what is before the first of them is not searched by a pattern. O(length), native. */
+/**
+ * The text with blocks where they are to stand: what is before the first of them is not searched by a pattern, and nothing where
+ * there is no document. O(length), native.
+ */
 function withBlocks(text: string, blocks: readonly string[]): string {
+  if (blocks.every((block) => block === '')) return text;
   const first = text.indexOf(PLACE);
   if (first < 0) return text;
   return text.slice(0, first) + text.slice(first).replace(PLACES, (_, at = '0') => blocks[Number(at)]!);

@@ -73,10 +73,10 @@ export function extract(
   { all = false }: ExtractOptions = {},
 ): ExtractedRequest | undefined {
   if (!isObjectText(body)) throw new WarmpathError('WARMPATH_INVALID_JSON');
-  const mentions = mentionsKey(body, 'documents') || mentionsKey(body, 'warmpath');
-  if (!mentions && !all) return undefined;
+  if (!all && !mentionsKey(body, 'documents') && !mentionsKey(body, 'warmpath')) return undefined;
   const text = body.toString('utf8');
-  const object = mentions ? parseObject(text) : attempt(() => parseObject(text));
+  // What asks nothing of the gateway is the engine's to refuse.
+  const object = all ? attempt(() => parseObject(text)) : parseObject(text);
   if (object === undefined) return undefined;
   const hasOwnFields = Object.hasOwn(object, 'documents') || Object.hasOwn(object, 'warmpath');
   if (!hasOwnFields && !all) return undefined;
@@ -106,13 +106,21 @@ export function extract(
   };
 }
 
-/** Characters that Node looks for from quote to quote, in an eighth of the time that it takes for longer words. */
+/** Characters that Node looks for from quote to quote, in a twentieth of the time that it takes for longer words. */
 const SHORT_WORD = 6;
+/** Beginnings of the word that are looked at one by one before a search for the whole of it is cheaper. */
+const BEGINNINGS = 32;
 
 /** Whether a body may have this key. O(body), native. */
 function mentionsKey(body: Buffer, key: string): boolean {
   const quoted = `"${key}"`;
-  return body.includes(quoted.slice(0, SHORT_WORD)) && body.includes(quoted);
+  const short = quoted.slice(0, SHORT_WORD);
+  let at = body.indexOf(short);
+  for (let looks = 0; at >= 0 && looks < BEGINNINGS; looks++) {
+    if (body.toString('latin1', at, at + quoted.length) === quoted) return true;
+    at = body.indexOf(short, at + 1);
+  }
+  return at >= 0 && body.includes(quoted, at);
 }
 
 function attempt<Result>(read: () => Result): Result | undefined {

@@ -65,24 +65,23 @@ export function rewriteObject(
 ): string {
   const last = new Map<string, JsonMember>();
   for (const member of members) if (changes.has(member.key)) last.set(member.key, member);
-  const kept: string[] = [];
+  // Pieces that are put together once, when the text is read: joining them would copy a long body.
+  let written = '';
+  const keep = (piece: string): void => {
+    written += written === '' ? piece : `,${piece}`;
+  };
   for (const member of members) {
-    if (!changes.has(member.key)) {
-      kept.push(text.slice(member.start, member.end));
-      continue;
-    }
-    const value = changes.get(member.key);
-    if (value === undefined) continue;
-    kept.push(
-      last.get(member.key) === member
-        ? text.slice(member.start, member.valueStart) + value
-        : text.slice(member.start, member.end),
+    const { key, start, valueStart, end } = member;
+    const value = changes.get(key);
+    if (value === undefined && changes.has(key)) continue;
+    keep(
+      value === undefined || last.get(key) !== member ? text.slice(start, end) : text.slice(start, valueStart) + value,
     );
   }
   for (const [key, value] of changes) {
-    if (value !== undefined && !last.has(key)) kept.push(`${JSON.stringify(key)}:${value}`);
+    if (value !== undefined && !last.has(key)) keep(`${JSON.stringify(key)}:${value}`);
   }
-  return `{${kept.join(',')}}`;
+  return `{${written}}`;
 }
 
 function skipSpace(text: string, from: number): number {

@@ -63,6 +63,19 @@ describe('a request with documents', () => {
     );
   });
 
+  it('finds its own fields behind however many words that begin alike', async () => {
+    const { engine, gateway } = await stand();
+    for (const alike of [0, 1, 31, 32, 33, 100]) {
+      const words = JSON.stringify(Array.from({ length: alike }, () => 'documentary'));
+      const head = `{"words":${words},"messages":[{"role":"user","content":"Q"}]`;
+      await send(gateway.url + CHAT, `${head},"documents":[{"id":"a","content":"A passage."}]}`);
+      expect(engine.last.body).toContain('A passage.');
+      expect(engine.last.body).not.toContain('"documents"');
+      await send(gateway.url + CHAT, `${head}}`);
+      expect(engine.last.body).toBe(`${head}}`);
+    }
+  });
+
   it('empty documents are no documents', async () => {
     const { engine, gateway } = await stand();
     await send(gateway.url + CHAT, '{"documents":[],"messages":[{"role":"user","content":"Q"}],"n":1}');

@@ -247,7 +247,7 @@ describe('where the documents go', () => {
     const added = '{"type":"text","text":"<D>"}';
     const expected = `{"role":"user","seed":1.0,"content":[${added},${parts.replace(' , ', ',')},{"type":"text","text":"Q"}]}`;
     expect(engine.last.body.replace(/<document.*?<\/document>\\n+/s, '<D>')).toBe(
-      `{"messages":[${calls},${tool},${expected}],"tools":${tools}}`,
+      `{"messages":[${calls}, ${tool},${expected}],"tools":${tools}}`,
     );
   });
 });

@@ -32,7 +32,7 @@ export const chatApi: PromptApi = {
     return {
       kind: 'chat',
       messages,
-      write: (rendered) => new Map([['messages', `[${rendered.map((each) => client.write(each)).join(',')}]`]]),
+      write: (rendered) => new Map([['messages', client.writeAll(rendered)]]),
     };
   },
 };

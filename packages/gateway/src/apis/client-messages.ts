@@ -1,5 +1,5 @@
 import { type ChatMessage, type ContentPart, WarmpathError } from '@warmpath/core';
-import { arrayElements, objectMembers, rewriteObject } from '../json-members.js';
+import { arrayElements, type JsonSpan, objectMembers, rewriteObject } from '../json-members.js';
 import { type JsonPath, pathName } from './request-texts.js';
 
 /** Says on a message which of the client's it is; copies by spread carry it along, and JSON leaves it out. */
@@ -30,7 +30,7 @@ export class ClientMessages {
   readonly #given: readonly ChatMessage[];
   readonly #text: string;
   readonly #writePart: WritePart;
-  #raw: readonly string[] | undefined;
+  #spans: readonly JsonSpan[] | undefined;
 
   /** `given`: what `JSON.parse` made of `text`, an array. */
   constructor(given: readonly ChatMessage[], text: string, writePart: WritePart = (part) => part) {
@@ -39,13 +39,36 @@ export class ClientMessages {
     this.#writePart = writePart;
   }
 
+  /**
+   * JSON of rendered messages. Neighbours that were left alone stay one piece of the client's text: a long conversation to which
+   * little was added is not taken to pieces. O(messages), and O(length) of those that changed.
+   */
+  writeAll(rendered: readonly ChatMessage[]): string {
+    let text = '[';
+    for (let at = 0; at < rendered.length; at++) {
+      const first = this.#leftAlone(rendered[at]!);
+      if (at > 0) text += ',';
+      if (first === undefined) {
+        text += this.write(rendered[at]!);
+        continue;
+      }
+      let last = first;
+      while (at + 1 < rendered.length && this.#leftAlone(rendered[at + 1]!) === last + 1) {
+        last++;
+        at++;
+      }
+      text += this.#text.slice(this.#span(first).start, this.#span(last).end);
+    }
+    return `${text}]`;
+  }
+
   /** JSON of one rendered message. */
   write(message: ChatMessage): string {
     const place = placeOf(message);
     const original = place === undefined ? undefined : this.#given[place];
     if (place === undefined || original === undefined) return this.#added(message);
     const raw = this.raw(place);
-    if (message.content === original.content) return raw;
+    if (this.#leftAlone(message) !== undefined) return raw;
     const members = objectMembers(raw);
     const content = members.findLast(({ key }) => key === 'content');
     if (content === undefined) return this.#added(message);
@@ -68,8 +91,20 @@ export class ClientMessages {
 
   /** The client's own bytes of the message at that place. */
   raw(place: number): string {
-    this.#raw ??= arrayElements(this.#text, 0).map(({ start, end }) => this.#text.slice(start, end));
-    return this.#raw[place]!;
+    const { start, end } = this.#span(place);
+    return this.#text.slice(start, end);
+  }
+
+  #span(place: number): JsonSpan {
+    this.#spans ??= arrayElements(this.#text, 0);
+    return this.#spans[place]!;
+  }
+
+  /** The place of a message that is the client's as it was. */
+  #leftAlone(message: ChatMessage): number | undefined {
+    const place = placeOf(message);
+    const original = place === undefined ? undefined : this.#given[place];
+    return original !== undefined && message.content === original.content ? place : undefined;
   }
 
   #added(message: ChatMessage): string {
