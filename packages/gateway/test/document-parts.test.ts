@@ -108,6 +108,25 @@ describe('parts that Anthropic calls documents', () => {
     expect(sorted(marked, { mode: 'marked' }).body).toBe(marked);
   });
 
+  const marks = (...names: string[]) =>
+    `<warmpath-documents>${names.map((name) => `<document id="${name}">${name} ${ICE}</document>`).join('')}</warmpath-documents>`;
+  it.each([
+    ['in a message of the user', user],
+    ['in the result of a tool', returned],
+  ])('are read for the documents that one marks in its text, %s: in both modes, and the part stays', (_, around) => {
+    for (const make of [result, document]) {
+      const before = [make('d', PORT), make('c', LAMP)];
+      const kept = around(...before, make('b', marks('z', 'y')), make('a', ICE), asked);
+      const placed = around(...before, make('b', marks('y', 'z')), make('a', ICE), asked);
+      expect(sorted(kept, { mode: 'marked' })).toMatchObject({ body: placed, decided: ['arranged'] });
+      const apart = around(...before.toReversed(), make('b', marks('y', 'z')), make('a', ICE), asked);
+      expect(sorted(kept)).toMatchObject({ body: apart, decided: ['arranged', 'arranged'] });
+    }
+    // What is named in passing marks nothing.
+    const named = [result('b', `${PORT} Use <warmpath-documents>.`), result('a', ICE)];
+    expect(sorted(around(...named)).body).toBe(around(...named.toReversed()));
+  });
+
   it('that come again are referred to, and keep all but their words', () => {
     const first = returned(result('a.md', ICE), result('b.md', LAMP));
     const { messages } = JSON.parse(first) as { messages: unknown[] };

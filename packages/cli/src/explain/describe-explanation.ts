@@ -12,7 +12,7 @@ const LABELS = {
 const DECISIONS = {
   arranged: undefined,
   replayed: 'sent before, and sent the same again',
-  fixed: 'stay: the prompt speaks of their order',
+  fixed: 'stay: the prompt speaks of their order, or refers to their places',
   history: 'stay: no longer new, and not seen before',
 } as const;
 

@@ -57,7 +57,7 @@ export type LabelRule = 'none' | 'free' | 'referred';
 
 /** Why documents that were recognised stay in their order. */
 export type FixedReason =
-  /** The prompt speaks of the order: «the first document», «most relevant first». */
+  /** The prompt speaks of the order («the first document», «most relevant first»), or JSON refers to its own elements by their places. */
   'order-referred';
 
 /** Documents that stand side by side in one text and may change places. */

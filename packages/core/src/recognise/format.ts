@@ -29,6 +29,8 @@ export interface Found {
   readonly start: number;
   /** The same behind them. */
   readonly end: number;
+  /** The text refers to them by their places, so that their order must stay. */
+  readonly isReferred?: boolean;
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { DocumentBlock, DocumentSpan, FixedReason, PromptText } from './block.js';
+import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
 import { documentElements } from './elements.js';
 import { type DocumentFormat, type Found, Region } from './format.js';
 import { fields } from './formats/fields.js';
@@ -148,13 +148,12 @@ function blocksOf(
   const taken = framed.length === 0 ? marked : [...marked, ...framed].sort((a, b) => a.outerStart - b.outerStart);
   const found = guessed(new Region(text, { role, certain: false }), taken);
   if (found.length === 0) return blocks.sort((a, b) => a.start - b.start);
-  const fixed: FixedReason | undefined =
-    role === 'tool' && saysOwnOrder(apartFrom(text, found)) ? 'order-referred' : undefined;
+  const isOrdered = role === 'tool' && saysOwnOrder(apartFrom(text, found));
   return [
     ...blocks,
     ...found.map((each) => ({
       ...toBlock(each, { index, marked: false, relabel: options.relabel, asked: undefined }),
-      fixed,
+      fixed: isOrdered || each.isReferred ? ('order-referred' as const) : undefined,
     })),
   ].sort((a, b) => a.start - b.start);
 }

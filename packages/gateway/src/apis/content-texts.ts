@@ -1,3 +1,4 @@
+import { recognise } from '@warmpath/core';
 import type { ElementRange, JsonObject, JsonPath, RequestText, TextPlace, TextRole } from './request-texts.js';
 
 /** The texts of a content that is a string or an array of parts; `textOf` says what to read of a part that is no plain text. */
@@ -9,7 +10,7 @@ export function contentTexts(
 ): readonly RequestText[] {
   if (typeof content === 'string') return [{ role, text: content, place }];
   if (!Array.isArray(content)) return [];
-  const ranges = elementRanges(content);
+  const ranges = elementRanges(content, (part) => textsOfPart(part, place).some(hasMarkedDocuments));
   return content.flatMap((part: unknown, position) => {
     const range = ranges.find(({ from, to }) => from <= position && position <= to);
     if (range !== undefined) return range.from === position ? [elementsText(content, [...place, range], role)] : [];
@@ -27,19 +28,23 @@ const DOCUMENT_PARTS: ReadonlySet<string> = new Set(['search_result', 'document'
 const TEXT_SOURCES: ReadonlySet<unknown> = new Set(['text', 'content']);
 const NO_RANGES: readonly ElementRange[] = [];
 
-/** Parts of one kind that stand side by side and may change places. */
-function elementRanges(content: readonly unknown[]): readonly ElementRange[] {
+/** Parts of one kind that stand side by side and may change places. One that marks documents in its text is read for these instead. */
+function elementRanges(content: readonly unknown[], isMarked: (part: JsonObject) => boolean): readonly ElementRange[] {
+  const movable = content.map((part) => isMovable(part) && !isMarked(part as JsonObject));
   // Nearly all contents have none.
-  if (!content.some(isMovable)) return NO_RANGES;
+  if (!movable.includes(true)) return NO_RANGES;
   const ranges: ElementRange[] = [];
   for (let from = 0; from < content.length; from++) {
     let to = from;
-    while (isMovable(content[to + 1]) && isMovable(content[from]) && typeOf(content[to + 1]) === typeOf(content[from]))
-      to++;
+    while (movable[to + 1] && movable[from] && typeOf(content[to + 1]) === typeOf(content[from])) to++;
     if (to > from) ranges.push({ from, to });
     from = to;
   }
   return ranges;
+}
+
+function hasMarkedDocuments(text: RequestText): boolean {
+  return recognise([text], { mode: 'marked' }).length > 0;
 }
 
 /**

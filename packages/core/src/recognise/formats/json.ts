@@ -1,5 +1,6 @@
 import type { DocumentSpan, LabelSpan } from '../block.js';
 import type { DocumentFormat, Found, Region } from '../format.js';
+import { refersByIndex } from '../index-references.js';
 import { type JsonEntry, JsonScanner, type JsonValue, memberOf } from '../json-spans.js';
 import { lineBefore, saysDocuments } from '../lead-in.js';
 import { isBlank, meanLength, PASSAGE } from '../plausible.js';
@@ -67,8 +68,10 @@ export const json: DocumentFormat = {
       // What was read is not read again, or unclosed brackets would cost their number squared.
       if (line < scanner.at) continue;
       const value = scanner.value(line);
-      if (value !== undefined && isAnnounced(region, value))
-        for (const block of lists(region, value)) found.push(block);
+      if (value === undefined || !isAnnounced(region, value)) continue;
+      const blocks = lists(region, value);
+      const isReferred = blocks.length > 0 && refersByIndex(text, value, blocks);
+      for (const block of blocks) found.push(isReferred ? { ...block, isReferred } : block);
     }
     return found;
   },

@@ -3,8 +3,84 @@ import { BRIDGE, CLOCK, GLACIER, HARBOUR, LANTERN, ORCHARD, type PromptCase } fr
 const none = (name: string, ...texts: PromptCase['texts']): PromptCase => ({ name, texts, blocks: [] });
 const tool = (name: string, value: unknown): PromptCase => none(name, ['tool', JSON.stringify(value)]);
 
+const web = {
+  results: [
+    { url: 'https://port.example', description: HARBOUR },
+    { url: 'https://lamp.example', description: LANTERN },
+  ],
+};
+/** Lists of two documents each, whose order stays unless `moves`. */
+const lists = (name: string, value: unknown, { moves = false, count = 1 } = {}): PromptCase => ({
+  name,
+  texts: [['tool', JSON.stringify(value)]],
+  blocks: Array.from({ length: count }, () => ({
+    format: 'json',
+    documents: ['', ''],
+    ...(!moves && { fixed: true }),
+  })),
+});
+
+/** Lists of documents that the same JSON refers to by places, and some that it does not. */
+const INDEXED: readonly PromptCase[] = [
+  lists('Brave: the order in which lists are to be shown', {
+    web,
+    mixed: {
+      type: 'mixed',
+      main: [
+        { type: 'web', index: 0, all: false },
+        { type: 'videos', all: true },
+        { type: 'web', index: 1, all: false },
+      ],
+      side: [],
+    },
+  }),
+  lists('an answer whose citations have places', {
+    answer: 'It was dredged in 1931.',
+    citations: [{ start: 0, end: 22, source_index: 1 }],
+    ...web,
+  }),
+  lists('supports of an answer, as Google writes them', {
+    groundingSupports: [{ segment: { endIndex: 22 }, groundingChunkIndices: [0, 1] }],
+    sources: web.results,
+  }),
+  lists(
+    'citations with words of their own',
+    {
+      web,
+      citations: [
+        { index: 1, text: GLACIER },
+        { index: 0, text: CLOCK },
+      ],
+    },
+    { count: 2 },
+  ),
+  lists(
+    'results that count themselves, in two lists',
+    {
+      web,
+      news: [
+        { index: 0, description: GLACIER },
+        { index: 1, description: CLOCK },
+      ],
+    },
+    { moves: true, count: 2 },
+  ),
+  lists(
+    'a reranked list: its places are those of another',
+    {
+      results: [
+        { index: 3, relevance_score: 0.9, document: { text: HARBOUR } },
+        { index: 0, relevance_score: 0.4, document: { text: LANTERN } },
+      ],
+      meta: { index: 2, warnings: [], shards: [{ index: 'lamps' }, { index: 0.5 }] },
+    },
+    { moves: true },
+  ),
+];
+
 /** What has the form of documents, and an order that means something. */
 export const ORDERED_PROMPTS: readonly PromptCase[] = [
+  ...INDEXED,
   none('pages of one file as elements', [
     'user',
     `<pages>\n<page number="1">${HARBOUR}</page>\n<page number="2">${LANTERN}</page>\n<page number="3">${GLACIER}</page>\n</pages>\nSummarise the file.`,
