@@ -4,14 +4,12 @@ import {
   HINT_PLACE,
   LAYOUT_NAMES,
   POLICY_NAMES,
-  RECOGNITION_MODES,
   SCHEDULER_NAMES,
   TEMPLATE_NAMES,
 } from '@warmpath/core';
 import { z } from 'zod';
-
-const milliseconds = () => z.int().min(1).max(86_400_000);
-const count = (max: number) => z.int().min(1).max(max);
+import { recognise, session } from './config-conversations.js';
+import { count, milliseconds } from './config-values.js';
 
 const apiWay = () => z.enum(['auto', 'native', 'translate']).default('auto');
 
@@ -116,111 +114,6 @@ const arrange = z.strictObject({
   wording: wording.prefault({}),
   template: z.enum(TEMPLATE_NAMES).default('xml').describe('How one document is written.'),
   layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
-});
-
-const recognitionMode = (route: string) =>
-  z
-    .enum(RECOGNITION_MODES)
-    .default('marked')
-    .describe(
-      `Documents that stand in the prompts of \`${route}\`: not looked for, where marked, or wherever certain.`,
-    );
-
-const documentTemplate = z.strictObject({
-  before: z.string().min(1).max(10_000),
-  separator: z.string().min(1).max(100),
-  after: z.string().min(1).max(10_000).optional(),
-});
-
-const recognise = z.strictObject({
-  chat: recognitionMode('/v1/chat/completions'),
-  completions: recognitionMode('/v1/completions'),
-  messages: recognitionMode('/v1/messages'),
-  responses: recognitionMode('/v1/responses'),
-  relabel: z
-    .boolean()
-    .default(true)
-    .describe('Count `[1]`, `[2]`, … anew when documents move and nothing refers to a label; else labels move along.'),
-  templates: z
-    .array(documentTemplate)
-    .max(16)
-    .optional()
-    .describe(
-      'Frames of prompts whose documents nothing else tells apart: `before` the first (letter by letter), the `separator` between them, and `after` the last (the end of the text if left out). With `conservative`.',
-    ),
-  maxBodyBytes: count(1_073_741_824)
-    .default(4_194_304)
-    .describe('Bodies larger than this are not searched for documents.'),
-  sentMessages: count(10_000_000)
-    .default(65_536)
-    .describe(
-      'Messages whose order is remembered, to send them the same as history; the least recently used goes first.',
-    ),
-  memoBytes: count(68_719_476_736)
-    .default(33_554_432)
-    .describe(
-      'Bytes of conversations remembered so that only new messages are searched; the least recently used one goes first.',
-    ),
-});
-
-const file = (description: string) => z.string().min(1).optional().describe(description);
-
-const store = z
-  .strictObject({
-    kind: z
-      .enum(['memory', 'redis'])
-      .default('memory')
-      .describe(
-        "This process's memory, or a server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts.",
-      ),
-    url: z
-      .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
-      .optional()
-      .describe(
-        'Where that server is: `redis://host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`; user and database may stand in it. Of a cluster, any server.',
-      ),
-    password: z.string().min(1).optional().describe('Its password. Best taken from the environment; never logged.'),
-    tls: z
-      .strictObject({
-        caFile: file("Certificates (PEM) that the server's may be signed by, where the system does not know them."),
-        certFile: file("This gateway's own certificate (PEM), where the server asks for one."),
-        keyFile: file('Its key (PEM).'),
-      })
-      .prefault({})
-      .describe('For `rediss://`.'),
-    prefix: z.string().max(64).default('warmpath:').describe('What each of its keys begins with.'),
-    timeoutMs: milliseconds()
-      .default(50)
-      .describe('Milliseconds that a request waits for it; then it goes on with what this gateway knows by itself.'),
-  })
-  .refine(({ kind, url }) => kind === 'memory' || url !== undefined, {
-    path: ['url'],
-    error: 'is required where `kind` is `redis`',
-  });
-
-const session = z.strictObject({
-  enabled: z
-    .boolean()
-    .default(true)
-    .describe('Replay what earlier turns of a conversation were rendered to, so that bytes already sent never change.'),
-  infer: z
-    .boolean()
-    .default(true)
-    .describe('Know conversations without a name by their messages and answers; otherwise only named ones.'),
-  deduplicate: z
-    .boolean()
-    .default(true)
-    .describe('Refer to a document that the conversation still shows, where a request does not say otherwise.'),
-  blocks: z
-    .boolean()
-    .default(false)
-    .describe(
-      'Refer to parts, too, that a document has in common with what the prompt shows before it, letter by letter, where a request does not say otherwise. Only with de-duplication.',
-    ),
-  maxTurns: count(100_000_000).default(65_536).describe('Turns remembered; the least recently used one goes first.'),
-  maxBytes: count(17_179_869_184).default(67_108_864).describe('Bytes of remembered turns.'),
-  maxAgeMs: milliseconds().default(3_600_000).describe('Milliseconds without use after which a turn is forgotten.'),
-  store: store.prefault({}).describe('Where conversations are remembered.'),
 });
 
 const residency = z.strictObject({
@@ -360,53 +253,3 @@ export const gatewayConfigSchema = z.strictObject({
 export type GatewayConfig = z.output<typeof gatewayConfigSchema>;
 /** A configuration as a person writes it: only `upstream.url` is required. */
 export type GatewayConfigInput = z.input<typeof gatewayConfigSchema>;
-
-/** The configuration's JSON Schema (draft 2020-12), for editors, `--help` and the documentation. */
-export function configJsonSchema(): Record<string, unknown> {
-  return z.toJSONSchema(gatewayConfigSchema, { io: 'input' });
-}
-
-/** One key of the configuration, for a documentation table. */
-export interface ConfigKey {
-  /** Dotted path, for instance `upstream.timeouts.idleMs`. */
-  readonly path: string;
-  /** `string`, `integer`, `boolean`, or the allowed values joined by `|`. */
-  readonly type: string;
-  /** `undefined` where there is none. */
-  readonly default: unknown;
-  readonly required: boolean;
-  readonly description: string;
-}
-
-interface SchemaNode {
-  readonly type?: string;
-  readonly enum?: readonly string[];
-  readonly default?: unknown;
-  readonly description?: string;
-  readonly properties?: Readonly<Record<string, SchemaNode>>;
-  readonly required?: readonly string[];
-}
-
-/** Every key of the configuration in the schema's order, with type, default and description. */
-export function describeConfig(): readonly ConfigKey[] {
-  const keys: ConfigKey[] = [];
-  collectKeys(configJsonSchema() as SchemaNode, '', keys);
-  return keys;
-}
-
-function collectKeys(node: SchemaNode, prefix: string, keys: ConfigKey[]): void {
-  for (const [name, child] of Object.entries(node.properties ?? {})) {
-    const path = prefix === '' ? name : `${prefix}.${name}`;
-    if (child.properties !== undefined) {
-      collectKeys(child, path, keys);
-      continue;
-    }
-    keys.push({
-      path,
-      type: child.enum?.join('|') ?? child.type ?? 'string',
-      default: child.default,
-      required: node.required?.includes(name) ?? false,
-      description: child.description ?? '',
-    });
-  }
-}

@@ -1,13 +1,11 @@
 export type { RefusedEntry, SessionImport } from './admin/session-transfer.js';
 export { API_NAMES, type ApiName } from './apis/prompt-api.js';
 export {
-  type ConfigKey,
-  configJsonSchema,
-  describeConfig,
   type GatewayConfig,
   type GatewayConfigInput,
   gatewayConfigSchema,
 } from './config.js';
+export { type ConfigKey, configJsonSchema, describeConfig } from './config-keys.js';
 export {
   type ConfigCheck,
   type ConfigProblem,

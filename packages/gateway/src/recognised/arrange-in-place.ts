@@ -5,8 +5,6 @@ import {
   blockDocuments,
   type Document,
   type DocumentBlock,
-  estimateTokens,
-  fingerprint,
   type Preamble,
   type RepeatedDocument,
   rewriteText,
@@ -15,6 +13,7 @@ import {
 } from '@warmpath/core';
 import { rewriteTexts, type TextChange } from '../apis/request-texts.js';
 import { isOrdered } from './block-kind.js';
+import { PromptSoFar, type SentPrompt } from './prompt-so-far.js';
 import type { RecognisedMessage, RecognisedRequest } from './recognised-request.js';
 import type { SentMessage, SentOrder, SentOrders } from './sent-orders.js';
 
@@ -40,18 +39,6 @@ export interface InPlace {
   readonly estimatedTokens: number;
   /** What messages have to know that stand behind these. */
   readonly sent: SentPrompt;
-}
-
-/** What became of messages, as far as it matters to those behind them. */
-export interface SentPrompt {
-  /** Their documents. */
-  readonly seen: SeenDocuments;
-  /** In which order each block was sent, as `PromptSoFar` writes it. */
-  readonly orders: string;
-  /** Estimated, without what decides the prompt's beginning beside messages. */
-  readonly tokens: number;
-  /** Other texts for what the API puts before the messages. */
-  readonly opening: readonly TextChange[];
 }
 
 /** Whether there is something to tell of a block: a result that stays as it is holds no documents. */
@@ -323,48 +310,4 @@ function keepsBehind(order: readonly number[], references: readonly RepeatedDocu
 function rule({ labels }: DocumentBlock, { relabelled }: SentOrder): DocumentBlock['labels'] {
   if (labels === 'none') return labels;
   return relabelled ? 'free' : 'referred';
-}
-
-/**
- * What stands before a point of the prompt, as one key, and its tokens. The hash chain stands for the messages before as the client
- * wrote them, and the orders of their documents for what became of them: together they say what was sent without reading it again.
- */
-class PromptSoFar {
-  readonly #scope: string;
-  readonly #scopeTokens: number;
-  readonly #written: string[] = [];
-  orders: string;
-  /** Of the messages alone. */
-  messageTokens: number;
-
-  constructor(scope: string, before?: SentPrompt) {
-    this.#scope = scope;
-    this.#scopeTokens = estimateTokens(scope);
-    this.orders = before?.orders ?? '';
-    this.messageTokens = before?.tokens ?? 0;
-  }
-
-  get tokens(): number {
-    return this.#scopeTokens + this.messageTokens;
-  }
-
-  /** What stands before documents in a text of this message that begins with `before`. */
-  preamble({ linkBefore, firstText }: RecognisedMessage, role: string, before: string): Preamble {
-    const own = this.#written.slice(firstText);
-    const key = fingerprint([this.#scope, linkBefore, this.orders, role, ...own, before]);
-    return { key: `in-place#${key}`, tokens: this.tokens + (before === '' ? 0 : estimateTokens(before)) };
-  }
-
-  /** A block has its order. */
-  place(block: DocumentBlock, { order, relabelled, references, shortened }: SentOrder): void {
-    if (!isOrdered(block) && references.length + shortened.length === 0) return;
-    const replaced = references.length > 0 ? `d${references.join()}` : '';
-    const parts = shortened.length > 0 ? `p${shortened.join()}` : '';
-    this.orders += `${order.join()}${relabelled ? 'r' : ''}${replaced}${parts};`;
-  }
-
-  add(text: string): void {
-    this.#written.push(text);
-    if (text !== '') this.messageTokens += estimateTokens(text);
-  }
 }

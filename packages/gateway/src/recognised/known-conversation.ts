@@ -1,6 +1,6 @@
 import type { SeenMark } from '@warmpath/core';
-import type { SentPrompt } from './arrange-in-place.js';
 import type { BlockReport } from './block-report.js';
+import type { SentPrompt } from './prompt-so-far.js';
 import type { PromptFacts } from './recognised-request.js';
 import type { SentMessage } from './sent-orders.js';
 
