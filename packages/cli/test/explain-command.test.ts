@@ -47,6 +47,38 @@ describe('warmpath explain', () => {
     expect(forPeople.stdout).toMatch(/saves +\d+ tokens/);
   });
 
+  it('looks for documents as a gateway with a configuration does: modes, labels, frames', async () => {
+    const config = join(folder, 'gateway.yaml');
+    const recognise = (lines: string) =>
+      writeFile(config, `upstream:\n  url: http://127.0.0.1:8000\nrecognise:\n${lines}`);
+    const asked = chat('x', `Context:\n\n${passage('mill')}\n\n${passage('pier')}`);
+    const joined = await file('joined.json', asked);
+    const blocksOf = async (...rest: string[]) => {
+      const { stdout } = await runCli(['explain', '--json', ...rest]);
+      return (JSON.parse(stdout) as Explanation).blocks;
+    };
+    const templates = '  templates:\n    - before: "Context:\\n\\n"\n      separator: "\\n\\n"\n';
+    await recognise(`  chat: conservative\n${templates}`);
+    expect(await blocksOf(joined, '--config', config)).toMatchObject([{ format: 'separator', documents: [{}, {}] }]);
+    await recognise(`  relabel: false\n${templates}`);
+    expect(await blocksOf(joined, '--config', config)).toEqual([]);
+    const counted = await file('counted.json', chat('x', `Sources:\n[1] ${passage('mill')}\n[2] ${passage('pier')}`));
+    expect(await blocksOf(counted)).toMatchObject([{ labels: 'free' }]);
+    const kept = await blocksOf(counted, '--config', config, '--mode', 'conservative');
+    expect(kept).toMatchObject([{ labels: 'referred' }]);
+  });
+
+  it('refuses a configuration that is wrong, or not there', async () => {
+    const config = join(folder, 'wrong.yaml');
+    await writeFile(config, 'upstream:\n  url: http://127.0.0.1:8000\nrecognise:\n  template: []\n');
+    const body = await file('plain.json', chat('x', 'Why?'));
+    const wrong = await runCli(['explain', body, '--config', config]);
+    expect(wrong.code).not.toBe(0);
+    expect(wrong.stderr).toContain('recognise.template');
+    const missing = await runCli(['explain', body, '--config', join(folder, 'none.yaml')]);
+    expect(missing.stderr).toContain('WARMPATH_CONFIG_NOT_FOUND');
+  });
+
   it('names a timestamp to the character', async () => {
     const at = (time: string) => chat(`You are a keeper. It is ${time}. Answer.`, 'Why?');
     const before = await file('eight.json', at('2026-11-21T08:31:07Z'));

@@ -1,2 +1,19 @@
-/** Name and unit of each text. */
-export declare const HOSTILE: readonly (readonly [string, string])[];
+import type { DocumentTemplate, PromptText, RecogniseOptions } from '../src/index.js';
+
+/** How a text stands in its prompt; nothing stands around it where nothing is said. */
+export interface HostileSetting {
+  readonly role?: PromptText['role'];
+  readonly kind?: 'elements';
+  readonly before?: string;
+  readonly after?: string;
+  readonly templates?: readonly DocumentTemplate[];
+}
+
+/** Name, unit, and setting of each text. */
+export type HostileText = readonly [name: string, unit: string, setting?: HostileSetting];
+export declare const HOSTILE: readonly HostileText[];
+/** The unit, repeated up to so many characters, as a prompt. */
+export declare function hostilePrompt(
+  hostile: HostileText,
+  characters: number,
+): readonly [readonly PromptText[], RecogniseOptions];

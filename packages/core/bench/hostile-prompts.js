@@ -1,3 +1,12 @@
+const PASSAGE = 'The harbour was dredged in 1931 so that ships could moor at the inner quay.';
+const RESULT = `{"url":"a","content":"${PASSAGE}"}`;
+/** As many as a configuration may name. */
+const FRAMES = Array.from({ length: 16 }, (_, i) => ({
+  before: 'Context:\n\n',
+  separator: '\n\n'.repeat(1 + (i % 2)),
+  ...(i % 3 === 1 && { after: 'Question:' }),
+}));
+
 /** Texts that, repeated, would take a careless recogniser the square of their length. */
 export const HOSTILE = [
   ['open elements', '<document>'],
@@ -33,4 +42,56 @@ export const HOSTILE = [
   ['frames of many nodes', 'context information\n-----\na: b\n-----\n'],
   ['questions', '\nQuestion: what? Name the source 1 of [1, 2'],
   ['words', 'documents in the order of the first '],
+  [
+    'results that refer to each other',
+    `\n{"results":[${RESULT},${RESULT}],"x":{"mixed":[{"index":0}]}}`,
+    { role: 'tool' },
+  ],
+  [
+    'a list of results, referred to',
+    `${RESULT},`,
+    { role: 'tool', before: '{"results":[', after: `${RESULT}],"mixed":[{"index":"a"}]}` },
+  ],
+  [
+    'references without end',
+    '{"index":"a"},',
+    { role: 'tool', before: `{"results":[${RESULT},${RESULT}],"mixed":[`, after: '{}]}' },
+  ],
+  [
+    'elements of an API',
+    `{"type":"document","source":{"type":"text","data":"${PASSAGE}"}},`,
+    { kind: 'elements', after: '{}' },
+  ],
+  ['open elements of an API', '{"type":"document","source":', { kind: 'elements' }],
+  ['trees of fields', `\nID: 0\n├── Title: port.md\n└── Content: \n${PASSAGE}\n\n------\n`, { role: 'tool' }],
+  ['trees without words', '\nID: 0\n├── Title: a\n└── ', { role: 'tool' }],
+  ['rules between records', `\nFile: a.md\nAnchor: x\nRelevance: 0.8\nContent: ${PASSAGE}\n\n---\n`, { role: 'tool' }],
+  ['rules between titles', `\nTitle: a\nURL: b\nHighlights:\n${PASSAGE}\n---\n`, { role: 'tool' }],
+  [
+    'quotes in a tag',
+    `{"id":"a","sourceName":"b","content":"${PASSAGE}"},`,
+    { before: '<Reference>\nContext:\n[', after: `${RESULT}]\n</Reference>\n\nQuestion: why?` },
+  ],
+  ['tags of quotes', `<Quote>{"q":"${PASSAGE}"}`],
+  ['sources in brackets', `\n\n[Source: port.md, page 3]\n${PASSAGE}`],
+  ['sources in brackets, nothing else', '\n[Source: a]'],
+  ['sources in open brackets', '\n\n[Source: port'],
+  ['files with text', `\nport.pdf#page=2: ${PASSAGE}`, { before: 'Sources:\n' }],
+  ['files without a colon', '\nport.pdf#page=2 ', { before: 'Sources:\n' }],
+  ['names of files', '\na.b', { before: 'Sources:\n', after: ':' }],
+  ['known frames', `${PASSAGE}\n\n`, { before: 'Context:\n\n', templates: FRAMES }],
+  ['openings of known frames', 'Context:\n\n', { templates: FRAMES }],
+  [
+    'known frames and marks',
+    'Context:\n\n<warmpath-documents>\n---\na\n\n</warmpath-documents>',
+    { templates: FRAMES },
+  ],
+  ['white space in known frames', '\n \n', { before: 'Context:\n\n', templates: FRAMES }],
 ];
+
+/** A prompt of about that many characters, as what `recognise` takes. */
+export function hostilePrompt([, unit, how = {}], characters) {
+  const { role = 'user', kind, before = '', after = '', templates } = how;
+  const text = before + unit.repeat(Math.ceil(characters / unit.length)) + after;
+  return [[{ role, text, ...(kind && { kind }) }], { mode: 'conservative', ...(templates && { templates }) }];
+}

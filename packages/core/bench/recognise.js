@@ -3,7 +3,7 @@
  * megabytes of each. Usage: node bench/recognise.js [--json]
  */
 import { recognise } from '../dist/index.js';
-import { HOSTILE } from './hostile-prompts.js';
+import { HOSTILE, hostilePrompt } from './hostile-prompts.js';
 
 const MEGABYTE = 1_000_000;
 const SENTENCE =
@@ -25,22 +25,24 @@ const PROMPTS = [
   ],
 ];
 
-function milliseconds(text, runs, role = 'user') {
+function milliseconds(texts, options, runs) {
   const times = [];
   for (let run = 0; run < runs; run++) {
     const start = process.hrtime.bigint();
-    recognise([{ role, text }], { mode: 'conservative' });
+    recognise(texts, options);
     times.push(Number(process.hrtime.bigint() - start) / 1e6);
   }
   return times.sort((a, b) => a - b)[times.length >> 1];
 }
 
-const prompts = PROMPTS.map(([name, text]) => ({ name, characters: text.length, ms: milliseconds(text, 400, 'tool') }));
-const hostile = HOSTILE.map(([name, unit]) => {
-  const [one, ten] = [MEGABYTE, 10 * MEGABYTE].map((length) =>
-    milliseconds(unit.repeat(Math.ceil(length / unit.length)), 3),
-  );
-  return { name, oneMegabyteMs: one, tenMegabytesMs: ten, factor: ten / one };
+const prompts = PROMPTS.map(([name, text]) => ({
+  name,
+  characters: text.length,
+  ms: milliseconds([{ role: 'tool', text }], { mode: 'conservative' }, 400),
+}));
+const hostile = HOSTILE.map((each) => {
+  const [one, ten] = [MEGABYTE, 10 * MEGABYTE].map((length) => milliseconds(...hostilePrompt(each, length), 3));
+  return { name: each[0], oneMegabyteMs: one, tenMegabytesMs: ten, factor: ten / one };
 });
 if (process.argv.includes('--json')) {
   process.stdout.write(`${JSON.stringify({ prompts, hostile })}\n`);

@@ -127,6 +127,14 @@ describe('parts that Anthropic calls documents', () => {
     expect(sorted(around(...named)).body).toBe(around(...named.toReversed()));
   });
 
+  // What grew with the square of the lists would take minutes.
+  it('in very many lists are read once', { timeout: 100_000 }, () => {
+    const parts = [document('a', 'x'), result('b', 'y')].map((part) => JSON.parse(part) as object);
+    const content = Array.from({ length: 600_000 }, (_, place) => parts[(place >> 1) & 1]!);
+    const [message] = messagesApi.messages({ messages: [{ role: 'user', content }] });
+    expect(message!.texts).toHaveLength(300_000);
+  });
+
   it('that come again are referred to, and keep all but their words', () => {
     const first = returned(result('a.md', ICE), result('b.md', LAMP));
     const { messages } = JSON.parse(first) as { messages: unknown[] };

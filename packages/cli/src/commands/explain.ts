@@ -1,5 +1,5 @@
 import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
-import { API_NAMES, type ApiName, explainRequest } from '@warmpath/gateway';
+import { API_NAMES, type ApiName, explainRequest, loadConfig } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { describeExplanation } from '../explain/describe-explanation.js';
@@ -15,22 +15,27 @@ interface ExplainCommandOptions {
   readonly after?: string;
   readonly api?: ApiName;
   readonly blocks?: boolean;
-  readonly mode: RecognitionMode;
+  readonly config?: string;
+  readonly mode?: RecognitionMode;
 }
 
 /** Adds `warmpath explain`. */
-export function addExplainCommand(program: Command, { terminal, stdin }: CommandContext): void {
+export function addExplainCommand(program: Command, { terminal, stdin, environment }: CommandContext): void {
   addCommand(program, 'explain', 'say what is recognised in a request, what would move, and why a prefix broke')
     .argument('[file]', 'JSON file with the body of a request; standard input if left out or -')
     .option('--after <file>', 'the body of a request that was served before')
     .addOption(new Option('--api <name>', 'which API the request is for (default: found out)').choices(API_NAMES))
+    .option('--config <file>', 'look for documents as the gateway with this configuration does (`recognise`)')
     .addOption(
-      new Option('--mode <mode>', 'how documents are looked for').choices(RECOGNITION_MODES).default('conservative'),
+      new Option(
+        '--mode <mode>',
+        'how documents are looked for (default: what --config says, "conservative" without it)',
+      ).choices(RECOGNITION_MODES),
     )
     .option('--blocks', 'refer to parts of documents as well (default: what the body says in warmpath.blocks)')
     .addHelpText('after', EXPLAIN_HELP)
     .action(async (file: string | undefined, options: ExplainCommandOptions) => {
-      const { after, api, mode, blocks } = options;
+      const { after, api, config, mode, blocks } = options;
       if (after === '-' && (file === undefined || file === '-')) {
         throw new WarmpathError('WARMPATH_USAGE', {
           path: '--after',
@@ -38,7 +43,8 @@ export function addExplainCommand(program: Command, { terminal, stdin }: Command
         });
       }
       const explanation = explainRequest(await readInput(file, stdin), {
-        mode,
+        ...(mode !== undefined && { mode }),
+        ...(config !== undefined && { recognise: (await loadConfig(config, environment)).recognise }),
         ...(api !== undefined && { api }),
         ...(blocks !== undefined && { blocks }),
         ...(after !== undefined && { after: await readInput(after, stdin) }),

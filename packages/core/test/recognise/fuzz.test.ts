@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { HOSTILE } from '../../bench/hostile-prompts.js';
+import { HOSTILE, hostilePrompt } from '../../bench/hostile-prompts.js';
 import { blockDocuments, type DocumentBlock, type PromptText, recognise, rewriteText } from '../../src/index.js';
 import { FRAGMENTS } from './fragments.js';
 import { PROMPTS } from './prompts/index.js';
@@ -103,23 +103,23 @@ describe('the recogniser on anything', () => {
   });
 });
 
+const NAMED = HOSTILE.map((hostile) => [hostile[0], hostile] as const);
+
 /** What grew with the square would take hours; `bench/recognise.js` times ten megabytes. */
 describe('a megabyte', () => {
-  it.each(HOSTILE)('of %s', { timeout: 120_000 }, (_, unit) => {
-    const text = unit.repeat(Math.ceil(1_000_000 / unit.length));
-    const all: PromptText[] = [{ role: 'user', text }];
-    const blocks = recognise(all, { mode: 'conservative' });
-    for (const block of blocks) expect(block.end).toBeLessThanOrEqual(text.length);
+  it.each(NAMED)('of %s', { timeout: 120_000 }, (_, hostile) => {
+    const [texts, options] = hostilePrompt(hostile, 1_000_000);
+    for (const block of recognise(texts, options)) expect(block.end).toBeLessThanOrEqual(texts[0]!.text.length);
   });
 });
 
 const NATIVE = { indexOf: String.prototype.indexOf, exec: RegExp.prototype.exec };
 
 describe('twice the text', () => {
-  it.each(HOSTILE)('is looked at twice as much: %s', (_, unit) => {
+  it.each(NAMED)('is looked at twice as much: %s', (_, hostile) => {
     const [one, two] = [20_000, 40_000].map((length) => {
-      const text = unit.repeat(Math.ceil(length / unit.length));
-      return charactersSearched(() => recognise([{ role: 'user', text }], { mode: 'conservative' }));
+      const prompt = hostilePrompt(hostile, length);
+      return charactersSearched(() => recognise(...prompt));
     });
     expect(two).toBeLessThanOrEqual(2.3 * one! + 10_000);
   });

@@ -11,9 +11,12 @@ export function contentTexts(
   if (typeof content === 'string') return [{ role, text: content, place }];
   if (!Array.isArray(content)) return [];
   const ranges = elementRanges(content, (part) => textsOfPart(part, place).some(hasMarkedDocuments));
+  let next = 0;
   return content.flatMap((part: unknown, position) => {
-    const range = ranges.find(({ from, to }) => from <= position && position <= to);
-    if (range !== undefined) return range.from === position ? [elementsText(content, [...place, range], role)] : [];
+    while (next < ranges.length && ranges[next]!.to < position) next++;
+    const range = ranges[next];
+    if (range !== undefined && range.from <= position)
+      return range.from === position ? [elementsText(content, [...place, range], role)] : [];
     const at = [...place, position];
     if (!isObject(part)) return [];
     const { type, text } = part;

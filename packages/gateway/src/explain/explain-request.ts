@@ -19,6 +19,7 @@ import { messagesApi } from '../apis/messages-api.js';
 import type { ApiName, PromptApi } from '../apis/prompt-api.js';
 import { type JsonObject, pathName } from '../apis/request-texts.js';
 import { responsesApi } from '../apis/responses-api.js';
+import type { GatewayConfig } from '../config.js';
 import { parseObject } from '../extract.js';
 import { isTold, type PlacedBlock } from '../recognised/arrange-in-place.js';
 import { InPlacePrompts, type PlacedPrompt } from '../recognised/in-place-prompts.js';
@@ -39,7 +40,7 @@ const EXCERPT = 32;
 const SPEAKS_OF_CONTEXT =
   /<context>|context information is below|following (?:pieces of )?(?:retrieved )?(?:context|documents|sources)/i;
 const ADVICE =
-  'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them.';
+  'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them, or name their frame in `recognise.templates`.';
 /** Why documents that the request itself calls so do not show. */
 const CITED =
   'Answers cite the documents of this request by their number (`citations`), so they stay as they are, byte for byte.';
@@ -47,7 +48,10 @@ const CITED =
 export interface ExplainOptions {
   /** Found out by the path in a record, or by the members of the body, if left out. */
   readonly api?: ApiName;
-  readonly mode: RecognitionMode;
+  /** What `recognise` says for the API if left out, and `conservative` without it. */
+  readonly mode?: RecognitionMode;
+  /** How a gateway looks for documents: the modes of its APIs, labels, and frames that it knows. */
+  readonly recognise?: Pick<GatewayConfig['recognise'], ApiName | 'relabel' | 'templates'>;
   /** The body of a request that was served before. */
   readonly after?: string;
   /** Whether parts that documents have in common are referred to; what a body's `warmpath.blocks` says without it, else false. */
@@ -149,11 +153,19 @@ interface ReadPrompt {
   readonly recognised: RecognisedRequest | undefined;
 }
 
-function readPrompt(body: string, api: PromptApi, { mode, blocks: asked }: ExplainOptions): ReadPrompt {
+function readPrompt(
+  body: string,
+  api: PromptApi,
+  { mode: given, recognise: how, blocks: asked }: ExplainOptions,
+): ReadPrompt {
+  const options = {
+    mode: given ?? how?.[api.name] ?? 'conservative',
+    ...(how !== undefined && { relabel: how.relabel, templates: how.templates }),
+  };
   const object = parseObject(body);
   const messages = api.messages(object);
   const texts = messages.flatMap((message) => message.texts);
-  const blocks = recognise(texts, { mode });
+  const blocks = recognise(texts, options);
   const own = object['warmpath'];
   const said: JsonObject = isObject(own) ? own : {};
   const parts = asked ?? said['blocks'] === true;
@@ -161,7 +173,7 @@ function readPrompt(body: string, api: PromptApi, { mode, blocks: asked }: Expla
   // A request that names its documents is not searched for others.
   const recognised = isGiven
     ? undefined
-    : recogniseRequest(body, api, { mode, maxDocuments: Number.POSITIVE_INFINITY, blocks: parts });
+    : recogniseRequest(body, api, { ...options, maxDocuments: Number.POSITIVE_INFINITY, blocks: parts });
   return {
     body,
     object,
