@@ -1,7 +1,7 @@
 import { arrange, prepareRequest, renderHint, SeenBlocks, ServedHistory, SessionMemory } from '@warmpath/core';
 import { expect } from 'vitest';
 import { copies, Pipeline } from '../../packages/core/test/conversation-model.js';
-import { WarmPrefixes } from '../../packages/gateway/src/warm-prefixes.js';
+import { WarmPrefixes } from '../../packages/gateway/src/warm/warm-prefixes.js';
 import type { ConformanceCase } from './case.js';
 
 const user = (content: string) => ({ role: 'user', content });

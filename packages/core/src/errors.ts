@@ -38,6 +38,38 @@ export const ERROR_TABLE = {
     message: 'The body is larger than this server accepts.',
     remedy: 'Send fewer or shorter documents, or raise the body limit in the configuration.',
   },
+  WARMPATH_BODY_TOO_COMPLEX: {
+    status: 413,
+    type: 'invalid_request_error',
+    message: 'The body has more values, or deeper nesting, than this server reads.',
+    remedy: 'Send fewer members and array elements, or nest them less deeply.',
+  },
+  WARMPATH_UNAUTHORIZED: {
+    status: 401,
+    type: 'invalid_request_error',
+    message: 'This server needs a key, and the request has none that it knows.',
+    remedy: 'Send `Authorization: Bearer <key>` with a key that the operator of the gateway gave you.',
+  },
+  WARMPATH_FORBIDDEN: {
+    status: 403,
+    type: 'invalid_request_error',
+    message: 'This request is only for a caller that the server can tell from others.',
+    remedy: 'Send a key, or ask the operator of the gateway.',
+  },
+  WARMPATH_RATE_LIMITED: {
+    status: 429,
+    type: 'invalid_request_error',
+    message: 'This key has used up its share of requests or tokens for now.',
+    remedy: 'Wait as long as `retry-after` says, or ask the operator for a larger share.',
+  },
+  WARMPATH_CONVERSATION_FORGOTTEN: {
+    status: 409,
+    type: 'invalid_request_error',
+    message:
+      'The gateway does not remember the earlier turns of this conversation, so their documents would be missing.',
+    remedy:
+      'Send the documents of the earlier turns again, under a new conversation name or with `warmpath: {"forgotten": "mark"}`.',
+  },
   WARMPATH_NOT_FOUND: {
     status: 404,
     type: 'not_found_error',

@@ -1,20 +1,20 @@
-import type { CacheSalts } from './cache-salts.js';
-import type { Composer } from './compose.js';
-import type { GatewayConfig } from './config.js';
-import type { Conversations } from './conversations.js';
-import type { DispatchQueue } from './dispatch-queue.js';
-import type { EngineApis } from './engine-apis.js';
-import type { RequestLog } from './explain/request-log.js';
-import type { Metrics } from './metrics.js';
-import type { OpenArrangements } from './open-arrangements.js';
+import type { Composer } from './arrange/compose.js';
+import type { PromptMemo } from './arrange/found/prompt-memo.js';
+import type { SentOrders } from './arrange/found/sent-orders.js';
+import type { GatewayConfig } from './config/schema.js';
+import type { Conversations } from './conversation/conversations.js';
+import type { DispatchQueue } from './dispatch/dispatch-queue.js';
+import type { Upstream } from './dispatch/upstream.js';
+import type { EngineApis } from './engines/engine-apis.js';
+import type { OpenArrangements } from './observe/open-arrangements.js';
+import type { ServedHistories } from './observe/served-histories.js';
+import type { RequestLog } from './operate/explain/request-log.js';
+import type { Metrics } from './operate/metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
-import type { Prewarmer } from './prewarmer.js';
-import type { PromptMemo } from './recognised/prompt-memo.js';
-import type { SentOrders } from './recognised/sent-orders.js';
-import type { ServedHistories } from './served-histories.js';
-import type { Upstream } from './upstream.js';
-import type { WarmPrefixes } from './warm-prefixes.js';
-import type { Warmups } from './warmups.js';
+import type { CacheSalts } from './render/cache-salts.js';
+import type { Prewarmer } from './warm/prewarmer.js';
+import type { WarmPrefixes } from './warm/warm-prefixes.js';
+import type { Warmups } from './warm/warmups.js';
 
 /** What every route works with. */
 export interface Gateway {

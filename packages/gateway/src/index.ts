@@ -1,11 +1,5 @@
-export type { RefusedEntry, SessionImport } from './admin/session-transfer.js';
-export { API_NAMES, type ApiName } from './apis/prompt-api.js';
-export {
-  type GatewayConfig,
-  type GatewayConfigInput,
-  gatewayConfigSchema,
-} from './config.js';
-export { type ConfigKey, configJsonSchema, describeConfig } from './config-keys.js';
+export { InPlacePrompts, type PlacedPrompt } from './arrange/found/in-place-prompts.js';
+export { type ConfigKey, configJsonSchema, describeConfig } from './config/describe.js';
 export {
   type ConfigCheck,
   type ConfigProblem,
@@ -13,22 +7,28 @@ export {
   type Environment,
   loadConfig,
   resolveConfig,
-} from './config-load.js';
+} from './config/load.js';
 export {
-  type ExplainedBlock,
-  type ExplainedBreak,
-  type ExplainOptions,
-  type Explanation,
-  explainRequest,
-} from './explain/explain-request.js';
-export { InPlacePrompts, type PlacedPrompt } from './recognised/in-place-prompts.js';
-export { type GatewayParts, type RunningGateway, startGateway } from './server.js';
+  type GatewayConfig,
+  type GatewayConfigInput,
+  gatewayConfigSchema,
+} from './config/schema.js';
 export {
   MemorySessionStore,
   type SessionStore,
   type SessionStoreListener,
   type StoreFailure,
   type StoreOperation,
-} from './session-store.js';
-export { probeSessionStore, type SessionStoreProbe } from './shared-sessions/open-sessions.js';
-export { tenantOf } from './tenant.js';
+} from './conversation/session-store.js';
+export { probeSessionStore, type SessionStoreProbe } from './conversation/shared/open-sessions.js';
+export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
+export { tenantOf } from './intake/authenticate.js';
+export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';
+export {
+  type ExplainedBlock,
+  type ExplainedBreak,
+  type ExplainOptions,
+  type Explanation,
+  explainRequest,
+} from './operate/explain/explain-request.js';
+export { type GatewayParts, type RunningGateway, startGateway } from './server.js';

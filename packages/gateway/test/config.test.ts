@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ERROR_TABLE, WarmpathError } from '@warmpath/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { configJsonSchema, describeConfig } from '../src/config-keys.js';
-import { checkConfig, type Environment, loadConfig, resolveConfig } from '../src/config-load.js';
+import { configJsonSchema, describeConfig } from '../src/config/describe.js';
+import { checkConfig, type Environment, loadConfig, resolveConfig } from '../src/config/load.js';
 
 const URL_LINE = 'upstream: { url: http://engine:8000 }';
 

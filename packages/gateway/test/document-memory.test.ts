@@ -1,7 +1,7 @@
 import { type Document, prepareDocuments, renderDocuments, type TemplateName } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { DocumentMemory } from '../src/document-memory.js';
+import { DocumentMemory } from '../src/arrange/document-memory.js';
 import { chat, DOCUMENTS, send, stand } from './harness.js';
 
 const ROOMY = 1_048_576;

@@ -1,12 +1,12 @@
 import { arrange, DEFAULT_HINT_WORDING, type RecognitionMode, ServedHistory } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { messagesApi } from '../src/apis/messages-api.js';
-import type { PromptApi } from '../src/apis/prompt-api.js';
-import { responsesApi } from '../src/apis/responses-api.js';
-import { arrangeInPlace } from '../src/recognised/arrange-in-place.js';
-import { recogniseRequest } from '../src/recognised/recognised-request.js';
-import { SentOrders } from '../src/recognised/sent-orders.js';
+import { arrangeInPlace } from '../src/arrange/found/arrange-in-place.js';
+import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
+import { SentOrders } from '../src/arrange/found/sent-orders.js';
+import { messagesApi } from '../src/intake/apis/messages-api.js';
+import type { PromptApi } from '../src/intake/apis/prompt-api.js';
+import { responsesApi } from '../src/intake/apis/responses-api.js';
 import { answerAsAsked } from './fake-engine.js';
 import { send, stand } from './harness.js';
 

@@ -1,6 +1,6 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
-import type { Arrange } from '../src/compose.js';
+import type { Arrange } from '../src/arrange/compose.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, send, stand } from './harness.js';
 

@@ -1,6 +1,6 @@
 import { type Agent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { afterEach } from 'vitest';
-import type { GatewayConfigInput } from '../src/config.js';
+import type { GatewayConfigInput } from '../src/config/schema.js';
 import { type GatewayParts, type RunningGateway, startGateway } from '../src/server.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
 

@@ -1,10 +1,10 @@
 import { arrange, DEFAULT_HINT_WORDING, DEFAULT_POLICY, observe, type PolicyName, ServedHistory } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chatApi } from '../src/apis/chat-api.js';
-import { arrangeInPlace, type PlacedBlock, rememberOrders } from '../src/recognised/arrange-in-place.js';
-import { recogniseRequest } from '../src/recognised/recognised-request.js';
-import { SentOrders } from '../src/recognised/sent-orders.js';
+import { arrangeInPlace, type PlacedBlock, rememberOrders } from '../src/arrange/found/arrange-in-place.js';
+import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
+import { SentOrders } from '../src/arrange/found/sent-orders.js';
+import { chatApi } from '../src/intake/apis/chat-api.js';
 import {
   afterStep,
   copiesIn,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { arrayElements, objectMembers, rewriteObject } from '../src/json-members.js';
+import { arrayElements, objectMembers, rewriteObject } from '../src/intake/json-members.js';
 
 const SEED = { seed: 20261121, numRuns: 400 };
 

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
-import { tenantOf } from '../src/tenant.js';
+import { tenantOf } from '../src/intake/authenticate.js';
 import { FakeEngine } from './fake-engine.js';
 import { chat, closing, send } from './harness.js';
 

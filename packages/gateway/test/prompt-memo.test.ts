@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chatApi } from '../src/apis/chat-api.js';
-import { hasMessages, type MessageApi } from '../src/apis/prompt-api.js';
-import { type FoundDocuments, findDocuments } from '../src/recognised/find-documents.js';
-import { PromptMemo } from '../src/recognised/prompt-memo.js';
+import { type FoundDocuments, findDocuments } from '../src/arrange/found/find-documents.js';
+import { PromptMemo } from '../src/arrange/found/prompt-memo.js';
+import { chatApi } from '../src/intake/apis/chat-api.js';
+import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
 import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';

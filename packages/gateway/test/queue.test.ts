@@ -2,8 +2,8 @@ import type { ClientRequest } from 'node:http';
 import { type ArrangeRequest, arrange } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { resolveConfig } from '../src/config-load.js';
-import { type Dispatch, DispatchQueue } from '../src/dispatch-queue.js';
+import { resolveConfig } from '../src/config/load.js';
+import { type Dispatch, DispatchQueue } from '../src/dispatch/dispatch-queue.js';
 import {
   chat,
   DOCUMENTS,

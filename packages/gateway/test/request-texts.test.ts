@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chatApi } from '../src/apis/chat-api.js';
-import { completionsApi } from '../src/apis/completions-api.js';
-import { messagesApi } from '../src/apis/messages-api.js';
-import { type JsonObject, type JsonPath, pathName, rewriteTexts, valueAt } from '../src/apis/request-texts.js';
-import { responsesApi } from '../src/apis/responses-api.js';
+import { chatApi } from '../src/intake/apis/chat-api.js';
+import { completionsApi } from '../src/intake/apis/completions-api.js';
+import { messagesApi } from '../src/intake/apis/messages-api.js';
+import { type JsonObject, type JsonPath, pathName, rewriteTexts, valueAt } from '../src/intake/apis/request-texts.js';
+import { responsesApi } from '../src/intake/apis/responses-api.js';
 
 const APIS = [chatApi, completionsApi, messagesApi, responsesApi];
 

@@ -1,11 +1,11 @@
 import { arrange, DEFAULT_HINT_WORDING, observe, ServedHistory } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chatApi } from '../src/apis/chat-api.js';
-import { explainRequest } from '../src/explain/explain-request.js';
-import { arrangeInPlace, rememberOrders } from '../src/recognised/arrange-in-place.js';
-import { recogniseRequest } from '../src/recognised/recognised-request.js';
-import { SentOrders } from '../src/recognised/sent-orders.js';
+import { arrangeInPlace, rememberOrders } from '../src/arrange/found/arrange-in-place.js';
+import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
+import { SentOrders } from '../src/arrange/found/sent-orders.js';
+import { chatApi } from '../src/intake/apis/chat-api.js';
+import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type Message, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
 import { type StandConfig, send, stand } from './harness.js';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chatApi } from '../src/apis/chat-api.js';
-import { linkedMessages } from '../src/message-links.js';
-import { type ByteSpan, saidMessages } from '../src/said-messages.js';
+import { linkedMessages } from '../src/conversation/message-links.js';
+import { chatApi } from '../src/intake/apis/chat-api.js';
+import { type ByteSpan, saidMessages } from '../src/intake/said-messages.js';
 
 const SEED = { seed: 20261121, numRuns: 500 };
 const SAID = { opening: 'system', messages: 'messages' };

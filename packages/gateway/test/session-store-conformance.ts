@@ -1,7 +1,7 @@
 import { type ConversationName, type SentTurn, SessionMemory } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { SessionStore, SessionStoreListener } from '../src/session-store.js';
+import type { SessionStore, SessionStoreListener } from '../src/conversation/session-store.js';
 
 export const LIMITS = { maxTurns: 10_000, maxBytes: 1e8, maxAgeMs: 60_000 };
 

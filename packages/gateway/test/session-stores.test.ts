@@ -1,10 +1,10 @@
 import { createClient } from '@redis/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { checkConfig, resolveConfig } from '../src/config-load.js';
-import { MemorySessionStore } from '../src/session-store.js';
-import { probeSessionStore } from '../src/shared-sessions/open-sessions.js';
-import { RedisSessionStore } from '../src/shared-sessions/redis-session-store.js';
-import { StoreKeys } from '../src/shared-sessions/store-keys.js';
+import { checkConfig, resolveConfig } from '../src/config/load.js';
+import { MemorySessionStore } from '../src/conversation/session-store.js';
+import { probeSessionStore } from '../src/conversation/shared/open-sessions.js';
+import { RedisSessionStore } from '../src/conversation/shared/redis-session-store.js';
+import { StoreKeys } from '../src/conversation/shared/store-keys.js';
 import { closing } from './harness.js';
 import { RedisServer } from './redis-server.js';
 import { LIMITS, SILENT, sessionStoreConformance, turnAt, turnsOf } from './session-store-conformance.js';

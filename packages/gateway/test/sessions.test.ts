@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MemorySessionStore, type SessionStore } from '../src/session-store.js';
+import { MemorySessionStore, type SessionStore } from '../src/conversation/session-store.js';
 import type { Answer } from './fake-engine.js';
 import { chat, DOCUMENTS, labelsIn, type Reply, send, stand } from './harness.js';
 

@@ -1,11 +1,11 @@
 import { type Arrangement, arrange, observe, prepareRequest } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { resolveConfig } from '../src/config-load.js';
-import { EngineCounts } from '../src/engine-counts.js';
-import { ServedHistories, type TenantModel } from '../src/served-histories.js';
-import { ANONYMOUS, tenantOf } from '../src/tenant.js';
-import { WarmPrefixes } from '../src/warm-prefixes.js';
+import { resolveConfig } from '../src/config/load.js';
+import { ANONYMOUS, tenantOf } from '../src/intake/authenticate.js';
+import { EngineCounts } from '../src/observe/engine-counts.js';
+import { ServedHistories, type TenantModel } from '../src/observe/served-histories.js';
+import { WarmPrefixes } from '../src/warm/warm-prefixes.js';
 
 const UPSTREAM = { upstream: { url: 'http://engine' } };
 

@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ResponseBody } from '../src/response-body.js';
+import type { ResponseBody } from '../src/answer/response-body.js';
 import { ObjectEnd } from '../src/translation/object-end.js';
 import { type TranslatedApi, translate } from '../src/translation/translation.js';
 

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { FifoScheduler, WarmpathError } from '@warmpath/core';
-import type { GatewayConfig } from '../config.js';
+import type { GatewayConfig } from '../config/schema.js';
 import type { PlanOutcome, PlanTask } from './plan-worker.js';
 
 /** The built file, from the sources as well: a thread cannot be started from TypeScript. */

@@ -1,5 +1,5 @@
 import { PLAN_METHODS, type PlanMethod, type PlanOptions, WarmpathError } from '@warmpath/core';
-import { parseObject } from '../extract.js';
+import { parseObject } from '../intake/extract.js';
 
 /** Bounds on a batch. */
 export interface PlanLimits {

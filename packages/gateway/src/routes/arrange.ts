@@ -1,9 +1,9 @@
 import { estimateTokens, fingerprint, observe, renderCompletion, renderHint, WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { parseObject } from '../extract.js';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
-import { tenantOf } from '../tenant.js';
+import { tenantOf } from '../intake/authenticate.js';
+import { parseObject } from '../intake/extract.js';
 
 const FIELDS = ['documents', 'policy', 'maxShift', 'pin', 'hints', 'preamble', 'model'];
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
-import { chatApi } from '../apis/chat-api.js';
 import type { Gateway } from '../gateway.js';
+import { chatApi } from '../intake/apis/chat-api.js';
 import { servePrompt } from '../serve/serve-prompt.js';
 
 /** `POST /v1/chat/completions`: OpenAI's, with `documents` and `warmpath` beside the messages. */

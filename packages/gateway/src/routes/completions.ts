@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
-import { completionsApi } from '../apis/completions-api.js';
 import type { Gateway } from '../gateway.js';
+import { completionsApi } from '../intake/apis/completions-api.js';
 import { servePrompt } from '../serve/serve-prompt.js';
 
 /** `POST /v1/completions`: OpenAI's, with `documents` and `warmpath` beside the prompt. */

@@ -1,13 +1,13 @@
 import { estimateTokens } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { chatApi } from '../apis/chat-api.js';
-import { messagesApi } from '../apis/messages-api.js';
-import type { Way } from '../engine-apis.js';
-import { extract, parseObject } from '../extract.js';
-import { engineHeaders, forward } from '../forward.js';
+import { engineHeaders, forward } from '../dispatch/forward.js';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
+import type { Way } from '../engines/engine-apis.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
-import { tenantOf } from '../tenant.js';
+import { chatApi } from '../intake/apis/chat-api.js';
+import { messagesApi } from '../intake/apis/messages-api.js';
+import { tenantOf } from '../intake/authenticate.js';
+import { extract, parseObject } from '../intake/extract.js';
 import { translate } from '../translation/translation.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */

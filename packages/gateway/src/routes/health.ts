@@ -1,8 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { engineHeaders } from '../forward.js';
+import { engineHeaders } from '../dispatch/forward.js';
+import { requestHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { requestHeaders } from '../headers.js';
 
 /**
  * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine answers HTTP; 503 otherwise.

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
-import { messagesApi } from '../apis/messages-api.js';
 import type { Gateway } from '../gateway.js';
+import { messagesApi } from '../intake/apis/messages-api.js';
 import { serveTranslatable } from '../serve/serve-prompt.js';
 
 /** `POST /v1/messages`: Anthropic's, with `documents` and `warmpath` beside the messages. */

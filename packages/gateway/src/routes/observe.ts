@@ -1,11 +1,11 @@
 import { observe, WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import type { Exchange } from '../exchange.js';
-import { parseObject } from '../extract.js';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
-import type { OpenArrangement } from '../open-arrangements.js';
-import { tenantOf } from '../tenant.js';
+import { tenantOf } from '../intake/authenticate.js';
+import { parseObject } from '../intake/extract.js';
+import type { Exchange } from '../observe/exchange.js';
+import type { OpenArrangement } from '../observe/open-arrangements.js';
 
 const FIELDS = ['id', 'outcome', 'promptTokens', 'cachedTokens'];
 const OUTCOMES = ['completed', 'failed'] as const;

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { forward } from '../forward.js';
+import { forward } from '../dispatch/forward.js';
 import type { Gateway } from '../gateway.js';
 
 /** A segment that leads out of `/v1/`, plain or escaped: what an engine has elsewhere is not for the gateway's clients. */

@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
 
 /**
  * `POST /v1/plan`: the orders of a whole batch, and the order in which to send it, by core's `planBatch`. Planned on a thread of

@@ -1,8 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
-import { tenantOf } from '../tenant.js';
+import { tenantOf } from '../intake/authenticate.js';
 
 /**
  * `GET /v1/requests/{id}`: what became of a request just served, by its `x-request-id`. Only for the tenant whose request it was;

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
-import { responsesApi } from '../apis/responses-api.js';
 import type { Gateway } from '../gateway.js';
+import { responsesApi } from '../intake/apis/responses-api.js';
 import { serveTranslatable } from '../serve/serve-prompt.js';
 
 /** `POST /v1/responses`: OpenAI's, with `documents` and `warmpath` beside the input. */

@@ -1,9 +1,9 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { SESSION_MAX_LENGTH } from '../extract.js';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
-import { tenantOf } from '../tenant.js';
+import { tenantOf } from '../intake/authenticate.js';
+import { SESSION_MAX_LENGTH } from '../intake/extract.js';
 
 /**
  * `DELETE /v1/sessions/{name}`: what is remembered of a named conversation is forgotten, by every gateway that shares it. Of the caller's own

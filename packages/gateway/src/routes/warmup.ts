@@ -1,15 +1,15 @@
 import type { ChatMessage } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
-import { chatApi } from '../apis/chat-api.js';
-import { readMessages } from '../apis/client-messages.js';
-import { parseObject } from '../extract.js';
-import { engineHeaders } from '../forward.js';
+import { engineHeaders } from '../dispatch/forward.js';
+import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS, requestHeaders } from '../headers.js';
-import { objectMembers, rewriteObject } from '../json-members.js';
-import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from '../prefill.js';
-import { prefixOf } from '../prefix.js';
-import { tenantOf } from '../tenant.js';
+import { chatApi } from '../intake/apis/chat-api.js';
+import { readMessages } from '../intake/apis/client-messages.js';
+import { tenantOf } from '../intake/authenticate.js';
+import { parseObject } from '../intake/extract.js';
+import { objectMembers, rewriteObject } from '../intake/json-members.js';
+import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from '../render/prefill.js';
+import { prefixOf } from '../warm/prefix.js';
 
 /**
  * `POST /v1/warmup`: called when a retrieval starts, with the messages that the request will have, as far as they are

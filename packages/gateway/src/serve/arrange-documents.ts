@@ -1,11 +1,11 @@
 import type { RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
-import { type ComposedRequest, isBadInput } from '../compose.js';
-import type { ExtractedRequest } from '../extract.js';
-import { failOpen } from '../fail-open.js';
+import { type ComposedRequest, isBadInput } from '../arrange/compose.js';
 import type { Gateway } from '../gateway.js';
-import { prefixOf } from '../prefix.js';
-import type { TenantModel } from '../served-histories.js';
+import type { ExtractedRequest } from '../intake/extract.js';
+import { failOpen } from '../observe/fail-open.js';
+import type { TenantModel } from '../observe/served-histories.js';
+import { prefixOf } from '../warm/prefix.js';
 import type { Prepared } from './prepare.js';
 
 /** What an arranged request was, to learn from its answer. */

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { ApiName, PromptApi } from '../apis/prompt-api.js';
+import type { ApiName, PromptApi } from '../intake/apis/prompt-api.js';
 import type { Translation } from '../translation/translation.js';
 
 /** One client call, and what the engine is to get of it. */

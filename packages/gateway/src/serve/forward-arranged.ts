@@ -1,10 +1,10 @@
 import { type Arrangement, observe, type Warning } from '@warmpath/core';
-import type { ComposedRequest } from '../compose.js';
-import type { Exchange } from '../exchange.js';
-import type { RecordedBlock } from '../explain/request-log.js';
-import { guard } from '../fail-open.js';
+import type { ComposedRequest } from '../arrange/compose.js';
+import { RESPONSE_HEADERS, referenceHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS, referenceHeaders } from '../headers.js';
+import type { Exchange } from '../observe/exchange.js';
+import { guard } from '../observe/fail-open.js';
+import type { RecordedBlock } from '../operate/explain/request-log.js';
 import type { Arranged } from './arrange-documents.js';
 import type { Call } from './call.js';
 import { learn } from './learn.js';

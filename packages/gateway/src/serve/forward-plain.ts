@@ -1,7 +1,7 @@
 import { plainTurn } from '@warmpath/core';
-import type { ForwardOptions } from '../forward.js';
+import type { ForwardOptions } from '../dispatch/forward.js';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS } from '../headers.js';
 import type { Call } from './call.js';
 import type { PlainRequest } from './prepare.js';
 import { readsAnswer, rememberAnswers, rememberTurn } from './remember.js';

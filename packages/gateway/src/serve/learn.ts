@@ -1,9 +1,9 @@
 import { observe } from '@warmpath/core';
-import { isPrefilled, noteAnswer } from '../answer-counts.js';
-import { engineHeaders } from '../forward.js';
+import { isPrefilled, noteAnswer } from '../answer/answer-counts.js';
+import type { RelayResult } from '../answer/relay.js';
+import { engineHeaders } from '../dispatch/forward.js';
+import { requestHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { requestHeaders } from '../headers.js';
-import type { RelayResult } from '../relay.js';
 import type { Arranged } from './arrange-documents.js';
 import type { Call } from './call.js';
 import { translationHeaders } from './send.js';

@@ -1,16 +1,16 @@
 import type { ArrangeRequest, RecalledHistory } from '@warmpath/core';
-import { hasMessages } from '../apis/prompt-api.js';
-import { type Conversation, type Fallback, isBadInput, type PromptRequest } from '../compose.js';
-import { type Caller, historyOf } from '../conversations.js';
-import { type ExtractedRequest, extract, type RequestSwitches } from '../extract.js';
-import { failOpen } from '../fail-open.js';
+import { type Conversation, type Fallback, isBadInput, type PromptRequest } from '../arrange/compose.js';
+import { replayInPlace } from '../arrange/found/arrange-in-place.js';
+import { findDocuments, type SearchedBody } from '../arrange/found/find-documents.js';
+import { type RecogniseRequestOptions, recogniseRequest } from '../arrange/found/recognised-request.js';
+import type { WaitingInPlace } from '../arrange/found/serve-recognised.js';
+import { type Caller, historyOf } from '../conversation/conversations.js';
+import type { StoreFailure } from '../conversation/session-store.js';
+import { SESSION_HEADER } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { SESSION_HEADER } from '../headers.js';
-import { replayInPlace } from '../recognised/arrange-in-place.js';
-import { findDocuments, type SearchedBody } from '../recognised/find-documents.js';
-import { type RecogniseRequestOptions, recogniseRequest } from '../recognised/recognised-request.js';
-import type { WaitingInPlace } from '../recognised/serve-recognised.js';
-import type { StoreFailure } from '../session-store.js';
+import { hasMessages } from '../intake/apis/prompt-api.js';
+import { type ExtractedRequest, extract, type RequestSwitches } from '../intake/extract.js';
+import { failOpen } from '../observe/fail-open.js';
 import { type Call, isReadable } from './call.js';
 
 /** A request as it waits for the engine. */

@@ -1,8 +1,8 @@
 import type { RecalledHistory, SentTurn } from '@warmpath/core';
-import { guard } from '../fail-open.js';
-import type { ForwardOptions } from '../forward.js';
+import type { RelayResult } from '../answer/relay.js';
+import type { ForwardOptions } from '../dispatch/forward.js';
 import type { Gateway } from '../gateway.js';
-import type { RelayResult } from '../relay.js';
+import { guard } from '../observe/fail-open.js';
 
 /** A turn goes to the engine. */
 export function rememberTurn(gateway: Gateway, history: RecalledHistory, turn: SentTurn): void {

@@ -1,9 +1,9 @@
-import { chatApi } from '../apis/chat-api.js';
-import { guard } from '../fail-open.js';
-import { type ForwardOptions, forward } from '../forward.js';
+import { type ForwardOptions, forward } from '../dispatch/forward.js';
+import { RESPONSE_HEADERS, translatedHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { RESPONSE_HEADERS, translatedHeaders } from '../headers.js';
-import { tenantOf } from '../tenant.js';
+import { chatApi } from '../intake/apis/chat-api.js';
+import { tenantOf } from '../intake/authenticate.js';
+import { guard } from '../observe/fail-open.js';
 import { type Call, isReadable } from './call.js';
 import { warningsHeader } from './warnings-header.js';
 

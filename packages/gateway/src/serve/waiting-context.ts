@@ -1,7 +1,7 @@
 import type { Document, Preamble } from '@warmpath/core';
-import type { WaitingContext } from '../dispatch-queue.js';
+import { openDocuments } from '../arrange/found/serve-recognised.js';
+import type { WaitingContext } from '../dispatch/dispatch-queue.js';
 import type { Gateway } from '../gateway.js';
-import { openDocuments } from '../recognised/serve-recognised.js';
 import type { Prepared } from './prepare.js';
 
 /**

@@ -1,5 +1,5 @@
-import { isObject } from '../apis/content-texts.js';
-import type { JsonObject } from '../apis/request-texts.js';
+import { isObject } from '../intake/apis/content-texts.js';
+import type { JsonObject } from '../intake/apis/request-texts.js';
 
 /** One step of an answer in the words of chat completions. */
 export type ChatDelta =

@@ -1,5 +1,5 @@
 import type { Warning } from '@warmpath/core';
-import type { JsonPath } from '../apis/request-texts.js';
+import type { JsonPath } from '../intake/apis/request-texts.js';
 import { type JsonText, type RawJson, writeJson } from './raw-json.js';
 import { arrayAt, isGiven, type RequestSource, stringAt } from './request-source.js';
 

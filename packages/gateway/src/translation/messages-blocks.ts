@@ -1,5 +1,5 @@
-import { isObject } from '../apis/content-texts.js';
-import type { JsonObject, JsonPath } from '../apis/request-texts.js';
+import { isObject } from '../intake/apis/content-texts.js';
+import type { JsonObject, JsonPath } from '../intake/apis/request-texts.js';
 import { type ChatPart, textPart } from './chat-request.js';
 import { arrayAt, isGiven, notTranslatable, objectAt, type RequestSource, stringAt } from './request-source.js';
 

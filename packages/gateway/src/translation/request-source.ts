@@ -1,7 +1,7 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
-import { isObject } from '../apis/content-texts.js';
-import { type JsonObject, type JsonPath, pathName } from '../apis/request-texts.js';
-import { JsonView } from '../json-view.js';
+import { isObject } from '../intake/apis/content-texts.js';
+import { type JsonObject, type JsonPath, pathName } from '../intake/apis/request-texts.js';
+import { JsonView } from '../intake/json-view.js';
 import { type JsonText, RawJson } from './raw-json.js';
 
 /** Characters from which on looking a text up in the body takes less than writing it anew. */

@@ -1,4 +1,4 @@
-import type { JsonObject, JsonPath } from '../apis/request-texts.js';
+import type { JsonObject, JsonPath } from '../intake/apis/request-texts.js';
 import { type ChatPart, textPart } from './chat-request.js';
 import { arrayAt, isGiven, notTranslatable, objectAt, type RequestSource, stringAt } from './request-source.js';
 

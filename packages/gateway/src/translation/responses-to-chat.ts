@@ -1,4 +1,4 @@
-import type { JsonObject, JsonPath } from '../apis/request-texts.js';
+import type { JsonObject, JsonPath } from '../intake/apis/request-texts.js';
 import {
   type AssistantTurn,
   assistantMessage,

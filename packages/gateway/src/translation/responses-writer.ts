@@ -1,4 +1,4 @@
-import type { JsonObject } from '../apis/request-texts.js';
+import type { JsonObject } from '../intake/apis/request-texts.js';
 import type { AnswerBlock, AnswerEnd, AnswerFailure, AnswerHead, AnswerWriter } from './answer-assembly.js';
 import type { ChatUsage } from './chat-deltas.js';
 import { sseEvent } from './sse.js';

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
-import type { ErrorShape } from '../apis/error-shape.js';
-import type { ResponseBody, ResponseHead } from '../response-body.js';
+import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
+import type { ErrorShape } from '../intake/apis/error-shape.js';
 import { AnswerAssembly, type AnswerWriter } from './answer-assembly.js';
 import { type ChatDelta, chatDeltas } from './chat-deltas.js';
 import { SseReader } from './sse.js';

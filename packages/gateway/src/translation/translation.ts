@@ -1,8 +1,8 @@
 import type { Warning } from '@warmpath/core';
-import { errorShapeOf } from '../apis/error-shape.js';
-import type { ApiName } from '../apis/prompt-api.js';
-import { parseObject } from '../extract.js';
-import type { ResponseBody } from '../response-body.js';
+import type { ResponseBody } from '../answer/response-body.js';
+import { errorShapeOf } from '../intake/apis/error-shape.js';
+import type { ApiName } from '../intake/apis/prompt-api.js';
+import { parseObject } from '../intake/extract.js';
 import { messagesToChat } from './messages-to-chat.js';
 import { messagesWriter } from './messages-writer.js';
 import { RequestSource } from './request-source.js';

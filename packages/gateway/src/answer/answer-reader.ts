@@ -1,0 +1,101 @@
+import { answerPrint } from '@warmpath/core';
+import { isObject } from '../intake/apis/content-texts.js';
+import type { JsonObject } from '../intake/apis/request-texts.js';
+
+/** Characters of one answer that are kept to be recognised; a longer one is not recognised. */
+const MAX_CHARACTERS = 1_048_576;
+
+interface Call {
+  name: string;
+  arguments: string;
+}
+
+interface Draft {
+  text: string;
+  readonly calls: Map<number, Call>;
+}
+
+/**
+ * Reads what the model said, of whichever API, so that an unnamed conversation is known by it on its next turn. Only a print
+ * of it is kept. It is read on the way through: what is not understood has no print, and that conversation is left alone.
+ */
+export class AnswerReader {
+  /** By choice. */
+  readonly #drafts = new Map<number, Draft>();
+  #characters = 0;
+
+  /** A whole JSON response. */
+  response(body: JsonObject): void {
+    const { choices, content, output } = body;
+    for (const choice of arrayOf(choices)) this.#message(numberOf(choice['index']), choice['message']);
+    if (content !== undefined) this.#message(0, { content });
+    for (const item of arrayOf(output)) if (item['type'] === 'message') this.#message(0, item);
+  }
+
+  /** One event of a stream. */
+  event(event: JsonObject): void {
+    const { choices, type, delta } = event;
+    for (const choice of arrayOf(choices)) this.#delta(numberOf(choice['index']), choice['delta']);
+    if (type === 'response.output_text.delta' && typeof delta === 'string') this.#say(0, delta);
+    if (type === 'content_block_delta' && isObject(delta)) this.#say(0, delta['text']);
+  }
+
+  /** Prints of the answers so far, one a choice that said something. */
+  prints(): readonly string[] {
+    if (this.#characters > MAX_CHARACTERS) return [];
+    return [...this.#drafts.values()].flatMap(({ text, calls }) => {
+      const toolCalls = [...calls].sort(([a], [b]) => a - b).map(([, call]) => ({ function: call }));
+      return answerPrint({ content: text, tool_calls: toolCalls }) ?? [];
+    });
+  }
+
+  #message(choice: number, message: unknown): void {
+    if (!isObject(message)) return;
+    const { content, tool_calls: toolCalls } = message;
+    if (typeof content === 'string') this.#say(choice, content);
+    for (const part of arrayOf(content)) this.#say(choice, part['text']);
+    for (const [place, call] of arrayOf(toolCalls).entries()) this.#call(choice, place, call);
+  }
+
+  #delta(choice: number, delta: unknown): void {
+    if (!isObject(delta)) return;
+    this.#say(choice, delta['content']);
+    for (const call of arrayOf(delta['tool_calls'])) this.#call(choice, numberOf(call['index']), call);
+  }
+
+  #say(choice: number, text: unknown): void {
+    if (typeof text !== 'string' || this.#overflows(text)) return;
+    this.#draft(choice).text += text;
+  }
+
+  #call(choice: number, place: number, call: JsonObject): void {
+    const given = isObject(call['function']) ? call['function'] : {};
+    const { calls } = this.#draft(choice);
+    const known = calls.get(place) ?? { name: '', arguments: '' };
+    calls.set(place, known);
+    if (typeof given['name'] === 'string' && !this.#overflows(given['name'])) known.name += given['name'];
+    if (typeof given['arguments'] === 'string' && !this.#overflows(given['arguments']))
+      known.arguments += given['arguments'];
+  }
+
+  #overflows(text: string): boolean {
+    this.#characters += text.length;
+    return this.#characters > MAX_CHARACTERS;
+  }
+
+  #draft(choice: number): Draft {
+    const known = this.#drafts.get(choice);
+    if (known !== undefined) return known;
+    const draft: Draft = { text: '', calls: new Map() };
+    this.#drafts.set(choice, draft);
+    return draft;
+  }
+}
+
+function arrayOf(value: unknown): readonly JsonObject[] {
+  return Array.isArray(value) ? value.filter(isObject) : [];
+}
+
+function numberOf(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}

@@ -1,0 +1,193 @@
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import { type ErrorCode, WarmpathError } from '@warmpath/core';
+import { RESPONSE_HEADERS, responseHeaders } from '../dispatch/headers.js';
+import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../dispatch/upstream.js';
+import type { ErrorShape } from '../intake/apis/error-shape.js';
+import type { Exchange } from '../observe/exchange.js';
+import type { ResponseBody, ResponseHead } from './response-body.js';
+import { ResponseSniffer } from './response-sniffer.js';
+
+/** After the error event of a cut stream, milliseconds that a slow client gets to take it before the connection is cut. */
+const CUT_GRACE_MS = 1_000;
+
+/** Whoever failed otherwise, it was the engine. */
+const OWN_ERRORS: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['WARMPATH_INVALID_REQUEST', 'WARMPATH_INTERNAL']);
+
+/** How a relayed exchange ended, and what the engine said on the way. */
+export interface RelayResult {
+  /** The engine's status; `undefined` if no response came. */
+  readonly status: number | undefined;
+  /** Whether the response came to its end. */
+  readonly complete: boolean;
+  readonly sniffer: ResponseSniffer;
+}
+
+/** What a relay needs beside the request. */
+export interface RelayOptions {
+  /** Added to the engine's response headers. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** What becomes of the engine's response. */
+  readonly body: ResponseBody;
+  readonly errors: ErrorShape;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  /** What is read on the way through: the engine's counts, and what the model says, to be recognised later (`ResponseSniffer.answers`). */
+  readonly reads: 'nothing' | 'usage' | 'answer';
+  /** Called exactly once, when the exchange with the engine is over. Must not throw. */
+  readonly onSettled: (result: RelayResult) => void;
+}
+
+/**
+ * Sends the request to the engine and its response to the client, as it comes and with backpressure. When the client
+ * goes away, in any state, the engine's connection is closed. When the engine goes away in the middle of a stream, the
+ * client gets an SSE `error` event and a broken connection, never a clean end.
+ */
+export function relay(
+  upstream: Upstream,
+  request: UpstreamRequest,
+  client: { readonly raw: ServerResponse; readonly exchange: Exchange },
+  options: RelayOptions,
+): void {
+  new Relay(client.raw, client.exchange, options).start(upstream, request);
+}
+
+class Relay implements UpstreamListener {
+  readonly #client: ServerResponse;
+  readonly #exchange: Exchange;
+  readonly #options: RelayOptions;
+  readonly #sniffer: ResponseSniffer;
+  #call: UpstreamCall | undefined;
+  #status: number | undefined;
+  #isEventStream = false;
+  #sniffing: boolean;
+
+  constructor(client: ServerResponse, exchange: Exchange, options: RelayOptions) {
+    this.#client = client;
+    this.#exchange = exchange;
+    this.#options = options;
+    this.#sniffer = new ResponseSniffer(options.now, options.reads === 'answer');
+    this.#sniffing = options.reads !== 'nothing';
+  }
+
+  start(upstream: Upstream, request: UpstreamRequest): void {
+    // First among the listeners: the others look at what the end of the exchange has left.
+    this.#client.prependListener('close', () => {
+      if (!this.#client.writableFinished) this.#call?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+    });
+    this.#client.on('drain', () => this.#call?.resume());
+    this.#call = upstream.start(request, this);
+    if (this.#client.destroyed) this.#call.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+  }
+
+  onHead(status: number, headers: IncomingHttpHeaders): void {
+    this.#status = status;
+    this.#transform(() => {
+      const head = this.#options.body.head({ status, headers });
+      if (head !== undefined) this.#writeHead(head);
+    });
+    this.#sniff(() => this.#sniffer.head(status, headers));
+  }
+
+  onData(chunk: Buffer): boolean {
+    let ready = true;
+    this.#transform(() => {
+      const data = this.#options.body.data(chunk);
+      if (data.length > 0) ready = this.#client.write(data);
+    });
+    this.#sniff(() => this.#sniffer.data(chunk));
+    return ready;
+  }
+
+  onEnd(): void {
+    try {
+      const { head, rest } = this.#options.body.end();
+      if (head !== undefined) this.#writeHead(head);
+      this.#client.end(rest);
+    } catch (error) {
+      this.onError(asTableError(error));
+      return;
+    }
+    this.#sniff(() => this.#sniffer.end());
+    this.#settle(true);
+  }
+
+  onError(error: WarmpathError): void {
+    const source = OWN_ERRORS.has(error.code) ? 'gateway' : 'upstream';
+    if (error.code === 'WARMPATH_CLIENT_CLOSED') this.#exchange.errorCode = error.code;
+    else this.#exchange.failed(error.code, source);
+    if (!this.#client.destroyed) {
+      if (this.#client.headersSent) this.#cut(error);
+      else sendError(this.#client, error, { ...this.#options, source });
+    }
+    this.#settle(false);
+  }
+
+  #writeHead({ status, headers }: ResponseHead): void {
+    this.#isEventStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
+    const own: Record<string, string> = { ...this.#options.headers };
+    if (status >= 400) {
+      own[RESPONSE_HEADERS.errorSource] = 'upstream';
+      this.#exchange.errorSource = 'upstream';
+    }
+    this.#client.writeHead(status, responseHeaders(headers, own));
+    // A stream's client sees that it was accepted before the first token; other headers travel with their body.
+    if (this.#isEventStream) this.#client.flushHeaders();
+  }
+
+  /** A response that cannot be made the client's ends the exchange. */
+  #transform(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#call?.abort(asTableError(error));
+    }
+  }
+
+  #cut(error: WarmpathError): void {
+    const client = this.#client;
+    if (!this.#isEventStream) {
+      client.destroy();
+      return;
+    }
+    const grace = setTimeout(() => client.destroy(), CUT_GRACE_MS);
+    client.write(this.#options.body.broken(error), () => {
+      clearTimeout(grace);
+      client.destroy();
+    });
+  }
+
+  #settle(complete: boolean): void {
+    this.#options.onSettled({ status: this.#status, complete, sniffer: this.#sniffer });
+  }
+
+  /** A defect in reading along must not touch what is relayed: it ends the reading, nothing else. */
+  #sniff(read: () => void): void {
+    if (!this.#sniffing) return;
+    try {
+      read();
+    } catch {
+      this.#sniffing = false;
+    }
+  }
+}
+
+/** A defect of the gateway in the middle of an answer is told like the engine's: the answer is incomplete. */
+function asTableError(error: unknown): WarmpathError {
+  return WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
+}
+
+/** Answers with the table's error, on a response that nothing has been written to. */
+function sendError(
+  client: ServerResponse,
+  error: WarmpathError,
+  { headers, errors, source }: Pick<RelayOptions, 'headers' | 'errors'> & { readonly source: 'gateway' | 'upstream' },
+): void {
+  const body = JSON.stringify(errors.body(error, headers[RESPONSE_HEADERS.requestId] ?? ''));
+  client.writeHead(error.status, {
+    ...headers,
+    [RESPONSE_HEADERS.errorSource]: source,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': Buffer.byteLength(body),
+  });
+  client.end(body);
+}

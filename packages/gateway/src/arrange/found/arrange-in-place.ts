@@ -1,0 +1,313 @@
+import {
+  type Arrangement,
+  type ArrangeRequest,
+  type BlockRewrite,
+  blockDocuments,
+  type Document,
+  type DocumentBlock,
+  type Preamble,
+  type RepeatedDocument,
+  rewriteText,
+  SeenDocuments,
+  withReferences,
+} from '@warmpath/core';
+import { rewriteTexts, type TextChange } from '../../intake/apis/request-texts.js';
+import { isOrdered } from './block-kind.js';
+import { PromptSoFar, type SentPrompt } from './prompt-so-far.js';
+import type { RecognisedMessage, RecognisedRequest } from './recognised-request.js';
+import type { SentMessage, SentOrder, SentOrders } from './sent-orders.js';
+
+/** A block of a request, and what became of its documents. */
+export interface PlacedBlock {
+  /** As the client wrote it. */
+  readonly block: DocumentBlock;
+  readonly sent: SentOrder;
+  /** Its documents that stand farther up in full, or in part, and are referred to. */
+  readonly references: readonly RepeatedDocument[];
+  /** `replayed`: sent before, sent the same. `fixed`: the prompt forbids it, or it is one result. `history`: no longer new, and never seen. */
+  readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
+  /** For arranged ones. */
+  readonly arrangement: Arrangement | undefined;
+}
+
+/** A request with its documents in their places. */
+export interface InPlace {
+  readonly body: string;
+  /** Results of tools among them, whether anything became of them or not (`isTold`). */
+  readonly blocks: readonly PlacedBlock[];
+  /** The whole prompt's texts, in estimated tokens. */
+  readonly estimatedTokens: number;
+  /** What messages have to know that stand behind these. */
+  readonly sent: SentPrompt;
+}
+
+/** Whether there is something to tell of a block: a result that stays as it is holds no documents. */
+export function isTold({ block, references }: PlacedBlock): boolean {
+  return isOrdered(block) || references.length > 0;
+}
+
+/** What arranges one block: core's `arrange` with the policy, the dial and the view of this tenant and model. */
+export type ArrangeBlock = (request: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>) => Arrangement;
+
+/** What decides about a request beside its own text. */
+export interface InPlaceOptions {
+  readonly tenant: string;
+  readonly orders: SentOrders;
+  readonly arrange: ArrangeBlock;
+  /** Whether a document that stands farther up in full is referred to. */
+  readonly deduplicate: boolean;
+  /** Whether parts that documents have in common are referred to, where documents are. */
+  readonly blocks: boolean;
+  /** Wording of such a reference (`HintWording.location`). */
+  readonly location: string;
+}
+
+/**
+ * Refers to documents that the prompt shows already, and orders the others where they stand, one block after the other in the order
+ * of the prompt, because what stands before a block decides which of its documents are cached. A message that was sent before is sent the same.
+ * Only texts in which something changes are written anew; if nothing does, the body is the very same. O(body).
+ *
+ * References hang on nothing but the messages up to theirs, so a history that nobody remembers (another gateway served it, the
+ * record of it is gone) gets the same ones again. What was sent whole while de-duplication was off stays whole.
+ *
+ * `before`: what became of messages that were left out of the request at its beginning. Its `seen` goes on with this request.
+ */
+export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptions, before?: SentPrompt): InPlace {
+  const placed: PlacedBlock[] = [];
+  const changes: TextChange[] = [...(before?.opening ?? [])];
+  const prompt = new PromptSoFar(request.scope, before);
+  const byText = blocksByText(request, options);
+  const repeats = new Repeats(byText, options, before);
+  for (const [index, given] of request.texts.entries()) {
+    const open = byText.get(index) ?? [];
+    const references = repeats.in(given, open);
+    const { text, blocks } = withReferences(
+      given.text,
+      open.map(({ block }, i) => ({ block, repeats: references[i]! })),
+    );
+    const rewrites: BlockRewrite[] = [];
+    for (const [i, each] of open.entries()) {
+      const { block, message } = each;
+      const shown = blocks[i]!;
+      const decided = decide(shown, {
+        // Field by field: in a conversation of many blocks, spreading an object showed in the profile.
+        recalled: each.recalled,
+        isNew: each.isNew,
+        text,
+        references: references[i]!,
+        arrange: options.arrange,
+        preamble: () => prompt.preamble(message, given.role, rewriteText(text.slice(0, shown.start), rewrites)),
+      });
+      const { sent } = decided;
+      placed.push({
+        block,
+        references: references[i]!,
+        sent,
+        decided: decided.decided,
+        arrangement: decided.arrangement,
+      });
+      rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order });
+      prompt.place(block, sent);
+    }
+    const written = rewriteText(text, rewrites);
+    if (written !== request.given[index]!.text) changes.push({ place: given.place, text: written });
+    prompt.add(written);
+  }
+  const opening = before?.opening ?? changes.filter(({ place }) => place[0] !== request.api.said?.messages);
+  return {
+    body: rewriteTexts(request.body, changes),
+    blocks: placed,
+    estimatedTokens: prompt.tokens,
+    sent: { seen: repeats.seen, orders: prompt.orders, tokens: prompt.messageTokens, opening },
+  };
+}
+
+/**
+ * The body with messages that were sent before as they were sent, and everything else as it came: for a request whose own documents
+ * are arranged, so that nothing new is looked for in its prompt. O(body).
+ */
+export function replayInPlace(
+  request: RecognisedRequest,
+  options: Pick<InPlaceOptions, 'tenant' | 'orders' | 'location'>,
+): string {
+  const messages = request.messages.map((message) => ({ ...message, isNew: false }));
+  const arrange = () => {
+    throw new Error('Nothing is arranged in history.');
+  };
+  return arrangeInPlace({ ...request, messages }, { ...options, arrange, deduplicate: false, blocks: false }).body;
+}
+
+/**
+ * The documents of a request whose order is open and before which nothing else is decided: what other requests with the same
+ * beginning can be told of while it waits. `undefined` where its first block is history, or must stay as it is. O(text up to the block's end).
+ */
+export function firstOpenDocuments(
+  request: RecognisedRequest,
+  options: Omit<InPlaceOptions, 'arrange'>,
+): { readonly documents: readonly Document[]; readonly preamble: Preamble } | undefined {
+  const message = request.messages.find(({ blocks }) => blocks.some(isOrdered));
+  const block = message?.blocks.find(isOrdered);
+  if (message === undefined || block === undefined || !message.isNew || block.fixed !== undefined) return undefined;
+  const recalled = options.orders.of(options.tenant, message.link, message.blocks);
+  if (recalled !== undefined) return undefined;
+  const byText = blocksByText(request, options);
+  const repeats = new Repeats(byText, options);
+  const prompt = new PromptSoFar(request.scope);
+  for (const [index, given] of request.texts.slice(0, block.text + 1).entries()) {
+    const [first] = byText.get(index) ?? [];
+    const [references = NO_REPEATS] = repeats.in(given, first === undefined ? [] : [first]);
+    const { text, blocks } = withReferences(
+      given.text,
+      first === undefined ? [] : [{ block: first.block, repeats: references }],
+    );
+    if (index < block.text) {
+      if (first !== undefined) prompt.place(first.block, sentInOrder(first.block, references));
+      prompt.add(text);
+      continue;
+    }
+    const preamble = prompt.preamble(message, given.role, text.slice(0, block.start));
+    return { documents: blockDocuments(text, blocks[0]!), preamble };
+  }
+  return undefined;
+}
+
+/** Remembers how each message of a request goes out; call it when the request does. */
+export function rememberOrders(
+  request: RecognisedRequest,
+  {
+    tenant,
+    orders,
+    blocks,
+  }: { readonly tenant: string; readonly orders: SentOrders; readonly blocks: readonly PlacedBlock[] },
+): readonly SentMessage[] {
+  const sentOf = new Map(blocks.map(({ block, sent }) => [block, sent]));
+  return request.messages.map(({ link, blocks: own }) =>
+    orders.sent(
+      tenant,
+      link,
+      own.map((block) => sentOf.get(block)!),
+    ),
+  );
+}
+
+interface OpenBlock {
+  readonly block: DocumentBlock;
+  readonly recalled: SentOrder | undefined;
+  readonly isNew: boolean;
+  readonly message: RecognisedMessage;
+}
+
+function blocksByText(
+  request: RecognisedRequest,
+  { tenant, orders }: Pick<InPlaceOptions, 'tenant' | 'orders'>,
+): ReadonlyMap<number, readonly OpenBlock[]> {
+  const byText = new Map<number, OpenBlock[]>();
+  for (const message of request.messages) {
+    const { link, blocks, isNew } = message;
+    const recalled = orders.of(tenant, link, blocks);
+    for (const [i, block] of blocks.entries()) {
+      const known = byText.get(block.text) ?? [];
+      known.push({ block, recalled: recalled?.[i], isNew, message });
+      byText.set(block.text, known);
+    }
+  }
+  return byText;
+}
+
+/** Which documents are referred to: texts must be asked for in the order of the prompt. */
+class Repeats {
+  /** All are seen, referred to or not: a message that was sent may hold references though new ones are not wanted. */
+  readonly seen: SeenDocuments;
+  readonly #deduplicate: boolean;
+  readonly #blocks: boolean;
+
+  constructor(
+    byText: ReadonlyMap<number, readonly OpenBlock[]>,
+    { deduplicate, blocks, location }: Pick<InPlaceOptions, 'deduplicate' | 'blocks' | 'location'>,
+    before?: SentPrompt,
+  ) {
+    this.#deduplicate = deduplicate;
+    this.#blocks = blocks;
+    const known = [...byText.values()].flatMap((open) => open.flatMap(({ recalled }) => recalled ?? []));
+    // What was shortened once is shortened again, whatever is asked for now.
+    const looksAtParts = (deduplicate && blocks) || known.some(({ shortened }) => shortened.length > 0);
+    this.seen = before?.seen ?? new SeenDocuments(location, { blocks: looksAtParts });
+  }
+
+  /** For each block of a text, in their order. */
+  in({ role, text }: RecognisedRequest['texts'][number], open: readonly OpenBlock[]): (readonly RepeatedDocument[])[] {
+    const { seen } = this;
+    let from = 0;
+    const repeats = open.map((each) => {
+      seen.addText(text.slice(from, each.block.start));
+      from = each.block.end;
+      return this.#of(seen.add(text, each.block), each);
+    });
+    // What the model said may be quoted wrongly.
+    if (role !== 'assistant') seen.addText(text.slice(from));
+    return repeats;
+  }
+
+  #of(repeats: readonly RepeatedDocument[], { recalled }: OpenBlock): readonly RepeatedDocument[] {
+    // A record never makes a reference of what does not stand farther up in this very request.
+    if (recalled !== undefined) {
+      return repeats.filter(({ rank, partly }) => (partly ? recalled.shortened : recalled.references).includes(rank));
+    }
+    if (!this.#deduplicate) return NO_REPEATS;
+    return this.#blocks ? repeats : repeats.filter(({ partly }) => !partly);
+  }
+}
+
+const NO_REPEATS: readonly never[] = [];
+
+function decide(
+  block: DocumentBlock,
+  {
+    recalled,
+    isNew,
+    text,
+    references,
+    arrange,
+    preamble,
+  }: Pick<OpenBlock, 'recalled' | 'isNew'> & {
+    readonly text: string;
+    readonly references: readonly RepeatedDocument[];
+    readonly arrange: ArrangeBlock;
+    preamble(): Preamble;
+  },
+): Pick<PlacedBlock, 'sent' | 'decided' | 'arrangement'> {
+  if (recalled !== undefined) return { sent: recalled, decided: 'replayed', arrangement: undefined };
+  const inOrder = sentInOrder(block, references);
+  if (!isNew) return { sent: inOrder, decided: 'history', arrangement: undefined };
+  if (block.fixed !== undefined || !isOrdered(block))
+    return { sent: inOrder, decided: 'fixed', arrangement: undefined };
+  const asked = { documents: blockDocuments(text, block), preamble: preamble() };
+  const free = arrange(asked);
+  const arrangement = keepsBehind(free.order, references) ? free : arrange({ ...asked, policy: 'retrieval' });
+  return {
+    sent: { ...inOrder, order: arrangement.order, relabelled: block.labels === 'free' },
+    decided: 'arranged',
+    arrangement,
+  };
+}
+
+function sentInOrder({ documents }: DocumentBlock, references: readonly RepeatedDocument[]): SentOrder {
+  const ranksOf = (isPart: boolean) => references.filter(({ partly }) => partly === isPart).map(({ rank }) => rank);
+  return {
+    order: documents.map((_, rank) => rank),
+    relabelled: false,
+    references: ranksOf(false),
+    shortened: ranksOf(true),
+  };
+}
+
+/** Whether each reference to a document of the same block stands behind it. */
+function keepsBehind(order: readonly number[], references: readonly RepeatedDocument[]): boolean {
+  return references.every(({ rank, behind }) => behind === undefined || order.indexOf(behind) < order.indexOf(rank));
+}
+
+/** The rule that the labels were written by when this order was sent. */
+function rule({ labels }: DocumentBlock, { relabelled }: SentOrder): DocumentBlock['labels'] {
+  if (labels === 'none') return labels;
+  return relabelled ? 'free' : 'referred';
+}

@@ -1,0 +1,71 @@
+import {
+  type Arrangement,
+  type ArrangeRequest,
+  arrange,
+  DEFAULT_HINT_WORDING,
+  observe,
+  type PolicyName,
+  ServedHistory,
+} from '@warmpath/core';
+import { chatApi } from '../../intake/apis/chat-api.js';
+import { arrangeInPlace, type InPlaceOptions, type PlacedBlock, rememberOrders } from './arrange-in-place.js';
+import { type RecognisedRequest, recogniseRequest } from './recognised-request.js';
+import { SentOrders } from './sent-orders.js';
+
+/** A prompt with its documents in their places. */
+export interface PlacedPrompt {
+  readonly body: string;
+  readonly blocks: readonly PlacedBlock[];
+}
+
+/** Messages whose order is remembered. */
+const REMEMBERED = 4_096;
+
+/**
+ * Prompts with their documents in their places, one after the other, as a gateway with one client sends them: ordered by what
+ * was sent before, with references for those that stand farther up already. Sends nothing.
+ */
+export class InPlacePrompts {
+  readonly #orders = new SentOrders(REMEMBERED);
+  readonly #history = new ServedHistory();
+  readonly #policy: PolicyName | undefined;
+  /** Prompts so far: the history's clock. */
+  #now = 0;
+
+  /** `policy`: the default one if left out. */
+  constructor(policy?: PolicyName) {
+    this.#policy = policy;
+  }
+
+  /** Places the documents that `conservative` recognises in the body of a chat completion. O(body). */
+  placeChat(body: string): PlacedPrompt {
+    const found = recogniseRequest(body, chatApi, {
+      mode: 'conservative',
+      maxDocuments: Number.POSITIVE_INFINITY,
+      blocks: false,
+    });
+    return found === undefined ? { body, blocks: [] } : this.place(found, { deduplicate: true, blocks: false });
+  }
+
+  /** Places a prompt, and lets it count as served. O(body). */
+  place(recognised: RecognisedRequest, refers: Pick<InPlaceOptions, 'deduplicate' | 'blocks'>): PlacedPrompt {
+    const now = this.#now++;
+    const placed = arrangeInPlace(recognised, {
+      tenant: '',
+      orders: this.#orders,
+      arrange: (block) => this.#arrange(block, now),
+      ...refers,
+      location: DEFAULT_HINT_WORDING.location,
+    });
+    rememberOrders(recognised, { tenant: '', orders: this.#orders, blocks: placed.blocks });
+    for (const { arrangement } of placed.blocks) {
+      if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
+    }
+    return placed;
+  }
+
+  #arrange(block: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>, now: number): Arrangement {
+    const policy = this.#policy;
+    return arrange({ ...(policy !== undefined && { policy }), ...block, hints: false }, this.#history, now);
+  }
+}

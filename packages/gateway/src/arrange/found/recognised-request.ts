@@ -1,0 +1,332 @@
+import {
+  type DocumentBlock,
+  fingerprint,
+  hasRepeatedResult,
+  messageChain,
+  type PromptFindings,
+  type RecogniseOptions,
+  recogniseAll,
+  recogniseBehind,
+  withResults,
+} from '@warmpath/core';
+import { isObject } from '../../intake/apis/content-texts.js';
+import type { MessageApi, PromptApi } from '../../intake/apis/prompt-api.js';
+import type { JsonObject, RequestMessage, RequestText } from '../../intake/apis/request-texts.js';
+import { type JsonMember, objectMembers } from '../../intake/json-members.js';
+import { isOrdered } from './block-kind.js';
+import { hasExternalMarkers, withStableIds } from './stable-ids.js';
+
+/** The blocks of one message, and when the message was said. */
+export interface RecognisedMessage {
+  /** Which of the messages in the body it is. */
+  readonly position: number;
+  /** Link of the hash chain over the client's messages up to this one. */
+  readonly link: string;
+  /** The link before this one; empty for the first message. */
+  readonly linkBefore: string;
+  /** Which of the texts is its first. */
+  readonly firstText: number;
+  readonly blocks: readonly DocumentBlock[];
+  /** Whether its order may still be decided: a system prompt, or what came since the model last spoke. */
+  readonly isNew: boolean;
+}
+
+/** A request that names no documents, and has some in its texts. */
+export interface RecognisedRequest {
+  readonly api: PromptApi;
+  /** The body, complete but for the gateway's own fields. */
+  readonly body: string;
+  readonly model: string;
+  /** All texts in the order in which the model reads them, with ids of markers that do not change from request to request. */
+  readonly texts: readonly RequestText[];
+  /** The same as the client wrote them. */
+  readonly given: readonly RequestText[];
+  /** Those with documents, in their order. */
+  readonly messages: readonly RecognisedMessage[];
+  /** What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. */
+  readonly scope: string;
+}
+
+/** What messages have to know of those that they stand behind. */
+export interface PromptFacts {
+  readonly findings: PromptFindings;
+  /** Whether there is anything to change: documents, or ids of markers. */
+  readonly concernsGateway: boolean;
+  /** Whether ids of markers are made the same for every request. */
+  readonly hasStableIds: boolean;
+  /** What the API puts before the messages into a member of its own, as the client wrote it. */
+  readonly opening: string | undefined;
+  /** The link of the hash chain over the client's messages up to the last; `undefined` where nobody needed it. */
+  readonly link: string | undefined;
+  /** Prints of what tools returned, while nothing is to become of that (`hasRepeatedResult`). */
+  readonly results: readonly string[];
+  /** Whether the model has spoken. */
+  readonly isAnswered: boolean;
+  /** The first message with documents whose order can be decided. */
+  readonly first: FirstBlocks | undefined;
+}
+
+/** What decides whether the order of a prompt's first documents is open. */
+interface FirstBlocks {
+  /** Which of the messages with blocks it is. */
+  readonly place: number;
+  readonly isSystem: boolean;
+  readonly isFixed: boolean;
+  /** Whether the model has spoken since. */
+  readonly isAnswered: boolean;
+}
+
+/** What was found in a body. */
+export interface LookedAt {
+  readonly facts: PromptFacts;
+  /** `undefined` where there are neither documents nor anything else to change. */
+  readonly request: RecognisedRequest | undefined;
+}
+
+/** What decides which documents a request has. */
+export interface RecogniseRequestOptions extends RecogniseOptions {
+  readonly maxDocuments: number;
+  /** Whether parts of documents are referred to, so that a result may be shortened that never came before. */
+  readonly blocks: boolean;
+}
+
+/** What marks documents in a prompt; without it, there is nothing to do for bodies of routes that look for marks only. */
+const MARK = 'warmpath-documents';
+
+/** Whether a body may hold documents that are looked for in this mode. O(body) for marks, a native search. */
+export function mayHoldDocuments(body: Buffer | string, mode: RecogniseOptions['mode']): boolean {
+  return mode === 'conservative' || (mode === 'marked' && body.includes(MARK));
+}
+
+/**
+ * Looks for documents in the texts of a body. Answers `undefined` where there are none, and then the body may go through as it
+ * came; it never throws. Cost: a scan for the mark in `marked` mode; otherwise one `JSON.parse` and core's
+ * `recognise`, O(body).
+ */
+export function recogniseRequest(
+  body: Buffer | string,
+  api: PromptApi,
+  options: RecogniseRequestOptions,
+): RecognisedRequest | undefined {
+  return mayHoldDocuments(body, options.mode) ? lookAt(body, api, options)?.request : undefined;
+}
+
+/**
+ * The same, with what a longer body has to know that begins like this one. `parsed`: the body's object, where it is known; fields of
+ * the gateway's own may be in it. `undefined` for what is no JSON object.
+ */
+export function lookAt(
+  body: Buffer | string,
+  api: PromptApi,
+  options: RecogniseRequestOptions,
+  parsed?: JsonObject,
+): LookedAt | undefined {
+  const read = parsed === undefined ? readBody(body) : { text: body.toString(), object: parsed };
+  if (read === undefined) return undefined;
+  const { text, object } = read;
+  const messages = api.messages(object);
+  const texts = textsOf(messages, options.mode === 'conservative' && hasExternalMarkers(text));
+  const { blocks: found, findings } = recogniseAll(texts.texts, options);
+  const members = objectMembers(text);
+  return looked({ api, text, object, members }, { messages, texts, options, found, findings }, undefined);
+}
+
+/**
+ * The same of a body from which messages at the beginning were left out, when it is known what they hold: what is found in the others is
+ * what would be found in the whole body. `undefined` where that cannot be told without reading all. O(what is left of the body).
+ */
+export function lookBehind(
+  before: PromptFacts,
+  rest: Buffer,
+  api: MessageApi,
+  options: RecogniseRequestOptions,
+): LookedAt | undefined {
+  const read = readBody(rest);
+  if (read === undefined) return undefined;
+  const { text, object } = read;
+  const members = objectMembers(text);
+  const holdsMessages = members.filter(({ key }) => key === api.said.messages);
+  if (holdsMessages.length !== 1 || openingOf(text, members, api) !== before.opening) return undefined;
+  if (options.mode === 'conservative' && !before.hasStableIds && hasExternalMarkers(text)) return undefined;
+  const messages = api.messages(object).filter(({ place }) => place[0] === api.said.messages);
+  const texts = textsOf(messages, before.hasStableIds);
+  const found = recogniseBehind(before.findings, texts.texts, options);
+  if (found === undefined || (found.length > 0 && before.link === undefined)) return undefined;
+  if (before.link === undefined && hasTwice([...before.results, ...printsOf(texts.texts, options)])) return undefined;
+  const { findings } = before;
+  return looked({ api, text, object, members }, { messages, texts, options, found, findings }, before);
+}
+
+/** What is no JSON is the engine's to refuse. */
+function readBody(body: Buffer | string): { readonly text: string; readonly object: JsonObject } | undefined {
+  const text = typeof body === 'string' ? body : body.toString('utf8');
+  try {
+    const object: unknown = JSON.parse(text);
+    return isObject(object) ? { text, object } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+interface PromptTexts {
+  readonly given: readonly RequestText[];
+  readonly texts: readonly RequestText[];
+  readonly hasStableIds: boolean;
+}
+
+function textsOf(messages: readonly RequestMessage[], hasStableIds: boolean): PromptTexts {
+  const given = messages.flatMap((message) => message.texts);
+  return { given, texts: hasStableIds ? given.map(stable) : given, hasStableIds };
+}
+
+function looked(
+  {
+    api,
+    text,
+    object,
+    members,
+  }: {
+    readonly api: PromptApi;
+    readonly text: string;
+    readonly object: JsonObject;
+    readonly members: readonly JsonMember[];
+  },
+  {
+    messages,
+    texts: { given, texts, hasStableIds },
+    options,
+    found,
+    findings,
+  }: {
+    readonly messages: readonly RequestMessage[];
+    readonly texts: PromptTexts;
+    readonly options: RecogniseRequestOptions;
+    readonly found: readonly DocumentBlock[];
+    readonly findings: PromptFindings;
+  },
+  before: PromptFacts | undefined,
+): LookedAt {
+  const recognisedBlocks = found.filter(({ documents }) => documents.length <= options.maxDocuments);
+  const all = options.mode === 'conservative' ? withResults(texts, recognisedBlocks) : recognisedBlocks;
+  // Results that nothing can become of are none of the gateway's business.
+  const wantsResults =
+    before?.link !== undefined || recognisedBlocks.length > 0 || options.blocks || hasRepeatedResult(texts, all);
+  const blocks = wantsResults ? all : recognisedBlocks;
+  const lastAnswer = messages.findLastIndex(({ role }) => role === 'assistant');
+  const isLinked = before?.link !== undefined || blocks.length > 0;
+  const links = isLinked ? linksOf(messages, texts, before?.link) : undefined;
+  const recognised = links === undefined ? [] : messagesWith(blocks, messages, { links, lastAnswer, before });
+  const concernsGateway =
+    before?.concernsGateway === true || blocks.length > 0 || texts.some((each, i) => each !== given[i]);
+  const facts: PromptFacts = {
+    findings,
+    concernsGateway,
+    hasStableIds,
+    opening: before === undefined ? openingOf(text, members, api) : before.opening,
+    link: links?.at(-1) ?? before?.link,
+    results: links === undefined ? [...(before?.results ?? []), ...printsOf(texts, options)] : [],
+    isAnswered: lastAnswer >= 0 || before?.isAnswered === true,
+    first: firstBlocks(recognised, before?.first, { messages, lastAnswer }),
+  };
+  if (!concernsGateway) return { facts, request: undefined };
+  const model = typeof object['model'] === 'string' ? object['model'] : '';
+  const scope = scopeOf(text, members, api);
+  return { facts, request: { api, body: text, model, texts, given, messages: recognised, scope } };
+}
+
+function firstBlocks(
+  recognised: readonly RecognisedMessage[],
+  before: FirstBlocks | undefined,
+  { messages, lastAnswer }: { readonly messages: readonly RequestMessage[]; readonly lastAnswer: number },
+): FirstBlocks | undefined {
+  if (before !== undefined) return lastAnswer < 0 ? before : { ...before, isAnswered: true };
+  const place = recognised.findIndex(({ blocks }) => blocks.some(isOrdered));
+  const first = recognised[place];
+  if (first === undefined) return undefined;
+  return {
+    place,
+    isSystem: messages[first.position]!.role === 'system',
+    isFixed: first.blocks.find(isOrdered)!.fixed !== undefined,
+    isAnswered: lastAnswer >= first.position,
+  };
+}
+
+function hasTwice(prints: readonly string[]): boolean {
+  return new Set(prints).size < prints.length;
+}
+
+/** Prints of the results that the model has had from its tools, as far as they could be referred to. */
+function printsOf(texts: readonly RequestText[], { mode }: RecogniseRequestOptions): readonly string[] {
+  if (mode !== 'conservative') return [];
+  return withResults(texts, []).map(({ text }) => fingerprint([texts[text]!.text]));
+}
+
+function openingOf(text: string, members: readonly JsonMember[], { said }: PromptApi): string | undefined {
+  if (said?.opening === undefined) return undefined;
+  const opening = members.filter(({ key }) => key === said.opening);
+  return opening.map(({ start, end }) => text.slice(start, end)).join();
+}
+
+function stable(text: RequestText): RequestText {
+  const written = withStableIds(text.text);
+  return written === text.text ? text : { ...text, text: written };
+}
+
+function linksOf(
+  messages: readonly RequestMessage[],
+  texts: readonly RequestText[],
+  before: string | undefined,
+): readonly string[] {
+  let from = 0;
+  const written: string[] = [];
+  for (const { role, texts: own } of messages) {
+    const said = texts.slice(from, from + own.length);
+    written.push([role, ...said.map(({ text }) => text)].join('\0'));
+    from += own.length;
+  }
+  return messageChain(written, before);
+}
+
+function messagesWith(
+  blocks: readonly DocumentBlock[],
+  messages: readonly RequestMessage[],
+  {
+    links,
+    lastAnswer,
+    before,
+  }: {
+    readonly links: readonly string[];
+    readonly lastAnswer: number;
+    readonly before: PromptFacts | undefined;
+  },
+): readonly RecognisedMessage[] {
+  const found: RecognisedMessage[] = [];
+  // Blocks come in the order of the prompt.
+  let next = 0;
+  let first = 0;
+  for (const [position, { role, texts: own }] of messages.entries()) {
+    const from = next;
+    while (next < blocks.length && blocks[next]!.text < first + own.length) next++;
+    if (next > from) {
+      found.push({
+        position,
+        link: links[position]!,
+        linkBefore: links[position - 1] ?? before?.link ?? '',
+        firstText: first,
+        blocks: blocks.slice(from, next),
+        isNew: role === 'system' || position > lastAnswer,
+      });
+    }
+    first += own.length;
+  }
+  return found;
+}
+
+function scopeOf(body: string, members: readonly JsonMember[], api: PromptApi): string {
+  const fields = new Set(['model', ...api.promptFields]);
+  return members
+    .filter(({ key }) => fields.has(key))
+    .map(({ key, valueStart, end }) => `${key}:${body.slice(valueStart, end)}`)
+    .sort()
+    .join('\n');
+}

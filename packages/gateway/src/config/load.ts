@@ -1,0 +1,190 @@
+import { readFile } from 'node:fs/promises';
+import { type ErrorCode, nearestName, WarmpathError } from '@warmpath/core';
+import { type Document, isNode, isScalar, LineCounter, parse, parseDocument, visit } from 'yaml';
+import type { z } from 'zod';
+import { type GatewayConfig, type GatewayConfigInput, gatewayConfigSchema } from './schema.js';
+
+/** One thing that is wrong with a configuration. */
+export interface ConfigProblem {
+  readonly code: Extract<ErrorCode, `WARMPATH_CONFIG_${string}`>;
+  /** Dotted path of the key, for instance `upstream.url`; empty for the file as a whole. */
+  readonly path: string;
+  /** Line in the file, counted from 1, where it is known. */
+  readonly line: number | undefined;
+  readonly message: string;
+}
+
+/** The variables that `${NAME}` may name; `process.env` in the program. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What became of a configuration text: the configuration, or everything that is wrong with it. */
+export type ConfigCheck =
+  | { readonly config: GatewayConfig; readonly problems: readonly [] }
+  | { readonly config: undefined; readonly problems: readonly ConfigProblem[] };
+
+/**
+ * Reads a YAML or JSON file, replaces `${NAME}` and `${NAME:-default}`, validates, and fills in the defaults.
+ * Throws a WarmpathError with a `WARMPATH_CONFIG_…` code, the path of the key, and the line in the message.
+ */
+export async function loadConfig(file: string, environment: Environment): Promise<GatewayConfig> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', { detail: `cannot read ${file}`, cause });
+  }
+  const { config, problems } = checkConfig(text, environment);
+  if (config === undefined) throw toError(problems);
+  return config;
+}
+
+/** Fills in the defaults of a configuration made in code. Throws as `loadConfig` does, without lines. */
+export function resolveConfig(input: GatewayConfigInput): GatewayConfig {
+  const result = gatewayConfigSchema.safeParse(input);
+  if (result.success) return result.data;
+  throw toError(result.error.issues.flatMap((issue) => describeIssue(issue, () => undefined)));
+}
+
+/** Everything that is wrong with a configuration text, in the file's order; never throws. */
+export function checkConfig(text: string, environment: Environment): ConfigCheck {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const syntax = document.errors.map((error) =>
+    problem('WARMPATH_CONFIG_SYNTAX', '', lines.linePos(error.pos[0]).line, error.message),
+  );
+  if (syntax.length > 0) return { config: undefined, problems: syntax };
+
+  const { missing, originals } = interpolate(document, environment, lines);
+  if (missing.length > 0) return { config: undefined, problems: missing };
+
+  const value: unknown = document.toJS() ?? {};
+  let result = gatewayConfigSchema.safeParse(value);
+  if (!result.success && restoreStrings(value, result.error.issues, originals)) {
+    result = gatewayConfigSchema.safeParse(value);
+  }
+  if (result.success) return { config: result.data, problems: [] };
+  const lineOf = (path: readonly PropertyKey[]) => lineOfPath(document, path, lines);
+  const problems = result.error.issues.flatMap((issue) => describeIssue(issue, lineOf));
+  return { config: undefined, problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
+}
+
+function problem(code: ConfigProblem['code'], path: string, line: number | undefined, message: string): ConfigProblem {
+  return { code, path, line, message };
+}
+
+function toError(problems: readonly ConfigProblem[]): WarmpathError {
+  const first = problems[0]!;
+  const where = first.line === undefined ? '' : ` (line ${first.line})`;
+  const more = problems.length === 1 ? '' : `; and ${problems.length - 1} more`;
+  const detail = `${first.message}${where}${more}`;
+  return new WarmpathError(first.code, first.path === '' ? { detail } : { detail, path: first.path });
+}
+
+const VARIABLE = /\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g;
+
+/**
+ * Replaces variables inside string scalars, after parsing: a value can never add keys. What looks like a number or a
+ * boolean becomes one, so that a variable can set any key, in quotes (JSON has no other way) or without; `originals`
+ * remembers the text for keys that want a string whatever it looks like.
+ */
+function interpolate(document: Document, environment: Environment, lines: LineCounter) {
+  const missing: ConfigProblem[] = [];
+  const originals = new Map<string, string>();
+  visit(document, {
+    Scalar(key, node, ancestors) {
+      if (key === 'key' || typeof node.value !== 'string' || !node.value.includes('${')) return;
+      const path = pathOf(ancestors, node);
+      const line = node.range ? lines.linePos(node.range[0]).line : undefined;
+      const text = node.value.replace(VARIABLE, (match, escaped?: string, name?: string, fallback?: string) => {
+        if (escaped !== undefined) return match.slice(1);
+        const value = environment[name!];
+        // As in a shell, `:-` stands in for an empty variable too.
+        if (value !== undefined && (value !== '' || fallback === undefined)) return value;
+        if (fallback !== undefined) return fallback;
+        missing.push(problem('WARMPATH_CONFIG_VARIABLE', path, line, `the environment variable ${name} is not set`));
+        return '';
+      });
+      node.value = readScalar(text);
+      originals.set(path, text);
+    },
+  });
+  return { missing, originals };
+}
+
+function readScalar(text: string): unknown {
+  try {
+    const value: unknown = parse(text);
+    return typeof value === 'number' || typeof value === 'boolean' ? value : text;
+  } catch {
+    return text;
+  }
+}
+
+function pathOf(ancestors: readonly unknown[], leaf: unknown): string {
+  const parts: string[] = [];
+  for (const [depth, ancestor] of ancestors.entries()) {
+    const pair = ancestor as { key?: unknown; items?: readonly unknown[] };
+    if (isScalar(pair.key)) parts.push(String(pair.key.value));
+    else if (Array.isArray(pair.items)) {
+      const position = pair.items.indexOf(ancestors[depth + 1] ?? leaf);
+      if (position >= 0 && isNode(pair.items[position])) parts.push(String(position));
+    }
+  }
+  return parts.join('.');
+}
+
+/** Gives keys that want a string their text back, where a variable made it look like a number (an API key of digits). */
+function restoreStrings(
+  value: unknown,
+  issues: readonly z.core.$ZodIssue[],
+  originals: ReadonlyMap<string, string>,
+): boolean {
+  let restored = false;
+  for (const issue of issues) {
+    const text = originals.get(issue.path.join('.'));
+    if (issue.code !== 'invalid_type' || issue.expected !== 'string' || text === undefined) continue;
+    let parent = value as Record<PropertyKey, unknown>;
+    for (const part of issue.path.slice(0, -1)) parent = parent[part] as Record<PropertyKey, unknown>;
+    parent[issue.path.at(-1)!] = text;
+    restored = true;
+  }
+  return restored;
+}
+
+function lineOfPath(document: Document, path: readonly PropertyKey[], lines: LineCounter): number | undefined {
+  // A missing key has no node; its nearest parent that exists is where it belongs.
+  for (let length = path.length; length > 0; length--) {
+    const node = document.getIn(path.slice(0, length), true);
+    if (isNode(node) && node.range) return lines.linePos(node.range[0]).line;
+  }
+  return undefined;
+}
+
+function describeIssue(
+  issue: z.core.$ZodIssue,
+  lineOf: (path: readonly PropertyKey[]) => number | undefined,
+): ConfigProblem[] {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => {
+      const path = [...issue.path, key];
+      const nearest = nearestName(key, knownKeys(issue.path));
+      const suggestion = nearest === undefined ? '' : `; did you mean ${[...issue.path, nearest].join('.')}?`;
+      return problem('WARMPATH_CONFIG_UNKNOWN_KEY', path.join('.'), lineOf(path), `unknown key${suggestion}`);
+    });
+  }
+  return [problem('WARMPATH_CONFIG_INVALID', issue.path.join('.'), lineOf(issue.path), issue.message)];
+}
+
+function knownKeys(parent: readonly PropertyKey[]): readonly string[] {
+  let schema: unknown = gatewayConfigSchema;
+  for (const part of parent) schema = unwrap(schema)?.shape[String(part)];
+  return Object.keys(unwrap(schema)?.shape ?? {});
+}
+
+function unwrap(schema: unknown): { shape: Record<string, unknown> } | undefined {
+  let current = schema as { shape?: Record<string, unknown>; def?: { innerType?: unknown } } | undefined;
+  while (current !== undefined && current.shape === undefined) {
+    current = current.def?.innerType as typeof current;
+  }
+  return current as { shape: Record<string, unknown> } | undefined;
+}

@@ -1,0 +1,110 @@
+import { RECOGNITION_MODES } from '@warmpath/core';
+import { z } from 'zod';
+import { count, milliseconds } from './schema-values.js';
+
+const recognitionMode = (route: string) =>
+  z
+    .enum(RECOGNITION_MODES)
+    .default('marked')
+    .describe(
+      `Documents that stand in the prompts of \`${route}\`: not looked for, where marked, or wherever certain.`,
+    );
+
+const documentTemplate = z.strictObject({
+  before: z.string().min(1).max(10_000),
+  separator: z.string().min(1).max(100),
+  after: z.string().min(1).max(10_000).optional(),
+});
+
+/** `recognise`: documents that stand in prompts. */
+export const recognise = z.strictObject({
+  chat: recognitionMode('/v1/chat/completions'),
+  completions: recognitionMode('/v1/completions'),
+  messages: recognitionMode('/v1/messages'),
+  responses: recognitionMode('/v1/responses'),
+  relabel: z
+    .boolean()
+    .default(true)
+    .describe('Count `[1]`, `[2]`, … anew when documents move and nothing refers to a label; else labels move along.'),
+  templates: z
+    .array(documentTemplate)
+    .max(16)
+    .optional()
+    .describe(
+      'Frames of prompts whose documents nothing else tells apart: `before` the first (letter by letter), the `separator` between them, and `after` the last (the end of the text if left out). With `conservative`.',
+    ),
+  maxBodyBytes: count(1_073_741_824)
+    .default(4_194_304)
+    .describe('Bodies larger than this are not searched for documents.'),
+  sentMessages: count(10_000_000)
+    .default(65_536)
+    .describe(
+      'Messages whose order is remembered, to send them the same as history; the least recently used goes first.',
+    ),
+  memoBytes: count(68_719_476_736)
+    .default(33_554_432)
+    .describe(
+      'Bytes of conversations remembered so that only new messages are searched; the least recently used one goes first.',
+    ),
+});
+
+const file = (description: string) => z.string().min(1).optional().describe(description);
+
+const store = z
+  .strictObject({
+    kind: z
+      .enum(['memory', 'redis'])
+      .default('memory')
+      .describe(
+        "This process's memory, or a server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts.",
+      ),
+    url: z
+      .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
+      .optional()
+      .describe(
+        'Where that server is: `redis://host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`; user and database may stand in it. Of a cluster, any server.',
+      ),
+    password: z.string().min(1).optional().describe('Its password. Best taken from the environment; never logged.'),
+    tls: z
+      .strictObject({
+        caFile: file("Certificates (PEM) that the server's may be signed by, where the system does not know them."),
+        certFile: file("This gateway's own certificate (PEM), where the server asks for one."),
+        keyFile: file('Its key (PEM).'),
+      })
+      .prefault({})
+      .describe('For `rediss://`.'),
+    prefix: z.string().max(64).default('warmpath:').describe('What each of its keys begins with.'),
+    timeoutMs: milliseconds()
+      .default(50)
+      .describe('Milliseconds that a request waits for it; then it goes on with what this gateway knows by itself.'),
+  })
+  .refine(({ kind, url }) => kind === 'memory' || url !== undefined, {
+    path: ['url'],
+    error: 'is required where `kind` is `redis`',
+  });
+
+/** `session`: what is remembered of conversations. */
+export const session = z.strictObject({
+  enabled: z
+    .boolean()
+    .default(true)
+    .describe('Replay what earlier turns of a conversation were rendered to, so that bytes already sent never change.'),
+  infer: z
+    .boolean()
+    .default(true)
+    .describe('Know conversations without a name by their messages and answers; otherwise only named ones.'),
+  deduplicate: z
+    .boolean()
+    .default(true)
+    .describe('Refer to a document that the conversation still shows, where a request does not say otherwise.'),
+  blocks: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Refer to parts, too, that a document has in common with what the prompt shows before it, letter by letter, where a request does not say otherwise. Only with de-duplication.',
+    ),
+  maxTurns: count(100_000_000).default(65_536).describe('Turns remembered; the least recently used one goes first.'),
+  maxBytes: count(17_179_869_184).default(67_108_864).describe('Bytes of remembered turns.'),
+  maxAgeMs: milliseconds().default(3_600_000).describe('Milliseconds without use after which a turn is forgotten.'),
+  store: store.prefault({}).describe('Where conversations are remembered.'),
+});

@@ -1,0 +1,255 @@
+import {
+  DEFAULT_HINT_WORDING,
+  DEFAULT_POLICY,
+  HINT_PLACE,
+  LAYOUT_NAMES,
+  POLICY_NAMES,
+  SCHEDULER_NAMES,
+  TEMPLATE_NAMES,
+} from '@warmpath/core';
+import { z } from 'zod';
+import { recognise, session } from './schema-conversations.js';
+import { count, milliseconds } from './schema-values.js';
+
+const apiWay = () => z.enum(['auto', 'native', 'translate']).default('auto');
+
+const server = z.strictObject({
+  host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` for every interface.'),
+  port: z.int().min(0).max(65_535).default(8080).describe('TCP port to listen on; 0 for any free one.'),
+  bodyLimitBytes: count(1_073_741_824)
+    .default(33_554_432)
+    .describe('Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE.'),
+  drainMs: milliseconds()
+    .default(30_000)
+    .describe('At shutdown, milliseconds that answers in flight get to finish before their connections are cut.'),
+});
+
+const timeouts = z.strictObject({
+  connectMs: milliseconds().default(5_000).describe('Milliseconds to open a connection to the engine.'),
+  headersMs: milliseconds()
+    .default(300_000)
+    .describe('Milliseconds from the request sent until the response headers: queueing and prefill in the engine.'),
+  idleMs: milliseconds().default(120_000).describe('Milliseconds between two chunks of a response body.'),
+  totalMs: milliseconds().default(1_800_000).describe('Milliseconds for the whole exchange, waiting included.'),
+});
+
+const upstream = z.strictObject({
+  url: z
+    .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+    .describe("Base URL of the engine's OpenAI API, with or without `/v1` at its end."),
+  apiKey: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      "Sent to the engine in place of the client's own key, as `Authorization: Bearer …` or as `apiKeyHeader` says. Best taken from the environment.",
+    ),
+  apiKeyHeader: z
+    .enum(['authorization', 'x-api-key'])
+    .default('authorization')
+    .describe("Where the engine looks for `apiKey`; Anthropic's own API wants `x-api-key`."),
+  cacheSaltKey: z
+    .string()
+    .min(16)
+    .optional()
+    .describe(
+      "Secret of 16 characters or more from which every tenant's `cache_salt` is derived: tenants then share nothing in the cache of a vLLM, SGLang or embedded engine. Best taken from the environment, the same for all gateways of an engine. None is sent if left out, as hosted APIs need it, which refuse unknown fields.",
+    ),
+  messages: apiWay().describe(
+    'How `/v1/messages` is served: as it is (`native`), in the words of chat completions (`translate`), or whichever the engine turns out to speak.',
+  ),
+  responses: apiWay().describe('The same for `/v1/responses`.'),
+  cacheBreakpoints: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Mark the documents of `/v1/messages` as cache breakpoints, for Anthropic's own API, which caches up to these only and bills writing them.",
+    ),
+  connections: count(65_536)
+    .default(1_024)
+    .describe('Connections to the engine, one request each. Prompts beyond that wait in the queue.'),
+  maxConcurrent: count(65_536)
+    .optional()
+    .describe(
+      'Prompts that the engine gets at once; the others wait in the queue, where `foresight` sees them. As many as there are connections if left out.',
+    ),
+  segments: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Tell the engine where documents end, so that it keeps, moves and evicts them as a whole: text parts in chats, `segments` in completions. For the embedded engine, which `warmpath up` does it for.',
+    ),
+  timeouts: timeouts.prefault({}),
+});
+
+const hint = (text: string) =>
+  z
+    .string()
+    .max(1_000)
+    .includes(HINT_PLACE, { abort: true })
+    .refine((wording) => wording.split(HINT_PLACE).length === 2, { error: `must have \`${HINT_PLACE}\` once` })
+    // Engines refuse half a character.
+    .refine((wording) => !/\p{Surrogate}/u.test(wording), { error: 'must be well-formed Unicode' })
+    .default(text);
+
+const wording = z.strictObject({
+  order: hint(DEFAULT_HINT_WORDING.order).describe(
+    'Hint that states the retrieval order; `{documents}` stands for the names. In any language.',
+  ),
+  location: hint(DEFAULT_HINT_WORDING.location).describe(
+    'Hint that says which documents the conversation holds already; `{documents}` stands for the names.',
+  ),
+});
+
+const arrange = z.strictObject({
+  policy: z.enum(POLICY_NAMES).default(DEFAULT_POLICY).describe('Ordering policy where a request names none.'),
+  maxShift: z
+    .int()
+    .min(0)
+    .optional()
+    .describe(
+      'Places a document may move from its retrieval rank where a request does not say; any number if left out.',
+    ),
+  hints: z.boolean().default(true).describe('State the retrieval order in the prompt when the order changed.'),
+  wording: wording.prefault({}),
+  template: z.enum(TEMPLATE_NAMES).default('xml').describe('How one document is written.'),
+  layout: z.enum(LAYOUT_NAMES).default('question').describe('Where the documents stand in a chat prompt.'),
+});
+
+const residency = z.strictObject({
+  evictsLeastRecent: z
+    .boolean()
+    .default(true)
+    .describe(
+      'Whether the engine evicts what it used least recently, as vLLM, SGLang and the embedded engine do. Set false for llama-server (one cache per slot) and hosted APIs.',
+    ),
+  maxAgeMs: milliseconds()
+    .optional()
+    .describe(
+      'Milliseconds without use after which a path is believed gone, for engines that cache for a limited time.',
+    ),
+});
+
+const limits = z.strictObject({
+  documents: count(100_000).default(1_000).describe('Documents that one request may bring.'),
+  documentLength: count(100_000_000).default(1_000_000).describe("Length of one document's content, in UTF-16 units."),
+  tenants: count(100_000)
+    .default(64)
+    .describe('Histories kept, one per tenant and model; the least recently used one goes first.'),
+  treeNodes: count(10_000_000)
+    .default(262_144)
+    .describe("Nodes of one history's knowledge tree; the least recently used path goes first."),
+  treeBytes: count(4_294_967_296).default(67_108_864).describe("Bytes of one history's knowledge tree."),
+  totalTreeBytes: count(17_179_869_184)
+    .default(268_435_456)
+    .describe('Bytes of all knowledge trees together; beyond it the least recently used history goes.'),
+  documentMemoryBytes: count(17_179_869_184)
+    .default(33_554_432)
+    .describe('Bytes of passages remembered because they came more than once; the least recently used one goes first.'),
+  window: count(1_000_000).default(100).describe('Recent requests that hotness counts (the CA-Table).'),
+  openArrangements: count(1_000_000)
+    .default(1_024)
+    .describe('Answers of `POST /v1/arrange` that may still be reported on; the oldest goes first.'),
+});
+
+const queue = z.strictObject({
+  capacity: count(65_536).default(1_024).describe('Prompts that may wait for the engine; one more gets 429.'),
+  tenantCapacity: count(65_536).default(512).describe('Prompts of one tenant that may wait; one more gets 429.'),
+  maxWaitMs: milliseconds().default(60_000).describe('Milliseconds that a prompt may wait; then it gets 429.'),
+  discipline: z
+    .enum(SCHEDULER_NAMES)
+    .default('fifo')
+    .describe(
+      "Which of a tenant's prompts goes next: the oldest, or the one that finds most in the cache. Tenants take turns.",
+    ),
+  window: count(1_024)
+    .default(32)
+    .describe('With `cache-aware`, how often a prompt may be overtaken before it goes next.'),
+});
+
+const warmup = z.strictObject({
+  ttlMs: milliseconds()
+    .default(300_000)
+    .describe('Milliseconds without a request after which a prompt prefix counts as cold again.'),
+  prefixes: count(1_000_000).default(1_024).describe('Prompt prefixes whose last use is remembered.'),
+  concurrency: count(1_024).default(4).describe('Warm-ups under way at once; one more gets 429.'),
+});
+
+const prewarm = z.strictObject({
+  enabled: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Prefill likely extensions of served prompts while the engine is idle. For engines of your own: it computes.',
+    ),
+  idleMs: milliseconds().default(100).describe('Milliseconds without a request after which the engine counts as idle.'),
+  tokensPerMinute: count(100_000_000).default(20_000).describe('Tokens that may be prefilled ahead in a minute.'),
+  memoryBytes: count(17_179_869_184)
+    .default(33_554_432)
+    .describe('Bytes of served prompts remembered to plan by; the oldest goes first.'),
+});
+
+const plan = z.strictObject({
+  contexts: count(10_000_000).default(100_000).describe('Contexts that one batch to plan may have.'),
+  concurrency: count(64).default(1).describe('Batches planned at once, each on a thread of its own.'),
+  capacity: count(1_024).default(4).describe('Batches that may wait for that; one more gets 429.'),
+  timeoutMs: milliseconds().default(60_000).describe('Milliseconds that planning a batch may take.'),
+  maxMemoryMiB: z.int().min(16).max(1_048_576).default(1_024).describe('Heap of a planning thread, in MiB.'),
+});
+
+const explain = z.strictObject({
+  requests: z
+    .int()
+    .min(0)
+    .max(1_000_000)
+    .default(256)
+    .describe('Requests of a tenant whose counts `GET /v1/requests/{id}` can tell; the oldest goes first, 0 for none.'),
+  prompts: z
+    .enum(['off', 'all'])
+    .default('off')
+    .describe('Whether prompts are compared with earlier ones, to name why a prefix broke. Reads every prompt.'),
+});
+
+const admin = z.strictObject({
+  socket: z
+    .string()
+    .min(1)
+    .max(80)
+    .optional()
+    .describe(
+      'Path of a Unix socket for the operator (`warmpath sessions`), which only the user of the process can open. None if left out.',
+    ),
+});
+
+const log = z.strictObject({
+  level: z
+    .enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
+    .default('info')
+    .describe('Least severe level that is logged. Never logged at any level: bodies, prompts, keys.'),
+});
+
+/**
+ * The one schema of the gateway's configuration: validation, defaults and documentation come from it. Every key is
+ * read by the gateway; an unknown key is an error.
+ */
+export const gatewayConfigSchema = z.strictObject({
+  server: server.prefault({}).describe('The HTTP server that clients talk to.'),
+  upstream: upstream.describe('The engine behind the gateway.'),
+  arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
+  session: session.prefault({}).describe('What is remembered of conversations.'),
+  recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),
+  residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
+  limits: limits.prefault({}).describe('Bounds on requests and on state.'),
+  queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
+  warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
+  prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
+  plan: plan.prefault({}).describe('Planning of whole batches (`POST /v1/plan`).'),
+  explain: explain.prefault({}).describe('What can be asked about requests just served.'),
+  admin: admin.prefault({}).describe('What only the operator may do.'),
+  log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
+});
+
+/** A complete configuration: every default filled in. */
+export type GatewayConfig = z.output<typeof gatewayConfigSchema>;
+/** A configuration as a person writes it: only `upstream.url` is required. */
+export type GatewayConfigInput = z.input<typeof gatewayConfigSchema>;

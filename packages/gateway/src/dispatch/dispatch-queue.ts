@@ -1,0 +1,177 @@
+import {
+  CacheAwareScheduler,
+  type Document,
+  FifoScheduler,
+  type Preamble,
+  type PromptReuse,
+  type Scheduler,
+  WarmpathError,
+} from '@warmpath/core';
+import type { GatewayConfig } from '../config/schema.js';
+
+/** What is known of the documents of a request before it is dispatched. */
+export interface WaitingContext {
+  /** Tells models apart, too. */
+  readonly preamble: Preamble;
+  readonly documents: readonly Document[];
+  /** What the engine is believed to hold of it now. */
+  reuse(): PromptReuse;
+}
+
+/** A request on its way to the engine. */
+export interface Dispatch {
+  readonly tenant: string;
+  /** Asked for only once the request waits; `undefined` for one without documents. Must not throw. */
+  readonly context: WaitingContext | undefined;
+  /** Sends it; called once, when the engine has room. Calls `release` when the engine is done with it. Must not throw. */
+  start(queuedMs: number, release: () => void): void;
+  /** Waited for too long. */
+  refuse(error: WarmpathError): void;
+}
+
+interface Waiting {
+  readonly dispatch: Dispatch;
+  readonly since: number;
+  readonly timer: NodeJS.Timeout;
+}
+
+/** Nothing is cached of a request that names no documents, and how much there is to compute only the engine knows. */
+const UNKNOWN_REUSE: PromptReuse = { cachedTokens: 0, hostTokens: 0, computeTokens: 1 };
+
+/** Waiting requests that a policy is told of; it reads no more. */
+const MAX_TOLD = 64;
+
+const NONE: readonly never[] = [];
+
+/**
+ * Requests for one engine, of which a limited number is under way at once; the others wait here. Tenants take turns, so that none
+ * waits behind the whole of another's queue; among a tenant's own requests core's scheduler decides. Bounded as a whole and
+ * for each tenant. While there is room, a request passes straight through.
+ */
+export class DispatchQueue {
+  readonly #limit: number;
+  readonly #settings: GatewayConfig['queue'];
+  readonly #now: () => number;
+  readonly #waited: (ms: number) => void;
+  /** Only tenants with waiting requests; the first one's turn is next. */
+  readonly #tenants = new Map<string, Scheduler<Waiting>>();
+  readonly #places = new Map<Dispatch, Waiting>();
+  #underWay = 0;
+  #filling = false;
+
+  /** `limit`: requests under way at once. `waited` hears how long each dispatched request waited, in milliseconds. */
+  constructor(
+    limit: number,
+    settings: GatewayConfig['queue'],
+    { now, waited }: { readonly now: () => number; readonly waited: (ms: number) => void },
+  ) {
+    this.#limit = limit;
+    this.#settings = settings;
+    this.#now = now;
+    this.#waited = waited;
+  }
+
+  /** Requests that wait. */
+  get depth(): number {
+    return this.#places.size;
+  }
+
+  /** Requests that the engine has. */
+  get underWay(): number {
+    return this.#underWay;
+  }
+
+  /** Starts a request, or lets it wait. Error: `WARMPATH_OVERLOADED` when the queue, or its tenant's part, is full. O(1). */
+  enter(dispatch: Dispatch): void {
+    if (this.#underWay < this.#limit && this.#places.size === 0) {
+      this.#start(dispatch, 0);
+      return;
+    }
+    const { capacity, maxWaitMs } = this.#settings;
+    if (this.#places.size >= capacity) throw overloaded(`${capacity} requests wait for the engine.`);
+    const scheduler = this.#tenants.get(dispatch.tenant) ?? this.#createScheduler();
+    if (scheduler.size >= this.#settings.tenantCapacity) throw overloaded(`${scheduler.size} of your requests wait.`);
+    const timer = setTimeout(() => {
+      if (this.leave(dispatch)) dispatch.refuse(overloaded(`No room in the engine within ${maxWaitMs} ms.`));
+    }, maxWaitMs);
+    const waiting: Waiting = { dispatch, since: this.#now(), timer };
+    scheduler.push(waiting);
+    this.#tenants.set(dispatch.tenant, scheduler);
+    this.#places.set(dispatch, waiting);
+  }
+
+  /** Takes a request out that is not wanted any more; false if it does not wait. O(requests of its tenant). */
+  leave(dispatch: Dispatch): boolean {
+    const waiting = this.#places.get(dispatch);
+    if (waiting === undefined) return false;
+    const scheduler = this.#tenants.get(dispatch.tenant)!;
+    scheduler.remove(waiting);
+    if (scheduler.size === 0) this.#tenants.delete(dispatch.tenant);
+    this.#forget(waiting);
+    return true;
+  }
+
+  /**
+   * The documents of a tenant's requests that wait behind this preamble, in order of arrival: what may be told to an ordering
+   * policy. At most 64. O(requests of the tenant).
+   */
+  waitingBehind(preamble: Preamble, tenant: string): readonly (readonly Document[])[] {
+    const scheduler = this.#tenants.get(tenant);
+    if (scheduler === undefined) return NONE;
+    const told: (readonly Document[])[] = [];
+    for (const { dispatch } of scheduler) {
+      const { context } = dispatch;
+      if (context?.preamble.key !== preamble.key) continue;
+      if (told.push(context.documents) === MAX_TOLD) break;
+    }
+    return told;
+  }
+
+  #startNext(): void {
+    const [tenant, scheduler] = this.#tenants.entries().next().value!;
+    const now = this.#now();
+    const waiting = scheduler.next(now)!;
+    // A Map iterates in insertion order: this tenant's next turn comes after all the others'.
+    this.#tenants.delete(tenant);
+    if (scheduler.size > 0) this.#tenants.set(tenant, scheduler);
+    this.#forget(waiting);
+    const queuedMs = now - waiting.since;
+    this.#waited(queuedMs);
+    this.#start(waiting.dispatch, queuedMs);
+  }
+
+  #start(dispatch: Dispatch, queuedMs: number): void {
+    this.#underWay++;
+    let isOver = false;
+    dispatch.start(queuedMs, () => {
+      if (isOver) return;
+      isOver = true;
+      this.#underWay--;
+      this.#fill();
+    });
+  }
+
+  #fill(): void {
+    // A request that fails at once gives its place back while it is being started.
+    if (this.#filling) return;
+    this.#filling = true;
+    while (this.#underWay < this.#limit && this.#places.size > 0) this.#startNext();
+    this.#filling = false;
+  }
+
+  #forget({ dispatch, timer }: Waiting): void {
+    clearTimeout(timer);
+    this.#places.delete(dispatch);
+  }
+
+  #createScheduler(): Scheduler<Waiting> {
+    const { discipline, window, tenantCapacity: capacity } = this.#settings;
+    if (discipline === 'fifo') return new FifoScheduler({ capacity });
+    const lookup = ({ dispatch }: Waiting): PromptReuse => dispatch.context?.reuse() ?? UNKNOWN_REUSE;
+    return new CacheAwareScheduler({ capacity, window, lookup });
+  }
+}
+
+function overloaded(detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_OVERLOADED', { detail });
+}

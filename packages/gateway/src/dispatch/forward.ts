@@ -1,0 +1,85 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type RelayResult, relay } from '../answer/relay.js';
+import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
+import type { Gateway } from '../gateway.js';
+import { errorShapeOf } from '../intake/apis/error-shape.js';
+import { RESPONSE_HEADERS, requestHeaders } from './headers.js';
+
+/** How a request goes to the engine when it is not simply passed through. */
+export interface ForwardOptions {
+  /** Path and query, in place of the client's. */
+  readonly path?: string;
+  /** In place of the client's request headers, or, where `undefined`, not at all; names in lower case. */
+  readonly requestHeaders?: Readonly<Record<string, string | undefined>>;
+  /** What becomes of the engine's response; it goes to the client as it is without one. */
+  readonly body?: ResponseBody;
+  /** Added to the response. */
+  readonly responseHeaders?: Readonly<Record<string, string>>;
+  /** Nobody wants to know what the engine says: it is not looked into. So it is, too, where `onSettled` is left out. */
+  readonly readsNothing?: boolean;
+  /** Whether what the model says is to be recognised later. */
+  readonly readsAnswer?: boolean;
+  /** Once, when the exchange with the engine is over. Must not throw. */
+  readonly onSettled?: (result: RelayResult) => void;
+}
+
+/** Sends a request to the engine, at the same path if no other is given, and relays the answer. */
+export function forward(
+  gateway: Gateway,
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+  body: Buffer | string | null,
+  options: ForwardOptions = {},
+): void {
+  const { exchange } = request;
+  const errors = errorShapeOf(request.url);
+  const own = engineHeaders(gateway, exchange.requestId);
+  reply.hijack();
+  exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0);
+  relay(
+    gateway.upstream,
+    {
+      method: request.method,
+      path: options.path ?? originForm(request.raw.url!),
+      headers: requestHeaders(
+        request.headers,
+        options.requestHeaders === undefined ? own : { ...own, ...options.requestHeaders },
+      ),
+      body,
+    },
+    { raw: reply.raw, exchange },
+    {
+      headers: {
+        [RESPONSE_HEADERS.requestId]: exchange.requestId,
+        [RESPONSE_HEADERS.overheadMs]: exchange.overheadMs.toFixed(3),
+        ...options.responseHeaders,
+        ...(gateway.draining && { connection: 'close' }),
+      },
+      body: options.body ?? new UntouchedBody(errors),
+      errors,
+      now: gateway.now,
+      reads:
+        options.onSettled === undefined || options.readsNothing ? 'nothing' : options.readsAnswer ? 'answer' : 'usage',
+      onSettled: options.onSettled ?? ignored,
+    },
+  );
+}
+
+function ignored(): void {}
+
+/** What every request to the engine carries from the gateway. */
+export function engineHeaders(gateway: Gateway, requestId: string): Record<string, string | undefined> {
+  const { apiKey, apiKeyHeader } = gateway.config.upstream;
+  if (apiKey === undefined) return { [RESPONSE_HEADERS.requestId]: requestId };
+  const isBearer = apiKeyHeader === 'authorization';
+  return {
+    [RESPONSE_HEADERS.requestId]: requestId,
+    // The client's own key is for the gateway, in whichever header it stands.
+    authorization: isBearer ? `Bearer ${apiKey}` : undefined,
+    'x-api-key': isBearer ? undefined : apiKey,
+  };
+}
+
+/** Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter. */
+function originForm(url: string): string {
+  return url.startsWith('/') ? url : url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
+}

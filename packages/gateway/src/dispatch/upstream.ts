@@ -1,0 +1,252 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { WarmpathError } from '@warmpath/core';
+import { type Dispatcher, errors, Pool } from 'undici';
+import type { GatewayConfig } from '../config/schema.js';
+
+/** One request for the engine. */
+export interface UpstreamRequest {
+  readonly method: string;
+  /** Path and query, as clients name it: starts with `/v1/`. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string | string[]>>;
+  readonly body: Buffer | string | null;
+}
+
+/** Who listens to one exchange. After `onHead` came any number of `onData`; exactly one of `onEnd` and `onError` is last. */
+export interface UpstreamListener {
+  /** Response status and headers, names in lower case. */
+  onHead(status: number, headers: IncomingHttpHeaders): void;
+  /** One chunk, as it came from the socket. Answers false to pause; `UpstreamCall.resume` goes on. */
+  onData(chunk: Buffer): boolean;
+  onEnd(): void;
+  /** A WarmpathError of the table's `upstream_error` type, or the reason given to `abort`. */
+  onError(error: WarmpathError): void;
+}
+
+/** Who wants to know whether the engine has anything to do that someone asked for. */
+export interface ActivityWatcher {
+  /** Before the first request goes out. */
+  busy(): void;
+  /** When the last one is over. */
+  idle(): void;
+}
+
+export interface StartOptions {
+  /** Milliseconds for the whole exchange. Default: the configuration's. */
+  readonly totalMs?: number;
+  /** Nobody waits for it: it does not make the engine busy. */
+  readonly isBackground?: boolean;
+}
+
+/** A second try after a failed connection waits between half and all of this, at random: clients must not come in step. */
+const RETRY_DELAY_MS = 100;
+
+const CONNECTION_FAILURES = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ETIMEDOUT',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+/** The engine's HTTP side: a pool of keep-alive connections to one base URL. */
+export class Upstream {
+  /** Where the engine is, without credentials; part of the identity of what is cached. */
+  readonly url: string;
+  readonly #pool: Pool;
+  readonly #basePath: string;
+  readonly #totalMs: number;
+  #retries = 0;
+  #underWay = 0;
+  #watcher: ActivityWatcher | undefined;
+
+  constructor(config: GatewayConfig['upstream']) {
+    const url = new URL(config.url);
+    const { connectMs, headersMs, idleMs, totalMs } = config.timeouts;
+    this.#basePath = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
+    this.#totalMs = totalMs;
+    this.url = `${url.origin}${this.#basePath}`;
+    this.#pool = new Pool(url.origin, {
+      connections: config.connections,
+      connect: { timeout: connectMs },
+      headersTimeout: headersMs,
+      bodyTimeout: idleMs,
+    });
+  }
+
+  /** Second tries after a failed connection, since the start. */
+  get retries(): number {
+    return this.#retries;
+  }
+
+  /** Tells of the engine's activity from now on: of requests that may make it compute, which those for reading do not. */
+  watch(watcher: ActivityWatcher): void {
+    this.#watcher = watcher;
+  }
+
+  /** Starts an exchange. Everything that happens, a refusal to connect included, comes through the listener. */
+  start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
+    const { totalMs = this.#totalMs, isBackground = false } = options;
+    const counts = !isBackground && request.method !== 'GET' && request.method !== 'HEAD';
+    if (counts && this.#underWay++ === 0) this.#watcher?.busy();
+    const send = (call: UpstreamCall, attempt: number): void => {
+      if (attempt > 0) this.#retries++;
+      this.#pool.dispatch(
+        {
+          method: request.method as Dispatcher.HttpMethod,
+          path: this.#basePath + request.path,
+          headers: request.headers,
+          body: request.body,
+        },
+        call,
+      );
+    };
+    return new UpstreamCall(listener, totalMs, {
+      send,
+      settled: () => {
+        if (counts && --this.#underWay === 0) this.#watcher?.idle();
+      },
+    });
+  }
+
+  /** Cuts every connection; what is in flight ends with `onError`. */
+  async destroy(): Promise<void> {
+    await this.#pool.destroy();
+  }
+}
+
+interface Transport {
+  send(call: UpstreamCall, attempt: number): void;
+  /** Once, when the exchange is over. */
+  settled(): void;
+}
+
+/**
+ * One exchange under way. It can be aborted in every state: queued for a connection, connecting, between two tries,
+ * waiting for headers, in the middle of the body.
+ */
+export class UpstreamCall implements Dispatcher.DispatchHandler {
+  readonly #listener: UpstreamListener;
+  readonly #transport: Transport;
+  readonly #total: NodeJS.Timeout;
+  #controller: Dispatcher.DispatchController | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #attempt = 0;
+  #headSeen = false;
+  #settled = false;
+
+  constructor(listener: UpstreamListener, totalMs: number, transport: Transport) {
+    this.#listener = listener;
+    this.#transport = transport;
+    this.#total = setTimeout(() => this.abort(timeout('the exchange', totalMs)), totalMs);
+    this.#dispatch();
+  }
+
+  /** Ends the exchange: the engine's connection is closed, or never opened. The listener hears `onError(reason)` at once. */
+  abort(reason: WarmpathError): void {
+    if (this.#settled) return;
+    this.#settle();
+    this.#controller?.abort(reason);
+    this.#listener.onError(reason);
+  }
+
+  /** Goes on after `onData` answered false. */
+  resume(): void {
+    this.#controller?.resume();
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    // Aborted while it waited for a connection: nothing has been written yet, and nothing will be.
+    if (this.#settled) controller.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    if (this.#settled || status < 200) return;
+    this.#headSeen = true;
+    this.#listener.onHead(status, headers);
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#settled) return;
+    if (!this.#listener.onData(chunk)) controller.pause();
+  }
+
+  onResponseEnd(): void {
+    if (this.#settled) return;
+    this.#settle();
+    this.#listener.onEnd();
+  }
+
+  onResponseError(_: Dispatcher.DispatchController | undefined, error: Error): void {
+    if (this.#settled) return;
+    if (this.#mayRetry(error)) {
+      this.#attempt++;
+      this.#retry = setTimeout(() => this.#dispatch(), RETRY_DELAY_MS * (0.5 + Math.random() / 2));
+      return;
+    }
+    this.#settle();
+    this.#listener.onError(this.#translate(error));
+  }
+
+  #dispatch(): void {
+    try {
+      this.#transport.send(this, this.#attempt);
+    } catch (error) {
+      this.onResponseError(undefined, error as Error);
+    }
+  }
+
+  /** Only a connection that was never opened: not one byte of the request has left, so the engine cannot have seen it. */
+  #mayRetry(error: Error): boolean {
+    return this.#attempt === 0 && this.#controller === undefined && CONNECTION_FAILURES.has(codeOf(error));
+  }
+
+  #settle(): void {
+    this.#settled = true;
+    clearTimeout(this.#total);
+    clearTimeout(this.#retry);
+    this.#transport.settled();
+  }
+
+  #translate(error: Error): WarmpathError {
+    if (WarmpathError.isInstance(error)) return error;
+    const code = codeOf(error);
+    if (code === 'UND_ERR_HEADERS_TIMEOUT') return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no response headers', error);
+    if (code === 'UND_ERR_BODY_TIMEOUT') return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'the response stalled', error);
+    if (code === 'UND_ERR_CONNECT_TIMEOUT') return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no connection', error);
+    if (code === 'UND_ERR_INVALID_ARG') return withCause('WARMPATH_INVALID_REQUEST', error.message, error);
+    const table = this.#controller === undefined ? 'WARMPATH_UPSTREAM_UNREACHABLE' : 'WARMPATH_UPSTREAM_CUT';
+    const when = this.#headSeen ? 'in the middle of the response' : 'before the response';
+    return withCause(table, this.#controller === undefined ? code : `${code} ${when}`, error);
+  }
+}
+
+function withCause(
+  code:
+    | 'WARMPATH_UPSTREAM_TIMEOUT'
+    | 'WARMPATH_UPSTREAM_UNREACHABLE'
+    | 'WARMPATH_UPSTREAM_CUT'
+    | 'WARMPATH_INVALID_REQUEST',
+  detail: string,
+  cause: Error,
+): WarmpathError {
+  return new WarmpathError(code, { detail, cause });
+}
+
+function timeout(what: string, ms: number): WarmpathError {
+  return new WarmpathError('WARMPATH_UPSTREAM_TIMEOUT', { detail: `${what} took longer than ${ms} ms` });
+}
+
+function codeOf(error: Error): string {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code !== undefined) return code;
+  // Several addresses were tried, and each failed (Node's happy eyeballs).
+  const [first] = (error as AggregateError).errors ?? [];
+  return (
+    (first as NodeJS.ErrnoException | undefined)?.code ?? (error instanceof errors.UndiciError ? error.name : 'ERROR')
+  );
+}

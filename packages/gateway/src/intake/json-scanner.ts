@@ -1,0 +1,300 @@
+import { WarmpathError } from '@warmpath/core';
+
+/**
+ * The one JSON scanner of the gateway. It finds where values stand in the bytes of a body, so that a body is changed in a
+ * few places and forwarded otherwise as the client wrote it: numbers beyond 2^53, `1.0` and the order of keys would not
+ * survive a round trip through JavaScript objects. A scan costs a tenth of `JSON.parse`, because long strings are skipped by
+ * native searches.
+ *
+ * It checks structure (brackets, commas, colons, quotes, literals), not the inside of strings: that is the engine's.
+ */
+
+/** Where a value stands: its first byte, and the one behind its last. */
+export interface ByteSpan {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** One member of an object: `[start, end)` is `"key": value`, `[valueStart, end)` its value. */
+export interface JsonMember extends ByteSpan {
+  readonly key: string;
+  readonly valueStart: number;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+const OPEN_BRACKET = 0x5b;
+const CLOSE_BRACKET = 0x5d;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+
+/** Levels of arrays and objects. Real requests have about ten (schemas of tools). */
+export const MAX_DEPTH = 256;
+/** Brackets, commas and quotes that one scan steps over: some 20 ms of work. A real body of 32 MB has a tenth of that. */
+const MAX_STEPS = 2_000_000;
+
+/** Bytes of a string that are looked at one by one before a native search is worth its call: names and roles are shorter. */
+const SHORT_STRING = 24;
+
+const LITERAL = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
+
+/** Scans the bytes of one JSON text. Errors: `WARMPATH_INVALID_JSON`; `WARMPATH_BODY_TOO_COMPLEX` beyond the bounds. */
+export class JsonScanner {
+  readonly bytes: Buffer;
+  #steps = 0;
+
+  constructor(bytes: Buffer) {
+    this.bytes = bytes;
+  }
+
+  /** Where the only value of the text stands; anything but white space beside it is an error. O(text). */
+  root(): ByteSpan {
+    const start = this.space(0);
+    const end = this.valueEnd(start);
+    if (this.space(end) < this.bytes.length) throw invalidJson();
+    return { start, end };
+  }
+
+  /** The members of the object at `start`, in their order, duplicates included. O(object). */
+  members(start: number): JsonMember[] {
+    const found: JsonMember[] = [];
+    let at = this.#open(OPEN_BRACE, start);
+    while (this.bytes[at] !== CLOSE_BRACE) {
+      this.#step();
+      this.#expect(QUOTE, at);
+      const keyEnd = this.stringEnd(at);
+      const colon = this.space(keyEnd);
+      this.#expect(COLON, colon);
+      const valueStart = this.space(colon + 1);
+      const end = this.valueEnd(valueStart);
+      found.push({ key: this.#key(at, keyEnd), start: at, valueStart, end });
+      at = this.#next(end, CLOSE_BRACE);
+    }
+    return found;
+  }
+
+  /** The elements of the array at `start`. O(array). */
+  elements(start: number): ByteSpan[] {
+    const found: ByteSpan[] = [];
+    let at = this.#open(OPEN_BRACKET, start);
+    while (this.bytes[at] !== CLOSE_BRACKET) {
+      this.#step();
+      const end = this.valueEnd(at);
+      found.push({ start: at, end });
+      at = this.#next(end, CLOSE_BRACKET);
+    }
+    return found;
+  }
+
+  /** The value of the last member of this name, as in `JSON.parse`; `undefined` where the value is no object or lacks it. O(object). */
+  member(start: number, name: string): ByteSpan | undefined {
+    if (this.bytes[start] !== OPEN_BRACE) return undefined;
+    const member = this.members(start).findLast(({ key }) => key === name);
+    return member && { start: member.valueStart, end: member.end };
+  }
+
+  isArray({ start }: ByteSpan): boolean {
+    return this.bytes[start] === OPEN_BRACKET;
+  }
+
+  isObject({ start }: ByteSpan): boolean {
+    return this.bytes[start] === OPEN_BRACE;
+  }
+
+  isString({ start }: ByteSpan): boolean {
+    return this.bytes[start] === QUOTE;
+  }
+
+  isNull({ start, end }: ByteSpan): boolean {
+    return end - start === 4 && this.bytes[start] === 0x6e;
+  }
+
+  /** The JSON text of a value. O(value). */
+  text({ start, end }: ByteSpan): string {
+    return this.bytes.toString('utf8', start, end);
+  }
+
+  /** A string's value; `undefined` for any other value. O(string). Error: `WARMPATH_INVALID_JSON` for a broken escape. */
+  string(span: ByteSpan): string | undefined {
+    if (!this.isString(span)) return undefined;
+    const raw = this.bytes.toString('utf8', span.start + 1, span.end - 1);
+    return raw.includes('\\') ? (this.parse(span) as string) : raw;
+  }
+
+  /** A value as `JSON.parse` gives it. O(value). Error: `WARMPATH_INVALID_JSON`. */
+  parse(span: ByteSpan): unknown {
+    return parseJson(this.text(span));
+  }
+
+  /** The first byte from `from` on that is no white space. */
+  space(from: number): number {
+    let at = from;
+    while (this.bytes[at] === 0x20 || this.bytes[at] === 0x0a || this.bytes[at] === 0x0d || this.bytes[at] === 0x09)
+      at++;
+    return at;
+  }
+
+  /** Behind the value that begins at `start`. O(value). */
+  valueEnd(start: number): number {
+    const first = this.bytes[start];
+    if (first === QUOTE) return this.stringEnd(start);
+    return first === OPEN_BRACE || first === OPEN_BRACKET ? this.#containerEnd(start) : this.#literalEnd(start);
+  }
+
+  /** Behind the closing quote of the string that opens at `start`. */
+  stringEnd(start: number): number {
+    const { bytes } = this;
+    const short = start + SHORT_STRING;
+    for (let at = start + 1; at <= short; at++) {
+      const byte = bytes[at];
+      if (byte === QUOTE) return at + 1;
+      if (byte === BACKSLASH) return this.#longStringEnd(at);
+    }
+    return this.#longStringEnd(short + 1);
+  }
+
+  /** `from`: inside the string, not in the middle of an escape. */
+  #longStringEnd(from: number): number {
+    const { bytes } = this;
+    for (let at = bytes.indexOf(QUOTE, from); at >= 0; at = bytes.indexOf(QUOTE, at + 1)) {
+      this.#step();
+      let backslashes = at;
+      while (backslashes > from && bytes[backslashes - 1] === BACKSLASH) backslashes--;
+      if ((at - backslashes) % 2 === 0) return at + 1;
+    }
+    throw invalidJson();
+  }
+
+  /** Walks through nested containers without recursion: what closes each open one is kept in a list. */
+  #containerEnd(start: number): number {
+    const { bytes } = this;
+    const open: number[] = [];
+    let at = start;
+    for (;;) {
+      this.#step();
+      // A value begins here.
+      const byte = bytes[at];
+      let isComplete = true;
+      if (byte === QUOTE) at = this.stringEnd(at);
+      else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+        const close = byte === OPEN_BRACE ? CLOSE_BRACE : CLOSE_BRACKET;
+        const first = this.space(at + 1);
+        if (bytes[first] === close) at = first + 1;
+        else {
+          if (open.push(close) > MAX_DEPTH) throw tooComplex(`nested more than ${MAX_DEPTH} levels deep`);
+          at = close === CLOSE_BRACE ? this.#keyEnd(first) : first;
+          isComplete = false;
+        }
+      } else at = this.#literalEnd(at);
+      // Behind a complete value come the ends of containers, then a comma and the next value.
+      while (isComplete) {
+        if (open.length === 0) return at;
+        at = this.space(at);
+        const close = open[open.length - 1]!;
+        if (bytes[at] === close) {
+          open.pop();
+          at++;
+          continue;
+        }
+        this.#expect(COMMA, at);
+        at = this.space(at + 1);
+        if (close === CLOSE_BRACE) at = this.#keyEnd(at);
+        isComplete = false;
+      }
+    }
+  }
+
+  /** From a key to the first byte of its value. */
+  #keyEnd(start: number): number {
+    this.#expect(QUOTE, start);
+    const colon = this.space(this.stringEnd(start));
+    this.#expect(COLON, colon);
+    return this.space(colon + 1);
+  }
+
+  #literalEnd(start: number): number {
+    const { bytes } = this;
+    let at = start;
+    // Numbers and words; nothing longer than this is one.
+    while (at < start + 400 && isOfLiteral(bytes[at])) at++;
+    if (at === start || !LITERAL.test(bytes.toString('latin1', start, at))) throw invalidJson();
+    return at;
+  }
+
+  #key(start: number, end: number): string {
+    return this.string({ start, end })!;
+  }
+
+  /** Behind the bracket and white space. */
+  #open(bracket: number, at: number): number {
+    this.#expect(bracket, at);
+    return this.space(at + 1);
+  }
+
+  /** Where the next member or element begins, or the bracket that closes. */
+  #next(from: number, close: number): number {
+    const at = this.space(from);
+    if (this.bytes[at] === close) return at;
+    this.#expect(COMMA, at);
+    const next = this.space(at + 1);
+    if (this.bytes[next] === close) throw invalidJson();
+    return next;
+  }
+
+  #expect(byte: number, at: number): void {
+    if (this.bytes[at] !== byte) throw invalidJson();
+  }
+
+  #step(): void {
+    if (++this.#steps > MAX_STEPS) throw tooComplex(`more than ${MAX_STEPS} values and quotes`);
+  }
+}
+
+/** `JSON.parse`. Error: `WARMPATH_INVALID_JSON`, without any of the text: the parser's own message quotes it. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw invalidJson();
+  }
+}
+
+function isOfLiteral(byte: number | undefined): boolean {
+  return byte !== undefined && byte > 0x20 && byte !== COMMA && byte !== CLOSE_BRACE && byte !== CLOSE_BRACKET;
+}
+
+function invalidJson(): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_JSON');
+}
+
+function tooComplex(what: string): WarmpathError {
+  return new WarmpathError('WARMPATH_BODY_TOO_COMPLEX', { detail: `The body has ${what}.` });
+}
+
+/** Bytes in place of others: `[start, end)` of the body becomes `bytes`. `start === end` inserts. */
+export interface ByteEdit extends ByteSpan {
+  readonly bytes: Buffer;
+}
+
+/**
+ * The body with all edits made, every other byte as it was; with no edits, the very same buffer. Edits may come in any order
+ * and must not overlap; those at one place are made in the order given. O(body), native copies.
+ */
+export function applyEdits(body: Buffer, edits: readonly ByteEdit[]): Buffer {
+  if (edits.length === 0) return body;
+  const sorted = edits.length === 1 ? edits : edits.toSorted((one, other) => one.start - other.start);
+  let length = body.length;
+  for (const { start, end, bytes } of sorted) length += bytes.length - (end - start);
+  const written = Buffer.allocUnsafe(length);
+  let from = 0;
+  let to = 0;
+  for (const { start, end, bytes } of sorted) {
+    to += body.copy(written, to, from, start);
+    to += bytes.copy(written, to);
+    from = end;
+  }
+  body.copy(written, to, from);
+  return written;
+}

@@ -1,0 +1,66 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { ErrorCode } from '@warmpath/core';
+import type { RecordedBlock, RecordedFallback, RecordedPrefix } from '../operate/explain/request-log.js';
+
+/** Who failed: the gateway, which refused or broke, or the engine behind it. */
+export type ErrorSource = 'gateway' | 'upstream';
+
+const NONE: readonly never[] = [];
+
+const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
+
+/** One client request on its way through the gateway: what the access log and the metrics say about it in the end. */
+export class Exchange {
+  /** The client's `x-request-id` if it is a plain token of at most 128 characters, else a new UUID. */
+  readonly requestId: string;
+  /** When the request's headers had come, in milliseconds of the monotonic clock. */
+  readonly arrivedAt: number;
+  /** When the request's body was complete and the gateway's own work began. */
+  bodyAt: number;
+  /** Milliseconds of the gateway's own work, from the complete body until the request went out to the engine, waiting not counted. */
+  overheadMs: number | undefined;
+  /** Milliseconds in the queue; `undefined` for a request that did not wait. */
+  queuedMs: number | undefined;
+  /** What a defect, or a store that did not answer, cost this request. */
+  failedOpen: readonly RecordedFallback[] = NONE;
+  errorCode: ErrorCode | undefined;
+  errorSource: ErrorSource | undefined;
+  documents: number | undefined;
+  /** Of these, found where they stand in the prompt. */
+  recognised: number | undefined;
+  documentsMoved: number | undefined;
+  /** Documents that the conversation shows already, those of which it shows parts, and tokens of both that were not sent again. */
+  references = 0;
+  shortened = 0;
+  deduplicatedTokens = 0;
+  /** Earlier turns of the conversation that were sent as they had been rendered. */
+  replayedTurns = 0;
+  /** What became of documents that stand side by side. */
+  blocks: readonly RecordedBlock[] = NONE;
+  /** Set for prompts that are compared with earlier ones. */
+  prefix: RecordedPrefix | undefined;
+  /** Set for prompts. */
+  tenant: string | undefined;
+  predictedCachedTokens: number | undefined;
+  promptTokens: number | undefined;
+  cachedTokens: number | undefined;
+  /** Milliseconds from the dispatch to the engine until its first content. */
+  ttftMs: number | undefined;
+
+  constructor(headers: IncomingHttpHeaders, now: number) {
+    const given = headers['x-request-id'];
+    this.requestId = typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
+    this.arrivedAt = now;
+    this.bodyAt = now;
+  }
+
+  wentWithout(fallback: RecordedFallback): void {
+    this.failedOpen = [...this.failedOpen, fallback];
+  }
+
+  failed(code: ErrorCode, source: ErrorSource): void {
+    this.errorCode = code;
+    this.errorSource = source;
+  }
+}

@@ -1,0 +1,54 @@
+import { Readable } from 'node:stream';
+import { type SessionFilter, WarmpathError } from '@warmpath/core';
+import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import type { Gateway } from '../../gateway.js';
+import { exportLines, importLines } from './session-transfer.js';
+
+interface Query {
+  readonly tenant?: unknown;
+  readonly session?: unknown;
+  readonly all?: unknown;
+}
+
+/**
+ * What only the operator may do, of all tenants: `GET /sessions` exports what is remembered of conversations, `POST /sessions` takes an
+ * export in, `DELETE /sessions` forgets. `?tenant=` names a tenant by the digest that an export has, `&session=` a conversation by its
+ * name, or those without one by an empty one; to forget everything takes `?all=true`.
+ */
+export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: FastifyBaseLogger): void {
+  const { store } = gateway.conversations;
+  app.get<{ Querystring: Query }>('/sessions', (request, reply) => {
+    const lines = exportLines(store, filterOf(request.query), gateway.now());
+    log.info('sessions exported');
+    return reply.type('application/x-ndjson').send(Readable.from(lines));
+  });
+  app.post('/sessions', async (request) => {
+    const result = await importLines(store, request.body as AsyncIterable<Buffer>, gateway.now());
+    const { imported, expired, refusedCount } = result;
+    log.info({ imported, expired, refused: refusedCount }, 'sessions imported');
+    return result;
+  });
+  app.delete<{ Querystring: Query }>('/sessions', async (request) => {
+    const filter = filterOf(request.query);
+    if (filter.tenant === undefined && request.query.all !== 'true') {
+      throw invalid('tenant', 'name a tenant, or say `all=true`');
+    }
+    const forgotten = await store.forget(filter);
+    log.info({ forgotten }, 'sessions forgotten');
+    return { object: 'sessions', forgotten };
+  });
+}
+
+function filterOf({ tenant, session }: Query): SessionFilter {
+  for (const [path, value] of Object.entries({ tenant, session })) {
+    if (value !== undefined && typeof value !== 'string') throw invalid(path, 'one value was expected');
+  }
+  if (session !== undefined && tenant === undefined) {
+    throw invalid('session', 'a name is one of a tenant: name that, too');
+  }
+  return { tenant: tenant as string | undefined, session: session === '' ? null : (session as string | undefined) };
+}
+
+function invalid(path: string, detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
+}

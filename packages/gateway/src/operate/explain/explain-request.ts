@@ -1,0 +1,263 @@
+import {
+  type BlockFormat,
+  BREAK_CAUSES,
+  blockDocuments,
+  estimateTokens,
+  type FixedReason,
+  findPrefixBreak,
+  type LabelRule,
+  outlinePrompt,
+  type PrefixBreak,
+  type PromptPiece,
+  type RecognitionMode,
+  recognise,
+} from '@warmpath/core';
+import { isTold, type PlacedBlock } from '../../arrange/found/arrange-in-place.js';
+import { InPlacePrompts, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
+import { type RecognisedRequest, recogniseRequest } from '../../arrange/found/recognised-request.js';
+import type { GatewayConfig } from '../../config/schema.js';
+import { chatApi } from '../../intake/apis/chat-api.js';
+import { completionsApi } from '../../intake/apis/completions-api.js';
+import { isObject } from '../../intake/apis/content-texts.js';
+import { messagesApi } from '../../intake/apis/messages-api.js';
+import type { ApiName, PromptApi } from '../../intake/apis/prompt-api.js';
+import { type JsonObject, pathName } from '../../intake/apis/request-texts.js';
+import { responsesApi } from '../../intake/apis/responses-api.js';
+import { parseObject } from '../../intake/extract.js';
+import { promptPieces } from './prompt-pieces.js';
+import { apiOfBody, readRecorded } from './recorded-request.js';
+
+const APIS: Readonly<Record<ApiName, PromptApi>> = {
+  chat: chatApi,
+  completions: completionsApi,
+  messages: messagesApi,
+  responses: responsesApi,
+};
+
+/** Characters shown on either side of a difference. */
+const EXCERPT = 32;
+/** What templates say before passages that nothing parts. */
+const SPEAKS_OF_CONTEXT =
+  /<context>|context information is below|following (?:pieces of )?(?:retrieved )?(?:context|documents|sources)/i;
+const ADVICE =
+  'The prompt speaks of context, but nothing tells where one document ends: write each in a tag of its own, or put <warmpath-documents> around them, or name their frame in `recognise.templates`.';
+/** Why documents that the request itself calls so do not show. */
+const CITED =
+  'Answers cite the documents of this request by their number (`citations`), so they stay as they are, byte for byte.';
+
+export interface ExplainOptions {
+  /** Found out by the path in a record, or by the members of the body, if left out. */
+  readonly api?: ApiName;
+  /** What `recognise` says for the API if left out, and `conservative` without it. */
+  readonly mode?: RecognitionMode;
+  /** How a gateway looks for documents: the modes of its APIs, labels, and frames that it knows. */
+  readonly recognise?: Pick<GatewayConfig['recognise'], ApiName | 'relabel' | 'templates'>;
+  /** The body of a request that was served before. */
+  readonly after?: string;
+  /** Whether parts that documents have in common are referred to; what a body's `warmpath.blocks` says without it, else false. */
+  readonly blocks?: boolean;
+}
+
+/** Documents that stand side by side in a prompt. */
+export interface ExplainedBlock {
+  /** For instance `messages[1].content`. */
+  readonly place: string;
+  readonly format: BlockFormat;
+  readonly marked: boolean;
+  readonly labels: LabelRule;
+  readonly fixed: FixedReason | null;
+  readonly documents: readonly { readonly id: string; readonly title: string | null; readonly tokens: number }[];
+  readonly decided: PlacedBlock['decided'];
+  /** `order[place]` is the rank of the document that would stand there. */
+  readonly order: readonly number[];
+  /** Documents that stand farther up in full, or in part: what would stand for each, and the estimated tokens that this spares. */
+  readonly references: readonly {
+    readonly rank: number;
+    readonly partly: boolean;
+    readonly hint: string;
+    readonly savedTokens: number;
+  }[];
+}
+
+/** A break of the prefix, with what can be done about it and what stands there. */
+export interface ExplainedBreak extends PrefixBreak {
+  readonly remedy: string;
+  /** Some characters around the difference, of the earlier prompt and of this one. */
+  readonly before: string;
+  readonly now: string;
+}
+
+/** What the gateway would see in a request, and do with it. */
+export interface Explanation {
+  readonly object: 'explanation';
+  readonly api: ApiName;
+  readonly model: string;
+  /** Estimated. */
+  readonly promptTokens: number;
+  /** Documents in the field `documents`. */
+  readonly givenDocuments: number;
+  readonly blocks: readonly ExplainedBlock[];
+  /** Estimated tokens that references to documents farther up would spare. */
+  readonly deduplicatedTokens: number;
+  /** Where nothing may move although the prompt speaks of context, or holds documents: why, and what would help. */
+  readonly advice: string | null;
+  /** Against the earlier request, if there is one. */
+  readonly prefix: {
+    /** Tokens of the beginning that both share as the client wrote them. */
+    readonly sharedTokens: number;
+    /** The same with documents ordered where they stand, in both. */
+    readonly arrangedSharedTokens: number;
+    /** As the client wrote them; `null` if this request continues the earlier one. */
+    readonly break: ExplainedBreak | null;
+  } | null;
+}
+
+/**
+ * What would be recognised in a request, what would move, what that saves behind an earlier request, and why the two part where
+ * they do. A request may be its body or a record of it (`readRecorded`). Keeps nothing. Errors: `WARMPATH_INVALID_JSON`. O(both bodies).
+ */
+export function explainRequest(given: string, options: ExplainOptions): Explanation {
+  const recorded = readRecorded(given);
+  const { body } = recorded;
+  const after = options.after === undefined ? undefined : readRecorded(options.after).body;
+  const api = APIS[options.api ?? recorded.api ?? apiOfBody(recorded.object)];
+  const prompts = new InPlacePrompts();
+  const earlier = after === undefined ? undefined : readPrompt(after, api, options);
+  const servedBefore = earlier && inPlace(earlier, prompts);
+  const now = readPrompt(body, api, options);
+  const served = inPlace(now, prompts);
+  const blocks = served.blocks.filter(isTold);
+  const { documents } = now.object;
+  return {
+    object: 'explanation',
+    api: api.name,
+    model: typeof now.object['model'] === 'string' ? now.object['model'] : '',
+    promptTokens: tokensOf(now),
+    givenDocuments: Array.isArray(documents) ? documents.length : 0,
+    blocks: blocks.map((placed) => explainBlock(now, placed)),
+    deduplicatedTokens: sumOf(blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
+    advice: blocks.length === 0 ? adviceFor(now) : null,
+    prefix: earlier === undefined ? null : explainPrefix(earlier, now, [servedBefore!.body, served.body]),
+  };
+}
+
+interface ReadPrompt {
+  readonly body: string;
+  readonly object: JsonObject;
+  readonly api: PromptApi;
+  readonly deduplicate: boolean;
+  readonly blocks: boolean;
+  /** Whether answers cite documents by their numbers, which therefore stay. */
+  readonly isCited: boolean;
+  readonly pieces: readonly PromptPiece[];
+  readonly recognised: RecognisedRequest | undefined;
+}
+
+function readPrompt(
+  body: string,
+  api: PromptApi,
+  { mode: given, recognise: how, blocks: asked }: ExplainOptions,
+): ReadPrompt {
+  const options = {
+    mode: given ?? how?.[api.name] ?? 'conservative',
+    ...(how !== undefined && { relabel: how.relabel, templates: how.templates }),
+  };
+  const object = parseObject(body);
+  const messages = api.messages(object);
+  const texts = messages.flatMap((message) => message.texts);
+  const blocks = recognise(texts, options);
+  const own = object['warmpath'];
+  const said: JsonObject = isObject(own) ? own : {};
+  const parts = asked ?? said['blocks'] === true;
+  const isGiven = Array.isArray(object['documents']) && object['documents'].length > 0;
+  // A request that names its documents is not searched for others.
+  const recognised = isGiven
+    ? undefined
+    : recogniseRequest(body, api, { ...options, maxDocuments: Number.POSITIVE_INFINITY, blocks: parts });
+  return {
+    body,
+    object,
+    api,
+    deduplicate: said['deduplicate'] !== false,
+    blocks: parts,
+    isCited: texts.some(({ kind }) => kind === 'verbatim'),
+    pieces: promptPieces(body, object, { api, messages, blocks }),
+    recognised,
+  };
+}
+
+/** A prompt as the gateway would send it. */
+function inPlace({ body, recognised, deduplicate, blocks }: ReadPrompt, prompts: InPlacePrompts): PlacedPrompt {
+  return recognised === undefined ? { body, blocks: [] } : prompts.place(recognised, { deduplicate, blocks });
+}
+
+function explainBlock({ recognised }: ReadPrompt, { block, decided, sent, references }: PlacedBlock): ExplainedBlock {
+  const { text, place } = recognised!.texts[block.text]!;
+  return {
+    place: pathName(place),
+    format: block.format,
+    marked: block.marked,
+    labels: block.labels,
+    fixed: block.fixed ?? null,
+    documents: blockDocuments(text, block).map(({ title, tokens }, rank) => ({
+      id: block.documents[rank]!.id ?? `#${rank + 1}`,
+      title: title ?? null,
+      tokens,
+    })),
+    decided,
+    order: sent.order,
+    references: references.map(({ rank, partly, written, savedTokens }) => ({
+      rank,
+      partly,
+      hint: written,
+      savedTokens,
+    })),
+  };
+}
+
+function explainPrefix(
+  before: ReadPrompt,
+  now: ReadPrompt,
+  [sentBefore, sent]: readonly [string, string],
+): NonNullable<Explanation['prefix']> {
+  const found = findPrefixBreak(outlinePrompt(before.pieces, { keepText: true }), now.pieces);
+  const arranged = findPrefixBreak(
+    outlinePrompt(readPrompt(sentBefore, before.api, { mode: 'off' }).pieces, { keepText: true }),
+    readPrompt(sent, now.api, { mode: 'off' }).pieces,
+  );
+  return {
+    sharedTokens: found?.sharedTokens ?? tokensOf(before),
+    arrangedSharedTokens: arranged?.sharedTokens ?? tokensOf(before),
+    break: found === undefined ? null : explainBreak(before.pieces, now.pieces, found),
+  };
+}
+
+/** A break with its remedy and what stands around it. */
+function explainBreak(before: readonly PromptPiece[], now: readonly PromptPiece[], found: PrefixBreak): ExplainedBreak {
+  const at = now.findIndex((piece, i) => piece.kind !== before[i]?.kind || piece.text !== before[i]?.text);
+  const around = (piece: PromptPiece | undefined) =>
+    piece?.text.slice(Math.max(0, found.offset - EXCERPT), found.offset + EXCERPT) ?? '';
+  const earlier = before[at < 0 ? now.length : at];
+  return {
+    ...found,
+    remedy: BREAK_CAUSES[found.cause],
+    before: around(earlier),
+    now: around(at < 0 ? undefined : now[at]),
+  };
+}
+
+function tokensOf({ pieces }: ReadPrompt): number {
+  return pieces.reduce((sum, { text }) => sum + (text === '' ? 0 : estimateTokens(text)), 0);
+}
+
+function sumOf(numbers: readonly number[]): number {
+  return numbers.reduce((sum, number) => sum + number, 0);
+}
+
+function adviceFor({ isCited, pieces }: ReadPrompt): string | null {
+  if (isCited) return CITED;
+  const speaks = pieces.some(
+    ({ kind, text }) => (kind === 'system' || kind === 'user') && SPEAKS_OF_CONTEXT.test(text),
+  );
+  return speaks ? ADVICE : null;
+}

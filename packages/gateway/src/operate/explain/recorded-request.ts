@@ -1,0 +1,100 @@
+import { isObject } from '../../intake/apis/content-texts.js';
+import { API_NAMES, type ApiName } from '../../intake/apis/prompt-api.js';
+import type { JsonObject } from '../../intake/apis/request-texts.js';
+import { parseObject } from '../../intake/extract.js';
+import { objectMembers } from '../../intake/json-members.js';
+
+/** The body of a request, and which API it is for where that was said. */
+export interface RecordedRequest {
+  readonly body: string;
+  readonly object: JsonObject;
+  readonly api: ApiName | undefined;
+}
+
+/** Ends of the paths of the APIs. */
+const PATHS: Readonly<Record<ApiName, RegExp>> = {
+  chat: /\/chat\/completions$/,
+  completions: /\/completions$/,
+  messages: /\/messages(?:\/count_tokens)?$/,
+  responses: /\/responses$/,
+};
+/** Members of requests as they are recorded, and lines of batches: where the body may stand. */
+const BODIES = ['body', 'params', 'request', 'postData', 'text', 'json'];
+/** Depth at which a body may lie in a record. */
+const MAX_DEPTH = 4;
+
+/**
+ * Reads a request: a body, or a record of one with the body inside and its path beside it (a line of a batch, an entry of an HTTP archive,
+ * `{"path", "body"}`). Errors: `WARMPATH_INVALID_JSON`. O(text).
+ */
+export function readRecorded(text: string): RecordedRequest {
+  let found: RecordedRequest = { body: text, object: parseObject(text), api: undefined };
+  for (let depth = 0; depth < MAX_DEPTH && !isPrompt(found.object); depth++) {
+    const inner = within(found);
+    if (inner === undefined) break;
+    found = inner;
+  }
+  return found;
+}
+
+function isPrompt(object: JsonObject): boolean {
+  return ['messages', 'prompt', 'input'].some((key) => Object.hasOwn(object, key));
+}
+
+function within({ body, object, api }: RecordedRequest): RecordedRequest | undefined {
+  for (const key of BODIES) {
+    const value = object[key];
+    if (typeof value !== 'string' && !isObject(value)) continue;
+    const said = apiOfPath(object['path'] ?? object['url']) ?? api;
+    if (typeof value === 'string') return { body: value, object: parseObject(value), api: said };
+    const { valueStart, end } = objectMembers(body).findLast((member) => member.key === key)!;
+    return { body: body.slice(valueStart, end), object: value, api: said };
+  }
+  return undefined;
+}
+
+function apiOfPath(url: unknown): ApiName | undefined {
+  if (typeof url !== 'string') return undefined;
+  const path = url.replace(/[?#].*$/s, '').replace(/\/$/, '');
+  return API_NAMES.find((name) => PATHS[name].test(path));
+}
+
+/** Members that only Anthropic's Messages have at the top of a body. */
+const MESSAGES_MEMBERS = ['system', 'anthropic_version', 'anthropic_beta', 'stop_sequences', 'mcp_servers'];
+/** Parts of content that only they have. */
+const MESSAGES_PARTS = new Set([
+  'tool_use',
+  'tool_result',
+  'thinking',
+  'redacted_thinking',
+  'search_result',
+  'document',
+  'image',
+  'server_tool_use',
+  'web_search_tool_result',
+]);
+
+/** Which API a body is for, by what only one of them has; chat completions where nothing tells. O(messages). */
+export function apiOfBody(object: JsonObject): ApiName {
+  const { messages, model, tools } = object;
+  if (messages === undefined && Object.hasOwn(object, 'input')) return 'responses';
+  if (messages === undefined && Object.hasOwn(object, 'prompt')) return 'completions';
+  if (MESSAGES_MEMBERS.some((key) => Object.hasOwn(object, key))) return 'messages';
+  if (isList(tools, (tool) => isObject(tool['input_schema']))) return 'messages';
+  if (isList(messages, ({ content }) => isList(content, ({ type }) => MESSAGES_PARTS.has(type as string))))
+    return 'messages';
+  const isChat =
+    isList(tools, (tool) => isObject(tool['function'])) ||
+    isList(messages, ({ role, tool_calls: calls }) => !isTurn(role) || Array.isArray(calls));
+  // Messages must say how long the answer may be; whoever does so and asks one of Anthropic's models, or for its thinking, means them.
+  const isMeant = (typeof model === 'string' && /claude/i.test(model)) || Object.hasOwn(object, 'thinking');
+  return isMeant && Object.hasOwn(object, 'max_tokens') && !isChat ? 'messages' : 'chat';
+}
+
+function isTurn(role: unknown): boolean {
+  return role === 'user' || role === 'assistant';
+}
+
+function isList(value: unknown, test: (element: JsonObject) => boolean): boolean {
+  return Array.isArray(value) && value.some((element) => isObject(element) && test(element));
+}

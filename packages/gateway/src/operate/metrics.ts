@@ -1,0 +1,217 @@
+import type { ErrorCode } from '@warmpath/core';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { Fallback } from '../arrange/compose.js';
+import type { StoreFailure, StoreOperation } from '../conversation/session-store.js';
+import type { Exchange } from '../observe/exchange.js';
+
+/** What the gauges read when someone asks. */
+export interface GaugeSources {
+  readonly histories: () => number;
+  readonly treeNodes: () => number;
+  readonly treeBytes: () => number;
+  readonly documentMemoryBytes: () => number;
+  readonly sessionTurns: () => number;
+  readonly sessionBytes: () => number;
+  readonly sessionStoreUp: () => boolean;
+  readonly warmPrefixes: () => number;
+  readonly retries: () => number;
+  readonly queueDepth: () => number;
+  readonly underWay: () => number;
+  readonly plansWaiting: () => number;
+  readonly openArrangements: () => number;
+  readonly sentMessages: () => number;
+  readonly promptMemoBytes: () => number;
+  readonly recordedRequests: () => number;
+}
+
+const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
+const STORE_SECONDS = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1];
+const OVERHEAD_SECONDS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1];
+
+/** The gateway's Prometheus metrics, each in its own registry so that two gateways in one process stay apart. */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #requests = this.#counter('requests_total', 'Requests answered.', ['route', 'status']);
+  readonly #byRoute = new Map<string, Map<number, { inc(): void }>>();
+  readonly #inFlight = this.#gauge('requests_in_flight', 'Requests whose answer is not complete.');
+  readonly #overhead = this.#histogram('overhead_seconds', "The gateway's own time before dispatch.", OVERHEAD_SECONDS);
+  readonly #ttft = this.#histogram('ttft_seconds', 'From dispatch to the first content.', SECONDS);
+  readonly #queueWait = this.#histogram('queue_wait_seconds', 'Wait of prompts that found no room at once.', SECONDS);
+  readonly #documents = this.#counter('documents_total', 'Documents arranged.');
+  readonly #recognised = this.#counter('recognised_documents_total', 'Documents found where they stand in prompts.');
+  readonly #moved = this.#counter('documents_moved_total', 'Documents that left their retrieval rank.');
+  readonly #references = this.#counter('documents_deduplicated_total', 'Documents referred to, not repeated.');
+  readonly #shortened = this.#counter('documents_shortened_total', 'Documents of which parts were referred to.');
+  readonly #spared = this.#counter('deduplicated_tokens_total', 'Tokens that references spared, estimated.');
+  readonly #replayed = this.#counter('replayed_turns_total', 'Earlier turns sent again as they were rendered.');
+  readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
+  readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens of arranged requests, by the engine.');
+  readonly #cached = this.#counter('cached_tokens_total', 'Of those, tokens the engine had cached.');
+  readonly #storeTime = this.#histogram(
+    'session_store_seconds',
+    'Time of the shared store of conversations.',
+    STORE_SECONDS,
+    ['operation'],
+  );
+  readonly #storeFailures = this.#counter(
+    'session_store_failures_total',
+    'What the store of conversations did not do.',
+    ['operation', 'reason'],
+  );
+  readonly #failOpen = this.#counter('fail_open_total', 'Defects that cost an order, not an answer.', ['fallback']);
+  readonly #errors = this.#counter('errors_total', 'Errors by code of the table.', ['code', 'source']);
+  readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
+  readonly #plans = this.#counter('plans_total', 'Batches to plan, by what became of them.', ['outcome']);
+  readonly #prewarms = this.#counter('prewarms_total', 'Prefills ahead, by what became of them.', ['outcome']);
+  readonly #prewarmTokens = this.#counter('prewarm_tokens_total', 'Prompt tokens computed ahead.');
+  readonly #warmups = this.#counter('warmups_total', 'Answers to warm-up calls.', ['state']);
+
+  constructor(sources: GaugeSources) {
+    this.#read('histories', 'Histories kept, one per tenant and model.', sources.histories);
+    this.#read('tree_nodes', 'Nodes of all knowledge trees.', sources.treeNodes);
+    this.#read('tree_bytes', 'Bytes of all knowledge trees.', sources.treeBytes);
+    this.#read('document_memory_bytes', 'Bytes of remembered passages.', sources.documentMemoryBytes);
+    this.#read('session_turns', 'Turns of conversations that are remembered.', sources.sessionTurns);
+    this.#read('session_bytes', 'Bytes of remembered turns.', sources.sessionBytes);
+    const isUp = () => Number(sources.sessionStoreUp());
+    this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
+    this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
+    this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', sources.retries);
+    this.#read('queue_depth', 'Prompts that wait for room in the engine.', sources.queueDepth);
+    this.#read('upstream_in_flight', 'Prompts that the engine has.', sources.underWay);
+    this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
+    this.#read('open_arrangements', 'Orders given alone whose outcome is not known.', sources.openArrangements);
+    this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
+    this.#read('prompt_memo_bytes', 'Bytes of conversations that need not be read anew.', sources.promptMemoBytes);
+    this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
+    this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
+    this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
+      const { user, system } = process.cpuUsage();
+      return (user + system) / 1e6;
+    });
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  /** Prometheus text. */
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  began(): void {
+    this.#inFlight.inc();
+  }
+
+  /** The client has its answer, or has gone. `status` is what was sent, 499 for a client that left before. */
+  ended(route: string, status: number, exchange: Exchange): void {
+    this.#inFlight.dec();
+    this.#answered(route, status).inc();
+    if (exchange.overheadMs !== undefined) this.#overhead.observe(exchange.overheadMs / 1_000);
+    if (exchange.ttftMs !== undefined) this.#ttft.observe(exchange.ttftMs / 1_000);
+    if (exchange.documents !== undefined) this.#documents.inc(exchange.documents);
+    if (exchange.recognised !== undefined) this.#recognised.inc(exchange.recognised);
+    if (exchange.documentsMoved !== undefined) this.#moved.inc(exchange.documentsMoved);
+    if (exchange.references > 0) this.#references.inc(exchange.references);
+    this.#shortened.inc(exchange.shortened);
+    if (exchange.deduplicatedTokens > 0) this.#spared.inc(exchange.deduplicatedTokens);
+    if (exchange.replayedTurns > 0) this.#replayed.inc(exchange.replayedTurns);
+    if (exchange.predictedCachedTokens !== undefined) this.#predicted.inc(exchange.predictedCachedTokens);
+    if (exchange.promptTokens !== undefined) this.#prompt.inc(exchange.promptTokens);
+    if (exchange.cachedTokens !== undefined) this.#cached.inc(exchange.cachedTokens);
+    if (exchange.errorCode === 'WARMPATH_CLIENT_CLOSED') this.#clientAborts.inc();
+    else if (exchange.errorCode !== undefined) this.error(exchange.errorCode, exchange.errorSource ?? 'gateway');
+  }
+
+  /** The counter of a route and a status: looking it up by its labels costs more than counting. As many as Prometheus is told of. */
+  #answered(route: string, status: number): { inc(): void } {
+    let byStatus = this.#byRoute.get(route);
+    if (byStatus === undefined) {
+      byStatus = new Map();
+      this.#byRoute.set(route, byStatus);
+    }
+    let counter = byStatus.get(status);
+    if (counter === undefined) {
+      counter = this.#requests.labels(route, String(status));
+      byStatus.set(status, counter);
+    }
+    return counter;
+  }
+
+  error(code: ErrorCode, source: 'gateway' | 'upstream'): void {
+    this.#errors.inc({ code, source });
+  }
+
+  failedOpen(fallback: Fallback): void {
+    this.#failOpen.inc({ fallback });
+  }
+
+  stored(operation: StoreOperation, ms: number): void {
+    this.#storeTime.observe({ operation }, ms / 1_000);
+  }
+
+  /** A request whose conversation could not be looked up goes on with what this gateway knows by itself. */
+  notStored(operation: StoreOperation, reason: StoreFailure): void {
+    this.#storeFailures.inc({ operation, reason });
+    if (operation === 'find' && reason !== 'unreadable') this.failedOpen('conversation');
+  }
+
+  waited(ms: number): void {
+    this.#queueWait.observe(ms / 1_000);
+  }
+
+  /** `planned`, or the code of an error. */
+  planned(outcome: string): void {
+    this.#plans.inc({ outcome });
+  }
+
+  /** `done` with the tokens that were computed, `aborted`, `failed`, or `nothing` more that was worth it or affordable. */
+  prewarmed(outcome: string, tokens = 0): void {
+    this.#prewarms.inc({ outcome });
+    this.#prewarmTokens.inc(tokens);
+  }
+
+  warmup(state: string): void {
+    this.#warmups.inc({ state });
+  }
+
+  #counter<Label extends string = never>(name: string, help: string, labelNames: Label[] = []): Counter<Label> {
+    return new Counter({ name: `warmpath_${name}`, help, labelNames, registers: [this.#registry] });
+  }
+
+  #gauge(name: string, help: string): Gauge {
+    return new Gauge({ name: `warmpath_${name}`, help, registers: [this.#registry] });
+  }
+
+  #histogram<Label extends string = never>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: Label[] = [],
+  ): Histogram<Label> {
+    return new Histogram({ name: `warmpath_${name}`, help, buckets, labelNames, registers: [this.#registry] });
+  }
+
+  #read(name: string, help: string, value: () => number): void {
+    const gauge: Gauge = new Gauge({
+      name: `warmpath_${name}`,
+      help,
+      registers: [this.#registry],
+      collect: () => gauge.set(value()),
+    });
+  }
+
+  /** A counter that someone else keeps. */
+  #readTotal(name: string, help: string, value: () => number): void {
+    const counter: Counter = new Counter({
+      name: `warmpath_${name}`,
+      help,
+      registers: [this.#registry],
+      collect: () => {
+        counter.reset();
+        counter.inc(value());
+      },
+    });
+  }
+}

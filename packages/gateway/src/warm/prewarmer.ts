@@ -1,0 +1,199 @@
+import { observe, type PrewarmPath, planPrewarm, type ServedRequest, WarmpathError } from '@warmpath/core';
+import { ResponseSniffer } from '../answer/response-sniffer.js';
+import type { Composer } from '../arrange/compose.js';
+import type { GatewayConfig } from '../config/schema.js';
+import type { ActivityWatcher, Upstream, UpstreamCall, UpstreamRequest } from '../dispatch/upstream.js';
+import type { ExtractedRequest } from '../intake/extract.js';
+import type { TenantModel } from '../observe/served-histories.js';
+import type { Metrics } from '../operate/metrics.js';
+import type { CacheSalts } from '../render/cache-salts.js';
+
+/** A request that was answered, with all that it takes to prefill another prompt behind the same preamble. */
+export interface ServedPrompt {
+  readonly extracted: ExtractedRequest;
+  readonly served: ServedRequest;
+  readonly state: TenantModel;
+  readonly headers: UpstreamRequest['headers'];
+  /** Bytes that are kept alive with it, roughly. */
+  readonly bytes: number;
+}
+
+/** Requests remembered for planning, of all tenants and models together. */
+const MAX_REMEMBERED = 1_000;
+
+const MINUTE_MS = 60_000;
+
+interface Remembered {
+  readonly state: TenantModel;
+  readonly served: ServedRequest;
+  readonly bytes: number;
+}
+
+/** What the prewarmer works with. */
+export interface PrewarmerParts {
+  readonly upstream: Upstream;
+  readonly composer: Composer;
+  readonly cacheSalts: CacheSalts | undefined;
+  readonly metrics: Metrics;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
+/**
+ * Prefills, while the engine has nothing to do that someone asked for, what core's `planPrewarm` expects to be worth it: extensions
+ * of the path that was served last, one at a time, in the name of the tenant whose request that was. Spends at most
+ * `tokensPerMinute`. The first request that comes aborts the prefill under way.
+ */
+export class Prewarmer implements ActivityWatcher {
+  readonly #settings: GatewayConfig['prewarm'];
+  readonly #parts: PrewarmerParts;
+  #remembered: Remembered[] = [];
+  #rememberedBytes = 0;
+  #last: ServedPrompt | undefined;
+  #isIdle = true;
+  #timer: NodeJS.Timeout | undefined;
+  #call: UpstreamCall | undefined;
+  #isClosed = false;
+  #budget: number;
+  #budgetAt: number;
+
+  constructor(settings: GatewayConfig['prewarm'], parts: PrewarmerParts) {
+    this.#settings = settings;
+    this.#parts = parts;
+    this.#budget = settings.tokensPerMinute;
+    this.#budgetAt = parts.now();
+    parts.upstream.watch(this);
+  }
+
+  /** A request was answered: what it asked for says what may come next. A prompt too large to keep is passed over. */
+  served(prompt: ServedPrompt): void {
+    if (prompt.bytes > this.#settings.memoryBytes) return;
+    const { state, served, bytes } = prompt;
+    this.#last = prompt;
+    this.#remembered.push({ state, served, bytes });
+    this.#rememberedBytes += bytes;
+    while (this.#remembered.length > MAX_REMEMBERED || this.#rememberedBytes > this.#settings.memoryBytes) {
+      this.#rememberedBytes -= this.#remembered.shift()!.bytes;
+    }
+    if (this.#isIdle) this.#wait();
+  }
+
+  busy(): void {
+    this.#isIdle = false;
+    clearTimeout(this.#timer);
+    this.#call?.abort(
+      new WarmpathError('WARMPATH_CLIENT_CLOSED', { detail: 'Someone asked the engine for something.' }),
+    );
+  }
+
+  idle(): void {
+    this.#isIdle = true;
+    this.#wait();
+  }
+
+  /** Stops for good. */
+  close(): void {
+    this.#isClosed = true;
+    this.busy();
+  }
+
+  #wait(): void {
+    clearTimeout(this.#timer);
+    if (this.#last !== undefined && !this.#isClosed)
+      this.#timer = setTimeout(() => this.#step(), this.#settings.idleMs).unref();
+  }
+
+  /** Prefills the best path that is left, if there is one. */
+  #step(): void {
+    const last = this.#last;
+    if (!this.#isIdle || this.#call !== undefined || last === undefined) return;
+    let path: PrewarmPath | undefined;
+    try {
+      path = this.#plan(last);
+      if (path !== undefined) this.#prefill(last, path);
+    } catch {
+      this.#parts.metrics.error('WARMPATH_INTERNAL', 'gateway');
+    }
+    if (path !== undefined) return;
+    // Nothing more is worth it, or affordable, until someone asks again.
+    this.#last = undefined;
+    this.#parts.metrics.prewarmed('nothing');
+  }
+
+  #plan({ state }: ServedPrompt): PrewarmPath | undefined {
+    const own = this.#remembered.filter((each) => each.state === state).map(({ served }) => served);
+    return planPrewarm(own, state.history, { maxTokens: this.#available(), maxPaths: 1 })[0];
+  }
+
+  /** Tokens that may be spent now; a minute's worth at most. */
+  #available(): number {
+    const { tokensPerMinute } = this.#settings;
+    const now = this.#parts.now();
+    this.#budget += ((now - this.#budgetAt) * tokensPerMinute) / MINUTE_MS;
+    this.#budget = Math.min(this.#budget, tokensPerMinute);
+    this.#budgetAt = now;
+    return Math.max(0, this.#budget);
+  }
+
+  #prefill(last: ServedPrompt, path: PrewarmPath): void {
+    const { upstream, composer, cacheSalts, now } = this.#parts;
+    const { extracted, state, headers } = last;
+    const sniffer = new ResponseSniffer(now);
+    const body = composer.composePrefill(extracted, path.documents, state);
+    // Spent even if the prefill is cut short.
+    this.#budget -= path.newTokens;
+    let status = 0;
+    let isOver = false;
+    const ended = (): void => {
+      isOver = true;
+      this.#call = undefined;
+    };
+    const call = upstream.start(
+      {
+        method: 'POST',
+        path: extracted.api.path,
+        headers,
+        body: cacheSalts?.salted(body, state.tenant) ?? body,
+      },
+      {
+        onHead: (answered, answerHeaders) => {
+          status = answered;
+          sniffer.head(answered, answerHeaders);
+        },
+        onData: (chunk) => {
+          sniffer.data(chunk);
+          return true;
+        },
+        onEnd: () => {
+          sniffer.end();
+          ended();
+          if (status === 200) this.#learn(state, path, sniffer);
+          else this.#giveUp('failed');
+        },
+        onError: ({ code }) => {
+          ended();
+          if (code === 'WARMPATH_CLIENT_CLOSED') this.#parts.metrics.prewarmed('aborted');
+          else this.#giveUp('failed');
+        },
+      },
+      { isBackground: true },
+    );
+    // It may have failed already.
+    if (!isOver) this.#call = call;
+  }
+
+  #learn(state: TenantModel, path: PrewarmPath, { usage }: ResponseSniffer): void {
+    const { metrics, now } = this.#parts;
+    observe({ kind: 'prewarmed', path, now: now() }, state.history);
+    const computed = usage === undefined ? path.newTokens : usage.promptTokens - (usage.cachedTokens ?? 0);
+    // What the engine had to compute counts, if that was more than was planned.
+    this.#budget -= Math.max(0, computed - path.newTokens);
+    metrics.prewarmed('done', computed);
+    this.#step();
+  }
+
+  #giveUp(outcome: string): void {
+    this.#last = undefined;
+    this.#parts.metrics.prewarmed(outcome);
+  }
+}

@@ -1,0 +1,57 @@
+import { WarmpathError } from '@warmpath/core';
+import type { Upstream, UpstreamCall, UpstreamRequest } from '../dispatch/upstream.js';
+import type { WarmPrefixes } from './warm-prefixes.js';
+
+/** `warming`: a prefill is under way, started now or by someone before. `warm`: there is nothing to do. */
+export type WarmupState = 'warming' | 'warm';
+
+/**
+ * Prefills of prompt prefixes while a retrieval is under way (RAGCache++ §3.6): the prefill of the system prompt and the
+ * search overlap, which saves the shorter of the two on a cold prefix. One prefill per prefix at a time.
+ */
+export class Warmups {
+  readonly #upstream: Upstream;
+  readonly #prefixes: WarmPrefixes;
+  readonly #concurrency: number;
+  readonly #now: () => number;
+  readonly #underWay = new Map<string, UpstreamCall>();
+
+  constructor(upstream: Upstream, prefixes: WarmPrefixes, concurrency: number, now: () => number) {
+    this.#upstream = upstream;
+    this.#prefixes = prefixes;
+    this.#concurrency = concurrency;
+    this.#now = now;
+  }
+
+  /**
+   * Starts a prefill of `prefix` unless it is warm or being warmed; `request` is what prefills it. Returns at once.
+   * Error: `WARMPATH_OVERLOADED` when as many as the configuration allows are under way.
+   */
+  start(prefix: string, request: () => UpstreamRequest): WarmupState {
+    if (this.#prefixes.isWarm(prefix, this.#now())) return 'warm';
+    if (this.#underWay.has(prefix)) return 'warming';
+    if (this.#underWay.size >= this.#concurrency) {
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${this.#concurrency} warm-ups are under way.` });
+    }
+    let status = 0;
+    const call = this.#upstream.start(request(), {
+      onHead: (answered) => {
+        status = answered;
+      },
+      onData: () => true,
+      onEnd: () => {
+        this.#underWay.delete(prefix);
+        if (status === 200) this.#prefixes.touch(prefix, this.#now());
+      },
+      // The next real request prefills the prefix itself; a failed warm-up costs nobody an answer.
+      onError: () => this.#underWay.delete(prefix),
+    });
+    this.#underWay.set(prefix, call);
+    return 'warming';
+  }
+
+  /** Aborts what is under way. */
+  close(): void {
+    for (const call of [...this.#underWay.values()]) call.abort(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+  }
+}
