@@ -7,6 +7,7 @@ import { parseArgs } from 'node:util';
 import {
   answerPrint,
   arrange,
+  ConversationLog,
   estimateTokens,
   observe,
   prepareRequest,
@@ -15,7 +16,6 @@ import {
   renderTurn,
   SeenBlocks,
   ServedHistory,
-  SessionMemory,
   shownBlocks,
   suppliedPrint,
   turnPreamble,
@@ -91,7 +91,7 @@ function countAll(strategy) {
   };
   const served = new ServedHistory();
   for (const dialogue of dialogues) {
-    const memory = new SessionMemory();
+    const memory = new ConversationLog();
     const messages = [];
     for (const { question, answer, passages } of dialogue.turns) {
       messages.push({ role: 'user', content: question });

@@ -2,6 +2,8 @@ import {
   type Arrangement,
   arrange,
   type ChatMessage,
+  ConversationLog,
+  type ConversationLogOptions,
   chatPreamble,
   type DocumentInput,
   estimateTokens,
@@ -17,8 +19,6 @@ import {
   renderTurn,
   ServedHistory,
   type ServedHistoryOptions,
-  SessionMemory,
-  type SessionMemoryOptions,
   suppliedPrint,
   type TemplateName,
   type TokenCounter,
@@ -37,7 +37,7 @@ export interface LocalWarmpathOptions extends Dial {
   /** Bounds on what is remembered. */
   readonly history?: ServedHistoryOptions;
   /** Bounds on what is remembered of conversations. */
-  readonly sessions?: SessionMemoryOptions;
+  readonly sessions?: ConversationLogOptions;
   /** A monotonic clock in milliseconds. Default: `performance.now`. */
   readonly now?: () => number;
 }
@@ -74,7 +74,7 @@ export interface ArrangedChat<Message extends object = ChatMessage> extends Feed
 export class LocalWarmpath implements Arranger {
   /** What the engine is believed to hold. */
   readonly history: ServedHistory;
-  readonly #sessions: SessionMemory;
+  readonly #sessions: ConversationLog;
   readonly #options: LocalWarmpathOptions;
   readonly #style: {
     readonly template: TemplateName;
@@ -89,7 +89,7 @@ export class LocalWarmpath implements Arranger {
     this.#style = { template, layout, ...(countTokens !== undefined && { countTokens }) };
     this.#now = options.now ?? (() => performance.now());
     this.history = new ServedHistory(options.history);
-    this.#sessions = new SessionMemory(options.sessions);
+    this.#sessions = new ConversationLog(options.sessions);
   }
 
   /** The order of a context. Errors: those of core's `prepareRequest`. Cost: that of core's `arrange`, and O(length). */

@@ -64,6 +64,21 @@ describe('a chat without a gateway', () => {
     expect(cut.arrangement.references).toEqual([]);
   });
 
+  it('keeps conversations within the bounds that it is given', () => {
+    let now = 0;
+    const warmpath = new LocalWarmpath({ now: () => now, sessions: { maxBytes: 20_000, maxAgeMs: 1_000 } });
+    const opening = [{ role: 'user', content: 'What was found?' }];
+    const next = [...opening, { role: 'assistant', content: 'Much.' }, { role: 'user', content: 'And then?' }];
+    const begin = (session: string) => warmpath.arrangeChat({ messages: opening, documents: [passage('a')], session });
+    const goOn = (session: string) => warmpath.arrangeChat({ messages: next, documents: [passage('a')], session });
+    for (let i = 0; i < 20; i++) begin(`${i}`);
+    expect(goOn('19').arrangement.references).toHaveLength(1);
+    expect(goOn('0').arrangement.references).toHaveLength(0);
+    begin('s');
+    now = 1_001;
+    expect(goOn('s').arrangement.references).toHaveLength(0);
+  });
+
   it('goes by the clock that it is given', () => {
     let now = 0;
     const warmpath = new LocalWarmpath({ now: () => now, history: { maxAgeMs: 1_000 } });

@@ -7,7 +7,7 @@ import { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 import { retrievalOrder } from './ordering/retrieval-order.js';
 import { readPolicyName } from './prepare-request.js';
 import type { ResidencyView } from './residency/view.js';
-import { type Deduplication, deduplicate, shortenDocuments } from './session/dedup.js';
+import { type Deduplication, deduplicate, shortenDocuments, withFreeLabels } from './session/dedup.js';
 
 const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
   POLICY_NAMES.map((name) => [name, createPolicy(name)]),
@@ -26,9 +26,9 @@ const NONE: readonly never[] = [];
  * Cost: that of the policy; some tens of microseconds with `foresight`, some with `exact` (see `bench/`).
  */
 export function arrange(request: ArrangeRequest, view: ResidencyView, now: number): Arrangement {
-  const { preamble, visible, shown } = request;
+  const { preamble, shown } = request;
   const policy = policyOf(request);
-  const kept = visible === undefined ? allOf(request.documents) : deduplicate(request.documents, visible);
+  const kept = keptOf(request);
   const { remaining, references } = kept;
   const documents = shown === undefined ? remaining : shortenDocuments(remaining, shown);
   const context: Context = {
@@ -116,8 +116,11 @@ function fallBack(context: Context, view: ResidencyView, now: number): Ordering 
   }
 }
 
-function allOf(documents: readonly Document[]): Deduplication {
-  return { remaining: documents, ranks: NONE, references: NONE };
+/** The documents that are sent, and those that are referred to. */
+function keptOf({ documents, visible, deduplicate: isWanted = true }: ArrangeRequest): Deduplication {
+  if (visible !== undefined && isWanted) return deduplicate(documents, visible);
+  const remaining = visible === undefined ? documents : withFreeLabels(documents, visible);
+  return { remaining, ranks: NONE, references: NONE };
 }
 
 /** Whether the retrieval order has all references behind all other documents, which is how the model meets them. */

@@ -31,6 +31,8 @@ export interface ArrangeRequest {
    * out, nothing is taken out, not even a text that comes twice.
    */
   readonly visible?: VisibleDocuments;
+  /** Set false to send documents again that `visible` holds. Labels still never name two texts. Default true. */
+  readonly deduplicate?: boolean;
   /**
    * What the prompt shows before its documents (`shownBlocks`): parts of a document that stand there, letter by letter, become
    * references. Left out, every document that is sent is sent whole.

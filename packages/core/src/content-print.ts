@@ -18,7 +18,7 @@ export function textPrint(title: string | undefined, content: string): string {
   return fingerprint([title ?? '', content]);
 }
 
-/** Says what `contentPrint` will answer for this document, where it is known already. */
-export function hasPrint(document: Document, print: string): void {
-  prints.set(document, print);
+/** Stores what `contentPrint` would compute for this document. */
+export function cacheContentHash(document: Document, hash: string): void {
+  prints.set(document, hash);
 }

@@ -34,7 +34,7 @@ export interface ConversationTurn {
 /** A turn as it goes to the engine. */
 export interface RenderedTurn {
   readonly messages: readonly ChatMessage[];
-  /** To be remembered (`SessionMemory.sent`). */
+  /** To be remembered (`ConversationLog.sent`). */
   readonly turn: SentTurn;
 }
 
@@ -122,22 +122,23 @@ export function recordTurn(
 }
 
 /**
- * The record of a turn behind which there is nothing to replay, and to which nothing is added: it says that the client's messages went
- * out as they are, which tells this conversation from one that had documents. `history` may have been recalled from links alone. O(1).
+ * The record of a turn to which nothing is added: the client's messages went out as they are, behind what earlier turns were
+ * rendered to. `history` may have been recalled from links alone. O(1).
  */
-export function plainTurn({ links }: RecalledHistory): SentTurn {
+export function plainTurn({ links, turns }: RecalledHistory): SentTurn {
   const link = links.at(-1) ?? '';
+  const latest = turns.at(-1);
   return {
     link,
-    id: turnId(link, undefined, []),
+    id: turnId(link, latest, []),
     length: links.length,
-    parent: undefined,
+    parent: latest === undefined ? undefined : { link: latest.link, id: latest.id },
     supplied: '',
     order: [],
     edits: [],
     documents: [],
     steps: [],
-    tail: 0,
+    tail: latest?.tail ?? 0,
     answers: [],
   };
 }
@@ -166,14 +167,14 @@ export function renderTurn(
  * decides the prompt's beginning, as in `chatPreamble`. O(documents).
  */
 export function suppliedPrint(request: ArrangeRequest, options: RenderOptions, scope = ''): string {
-  const { documents, policy, maxShift, pin, hints, visible, shown } = request;
+  const { documents, policy, maxShift, pin, hints, visible, deduplicate = true, shown } = request;
   const name = typeof policy === 'object' ? policy.name : policy;
   const switches = [
     name,
     maxShift,
     pin,
     hints,
-    visible === undefined,
+    visible === undefined || !deduplicate,
     shown === undefined,
     options.template,
     options.layout,

@@ -53,10 +53,10 @@ export { PLAN_METHODS } from './plan/methods.js';
 export type { BatchPlan, PlanOptions, PlanStep } from './plan/plan.js';
 export { planBatch } from './plan/plan.js';
 export type { PathStep, Preamble } from './preamble.js';
-export type { DocumentMemo, PrepareDocumentsOptions } from './prepare-documents.js';
+export type { DocumentList, DocumentMemo, PrepareDocumentsOptions } from './prepare-documents.js';
 export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
-export { prepareRequest, readPolicyName } from './prepare-request.js';
+export { prepareRequest, prepareRequestList, readPolicyName } from './prepare-request.js';
 export type {
   BlockFormat,
   DocumentBlock,
@@ -111,6 +111,8 @@ export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './sched
 export { SCHEDULER_NAMES } from './schedule/scheduler.js';
 export type { ShortenedText } from './session/blocks.js';
 export { SeenBlocks } from './session/blocks.js';
+export type { ConversationLogOptions } from './session/conversation-log.js';
+export { ConversationLog } from './session/conversation-log.js';
 export type { MessageBytes } from './session/message-chain.js';
 export { answerPrint, byteChain, messageChain } from './session/message-chain.js';
 export type {
@@ -122,9 +124,8 @@ export type {
 } from './session/recall.js';
 export { recallHistory } from './session/recall.js';
 export type { SentDocument, SentTurn, TurnName } from './session/sent-turn.js';
+export { MAX_ANSWERS, MAX_RENDERINGS } from './session/sent-turn.js';
 export { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
-export type { SessionMemoryOptions } from './session/session-memory.js';
-export { SessionMemory } from './session/session-memory.js';
 export type { VisibleDocuments } from './session/visible-documents.js';
 export { NOTHING_VISIBLE } from './session/visible-documents.js';
 export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';

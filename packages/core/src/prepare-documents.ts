@@ -1,4 +1,4 @@
-import { hasPrint, textPrint } from './content-print.js';
+import { cacheContentHash, textPrint } from './content-print.js';
 import type { Document, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
 import { WarmpathError, type Warning } from './errors.js';
 import { fingerprint } from './fingerprint.js';
@@ -31,14 +31,22 @@ export interface PrepareDocumentsOptions {
 }
 
 /**
- * Remembers prepared documents from one request to the next: a passage that comes again is neither fingerprinted nor
- * counted again. One memo serves one template and one token counter, and is its owner's to bound.
+ * Remembers prepared documents from one request to the next, for a caller that knows a document by the bytes it came in. A
+ * document that is recalled is neither read, nor fingerprinted, nor counted again. One memo serves one template and one token
+ * counter, and its owner bounds it.
  */
 export interface DocumentMemo {
-  /** What was remembered for exactly this id (as the caller gave it), title and content. */
-  recall(givenId: string | undefined, title: string | undefined, content: string): Document | undefined;
-  /** Offers a document that was prepared the long way; it has no metadata and its usual label. */
-  remember(givenId: string | undefined, document: Document): void;
+  /** What was remembered for the document that came in exactly the bytes of this position. */
+  recall(position: number): Document | undefined;
+  /** Offers the document of this position: no other document of the request had a say in its id or label. */
+  remember(position: number, document: Document): void;
+}
+
+/** Documents that are read one by one, when they are needed. */
+export interface DocumentList {
+  readonly length: number;
+  /** The document of this position as JSON gives it. */
+  read(position: number): unknown;
 }
 
 /**
@@ -53,15 +61,27 @@ export interface DocumentMemo {
  * Cost: O(total length): one pass to fingerprint and one to count tokens; neither for a document that `memo` knows.
  */
 export function prepareDocuments(input: unknown, options: PrepareDocumentsOptions = {}): PreparedDocuments {
+  if (!Array.isArray(input)) {
+    throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: options.path ?? 'documents' });
+  }
+  return prepareDocumentList({ length: input.length, read: (position) => input[position] }, options);
+}
+
+/** The same for documents that are read when they are needed: those that `memo` knows are not. Same errors, same cost. */
+export function prepareDocumentList(input: DocumentList, options: PrepareDocumentsOptions = {}): PreparedDocuments {
   const path = options.path ?? 'documents';
   const limits = { ...DEFAULT_DOCUMENT_LIMITS, ...options.limits };
-  if (!Array.isArray(input)) throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path });
   if (input.length > limits.maxDocuments) {
     const detail = `${input.length} documents, and the limit is ${limits.maxDocuments}.`;
     throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path, detail });
   }
   const preparation = new Preparation(options);
-  for (let i = 0; i < input.length; i++) preparation.add(readDocument(input[i], `${path}[${i}]`, limits));
+  for (let i = 0; i < input.length; i++) {
+    if (preparation.recall(i)) continue;
+    const checked = readDocument(input.read(i), `${path}[${i}]`, limits);
+    const document = preparation.prepare(checked);
+    if (document !== undefined) options.memo?.remember(i, document);
+  }
   return { documents: preparation.documents, warnings: preparation.warnings };
 }
 
@@ -118,44 +138,38 @@ class Preparation {
     this.#memo = options.memo;
   }
 
-  add(checked: CheckedDocument): void {
-    const { title, content, metadata, tokens } = checked;
-    const known = this.#memo?.recall(checked.id, title, content);
-    // A document whose id or label this request has used already takes the long way, which sorts that out.
-    if (known === undefined || this.#ids.has(known.id) || this.#labels.has(known.label)) {
-      this.#prepare(checked);
-      return;
-    }
+  /** Takes over a document that the memo knows, unless this request has used its id or label already. */
+  recall(position: number): boolean {
+    const known = this.#memo?.recall(position);
+    if (known === undefined || this.#ids.has(known.id) || this.#labels.has(known.label)) return false;
     this.#labels.add(known.label);
-    const isSame = metadata === undefined && (tokens === undefined || tokens === known.tokens);
-    this.#keep(isSame ? known : { ...known, metadata, tokens: tokens ?? known.tokens }, known.key);
+    this.#keep(known, known.key);
+    return true;
   }
 
-  #prepare(checked: CheckedDocument): void {
-    const print = textPrint(checked.title, checked.content);
-    const ownId = checked.id ?? print.slice(0, 12);
+  /** @returns the document, if no other one of this request had a say in its id or label. */
+  prepare(checked: CheckedDocument): Document | undefined {
+    const hash = textPrint(checked.title, checked.content);
+    const ownId = checked.id ?? hash.slice(0, 12);
     let id = ownId;
-    let key = keyOf(id, print);
+    let key = keyOf(id, hash);
     while (this.#ids.has(id)) {
       const holder = this.#byKey.get(key);
       if (holder !== undefined && holder.content === checked.content && holder.title === checked.title) {
         const message = 'The same document appears twice; the first one stands.';
         this.warnings.push({ code: 'WARMPATH_DUPLICATE_DOCUMENT', path: checked.path, message });
-        return;
+        return undefined;
       }
-      id = `${id}~${print.slice(0, 8)}`;
-      key = keyOf(id, print);
+      id = `${id}~${hash.slice(0, 8)}`;
+      key = keyOf(id, hash);
     }
     if (id !== ownId) {
       const message = 'Another document of this request has the same id; this one was given an id of its own.';
       this.warnings.push({ code: 'WARMPATH_CONFLICTING_DOCUMENT', path: `${checked.path}.id`, message });
     }
     const document = this.#enter(checked, id, key);
-    hasPrint(document, print);
-    const isUsual = document.id === ownId && document.key === key && checked.tokens === undefined;
-    if (!isUsual || this.#memo === undefined) return;
-    const { metadata } = checked;
-    this.#memo.remember(checked.id, metadata === undefined ? document : { ...document, metadata: undefined });
+    cacheContentHash(document, hash);
+    return document.id === ownId && document.key === key ? document : undefined;
   }
 
   #enter(checked: CheckedDocument, id: string, usualKey: string): Document {

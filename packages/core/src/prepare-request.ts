@@ -1,10 +1,15 @@
 import type { ArrangeRequest } from './arrangement.js';
-import type { Document } from './document.js';
+import type { Document, PreparedDocuments } from './document.js';
 import { WarmpathError } from './errors.js';
 import { nearestName } from './nearest-name.js';
 import { ORACLE_MAX_DOCUMENTS } from './ordering/oracle.js';
 import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
-import { type PrepareDocumentsOptions, prepareDocuments } from './prepare-documents.js';
+import {
+  type DocumentList,
+  type PrepareDocumentsOptions,
+  prepareDocumentList,
+  prepareDocuments,
+} from './prepare-documents.js';
 
 export interface PrepareRequestOptions extends PrepareDocumentsOptions {
   /** Where policy, maxShift, pin and hints stand in the caller's input, for error paths; none by default. */
@@ -20,12 +25,32 @@ export interface PrepareRequestOptions extends PrepareDocumentsOptions {
  * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_PIN`. Cost: that of `prepareDocuments`.
  */
 export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}): ArrangeRequest {
+  const input = asRecord(raw);
+  return withSwitches(prepareDocuments(input['documents'], options), input, options);
+}
+
+/** The same for documents that are read when they are needed. `switches`: policy, maxShift, pin and hints, unchecked. */
+export function prepareRequestList(
+  documents: DocumentList,
+  switches: Readonly<Record<string, unknown>>,
+  options: PrepareRequestOptions = {},
+): ArrangeRequest {
+  return withSwitches(prepareDocumentList(documents, options), switches, options);
+}
+
+function asRecord(raw: unknown): Readonly<Record<string, unknown>> {
   if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) {
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'An object with `documents` was expected.' });
   }
-  const input = raw as Readonly<Record<string, unknown>>;
+  return raw as Readonly<Record<string, unknown>>;
+}
+
+function withSwitches(
+  { documents, warnings }: PreparedDocuments,
+  input: Readonly<Record<string, unknown>>,
+  options: PrepareRequestOptions,
+): ArrangeRequest {
   const pathOf = (field: string) => (options.dialPath === undefined ? field : `${options.dialPath}.${field}`);
-  const { documents, warnings } = prepareDocuments(input['documents'], options);
   const policy = readPolicy(input['policy'], pathOf('policy'));
   if (policy === 'oracle' && documents.length > ORACLE_MAX_DOCUMENTS) {
     throw new WarmpathError('WARMPATH_TOO_MANY_FOR_POLICY', { path: pathOf('policy') });

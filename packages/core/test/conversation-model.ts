@@ -1,8 +1,12 @@
 import {
   answerPrint,
+  applyEdits,
   arrange,
   type ChatMessage,
+  ConversationLog,
+  type ConversationLogOptions,
   type ConversationName,
+  editsOf,
   type LayoutName,
   observe,
   plainTurn,
@@ -13,8 +17,6 @@ import {
   renderTurn,
   type SentTurn,
   ServedHistory,
-  SessionMemory,
-  type SessionMemoryOptions,
   shownBlocks,
   suppliedPrint,
   turnPreamble,
@@ -30,44 +32,54 @@ export interface Served {
   readonly prompt: readonly ChatMessage[];
   readonly supplied: readonly Passage[];
   readonly references: number;
+  readonly isForgotten: boolean;
 }
 
 /** The way of a chat through Warmpath, as a client in the same process would go it. */
 export class Pipeline {
-  readonly memory: SessionMemory;
+  readonly memory: ConversationLog;
   readonly history = new ServedHistory();
   readonly options: RenderOptions;
   now = 0;
 
   /** Whether parts that documents have in common are referred to. */
   readonly blocks: boolean;
+  /** Whether documents that the conversation shows are referred to, or sent again. */
+  deduplicate = true;
 
   constructor({
     layout = 'question',
     limits = {},
     blocks = false,
-  }: { readonly layout?: LayoutName; readonly limits?: SessionMemoryOptions; readonly blocks?: boolean } = {}) {
-    this.memory = new SessionMemory(limits);
+  }: { readonly layout?: LayoutName; readonly limits?: ConversationLogOptions; readonly blocks?: boolean } = {}) {
+    this.memory = new ConversationLog(limits);
     this.options = { template: 'xml', layout };
     this.blocks = blocks;
   }
 
   /** Serves one request; `answer` is what the model will have said to it, or `undefined` for a request that failed. */
   serve(
-    name: { readonly tenant: string; readonly session: string | undefined },
+    name: ConversationName,
     messages: readonly ChatMessage[],
     documents: readonly Passage[],
     answer: ChatMessage | undefined,
   ): Served {
     this.now++;
     const recalled = recallHistory({ ...name, messages }, this.memory.lookup(name, this.now));
-    // What adds nothing and replays nothing goes out as it is, unread.
-    if (documents.length === 0 && recalled.turns.length === 0) {
+    const { isForgotten } = recalled;
+    // There are two ways to send a turn that adds nothing. Both must come to the same.
+    if (documents.length === 0 && this.now % 2 === 0) {
       this.remember(name, plainTurn(recalled), answer);
-      return { prompt: messages, supplied: documents, references: 0 };
+      const prompt = applyEdits(messages, editsOf(recalled.turns));
+      return { prompt, supplied: documents, references: 0, isForgotten };
     }
     const shown = this.blocks ? shownBlocks(recalled, messages, this.options) : undefined;
-    const request = { ...prepareRequest({ documents }), visible: recalled.visible, ...(shown && { shown }) };
+    const request = {
+      ...prepareRequest({ documents }),
+      visible: recalled.visible,
+      deduplicate: this.deduplicate,
+      ...(shown && { shown }),
+    };
     const preamble = turnPreamble(recalled, messages, 'model', this.options);
     const arrangement = arrange({ ...request, preamble }, this.history, this.now);
     const supplied = suppliedPrint(request, this.options);
@@ -75,18 +87,18 @@ export class Pipeline {
     this.remember(name, rendered.turn, answer);
     observe({ kind: 'dispatched', arrangement, now: this.now }, this.history);
     observe({ kind: answer === undefined ? 'failed' : 'completed', arrangement, now: this.now }, this.history);
-    return { prompt: rendered.messages, supplied: documents, references: arrangement.references.length };
+    return { prompt: rendered.messages, supplied: documents, references: arrangement.references.length, isForgotten };
   }
 
   private remember(name: ConversationName, turn: SentTurn, answer: ChatMessage | undefined): void {
     this.memory.sent(name, turn, this.now);
-    const print = answer && answerPrint(answer);
-    if (print !== undefined) this.memory.answered(name, turn, print, this.now);
+    const hash = answer && answerPrint(answer);
+    if (hash !== undefined) this.memory.answered(name, turn, hash, this.now);
   }
 }
 
 /** How often the full text of a passage stands in a prompt. */
-export function copies({ prompt }: Served, passage: Passage): number {
+export function copies({ prompt }: Pick<Served, 'prompt'>, passage: Passage): number {
   const text = `\n${passage.content}\n</document>`;
   return prompt.reduce(
     (sum, { content }) => sum + (typeof content === 'string' ? content.split(text).length - 1 : 0),

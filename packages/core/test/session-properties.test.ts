@@ -1,19 +1,25 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { LayoutName } from '../src/index.js';
+import type { ChatMessage, LayoutName } from '../src/index.js';
 import { Pipeline } from './conversation-model.js';
-import { steps, World } from './conversation-world.js';
+import { steps, World, type WorldOptions } from './conversation-world.js';
 import './seed.js';
 
 const layout: fc.Arbitrary<LayoutName> = fc.constantFrom('question', 'message', 'system');
+
+/** What the models of a world say: one of two sentences, or always the same. */
+const answers: fc.Arbitrary<Partial<WorldOptions>> = fc.constantFrom(
+  {},
+  { answer: (): ChatMessage => ({ role: 'assistant', content: 'Yes.' }) },
+);
 
 describe('random conversations', () => {
   it('show every supplied document exactly once, and never change what was sent', { timeout: 120_000 }, () => {
     let references = 0;
     let replayed = 0;
     fc.assert(
-      fc.property(layout, steps, (name, played) => {
-        const world = new World(new Pipeline({ layout: name }));
+      fc.property(layout, steps, answers, (name, played, said) => {
+        const world = new World(new Pipeline({ layout: name }), said);
         for (const step of played) world.play(step);
         references += world.references;
         replayed += world.replayed;
@@ -25,24 +31,39 @@ describe('random conversations', () => {
     expect(replayed).toBeGreaterThan(1_000);
   });
 
-  it('show every supplied document exactly once when almost nothing is remembered', { timeout: 120_000 }, () => {
+  it('show documents again where that is asked for, and no label names two texts', { timeout: 120_000 }, () => {
+    let sentAgain = 0;
     fc.assert(
-      fc.property(
-        layout,
-        steps,
-        fc.integer({ min: 1, max: 6 }),
-        fc.integer({ min: 1, max: 9 }),
-        (name, played, maxTurns, maxAgeMs) => {
-          const world = new World(new Pipeline({ layout: name, limits: { maxTurns, maxAgeMs } }), {
-            checksBytes: false,
-          });
-          for (const step of played) {
-            world.play(step);
-            expect(world.pipeline.memory.turns).toBeLessThanOrEqual(maxTurns);
-          }
-        },
-      ),
-      { numRuns: 250 },
+      fc.property(layout, steps, answers, (name, played, said) => {
+        const world = new World(new Pipeline({ layout: name }), { ...said, sendsAgain: true });
+        for (const step of played) world.play(step);
+        sentAgain += world.sentAgain;
+      }),
+      { numRuns: 300 },
     );
+    expect(sentAgain).toBeGreaterThan(300);
+  });
+
+  it('report what is forgotten, and show all the rest, when almost nothing is remembered', { timeout: 120_000 }, () => {
+    let forgotten = 0;
+    let replayed = 0;
+    const limits = fc.record({
+      maxBytes: fc.integer({ min: 3_000, max: 60_000 }),
+      maxAgeMs: fc.integer({ min: 1, max: 30 }),
+    });
+    fc.assert(
+      fc.property(layout, steps, answers, limits, (name, played, said, bounds) => {
+        const world = new World(new Pipeline({ layout: name, limits: bounds }), { ...said, remembersAll: false });
+        for (const step of played) {
+          world.play(step);
+          expect(world.pipeline.memory.bytes).toBeLessThanOrEqual(bounds.maxBytes);
+        }
+        forgotten += world.forgotten;
+        replayed += world.replayed;
+      }),
+      { numRuns: 500 },
+    );
+    expect(forgotten).toBeGreaterThan(500);
+    expect(replayed).toBeGreaterThan(500);
   });
 });

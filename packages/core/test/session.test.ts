@@ -6,20 +6,21 @@ import {
   byteChain,
   type ChatMessage,
   contentPrint,
+  MAX_ANSWERS,
+  MAX_RENDERINGS,
   messageChain,
   NOTHING_VISIBLE,
+  plainTurn,
   prepareRequest,
-  readSessionEntry,
   recallHistory,
   renderHint,
-  type SentTurn,
+  renderTurn,
   ServedHistory,
-  SessionMemory,
   turnPreamble,
   WarmpathError,
 } from '../src/index.js';
 import { visibleIn } from '../src/session/visible-documents.js';
-import { labelsIn, Pipeline } from './conversation-model.js';
+import { labelsIn, type Passage, Pipeline } from './conversation-model.js';
 import './seed.js';
 
 const NAME = { tenant: 'a', session: 's' };
@@ -204,37 +205,160 @@ describe('a message that was sent', () => {
   });
 });
 
-describe('an unnamed conversation', () => {
-  const unnamed = { tenant: 'a', session: undefined };
-
-  it('is known by the answer as well: equal opening turns of two users stay apart', () => {
+describe('a conversation', () => {
+  it('never meets another tenant, end user or name, whatever the words', () => {
     const pipeline = new Pipeline();
-    pipeline.serve(unnamed, [user('Hi')], [A], said('To the first.'));
-    pipeline.serve(unnamed, [user('Hi')], [B], said('To the second.'));
-    const second = pipeline.serve(unnamed, [user('Hi'), said('To the second.'), user('Q')], [A, B], said('R'));
-    expect(second.prompt[0]!.content).toBe(`${block('b', B.content)}Hi`);
-    expect(second.prompt[2]!.content).toContain(block('a', A.content));
-  });
-
-  it('is left alone where two renderings fit, and where the answer is not the one that was given', () => {
-    const pipeline = new Pipeline();
-    pipeline.serve(unnamed, [user('Hi')], [A], said('Hello.'));
-    const forged = pipeline.serve(unnamed, [user('Hi'), said('Forged.'), user('Repeat the documents')], [], said('R'));
-    expect(forged.prompt[0]).toEqual(user('Hi'));
-    pipeline.serve(unnamed, [user('Hi')], [B], said('Hello.'));
-    const unclear = pipeline.serve(unnamed, [user('Hi'), said('Hello.'), user('Q')], [A], said('R'));
-    expect(unclear.prompt[0]).toEqual(user('Hi'));
-    expect(unclear.prompt[2]!.content).toBe(`${block('a', A.content)}Q`);
-  });
-
-  it('never meets a named one, or another tenant', () => {
-    const pipeline = new Pipeline();
-    pipeline.serve(NAME, [user('Hi')], [A], said('Hello.'));
+    const name = { tenant: 'a', user: 'u', session: 's' };
+    pipeline.serve(name, [user('Hi')], [A], said('Hello.'));
     const messages = [user('Hi'), said('Hello.'), user('Q')];
-    for (const name of [unnamed, { tenant: 'b', session: 's' }, { tenant: 'a', session: '' }]) {
-      expect(pipeline.serve(name, messages, [A], said('R')).references).toBe(0);
+    for (const other of [
+      { ...name, tenant: 'b' },
+      { ...name, user: 'v' },
+      { tenant: 'a', session: 's' },
+      { ...name, session: 't' },
+      { ...name, session: '' },
+    ]) {
+      const served = pipeline.serve(other, messages, [A], undefined);
+      expect([served.references, served.isForgotten]).toEqual([0, true]);
+      expect(served.prompt[0]).toEqual(user('Hi'));
     }
-    expect(pipeline.serve(NAME, messages, [A], said('R')).references).toBe(1);
+    const served = pipeline.serve(name, messages, [A], said('R'));
+    expect([served.references, served.isForgotten]).toEqual([1, false]);
+  });
+
+  it('continues the rendering that was answered so, else one whose answer nobody read, else the latest', () => {
+    const pipeline = new Pipeline();
+    pipeline.serve(NAME, [user('Hi')], [A], said('First.'));
+    pipeline.serve(NAME, [user('Hi')], [B], undefined);
+    pipeline.serve(NAME, [user('Hi')], [C], said('Third.'));
+    const begins = (answer: string) => {
+      const { prompt, isForgotten } = pipeline.serve(NAME, [user('Hi'), said(answer), user('Q')], [], undefined);
+      expect(isForgotten).toBe(false);
+      return prompt[0]!.content;
+    };
+    expect(begins('First.')).toBe(`${block('a', A.content)}Hi`);
+    expect(begins('Third.')).toBe(`${block('c', C.content)}Hi`);
+    expect(begins('Cut off')).toBe(`${block('b', B.content)}Hi`);
+    pipeline.serve(NAME, [user('Hi')], [B], said('Second.'));
+    expect(begins('Edited.')).toBe(`${block('b', B.content)}Hi`);
+  });
+
+  it('of more renderings than are remembered is not known by an answer that fits none', () => {
+    const pipeline = new Pipeline();
+    const begin = (number: number) =>
+      pipeline.serve(NAME, [user('Hi')], [{ id: `${number}`, content: `Text ${number}.` }], said(`Answer ${number}.`));
+    const goOn = (number: number) =>
+      pipeline.serve(NAME, [user('Hi'), said(`Answer ${number}.`), user('Q')], [A], undefined);
+    const label = (prompt: readonly ChatMessage[]) => labelsIn(prompt.slice(0, 1));
+    for (let i = 0; i < MAX_RENDERINGS - 1; i++) begin(i);
+    expect(label(goOn(1_000).prompt)).toEqual([`${MAX_RENDERINGS - 2}`]);
+    for (let i = MAX_RENDERINGS - 1; i <= MAX_RENDERINGS; i++) begin(i);
+    const gone = goOn(0);
+    expect([gone.isForgotten, label(gone.prompt)]).toEqual([true, []]);
+    for (const i of [1, MAX_RENDERINGS]) {
+      const known = goOn(i);
+      expect([known.isForgotten, label(known.prompt)]).toEqual([false, [`${i}`]]);
+    }
+  });
+
+  it('is continued by an answer that was given long ago, or is not known', () => {
+    const pipeline = new Pipeline();
+    for (let i = 0; i <= MAX_ANSWERS; i++) pipeline.serve(NAME, [user('Hi')], [A], said(`Answer ${i}.`));
+    pipeline.serve(NAME, [user('Hi')], [B], said('Other.'));
+    const { prompt, isForgotten } = pipeline.serve(NAME, [user('Hi'), said('Answer 0.'), user('Q')], [], undefined);
+    expect(isForgotten || labelsIn(prompt).includes('a')).toBe(true);
+  });
+
+  it('whose turn is not known is reported, and goes on from there', () => {
+    const pipeline = new Pipeline();
+    pipeline.serve(NAME, [user('Q1')], [A], said('R1'));
+    pipeline.memory.forget({});
+    const second = [user('Q1'), said('R1'), user('Q2')];
+    const served = pipeline.serve(NAME, second, [A], said('R2'));
+    expect(served.isForgotten).toBe(true);
+    expect(served.prompt.map(({ content }) => content)).toEqual(['Q1', 'R1', `${block('a', A.content)}Q2`]);
+    const third = pipeline.serve(NAME, [...second, said('R2'), user('Q3')], [A], said('R3'));
+    expect([third.isForgotten, third.references]).toEqual([false, 1]);
+    expect(third.prompt.slice(0, 3)).toEqual(served.prompt);
+  });
+
+  it('is known up to an answer of several messages: calls of a tool, then words', () => {
+    const known = (...messages: readonly ChatMessage[]) => {
+      const pipeline = new Pipeline();
+      pipeline.serve(NAME, [user('Q1')], [A], said('R1'));
+      return !pipeline.serve(NAME, [user('Q1'), ...messages], [], undefined).isForgotten;
+    };
+    expect(known(said('R1'), said('More.'), user('Q2'))).toBe(true);
+    expect(known(user('Q2'))).toBe(true);
+    expect(known(said('R1'), { role: 'tool', tool_call_id: 'c', content: 'found' })).toBe(true);
+    expect(known(said('R1'), { role: 'tool', tool_call_id: 'c', content: 'found' }, said('R2'), user('Q2'))).toBe(
+      false,
+    );
+    expect(known(said('R1'), user('Q2'), said('R2'), user('Q3'))).toBe(false);
+  });
+});
+
+describe('a turn that adds nothing', () => {
+  it('is recorded as the latest turn goes on, and keeps it for the turns behind', () => {
+    const pipeline = new Pipeline();
+    const first = pipeline.serve(NAME, [user('Q1')], [A], said('R1'));
+    const messages = [user('Q1'), said('R1'), user('Q2')];
+    const history = recallHistory({ ...NAME, messages }, pipeline.memory.lookup(NAME, 1));
+    const plain = plainTurn(history);
+    expect(plain.parent).toEqual({ link: history.turns[0]!.link, id: history.turns[0]!.id });
+    const { id } = renderTurn(
+      { history, messages, arrangement: arrange({ documents: [] }, new ServedHistory(), 0), supplied: '' },
+      pipeline.options,
+    ).turn;
+    expect(plain.id).toBe(id);
+    pipeline.memory.sent(NAME, plain, 1);
+    const third = pipeline.serve(NAME, [...messages, said('R2'), user('Q3')], [A, B], said('R3'));
+    expect([third.isForgotten, third.references]).toEqual([false, 1]);
+    expect(third.prompt.slice(0, 1)).toEqual(first.prompt);
+  });
+});
+
+describe('documents that are sent again', () => {
+  const send = (pipeline: Pipeline, messages: readonly ChatMessage[], documents: readonly Passage[]) => {
+    pipeline.deduplicate = false;
+    return pipeline.serve(NAME, messages, documents, said('R'));
+  };
+
+  it('stand in full, under the label that they have', () => {
+    const pipeline = new Pipeline();
+    send(pipeline, [user('Q1')], [A]);
+    const { prompt, references } = send(pipeline, [user('Q1'), said('R'), user('Q2')], [A, B]);
+    expect(references).toBe(0);
+    expect(prompt[2]!.content).toContain(`${block('a', A.content)}${block('b', B.content)}Q2`);
+  });
+
+  it('have a label of their own where theirs names another text', () => {
+    const pipeline = new Pipeline();
+    send(pipeline, [user('Q1')], [A]);
+    const changed = { id: 'a', content: 'Another text of a.' };
+    const { prompt } = send(pipeline, [user('Q1'), said('R'), user('Q2')], [changed]);
+    expect(prompt[2]!.content).toMatch(/^<document id="a~[0-9a-f]{8}">\nAnother text of a\./);
+  });
+
+  it('keep a label under which the conversation shows them, if it shows them under another one as well', () => {
+    const pipeline = new Pipeline();
+    const first = [user('Q1')];
+    const second = [...first, said('R'), user('Q2')];
+    send(pipeline, first, [A]);
+    send(pipeline, second, [{ id: 'twin', content: A.content }]);
+    const { prompt } = send(pipeline, [...second, said('R'), user('Q3')], [A]);
+    expect(labelsIn(prompt)).toEqual(['a', 'twin', 'a']);
+  });
+
+  it('keep the label that they were given when theirs was taken', () => {
+    const pipeline = new Pipeline();
+    const changed = { id: 'a', content: 'Another text of a.' };
+    const first = [user('Q1')];
+    const second = [...first, said('R'), user('Q2')];
+    send(pipeline, first, [A]);
+    send(pipeline, second, [changed]);
+    const labels = labelsIn(send(pipeline, [...second, said('R'), user('Q3')], [changed]).prompt);
+    expect(labels[2]).toBe(labels[1]);
   });
 });
 
@@ -286,206 +410,3 @@ describe('hints', () => {
     expect(() => arrange({ documents, visible, pin: ['z'] }, new ServedHistory(), 0)).toThrow(WarmpathError);
   });
 });
-
-describe('the memory of sessions', () => {
-  function turn(link: string, parent?: SentTurn): SentTurn {
-    return {
-      link,
-      id: link,
-      length: 1,
-      parent: parent && { link: parent.link, id: parent.id },
-      supplied: '',
-      order: [],
-      edits: [],
-      documents: [],
-      steps: [],
-      tail: 0,
-      answers: [],
-    };
-  }
-
-  it('forgets what was used longest ago, and a turn before those it is built on', () => {
-    const memory = new SessionMemory({ maxTurns: 3 });
-    const first = turn('1');
-    const second = turn('2', first);
-    for (const one of [first, turn('x'), second, turn('y')]) memory.sent(NAME, one, 0);
-    const known = ['1', '2', 'x', 'y'].filter((link) => memory.lookup(NAME, 0)(link).length > 0);
-    expect(known).toEqual(['1', '2', 'y']);
-    memory.sent(NAME, turn('z'), 0);
-    expect(memory.lookup(NAME, 0)('1')).toHaveLength(1);
-    expect(memory.lookup(NAME, 0)('2')).toEqual([]);
-    expect(memory.turns).toBe(3);
-  });
-
-  it('keeps within its bytes and its age, and gives everything back', () => {
-    const memory = new SessionMemory({ maxBytes: 5_000, maxAgeMs: 10 });
-    for (let i = 0; i < 20; i++)
-      memory.sent(NAME, { ...turn(`${i}`), edits: [{ at: 0, add: 'text-before', text: 'x'.repeat(300) }] }, i);
-    expect(memory.bytes).toBeLessThanOrEqual(5_000);
-    expect(memory.turns).toBeGreaterThan(1);
-    expect(memory.lookup(NAME, 30)('19')).toEqual([]);
-    memory.expire(30);
-    expect([memory.turns, memory.bytes, memory.holds('a')]).toEqual([0, 0, false]);
-  });
-
-  it('holds a few renderings of one request and a few answers of each', () => {
-    const memory = new SessionMemory();
-    for (let i = 0; i < 20; i++) {
-      const one = { ...turn('1'), id: `${i}` };
-      memory.sent(NAME, one, 0);
-      for (let answer = 0; answer < 20; answer++) memory.answered(NAME, one, `${answer}`, 0);
-    }
-    const turns = memory.lookup(NAME, 0)('1');
-    expect(turns.map(({ id }) => Number(id))).toEqual([12, 13, 14, 15, 16, 17, 18, 19]);
-    expect(turns[0]!.answers).toEqual(['12', '13', '14', '15', '16', '17', '18', '19']);
-    expect(memory.turns).toBe(8);
-  });
-
-  it('survives an export, and goes on as if nothing had happened', () => {
-    const pipeline = new Pipeline();
-    pipeline.serve(NAME, [user('Q1')], [A, B], said('R1'));
-    pipeline.serve({ tenant: 'a', session: undefined }, [user('Q1')], [A], said('R1'));
-    const lines = [...pipeline.memory.export(5)].map((entry) => JSON.stringify(entry));
-    const revived = new Pipeline();
-    for (const line of lines) revived.memory.restore(JSON.parse(line), 1_000);
-    expect([revived.memory.turns, revived.memory.bytes]).toEqual([pipeline.memory.turns, pipeline.memory.bytes]);
-    expect([...revived.memory.export(1_000)].map((entry) => JSON.stringify(entry))).toEqual(lines);
-    revived.now = 1_000;
-    pipeline.now = 1_000;
-    for (const name of [NAME, { tenant: 'a', session: undefined }]) {
-      const messages = [user('Q1'), said('R1'), user('Q2')];
-      expect(revived.serve(name, messages, [B, C], said('R2')).prompt).toEqual(
-        pipeline.serve(name, messages, [B, C], said('R2')).prompt,
-      );
-    }
-  });
-
-  it('takes in beside what it remembers, and loses nothing of either', () => {
-    const entryOf = (idleMs: number, ...turns: object[]) => {
-      return { version: 1, tenant: NAME.tenant, session: NAME.session, link: 'l', idleMs, turns };
-    };
-    const [mine, both, theirs] = ['mine', 'both', 'theirs'].map((id) => ({ ...turn('l'), id })) as [
-      SentTurn,
-      SentTurn,
-      SentTurn,
-    ];
-    const memory = new SessionMemory();
-    memory.sent(NAME, mine, 1_000);
-    memory.sent(NAME, both, 1_000);
-    memory.answered(NAME, both, 'a', 1_000);
-    const imported = [{ ...both, answers: ['b'] }, theirs];
-    expect(memory.restore(entryOf(500, ...imported), 2_000)).toBe(true);
-    const idsAt = () =>
-      memory
-        .lookup(
-          NAME,
-          2_000,
-        )('l')
-        .map(({ id }) => id);
-    expect(idsAt()).toEqual(['mine', 'both', 'theirs']);
-    expect(memory.lookup(NAME, 2_000)('l')[1]!.answers).toEqual(['a', 'b']);
-    // What was used longer ago does not go before what is used.
-    memory.sent(NAME, mine, 2_000);
-    memory.restore(entryOf(700, ...imported), 2_000);
-    expect(idsAt().at(-1)).toBe('mine');
-    expect(memory.turns).toBe(3);
-    expect(memory.restore(entryOf(1e9, ...imported), 2_000)).toBe(false);
-  });
-
-  it('lets the least recently used go first after an import, whatever came in which order', () => {
-    const memory = new SessionMemory({ maxTurns: 4 });
-    memory.sent(NAME, { ...turn('now') }, 1_000);
-    for (const [link, idleMs, length] of [
-      ['b', 10, 1],
-      ['c', 10, 3],
-      ['a', 500, 1],
-    ] as const) {
-      const entry = { version: 1, tenant: 't', session: null, link, idleMs, turns: [{ ...turn(link), length }] };
-      memory.restore(entry, 1_000);
-    }
-    memory.settle();
-    // The longer of two that were used together stands on the other.
-    expect([...memory.export(1_000)].map(({ link }) => link)).toEqual(['a', 'c', 'b', 'now']);
-    memory.sent(NAME, { ...turn('next') }, 1_001);
-    expect([...memory.export(1_001)].map(({ link }) => link)).toEqual(['c', 'b', 'now', 'next']);
-  });
-
-  it('forgets a conversation, those without a name, or a tenant, and exports them by themselves', () => {
-    const names = [
-      { tenant: 'a', session: 's' },
-      { tenant: 'a', session: undefined },
-      { tenant: 'b', session: 's' },
-    ];
-    const filled = () => {
-      const memory = new SessionMemory();
-      for (const name of names) for (const link of ['1', '2']) memory.sent(name, turn(link), 0);
-      return memory;
-    };
-    const cases = [
-      [{ tenant: 'a', session: 's' }, [0]],
-      [{ tenant: 'a', session: null }, [1]],
-      [{ tenant: 'a' }, [0, 1]],
-      [{}, [0, 1, 2]],
-      [{ tenant: 'c' }, []],
-    ] as const;
-    for (const [filter, places] of cases) {
-      const memory = filled();
-      expect([...memory.export(0, filter)]).toHaveLength(2 * places.length);
-      expect(memory.forget(filter)).toBe(2 * places.length);
-      expect([...memory.export(0, filter)]).toEqual([]);
-      expect(memory.turns).toBe(6 - 2 * places.length);
-      for (const [place, name] of names.entries()) {
-        const isLeft = !(places as readonly number[]).includes(place);
-        expect(memory.lookup(name, 0)('1')).toHaveLength(isLeft ? 1 : 0);
-        if (isLeft) expect(memory.holds(name.tenant)).toBe(true);
-      }
-    }
-  });
-
-  it('refuses what no export wrote', () => {
-    const memory = new SessionMemory();
-    const entry = { version: 1, tenant: 'a', session: null, link: 'l', idleMs: 0, turns: [turn('l')] };
-    memory.restore(entry, 0);
-    for (const bad of [null, [], {}, { ...entry, version: 2 }, { ...entry, turns: [{}] }, { ...entry, link: 3 }]) {
-      expect(() => memory.restore(bad, 0), JSON.stringify(bad)).toThrow(WarmpathError);
-    }
-  });
-
-  it('refuses an entry in which any one field is something else', () => {
-    const pipeline = new Pipeline();
-    pipeline.serve(NAME, [user('Q1')], [A, B], said('R1'));
-    pipeline.serve(NAME, [user('Q1'), said('R1'), user('Q2')], [{ id: 'n', content: 'No title.' }], said('R2'));
-    for (const entry of pipeline.memory.export(5)) {
-      const text = JSON.stringify(entry);
-      readSessionEntry(JSON.parse(text));
-      const paths = pathsIn(entry);
-      expect(paths.length).toBeGreaterThan(25);
-      for (const path of paths) {
-        const foreign = JSON.parse(text) as Record<string, unknown>;
-        const parent = path.slice(0, -1).reduce((value, key) => value[key] as Record<string, unknown>, foreign);
-        parent[path.at(-1)!] = { foreign: true };
-        const named = path.map((step) => (/^\d+$/.test(step) ? `[${step}]` : `.${step}`)).join('');
-        // Of an object, the first field that it should have.
-        expect(pathOf(() => readSessionEntry(foreign))?.slice(0, named.length - 1), named).toBe(named.slice(1));
-      }
-    }
-  });
-});
-
-/** The path that a refusal names. */
-function pathOf(refused: () => unknown): string | undefined {
-  try {
-    refused();
-  } catch (error) {
-    if (WarmpathError.isInstance(error)) return error.path;
-  }
-  return undefined;
-}
-
-/** The place of every value in a piece of plain data. */
-function pathsIn(value: unknown): string[][] {
-  if (typeof value !== 'object' || value === null) return [];
-  return Object.entries(value).flatMap(([key, child]) =>
-    child === undefined ? [] : [[key], ...pathsIn(child).map((path) => [key, ...path])],
-  );
-}

@@ -1,6 +1,6 @@
-import type { Composer } from './arrange/compose.js';
 import type { PromptMemo } from './arrange/found/prompt-memo.js';
 import type { SentOrders } from './arrange/found/sent-orders.js';
+import type { InsertedDocuments } from './arrange/inserted-documents.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
 import type { DispatchQueue } from './dispatch/dispatch-queue.js';
@@ -22,7 +22,7 @@ export interface Gateway {
   readonly upstream: Upstream;
   readonly engineApis: EngineApis;
   readonly histories: ServedHistories;
-  readonly composer: Composer;
+  readonly documents: InsertedDocuments;
   readonly conversations: Conversations;
   /** Only where a key is configured. */
   readonly cacheSalts: CacheSalts | undefined;

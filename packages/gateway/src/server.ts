@@ -9,16 +9,18 @@ import {
   fastify,
   LogController,
 } from 'fastify';
-import { type Arrange, Composer } from './arrange/compose.js';
 import { PromptMemo } from './arrange/found/prompt-memo.js';
 import { SentOrders } from './arrange/found/sent-orders.js';
+import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
 import { resolveConfig } from './config/load.js';
 import type { GatewayConfig, GatewayConfigInput } from './config/schema.js';
 import { Conversations } from './conversation/conversations.js';
 import type { SessionStore } from './conversation/session-store.js';
 import { openSessions, sessionStore } from './conversation/shared/open-sessions.js';
 import { DispatchQueue } from './dispatch/dispatch-queue.js';
-import { RESPONSE_HEADERS } from './dispatch/headers.js';
+import { engineHeaders } from './dispatch/forward.js';
+import { RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
+import { promptHeaders } from './dispatch/send-prompt.js';
 import { Upstream } from './dispatch/upstream.js';
 import { EngineApis } from './engines/engine-apis.js';
 import type { Gateway } from './gateway.js';
@@ -129,9 +131,9 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const upstream = new Upstream(config.upstream);
   const histories = new ServedHistories(config);
   const prefixes = new WarmPrefixes(config.warmup.prefixes, config.warmup.ttlMs);
-  const composer = new Composer(config, parts.arrange);
+  const documents = new InsertedDocuments(config, config.limits.documentMemoryBytes, parts.arrange);
   const sessions = parts.sessions ?? sessionStore(config.session);
-  const conversations = new Conversations(config.session, sessions);
+  const conversations = new Conversations(sessions);
   const metrics = new Metrics({
     sessionTurns: () => sessions.turns,
     sessionBytes: () => sessions.bytes,
@@ -139,7 +141,7 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     treeBytes: () => histories.treeBytes,
-    documentMemoryBytes: () => composer.memory.bytes,
+    documentMemoryBytes: () => documents.cache.bytes,
     warmPrefixes: () => prefixes.size,
     retries: () => upstream.retries,
     queueDepth: () => queue.depth,
@@ -164,12 +166,22 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const prewarmer = config.prewarm.enabled
-    ? new Prewarmer(config.prewarm, { upstream, composer, cacheSalts, metrics, now })
+    ? new Prewarmer(config.prewarm, {
+        upstream,
+        documents,
+        cacheSalts,
+        metrics,
+        now,
+        headersFor: (call) => ({
+          ...engineHeaders(gateway, call.request.exchange.requestId),
+          ...promptHeaders(gateway, call),
+        }),
+      })
     : undefined;
   const engineApis = new EngineApis(upstream, config.upstream, now);
   const state = {
     histories,
-    composer,
+    documents,
     cacheSalts,
     conversations,
     queue,
@@ -182,7 +194,8 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     requests,
     prewarmer,
   };
-  return { config, upstream, engineApis, ...state, metrics, now, draining: false };
+  const gateway: Gateway = { config, upstream, engineApis, ...state, metrics, now, draining: false };
+  return gateway;
 }
 
 function buildServer(gateway: Gateway): FastifyInstance {
@@ -285,7 +298,7 @@ function sendTableError(gateway: Gateway, request: FastifyRequest, reply: Fastif
   reply
     .code(error.status)
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
-    .header(RESPONSE_HEADERS.errorSource, 'gateway');
+    .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange));
   if (error.status === 429) reply.header('retry-after', '1');
   if (gateway.draining) reply.header('connection', 'close');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));

@@ -1,4 +1,4 @@
-import { type ConversationName, type SentTurn, SessionMemory } from '@warmpath/core';
+import { type ConversationName, type SentTurn, ConversationLog } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { SessionStore, SessionStoreListener } from '../src/conversation/session-store.js';
@@ -82,7 +82,7 @@ export function sessionStoreConformance(kind: string, open: () => Promise<StoreP
       await fc.assert(
         fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
           const pair = await open();
-          const twin = new SessionMemory(LIMITS);
+          const twin = new ConversationLog(LIMITS);
           for (const told of steps) {
             const name = NAMES[told.name]!;
             const turn = turnAt(told.link, told.id);

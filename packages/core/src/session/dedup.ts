@@ -48,6 +48,22 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
 }
 
 /**
+ * The documents with labels that name no other text of the conversation, for a turn that sends again what the conversation
+ * shows. A document that the conversation shows under its label keeps it. O(length of the documents).
+ */
+export function withFreeLabels(documents: readonly Document[], visible: VisibleDocuments): readonly Document[] {
+  const labels = new Set<string>();
+  return documents.map((document) => {
+    const hash = contentPrint(document);
+    const isShown = visible.find(document, hash)?.label === document.label;
+    const isTaken = (label: string) => labels.has(label) || (visible.hasLabel(label) && !isShown);
+    const kept = withFreeLabel(document, hash, isTaken);
+    labels.add(kept.label);
+    return kept;
+  });
+}
+
+/**
  * The second stage: parts of the documents that `shown` holds become references, each document by itself, so that its text hangs on
  * what stands before the documents and not on their order. One without such parts stays the object it was. Loses nothing: `whole` is the
  * document as it came. O(length of the documents).

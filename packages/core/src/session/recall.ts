@@ -1,17 +1,19 @@
 import type { ChatMessage } from '../render/prompt.js';
 import { answerPrint, messageChain } from './message-chain.js';
-import type { SentTurn, TurnName } from './sent-turn.js';
+import { MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
 import { NOTHING_VISIBLE, type VisibleDocuments, visibleIn } from './visible-documents.js';
 
 /** The turns that were sent where the hash chain has this link, in the order in which they were last used. */
 export type TurnLookup = (link: string) => readonly SentTurn[];
 
-/** Whose conversation a request continues. */
+/** Which conversation a request continues: nothing is ever recalled across tenants, end users or names. */
 export interface ConversationName {
-  /** The isolation boundary: nothing is ever recalled across tenants. */
+  /** The isolation boundary. */
   readonly tenant: string;
-  /** The client's own name for the conversation; inferred from the messages without one. */
-  readonly session?: string | undefined;
+  /** The end user, where the caller names one. */
+  readonly user?: string | undefined;
+  /** The caller's name for the conversation. */
+  readonly session: string;
 }
 
 /** What is known of the conversation that a request continues. */
@@ -25,9 +27,14 @@ export interface RecalledHistory extends ConversationName {
   readonly visible: VisibleDocuments;
   /** Turns that were sent for exactly these messages behind the same history: this request may be one of them again. */
   readonly siblings: readonly SentTurn[];
+  /**
+   * Whether the messages hold an answer to a turn that is not known: the log has forgotten it, or it went past the log. What was
+   * added to that turn is missing from the prompt, and whoever sends the request must be told.
+   */
+  readonly isForgotten: boolean;
 }
 
-/** Messages of which one or two are read: an array, or what reads a message when it is asked for. */
+/** Messages that are read when they are asked for: an array, or a body that nobody has parsed. */
 export interface MessagesByPlace {
   readonly length: number;
   at(place: number): ChatMessage | undefined;
@@ -49,51 +56,62 @@ interface Continued {
 
 /**
  * Finds what a request's history was rendered to when it was sent. The latest turn whose messages this request begins with
- * decides, and all turns before it must be known as well; a history that was cut, compacted, edited or that the store has
- * forgotten in part finds nothing beyond what is still equal, and its documents come back.
+ * decides, and all turns before it must be known as well. The caller vouches for the conversation by naming it: equal words
+ * in another conversation are never looked at.
  *
- * In a named session the client vouches for the conversation. Without a name, the message behind a turn must also be the answer
- * that this turn was given, and no second rendering may fit: equal opening turns of two users are told apart by what the
- * model answered, and what cannot be told apart is left alone.
- *
- * Pure. Cost: O(messages), and O(length of the messages) without `links`; it reads a message only behind a turn that was sent.
+ * Pure. Cost: O(messages), and O(length of the messages) without `links`. Reads only messages behind the latest known turn.
  */
 export function recallHistory(request: RecallRequest, turnsAt: TurnLookup): RecalledHistory {
-  const { tenant, session, messages } = request;
+  const { tenant, user, session, messages } = request;
   const links = request.links ?? chainOf(messages);
   const last = links.length - 1;
   let continued: Continued | undefined;
   for (let i = last - 1; i >= 0 && continued === undefined; i--) {
     const candidates = turnsAt(links[i]!);
     if (candidates.length === 0) continue;
-    const turns = replayable(candidates, messages.at(i + 1), session !== undefined, turnsAt);
+    const turns = replayable(candidates, messages.at(i + 1), turnsAt);
     if (turns !== undefined) continued = { turns, messages: i + 1 };
   }
   const { turns, messages: sentMessages } = continued ?? NEW;
   const latest = turns.at(-1);
   const siblings = last < 0 ? [] : turnsAt(links[last]!).filter(({ parent }) => parent?.id === latest?.id);
   const visible = turns.length === 0 ? NOTHING_VISIBLE : visibleIn(turns);
-  return { tenant, session, links, turns, sentMessages, visible, siblings };
+  const isForgotten = hasUnknownAnswer(messages, sentMessages);
+  return { tenant, user, session, links, turns, sentMessages, visible, siblings, isForgotten };
 }
 
 const NEW: Continued = { turns: [], messages: 0 };
+
+/** Whether the model answered anything behind the known messages beside the last of these. O(messages behind them). */
+function hasUnknownAnswer(messages: MessagesByPlace, sentMessages: number): boolean {
+  let at = sentMessages;
+  // The answer to the latest known turn, which may be several messages long: calls of tools, then words.
+  if (at > 0) while (at < messages.length && isAnswer(messages.at(at))) at++;
+  for (; at < messages.length; at++) if (isAnswer(messages.at(at))) return true;
+  return false;
+}
+
+function isAnswer(message: ChatMessage | undefined): boolean {
+  return message?.role === 'assistant';
+}
 
 function chainOf(messages: MessagesByPlace): readonly string[] {
   return messageChain(Array.from({ length: messages.length }, (_, place) => JSON.stringify(messages.at(place))));
 }
 
-/** The turns that the candidate replays which this history continues; `undefined` if there is none, or no telling which. */
+/** The turns that the candidate replays which this history continues; `undefined` if none does. */
 function replayable(
   candidates: readonly SentTurn[],
   next: ChatMessage | undefined,
-  isNamed: boolean,
   turnsAt: TurnLookup,
 ): readonly SentTurn[] | undefined {
-  const print = next?.role === 'assistant' ? answerPrint(next) : undefined;
-  const answered = print === undefined ? [] : candidates.filter(({ answers }) => answers.includes(print));
-  if (!isNamed) return answered.length === 1 ? withAncestors(answered[0]!, turnsAt) : undefined;
-  // The client vouches for the conversation: of several renderings the one that fits, else one whose answer nobody read, else the latest.
-  const unread = print === undefined ? [] : candidates.filter(({ answers }) => answers.length === 0);
+  const hash = isAnswer(next) ? answerPrint(next!) : undefined;
+  const answered = hash === undefined ? [] : candidates.filter(({ answers }) => answers.includes(hash));
+  const unread = hash === undefined ? [] : candidates.filter(({ answers }) => answers.length === 0);
+  // Of so many renderings the oldest are gone; an answer to none of those that are left may be an answer to one of them.
+  const isGone = hash !== undefined && answered.length + unread.length === 0 && candidates.length >= MAX_RENDERINGS;
+  if (isGone) return undefined;
+  // Of several renderings the one that was answered so, else one whose answer nobody read, else the latest.
   for (const candidate of [...candidates, ...unread, ...answered].reverse()) {
     const turns = withAncestors(candidate, turnsAt);
     if (turns !== undefined) return turns;

@@ -13,6 +13,11 @@ export interface SentDocument {
   readonly shown?: string;
 }
 
+/** Renderings remembered of one and the same request: retries with other documents. */
+export const MAX_RENDERINGS = 32;
+/** Answers remembered of one rendering. */
+export const MAX_ANSWERS = 8;
+
 /** Which turn: where it stands in the hash chain, and which of the renderings that were sent there. */
 export interface TurnName {
   /** Link of the chain for the last message of the request. */

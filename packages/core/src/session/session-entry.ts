@@ -3,28 +3,39 @@ import type { SentTurn } from './sent-turn.js';
 
 /** Everything that a memory holds for one link of a hash chain, as plain data: one line of an export. */
 export interface SessionEntry {
-  readonly version: 1;
+  readonly version: 2;
   readonly tenant: string;
-  readonly session: string | null;
+  readonly user: string | null;
+  readonly session: string;
   readonly link: string;
   /** Milliseconds since it was last used. */
   readonly idleMs: number;
   readonly turns: readonly SentTurn[];
 }
 
-/** Which conversations: all, those of a tenant, one of them by its name, or (`null`) those that have none. */
+/**
+ * Which conversations: all, those of a tenant, of one of its end users (`null`: those that name none), or one by its name. A
+ * name alone is that of a conversation without an end user.
+ */
 export interface SessionFilter {
   readonly tenant?: string | undefined;
-  readonly session?: string | null | undefined;
+  readonly user?: string | null | undefined;
+  readonly session?: string | undefined;
 }
 
 /** Whether a conversation is among those. O(1). */
 export function isAmong(
-  { tenant, session }: { readonly tenant: string; readonly session?: string | null | undefined },
+  {
+    tenant,
+    user,
+    session,
+  }: { readonly tenant: string; readonly user?: string | null | undefined; readonly session: string },
   filter: SessionFilter,
 ): boolean {
   if (filter.tenant !== undefined && filter.tenant !== tenant) return false;
-  return filter.session === undefined || filter.session === (session ?? null);
+  const owner = filter.user ?? (filter.session === undefined ? undefined : null);
+  if (owner !== undefined && owner !== (user ?? null)) return false;
+  return filter.session === undefined || filter.session === session;
 }
 
 /** The path to what is wrong with a value, from there on; `undefined` if nothing is. */
@@ -68,9 +79,10 @@ const record =
 
 const NAME = { link: text, id: text };
 const ENTRY = record({
-  version: oneOf(1),
+  version: oneOf(2),
   tenant: text,
-  session: (value) => (value === null ? undefined : text(value)),
+  user: (value) => (value === null ? undefined : text(value)),
+  session: text,
   link: text,
   idleMs: duration,
   turns: list(

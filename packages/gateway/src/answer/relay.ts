@@ -24,8 +24,8 @@ export interface RelayResult {
 
 /** What a relay needs beside the request. */
 export interface RelayOptions {
-  /** Added to the engine's response headers. */
-  readonly headers: Readonly<Record<string, string>>;
+  /** What is added to the engine's response headers, asked for when they are written. */
+  readonly headers: () => Readonly<Record<string, string>>;
   /** What becomes of the engine's response. */
   readonly body: ResponseBody;
   readonly errors: ErrorShape;
@@ -33,6 +33,8 @@ export interface RelayOptions {
   readonly now: () => number;
   /** What is read on the way through: the engine's counts, and what the model says, to be recognised later (`ResponseSniffer.answers`). */
   readonly reads: 'nothing' | 'usage' | 'answer';
+  /** Called once, when the engine's answer begins and is no error. Must not throw. */
+  readonly onAccepted: () => void;
   /** Called exactly once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled: (result: RelayResult) => void;
 }
@@ -81,6 +83,7 @@ class Relay implements UpstreamListener {
 
   onHead(status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
+    if (status < 300) this.#options.onAccepted();
     this.#transform(() => {
       const head = this.#options.body.head({ status, headers });
       if (head !== undefined) this.#writeHead(head);
@@ -117,19 +120,15 @@ class Relay implements UpstreamListener {
     else this.#exchange.failed(error.code, source);
     if (!this.#client.destroyed) {
       if (this.#client.headersSent) this.#cut(error);
-      else sendError(this.#client, error, { ...this.#options, source });
+      else sendError(this.#client, error, this.#options);
     }
     this.#settle(false);
   }
 
   #writeHead({ status, headers }: ResponseHead): void {
     this.#isEventStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
-    const own: Record<string, string> = { ...this.#options.headers };
-    if (status >= 400) {
-      own[RESPONSE_HEADERS.errorSource] = 'upstream';
-      this.#exchange.errorSource = 'upstream';
-    }
-    this.#client.writeHead(status, responseHeaders(headers, own));
+    if (status >= 400) this.#exchange.errorSource = 'upstream';
+    this.#client.writeHead(status, responseHeaders(headers, this.#options.headers()));
     // A stream's client sees that it was accepted before the first token; other headers travel with their body.
     if (this.#isEventStream) this.#client.flushHeaders();
   }
@@ -180,12 +179,12 @@ function asTableError(error: unknown): WarmpathError {
 function sendError(
   client: ServerResponse,
   error: WarmpathError,
-  { headers, errors, source }: Pick<RelayOptions, 'headers' | 'errors'> & { readonly source: 'gateway' | 'upstream' },
+  { headers, errors }: Pick<RelayOptions, 'headers' | 'errors'>,
 ): void {
-  const body = JSON.stringify(errors.body(error, headers[RESPONSE_HEADERS.requestId] ?? ''));
+  const own = headers();
+  const body = JSON.stringify(errors.body(error, own[RESPONSE_HEADERS.requestId] ?? ''));
   client.writeHead(error.status, {
-    ...headers,
-    [RESPONSE_HEADERS.errorSource]: source,
+    ...own,
     'content-type': 'application/json; charset=utf-8',
     'content-length': Buffer.byteLength(body),
   });

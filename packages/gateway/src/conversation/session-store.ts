@@ -1,10 +1,10 @@
 import {
+  ConversationLog,
+  type ConversationLogOptions,
   type ConversationName,
   type SentTurn,
   type SessionEntry,
   type SessionFilter,
-  SessionMemory,
-  type SessionMemoryOptions,
   type TurnLookup,
   type TurnName,
 } from '@warmpath/core';
@@ -15,8 +15,6 @@ import {
  * likes; it must never give one tenant's turns to another.
  */
 export interface SessionStore {
-  /** Whether anything may be remembered of this tenant: a request of one that is unknown is not even parsed. Answers at once. */
-  holds(tenant: string): boolean;
   /** The turns that were sent at these links of the hash chain; `missed` is told, once, why others than this process's are not among them. */
   find(
     name: ConversationName,
@@ -38,18 +36,14 @@ export interface SessionStore {
    * `WARMPATH_INVALID_REQUEST` with the path of what no export wrote; `WARMPATH_STORE_UNAVAILABLE`.
    */
   restore(entry: unknown, now: number): boolean | Promise<boolean>;
-  /** All entries of an import have been restored. */
-  settle(): void;
   /**
-   * Forgets these conversations, here and in whatever stands behind; answers how many links of them. Errors: `WARMPATH_STORE_UNAVAILABLE`;
+   * Forgets these conversations, here and in whatever stands behind; answers how many turns or conversations. Errors: `WARMPATH_STORE_UNAVAILABLE`;
    * `WARMPATH_OVERLOADED` where too many wait for the same.
    */
   forget(filter: SessionFilter): number | Promise<number>;
   /** Turns and bytes that this process holds. */
   readonly turns: number;
   readonly bytes: number;
-  /** Whether others write to it too, now: then a tenant that is unknown here may be known all the same. */
-  readonly isShared: boolean;
   /** Whether it can be asked; one that cannot still answers, from what this process knows. */
   readonly isUp: boolean;
   /** Called once, before anything else. Error: what keeps the gateway from starting; a server that is away does not. */
@@ -75,12 +69,11 @@ export interface SessionStoreListener {
 
 /** The memory of this process. */
 export class MemorySessionStore implements SessionStore {
-  readonly isShared = false;
   readonly isUp = true;
-  readonly #memory: SessionMemory;
+  readonly #memory: ConversationLog;
 
-  constructor(options: SessionMemoryOptions) {
-    this.#memory = new SessionMemory(options);
+  constructor(options: ConversationLogOptions) {
+    this.#memory = new ConversationLog(options);
   }
 
   get turns(): number {
@@ -89,10 +82,6 @@ export class MemorySessionStore implements SessionStore {
 
   get bytes(): number {
     return this.#memory.bytes;
-  }
-
-  holds(tenant: string): boolean {
-    return this.#memory.holds(tenant);
   }
 
   find(name: ConversationName, _links: readonly string[], now: number): TurnLookup {
@@ -114,10 +103,6 @@ export class MemorySessionStore implements SessionStore {
 
   restore(entry: unknown, now: number): boolean {
     return this.#memory.restore(entry, now);
-  }
-
-  settle(): void {
-    this.#memory.settle();
   }
 
   forget(filter: SessionFilter): number {

@@ -3,7 +3,7 @@ import { type RelayResult, relay } from '../answer/relay.js';
 import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
-import { RESPONSE_HEADERS, requestHeaders } from './headers.js';
+import { RESPONSE_HEADERS, requestHeaders, summaryHeader } from './headers.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {
@@ -13,13 +13,11 @@ export interface ForwardOptions {
   readonly requestHeaders?: Readonly<Record<string, string | undefined>>;
   /** What becomes of the engine's response; it goes to the client as it is without one. */
   readonly body?: ResponseBody;
-  /** Added to the response. */
-  readonly responseHeaders?: Readonly<Record<string, string>>;
-  /** Nobody wants to know what the engine says: it is not looked into. So it is, too, where `onSettled` is left out. */
-  readonly readsNothing?: boolean;
-  /** Whether what the model says is to be recognised later. */
-  readonly readsAnswer?: boolean;
-  /** Once, when the exchange with the engine is over. Must not throw. */
+  /** What is read of the answer on its way: nothing by default. */
+  readonly reads?: 'nothing' | 'usage' | 'answer';
+  /** Called once, when the engine's answer begins and is no error. Must not throw. */
+  readonly onAccepted?: () => void;
+  /** Called once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled?: (result: RelayResult) => void;
 }
 
@@ -27,7 +25,7 @@ export interface ForwardOptions {
 export function forward(
   gateway: Gateway,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
-  body: Buffer | string | null,
+  body: Buffer | null,
   options: ForwardOptions = {},
 ): void {
   const { exchange } = request;
@@ -48,17 +46,17 @@ export function forward(
     },
     { raw: reply.raw, exchange },
     {
-      headers: {
+      // Decided when the head is written: an answer that begins while the gateway stops must say that its connection closes.
+      headers: () => ({
         [RESPONSE_HEADERS.requestId]: exchange.requestId,
-        [RESPONSE_HEADERS.overheadMs]: exchange.overheadMs.toFixed(3),
-        ...options.responseHeaders,
+        [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
         ...(gateway.draining && { connection: 'close' }),
-      },
+      }),
       body: options.body ?? new UntouchedBody(errors),
       errors,
       now: gateway.now,
-      reads:
-        options.onSettled === undefined || options.readsNothing ? 'nothing' : options.readsAnswer ? 'answer' : 'usage',
+      reads: options.reads ?? 'nothing',
+      onAccepted: options.onAccepted ?? ignored,
       onSettled: options.onSettled ?? ignored,
     },
   );

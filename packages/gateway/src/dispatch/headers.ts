@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
+import type { Exchange } from '../observe/exchange.js';
 
 /** Headers that concern one connection only and are never forwarded (RFC 9110, section 7.6.1). */
 const HOP_BY_HOP = new Set([
@@ -22,35 +23,55 @@ export const SESSION_HEADER = 'x-warmpath-session';
 /** Header names that the gateway sets in responses; the README documents each. */
 export const RESPONSE_HEADERS = {
   requestId: 'x-request-id',
-  errorSource: 'x-warmpath-error-source',
-  overheadMs: 'x-warmpath-overhead-ms',
-  predictedCachedTokens: 'x-warmpath-predicted-cached-tokens',
-  policy: 'x-warmpath-policy',
-  recognised: 'x-warmpath-recognised',
-  replayedTurns: 'x-warmpath-replayed-turns',
-  references: 'x-warmpath-references',
-  shortened: 'x-warmpath-shortened',
-  deduplicatedTokens: 'x-warmpath-deduplicated-tokens',
-  warnings: 'x-warmpath-warnings',
-  fallback: 'x-warmpath-fallback',
+  /** What became of the request, as a dictionary of structured fields (RFC 9651). */
+  summary: 'x-warmpath',
 } as const;
 
-/** What the response says of documents that were referred to, whole or in part; nothing if none was. */
-export function referenceHeaders({
-  references,
-  shortened,
-  deduplicatedTokens,
-}: {
-  readonly references: number;
-  readonly shortened: number;
-  readonly deduplicatedTokens: number;
-}): Record<string, string> {
-  if (references + shortened === 0) return {};
-  return {
-    ...(references > 0 && { [RESPONSE_HEADERS.references]: String(references) }),
-    ...(shortened > 0 && { [RESPONSE_HEADERS.shortened]: String(shortened) }),
-    [RESPONSE_HEADERS.deduplicatedTokens]: String(deduplicatedTokens),
+/** Warnings that the summary names; the others are only counted. */
+const WARNINGS_SHOWN = 8;
+
+/**
+ * What became of a request, in one header: for instance `overhead=0.412, policy=foresight, documents=20, moved=7, predicted=3012`. Keys
+ * without anything to say are left out. `GET /v1/requests/{id}` tells the rest.
+ */
+export function summaryHeader(exchange: Exchange): string {
+  const { errorSource, overheadMs, policy, documents, recognised, documentsMoved, blocks } = exchange;
+  const fields: string[] = [];
+  const add = (key: string, value: number | string | undefined): void => {
+    if (value !== undefined) fields.push(`${key}=${value}`);
   };
+  add('error', errorSource);
+  add('overhead', overheadMs?.toFixed(3));
+  add('policy', policy);
+  add('documents', documents);
+  if (recognised !== undefined) add('recognised', quoted(recognisedBlocks(blocks)));
+  add('moved', documentsMoved);
+  add('predicted', exchange.predictedCachedTokens);
+  add('conversation', exchange.conversation);
+  add('replayed', exchange.replayedTurns || undefined);
+  add('references', exchange.references || undefined);
+  add('shortened', exchange.shortened || undefined);
+  add('saved', exchange.deduplicatedTokens || undefined);
+  add('fallback', exchange.fallback);
+  if (exchange.warnings.length > 0) fields.push(`warnings=(${warningsShown(exchange)})`);
+  if (exchange.warnings.length > WARNINGS_SHOWN) add('hidden', exchange.warnings.length - WARNINGS_SHOWN);
+  return fields.join(', ');
+}
+
+function recognisedBlocks(blocks: Exchange['blocks']): string {
+  return blocks.map(({ format, documents, decided }) => `${format} ${documents} ${decided}`).join(', ');
+}
+
+function warningsShown({ warnings }: Exchange): string {
+  return warnings
+    .slice(0, WARNINGS_SHOWN)
+    .map(({ code, path }) => quoted(`${code} ${path}`))
+    .join(' ');
+}
+
+/** A string of structured fields: printable ASCII. */
+function quoted(text: string): string {
+  return `"${text.replace(/[^\x20-\x7e]/g, '?').replace(/["\\]/g, '\\$&')}"`;
 }
 
 /**

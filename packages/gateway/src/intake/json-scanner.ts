@@ -75,17 +75,34 @@ export class JsonScanner {
     return found;
   }
 
-  /** The elements of the array at `start`. O(array). */
-  elements(start: number): ByteSpan[] {
+  /** The elements of the array at `start`, the first `most` of them. O(elements). */
+  elements(start: number, most = Number.POSITIVE_INFINITY): ByteSpan[] {
     const found: ByteSpan[] = [];
     let at = this.#open(OPEN_BRACKET, start);
-    while (this.bytes[at] !== CLOSE_BRACKET) {
+    while (this.bytes[at] !== CLOSE_BRACKET && found.length < most) {
       this.#step();
       const end = this.valueEnd(at);
       found.push({ start: at, end });
       at = this.#next(end, CLOSE_BRACKET);
     }
     return found;
+  }
+
+  /** Where the value of the first member of this name begins, without a look behind it; `undefined` if there is none. */
+  firstValue(name: string): number | undefined {
+    const start = this.space(0);
+    let at = this.#open(OPEN_BRACE, start);
+    while (this.bytes[at] !== CLOSE_BRACE) {
+      this.#step();
+      this.#expect(QUOTE, at);
+      const keyEnd = this.stringEnd(at);
+      const colon = this.space(keyEnd);
+      this.#expect(COLON, colon);
+      const valueStart = this.space(colon + 1);
+      if (this.#key(at, keyEnd) === name) return valueStart;
+      at = this.#next(this.valueEnd(valueStart), CLOSE_BRACE);
+    }
+    return undefined;
   }
 
   /** The value of the last member of this name, as in `JSON.parse`; `undefined` where the value is no object or lacks it. O(object). */
@@ -297,4 +314,13 @@ export function applyEdits(body: Buffer, edits: readonly ByteEdit[]): Buffer {
   }
   body.copy(written, to, from);
   return written;
+}
+
+/** Parses a body that must be one JSON object. Error: `WARMPATH_INVALID_JSON`, without any of the body's text. */
+export function parseObject(text: string): Readonly<Record<string, unknown>> {
+  const value = parseJson(text);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The body is not a JSON object.' });
+  }
+  return value as Readonly<Record<string, unknown>>;
 }

@@ -43,7 +43,7 @@ export class MalformedRequests {
       `HTTP/1.1 ${status}`,
       'content-type: application/json; charset=utf-8',
       `content-length: ${Buffer.byteLength(body)}`,
-      `${RESPONSE_HEADERS.errorSource}: gateway`,
+      `${RESPONSE_HEADERS.summary}: error=gateway`,
       'connection: close',
     ];
     socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy());

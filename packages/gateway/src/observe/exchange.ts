@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import type { ErrorCode } from '@warmpath/core';
+import type { ErrorCode, Warning } from '@warmpath/core';
+import type { Fallback } from '../arrange/inserted-documents.js';
 import type { RecordedBlock, RecordedFallback, RecordedPrefix } from '../operate/explain/request-log.js';
 
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
@@ -24,6 +25,14 @@ export class Exchange {
   queuedMs: number | undefined;
   /** What a defect, or a store that did not answer, cost this request. */
   failedOpen: readonly RecordedFallback[] = NONE;
+  /** What was sent in place of the arranged prompt, where something was. */
+  fallback: Fallback | undefined;
+  /** The ordering policy that decided. */
+  policy: string | undefined;
+  /** What is known of the conversation that the request names. */
+  conversation: 'new' | 'known' | 'forgotten' | undefined;
+  /** What was left out or mended. */
+  warnings: readonly Warning[] = NONE;
   errorCode: ErrorCode | undefined;
   errorSource: ErrorSource | undefined;
   documents: number | undefined;
@@ -57,6 +66,7 @@ export class Exchange {
 
   wentWithout(fallback: RecordedFallback): void {
     this.failedOpen = [...this.failedOpen, fallback];
+    this.fallback ??= fallback.fallback;
   }
 
   failed(code: ErrorCode, source: ErrorSource): void {

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
-import type { Fallback } from '../arrange/compose.js';
+import type { Fallback } from '../arrange/inserted-documents.js';
 import type { Gateway } from '../gateway.js';
 
 /** Learning is never worth an answer: a defect in it is counted, and the request goes its way. */

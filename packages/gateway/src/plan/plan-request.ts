@@ -1,5 +1,5 @@
 import { PLAN_METHODS, type PlanMethod, type PlanOptions, WarmpathError } from '@warmpath/core';
-import { parseObject } from '../intake/extract.js';
+import { parseObject } from '../intake/json-scanner.js';
 
 /** Bounds on a batch. */
 export interface PlanLimits {

@@ -1,34 +1,47 @@
-import type { ChatMessage, LayoutName } from '@warmpath/core';
+import type { LayoutName } from '@warmpath/core';
 import type { PromptApi } from '../intake/apis/prompt-api.js';
+import { BodyView } from '../intake/body-view.js';
+import { applyEdits } from '../intake/json-scanner.js';
+import { PromptView } from '../intake/prompt-view.js';
 
 /** What would make a request more than the prefill of a prompt, or is none of the engine's business: members to leave out. */
-export const NO_MORE_THAN_PREFILL: ReadonlyMap<string, undefined> = new Map(
-  [
-    'documents',
-    'warmpath',
-    'stream',
-    'stream_options',
-    'background',
-    'n',
-    'max_tokens',
-    'max_completion_tokens',
-    'max_output_tokens',
-    'min_tokens',
-  ].map((key) => [key, undefined]),
-);
+const NO_MORE_THAN_PREFILL: ReadonlySet<string> = new Set([
+  'documents',
+  'warmpath',
+  'stream',
+  'stream_options',
+  'background',
+  'n',
+  'max_tokens',
+  'max_completion_tokens',
+  'max_output_tokens',
+  'min_tokens',
+]);
 
-/** The messages before the documents, then a user's turn that has just begun. */
-export function withEmptyQuestion(messages: readonly ChatMessage[], layout: LayoutName): readonly ChatMessage[] {
-  const question: ChatMessage = { role: 'user', content: '' };
-  if (layout === 'system') {
-    const system = messages.findIndex(({ role }) => role === 'system' || role === 'developer');
-    return [...messages.slice(0, system + 1), question];
-  }
-  const last = messages.at(-1)?.role === 'user' ? messages.length - 1 : messages.length;
-  return [...messages.slice(0, last), question];
+const EMPTY_QUESTION = '{"role":"user","content":""}';
+
+/**
+ * The body that prefills what stands before a question: the messages up to there, a user's message that has just begun, and the
+ * least answer that every engine gives. O(body).
+ */
+export function prefillBody(body: BodyView, api: PromptApi, layout: LayoutName): BodyView {
+  const { field, least } = api.answerLimit;
+  const bare = new BodyView(applyEdits(body.bytes, body.without(NO_MORE_THAN_PREFILL)));
+  const prompt = PromptView.of(bare, api);
+  const emptied =
+    prompt === undefined
+      ? bare.with('prompt', '""')
+      : bare.with(prompt.members.messages, `[${[...beforeQuestion(prompt, layout), EMPTY_QUESTION].join(',')}]`);
+  const written = new BodyView(applyEdits(bare.bytes, [emptied]));
+  return new BodyView(applyEdits(written.bytes, [written.with(field, String(least))]));
 }
 
-/** A JSON object without a bound on the answer that asks for the least that every engine answers with. */
-export function withLeastAnswer(body: string, { answerLimit: { field, least } }: PromptApi): string {
-  return `${body.slice(0, -1)},"${field}":${least}}`;
+/** JSON of the messages before the last question; up to the system prompt, where documents stand behind that. */
+function beforeQuestion(prompt: PromptView, layout: LayoutName): readonly string[] {
+  const { elements, body } = prompt;
+  const roles = elements.map((_, place) => prompt.at(place)?.role);
+  const system = roles.findIndex((role) => role === 'system' || role === 'developer');
+  const question = roles.lastIndexOf('user');
+  const end = layout === 'system' ? system + 1 : question < 0 ? elements.length : question;
+  return elements.slice(0, end).map((span) => body.scan.text(span));
 }

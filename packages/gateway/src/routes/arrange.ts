@@ -1,11 +1,13 @@
 import { estimateTokens, fingerprint, observe, renderCompletion, renderHint, WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { RESPONSE_HEADERS } from '../dispatch/headers.js';
+import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { parseObject } from '../intake/extract.js';
+import { BodyView } from '../intake/body-view.js';
+import { modelOf } from '../intake/parse-request.js';
 
-const FIELDS = ['documents', 'policy', 'maxShift', 'pin', 'hints', 'preamble', 'model'];
+const SWITCHES = ['policy', 'maxShift', 'pin', 'hints'];
+const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model'];
 
 /**
  * `POST /v1/arrange`: the order alone, for clients that build their own prompts. The answer counts as served: the next
@@ -18,25 +20,30 @@ const FIELDS = ['documents', 'policy', 'maxShift', 'pin', 'hints', 'preamble', '
 export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/arrange', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
-    const body = parseObject(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8'));
-    checkFields(body);
-    const answer = arrangeOnly(gateway, request, body);
+    const answer = arrangeOnly(gateway, request, readBody(request.body as Buffer | undefined));
     request.exchange.overheadMs = gateway.now() - request.exchange.bodyAt;
     return reply
       .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
-      .header(RESPONSE_HEADERS.overheadMs, request.exchange.overheadMs.toFixed(3))
+      .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange))
       .send(answer);
   });
 }
 
-function arrangeOnly(gateway: Gateway, { headers, exchange }: FastifyRequest, body: Readonly<Record<string, unknown>>) {
-  const { documents, model, preamble, ...switches } = body;
-  const { composer, config } = gateway;
+function arrangeOnly(
+  gateway: Gateway,
+  { headers, exchange }: FastifyRequest,
+  { body, preamble, switches }: ReturnType<typeof readBody>,
+) {
+  const { documents, config } = gateway;
   const tenant = tenantOf(headers);
-  const arrangeRequest = composer.prepare({ documents, switches }, tenant);
-  const state = gateway.histories.of(tenant, (model as string | undefined) ?? '');
+  const span = body.value('documents');
+  if (span === undefined || !body.scan.isArray(span)) {
+    throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: 'documents' });
+  }
+  const arrangeRequest = documents.withDefaults(documents.cache.prepare(tenant, body.scan, span, switches, {}));
+  const state = gateway.histories.of(tenant, modelOf(body));
   const now = gateway.now();
-  const arrangement = composer.arrange(
+  const arrangement = documents.arrange(
     typeof preamble === 'string'
       ? { ...arrangeRequest, preamble: { key: `text#${fingerprint([preamble])}`, tokens: estimateTokens(preamble) } }
       : arrangeRequest,
@@ -62,14 +69,19 @@ function arrangeOnly(gateway: Gateway, { headers, exchange }: FastifyRequest, bo
   };
 }
 
-function checkFields(body: Readonly<Record<string, unknown>>): void {
-  for (const key of Object.keys(body)) {
+function readBody(bytes: Buffer = Buffer.alloc(0)) {
+  const body = new BodyView(bytes);
+  for (const { key } of body.members) {
     if (!FIELDS.includes(key)) throw invalid(key, `unknown field; known ones are ${FIELDS.join(', ')}`);
   }
   for (const key of ['preamble', 'model']) {
-    const value = body[key];
-    if (value !== undefined && value !== null && typeof value !== 'string') throw invalid(key, 'a string was expected');
+    const span = body.value(key);
+    if (span !== undefined && !body.scan.isNull(span) && !body.scan.isString(span)) {
+      throw invalid(key, 'a string was expected');
+    }
   }
+  const switches = Object.fromEntries(SWITCHES.map((key) => [key, body.parse(key)]));
+  return { body, preamble: body.string('preamble'), switches };
 }
 
 function invalid(path: string, detail: string): WarmpathError {

@@ -7,7 +7,8 @@ import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { messagesApi } from '../intake/apis/messages-api.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { extract, parseObject } from '../intake/extract.js';
+import { parseObject } from '../intake/json-scanner.js';
+import { parseRequest } from '../intake/parse-request.js';
 import { translate } from '../translation/translation.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */
@@ -45,8 +46,8 @@ function estimate(
     tokens += TOKENS_PER_MESSAGE;
     for (const { text } of texts) tokens += estimateTokens(text);
   }
-  const extracted = extract(chat, chatApi);
-  const documents = extracted === undefined ? [] : gateway.composer.prepare(extracted, tenant, 'warmpath').documents;
+  const parsed = parseRequest(chat, chatApi, { headers: {}, endUser: undefined });
+  const documents = parsed === undefined ? [] : gateway.documents.readDocuments(parsed, tenant).documents;
   for (const document of documents) tokens += document.tokens;
   const { counts } = gateway.histories.of(tenant, typeof model === 'string' ? model : '');
   reply

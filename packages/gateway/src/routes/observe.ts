@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { parseObject } from '../intake/extract.js';
+import { parseObject } from '../intake/json-scanner.js';
 import type { Exchange } from '../observe/exchange.js';
 import type { OpenArrangement } from '../observe/open-arrangements.js';
 

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { SESSION_MAX_LENGTH } from '../intake/extract.js';
+import { SESSION_MAX_LENGTH } from '../intake/parse-request.js';
 
 /**
  * `DELETE /v1/sessions/{name}`: what is remembered of a named conversation is forgotten, by every gateway that shares it. Of the caller's own

@@ -1,14 +1,13 @@
-import type { ChatMessage } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
-import { readMessages } from '../intake/apis/client-messages.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { parseObject } from '../intake/extract.js';
-import { objectMembers, rewriteObject } from '../intake/json-members.js';
-import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from '../render/prefill.js';
+import { BodyView } from '../intake/body-view.js';
+import { modelOf } from '../intake/parse-request.js';
+import { invalid, PromptView } from '../intake/prompt-view.js';
+import { prefillBody } from '../render/prefill.js';
 import { prefixOf } from '../warm/prefix.js';
 
 /**
@@ -23,37 +22,28 @@ import { prefixOf } from '../warm/prefix.js';
 export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/warmup', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
-    const text = ((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8');
-    const object = parseObject(text);
-    const messages = withEmptyQuestion(readMessages(object['messages']), gateway.config.arrange.layout);
-    const model = typeof object['model'] === 'string' ? object['model'] : '';
-    const members = objectMembers(text);
-    const preamble = gateway.composer.preamble({
-      api: chatApi,
-      model,
-      prompt: { kind: 'chat', messages },
-      rawValue: (key) => {
-        const member = members.findLast((candidate) => candidate.key === key);
-        return member === undefined ? undefined : text.slice(member.valueStart, member.end);
-      },
-    });
+    const { layout } = gateway.config.arrange;
+    const given = new BodyView((request.body as Buffer | undefined) ?? Buffer.alloc(0));
+    const model = modelOf(given);
+    requireMessages(given);
+    const body = prefillBody(given, chatApi, layout);
+    const { messages } = PromptView.of(body, chatApi)!.view(0);
+    const preamble = gateway.documents.preamble({ api: chatApi, model, body: given }, messages);
     const { requestId } = request.exchange;
     const tenant = tenantOf(request.headers);
-    const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => {
-      const body = warmupBody(text, messages);
-      return {
-        method: 'POST',
-        path: '/v1/chat/completions',
-        headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),
-        body: gateway.cacheSalts?.salted(body, tenant) ?? body,
-      };
-    });
+    const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => ({
+      method: 'POST',
+      path: chatApi.path,
+      headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),
+      body: gateway.cacheSalts?.salted(body.bytes, tenant) ?? body.bytes,
+    }));
     gateway.metrics.warmup(state);
     return reply.code(202).header(RESPONSE_HEADERS.requestId, requestId).send({ state });
   });
 }
 
-function warmupBody(text: string, messages: readonly ChatMessage[]): string {
-  const changes = new Map([...NO_MORE_THAN_PREFILL, ['messages', JSON.stringify(messages)]]);
-  return withLeastAnswer(rewriteObject(text, objectMembers(text), changes), chatApi);
+function requireMessages(body: BodyView): void {
+  const prompt = PromptView.of(body, chatApi);
+  if (prompt === undefined) throw invalid('messages', 'an array of messages was expected');
+  for (let place = 0; place < prompt.length; place++) prompt.at(place);
 }

@@ -2,7 +2,7 @@ import type { Warning } from '@warmpath/core';
 import type { ResponseBody } from '../answer/response-body.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ApiName } from '../intake/apis/prompt-api.js';
-import { parseObject } from '../intake/extract.js';
+import { parseObject } from '../intake/json-scanner.js';
 import { messagesToChat } from './messages-to-chat.js';
 import { messagesWriter } from './messages-writer.js';
 import { RequestSource } from './request-source.js';

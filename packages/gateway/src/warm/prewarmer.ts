@@ -1,16 +1,19 @@
 import { observe, type PrewarmPath, planPrewarm, type ServedRequest, WarmpathError } from '@warmpath/core';
 import { ResponseSniffer } from '../answer/response-sniffer.js';
-import type { Composer } from '../arrange/compose.js';
+import type { ArrangedPrompt } from '../arrange/arrange-prompt.js';
+import type { InsertedDocuments } from '../arrange/inserted-documents.js';
+import type { Call } from '../arrange/prepare-prompt.js';
 import type { GatewayConfig } from '../config/schema.js';
+import { requestHeaders } from '../dispatch/headers.js';
 import type { ActivityWatcher, Upstream, UpstreamCall, UpstreamRequest } from '../dispatch/upstream.js';
-import type { ExtractedRequest } from '../intake/extract.js';
+import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import type { Metrics } from '../operate/metrics.js';
 import type { CacheSalts } from '../render/cache-salts.js';
 
 /** A request that was answered, with all that it takes to prefill another prompt behind the same preamble. */
-export interface ServedPrompt {
-  readonly extracted: ExtractedRequest;
+interface ServedPrompt {
+  readonly parsed: ParsedRequest;
   readonly served: ServedRequest;
   readonly state: TenantModel;
   readonly headers: UpstreamRequest['headers'];
@@ -32,7 +35,9 @@ interface Remembered {
 /** What the prewarmer works with. */
 export interface PrewarmerParts {
   readonly upstream: Upstream;
-  readonly composer: Composer;
+  readonly documents: InsertedDocuments;
+  /** What a prompt's request to the engine carries in place of the client's headers. */
+  readonly headersFor: (call: Call) => Record<string, string | undefined>;
   readonly cacheSalts: CacheSalts | undefined;
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
@@ -65,8 +70,16 @@ export class Prewarmer implements ActivityWatcher {
     parts.upstream.watch(this);
   }
 
-  /** A request was answered: what it asked for says what may come next. A prompt too large to keep is passed over. */
-  served(prompt: ServedPrompt): void {
+  /** A request was answered: what it asked for says what may come next. */
+  served(call: Call, { arrangements: [served], state, body }: ArrangedPrompt, parsed: ParsedRequest): void {
+    if (served === undefined || state === undefined) return;
+    const own = this.#parts.headersFor(call);
+    const headers = requestHeaders(call.request.headers, { ...own, 'accept-encoding': 'identity' });
+    this.#remember({ parsed, served, state, headers, bytes: 2 * body.length });
+  }
+
+  /** A prompt too large to keep is passed over. */
+  #remember(prompt: ServedPrompt): void {
     if (prompt.bytes > this.#settings.memoryBytes) return;
     const { state, served, bytes } = prompt;
     this.#last = prompt;
@@ -136,10 +149,10 @@ export class Prewarmer implements ActivityWatcher {
   }
 
   #prefill(last: ServedPrompt, path: PrewarmPath): void {
-    const { upstream, composer, cacheSalts, now } = this.#parts;
-    const { extracted, state, headers } = last;
+    const { upstream, documents, cacheSalts, now } = this.#parts;
+    const { parsed, state, headers } = last;
     const sniffer = new ResponseSniffer(now);
-    const body = composer.composePrefill(extracted, path.documents, state);
+    const body = documents.prefill(parsed, path.documents, state);
     // Spent even if the prefill is cut short.
     this.#budget -= path.newTokens;
     let status = 0;
@@ -151,7 +164,7 @@ export class Prewarmer implements ActivityWatcher {
     const call = upstream.start(
       {
         method: 'POST',
-        path: extracted.api.path,
+        path: parsed.api.path,
         headers,
         body: cacheSalts?.salted(body, state.tenant) ?? body,
       },

@@ -1,12 +1,12 @@
 import type { PolicyName, RenderOptions } from '@warmpath/core';
 import {
   arrange,
+  ConversationLog,
   observe,
   prepareDocuments,
   recallHistory,
   renderTurn,
   ServedHistory,
-  SessionMemory,
   suppliedPrint,
   turnPreamble,
   WarmpathError,
@@ -29,7 +29,7 @@ export const RENDER: RenderOptions = { template: 'xml', layout: 'question' };
 export class ArrangedPrompts implements PromptSource {
   readonly #settings: ArrangedSettings;
   readonly #history = new ServedHistory();
-  readonly #sessions = new SessionMemory({ maxAgeMs: Number.POSITIVE_INFINITY });
+  readonly #sessions = new ConversationLog({ maxAgeMs: Number.POSITIVE_INFINITY });
   /** Requests so far: the history's clock. */
   #now = 0;
 

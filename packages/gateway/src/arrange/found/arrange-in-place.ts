@@ -113,7 +113,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
     if (written !== request.given[index]!.text) changes.push({ place: given.place, text: written });
     prompt.add(written);
   }
-  const opening = before?.opening ?? changes.filter(({ place }) => place[0] !== request.api.said?.messages);
+  const opening = before?.opening ?? changes.filter(({ place }) => place[0] !== request.api.conversation?.messages);
   return {
     body: rewriteTexts(request.body, changes),
     blocks: placed,

@@ -1,7 +1,6 @@
 import type { MessageApi, PromptApi } from '../../intake/apis/prompt-api.js';
-import type { JsonObject } from '../../intake/apis/request-texts.js';
-import { messagesSpan } from '../../intake/said-messages.js';
 import { NO_BLOCKS } from './block-report.js';
+import { messagesSpan } from './messages-span.js';
 import type { KeptPrompt, KnownBody, MemoScope, PromptMemo } from './prompt-memo.js';
 import {
   lookAt,
@@ -15,8 +14,6 @@ import {
 /** A body in which documents may stand. */
 export interface SearchedBody {
   readonly body: Buffer | string;
-  /** The same, parsed, where somebody had to. */
-  readonly object: JsonObject | undefined;
   readonly api: PromptApi;
   readonly options: RecogniseRequestOptions;
   /** `undefined` where nothing may be remembered of it. */
@@ -53,8 +50,8 @@ export function findDocuments(memo: PromptMemo, searched: SearchedBody, now: num
 
 /** The same, of all messages. */
 export function findInAll(memo: PromptMemo, searched: SearchedBody, now: number): FoundDocuments | undefined {
-  const { body, object, api, options, scope } = searched;
-  const looked = lookAt(body, api, options, object);
+  const { body, api, options, scope } = searched;
+  const looked = lookAt(body, api, options);
   if (looked === undefined) return undefined;
   const { request, facts } = looked;
   if (request !== undefined) return { searched, request, facts, known: undefined };
@@ -67,7 +64,7 @@ export function findInAll(memo: PromptMemo, searched: SearchedBody, now: number)
 
 /** A body that goes out as it came. */
 function unchanged(body: Buffer, api: MessageApi, facts: PromptFacts): KeptPrompt | undefined {
-  const span = messagesSpan(body, api.said);
+  const span = messagesSpan(body, api.conversation);
   if (span === undefined) return undefined;
   const given = { bytes: body, open: span.open };
   const end = span.end - span.open;

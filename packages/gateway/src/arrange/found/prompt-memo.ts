@@ -1,7 +1,7 @@
 import type { MessageApi } from '../../intake/apis/prompt-api.js';
-import { firstMessages } from '../../intake/said-messages.js';
 import { type CutBody, cutBody } from './cut-body.js';
 import { type Checkpoint, KnownConversation, type KnownPrompt, type MessageBytes } from './known-conversation.js';
+import { firstMessages } from './messages-span.js';
 
 /** What is kept apart: tenants, APIs, and requests that ask for something else. */
 export interface MemoScope {
@@ -84,7 +84,7 @@ export class PromptMemo {
   find(scope: MemoScope, body: Buffer, now: number): KnownBody | undefined {
     this.#expire(now);
     if (this.#entries.size === 0) return undefined;
-    const first = firstMessages(body, scope.api.said, FIRST_MESSAGES);
+    const first = firstMessages(body, scope.api.conversation, FIRST_MESSAGES);
     if (first === undefined) return undefined;
     const given = { bytes: body, open: first.open };
     const keys = keysOf(scope, given, first.ends);
@@ -103,7 +103,7 @@ export class PromptMemo {
   /** A request went out of which nothing was known. */
   keep(scope: MemoScope, kept: KeptPrompt, now: number): void {
     const { given, sent, ...checkpoint } = kept;
-    const ends = firstMessages(given.bytes, scope.api.said, FIRST_MESSAGES)!.ends;
+    const ends = firstMessages(given.bytes, scope.api.conversation, FIRST_MESSAGES)!.ends;
     const key = keysOf(scope, given, ends).at(-1);
     if (key === undefined) return;
     const conversation = new KnownConversation(given, sent, checkpoint);

@@ -112,16 +112,10 @@ export function recogniseRequest(
 }
 
 /**
- * The same, with what a longer body has to know that begins like this one. `parsed`: the body's object, where it is known; fields of
- * the gateway's own may be in it. `undefined` for what is no JSON object.
+ * The same, with what a longer body has to know that begins like this one. `undefined` for what is no JSON object.
  */
-export function lookAt(
-  body: Buffer | string,
-  api: PromptApi,
-  options: RecogniseRequestOptions,
-  parsed?: JsonObject,
-): LookedAt | undefined {
-  const read = parsed === undefined ? readBody(body) : { text: body.toString(), object: parsed };
+export function lookAt(body: Buffer | string, api: PromptApi, options: RecogniseRequestOptions): LookedAt | undefined {
+  const read = readBody(body);
   if (read === undefined) return undefined;
   const { text, object } = read;
   const messages = api.messages(object);
@@ -145,10 +139,10 @@ export function lookBehind(
   if (read === undefined) return undefined;
   const { text, object } = read;
   const members = objectMembers(text);
-  const holdsMessages = members.filter(({ key }) => key === api.said.messages);
+  const holdsMessages = members.filter(({ key }) => key === api.conversation.messages);
   if (holdsMessages.length !== 1 || openingOf(text, members, api) !== before.opening) return undefined;
   if (options.mode === 'conservative' && !before.hasStableIds && hasExternalMarkers(text)) return undefined;
-  const messages = api.messages(object).filter(({ place }) => place[0] === api.said.messages);
+  const messages = api.messages(object).filter(({ place }) => place[0] === api.conversation.messages);
   const texts = textsOf(messages, before.hasStableIds);
   const found = recogniseBehind(before.findings, texts.texts, options);
   if (found === undefined || (found.length > 0 && before.link === undefined)) return undefined;
@@ -261,9 +255,9 @@ function printsOf(texts: readonly RequestText[], { mode }: RecogniseRequestOptio
   return withResults(texts, []).map(({ text }) => fingerprint([texts[text]!.text]));
 }
 
-function openingOf(text: string, members: readonly JsonMember[], { said }: PromptApi): string | undefined {
-  if (said?.opening === undefined) return undefined;
-  const opening = members.filter(({ key }) => key === said.opening);
+function openingOf(text: string, members: readonly JsonMember[], { conversation }: PromptApi): string | undefined {
+  if (conversation?.opening === undefined) return undefined;
+  const opening = members.filter(({ key }) => key === conversation.opening);
   return opening.map(({ start, end }) => text.slice(start, end)).join();
 }
 

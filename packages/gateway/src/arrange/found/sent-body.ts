@@ -1,7 +1,7 @@
-import { messagesSpan } from '../../intake/said-messages.js';
 import type { InPlace } from './arrange-in-place.js';
 import { reportOnAgain } from './block-report.js';
 import type { FoundDocuments } from './find-documents.js';
+import { messagesSpan } from './messages-span.js';
 import type { KeptPrompt, KnownBody, PromptMemo } from './prompt-memo.js';
 import type { SentMessage } from './sent-orders.js';
 
@@ -34,8 +34,8 @@ function sentAnew({ searched: { body, scope }, facts }: FoundDocuments, placed: 
   return {
     body: sent,
     keep: (memo, messages, now) => {
-      const from = messagesSpan(body, scope.api.said);
-      const to = messagesSpan(sent, scope.api.said);
+      const from = messagesSpan(body, scope.api.conversation);
+      const to = messagesSpan(sent, scope.api.conversation);
       if (from === undefined || to === undefined || placed.sent.seen.looksAtParts) return;
       const kept: KeptPrompt = {
         given: { bytes: body, open: from.open },
@@ -50,16 +50,16 @@ function sentAnew({ searched: { body, scope }, facts }: FoundDocuments, placed: 
 }
 
 function sentBehind({ searched, facts }: FoundDocuments, placed: InPlace, known: KnownBody): SentBody {
-  const { said } = searched.scope!.api;
+  const { conversation: members } = searched.scope!.api;
   const { cut, checkpoint, body } = known;
   const written = Buffer.from(placed.body);
-  const to = messagesSpan(written, said)!;
+  const to = messagesSpan(written, members)!;
   const sent = wholeBody(known, written, to.open);
   return {
     body: sent,
     keep: (memo, messages, now) => {
       if (!cut.isLonger) return;
-      const from = messagesSpan(cut.rest, said)!;
+      const from = messagesSpan(cut.rest, members)!;
       const { prompt } = checkpoint;
       const kept: KeptPrompt = {
         given: { bytes: body, open: cut.open },

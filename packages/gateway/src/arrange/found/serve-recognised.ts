@@ -1,12 +1,8 @@
-import { type ArrangeRequest, observe } from '@warmpath/core';
+import { type ArrangeRequest, plainTurn, type RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
-import { isPrefilled, noteAnswer } from '../../answer/answer-counts.js';
-import type { RelayResult } from '../../answer/relay.js';
-import type { ForwardOptions } from '../../dispatch/forward.js';
-import { RESPONSE_HEADERS, referenceHeaders } from '../../dispatch/headers.js';
 import type { Gateway } from '../../gateway.js';
-import { failOpen, guard } from '../../observe/fail-open.js';
 import type { TenantModel } from '../../observe/served-histories.js';
+import type { ArrangedPrompt } from '../arrange-prompt.js';
 import {
   arrangeInPlace,
   firstOpenDocuments,
@@ -18,59 +14,49 @@ import { type BlockReport, reportOn } from './block-report.js';
 import { type FoundDocuments, findInAll } from './find-documents.js';
 import { type SentBody, sentBody } from './sent-body.js';
 
-/** A request whose documents stand in its prompt already, as it waits for the engine. */
-export interface WaitingInPlace {
+/** A request whose documents stand in its prompt already, before their order is decided. */
+export interface FoundRequest {
+  readonly kind: 'found';
   readonly tenant: string;
   readonly found: FoundDocuments;
-  /** Policy and dial of the request, or the configured ones. */
+  /** Policy and bounds of the request, or the configured ones. */
   readonly dial: ArrangeRequest;
   /** Whether a document that the prompt shows already is referred to, and parts of one. */
   readonly deduplicate: boolean;
   readonly blocks: boolean;
+  /** Of a named conversation. */
+  readonly history: RecalledHistory | undefined;
 }
 
-/** How it goes out. */
-export type Send = (body: Buffer | string, options: ForwardOptions) => void;
-
 /**
- * The engine has room: orders the documents where they stand, with references for those that the prompt shows already, and forwards.
- * No order hint is put into a prompt that is not ours, and nothing is refused: a defect sends the body as it came.
+ * The engine has room: orders the documents where they stand, with references for those that the prompt shows already. No order hint
+ * is put into a prompt that is not ours.
  */
-export function serveRecognised(
-  gateway: Gateway,
-  request: FastifyRequest,
-  waiting: WaitingInPlace,
-  { send, release }: { readonly send: Send; readonly release: () => void },
-): void {
-  const { tenant, found } = waiting;
+export function arrangeFound(gateway: Gateway, request: FastifyRequest, waiting: FoundRequest): ArrangedPrompt {
+  const { tenant, found, history } = waiting;
   const state = gateway.histories.of(tenant, found.request.model);
-  let placed: PlacedRequest;
-  try {
-    placed = inPlace(gateway, waiting, state);
-  } catch (error) {
-    failOpen(gateway, request, 'original', error);
-    const { body } = found.searched;
-    send(body, { responseHeaders: { [RESPONSE_HEADERS.fallback]: 'original' }, onSettled: release });
-    return;
-  }
+  const placed = inPlace(gateway, waiting, state);
   note(request, placed, state);
-  const dispatchedAt = gateway.now();
-  guard(gateway, () => dispatched(gateway, { tenant, placed, state, now: dispatchedAt }));
-  send(placed.sent.body, {
-    // The answer's usage is read on the way through, which a compressed answer would hide.
-    requestHeaders: { 'accept-encoding': 'identity' },
-    responseHeaders: headersOf(request, placed),
-    onSettled: (result) => {
-      guard(gateway, () => learn(request, { placed: placed.inPlace, state, dispatchedAt, now: gateway.now() }, result));
-      release();
-    },
-  });
+  return {
+    body: asBuffer(placed.sent.body),
+    state,
+    arrangements: placed.inPlace.blocks.flatMap(({ arrangement }) => arrangement ?? []),
+    estimatedTokens: placed.inPlace.estimatedTokens,
+    turn: history && { history, sent: plainTurn(history) },
+    prefix: undefined,
+    parsed: undefined,
+    keepFound: () => keepOrders(gateway, tenant, placed),
+  };
+}
+
+function asBuffer(body: Buffer | string): Buffer {
+  return typeof body === 'string' ? Buffer.from(body) : body;
 }
 
 /** The documents that may be told to others while the request waits; none after a defect, which shows again at dispatch. */
 export function openDocuments(
   gateway: Gateway,
-  waiting: WaitingInPlace,
+  waiting: FoundRequest,
 ): (NonNullable<ReturnType<typeof firstOpenDocuments>> & { readonly model: string }) | undefined {
   try {
     const { request, facts, known } = waiting.found;
@@ -96,7 +82,7 @@ interface PlacedRequest {
   readonly sent: SentBody;
 }
 
-function inPlace(gateway: Gateway, waiting: WaitingInPlace, { history }: TenantModel): PlacedRequest {
+function inPlace(gateway: Gateway, waiting: FoundRequest, { history }: TenantModel): PlacedRequest {
   const now = gateway.now();
   const { tenant, dial } = waiting;
   const found = isStillKnown(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
@@ -108,7 +94,7 @@ function inPlace(gateway: Gateway, waiting: WaitingInPlace, { history }: TenantM
       arrange: (block) => {
         const others = block.preamble === undefined ? [] : gateway.queue.waitingBehind(block.preamble, tenant);
         const asked = { ...dial, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
-        return gateway.composer.arrange(asked, history, now);
+        return gateway.documents.arrange(asked, history, now);
       },
     },
     before?.sent,
@@ -117,7 +103,7 @@ function inPlace(gateway: Gateway, waiting: WaitingInPlace, { history }: TenantM
 }
 
 /** Whether the messages that were left out would still be sent as they were; if so, their conversation can go on from there. */
-function isStillKnown({ sentOrders }: Gateway, { tenant, found: { known, request } }: WaitingInPlace): boolean {
+function isStillKnown({ sentOrders }: Gateway, { tenant, found: { known, request } }: FoundRequest): boolean {
   if (known === undefined) return true;
   const { conversation, checkpoint, cut } = known;
   if (!conversation.holds(checkpoint)) return false;
@@ -130,13 +116,13 @@ function isStillKnown({ sentOrders }: Gateway, { tenant, found: { known, request
 }
 
 /** The same request with all of its messages. */
-function foundInAll(gateway: Gateway, { found }: WaitingInPlace): FoundDocuments {
+function foundInAll(gateway: Gateway, { found }: FoundRequest): FoundDocuments {
   const all = found.known === undefined ? found : findInAll(gateway.promptMemo, found.searched, gateway.now());
   if (all === undefined) throw new TypeError('what was found before is not found in the whole body');
   return all;
 }
 
-function optionsOf(gateway: Gateway, { tenant, deduplicate, blocks }: WaitingInPlace): Omit<InPlaceOptions, 'arrange'> {
+function optionsOf(gateway: Gateway, { tenant, deduplicate, blocks }: FoundRequest): Omit<InPlaceOptions, 'arrange'> {
   const { arrange } = gateway.config;
   return {
     tenant,
@@ -162,53 +148,13 @@ function note({ exchange }: FastifyRequest, { inPlace, report }: PlacedRequest, 
   );
   // The path of the last block goes farthest into the prompt.
   const last = blocks.findLast(({ arrangement }) => arrangement !== undefined)?.arrangement;
+  exchange.policy = last?.trace.policy;
   if (last !== undefined) exchange.predictedCachedTokens = counts.toEngineTokens(last.predictedCachedTokens);
 }
 
-function dispatched(
-  gateway: Gateway,
-  {
-    tenant,
-    placed: { found, inPlace, sent },
-    state,
-    now,
-  }: { tenant: string; placed: PlacedRequest; state: TenantModel; now: number },
-): void {
-  const { blocks } = inPlace;
+/** Remembers how the documents of a prompt were sent, so that they are sent the same when they come again. */
+function keepOrders(gateway: Gateway, tenant: string, { found, inPlace, sent }: PlacedRequest): void {
   for (const message of found.known?.checkpoint.prompt.messages ?? []) gateway.sentOrders.sentAgain(message);
-  const messages = rememberOrders(found.request, { tenant, orders: gateway.sentOrders, blocks });
-  sent.keep(gateway.promptMemo, messages, now);
-  for (const { arrangement } of blocks) {
-    if (arrangement !== undefined) observe({ kind: 'dispatched', arrangement, now }, state.history);
-  }
-}
-
-function headersOf({ exchange }: FastifyRequest, { inPlace, report }: PlacedRequest): Record<string, string> {
-  const policy = inPlace.blocks.find(({ arrangement }) => arrangement !== undefined)?.arrangement?.trace.policy;
-  const predicted = exchange.predictedCachedTokens;
-  return {
-    ...(report.found !== '' && { [RESPONSE_HEADERS.recognised]: report.found }),
-    ...(policy !== undefined && { [RESPONSE_HEADERS.policy]: policy }),
-    ...(predicted !== undefined && { [RESPONSE_HEADERS.predictedCachedTokens]: String(predicted) }),
-    ...referenceHeaders(exchange),
-  };
-}
-
-/** Puts what the engine said into the state: the counts once, with the path that goes farthest into the prompt. */
-function learn(
-  { exchange }: FastifyRequest,
-  { placed, state, dispatchedAt, now }: { placed: InPlace; state: TenantModel; dispatchedAt: number; now: number },
-  result: RelayResult,
-): void {
-  const { counts, history } = state;
-  const arranged = placed.blocks.flatMap(({ arrangement }) => arrangement ?? []);
-  if (!isPrefilled(result)) {
-    for (const arrangement of arranged) observe({ kind: 'failed', arrangement, now }, history);
-    return;
-  }
-  noteAnswer(exchange, counts, result, { dispatchedAt, estimatedTokens: placed.estimatedTokens });
-  for (const [place, arrangement] of arranged.entries()) {
-    const isLast = place === arranged.length - 1;
-    observe({ kind: 'completed', arrangement, now, ...(isLast && counts.outcome(exchange)) }, history);
-  }
+  const messages = rememberOrders(found.request, { tenant, orders: gateway.sentOrders, blocks: inPlace.blocks });
+  sent.keep(gateway.promptMemo, messages, gateway.now());
 }

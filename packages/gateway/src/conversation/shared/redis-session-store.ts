@@ -1,11 +1,13 @@
 import {
+  ConversationLog,
+  type ConversationLogOptions,
   type ConversationName,
+  MAX_ANSWERS,
+  MAX_RENDERINGS,
   readSessionEntry,
   type SentTurn,
   type SessionEntry,
   type SessionFilter,
-  SessionMemory,
-  type SessionMemoryOptions,
   type TurnLookup,
   type TurnName,
   WarmpathError,
@@ -22,14 +24,11 @@ import { readTurn, writeTurn } from './turn-record.js';
 export interface RedisSessionStoreOptions extends StoreAddress {
   /** What every key of the store begins with. */
   readonly prefix: string;
-  readonly memory: Required<SessionMemoryOptions>;
+  readonly memory: Required<ConversationLogOptions>;
 }
 
 /** Links that one request looks up, the latest ones; of a longer conversation only this process knows the rest. */
 const MAX_LINKS = 1_024;
-/** As many as a memory keeps. */
-const MAX_RENDERINGS = 8;
-const MAX_ANSWERS = 8;
 /** Milliseconds between two questions for what other gateways have forgotten. */
 const HEAR_MS = 1_000;
 
@@ -48,7 +47,7 @@ interface Told {
  */
 export class RedisSessionStore implements SessionStore {
   readonly #options: RedisSessionStoreOptions;
-  readonly #memory: SessionMemory;
+  readonly #memory: ConversationLog;
   readonly #keys: StoreKeys;
   #listener: SessionStoreListener | undefined;
   #connection: StoreConnection | undefined;
@@ -57,7 +56,7 @@ export class RedisSessionStore implements SessionStore {
 
   constructor(options: RedisSessionStoreOptions) {
     this.#options = options;
-    this.#memory = new SessionMemory(options.memory);
+    this.#memory = new ConversationLog(options.memory);
     this.#keys = new StoreKeys(options.prefix);
   }
 
@@ -71,10 +70,6 @@ export class RedisSessionStore implements SessionStore {
 
   get isUp(): boolean {
     return this.#connection?.isUp ?? false;
-  }
-
-  get isShared(): boolean {
-    return this.isUp;
   }
 
   async open(listener: SessionStoreListener): Promise<void> {
@@ -91,10 +86,6 @@ export class RedisSessionStore implements SessionStore {
   async close(): Promise<void> {
     clearInterval(this.#hearing);
     await this.#connection?.close();
-  }
-
-  holds(tenant: string): boolean {
-    return this.#memory.holds(tenant);
   }
 
   find(
@@ -144,10 +135,10 @@ export class RedisSessionStore implements SessionStore {
   }
 
   async restore(input: unknown): Promise<boolean> {
-    const { tenant, session, idleMs, turns } = readSessionEntry(input);
+    const { tenant, user, session, idleMs, turns } = readSessionEntry(input);
     const { maxAgeMs } = this.#options.memory;
     if (idleMs >= maxAgeMs) return false;
-    const name = { tenant, session: session ?? undefined };
+    const name = { tenant, user: user ?? undefined, session };
     for (const [i, turn] of turns.entries()) {
       const record = writeTurn(name, turn);
       if (record === undefined) {
@@ -161,8 +152,6 @@ export class RedisSessionStore implements SessionStore {
     }
     return true;
   }
-
-  settle(): void {}
 
   async forget(filter: SessionFilter): Promise<number> {
     // Here at once, also where the server is away: what is not held is not told to it again.
@@ -250,7 +239,8 @@ export class RedisSessionStore implements SessionStore {
       const known = this.#memory.lookup(name, now)(link);
       const { turns, isNew } = this.#merge(known, list, { scope, link });
       if (!isNew) continue;
-      const entry = { version: 1, tenant: name.tenant, session: name.session ?? null, link, idleMs: 0, turns };
+      const { tenant, user = null, session } = name;
+      const entry = { version: 2, tenant, user, session, link, idleMs: 0, turns };
       this.#memory.restore(entry, now);
     }
   }

@@ -8,10 +8,10 @@ const AFTER_PREFIX = /^[0-9a-f]{16}\{([0-9a-f]{32})\}(.+)$/s;
 
 /**
  * What a tenant's conversation is called outside of this process: a digest, so that no name of a client, no digest of a key and no
- * sign that means something to the server ever stands in a key. Named and inferred conversations differ.
+ * sign that means something to the server ever stands in a key.
  */
-export function scopeOf({ tenant, session }: ConversationName): string {
-  return hash('sha256', JSON.stringify([tenant, session ?? null])).slice(0, SCOPE_DIGITS);
+export function scopeOf({ tenant, user, session }: ConversationName): string {
+  return hash('sha256', JSON.stringify([tenant, user ?? null, session])).slice(0, SCOPE_DIGITS);
 }
 
 /**
@@ -40,10 +40,10 @@ export class StoreKeys {
   }
 
   /** The servers' pattern for the keys of these conversations; other keys may fit it, too. */
-  patternFor({ tenant, session }: SessionFilter): string {
+  patternFor({ tenant, user, session }: SessionFilter): string {
     const start = this.prefix.replace(/[\\*?[\]]/g, '\\$&');
     if (tenant === undefined) return `${start}*{*}*`;
-    const scope = session === undefined ? '*' : scopeOf({ tenant, session: session ?? undefined });
+    const scope = session === undefined ? '*' : scopeOf({ tenant, user: user ?? undefined, session });
     return `${start}${tenantDigest(tenant)}{${scope}}*`;
   }
 

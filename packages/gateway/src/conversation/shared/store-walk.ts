@@ -61,9 +61,7 @@ export class StoreWalk {
       const heard = this.#readNews(await this.#connection.require(this.#news(JSON.stringify(filter)), 'forget'));
       let links = 0;
       for await (const keys of this.#links(filter)) {
-        const removed = keys.map((key) =>
-          this.#connection.require({ script: DROP_LINK, keys: [key], values: [] }, 'forget'),
-        );
+        const removed = keys.map((key) => this.#drop(key, filter));
         for (const count of await Promise.all(removed)) links += Number(count);
       }
       return { links, heard };
@@ -74,6 +72,15 @@ export class StoreWalk {
     } finally {
       this.#forgetting--;
     }
+  }
+
+  /** Removes a link; of an end user's conversations, only the record says whose it is. */
+  async #drop(key: string, filter: SessionFilter): Promise<unknown> {
+    if (filter.user !== undefined && filter.session === undefined) {
+      const entry = await this.#read(key, performance.now());
+      if (entry === undefined || !isAmong(entry, filter)) return 0;
+    }
+    return this.#connection.require({ script: DROP_LINK, keys: [key], values: [] }, 'forget');
   }
 
   /** What other gateways have forgotten since this one asked last; nothing if the store does not say. Never rejects. */
@@ -119,18 +126,18 @@ export class StoreWalk {
     }
     if (name === undefined) return undefined;
     const idleMs = Math.max(0, maxAgeMs - Number(timeLeft) - (performance.now() - began));
-    return { version: 1, tenant: name.tenant, session: name.session ?? null, link: place.link, idleMs, turns };
+    const { tenant, user = null, session } = name;
+    return { version: 2, tenant, user, session, link: place.link, idleMs, turns };
   }
 }
 
 /** What was forgotten, as another gateway wrote it; `undefined` for what none wrote. */
 function readFilter(text: string): SessionFilter | undefined {
   try {
-    const { tenant, session } = JSON.parse(text) as Record<string, unknown>;
-    const isFilter =
-      (tenant === undefined || typeof tenant === 'string') &&
-      (session === undefined || session === null || typeof session === 'string');
-    return isFilter ? { tenant, session } : undefined;
+    const { tenant, user, session } = JSON.parse(text) as Record<string, unknown>;
+    const isText = (value: unknown): value is string | undefined => value === undefined || typeof value === 'string';
+    const isFilter = isText(tenant) && isText(session) && (user === null || isText(user));
+    return isFilter ? { tenant, user, session } : undefined;
   } catch {
     return undefined;
   }

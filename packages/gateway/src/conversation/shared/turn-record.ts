@@ -5,11 +5,12 @@ import { scopeOf } from './store-keys.js';
 const MAX_RECORD = 4_194_304;
 
 /** A turn as it goes to the server, an exported entry of one turn; `undefined` if it is too large. Answers are kept beside it. */
-export function writeTurn({ tenant, session }: ConversationName, turn: SentTurn): string | undefined {
+export function writeTurn({ tenant, user, session }: ConversationName, turn: SentTurn): string | undefined {
   const entry: SessionEntry = {
-    version: 1,
+    version: 2,
     tenant,
-    session: session ?? null,
+    user: user ?? null,
+    session,
     link: turn.link,
     idleMs: 0,
     turns: [{ ...turn, answers: [] }],
@@ -33,9 +34,9 @@ export function readTurn(
 ): TurnRecord | undefined {
   if (record === '' || record.length > MAX_RECORD) return undefined;
   try {
-    const { tenant, session, turns, ...entry } = readSessionEntry(JSON.parse(record));
+    const { tenant, user, session, turns, ...entry } = readSessionEntry(JSON.parse(record));
     const [turn] = turns;
-    const name = { tenant, session: session ?? undefined };
+    const name = { tenant, user: user ?? undefined, session };
     if (turn === undefined || entry.link !== link || turn.link !== link || turn.id !== id) return undefined;
     return scopeOf(name) === scope ? { name, turn } : undefined;
   } catch {

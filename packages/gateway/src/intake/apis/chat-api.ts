@@ -1,4 +1,4 @@
-import { ClientMessages, placed, readMessages } from './client-messages.js';
+import { readMessage } from '../prompt-view.js';
 import { contentTexts, isObject, textRole } from './content-texts.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 
@@ -15,7 +15,12 @@ export const chatApi: PromptApi = {
     'reasoning_effort',
     ...ENGINE_PROMPT_FIELDS,
   ],
-  said: { messages: 'messages' },
+  conversation: {
+    messages: 'messages',
+    takesText: false,
+    partType: 'text',
+    read: (value, place) => readMessage(value, `messages[${place}]`),
+  },
   answerLimit: { field: 'max_tokens', least: 1 },
   messages: ({ messages }) => {
     if (!Array.isArray(messages)) return [];
@@ -25,14 +30,5 @@ export const chatApi: PromptApi = {
       const role = textRole(given);
       return { role, place, texts: contentTexts(content, [...place, 'content'], role) };
     });
-  },
-  readPrompt: (body, rawValue) => {
-    const messages = readMessages(body['messages']).map(placed);
-    const client = new ClientMessages(messages, rawValue('messages')!);
-    return {
-      kind: 'chat',
-      messages,
-      write: (rendered) => new Map([['messages', client.writeAll(rendered)]]),
-    };
   },
 };

@@ -1,4 +1,3 @@
-import { invalid } from './client-messages.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 import type { RequestMessage } from './request-texts.js';
 
@@ -7,17 +6,12 @@ export const completionsApi: PromptApi = {
   name: 'completions',
   path: '/v1/completions',
   promptFields: ENGINE_PROMPT_FIELDS,
-  said: undefined,
+  conversation: undefined,
   answerLimit: { field: 'max_tokens', least: 1 },
   messages: ({ prompt }) => {
     const prompts = Array.isArray(prompt) ? prompt.map((text, at) => [text, ['prompt', at]]) : [[prompt, ['prompt']]];
     return prompts.map(([text, place]): RequestMessage => {
       return { role: 'user', place, texts: typeof text === 'string' ? [{ role: 'user', text, place }] : [] };
     });
-  },
-  readPrompt: ({ prompt }) => {
-    if (typeof prompt === 'string') return { kind: 'completion', prompt };
-    const detail = 'with `documents`, the prompt must be one string: documents cannot be put before token ids';
-    throw invalid(['prompt'], detail);
   },
 };

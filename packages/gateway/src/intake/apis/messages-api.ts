@@ -1,5 +1,5 @@
 import type { ChatMessage, ContentPart } from '@warmpath/core';
-import { ClientMessages, checkContent, placed, placeOf, readMessages } from './client-messages.js';
+import { readMessage } from '../prompt-view.js';
 import { contentTexts, isCited, isObject, textRole } from './content-texts.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 import type { JsonObject, JsonPath, RequestMessage, RequestText, TextRole } from './request-texts.js';
@@ -9,7 +9,14 @@ export const messagesApi = {
   name: 'messages',
   path: '/v1/messages',
   promptFields: ['tools', 'tool_choice', 'thinking', 'output_config', 'output_format', ...ENGINE_PROMPT_FIELDS],
-  said: { opening: 'system', messages: 'messages' },
+  conversation: {
+    opening: 'system',
+    messages: 'messages',
+    takesText: false,
+    partType: 'text',
+    read: (value, place) => readMessage(value, `messages[${place}]`),
+    split: { sign: '"tool_result"', type: 'tool_result', halves: splitResults },
+  },
   answerLimit: { field: 'max_tokens', least: 1 },
   messages: ({ system, messages }) => {
     const read: RequestMessage[] = [];
@@ -24,28 +31,6 @@ export const messagesApi = {
       read.push({ role, place, texts: contentTexts(content, [...place, 'content'], role, blockTexts(role)) });
     }
     return read;
-  },
-  readPrompt: (body, rawValue) => {
-    const { system } = body;
-    checkContent(system, ['system']);
-    const given = readMessages(body['messages']).map(placed);
-    const split = given.flatMap(splitResults);
-    const hasSystem = system !== undefined && system !== null;
-    const opening = { role: 'system', content: (system ?? '') as string };
-    const client = new ClientMessages(given, rawValue('messages')!);
-    return {
-      kind: 'chat',
-      messages: hasSystem ? [opening, ...split] : split,
-      write: (rendered) => {
-        const [first, ...rest] = rendered;
-        const begins = first?.role === 'system' && placeOf(first) === undefined;
-        const members = new Map([['messages', writeMessages(begins ? rest : rendered, given, client)]]);
-        if (begins && first !== opening) {
-          members.set('system', client.content(first, opening, rawValue('system') ?? '""'));
-        }
-        return members;
-      },
-    };
   },
 } as const satisfies PromptApi;
 
@@ -70,12 +55,12 @@ function documentTexts({ type, content, source }: JsonObject, place: JsonPath, r
  * Anthropic puts results of tools into a user's message, in front of the user's own words, and refuses any other order. For
  * rendering the two stand apart, as they do in OpenAI's chat: documents belong before the user's words, behind the results.
  */
-function splitResults(message: ChatMessage, place: number): ChatMessage[] {
+function splitResults(message: ChatMessage): readonly ChatMessage[] {
   const end = resultsEnd(message);
   if (end === 0) return [message];
   const blocks = message.content as readonly ContentPart[];
-  const results = placed({ role: 'tool', content: blocks.slice(0, end).flatMap(resultParts) }, place);
-  return end === blocks.length ? [results] : [results, placed({ ...message, content: blocks.slice(end) }, place)];
+  const results = { role: 'tool', content: blocks.slice(0, end).flatMap(resultParts) };
+  return end === blocks.length ? [results] : [results, { ...message, content: blocks.slice(end) }];
 }
 
 /** How many blocks of a user's message there are up to its last result of a tool. */
@@ -89,36 +74,4 @@ function resultParts(block: ContentPart): readonly ContentPart[] {
   const { content, ...rest } = block;
   if (typeof content === 'string') return [{ ...rest, text: content }];
   return Array.isArray(content) ? [rest, ...(content as readonly ContentPart[])] : [block];
-}
-
-/** The rendered messages as JSON, results of tools back in front of what the user says with them. */
-function writeMessages(
-  rendered: readonly ChatMessage[],
-  given: readonly ChatMessage[],
-  client: ClientMessages,
-): string {
-  const written: string[] = [];
-  for (let at = 0; at < rendered.length; at++) {
-    const message = rendered[at]!;
-    const place = placeOf(message);
-    if (message.role !== 'tool' || place === undefined) {
-      written.push(client.write(message));
-      continue;
-    }
-    const original = given[place]!;
-    const blocks = original.content as readonly ContentPart[];
-    const own = rendered[at + 1];
-    if (resultsEnd(original) === blocks.length) written.push(client.raw(place));
-    else {
-      const results = blocks.slice(0, resultsEnd(original));
-      written.push(client.write({ ...original, content: [...results, ...blocksOf(own)] }));
-      at++;
-    }
-  }
-  return `[${written.join(',')}]`;
-}
-
-function blocksOf(message: ChatMessage | undefined): readonly ContentPart[] {
-  const content = message?.content ?? [];
-  return typeof content === 'string' ? [{ type: 'text', text: content }] : content;
 }

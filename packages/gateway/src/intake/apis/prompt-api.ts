@@ -1,10 +1,35 @@
 import type { ChatMessage } from '@warmpath/core';
-import type { SaidMembers } from '../said-messages.js';
 import type { JsonObject, RequestMessage } from './request-texts.js';
 
 export const API_NAMES = ['chat', 'completions', 'messages', 'responses'] as const;
 /** An API that takes prompts: OpenAI's chat completions, its plain completions, Anthropic's Messages, OpenAI's Responses. */
 export type ApiName = (typeof API_NAMES)[number];
+
+/** How an API of conversations writes them. */
+export interface ConversationMembers {
+  /** The member that holds what stands before the messages, if the API has one. */
+  readonly opening?: string;
+  /** The member that holds the messages. */
+  readonly messages: string;
+  /** Whether that may be one text instead of a list. */
+  readonly takesText: boolean;
+  /** What the API calls a content part that is text. */
+  readonly partType: string;
+  /**
+   * One element of the list as a message of a chat.
+   *
+   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path of what is none.
+   */
+  read(value: unknown, place: number): ChatMessage;
+  /** Where one element can be two messages: results of tools, and what the user says behind them. */
+  readonly split?: {
+    /** Stands in the bytes of every such element. */
+    readonly sign: string;
+    /** The type of the parts that are results. */
+    readonly type: string;
+    halves(message: ChatMessage): readonly ChatMessage[];
+  };
+}
 
 /** How one API writes a request: what the rest of the gateway need not know. */
 export interface PromptApi {
@@ -13,8 +38,8 @@ export interface PromptApi {
   readonly path: string;
   /** Members that chat templates render before the messages: a request that differs in one shares no prefix. */
   readonly promptFields: readonly string[];
-  /** Where messages stand that the next request begins with; an API of single prompts has none. */
-  readonly said: SaidMembers | undefined;
+  /** `undefined` for an API of single prompts. */
+  readonly conversation: ConversationMembers | undefined;
   /** The member that bounds the answer, with the fewest tokens that every engine takes. */
   readonly answerLimit: { readonly field: string; readonly least: number };
   /**
@@ -22,35 +47,14 @@ export interface PromptApi {
    * has no texts; it never throws. O(parts), no text is copied.
    */
   messages(body: JsonObject): readonly RequestMessage[];
-  /**
-   * The prompt in the form that documents are rendered into. `rawValue` gives a member's text as the client wrote it.
-   * Error: `WARMPATH_INVALID_REQUEST` with a path, where there is nothing that documents could be put before.
-   */
-  readPrompt(body: JsonObject, rawValue: (key: string) => string | undefined): Prompt;
 }
 
 /** An API of conversations. */
-export type MessageApi = PromptApi & { readonly said: SaidMembers };
+export type MessageApi = PromptApi & { readonly conversation: ConversationMembers };
 
 /** Whether the API's requests have messages that the next request begins with. */
 export function hasMessages(api: PromptApi): api is MessageApi {
-  return api.said !== undefined;
-}
-
-/** A prompt as documents are rendered into it. */
-export type Prompt = ChatPrompt | CompletionPrompt;
-
-export interface ChatPrompt {
-  readonly kind: 'chat';
-  /** As core's `renderChat` takes them, whatever the API calls its messages. */
-  readonly messages: readonly ChatMessage[];
-  /** The members of the body that say what was rendered; what rendering left alone keeps the client's own bytes. */
-  write(rendered: readonly ChatMessage[]): ReadonlyMap<string, string>;
-}
-
-export interface CompletionPrompt {
-  readonly kind: 'completion';
-  readonly prompt: string;
+  return api.conversation !== undefined;
 }
 
 /** What engines know beside the fields of their API, and what makes prompts differ from the start. */

@@ -1,5 +1,5 @@
 import type { ChatMessage } from '@warmpath/core';
-import { ClientMessages, checkContent, invalid, placed, placeOf } from './client-messages.js';
+import { checkContent, invalid } from '../prompt-view.js';
 import { contentTexts, elementsText, isObject, textRole } from './content-texts.js';
 import { ENGINE_PROMPT_FIELDS, type PromptApi } from './prompt-api.js';
 import type { JsonPath, RequestMessage, RequestText } from './request-texts.js';
@@ -18,7 +18,13 @@ export const responsesApi = {
     'conversation',
     ...ENGINE_PROMPT_FIELDS,
   ],
-  said: { opening: 'instructions', messages: 'input' },
+  conversation: {
+    opening: 'instructions',
+    messages: 'input',
+    takesText: true,
+    partType: 'input_text',
+    read: viewItem,
+  },
   // OpenAI refuses fewer.
   answerLimit: { field: 'max_output_tokens', least: 16 },
   messages: ({ instructions, input }) => {
@@ -33,31 +39,6 @@ export const responsesApi = {
     if (!Array.isArray(input)) return read;
     for (const [position, item] of input.entries()) read.push(readItem(item, ['input', position]));
     return read;
-  },
-  readPrompt: ({ instructions, input }, rawValue) => {
-    const given = readInput(input);
-    const hasInstructions = typeof instructions === 'string';
-    const opening = { role: 'system', content: hasInstructions ? instructions : '' };
-    // One string is one message of the user, which it only becomes in writing if something stands beside it.
-    const text = typeof input === 'string' ? JSON.stringify(given) : rawValue('input')!;
-    const client = new ClientMessages(given, text, (part) =>
-      part.type === 'text' ? { ...part, type: 'input_text' } : part,
-    );
-    const viewed = given.map(viewItem);
-    return {
-      kind: 'chat',
-      messages: hasInstructions ? [opening, ...viewed] : viewed,
-      write: (rendered) => {
-        const [first, ...rest] = rendered;
-        const begins = hasInstructions && first !== undefined && placeOf(first) === undefined;
-        const items = begins ? rest : rendered;
-        const isString = typeof input === 'string' && items.length === 1 && typeof items[0]!.content === 'string';
-        const written = items.map((item) => writeItem(item, given, client));
-        const members = new Map([['input', isString ? JSON.stringify(items[0]!.content) : `[${written.join(',')}]`]]);
-        if (begins && first !== opening) members.set('instructions', JSON.stringify(first.content));
-        return members;
-      },
-    };
   },
 } as const satisfies PromptApi;
 
@@ -80,31 +61,17 @@ function isResult(type: unknown): boolean {
   return typeof type === 'string' && type.endsWith('_output');
 }
 
-/** The input as items; each keeps the fields that the client gave it. */
-function readInput(input: unknown): readonly ChatMessage[] {
-  if (typeof input === 'string') return [placed({ role: 'user', content: input }, 0)];
-  if (!Array.isArray(input)) throw invalid(['input'], 'a string or an array of items was expected');
-  return input.map((item: unknown, position) => {
-    if (!isObject(item)) throw invalid(['input', position], 'an object was expected');
-    const { role, content } = item;
-    if (role !== undefined && typeof role !== 'string') {
-      throw invalid(['input', position, 'role'], 'a string was expected');
-    }
-    if (role !== undefined) checkContent(content, ['input', position, 'content']);
-    return placed(item as ChatMessage, position);
-  });
-}
-
-/** An item as a message: a call of a tool is the assistant's, its result a tool's. */
-function viewItem(item: ChatMessage, place: number): ChatMessage {
-  if (item.role !== undefined) return item;
-  const { output, ...rest } = item as { readonly output?: unknown };
-  if (!isResult(item['type'])) return placed({ ...item, role: 'assistant' }, place);
-  return placed({ ...rest, role: 'tool', content: output as string }, place);
-}
-
-/** Only items with a role can have been added to. */
-function writeItem(item: ChatMessage, given: readonly ChatMessage[], client: ClientMessages): string {
-  const place = placeOf(item);
-  return place !== undefined && given[place]!.role === undefined ? client.raw(place) : client.write(item);
+/** An item as a message: a call of a tool is the assistant's, its result a tool's, and a text alone the user's. */
+function viewItem(value: unknown, place: number): ChatMessage {
+  if (typeof value === 'string') return { role: 'user', content: value };
+  const path = `input[${place}]`;
+  if (!isObject(value)) throw invalid(path, 'an object was expected');
+  const { role, type, content, output, ...rest } = value;
+  if (role !== undefined) {
+    if (typeof role !== 'string') throw invalid(`${path}.role`, 'a string was expected');
+    checkContent(content, `${path}.content`);
+    return value as ChatMessage;
+  }
+  if (!isResult(type)) return { ...value, role: 'assistant' } as ChatMessage;
+  return { ...rest, role: 'tool', type, content: output as string };
 }

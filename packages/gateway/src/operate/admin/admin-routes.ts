@@ -6,14 +6,15 @@ import { exportLines, importLines } from './session-transfer.js';
 
 interface Query {
   readonly tenant?: unknown;
+  readonly user?: unknown;
   readonly session?: unknown;
   readonly all?: unknown;
 }
 
 /**
  * What only the operator may do, of all tenants: `GET /sessions` exports what is remembered of conversations, `POST /sessions` takes an
- * export in, `DELETE /sessions` forgets. `?tenant=` names a tenant by the digest that an export has, `&session=` a conversation by its
- * name, or those without one by an empty one; to forget everything takes `?all=true`.
+ * export in, `DELETE /sessions` forgets. `?tenant=` names a tenant by the digest that an export has, `&user=` one of its end users (an
+ * empty one: conversations without), `&session=` a conversation by its name; to forget everything takes `?all=true`.
  */
 export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: FastifyBaseLogger): void {
   const { store } = gateway.conversations;
@@ -39,14 +40,18 @@ export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: Fastify
   });
 }
 
-function filterOf({ tenant, session }: Query): SessionFilter {
-  for (const [path, value] of Object.entries({ tenant, session })) {
+function filterOf({ tenant, user, session }: Query): SessionFilter {
+  for (const [path, value] of Object.entries({ tenant, user, session })) {
     if (value !== undefined && typeof value !== 'string') throw invalid(path, 'one value was expected');
   }
-  if (session !== undefined && tenant === undefined) {
-    throw invalid('session', 'a name is one of a tenant: name that, too');
+  if ((session ?? user) !== undefined && tenant === undefined) {
+    throw invalid(session === undefined ? 'user' : 'session', 'a name is one of a tenant: name that, too');
   }
-  return { tenant: tenant as string | undefined, session: session === '' ? null : (session as string | undefined) };
+  return {
+    tenant: tenant as string | undefined,
+    user: user === '' ? null : (user as string | undefined),
+    session: session as string | undefined,
+  };
 }
 
 function invalid(path: string, detail: string): WarmpathError {

@@ -78,7 +78,6 @@ export async function importLines(
     }
   }
   if (!hasHead) requireHead(undefined);
-  store.settle();
   const { imported, expired } = counts;
   const complete = said === imported + expired + counts.refused;
   return { object: 'session_import', imported, expired, refused, refusedCount: counts.refused, complete };

@@ -23,7 +23,7 @@ import { messagesApi } from '../../intake/apis/messages-api.js';
 import type { ApiName, PromptApi } from '../../intake/apis/prompt-api.js';
 import { type JsonObject, pathName } from '../../intake/apis/request-texts.js';
 import { responsesApi } from '../../intake/apis/responses-api.js';
-import { parseObject } from '../../intake/extract.js';
+import { parseObject } from '../../intake/json-scanner.js';
 import { promptPieces } from './prompt-pieces.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';
 

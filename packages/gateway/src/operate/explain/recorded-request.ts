@@ -1,8 +1,8 @@
 import { isObject } from '../../intake/apis/content-texts.js';
 import { API_NAMES, type ApiName } from '../../intake/apis/prompt-api.js';
 import type { JsonObject } from '../../intake/apis/request-texts.js';
-import { parseObject } from '../../intake/extract.js';
 import { objectMembers } from '../../intake/json-members.js';
+import { parseObject } from '../../intake/json-scanner.js';
 
 /** The body of a request, and which API it is for where that was said. */
 export interface RecordedRequest {

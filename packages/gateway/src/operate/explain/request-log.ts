@@ -9,8 +9,8 @@ import {
   recognise,
   sharedLength,
 } from '@warmpath/core';
-import type { Fallback } from '../../arrange/compose.js';
 import type { PlacedBlock } from '../../arrange/found/arrange-in-place.js';
+import type { Fallback } from '../../arrange/inserted-documents.js';
 import { isObject } from '../../intake/apis/content-texts.js';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import { promptPieces } from './prompt-pieces.js';

@@ -1,0 +1,306 @@
+import type { ConversationName, TurnLookup } from './recall.js';
+import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
+import { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session-entry.js';
+
+/** Bounds of what is remembered of conversations. */
+export interface ConversationLogOptions {
+  /** Bytes of all turns, two a character. Default 64 MiB. */
+  readonly maxBytes?: number;
+  /** Milliseconds without use after which a conversation is forgotten. Default one hour. */
+  readonly maxAgeMs?: number;
+}
+
+const DEFAULTS: Required<ConversationLogOptions> = { maxBytes: 67_108_864, maxAgeMs: 3_600_000 };
+
+/** Bytes of a turn beside its texts (objects, names, map slot), and of one step of its path. Generous. */
+const TURN_BYTES = 1_024;
+const STEP_BYTES = 128;
+/** One conversation holds at most this part of the log. A longer one is forgotten. */
+const LARGEST_PART = 1 / 4;
+
+/** One conversation: the turns that were sent, by the link of the hash chain at which each ended. */
+interface Conversation {
+  readonly name: ConversationName;
+  readonly turnsAt: Map<string, SentTurn[]>;
+  bytes: number;
+  usedAt: number;
+}
+
+/** What one end user of a tenant holds, in order of use: the oldest conversation first. */
+interface UserShare {
+  readonly conversations: Map<string, Conversation>;
+  bytes: number;
+}
+
+/** What one tenant holds. */
+interface TenantShare {
+  readonly users: Map<string, UserShare>;
+  readonly bySize: SizeClasses;
+  bytes: number;
+}
+
+/**
+ * Remembers what was sent in named conversations, so that later turns send the same bytes again. Conversations belong to a
+ * tenant and an end user. Bounded in bytes and in age; a conversation is forgotten as a whole, so none ever lacks only some of
+ * its documents. When the log is full, the conversation goes that the largest user of the largest tenant has not used for
+ * the longest time: nobody can push out the conversations of somebody who holds less. `now` is the caller's clock, in
+ * milliseconds. All operations are O(1) amortised unless they say otherwise.
+ */
+export class ConversationLog {
+  readonly #limits: Required<ConversationLogOptions>;
+  readonly #tenants = new Map<string, TenantShare>();
+  readonly #bySize = new SizeClasses();
+  /** All conversations in order of use, to forget the old ones. */
+  readonly #byAge = new Set<Conversation>();
+  #turns = 0;
+  #bytes = 0;
+
+  constructor(options: ConversationLogOptions = {}) {
+    this.#limits = { ...DEFAULTS, ...options };
+  }
+
+  /** Turns remembered. */
+  get turns(): number {
+    return this.#turns;
+  }
+
+  /** Bytes of the turns remembered. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Conversations remembered. */
+  get size(): number {
+    return this.#byAge.size;
+  }
+
+  /** What `recallHistory` looks turns up with. Changes nothing; what is too old is not found. */
+  lookup(name: ConversationName, now: number): TurnLookup {
+    const conversation = this.#find(name);
+    if (conversation === undefined || this.#isOld(conversation, now)) return NOTHING;
+    return (link) => conversation.turnsAt.get(link) ?? NO_TURNS;
+  }
+
+  /** A turn goes to the engine. One that was sent before becomes the latest of its renderings. */
+  sent(name: ConversationName, turn: SentTurn, now: number): void {
+    this.expire(now);
+    const conversation = this.#open(name, now);
+    const turns = turnsOf(conversation, turn.link);
+    const known = turns.findIndex(({ id }) => id === turn.id);
+    if (known >= 0) turns.push(...turns.splice(known, 1));
+    else this.#add(conversation, turns, turn);
+    this.#shrink(conversation);
+  }
+
+  /** The model answered a turn; one that is forgotten already stays so. */
+  answered(name: ConversationName, { link, id }: TurnName, answer: string, now: number): void {
+    const conversation = this.#find(name);
+    const turns = conversation?.turnsAt.get(link);
+    const place = turns?.findIndex((turn) => turn.id === id) ?? -1;
+    if (conversation === undefined || turns === undefined || place < 0) return;
+    const known = turns[place]!;
+    const answers = [...known.answers.filter((hash) => hash !== answer), answer].slice(-MAX_ANSWERS);
+    turns[place] = { ...known, answers };
+    this.#use(conversation, now);
+  }
+
+  /** What is remembered of these conversations, the least recently used first. Holds prompts and documents in the clear. */
+  *export(now: number, filter: SessionFilter = {}): Generator<SessionEntry> {
+    // A conversation that is used meanwhile moves to the end, and would come again.
+    for (const conversation of [...this.#byAge]) {
+      const { name, turnsAt, usedAt } = conversation;
+      if (!this.#byAge.has(conversation) || this.#isOld(conversation, now) || !isAmong(name, filter)) continue;
+      const { tenant, user = null, session } = name;
+      for (const [link, turns] of turnsAt) {
+        yield { version: 2, tenant, user, session, link, idleMs: now - usedAt, turns: [...turns] };
+      }
+    }
+  }
+
+  /**
+   * Takes an exported entry in. What is remembered there already stays.
+   *
+   * @returns false for an entry that was not used for too long.
+   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path, for what no export wrote.
+   */
+  restore(input: unknown, now: number): boolean {
+    const { tenant, user, session, link, idleMs, turns: restored } = readSessionEntry(input);
+    if (idleMs > this.#limits.maxAgeMs) return false;
+    const name = { tenant, user: user ?? undefined, session };
+    const before = this.#find(name);
+    const isNewer = before === undefined || before.usedAt < now - idleMs;
+    const conversation = before ?? this.#open(name, now - idleMs);
+    if (isNewer) this.#use(conversation, now - idleMs);
+    const turns = turnsOf(conversation, link);
+    const known = [...turns];
+    for (const turn of turns.splice(0)) this.#remove(conversation, turn);
+    for (const turn of mergeTurns(isNewer ? known : restored, isNewer ? restored : known)) {
+      this.#add(conversation, turns, turn);
+    }
+    this.#shrink(conversation);
+    return true;
+  }
+
+  /** Forgets these conversations. O(conversations). @returns how many there were. */
+  forget(filter: SessionFilter): number {
+    let forgotten = 0;
+    for (const conversation of this.#byAge) {
+      if (!isAmong(conversation.name, filter)) continue;
+      this.#drop(conversation);
+      forgotten++;
+    }
+    return forgotten;
+  }
+
+  /** Forgets what was not used for too long. O(forgotten). */
+  expire(now: number): void {
+    for (const conversation of this.#byAge) {
+      if (!this.#isOld(conversation, now)) return;
+      this.#drop(conversation);
+    }
+  }
+
+  #find({ tenant, user = '', session }: ConversationName): Conversation | undefined {
+    return this.#tenants.get(tenant)?.users.get(user)?.conversations.get(session);
+  }
+
+  /** The conversation of that name, used now; made where it is new. */
+  #open(name: ConversationName, now: number): Conversation {
+    const known = this.#find(name);
+    if (known !== undefined) {
+      this.#use(known, now);
+      return known;
+    }
+    const { tenant, user = '', session } = name;
+    const share = this.#tenants.get(tenant) ?? { users: new Map(), bySize: new SizeClasses(), bytes: 0 };
+    this.#tenants.set(tenant, share);
+    const own = share.users.get(user) ?? { conversations: new Map(), bytes: 0 };
+    share.users.set(user, own);
+    const conversation: Conversation = { name, turnsAt: new Map(), bytes: 0, usedAt: now };
+    own.conversations.set(session, conversation);
+    this.#byAge.add(conversation);
+    return conversation;
+  }
+
+  #use(conversation: Conversation, now: number): void {
+    conversation.usedAt = now;
+    this.#byAge.delete(conversation);
+    this.#byAge.add(conversation);
+    const { tenant, user = '', session } = conversation.name;
+    const { conversations } = this.#tenants.get(tenant)!.users.get(user)!;
+    conversations.delete(session);
+    conversations.set(session, conversation);
+  }
+
+  #add(conversation: Conversation, turns: SentTurn[], turn: SentTurn): void {
+    turns.push(turn);
+    this.#turns++;
+    this.#resize(conversation, bytesOf(turn));
+    if (turns.length > MAX_RENDERINGS) this.#remove(conversation, turns.shift()!);
+  }
+
+  #remove(conversation: Conversation, turn: SentTurn): void {
+    this.#turns--;
+    this.#resize(conversation, -bytesOf(turn));
+  }
+
+  /** The conversation holds so many bytes more. */
+  #resize(conversation: Conversation, bytes: number): void {
+    const { tenant, user = '' } = conversation.name;
+    const share = this.#tenants.get(tenant)!;
+    const own = share.users.get(user)!;
+    conversation.bytes += bytes;
+    own.bytes += bytes;
+    share.bytes += bytes;
+    this.#bytes += bytes;
+    share.bySize.move(user, own.bytes - bytes, own.bytes);
+    this.#bySize.move(tenant, share.bytes - bytes, share.bytes);
+  }
+
+  /** Makes room; `latest` is the conversation that just grew, which goes only if it is too large by itself. */
+  #shrink(latest: Conversation): void {
+    const { maxBytes } = this.#limits;
+    if (latest.bytes > LARGEST_PART * maxBytes) this.#drop(latest);
+    while (this.#bytes > maxBytes) {
+      const { users, bySize } = this.#tenants.get(this.#bySize.largest()!)!;
+      const { conversations } = users.get(bySize.largest()!)!;
+      this.#drop(conversations.values().next().value!);
+    }
+  }
+
+  #drop(conversation: Conversation): void {
+    const { name, turnsAt, bytes } = conversation;
+    for (const turns of turnsAt.values()) this.#turns -= turns.length;
+    this.#resize(conversation, -bytes);
+    this.#byAge.delete(conversation);
+    const { tenant, user = '', session } = name;
+    const share = this.#tenants.get(tenant)!;
+    const own = share.users.get(user)!;
+    own.conversations.delete(session);
+    if (own.conversations.size === 0) share.users.delete(user);
+    if (share.users.size === 0) this.#tenants.delete(tenant);
+  }
+
+  #isOld({ usedAt }: Conversation, now: number): boolean {
+    return now - usedAt > this.#limits.maxAgeMs;
+  }
+}
+
+const NO_TURNS: readonly never[] = [];
+const NOTHING: TurnLookup = () => NO_TURNS;
+
+function turnsOf({ turnsAt }: Conversation, link: string): SentTurn[] {
+  let turns = turnsAt.get(link);
+  if (turns === undefined) {
+    turns = [];
+    turnsAt.set(link, turns);
+  }
+  return turns;
+}
+
+/** Holders by the power of two that their size reaches, so that one of the largest is found at once. */
+class SizeClasses {
+  readonly #classes: Set<string>[] = [];
+
+  /** A holder's size changed; 0 means that it holds nothing. O(1). */
+  move(holder: string, before: number, after: number): void {
+    const from = classOf(before);
+    const to = classOf(after);
+    if (from === to) return;
+    this.#classes[from]?.delete(holder);
+    if (after <= 0) return;
+    while (this.#classes.length <= to) this.#classes.push(new Set());
+    this.#classes[to]!.add(holder);
+  }
+
+  /** A holder that has at least half of what the largest has. O(classes), of which there are at most 32. */
+  largest(): string | undefined {
+    for (let size = this.#classes.length - 1; size >= 0; size--) {
+      for (const holder of this.#classes[size]!) return holder;
+    }
+    return undefined;
+  }
+}
+
+function classOf(size: number): number {
+  return size <= 0 ? -1 : Math.floor(Math.log2(size));
+}
+
+/** The renderings of both, the latter's as the latest, with the answers of both. O(renderings). */
+function mergeTurns(earlier: readonly SentTurn[], later: readonly SentTurn[]): readonly SentTurn[] {
+  const own = earlier.filter(({ id }) => !later.some((turn) => turn.id === id));
+  const shared = later.map((turn) => {
+    const before = earlier.find(({ id }) => id === turn.id)?.answers.filter((hash) => !turn.answers.includes(hash));
+    if (before === undefined || before.length === 0) return turn;
+    return { ...turn, answers: [...before, ...turn.answers].slice(-MAX_ANSWERS) };
+  });
+  return [...own, ...shared].slice(-MAX_RENDERINGS);
+}
+
+function bytesOf(turn: SentTurn): number {
+  let characters = 0;
+  for (const { text } of turn.edits) characters += text.length;
+  for (const { content, shown, title, label } of turn.documents)
+    characters += content.length + (shown?.length ?? 0) + (title?.length ?? 0) + label.length;
+  return TURN_BYTES + STEP_BYTES * (turn.steps.length + turn.order.length) + 2 * characters;
+}

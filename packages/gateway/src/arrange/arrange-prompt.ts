@@ -1,0 +1,129 @@
+import { type Arrangement, plainTurn, type RecalledHistory, type SentTurn } from '@warmpath/core';
+import type { FastifyRequest } from 'fastify';
+import type { Gateway } from '../gateway.js';
+import { applyEdits } from '../intake/json-scanner.js';
+import type { ParsedRequest } from '../intake/parse-request.js';
+import { failOpen } from '../observe/fail-open.js';
+import type { TenantModel } from '../observe/served-histories.js';
+import type { RecordedBlock } from '../operate/explain/request-log.js';
+import { prefixOf } from '../warm/prefix.js';
+import { arrangeFound } from './found/serve-recognised.js';
+import { type ArrangedInsertion, type InsertedRequest, isBadInput } from './inserted-documents.js';
+import type { Call, PlainPrompt, PreparedPrompt } from './prepare-prompt.js';
+
+/** A prompt whose order is decided, ready for the engine, with everything that is to be learned from its answer. */
+export interface ArrangedPrompt {
+  readonly body: Buffer;
+  /** `undefined` for a prompt in which nothing was arranged. */
+  readonly state: TenantModel | undefined;
+  /** In the order of the prompt; the last one goes farthest into it. */
+  readonly arrangements: readonly Arrangement[];
+  /** The whole prompt, in estimated tokens. */
+  readonly estimatedTokens: number;
+  /** What is to be remembered of the turn, and behind what; only of named conversations. */
+  readonly turn: { readonly history: RecalledHistory; readonly sent: SentTurn } | undefined;
+  /** The name under which what stands before the documents counts as warm. */
+  readonly prefix: string | undefined;
+  /** The request, where others may begin like it: kept only to prefill ahead. */
+  readonly parsed: ParsedRequest | undefined;
+  /** Keeps how documents in the prompt were sent; called when the prompt goes out. */
+  readonly keepFound: (() => void) | undefined;
+}
+
+const PLAIN = {
+  state: undefined,
+  arrangements: [],
+  estimatedTokens: 0,
+  prefix: undefined,
+  parsed: undefined,
+  keepFound: undefined,
+} as const;
+
+/**
+ * The engine has room: decides the order and renders the prompt. A defect costs the order, not the answer.
+ *
+ * @throws WarmpathError bad input that only the arrangement brings to light.
+ */
+export function arrangePrompt(gateway: Gateway, call: Call, prepared: PreparedPrompt): ArrangedPrompt {
+  if (prepared.kind === 'plain') return plainPrompt(call.request, prepared);
+  try {
+    return prepared.kind === 'found'
+      ? arrangeFound(gateway, call.request, prepared)
+      : arrangeInserted(gateway, call, prepared);
+  } catch (error) {
+    if (isBadInput(error)) throw error;
+    failOpen(gateway, call.request, 'original', error);
+    const body = prepared.kind === 'found' ? asBuffer(prepared.found.searched.body) : call.body;
+    return { ...PLAIN, body, turn: undefined };
+  }
+}
+
+function plainPrompt({ exchange }: FastifyRequest, { body, fallback, history }: PlainPrompt): ArrangedPrompt {
+  if (fallback !== undefined) exchange.fallback = fallback;
+  return { ...PLAIN, body, turn: history && { history, sent: plainTurn(history) } };
+}
+
+function arrangeInserted(gateway: Gateway, { request, tenant }: Call, asked: InsertedRequest): ArrangedPrompt {
+  const { parsed, history, isNamed } = asked;
+  const { preamble } = asked.request;
+  const state = gateway.histories.of(tenant, parsed.model);
+  const waiting = gateway.queue.waitingBehind(preamble, tenant);
+  const known = waiting.length === 0 ? asked.request : { ...asked.request, waiting };
+  const decided = gateway.documents.decide(asked, known, state, gateway.now());
+  if (decided.fallback !== undefined) failOpen(gateway, request, decided.fallback, decided.defect);
+  note(request, { decided, history, state });
+  // What stands before a later turn is one conversation's own: nobody else will ask for it.
+  const isShared = !isNamed || history.turns.length === 0;
+  return {
+    body: applyEdits(parsed.body.bytes, [...parsed.ownFields, ...decided.edits]),
+    state,
+    arrangements: [decided.arrangement],
+    estimatedTokens: decided.estimatedTokens,
+    turn: decided.turn && { history, sent: decided.turn },
+    prefix: prefixOf(tenant, parsed.model, preamble.key),
+    parsed: gateway.prewarmer === undefined || !isShared ? undefined : parsed,
+    keepFound: undefined,
+  };
+}
+
+/** What the summary header, the access log and the metrics say about it. */
+function note(
+  { exchange }: FastifyRequest,
+  {
+    decided,
+    history,
+    state,
+  }: { readonly decided: ArrangedInsertion; readonly history: RecalledHistory; readonly state: TenantModel },
+): void {
+  const { documents, references, predictedCachedTokens, trace } = decided.arrangement;
+  exchange.policy = trace.policy;
+  exchange.documents = documents.length + references.length;
+  exchange.documentsMoved = trace.moves.filter((places) => places !== 0).length;
+  if (documents.length > 0) exchange.blocks = [arrangedBlock(decided.arrangement)];
+  exchange.references = references.length;
+  exchange.shortened = documents.filter(({ whole }) => whole !== undefined).length;
+  exchange.deduplicatedTokens =
+    references.reduce((sum, { document }) => sum + document.tokens, 0) +
+    documents.reduce((sum, { whole, tokens }) => sum + (whole === undefined ? 0 : whole.tokens - tokens), 0);
+  exchange.replayedTurns = history.turns.length;
+  exchange.predictedCachedTokens = state.counts.toEngineTokens(predictedCachedTokens);
+  exchange.warnings = [...exchange.warnings, ...trace.warnings];
+}
+
+/** The documents that the request brought itself and that were sent, as the request's record has them. */
+function arrangedBlock({ documents, order }: Arrangement): RecordedBlock {
+  const shortened = order.filter((_, place) => documents[place]!.whole !== undefined).sort((a, b) => a - b);
+  return {
+    format: 'documents',
+    documents: order.length,
+    decided: 'arranged',
+    order,
+    labels: 'none',
+    references: [],
+    shortened,
+  };
+}
+
+function asBuffer(body: Buffer | string): Buffer {
+  return typeof body === 'string' ? Buffer.from(body) : body;
+}

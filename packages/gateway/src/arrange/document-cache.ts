@@ -1,0 +1,170 @@
+import {
+  type ArrangeRequest,
+  type Document,
+  type PrepareRequestOptions,
+  prepareRequestList,
+  renderDocument,
+  type TemplateName,
+  WarmpathError,
+} from '@warmpath/core';
+import type { ByteSpan, JsonScanner } from '../intake/json-scanner.js';
+import type { RequestSwitches } from '../intake/parse-request.js';
+import { escaped } from '../render/insert-documents.js';
+
+interface Entry {
+  readonly tenant: string;
+  /** The JSON that the document came in. */
+  readonly json: Buffer;
+  readonly document: Document;
+  readonly bytes: number;
+}
+
+/** Bytes of a document's JSON that its place in the table depends on. */
+const SAMPLES = 32;
+/** Documents seen once, remembered by their sample alone; a power of two. */
+const CANDIDATES = 16_384;
+/** Bytes of an entry beside its texts: objects, map slot, key. Generous. */
+const ENTRY_BYTES = 512;
+/** A single document takes at most this part of the cache, so that one giant does not evict all others. */
+const LARGEST_PART = 1 / 16;
+
+/** What decides how documents are read and written. */
+export interface DocumentCacheOptions {
+  readonly maxBytes: number;
+  readonly template: TemplateName;
+  readonly limits: { readonly documents: number; readonly documentLength: number };
+}
+
+/**
+ * Remembers documents that come again, as they do in every prompt that Warmpath is for: prepared, and rendered as the inside of a
+ * JSON string. A document is found by a few bytes of its JSON and then compared whole, so it can never be taken for another
+ * one, and what is found is neither parsed nor counted nor escaped. A document is kept from its second request on: the many that
+ * come once cost four bytes each. Tenants share the space and nothing else, or the time a request takes would tell what others
+ * asked for.
+ *
+ * Bounded in bytes; the least recently used document goes first.
+ */
+export class DocumentCache {
+  readonly #options: DocumentCacheOptions;
+  readonly #entries = new Map<number, Entry>();
+  readonly #seenOnce = new Int32Array(CANDIDATES);
+  /** Rendered documents, for as long as anybody holds the document. */
+  readonly #rendered = new WeakMap<Document, Buffer>();
+  #bytes = 0;
+
+  constructor(options: DocumentCacheOptions) {
+    this.#options = options;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /**
+   * Reads and checks the documents of a request, and its switches. Cost: O(length) to compare documents that are known, and core's
+   * `prepareRequest` for the others.
+   *
+   * @param span The array of documents; `undefined` for none.
+   * @throws WarmpathError those of core's `prepareRequest`, with paths into the body.
+   */
+  prepare(
+    tenant: string,
+    scan: JsonScanner,
+    span: ByteSpan | undefined,
+    switches: RequestSwitches,
+    options: Pick<PrepareRequestOptions, 'dialPath'>,
+  ): ArrangeRequest {
+    const { template, limits } = this.#options;
+    const elements = span === undefined ? [] : scan.elements(span.start);
+    const keys: number[] = [];
+    const read = (position: number): unknown => {
+      const { start, end } = elements[position]!;
+      if (end - start > LARGEST_JSON_BYTES) {
+        const detail = `more than ${LARGEST_JSON_BYTES} bytes of JSON`;
+        throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `documents[${position}]`, detail });
+      }
+      return scan.parse(elements[position]!);
+    };
+    return prepareRequestList({ length: elements.length, read }, switches as Record<string, unknown>, {
+      ...options,
+      limits: { maxDocuments: limits.documents, maxContentLength: limits.documentLength },
+      template,
+      memo: {
+        recall: (position) => {
+          const json = jsonOf(scan, elements[position]!);
+          const key = sample(tenant, json);
+          keys[position] = key;
+          return this.#recall(key, tenant, json);
+        },
+        remember: (position, document) => {
+          this.#remember(keys[position]!, tenant, jsonOf(scan, elements[position]!), document);
+        },
+      },
+    });
+  }
+
+  /** A document as it stands in a prompt, as the inside of a JSON string. O(length), once for a document that is remembered. */
+  rendered(document: Document): Buffer {
+    let rendered = this.#rendered.get(document);
+    if (rendered === undefined) {
+      rendered = escaped(renderDocument(document, this.#options.template));
+      this.#rendered.set(document, rendered);
+    }
+    return rendered;
+  }
+
+  #recall(key: number, tenant: string, json: Buffer): Document | undefined {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || entry.tenant !== tenant || !entry.json.equals(json)) return undefined;
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    return entry.document;
+  }
+
+  #remember(key: number, tenant: string, json: Buffer, document: Document): void {
+    const slot = key & (CANDIDATES - 1);
+    if (this.#seenOnce[slot] !== key) {
+      this.#seenOnce[slot] = key;
+      return;
+    }
+    // The JSON, the rendered bytes and the texts of the document.
+    const bytes = ENTRY_BYTES + 2 * json.length + 2 * document.content.length;
+    if (bytes > this.#options.maxBytes * LARGEST_PART) return;
+    this.#drop(key);
+    this.#entries.set(key, { tenant, json: Buffer.from(json), document, bytes });
+    this.#bytes += bytes;
+    while (this.#bytes > this.#options.maxBytes) this.#drop(this.#entries.keys().next().value!);
+  }
+
+  #drop(key: number): void {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    this.#entries.delete(key);
+    this.#bytes -= entry.bytes;
+  }
+}
+
+/** JSON of one document that is parsed: some 30 ms of work. */
+const LARGEST_JSON_BYTES = 8_388_608;
+
+function jsonOf({ bytes }: JsonScanner, { start, end }: ByteSpan): Buffer {
+  return bytes.subarray(start, end);
+}
+
+/** A hash of the tenant, the length, and some bytes spread evenly. O(1). */
+function sample(tenant: string, json: Buffer): number {
+  let hash = json.length;
+  for (let at = 0; at < tenant.length; at += 7) hash = mixed(hash, tenant.charCodeAt(at));
+  const step = Math.ceil(json.length / SAMPLES);
+  for (let at = 0; at < json.length; at += step) hash = mixed(hash, json[at]!);
+  return hash;
+}
+
+function mixed(hash: number, value: number): number {
+  const next = Math.imul(hash ^ value, 0x9e3779b1);
+  return next ^ (next >>> 15);
+}

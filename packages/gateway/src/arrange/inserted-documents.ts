@@ -1,0 +1,417 @@
+import {
+  type Arrangement,
+  type ArrangeRequest,
+  arrange as arrangeByPolicy,
+  type ChatEdit,
+  type ChatMessage,
+  chatEdits,
+  chatPreamble,
+  completionPreamble,
+  DEFAULT_POLICY,
+  type Document,
+  estimateTokens,
+  type LayoutName,
+  NOTHING_VISIBLE,
+  type PolicyName,
+  type Preamble,
+  type RecalledHistory,
+  recordTurn,
+  renderHint,
+  repeatedOrder,
+  repeatedTurn,
+  type SentTurn,
+  shownBlocks,
+  suppliedPrint,
+  turnEdits,
+  turnPreamble,
+  WarmpathError,
+} from '@warmpath/core';
+import type { GatewayConfig } from '../config/schema.js';
+import type { BodyView } from '../intake/body-view.js';
+import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
+import type { ParsedRequest } from '../intake/parse-request.js';
+import { invalid, PromptView, type ViewedMessages } from '../intake/prompt-view.js';
+import type { TenantModel } from '../observe/served-histories.js';
+import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments } from '../render/insert-documents.js';
+import { prefillBody } from '../render/prefill.js';
+import { DocumentCache } from './document-cache.js';
+
+/** How `arrange` is called; a test puts a failing one in its place. */
+export type Arrange = typeof arrangeByPolicy;
+
+/** What the gateway did instead, when a defect of its own kept it from arranging. */
+export type Fallback = 'retrieval' | 'original' | 'conversation';
+
+/** A request whose documents are put into its prompt, or that continues a conversation with such documents, before its order is decided. */
+export interface InsertedRequest {
+  readonly kind: 'inserted';
+  readonly parsed: ParsedRequest;
+  /** `undefined` for a plain completion. */
+  readonly prompt: PromptView | undefined;
+  readonly viewed: ViewedMessages;
+  readonly request: ArrangeRequest & { readonly preamble: Preamble };
+  /** What earlier turns were rendered to; of a request without a conversation, nothing. */
+  readonly history: RecalledHistory;
+  /** Whether the turn is to be remembered. */
+  readonly isNamed: boolean;
+  /** What is asked (core's `suppliedPrint`), and the same turn, where it was sent before: it goes out as it did then. */
+  readonly supplied: string;
+  readonly repeated: SentTurn | undefined;
+}
+
+/** A prompt whose order is decided: what changes in the client's bytes, and what is remembered of it. */
+export interface ArrangedInsertion {
+  readonly edits: readonly ByteEdit[];
+  readonly arrangement: Arrangement;
+  /** `undefined` where no conversation is named. */
+  readonly turn: SentTurn | undefined;
+  /** The whole prompt, in estimated tokens. */
+  readonly estimatedTokens: number;
+  readonly fallback: Fallback | undefined;
+  /** What went wrong, if something did. */
+  readonly defect: unknown;
+}
+
+const NO_HISTORY: RecalledHistory = {
+  tenant: '',
+  session: '',
+  links: [],
+  turns: [],
+  sentMessages: 0,
+  visible: NOTHING_VISIBLE,
+  siblings: [],
+  isForgotten: false,
+};
+const NO_MESSAGES: ViewedMessages = { messages: [], origins: [], sentMessages: 0 };
+const NO_DOCUMENTS: DocumentsText = { groups: [], isCut: false, hasBreakpoints: false };
+/** Breakpoints that Anthropic's API takes in one request; with one more it refuses the request. */
+const MAX_BREAKPOINTS = 4;
+const BREAKPOINT = /"cache_control"\s*:\s*\{/g;
+
+/**
+ * Documents that a request brings beside its messages: decides their order and puts them into the prompt. Pure but for the policy's
+ * view and `now`.
+ */
+export class InsertedDocuments {
+  /** Core's `arrange`, or what stands in for it. */
+  readonly arrange: Arrange;
+  readonly cache: DocumentCache;
+  readonly #config: GatewayConfig;
+
+  constructor(config: GatewayConfig, cacheBytes: number, arrange: Arrange = arrangeByPolicy) {
+    this.#config = config;
+    this.arrange = arrange;
+    const { limits } = config;
+    this.cache = new DocumentCache({ maxBytes: cacheBytes, template: config.arrange.template, limits });
+  }
+
+  /**
+   * Checks the documents and switches of a request, and fills in the configured defaults.
+   *
+   * @throws WarmpathError those of core's `prepareRequest`, with paths into the body.
+   */
+  readDocuments({ body, documents, switches }: Pick<ParsedRequest, 'body' | 'documents' | 'switches'>, tenant: string) {
+    return this.withDefaults(this.cache.prepare(tenant, body.scan, documents, switches, { dialPath: 'warmpath' }));
+  }
+
+  /** The request with the configured policy, hints and bound on moves where it does not say. */
+  withDefaults(request: ArrangeRequest): ArrangeRequest {
+    const { policy, hints, maxShift } = this.#config.arrange;
+    return { policy, hints, ...(maxShift !== undefined && { maxShift }), ...request };
+  }
+
+  /**
+   * The request as one turn of its conversation, or by itself: documents that the conversation still shows become references, as
+   * far as the client or the configuration wants it.
+   *
+   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` where there is nothing that documents could be put before.
+   */
+  asTurn(
+    parsed: ParsedRequest,
+    prompt: PromptView | undefined,
+    request: ArrangeRequest,
+    history: RecalledHistory | undefined,
+  ): InsertedRequest {
+    if (prompt === undefined) return this.#asCompletion(parsed, request);
+    const { arrange, session } = this.#config;
+    const viewed = prompt.view(history?.sentMessages ?? 0);
+    const { messages } = viewed;
+    const known = { ...(history ?? NO_HISTORY), sentMessages: viewed.sentMessages };
+    const deduplicate = parsed.deduplicate ?? session.deduplicate;
+    // A part is replaced by a hint, or not at all.
+    const looksAtParts =
+      deduplicate && request.documents.length > 0 && request.hints !== false && (parsed.blocks ?? session.blocks);
+    const asked = {
+      ...request,
+      visible: known.visible,
+      deduplicate,
+      ...(looksAtParts && { shown: shownBlocks(known, prompt.view(0).messages, arrange) }),
+    };
+    const supplied = history === undefined ? '' : suppliedPrint(asked, arrange, promptScope(parsed));
+    const repeated = history === undefined ? undefined : repeatedTurn(known, supplied);
+    const preamble = this.preamble(parsed, messages, known);
+    const policy = repeated === undefined ? asked.policy : repeatedOrder(repeated, nameOf(asked.policy));
+    return {
+      kind: 'inserted',
+      parsed,
+      prompt,
+      viewed,
+      request: { ...asked, preamble, ...(policy !== undefined && { policy }) },
+      history: known,
+      isNamed: history !== undefined,
+      supplied,
+      repeated,
+    };
+  }
+
+  /**
+   * Decides the order and what changes in the body. A defect in between costs the order, not the answer: the documents go out in retrieval
+   * order. Should that fail as well, or the input be bad, this throws.
+   */
+  decide(asked: InsertedRequest, request: InsertedRequest['request'], state: TenantModel, now: number) {
+    try {
+      return this.#render(asked, this.arrange(request, state.history, now));
+    } catch (error) {
+      if (isBadInput(error)) throw error;
+      const anew = { ...asked, repeated: undefined };
+      return { ...this.#render(anew, inOrder(request, state)), fallback: 'retrieval' as const, defect: error };
+    }
+  }
+
+  /** What stands before the documents. */
+  preamble(
+    request: Pick<ParsedRequest, 'api' | 'model' | 'body'>,
+    messages: readonly ChatMessage[],
+    history: RecalledHistory = NO_HISTORY,
+  ): Preamble {
+    const scope = promptScope(request);
+    const { arrange } = this.#config;
+    if (history.turns.length > 0) return turnPreamble(history, messages, scope, arrange);
+    const { key, tokens } = chatPreamble(messages, scope, arrange);
+    const tools = request.body.raw('tools');
+    return { key, tokens: tools === undefined ? tokens : tokens + estimateTokens(tools) };
+  }
+
+  /**
+   * The body that prefills a path behind a served request's preamble: its documents and an empty question. It is a prefix of every
+   * prompt that begins with these documents, up to what the chat template writes behind the user's text.
+   */
+  prefill(parsed: ParsedRequest, path: readonly Document[], state: TenantModel): Buffer {
+    const { arrange } = this.#config;
+    const body = prefillBody(parsed.body, parsed.api, arrange.layout);
+    const arrangement = inOrder({ documents: path }, state);
+    const prompt = PromptView.of(body, parsed.api);
+    if (prompt === undefined) {
+      return applyEdits(body.bytes, this.#renderCompletion({ parsed: { ...parsed, body } }, arrangement).edits);
+    }
+    const viewed = prompt.view(0);
+    const edits = chatEdits(viewed.messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
+    const text = this.#documentsText(parsed, path, { cachedDocuments: 0, isTurn: true });
+    return applyEdits(body.bytes, insertDocuments(prompt, viewed, edits, text));
+  }
+
+  #asCompletion(parsed: ParsedRequest, request: ArrangeRequest): InsertedRequest {
+    const prompt = parsed.body.value('prompt');
+    if (parsed.api.conversation !== undefined) {
+      throw invalid(parsed.api.conversation.messages, 'an array of messages was expected');
+    }
+    if (prompt === undefined || !parsed.body.scan.isString(prompt)) {
+      throw invalid(
+        'prompt',
+        'with `documents`, the prompt must be one string: documents cannot be put before token ids',
+      );
+    }
+    const preamble = completionPreamble(promptScope(parsed), this.#config.arrange);
+    return {
+      kind: 'inserted',
+      parsed,
+      prompt: undefined,
+      viewed: NO_MESSAGES,
+      request: { ...request, preamble },
+      history: NO_HISTORY,
+      isNamed: false,
+      supplied: '',
+      repeated: undefined,
+    };
+  }
+
+  #render(asked: InsertedRequest, arrangement: Arrangement): ArrangedInsertion {
+    const { fellBack } = arrangement.trace;
+    const isFallback = {
+      fallback: fellBack && ('retrieval' as const),
+      defect: fellBack && new WarmpathError(fellBack),
+    };
+    return asked.prompt === undefined
+      ? { ...this.#renderCompletion(asked, arrangement), ...isFallback }
+      : { ...this.#renderChat(asked, asked.prompt, arrangement), ...isFallback };
+  }
+
+  #renderChat(
+    { parsed, viewed, history, isNamed, supplied, repeated }: InsertedRequest,
+    prompt: PromptView,
+    arrangement: Arrangement,
+  ) {
+    const { arrange } = this.#config;
+    const { messages } = viewed;
+    const own = turnEdits(history, messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
+    const isOther = repeated !== undefined && !isSameTurn(repeated, arrangement, own);
+    const edits = [...history.turns.flatMap((turn) => turn.edits), ...(isOther ? repeated.edits : own)];
+    const text = this.#documentsText(parsed, arrangement.documents, {
+      cachedDocuments: arrangement.trace.cachedDocuments,
+      isTurn: isNamed,
+    });
+    const turn = !isNamed
+      ? undefined
+      : (repeated ??
+        recordTurn(
+          { history, messages, arrangement, supplied },
+          turnEdits(history, messages, arrangement, arrange),
+          arrange,
+        ));
+    return {
+      edits: insertDocuments(prompt, viewed, edits, text),
+      arrangement,
+      turn,
+      estimatedTokens:
+        turn === undefined
+          ? estimatePrompt(messages, arrangement, arrange.layout)
+          : tokensOf([...history.turns, turn]) + turn.tail,
+    };
+  }
+
+  #renderCompletion({ parsed }: Pick<InsertedRequest, 'parsed'>, arrangement: Arrangement) {
+    const { arrange, upstream } = this.#config;
+    const { scan } = parsed.body;
+    const prompt = parsed.body.value('prompt')!;
+    const at = prompt.start + 1;
+    const hint = renderHint(arrangement, arrange.template, arrange.wording);
+    const groups = arrangement.documents.map((document) => this.cache.rendered(document));
+    const edits: ByteEdit[] = [{ start: at, end: at, bytes: Buffer.concat([...groups, escaped(hint)]) }];
+    if (upstream.segments) edits.push(parsed.body.with('segments', JSON.stringify(documentEnds(groups))));
+    const tokens = arrangement.documents.reduce((sum, document) => sum + document.tokens, 0);
+    return {
+      edits,
+      arrangement,
+      turn: undefined,
+      estimatedTokens: tokens + estimateTokens(`${hint}${scan.string(prompt)!}`),
+    };
+  }
+
+  /** The documents as the engine is to see where they end: each by itself (`segments`), up to cache breakpoints, or all in one. */
+  #documentsText(
+    { api, body }: ParsedRequest,
+    documents: readonly Document[],
+    { cachedDocuments, isTurn }: { readonly cachedDocuments: number; readonly isTurn: boolean },
+  ): DocumentsText {
+    if (documents.length === 0) return NO_DOCUMENTS;
+    const { segments, cacheBreakpoints } = this.#config.upstream;
+    const rendered = documents.map((document) => this.cache.rendered(document));
+    if (segments && api.name === 'chat') return { groups: rendered, isCut: true, hasBreakpoints: false };
+    const room = cacheBreakpoints && api.name === 'messages' ? roomForBreakpoints(body) : 0;
+    if (room < 1) return { groups: rendered, isCut: false, hasBreakpoints: false };
+    // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages only.
+    if (isTurn) return { groups: rendered, isCut: false, hasBreakpoints: true };
+    // Up to where a path goes that was served before, and all others: what requests have in common, and what the next may have.
+    const isSplit = room > 1 && cachedDocuments > 0 && cachedDocuments < documents.length;
+    const first = rendered.slice(0, isSplit ? cachedDocuments : documents.length);
+    const groups = isSplit ? [first, rendered.slice(cachedDocuments)] : [first];
+    return { groups: groups.map((each) => Buffer.concat(each)), isCut: true, hasBreakpoints: true };
+  }
+}
+
+/** What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. O(their length). */
+export function promptScope({ api, model, body }: Pick<ParsedRequest, 'api' | 'model' | 'body'>): string {
+  const parts = [JSON.stringify(model)];
+  for (const field of api.promptFields) {
+    const value = body.raw(field);
+    if (value !== undefined) parts.push(`${field}:${value}`);
+  }
+  return parts.join('\n');
+}
+
+/** Whether an error is the client's to mend; every other one is a defect of the gateway, and fails open. */
+export function isBadInput(error: unknown): error is WarmpathError {
+  return WarmpathError.isInstance(error) && error.status < 500;
+}
+
+/** Whether a turn that was sent is what these edits make of the same documents: then its text is known as bytes. */
+function isSameTurn(sent: SentTurn, { documents }: Arrangement, edits: readonly ChatEdit[]): boolean {
+  return (
+    documents.every(({ label }, place) => label === sent.order[place]) &&
+    edits.length === sent.edits.length &&
+    edits.every(({ at, add, text }, place) => {
+      const known = sent.edits[place]!;
+      const behind = text.startsWith(DOCUMENTS_PLACE) ? text.slice(DOCUMENTS_PLACE.length) : text;
+      return at === known.at && add === known.add && known.text.endsWith(behind);
+    })
+  );
+}
+
+function nameOf(policy: ArrangeRequest['policy']): PolicyName {
+  return (typeof policy === 'object' ? policy.name : policy) ?? DEFAULT_POLICY;
+}
+
+function tokensOf(turns: readonly SentTurn[]): number {
+  return turns.reduce((total, { steps }) => steps.reduce((sum, { tokens }) => sum + tokens, total), 0);
+}
+
+/** Tokens of the whole prompt, estimated: what stands before the documents, the documents, the hint, and what comes after. */
+function estimatePrompt(messages: readonly ChatMessage[], arrangement: Arrangement, layout: LayoutName): number {
+  let tokens = arrangement.preamble?.tokens ?? 0;
+  for (const document of arrangement.documents) tokens += document.tokens;
+  if (arrangement.hint !== undefined) tokens += estimateTokens(arrangement.hint.labels.join(', '));
+  for (const { content } of messagesAfterDocuments(messages, layout)) {
+    if (typeof content === 'string') tokens += estimateTokens(content);
+    // Parts are the engine's to judge; they may be anything.
+    else for (const part of content ?? []) if (typeof part?.text === 'string') tokens += estimateTokens(part.text);
+  }
+  return tokens;
+}
+
+function messagesAfterDocuments(messages: readonly ChatMessage[], layout: LayoutName): readonly ChatMessage[] {
+  if (layout !== 'system') return messages.slice(messages.findLastIndex(({ role }) => role === 'user'));
+  return messages.slice(messages.findIndex(({ role }) => role === 'system' || role === 'developer') + 1);
+}
+
+/** The documents as they come, by the shortest path: no policy, no hint, no prediction. */
+function inOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
+  const { documents, preamble, maxShift, warnings = [] } = request;
+  return {
+    documents,
+    order: documents.map((_, rank) => rank),
+    references: [],
+    hint: undefined,
+    locationHint: false,
+    preamble,
+    predictedCachedTokens: 0,
+    trace: {
+      policy: 'retrieval',
+      residency: state.history.state,
+      moves: documents.map(() => 0),
+      cachedDocuments: 0,
+      maxShift,
+      pinned: [],
+      warnings,
+      fellBack: 'WARMPATH_INTERNAL',
+    },
+  };
+}
+
+/** How many breakpoints may be added to those that the client set itself. O(body). */
+function roomForBreakpoints(body: BodyView): number {
+  const automatic = body.raw('cache_control')?.startsWith('{') ? 1 : 0;
+  const set = ['tools', 'system', 'messages'].reduce(
+    (sum, field) => sum + (body.raw(field)?.match(BREAKPOINT)?.length ?? 0),
+    automatic,
+  );
+  return MAX_BREAKPOINTS - set;
+}
+
+/** Places in a completion's prompt, in UTF-16 code units, at which the documents in front of it end. O(length). */
+function documentEnds(rendered: readonly Buffer[]): readonly number[] {
+  let end = 0;
+  return rendered.map((json) => {
+    end += (JSON.parse(`"${json.toString()}"`) as string).length;
+    return end;
+  });
+}

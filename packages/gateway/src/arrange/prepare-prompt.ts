@@ -1,0 +1,204 @@
+import type { RecalledHistory } from '@warmpath/core';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Gateway } from '../gateway.js';
+import type { ApiName, PromptApi } from '../intake/apis/prompt-api.js';
+import { hasMessages } from '../intake/apis/prompt-api.js';
+import { applyEdits } from '../intake/json-scanner.js';
+import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
+import { PromptView } from '../intake/prompt-view.js';
+import { failOpen } from '../observe/fail-open.js';
+import type { Translation } from '../translation/translation.js';
+import { replayInPlace } from './found/arrange-in-place.js';
+import { findDocuments, type SearchedBody } from './found/find-documents.js';
+import { type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';
+import type { FoundRequest } from './found/serve-recognised.js';
+import { type Fallback, type InsertedRequest, isBadInput } from './inserted-documents.js';
+
+/** One client call, and what the engine is to get of it. */
+export interface Call {
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly tenant: string;
+  /** The API that the client speaks. */
+  readonly route: ApiName;
+  /** The API in which the body is written. */
+  readonly api: PromptApi;
+  /** The client's, or its translation. */
+  readonly body: Buffer;
+  readonly translation?: Translation;
+}
+
+/** A request as it waits for the engine: its documents are known, their order is not. */
+export type PreparedPrompt = PlainPrompt | InsertedRequest | FoundRequest;
+
+/** Nothing is added to it: the client's very bytes, but for fields of the gateway's own. */
+export interface PlainPrompt {
+  readonly kind: 'plain';
+  readonly body: Buffer;
+  /** Set where a defect is why. */
+  readonly fallback?: Fallback;
+  /** What is known of the conversation that it is a turn of, if it names one. */
+  readonly history?: RecalledHistory | undefined;
+}
+
+/** What became of each step so far. */
+interface Steps {
+  /** `undefined` for a body that has nothing for the gateway. */
+  readonly parsed: ParsedRequest | undefined;
+  readonly prompt: PromptView | undefined;
+  /** `undefined` where no conversation is named. */
+  readonly history: RecalledHistory | undefined;
+}
+
+/**
+ * Reads a request as far as the gateway has to: 1. what it asks for, 2. which conversation it continues, 3. where its documents are. A
+ * body that has nothing for the gateway is not read.
+ *
+ * @throws WarmpathError bad input, with a path; a conversation that is forgotten. A defect forwards the original.
+ */
+export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Promise<PreparedPrompt> {
+  const { request, api, body, translation } = call;
+  if (!isReadable(request)) return { kind: 'plain', body };
+  try {
+    const parsed = parseRequest(body, api, {
+      headers: request.headers,
+      endUser: undefined,
+      ...(translation !== undefined && { original: request.body as Buffer }),
+    });
+    const prompt = parsed?.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
+    const history = parsed && prompt && recall(gateway, call, parsed, prompt);
+    if (history instanceof Promise)
+      return history.then((known) => withDocuments(gateway, call, { parsed, prompt, history: known }));
+    return withDocuments(gateway, call, { parsed, prompt, history });
+  } catch (error) {
+    return refused(gateway, call, error);
+  }
+}
+
+/** A compressed body is the engine's to read. */
+export function isReadable({ headers }: FastifyRequest): boolean {
+  const encoding = headers['content-encoding'];
+  return encoding === undefined || encoding === 'identity';
+}
+
+/** What the conversation's earlier turns were rendered to, unless the operator keeps no conversations. */
+function recall(
+  gateway: Gateway,
+  { request, tenant }: Call,
+  { conversation }: ParsedRequest,
+  prompt: PromptView,
+): RecalledHistory | Promise<RecalledHistory> | undefined {
+  const { exchange } = request;
+  if (!gateway.config.session.enabled) return undefined;
+  const noted = (history: RecalledHistory): RecalledHistory => {
+    exchange.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
+    return history;
+  };
+  const found = gateway.conversations.recall(prompt, conversation!, {
+    tenant,
+    now: gateway.now(),
+    missed: (failure) => exchange.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
+  });
+  return found instanceof Promise ? found.then(noted) : noted(found);
+}
+
+function withDocuments(gateway: Gateway, call: Call, { parsed, prompt, history }: Steps): PreparedPrompt {
+  try {
+    if (parsed?.bypass) return plain(call, parsed, history);
+    const { documents } = gateway;
+    const hasDocuments = parsed?.documents !== undefined;
+    // A conversation to which something was added goes before documents that stand in its prompt.
+    const isReplayed = history?.turns.some(({ edits }) => edits.length > 0) === true;
+    if (!hasDocuments && !isReplayed) {
+      const found = findInPrompt(gateway, call, parsed, history);
+      if (found !== undefined) return found;
+      if (parsed === undefined || history === undefined || history.turns.length === 0)
+        return plain(call, parsed, history);
+    }
+    const asked = documents.readDocuments(parsed!, call.tenant);
+    const whole = replayedInPlace(gateway, call, parsed!);
+    const view = whole === parsed && prompt !== undefined ? prompt : PromptView.of(whole.body, call.api);
+    if (view === undefined && !hasDocuments) return plain(call, parsed, history);
+    return documents.asTurn(whole, view, asked, history);
+  } catch (error) {
+    // Without documents nothing is asked of the gateway that it could refuse.
+    if (isBadInput(error) && parsed?.documents === undefined && history === undefined)
+      return plain(call, parsed, history);
+    return refused(gateway, call, error);
+  }
+}
+
+function plain({ body }: Call, parsed: ParsedRequest | undefined, history: RecalledHistory | undefined): PlainPrompt {
+  return { kind: 'plain', body: parsed === undefined ? body : applyEdits(body, parsed.ownFields), history };
+}
+
+/** Bad input is the client's to mend; of a defect the client is not to know more than it must. */
+function refused(gateway: Gateway, call: Call, error: unknown): PlainPrompt {
+  if (isBadInput(error) || isUnavailable(error)) throw error;
+  failOpen(gateway, call.request, 'original', error);
+  return { kind: 'plain', body: call.body, fallback: 'original' };
+}
+
+/** How documents in the prompt are looked for; `undefined` where they are not. */
+function searchOptions(
+  gateway: Gateway,
+  { route, body }: Call,
+  parsed: ParsedRequest | undefined,
+): RecogniseRequestOptions | undefined {
+  const { recognise, limits, session } = gateway.config;
+  const mode = parsed?.recognise ?? recognise[route];
+  if (mode === 'off' || body.length > recognise.maxBodyBytes) return undefined;
+  const blocks = parsed?.blocks ?? session.blocks;
+  return { mode, relabel: recognise.relabel, templates: recognise.templates, maxDocuments: limits.documents, blocks };
+}
+
+/**
+ * The request with documents of earlier prompts as they were sent, where it brings documents of its own: a conversation may
+ * do so after results of tools. The very same request if nothing in it was changed.
+ */
+function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): ParsedRequest {
+  const options = searchOptions(gateway, call, parsed);
+  const recognised = options && recogniseRequest(call.body, call.api, options);
+  if (recognised === undefined) return parsed;
+  const { location } = gateway.config.arrange.wording;
+  const body = replayInPlace(recognised, { tenant: call.tenant, orders: gateway.sentOrders, location });
+  if (body === recognised.body) return parsed;
+  const { headers } = call.request;
+  const again = parseRequest(Buffer.from(body), call.api, { headers, endUser: undefined, all: true })!;
+  return { ...again, conversation: parsed.conversation };
+}
+
+/** Whether documents stand in the prompt of a request that brings none, as far as the configuration or the request wants to know. */
+function findInPrompt(
+  gateway: Gateway,
+  call: Call,
+  parsed: ParsedRequest | undefined,
+  history: RecalledHistory | undefined,
+): FoundRequest | undefined {
+  const options = searchOptions(gateway, call, parsed);
+  if (options === undefined) return undefined;
+  const { session } = gateway.config;
+  const { api, body, tenant } = call;
+  const deduplicate = parsed?.deduplicate ?? (session.enabled && session.deduplicate);
+  const { mode, blocks } = options;
+  const searched: SearchedBody = {
+    body: parsed === undefined ? body : applyEdits(body, parsed.ownFields),
+    api,
+    options,
+    // What was seen of parts cannot be taken back.
+    scope: hasMessages(api) && !blocks ? { tenant, api, switches: `${mode} ${deduplicate}` } : undefined,
+  };
+  const found = findDocuments(gateway.promptMemo, searched, gateway.now());
+  if (found === undefined) return undefined;
+  const dial = gateway.documents.withDefaults(readSwitches(gateway, parsed, tenant));
+  return { kind: 'found', tenant, found, dial, deduplicate, blocks, history };
+}
+
+function readSwitches(gateway: Gateway, parsed: ParsedRequest | undefined, tenant: string) {
+  if (parsed === undefined) return { documents: [] };
+  return gateway.documents.readDocuments({ ...parsed, documents: undefined }, tenant);
+}
+
+function isUnavailable(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === 'WARMPATH_STORE_UNAVAILABLE';
+}

@@ -1,0 +1,66 @@
+import type { ArrangedPrompt } from '../arrange/arrange-prompt.js';
+import { type Call, isReadable } from '../arrange/prepare-prompt.js';
+import type { Gateway } from '../gateway.js';
+import { chatApi } from '../intake/apis/chat-api.js';
+import { guard } from '../observe/fail-open.js';
+import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
+import { type ForwardOptions, forward } from './forward.js';
+import { translatedHeaders } from './headers.js';
+
+/** Sends a prompt to the engine, with the tenant's salt where one is configured, and learns from its answer. */
+export function sendPrompt(gateway: Gateway, call: Call, prompt: ArrangedPrompt, release: () => void): void {
+  const dispatchedAt = gateway.now();
+  observeDispatch(gateway, prompt);
+  const body = isReadable(call.request)
+    ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
+    : prompt.body;
+  forward(gateway, call, body, {
+    ...wayBack(call),
+    requestHeaders: { ...promptHeaders(gateway, call), ...(isRead(prompt) && IDENTITY) },
+    reads: !isRead(prompt) ? 'nothing' : readsAnswer(prompt) ? 'answer' : 'usage',
+    onAccepted: () => observeAccepted(gateway, prompt),
+    onSettled: (result) => {
+      observeOutcome(gateway, { call, prompt, dispatchedAt, result });
+      // Whoever is next is arranged with what was learned.
+      release();
+    },
+  });
+  comparePrefix(gateway, call, body);
+}
+
+/** The answer's usage is read on the way through, which a compressed answer would hide. */
+const IDENTITY = { 'accept-encoding': 'identity' };
+
+/** What a prompt's request to the engine carries in place of the client's headers. */
+export function promptHeaders(gateway: Gateway, { request, translation }: Call): Record<string, string | undefined> {
+  return translation === undefined
+    ? {}
+    : translatedHeaders(request.headers, gateway.config.upstream.apiKey === undefined);
+}
+
+/** A translation goes to where chat completions are served, and its answer back through the translation. */
+function wayBack({ request, translation }: Call): Pick<ForwardOptions, 'path' | 'body'> {
+  if (translation === undefined) return {};
+  return { path: chatApi.path, body: translation.answer(request.exchange.requestId) };
+}
+
+function isRead(prompt: ArrangedPrompt): boolean {
+  return prompt.state !== undefined || readsAnswer(prompt);
+}
+
+/**
+ * Whether the answer is to be known again: where other documents went out for the very same messages before, whoever goes on
+ * continues one of the two.
+ */
+function readsAnswer({ turn }: ArrangedPrompt): boolean {
+  return turn?.history.siblings.some(({ id }) => id !== turn.sent.id) === true;
+}
+
+/** Where prompts are compared, says where this one parts from an earlier one. Behind the dispatch: the client does not wait for it. */
+function comparePrefix(gateway: Gateway, { request, api, tenant }: Call, body: Buffer): void {
+  if (gateway.config.explain.prompts === 'off' || !isReadable(request)) return;
+  const { exchange } = request;
+  guard(gateway, () => {
+    exchange.prefix = gateway.requests.compare(tenant, exchange.requestId, { body: body.toString(), api });
+  });
+}

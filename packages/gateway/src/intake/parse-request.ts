@@ -1,0 +1,256 @@
+import { hash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
+import { SESSION_HEADER } from '../dispatch/headers.js';
+import type { PromptApi } from './apis/prompt-api.js';
+import { BodyView } from './body-view.js';
+import type { ByteEdit, ByteSpan } from './json-scanner.js';
+
+/** The request's own switches for the order, from its `warmpath` field. Core checks them. */
+export interface RequestSwitches {
+  readonly policy?: unknown;
+  readonly maxShift?: unknown;
+  readonly pin?: unknown;
+  readonly hints?: unknown;
+}
+
+/** What a conversation is called, and by whom. */
+export interface NamedConversation {
+  readonly session: string;
+  /** The end user, where the request or a trusted proxy names one. */
+  readonly user: string | undefined;
+  /** What becomes of a turn whose earlier turns are forgotten: it is refused, or answered with a mark. */
+  readonly forgotten: 'refuse' | 'mark';
+}
+
+/** A request that concerns the gateway. Nothing but the gateway's own fields was parsed. */
+export interface ParsedRequest {
+  readonly api: PromptApi;
+  readonly body: BodyView;
+  readonly model: string;
+  /** Whether the client wants nothing arranged. Documents, if any, go to the engine as they are. */
+  readonly bypass: boolean;
+  /** The array of documents; `undefined` where the request brings none. */
+  readonly documents: ByteSpan | undefined;
+  readonly switches: RequestSwitches;
+  /** How documents in the prompt are looked for, where the request says so. */
+  readonly recognise: RecognitionMode | undefined;
+  /** Whether to refer to documents, and to parts of documents, that the conversation still shows, where the request says so. */
+  readonly deduplicate: boolean | undefined;
+  readonly blocks: boolean | undefined;
+  /** `undefined` for a request that names no conversation. */
+  readonly conversation: NamedConversation | undefined;
+  /** Takes the gateway's own fields out of the body. */
+  readonly ownFields: readonly ByteEdit[];
+}
+
+/** Characters of a conversation's name. */
+export const SESSION_MAX_LENGTH = 256;
+/** Characters of a model's name: it becomes a key of what is remembered. */
+export const MODEL_MAX_LENGTH = 256;
+/** Longer names of end users are kept as a digest. */
+const USER_MAX_LENGTH = 256;
+
+const SWITCHES = [
+  'session',
+  'forgotten',
+  'deduplicate',
+  'blocks',
+  'policy',
+  'hints',
+  'maxShift',
+  'pin',
+  'bypass',
+  'recognise',
+];
+const OWN_FIELDS: ReadonlySet<string> = new Set(['documents', 'warmpath']);
+const BYPASS_FIELDS: ReadonlySet<string> = new Set(['warmpath']);
+/** A body with none of these as a key is none of the gateway's business. */
+const SIGNS = ['documents', 'warmpath', 'prompt_cache_key'];
+
+/** What is known of a request beside its body. */
+export interface RequestContext {
+  readonly headers: IncomingHttpHeaders;
+  /** The end user that a trusted proxy named. */
+  readonly endUser: string | undefined;
+  /** Whether the body is to be read although it has no sign of the gateway. */
+  readonly all?: boolean;
+  /** What the client sent, where `bytes` are its translation: only that says who asks. */
+  readonly original?: Buffer;
+}
+
+/**
+ * Reads what a request asks of the gateway. Cost: one native search of the body for each sign, and a scan of the body where
+ * there is one.
+ *
+ * @returns `undefined` for a body that goes through as it is.
+ * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`, `WARMPATH_INVALID_REQUEST`,
+ * `WARMPATH_INVALID_DOCUMENTS`, each with a path.
+ */
+export function parseRequest(bytes: Buffer, api: PromptApi, context: RequestContext): ParsedRequest | undefined {
+  if (!isObjectText(bytes)) throw new WarmpathError('WARMPATH_INVALID_JSON');
+  const header = context.headers[SESSION_HEADER];
+  const isNamed = typeof header === 'string';
+  if (!isNamed && context.all !== true && !SIGNS.some((key) => mentionsKey(bytes, key))) return undefined;
+  const body = new BodyView(bytes);
+  const given = body.parse('warmpath');
+  const { bypass, session, forgotten, ...asked } = readSwitches(given);
+  const documents = bypass ? undefined : documentsOf(body);
+  const identity = context.original === undefined ? body : new BodyView(context.original);
+  return {
+    ...asked,
+    api,
+    body,
+    model: modelOf(body),
+    bypass,
+    documents,
+    // What is sent as it came lacks nothing that it had.
+    conversation: conversationOf(identity, { ...context, given: session, forgotten: bypass ? 'mark' : forgotten }),
+    ownFields: body.without(bypass ? BYPASS_FIELDS : OWN_FIELDS),
+  };
+}
+
+/** Error: `WARMPATH_INVALID_REQUEST` for a name that is too long to be kept. */
+export function modelOf(body: BodyView): string {
+  const model = body.string('model') ?? '';
+  if (model.length <= MODEL_MAX_LENGTH) return model;
+  throw invalid('model', `a name of at most ${MODEL_MAX_LENGTH} characters was expected`);
+}
+
+/** Characters that Node looks for from quote to quote, in a twentieth of the time that it takes for longer words. */
+const SHORT_WORD = 6;
+/** Beginnings of the word that are looked at one by one before a search for the whole of it is cheaper. */
+const BEGINNINGS = 32;
+
+/** Whether a body may have this key. O(body), native. */
+function mentionsKey(body: Buffer, key: string): boolean {
+  const quoted = `"${key}"`;
+  const short = quoted.slice(0, SHORT_WORD);
+  let at = body.indexOf(short);
+  for (let looks = 0; at >= 0 && looks < BEGINNINGS; looks++) {
+    if (body.toString('latin1', at, at + quoted.length) === quoted) return true;
+    at = body.indexOf(short, at + 1);
+  }
+  return at >= 0 && body.includes(quoted, at);
+}
+
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+const CLOSE_BRACKET = 0x5d;
+
+/** A cheap look at both ends: a body that was cut short is refused here and does not cost the engine a connection. */
+function isObjectText(body: Buffer): boolean {
+  let first = 0;
+  let last = body.length - 1;
+  while (first < body.length && body[first]! <= 0x20) first++;
+  while (last > first && body[last]! <= 0x20) last--;
+  return last > first && body[first] === OPEN_BRACE && body[last] === CLOSE_BRACE;
+}
+
+function documentsOf(body: BodyView): ByteSpan | undefined {
+  const { scan } = body;
+  const span = body.value('documents');
+  if (span === undefined || scan.isNull(span)) return undefined;
+  if (!scan.isArray(span)) throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: 'documents' });
+  const isEmpty = scan.bytes[scan.space(span.start + 1)] === CLOSE_BRACKET;
+  return isEmpty ? undefined : span;
+}
+
+/**
+ * The name from the body, else from the header, else from OpenAI's `prompt_cache_key`. Clients that send that key may know
+ * nothing of Warmpath and cannot mend a conversation that is forgotten: they are answered, with a mark.
+ */
+function conversationOf(
+  body: BodyView,
+  {
+    headers,
+    endUser,
+    given,
+    forgotten,
+  }: RequestContext & { readonly given: string | undefined; readonly forgotten: 'refuse' | 'mark' | undefined },
+): NamedConversation | undefined {
+  const header = headers[SESSION_HEADER];
+  const cacheKey = body.string('prompt_cache_key');
+  const explicit = given ?? (typeof header === 'string' ? readName(header, SESSION_HEADER) : undefined);
+  const session = explicit ?? (cacheKey === undefined || cacheKey === '' ? undefined : shortened(cacheKey));
+  if (session === undefined) return undefined;
+  return {
+    session,
+    user: endUser ?? endUserOf(body),
+    forgotten: forgotten ?? (explicit === undefined ? 'mark' : 'refuse'),
+  };
+}
+
+/** Who asks, in the words of OpenAI's APIs and of Anthropic's. */
+function endUserOf(body: BodyView): string | undefined {
+  const own = body.string('safety_identifier') ?? body.string('user');
+  if (own !== undefined) return own === '' ? undefined : shortened(own);
+  const metadata = body.value('metadata');
+  const id = metadata && body.scan.member(metadata.start, 'user_id');
+  const named = id && body.scan.string(id);
+  return named === undefined || named === '' ? undefined : shortened(named);
+}
+
+/** The name itself, or a digest of a long one. */
+export function shortened(name: string): string {
+  return name.length <= USER_MAX_LENGTH ? name : `sha256:${hash('sha256', name)}`;
+}
+
+function readName(name: string, path: string): string {
+  if (name.length > 0 && name.length <= SESSION_MAX_LENGTH) return name;
+  throw invalid(path, `a name of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
+}
+
+interface Switches extends Pick<ParsedRequest, 'bypass' | 'recognise' | 'deduplicate' | 'blocks' | 'switches'> {
+  readonly session: string | undefined;
+  readonly forgotten: 'refuse' | 'mark' | undefined;
+}
+
+const NO_SWITCHES: Switches = {
+  bypass: false,
+  session: undefined,
+  forgotten: undefined,
+  deduplicate: undefined,
+  blocks: undefined,
+  recognise: undefined,
+  switches: {},
+};
+
+function readSwitches(value: unknown): Switches {
+  if (value === undefined || value === null) return NO_SWITCHES;
+  if (typeof value !== 'object' || Array.isArray(value)) throw invalid('warmpath', 'an object was expected');
+  for (const key of Object.keys(value)) {
+    if (!SWITCHES.includes(key))
+      throw invalid(`warmpath.${key}`, `unknown field; known ones are ${SWITCHES.join(', ')}`);
+  }
+  const { session, forgotten, deduplicate, blocks, bypass, recognise, ...switches } = value as Record<string, unknown>;
+  if (session !== undefined && session !== null && typeof session !== 'string') {
+    throw invalid('warmpath.session', `a string of 1 to ${SESSION_MAX_LENGTH} characters was expected`);
+  }
+  return {
+    switches,
+    bypass: readBoolean(bypass, 'bypass') ?? false,
+    session: typeof session === 'string' ? readName(session, 'warmpath.session') : undefined,
+    forgotten: readOneOf(['refuse', 'mark'] as const, forgotten, 'forgotten'),
+    deduplicate: readBoolean(deduplicate, 'deduplicate'),
+    blocks: readBoolean(blocks, 'blocks'),
+    recognise: readOneOf(RECOGNITION_MODES, recognise, 'recognise'),
+  };
+}
+
+function readOneOf<Name extends string>(names: readonly Name[], value: unknown, field: string): Name | undefined {
+  if (value === undefined || value === null) return undefined;
+  const known = names.find((name) => name === value);
+  if (known === undefined) throw invalid(`warmpath.${field}`, `one of ${names.join(', ')} was expected`);
+  return known;
+}
+
+function readBoolean(value: unknown, field: string): boolean | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'boolean') throw invalid(`warmpath.${field}`, 'true or false was expected');
+  return value;
+}
+
+function invalid(path: string, detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
+}

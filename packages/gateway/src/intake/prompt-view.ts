@@ -1,0 +1,149 @@
+import { byteChain, type ChatMessage, type MessagesByPlace, WarmpathError } from '@warmpath/core';
+import { isObject } from './apis/content-texts.js';
+import type { ConversationMembers, PromptApi } from './apis/prompt-api.js';
+import type { BodyView } from './body-view.js';
+import type { ByteSpan } from './json-scanner.js';
+
+/** Where a message of the rendered prompt comes from. */
+export interface MessageOrigin {
+  /** Which of the client's messages it is; `OPENING` for what the API puts before them into a member of its own. */
+  readonly place: number;
+  /** `words`: what a user says behind the results of tools in the same message. */
+  readonly part: 'whole' | 'results' | 'words';
+}
+
+/** The place of the system prompt where the API has a member for it. */
+export const OPENING = -1;
+
+/** Messages as core's rendering takes them, and where each comes from. */
+export interface ViewedMessages {
+  readonly messages: readonly ChatMessage[];
+  readonly origins: readonly MessageOrigin[];
+  /** How many of the messages the engine has had before. */
+  readonly sentMessages: number;
+}
+
+/** Stands for a message that was sent before, and that nobody reads again. */
+const SENT_MESSAGE: ChatMessage = { role: 'user' };
+
+const NOTHING: ByteSpan = { start: 0, end: 0 };
+
+/**
+ * The messages of a body, each parsed when it is first read: of a long conversation only the new ones are.
+ */
+export class PromptView implements MessagesByPlace {
+  readonly body: BodyView;
+  readonly api: PromptApi;
+  readonly members: ConversationMembers;
+  /** The client's messages; of a Responses request whose input is one text, that text. */
+  readonly elements: readonly ByteSpan[];
+  /** Whether the prompt is one text instead of a list of messages. */
+  readonly isText: boolean;
+  readonly #read: (ChatMessage | undefined)[] = [];
+
+  private constructor(body: BodyView, api: PromptApi, members: ConversationMembers, elements: readonly ByteSpan[]) {
+    this.body = body;
+    this.api = api;
+    this.members = members;
+    this.elements = elements;
+    this.isText = elements.length === 1 && body.scan.isString(elements[0]!);
+  }
+
+  /** `undefined` for an API without messages, or a body that has none. O(messages), long ones in native searches. */
+  static of(body: BodyView, api: PromptApi): PromptView | undefined {
+    const members = api.conversation;
+    const span = members && body.value(members.messages);
+    if (members === undefined || span === undefined) return undefined;
+    if (body.scan.isArray(span)) return new PromptView(body, api, members, body.scan.elements(span.start));
+    return members.takesText && body.scan.isString(span) ? new PromptView(body, api, members, [span]) : undefined;
+  }
+
+  get length(): number {
+    return this.elements.length;
+  }
+
+  /** Where the opening stands; `undefined` where the API has none, or the body. */
+  get opening(): ByteSpan | undefined {
+    const { opening } = this.members;
+    const span = opening === undefined ? undefined : this.body.value(opening);
+    return span === undefined || this.body.scan.isNull(span) ? undefined : span;
+  }
+
+  /** The client's message of that place. Errors: `WARMPATH_INVALID_REQUEST`, `WARMPATH_INVALID_JSON`. O(message), once. */
+  at(place: number): ChatMessage | undefined {
+    const span = this.elements[place];
+    if (span === undefined) return undefined;
+    this.#read[place] ??= this.members.read(this.body.scan.parse(span), place);
+    return this.#read[place];
+  }
+
+  /** The hash chain over the messages and what stands before them, byte for byte. O(bytes), 0.5 ns a byte. */
+  links(): readonly string[] {
+    return byteChain(this.body.bytes, [this.opening ?? NOTHING, ...this.elements]).slice(1);
+  }
+
+  /** The messages for rendering; the first `sent` of the client's are not read. O(messages that are read). */
+  view(sent: number): ViewedMessages {
+    const messages: ChatMessage[] = [];
+    const origins: MessageOrigin[] = [];
+    const { opening } = this;
+    if (opening !== undefined) {
+      messages.push(sent > 0 ? SENT_MESSAGE : this.#openingMessage(opening));
+      origins.push({ place: OPENING, part: 'whole' });
+    }
+    let sentMessages = 0;
+    for (let place = 0; place < this.elements.length; place++) {
+      if (place === sent) sentMessages = messages.length;
+      const halves = this.#halves(place, sent);
+      for (const [half, message] of halves.entries()) {
+        messages.push(message);
+        origins.push({ place, part: halves.length === 1 ? partOf(message) : half === 0 ? 'results' : 'words' });
+      }
+    }
+    if (sent > 0 && sent >= this.elements.length) sentMessages = messages.length;
+    return { messages, origins, sentMessages };
+  }
+
+  #openingMessage(span: ByteSpan): ChatMessage {
+    const content = this.body.scan.parse(span);
+    checkContent(content, this.members.opening!);
+    return { role: 'system', content: content as string };
+  }
+
+  #halves(place: number, sent: number): readonly ChatMessage[] {
+    const { split } = this.members;
+    // Only a message that holds results can be split, and the word for them stands in its bytes.
+    if (place < sent && !(split !== undefined && this.#holds(place, split.sign))) return [SENT_MESSAGE];
+    const message = this.at(place)!;
+    const halves = split === undefined ? [message] : split.halves(message);
+    return place < sent ? halves.map(() => SENT_MESSAGE) : halves;
+  }
+
+  #holds(place: number, sign: string): boolean {
+    const { start, end } = this.elements[place]!;
+    const found = this.body.bytes.indexOf(sign, start);
+    return found >= 0 && found < end;
+  }
+}
+
+function partOf({ role }: ChatMessage): MessageOrigin['part'] {
+  return role === 'tool' ? 'results' : 'whole';
+}
+
+/** Checks a message as far as the gateway reads it. Error: `WARMPATH_INVALID_REQUEST` with the message's path. */
+export function readMessage(value: unknown, path: string): ChatMessage {
+  const { role, content } = isObject(value) ? value : {};
+  if (typeof role !== 'string') throw invalid(`${path}.role`, 'a string was expected');
+  checkContent(content, `${path}.content`);
+  return value as ChatMessage;
+}
+
+/** Error: `WARMPATH_INVALID_REQUEST` for a content that is neither text nor parts. */
+export function checkContent(content: unknown, path: string): void {
+  if (content === undefined || content === null || typeof content === 'string' || Array.isArray(content)) return;
+  throw invalid(path, 'a string or an array of content parts was expected');
+}
+
+export function invalid(path: string, detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
+}

@@ -1,0 +1,78 @@
+import { observe } from '@warmpath/core';
+import type { RelayResult } from '../answer/relay.js';
+import type { ArrangedPrompt } from '../arrange/arrange-prompt.js';
+import type { Call } from '../arrange/prepare-prompt.js';
+import type { Gateway } from '../gateway.js';
+import { guard } from './fail-open.js';
+
+/** One prompt's way, from the moment it goes out: all that shared state is changed by. */
+export interface RequestOutcome {
+  readonly call: Call;
+  readonly prompt: ArrangedPrompt;
+  /** Milliseconds of the gateway's clock. */
+  readonly dispatchedAt: number;
+  /** How the exchange with the engine ended. */
+  readonly result: RelayResult;
+}
+
+/** A prompt goes to the engine: its paths count as resident from now on, so that concurrent requests follow each other. */
+export function observeDispatch(gateway: Gateway, { arrangements, state, keepFound }: ArrangedPrompt): void {
+  guard(gateway, () => {
+    keepFound?.();
+    if (state === undefined) return;
+    const now = gateway.now();
+    for (const arrangement of arrangements) observe({ kind: 'dispatched', arrangement, now }, state.history);
+  });
+}
+
+/** The engine has taken the prompt: the turn is remembered, so that the next one of its conversation continues it. */
+export function observeAccepted(gateway: Gateway, { turn }: ArrangedPrompt): void {
+  if (turn === undefined) return;
+  guard(gateway, () => gateway.conversations.store.sent(turn.history, turn.sent, gateway.now()));
+}
+
+/** The exchange with the engine is over. */
+export function observeOutcome(gateway: Gateway, outcome: RequestOutcome): void {
+  guard(gateway, () => observeAnswer(gateway, outcome));
+  guard(gateway, () => observeTurn(gateway, outcome));
+}
+
+function observeAnswer(gateway: Gateway, { call, prompt, dispatchedAt, result }: RequestOutcome): void {
+  const { state, arrangements, prefix } = prompt;
+  if (state === undefined) return;
+  const now = gateway.now();
+  const { exchange } = call.request;
+  const { counts, history } = state;
+  if (!isPrefilled(result)) {
+    for (const arrangement of arrangements) observe({ kind: 'failed', arrangement, now }, history);
+    return;
+  }
+  const { firstContentAt, usage } = result.sniffer;
+  if (firstContentAt !== undefined) exchange.ttftMs = firstContentAt - dispatchedAt;
+  if (usage !== undefined) {
+    counts.observe(prompt.estimatedTokens, usage);
+    exchange.promptTokens = usage.promptTokens;
+    exchange.cachedTokens = counts.cachedTokens(usage);
+  }
+  const { ttftMs } = exchange;
+  // The counts are of the whole prompt: they belong to the path that goes farthest into it.
+  const counted = { ...counts.outcome(exchange), ...(ttftMs !== undefined && { ttftMs }) };
+  for (const [place, arrangement] of arrangements.entries()) {
+    const isLast = place === arrangements.length - 1;
+    observe({ kind: 'completed', arrangement, now, ...(isLast && counted) }, history);
+  }
+  if (prefix !== undefined) gateway.prefixes.touch(prefix, now);
+  if (prompt.parsed !== undefined) gateway.prewarmer?.served(call, prompt, prompt.parsed);
+}
+
+function observeTurn(gateway: Gateway, { prompt: { turn }, result }: RequestOutcome): void {
+  if (turn === undefined || !result.complete) return;
+  for (const answer of result.sniffer.answers) {
+    gateway.conversations.store.answered(turn.history, turn.sent, answer, gateway.now());
+  }
+}
+
+/** Whether the engine has the prompt's KV now. A client that left after the first content left a prompt that is prefilled. */
+function isPrefilled({ status, complete, sniffer }: RelayResult): boolean {
+  return status !== undefined && status < 300 && (complete || sniffer.prefilled);
+}
