@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
-import { withBreakpoints } from '../../packages/gateway/src/render/cache-breakpoints.js';
 import { resolveConfig } from '../../packages/gateway/src/config/load.js';
+import { withBreakpoints } from '../../packages/gateway/src/render/cache-breakpoints.js';
 import {
   chat,
   DOCUMENTS,
@@ -9,6 +9,7 @@ import {
   type RequestOptions,
   send,
   stand,
+  told,
 } from '../../packages/gateway/test/harness.js';
 import type { ConformanceCase } from './case.js';
 import { CHAT, contentOf, docs, LAMP, MESSAGES, PEAR, PORT, reordered, searching, through, user } from './prompts.js';
@@ -66,7 +67,7 @@ async function bareDefaults(): Promise<void> {
   expect(resolveConfig({ upstream: { url } }).arrange.maxShift).toBeUndefined();
   const { gateway, engine } = await stand();
   const reply = await send(gateway.url + CHAT, chat());
-  expect(reply.headers['x-warmpath-policy']).toBe('foresight');
+  expect(told(reply).policy).toBe('foresight');
   for (const warmpath of [null, {}, { session: null, deduplicate: null, bypass: null, recognise: null }]) {
     await send(gateway.url + CHAT, chat(DOCUMENTS, { warmpath }));
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
@@ -108,7 +109,7 @@ async function sessionHeader(): Promise<void> {
     { role: 'user', content: 'Why?' },
   ];
   const ask = (fields: object, options?: RequestOptions) =>
-    send(gateway.url + CHAT, chat([VELKA], fields), options).then(({ headers }) => headers['x-warmpath-references']);
+    send(gateway.url + CHAT, chat([VELKA], fields), options).then((reply) => told(reply).references);
   const named = (name: string, value: string) => ({ headers: { [name]: value } });
   await ask({}, named('X-WarmPath-SESSION', 'one'));
   expect(engine.last.headers).not.toHaveProperty('x-warmpath-session');

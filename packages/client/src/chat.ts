@@ -1,6 +1,7 @@
 import { type DocumentInput, WarmpathError } from '@warmpath/core';
 import type { Dial, EngineUsage } from './arranger.js';
 import { readServerSentEvents } from './server-sent-events.js';
+import { readSummary } from './summary.js';
 import { toError } from './transport.js';
 
 /** The gateway's switches beside a chat. */
@@ -31,6 +32,8 @@ export interface GatewayReport {
   readonly warnings: string | undefined;
   /** Set after a defect in the gateway: what went out instead of an arranged prompt. */
   readonly fallback: string | undefined;
+  /** What the gateway knows of the conversation that the request names: `new`, `known` or `forgotten`. */
+  readonly conversation: string | undefined;
 }
 
 /** An answer of the engine. */
@@ -57,13 +60,14 @@ interface Choice {
 }
 
 export function reportOf({ headers }: Response): GatewayReport {
-  const predicted = headers.get('x-warmpath-predicted-cached-tokens');
+  const { policy, predicted, warnings, fallback, conversation } = readSummary(headers.get('x-warmpath'));
   return {
     requestId: headers.get('x-request-id') ?? undefined,
-    policy: headers.get('x-warmpath-policy') ?? undefined,
-    predictedCachedTokens: predicted === null ? undefined : Number(predicted),
-    warnings: headers.get('x-warmpath-warnings') ?? undefined,
-    fallback: headers.get('x-warmpath-fallback') ?? undefined,
+    policy,
+    predictedCachedTokens: predicted === undefined ? undefined : Number(predicted),
+    warnings,
+    fallback,
+    conversation,
   };
 }
 

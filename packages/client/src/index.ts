@@ -16,6 +16,7 @@ export type { ArrangedChat, LocalChatRequest, LocalWarmpathOptions } from './loc
 export { LocalWarmpath } from './local-warmpath.js';
 export { OpenContexts, type SentContexts } from './open-contexts.js';
 export { readServerSentEvents } from './server-sent-events.js';
+export { readSummary } from './summary.js';
 export type { Fetch, TransportOptions } from './transport.js';
 export type { Plan, PlannedRequest, PlanRequest, WarmpathOptions, WarmupRequest } from './warmpath.js';
 export { Warmpath } from './warmpath.js';

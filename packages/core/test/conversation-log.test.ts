@@ -4,7 +4,6 @@ import {
   type ChatMessage,
   ConversationLog,
   type ConversationName,
-  isAmong,
   MAX_ANSWERS,
   MAX_RENDERINGS,
   readSessionEntry,
@@ -85,6 +84,14 @@ const operation = fc.oneof(
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('forget' as const), filter }) },
 );
 
+/** A name alone is that of a conversation without an end user; an end user `null` is nobody. */
+function isMeant(of: ConversationName, { tenant, user, session }: SessionFilter): boolean {
+  if (tenant !== undefined && of.tenant !== tenant) return false;
+  if (session !== undefined && of.session !== session) return false;
+  if (user === undefined) return session === undefined || of.user === undefined;
+  return user === null ? of.user === undefined : of.user === user;
+}
+
 /** What is found under every name and link. */
 function contentsOf(log: Pick<ConversationLog, 'lookup'>, now: number) {
   return NAMES.flatMap((each) =>
@@ -129,7 +136,7 @@ describe('the conversation log', () => {
               expired += naive.expire(now);
             } else if (each.kind === 'forget') {
               const count = log.forget(each.filter);
-              expect(count).toBe(naive.forget((of) => isAmong(of, each.filter)));
+              expect(count).toBe(naive.forget((of) => isMeant(of, each.filter)));
               forgotten += count;
             } else if (each.kind === 'answered') {
               const of = { link: each.link, id: `${each.link} ${each.id}` };
@@ -253,6 +260,36 @@ describe('the conversation log', () => {
     restored.restore({ version: 2, ...NAME, link: '2', idleMs: 0, turns: [turn('2')] }, 20);
     expect(restored.lookup(NAME, 20)('1')).toEqual([]);
     expect(restored.lookup(NAME, 20)('2')).toHaveLength(1);
+  });
+
+  it('forgets a conversation, an end user, those without one, or a tenant, and exports them by themselves', () => {
+    const names = [
+      { tenant: 'a', session: 's' },
+      { tenant: 'a', user: 'u', session: 's' },
+      { tenant: 'a', user: 'u', session: 't' },
+      { tenant: 'b', user: 'u', session: 's' },
+    ];
+    const cases = [
+      [{ tenant: 'a', session: 's' }, [0]],
+      [{ tenant: 'a', user: 'u', session: 's' }, [1]],
+      [{ tenant: 'a', user: 'u' }, [1, 2]],
+      [{ tenant: 'a', user: null }, [0]],
+      [{ user: null }, [0]],
+      [{ tenant: 'a' }, [0, 1, 2]],
+      [{}, [0, 1, 2, 3]],
+      [{ tenant: 'c' }, []],
+    ] as const;
+    for (const [filter, places] of cases) {
+      const log = new ConversationLog();
+      for (const each of names) for (const link of ['1', '2']) log.sent(each, turn(link), 0);
+      const meant = JSON.stringify(filter);
+      expect([...log.export(0, filter)], meant).toHaveLength(2 * places.length);
+      expect(log.forget(filter), meant).toBe(places.length);
+      expect([...log.export(0, filter)], meant).toEqual([]);
+      const left = names.filter((_, place) => !(places as readonly number[]).includes(place));
+      expect([...log.export(0)], meant).toHaveLength(2 * left.length);
+      for (const each of left) expect(log.lookup(each, 0)('1'), meant).toHaveLength(1);
+    }
   });
 
   it('keeps tenants, end users and names apart', () => {

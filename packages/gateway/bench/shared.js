@@ -68,7 +68,7 @@ async function send(to, body) {
   const headers = { 'content-type': 'application/json' };
   const response = await to.request({ method: 'POST', path: '/v1/chat/completions', headers, body });
   await response.body.arrayBuffer();
-  return { ms: performance.now() - began, replayed: response.headers['x-warmpath-replayed-turns'] !== undefined };
+  return { ms: performance.now() - began, replayed: told(response).replayed !== undefined };
 }
 
 /** Has the conversations, so many at once, each turn through the next gateway. */

@@ -8,7 +8,7 @@ import { messagesApi } from '../src/intake/apis/messages-api.js';
 import type { PromptApi } from '../src/intake/apis/prompt-api.js';
 import { responsesApi } from '../src/intake/apis/responses-api.js';
 import { answerAsAsked } from './fake-engine.js';
-import { send, stand } from './harness.js';
+import { send, stand, told } from './harness.js';
 
 const SEED = 20_261_121;
 const ICE = 'Between two surveys the Aster glacier lost eleven metres of thickness along its western margin.';
@@ -195,7 +195,7 @@ describe('parts that Anthropic calls documents', () => {
     const gateway = await stand(answerAsAsked, { recognise: { messages: 'conservative' } });
     const body = user(result('c.md', PORT), result('a.md', ICE), asked);
     const reply = await send(`${gateway.gateway.url}/v1/messages`, body);
-    expect(reply.headers['x-warmpath-recognised']).toBe('json 2 arranged');
+    expect(told(reply).recognised).toBe('json 2 arranged');
     await send(`${gateway.gateway.url}/v1/messages`, user(result('b.md', LAMP), result('c.md', PORT), asked));
     expect(gateway.engine.last.body).toBe(user(result('c.md', PORT), result('b.md', LAMP), asked));
   });

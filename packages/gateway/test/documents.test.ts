@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { answerAsAsked, CHAT_RESPONSE } from './fake-engine.js';
-import { chat, DOCUMENTS, errorOf, labelsIn, send, stand } from './harness.js';
+import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
@@ -24,9 +24,9 @@ describe('a request with documents', () => {
     const reply = await send(gateway.url + CHAT, chat([TAMIR, ORSIN, VELKA], { stream: true }));
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
     expect(engine.last.body).toContain('Read the documents in this order of relevance: [tamir] > [orsin] > [velka].');
-    expect(Number(reply.headers['x-warmpath-predicted-cached-tokens'])).toBeGreaterThan(20);
-    expect(reply.headers['x-warmpath-policy']).toBe('foresight');
-    expect(Number(reply.headers['x-warmpath-overhead-ms'])).toBeGreaterThan(0);
+    expect(Number(told(reply).predicted)).toBeGreaterThan(20);
+    expect(told(reply).policy).toBe('foresight');
+    expect(Number(told(reply).overhead)).toBeGreaterThan(0);
   });
 
   it('forgets what a failed request promised', async () => {
@@ -35,7 +35,7 @@ describe('a request with documents', () => {
     engine.answer = answerAsAsked;
     const reply = await send(gateway.url + CHAT, chat([ORSIN, VELKA]));
     expect(labelsIn(engine.last.body)).toEqual(['orsin', 'velka']);
-    expect(reply.headers['x-warmpath-predicted-cached-tokens']).toBe('0');
+    expect(told(reply).predicted).toBe('0');
   });
 
   it('leaves every other byte of the body as the client wrote it', async () => {
@@ -118,7 +118,7 @@ describe('a request with documents', () => {
     const { gateway } = await stand();
     const reply = await send(gateway.url + CHAT, chat([VELKA, VELKA, { id: 'velka', content: 'Something else.' }]));
     expect(reply.status).toBe(200);
-    expect(reply.headers['x-warmpath-warnings']).toBe(
+    expect(told(reply).warnings).toBe(
       'WARMPATH_DUPLICATE_DOCUMENT documents[1], WARMPATH_CONFLICTING_DOCUMENT documents[2].id',
     );
   });
@@ -131,7 +131,7 @@ describe('a request with documents', () => {
     const predicted = [];
     for (let i = 0; i < 3; i++) {
       const reply = await send(gateway.url + CHAT, chat([VELKA, ORSIN, TAMIR]));
-      predicted.push(Number(reply.headers['x-warmpath-predicted-cached-tokens']));
+      predicted.push(Number(told(reply).predicted));
     }
     expect(predicted[0]).toBe(0);
     // The prompt of 240 tokens was nearly all served before; the uncorrected estimate is far below.
@@ -290,7 +290,7 @@ describe('bad input is refused with a code and a path', () => {
     const reply = await send(gateway.url + CHAT, body as object);
     expect(reply.status).toBe(status);
     expect(errorOf(reply)).toMatchObject({ code, param });
-    expect(reply.headers['x-warmpath-error-source']).toBe('gateway');
+    expect(told(reply).error).toBe('gateway');
     expect(reply.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
     expect(engine.received).toHaveLength(0);
   });

@@ -1,8 +1,8 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
-import type { Arrange } from '../src/arrange/compose.js';
+import type { Arrange } from '../src/arrange/inserted-documents.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
-import { chat, DOCUMENTS, errorOf, labelsIn, send, stand } from './harness.js';
+import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 const [VELKA, ORSIN] = DOCUMENTS;
@@ -32,7 +32,7 @@ describe('a defect of the gateway never costs an answer', () => {
     const reply = await send(gateway.url + PATH, chat([ORSIN, VELKA]));
     expect(reply.status).toBe(200);
     expect(reply.text).toBe(CHAT_RESPONSE);
-    expect(reply.headers['x-warmpath-fallback']).toBe('retrieval');
+    expect(told(reply).fallback).toBe('retrieval');
     expect(labelsIn(engine.last.body)).toEqual(['orsin', 'velka']);
     expect(engine.last.body).not.toContain('order of relevance');
     expect((await send(`${gateway.url}/metrics`)).text).toContain('warmpath_fail_open_total{fallback="retrieval"} 2');
@@ -53,7 +53,7 @@ describe('a defect of the gateway never costs an answer', () => {
     const body = JSON.stringify(chat([VELKA, ORSIN], { warmpath: {} }));
     const reply = await send(gateway.url + PATH, body);
     expect(reply.text).toBe(CHAT_RESPONSE);
-    expect(reply.headers['x-warmpath-fallback']).toBe('original');
+    expect(told(reply).fallback).toBe('original');
     expect(engine.last.body).toBe(body);
     expect((await send(`${gateway.url}/metrics`)).text).toContain('warmpath_fail_open_total{fallback="original"} 1');
   });

@@ -93,6 +93,18 @@ export function openRequest(url: string, body?: string | Buffer | object, option
   return request;
 }
 
+/** What the `x-warmpath` header of an answer says, by key; strings without their quotes, lists with commas. */
+export function told({ headers }: Pick<Reply, 'headers'>): Readonly<Record<string, string | undefined>> {
+  const summary: Record<string, string> = {};
+  for (const [, key, value] of String(headers['x-warmpath'] ?? '').matchAll(/([a-z]+)=("[^"]*"|\([^)]*\)|[^,]+)/g)) {
+    summary[key!] = value!
+      .replace(/^\(|\)$/g, '')
+      .replace(/" "/g, ', ')
+      .replaceAll('"', '');
+  }
+  return summary;
+}
+
 export interface ErrorBody {
   readonly error: {
     readonly message: string;

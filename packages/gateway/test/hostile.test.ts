@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { chat, DOCUMENTS, type ErrorBody, labelsIn, send, stand } from './harness.js';
+import { chat, DOCUMENTS, type ErrorBody, labelsIn, send, stand, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 
@@ -46,7 +46,7 @@ describe('what is not HTTP', () => {
     const answer = await exchangeBytes(gateway.url, bytes);
     const [head, body] = answer.split('\r\n\r\n');
     expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
-    expect(head).toContain('x-warmpath-error-source: gateway');
+    expect(head).toContain('x-warmpath: error=gateway');
     const { error } = JSON.parse(body!) as ErrorBody;
     expect(error.code).toBe('WARMPATH_INVALID_REQUEST');
     expect(error.message).toContain(detail);
@@ -129,7 +129,7 @@ test('content parts that are none do not cost the order: they are the engine’s
   const { engine, gateway } = await stand();
   const content = [null, 5, 'text', { type: 'text', text: 7 }, { type: 'text', text: { length: 9 } }];
   const reply = await send(gateway.url + CHAT, chat(DOCUMENTS, { messages: [{ role: 'user', content }] }));
-  expect(reply.headers['x-warmpath-fallback']).toBeUndefined();
+  expect(told(reply).fallback).toBeUndefined();
   const body = JSON.parse(engine.last.body) as { messages: { content: { text: string }[] }[] };
   expect(labelsIn(body.messages[0]!.content[0]!.text)).toEqual(['velka', 'orsin', 'tamir']);
   expect(body.messages[0]!.content.slice(1)).toEqual(content);

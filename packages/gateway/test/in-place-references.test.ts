@@ -16,7 +16,7 @@ import {
   write,
 } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
-import { closing, gatewayAt, type Stand, type StandConfig, send, stand } from './harness.js';
+import { closing, gatewayAt, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
 const SEED = 20_261_121;
 const LONG = PASSAGES.filter((passage) => passage !== SHORT);
@@ -375,8 +375,8 @@ describe('references of a running gateway', () => {
     const one = await stand(answerAsAsked, CONSERVATIVE);
     const { reply, sent } = await ask(one, TWICE);
     expect(sent[4]!.content).toContain('Given earlier in this conversation: [https://h.example/harbour].');
-    expect(reply.headers['x-warmpath-references']).toBe('1');
-    const saved = Number(reply.headers['x-warmpath-deduplicated-tokens']);
+    expect(told(reply).references).toBe('1');
+    const saved = Number(told(reply).saved);
     expect(saved).toBeGreaterThan(0);
     const record = JSON.parse(
       (await send(`${one.gateway.url}/v1/requests/${reply.headers['x-request-id'] as string}`)).text,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ReceivedRequest } from './fake-engine.js';
 import { startStream } from './fake-engine.js';
-import { DOCUMENTS, labelsIn, send, stand } from './harness.js';
+import { DOCUMENTS, labelsIn, send, stand, told } from './harness.js';
 
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
 const PATHS = { messages: '/v1/messages', responses: '/v1/responses' } as const;
@@ -114,7 +114,7 @@ describe.each(['messages', 'responses'] as const)('%s, towards an engine that sp
     const reply = await send(gateway.url + path, ask(name, [TAMIR, ORSIN, VELKA]));
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
     expect(engine.last.body).not.toContain('"documents":');
-    expect(Number(reply.headers['x-warmpath-predicted-cached-tokens'])).toBeGreaterThan(20);
+    expect(Number(told(reply).predicted)).toBeGreaterThan(20);
     const metrics = (await send(`${gateway.url}/metrics`)).text;
     expect(metrics).toContain('warmpath_prompt_tokens_total 240');
     expect(metrics).toContain('warmpath_cached_tokens_total 192');

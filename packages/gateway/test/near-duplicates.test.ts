@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { errorOf, labelsIn, type Reply, type StandConfig, send, stand } from './harness.js';
+import { errorOf, labelsIn, type Reply, type StandConfig, send, stand, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const REFERENCE = /Given earlier in this conversation: \[(?:(\w+): )?«([^»]*)»\]\./;
@@ -40,7 +40,7 @@ async function twoTurns(config: StandConfig, warmpath: object) {
   return { engine, gateway, sent, reply, body: engine.last.body };
 }
 
-const isShortened = ({ headers }: Reply) => headers['x-warmpath-shortened'] === '1';
+const isShortened = (reply: Reply) => told(reply).shortened === '1';
 
 describe('parts that the conversation shows already', () => {
   it('are referred to where the request asks for it, and what was sent stays', async () => {
@@ -55,8 +55,8 @@ describe('parts that the conversation shows already', () => {
     expect(shown!.replace(reference, () => held)).toBe(NEXT.content.trimEnd());
     expect(labelsIn(body)).toEqual(['first', 'next']);
     expect(isShortened(reply)).toBe(true);
-    expect(reply.headers['x-warmpath-references']).toBeUndefined();
-    expect(Number(reply.headers['x-warmpath-deduplicated-tokens'])).toBeGreaterThan(150);
+    expect(told(reply).references).toBeUndefined();
+    expect(Number(told(reply).saved)).toBeGreaterThan(150);
     const record = await send(`${gateway.url}/v1/requests/${reply.headers['x-request-id']}`);
     expect(JSON.parse(record.text)).toMatchObject({
       references: 0,
@@ -119,7 +119,7 @@ describe('parts that the conversation shows already', () => {
       ['assistant', false],
     ] as const) {
       const reply = await send(gateway.url + CHAT, request(quoting(role), [NEXT], { blocks: true, session: role }));
-      expect([role, isShortened(reply), reply.headers['x-warmpath-fallback']]).toEqual([role, isCounted, undefined]);
+      expect([role, isShortened(reply), told(reply).fallback]).toEqual([role, isCounted, undefined]);
       expect(REFERENCE.exec(lastText(engine.last.body))?.[1]).toBeUndefined();
     }
   });

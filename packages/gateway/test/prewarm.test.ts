@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { answerJson, type FakeEngine, type ReceivedRequest } from './fake-engine.js';
-import { chat, labelsIn, type Stand, type StandConfig, send, stand } from './harness.js';
+import { chat, labelsIn, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 
@@ -89,7 +89,7 @@ describe('prefill ahead', () => {
     const longest = ahead.toSorted((one, other) => other.length - one.length)[0]!;
     const cachedOf = async ({ gateway }: Stand) => {
       const { headers } = await send(gateway.url + CHAT, asked(longest));
-      return Number(headers['x-warmpath-predicted-cached-tokens']);
+      return Number(told({ headers }).predicted);
     };
     expect(await cachedOf(both)).toBeGreaterThan(await cachedOf(plain));
   });

@@ -7,7 +7,7 @@ import { chatApi } from '../src/intake/apis/chat-api.js';
 import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
-import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
+import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
 const SEED = 20_261_122;
 const ROUTES = { chat: '/v1/chat/completions', messages: '/v1/messages', responses: '/v1/responses' } as const;

@@ -37,7 +37,7 @@ describe('the openai package for Python, by its own bytes', () => {
     const { engine, gateway } = await stand(answerJson);
     const answer = await replay(gateway.url, first);
     expect(answer).toMatch(/^HTTP\/1\.1 200/);
-    expect(answer).toContain('x-warmpath-policy: foresight');
+    expect(answer).toContain('policy=foresight');
     const body = JSON.parse(engine.last.body) as Record<string, unknown>;
     expect(Object.keys(body)).toEqual(['messages', 'model']);
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin']);

@@ -178,7 +178,7 @@ describe('a limit of prompts in the engine', () => {
     expect(tooMany.status).toBe(429);
     expect(errorOf(tooMany)).toMatchObject({ code: 'WARMPATH_OVERLOADED' });
     expect(errorOf(tooMany).message).toContain('1 of your requests');
-    expect(tooMany.headers).toMatchObject({ 'retry-after': '1', 'x-warmpath-error-source': 'gateway' });
+    expect(tooMany.headers).toMatchObject({ 'retry-after': '1', 'x-warmpath': 'error=gateway' });
     const third = as('two');
     await untilDepth(both, 2);
     expect(errorOf(await as('three')).message).toContain('2 requests wait');

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { closing, gatewayAt, openRequest, send } from './harness.js';
+import { closing, gatewayAt, openRequest, send, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 
@@ -66,7 +66,7 @@ async function run(policy: 'retrieval' | 'exact') {
     const { usage } = JSON.parse(reply.text) as Answer;
     totals.prompt += usage.prompt_tokens;
     totals.cached += usage.prompt_tokens_details.cached_tokens;
-    totals.predicted += Number(reply.headers['x-warmpath-predicted-cached-tokens']);
+    totals.predicted += Number(told(reply).predicted);
     totals.documents += documents.length;
   }
   return totals;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { answerAsAsked } from './fake-engine.js';
-import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
+import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
 const PASSAGES = {
   harbour:
@@ -45,12 +45,12 @@ describe('documents that stand in prompts', () => {
   it('are ordered along what was served before, and nothing else changes', async () => {
     const gateway = await stand(answerAsAsked, CONSERVATIVE);
     const first = await ask(gateway, chat(question(tagged('harbour', 'lantern', 'orchard'))));
-    expect(first.reply.headers['x-warmpath-recognised']).toBe('tags 3 arranged');
+    expect(told(first.reply).recognised).toBe('tags 3 arranged');
     expect(lastContent(first.body)).toBe(`${tagged('harbour', 'lantern', 'orchard')}\n\nWhat is known?`);
     const second = await ask(gateway, chat(question(tagged('glacier', 'lantern', 'harbour'), 'And now?')));
     expect(lastContent(second.body)).toBe(`${tagged('harbour', 'lantern', 'glacier')}\n\nAnd now?`);
-    expect(Number(second.reply.headers['x-warmpath-predicted-cached-tokens'])).toBeGreaterThan(0);
-    expect(second.reply.headers['x-warmpath-policy']).toBe('foresight');
+    expect(Number(told(second.reply).predicted)).toBeGreaterThan(0);
+    expect(told(second.reply).policy).toBe('foresight');
   });
 
   it('are found in frames that the configuration knows, where nothing but a separator parts them', async () => {
@@ -59,7 +59,7 @@ describe('documents that stand in prompts', () => {
     const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', templates } });
     await ask(gateway, chat(question(framed('harbour', 'lantern'))));
     const { reply, body } = await ask(gateway, chat(question(framed('glacier', 'lantern', 'harbour'))));
-    expect(reply.headers['x-warmpath-recognised']).toBe('separator 3 arranged');
+    expect(told(reply).recognised).toBe('separator 3 arranged');
     expect(lastContent(body)).toBe(`${framed('harbour', 'lantern', 'glacier')}\n\nWhat is known?`);
   });
 
@@ -99,7 +99,7 @@ describe('documents that stand in prompts', () => {
     const request = chat(question(tagged('lantern', 'harbour'), 'Summarise the first document.'));
     const { reply, body } = await ask(gateway, request);
     expect(body).toBe(JSON.stringify(request));
-    expect(reply.headers['x-warmpath-recognised']).toBe('tags 2 fixed');
+    expect(told(reply).recognised).toBe('tags 2 fixed');
   });
 
   it('are sent the same when they come again as history', async () => {
@@ -135,7 +135,7 @@ describe('documents that stand in prompts', () => {
     );
     const { reply, body } = await ask(gateway, request);
     expect(body).toBe(JSON.stringify(request));
-    expect(reply.headers['x-warmpath-recognised']).toBe('tags 2 history');
+    expect(told(reply).recognised).toBe('tags 2 history');
   });
 
   it('of one tenant do not order those of another', async () => {
@@ -243,7 +243,7 @@ describe('what the configuration and the request say', () => {
     const request = chat(question(tagged('lantern', 'harbour')));
     const { reply, body } = await ask(gateway, request);
     expect(body).toBe(JSON.stringify(request));
-    expect(reply.headers['x-warmpath-recognised']).toBeUndefined();
+    expect(told(reply).recognised).toBeUndefined();
     const marked = (...names: Name[]) => chat(question(`<warmpath-documents>${tagged(...names)}</warmpath-documents>`));
     await ask(gateway, marked('harbour', 'lantern'));
     expect(namesIn((await ask(gateway, marked('lantern', 'harbour'))).body)).toEqual(['harbour', 'lantern']);
@@ -283,7 +283,7 @@ describe('what the configuration and the request say', () => {
       ...chat(question(tagged('harbour', 'lantern'))),
       documents: [{ id: 'a', content: 'A.' }],
     });
-    expect(explicit.reply.headers['x-warmpath-recognised']).toBeUndefined();
+    expect(told(explicit.reply).recognised).toBeUndefined();
     await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
     const large = chat(question(tagged('lantern', 'harbour')), { role: 'user', content: 'x'.repeat(2_000) });
     expect((await ask(gateway, large)).body).toBe(JSON.stringify(large));
@@ -306,7 +306,7 @@ it('a defect sends the body as it came, and counts it', async () => {
   const { reply, body } = await ask(gateway, request);
   expect(body).toBe(JSON.stringify(request));
   expect(reply.status).toBe(200);
-  expect(reply.headers['x-warmpath-fallback']).toBe('original');
+  expect(told(reply).fallback).toBe('original');
   const metrics = (await send(`${gateway.gateway.url}/metrics`)).text;
   expect(metrics).toContain('warmpath_fail_open_total{fallback="original"} 1');
 });

@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CHAT_RESPONSE, CHAT_STREAM, startStream } from './fake-engine.js';
-import { chat, closing, errorOf, gatewayAt, openRequest, send, stand } from './harness.js';
+import { chat, closing, errorOf, gatewayAt, openRequest, send, stand, told } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 
@@ -65,7 +65,7 @@ describe('relay', () => {
     const reply = await send(gateway.url + PATH, chat());
     expect(reply.status).toBe(status);
     expect(reply.text).toBe(body);
-    expect(reply.headers['x-warmpath-error-source']).toBe('upstream');
+    expect(told(reply).error).toBe('upstream');
     expect(reply.headers['retry-after']).toBe('7');
   });
 
@@ -143,7 +143,7 @@ describe('relay', () => {
     const reply = await send(gateway.url + PATH, chat());
     expect(reply.status).toBe(502);
     expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_UPSTREAM_UNREACHABLE', type: 'upstream_error' });
-    expect(reply.headers['x-warmpath-error-source']).toBe('upstream');
+    expect(told(reply).error).toBe('upstream');
     expect((await send(`${gateway.url}/metrics`)).text).toContain('warmpath_upstream_retries_total 1');
   });
 

@@ -8,7 +8,7 @@ import { chatApi } from '../src/intake/apis/chat-api.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type Message, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';
-import { type StandConfig, send, stand } from './harness.js';
+import { type StandConfig, send, stand, told } from './harness.js';
 
 const SEED = 20_261_122;
 const CONSERVATIVE: StandConfig = { recognise: { chat: 'conservative', messages: 'conservative' } };
@@ -171,8 +171,8 @@ describe('results of tools that hold no documents', () => {
     const body = { model: 'm', messages: ask(FILES[0]!, FILES[2]!, STATUS, STATUS) };
     const reply = await send(`${gateway.url}/v1/chat/completions`, body);
     expect(engine.last.body).toBe(JSON.stringify(body));
-    expect(reply.headers['x-warmpath-recognised']).toBeUndefined();
-    expect(reply.headers['x-warmpath-references']).toBeUndefined();
+    expect(told(reply).recognised).toBeUndefined();
+    expect(told(reply).references).toBeUndefined();
   });
 
   it('are told in headers, record and explanation', async () => {
@@ -183,10 +183,10 @@ describe('results of tools that hold no documents', () => {
     expect(messages[3]!.content).toContain('alpha.changed(20)');
     expect(messages[3]!.content.length).toBeLessThan(FILES[1]!.length * 0.7);
     expect(messages[7]!.content).toMatch(/^ {2}Given earlier in this conversation: \[«const beta0 .*…»\]\.\n$/);
-    expect(reply.headers).toMatchObject({
-      'x-warmpath-recognised': 'result 1 history, result 1 history',
-      'x-warmpath-references': '1',
-      'x-warmpath-shortened': '1',
+    expect(told(reply)).toMatchObject({
+      recognised: 'result 1 history, result 1 history',
+      references: '1',
+      shortened: '1',
     });
     const record = JSON.parse((await send(`${gateway.url}/v1/requests/${reply.headers['x-request-id']}`)).text);
     expect(record).toMatchObject({

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { CHAT_RESPONSE } from './fake-engine.js';
-import { closing, DOCUMENTS, errorOf, gatewayAt, send, stand } from './harness.js';
+import { closing, DOCUMENTS, errorOf, gatewayAt, send, stand, told } from './harness.js';
 
 const [VELKA, ORSIN] = DOCUMENTS;
 
@@ -98,7 +98,7 @@ describe('unknown paths', () => {
     const { engine, gateway } = await stand();
     const reply = await send(gateway.url + path, path === '/%zz' ? undefined : '{}');
     expect(errorOf(reply).code).toBe(path === '/%zz' ? 'WARMPATH_INVALID_REQUEST' : 'WARMPATH_NOT_FOUND');
-    expect(reply.headers['x-warmpath-error-source']).toBe('gateway');
+    expect(told(reply).error).toBe('gateway');
     expect(engine.received).toHaveLength(0);
   });
 });

@@ -1,4 +1,4 @@
-import { type ConversationName, type SentTurn, ConversationLog } from '@warmpath/core';
+import { ConversationLog, type ConversationName, type SentTurn } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { SessionStore, SessionStoreListener } from '../src/conversation/session-store.js';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MemorySessionStore, type SessionStore } from '../src/conversation/session-store.js';
 import type { Answer } from './fake-engine.js';
-import { chat, DOCUMENTS, labelsIn, type Reply, send, stand } from './harness.js';
+import { chat, DOCUMENTS, labelsIn, type Reply, send, stand, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
@@ -62,7 +62,7 @@ describe('a conversation', () => {
     expect(prompt.slice(0, 2)).toEqual(sent);
     expect(prompt[3]!.content).toContain('Given earlier in this conversation: [orsin].\n');
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
-    expect(second.headers).toMatchObject({ 'x-warmpath-replayed-turns': '1', 'x-warmpath-references': '1' });
+    expect(told(second)).toMatchObject({ replayed: '1', references: '1' });
     expect(engine.last.headers['x-warmpath-session']).toBeUndefined();
     const third = next(messages, second, 'Why?');
     await send(gateway.url + CHAT, { model: 'm', ...fields, documents: undefined, messages: third }, { headers });
@@ -170,7 +170,7 @@ describe('a conversation', () => {
     const body = ' {"messages": [ {"role":"user", "content":"Q","x":1.50} ], "seed":12345678901234567890}';
     const reply = await send(gateway.url + CHAT, body);
     expect(engine.last.body).toBe(body);
-    expect(reply.headers['x-warmpath-policy']).toBeUndefined();
+    expect(told(reply).policy).toBeUndefined();
   });
 
   it('is known by the bytes of its history: written otherwise, it is another', async () => {

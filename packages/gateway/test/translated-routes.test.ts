@@ -6,7 +6,7 @@ import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { chatOnlyEngine } from './chat-only-engine.js';
 import { type Answer, startStream } from './fake-engine.js';
-import { closing, DOCUMENTS, gatewayAt, labelsIn, openRequest, type Stand, send, stand } from './harness.js';
+import { closing, DOCUMENTS, gatewayAt, labelsIn, openRequest, type Stand, send, stand, told } from './harness.js';
 
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
 const PATHS = { messages: '/v1/messages', responses: '/v1/responses' } as const;
@@ -113,8 +113,8 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     expect(engine.last.body).toContain('Read the documents in this order of relevance');
     expect(engine.last.path).toBe('/v1/chat/completions');
     expect(reply.headers['content-type']).toBe('text/event-stream; charset=utf-8');
-    expect(Number(reply.headers['x-warmpath-predicted-cached-tokens'])).toBeGreaterThan(20);
-    expect(reply.headers['x-warmpath-warnings']).toBe(
+    expect(Number(told(reply).predicted)).toBeGreaterThan(20);
+    expect(told(reply).warnings).toBe(
       `WARMPATH_NOT_TRANSLATABLE ${Object.keys(left)[0]}, WARMPATH_DUPLICATE_DOCUMENT documents[3]`,
     );
     const metrics = (await send(`${gateway.url}/metrics`)).text;
@@ -161,7 +161,7 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     );
     const reply = await send(gateway.url + path, body(api, { stream: true }));
     expect(reply.status).toBe(status);
-    expect(reply.headers).toMatchObject({ 'retry-after': '7', 'x-warmpath-error-source': 'upstream' });
+    expect({ ...reply.headers, ...told(reply) }).toMatchObject({ 'retry-after': '7', error: 'upstream' });
     const told = JSON.parse(reply.text) as { type?: string; error: object };
     expect(told.error).toMatchObject({ message: 'engine says no', code: 'c' });
     if (api === 'messages') {
@@ -186,7 +186,7 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     const { engine, gateway } = await stand(chatOnlyEngine());
     const tell = async (sent: string | object) => {
       const reply = await send(gateway.url + path, sent);
-      expect(reply.headers['x-warmpath-error-source']).toBe('gateway');
+      expect(told(reply).error).toBe('gateway');
       const told = JSON.parse(reply.text) as { type?: string; request_id?: string; error: object };
       if (api === 'messages') expect(told).toMatchObject({ type: 'error', request_id: reply.headers['x-request-id'] });
       return told.error;
@@ -380,7 +380,7 @@ describe('keys', () => {
     for (const key of ['a', 'a', 'b']) {
       const options = { headers: { 'x-api-key': key } };
       const reply = await send(gateway.url + PATHS.messages, body('messages', { documents: [VELKA] }), options);
-      predicted.push(Number(reply.headers['x-warmpath-predicted-cached-tokens']) > 0);
+      predicted.push(Number(told(reply).predicted) > 0);
     }
     expect(predicted).toEqual([false, true, false]);
   });

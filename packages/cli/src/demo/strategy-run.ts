@@ -1,3 +1,4 @@
+import { readSummary } from '@warmpath/client';
 import { DEFAULT_POLICY, type PolicyName, WarmpathError } from '@warmpath/core';
 import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { EngineClient, type MeasuredAnswer } from '../engine-client.js';
@@ -100,6 +101,7 @@ export class StrategyRun {
 
 /** A gateway that fell back to another order would make the comparison a lie. */
 function requirePolicy({ headers }: MeasuredAnswer, policy: PolicyName): void {
-  if (headers['x-warmpath-policy'] === policy && headers['x-warmpath-fallback'] === undefined) return;
+  const told = readSummary(String(headers['x-warmpath'] ?? ''));
+  if (told['policy'] === policy && told['fallback'] === undefined) return;
   throw new WarmpathError('WARMPATH_INTERNAL', { detail: `the gateway did not order by ${policy}` });
 }
