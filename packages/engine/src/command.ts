@@ -33,22 +33,26 @@ export async function runEngineCommand(options: EngineOptions, hooks: EngineComm
     onCrash: (error) => errors.write(crashText(error, json)),
     ...hooks,
   });
-  output.write(json ? jsonLine(server) : lines(server));
-  await serveUntil(server, ['SIGINT', 'SIGTERM'], hooks.signal);
+  const announce = (): unknown => output.write(json ? jsonLine(server) : lines(server));
+  await serveUntil(server, announce, ['SIGINT', 'SIGTERM'], hooks.signal);
 }
 
 /**
- * Serves until the first of these process signals or the abort signal, then closes the server. An engine that fails for
- * good ends too, so that whoever supervises the process can start another.
+ * Says that the server listens and serves until the first of these process signals or the abort signal, then closes the
+ * server. An engine that fails for good ends too, so that whoever supervises the process can start another.
  *
+ * @param announce Called once the signals are caught: whoever hears it may ask the engine to stop at once.
  * @throws WARMPATH_ENGINE_FAILED when it failed.
  */
 export async function serveUntil(
   server: Pick<SupervisedEngine, 'failed' | 'close'>,
+  announce: () => unknown,
   names: readonly NodeJS.Signals[],
   signal?: AbortSignal,
 ): Promise<void> {
-  const failure = await Promise.race([stopSignal(names, signal), server.failed]);
+  const stopped = stopSignal(names, signal);
+  announce();
+  const failure = await Promise.race([stopped, server.failed]);
   await server.close();
   if (failure !== undefined) {
     throw failure;

@@ -53,11 +53,12 @@ async function runChild(start: (message: StartMessage, hooks: EngineHooks) => Pr
       onCrash: (error) => tell({ type: 'crashed', error: toChildError(error) }),
       signal: parentGone.signal,
     });
+    const { url, model, cells } = server;
     void server.failed.then(() => {
       isEnding = true;
     });
-    tell({ type: 'listening', url: server.url, model: server.model, cells: server.cells });
-    await serveUntil(server, ['SIGTERM'], parentGone.signal);
+    const announce = (): void => tell({ type: 'listening', url, model, cells });
+    await serveUntil(server, announce, ['SIGTERM'], parentGone.signal);
   } catch (error) {
     tell({ type: 'failed', error: toChildError(error) });
     process.exitCode = 1;

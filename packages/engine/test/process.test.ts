@@ -1,7 +1,7 @@
 import { spawn as spawnProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type EngineProcess, spawnEngine } from '../src/process.js';
 
 describe('the engine in a process of its own', () => {
@@ -37,6 +37,12 @@ describe('the engine in a process of its own', () => {
     const stopped = engine.stop();
     expect((await response.text()).endsWith('data: [DONE]\n\n')).toBe(true);
     expect((await stopped).code).toBe(0);
+  });
+
+  it('ends in order when it is asked to as soon as it listens', async () => {
+    vi.stubEnv('NODE_OPTIONS', `--import=${new URL('./support/stopped-when-listening.js', import.meta.url).href}`);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    expect(await (await spawn()).exited).toEqual({ code: 0, signal: null });
   });
 
   it('reports when it was killed', async () => {

@@ -47,8 +47,10 @@ async function main(): Promise<void> {
       ...(host !== undefined && { host }),
       ...(port !== undefined && { port: readPort(port) }),
     });
+    // Caught before anybody hears of the URL: whoever does may ask the server to stop at once.
+    const stopped = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
     process.stdout.write(`${running.url}\n`);
-    await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
+    await stopped;
     await running.close();
     return;
   }
