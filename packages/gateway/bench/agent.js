@@ -2,63 +2,17 @@
 // sockets with a plain engine behind. CPU of the gateway's process a request, beside that of a plain proxy in the same run.
 // `node bench/agent.js [--json] [--quick]`, after a build.
 import { Pool } from 'undici';
+import { AGENT_SIZES, agentConversations, LAST } from './agent-conversations.js';
 import { draws, prose } from './draw.js';
 import { start, stopAll, usageOf } from './processes.js';
 
 const QUICK = process.argv.includes('--quick');
 const CLIENTS = 4;
-const TURNS = 50;
 const CONVERSATIONS = QUICK ? 4 : 12;
-/** Requests at the end of each conversation that are sent: two turns of two. */
-const LAST = 4;
 const ROUNDS = QUICK ? 2 : 40;
 const WARM_UP_ROUNDS = QUICK ? 1 : 60;
-const SIZES = [
-  { name: '30 KB', documents: 2, words: 20, budgetUs: 500 },
-  { name: '400 KB', documents: 5, words: 220, budgetUs: 4_000 },
-];
-/** What the engine of the benchmark answers to everything: by it an unnamed conversation is known. */
-const ANSWER = 'x'.repeat(400);
-const SHORT_ANSWER = 'Searched.';
 
 const next = draws();
-
-/** An agent's messages; the results of its searches overlap. The last turns have answers that the engine gives. */
-function conversation(pool, { documents }, mark) {
-  const messages = [{ role: 'system', content: 'You are an agent. Search, then answer from what you found.' }];
-  for (let turn = 0; turn < TURNS; turn++) {
-    const id = `call_${mark}_${turn}`;
-    const call = {
-      id,
-      type: 'function',
-      function: { name: 'search', arguments: JSON.stringify({ query: prose(next, 4) }) },
-    };
-    const left = pool.slice();
-    const found = Array.from({ length: documents }, () => left.splice(next(left.length), 1)[0]);
-    messages.push({ role: 'user', content: `Question ${turn} of ${mark}: ${prose(next, 6)}?` });
-    messages.push({ role: 'assistant', content: null, tool_calls: [call] });
-    messages.push({ role: 'tool', tool_call_id: id, content: `<documents>\n${found.join('')}</documents>` });
-    messages.push({ role: 'assistant', content: turn < TURNS - 3 ? SHORT_ANSWER : ANSWER });
-  }
-  return messages;
-}
-
-/** The last requests of each conversation, oldest first: as the agent sends them, once with a question, once with a result. */
-function bodiesOf(size) {
-  const pool = Array.from(
-    { length: 60 },
-    (_, i) => `<document id="doc-${i}">\n${prose(next, size.words)}\n</document>\n`,
-  );
-  const conversations = Array.from({ length: CONVERSATIONS }, (_, mark) => conversation(pool, size, mark));
-  return conversations.map((messages) =>
-    Array.from({ length: LAST }, (_, step) => {
-      // Four messages a turn: a request ends with the question, or with the result two messages later.
-      const turnsBack = Math.floor((LAST - 1 - step) / 2);
-      const end = messages.length - 4 * turnsBack - (step % 2 === 0 ? 3 : 1);
-      return { model: 'm', messages: messages.slice(0, end) };
-    }),
-  );
-}
 
 async function exchange(pool, body, headers) {
   const response = await pool.request({
@@ -114,7 +68,7 @@ async function makeKnown(target, headers) {
 }
 
 async function measure(size, { plain, byDefault, conservative }) {
-  const conversations = bodiesOf(size);
+  const conversations = agentConversations(size, CONVERSATIONS);
   const written = conversations.map((bodies) => bodies.map((body) => JSON.stringify(body)));
   const known = { authorization: 'Bearer known' };
   const replays = { authorization: `Bearer replays ${size.name}` };
@@ -157,7 +111,7 @@ try {
     conservative: await start('gateway-process.js', upstream.url, '{"recognise":{"chat":"conservative"}}'),
   };
   const results = [];
-  for (const size of SIZES) results.push({ size, ...(await measure(size, processes)) });
+  for (const size of AGENT_SIZES) results.push({ size, ...(await measure(size, processes)) });
   if (process.argv.includes('--json')) console.log(JSON.stringify(results));
   else print(results);
 } finally {

@@ -1,237 +1,223 @@
-// What the gateway costs: each request once directly and once through the gateway, in turns, so that a noisy neighbour
-// meets both alike. CPU a request stands beside that of a plain proxy, which shows how busy the machine was. `node bench/overhead.js [--json] [--quick]`.
+// What the gateway costs, beside a plain proxy and beside Portkey: in one run and in turns, so that a noisy neighbour meets all alike. Real sockets,
+// each server in a process of its own. `node bench/overhead.js [--json FILE] [--quick] [--without-portkey]`, after a build.
+import { writeFileSync } from 'node:fs';
+import { cpus, loadavg } from 'node:os';
+import { parseArgs } from 'node:util';
 import { Pool } from 'undici';
-import { draws, prose } from './draw.js';
+import { AGENT_SIZES, agentConversations } from './agent-conversations.js';
+import { bodies, neverAsked, neverSeen } from './bodies.js';
+import { ask, load, stream } from './load.js';
+import { startPortkey } from './peers.js';
 import { start, stopAll, usageOf } from './processes.js';
+import { NEVER_ASKED, NEVER_SEEN, print, quantile, rowsOf, WITHOUT_DOCUMENTS } from './report.js';
 
-const QUICK = process.argv.includes('--quick');
-const REQUESTS = QUICK ? 400 : 3_000;
-const WARM_UP = QUICK ? 200 : 1_000;
-const STREAMS = QUICK ? 10 : 40;
-const CONCURRENT = 32;
+const { values: given } = parseArgs({
+  options: { json: { type: 'string' }, quick: { type: 'boolean' }, 'without-portkey': { type: 'boolean' } },
+});
+const QUICK = given.quick === true;
+const ROUNDS = QUICK ? 2 : 5;
+const CONNECTIONS = 32;
+const AGENT_CONNECTIONS = 4;
+const AGENT_CONVERSATIONS = 12;
+/** Milliseconds of one server's requests before the next has its turn. */
+const BUSY_MS = QUICK ? 200 : 1_000;
+const ALONE_MS = QUICK ? 100 : 250;
+/** Turns of each server in a round, one request at a time. */
+const ALONE_TURNS = QUICK ? 1 : 3;
+const WARM_UP_MS = QUICK ? 200 : 2_500;
+const STREAMS = QUICK ? 4 : 30;
 const MANY_STREAMS = 512;
-const PATH = '/v1/chat/completions';
+const BODIES = ['small', 'prompt', 'documents', 'tags'];
+/** Response headers by which the gateway says that it saw the documents. */
+const ARRANGED_SIGNS = { documents: 'x-warmpath-policy', tags: 'x-warmpath-recognised' };
+const JSON_HEADERS = { 'content-type': 'application/json' };
 
-const small = [JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'Say hello.' }] })];
-
-/** Bodies of about 30 KB: 20 of 60 documents, drawn so that requests overlap. Deterministic. */
-function ragBodies() {
-  const next = draws();
-  const documents = Array.from({ length: 60 }, (_, i) => {
-    return { id: `doc-${i}`, title: `Document ${i}`, content: prose(next, 210) };
-  });
-  return Array.from({ length: 200 }, (_, i) => {
-    const pool = documents.slice();
-    const chosen = Array.from({ length: 20 }, () => pool.splice(next(pool.length), 1)[0]);
-    const messages = [
-      { role: 'system', content: 'Answer from the documents, and say so when they do not tell.' },
-      { role: 'user', content: `Question number ${i}?` },
-    ];
-    return JSON.stringify({ model: 'm', messages, documents: chosen, temperature: 0 });
-  });
+async function startServers() {
+  const direct = { ...(await start('upstream-process.js')), name: 'direct', headers: {} };
+  const named = async (name, file) => ({ ...(await start(file, direct.url)), name, headers: {} });
+  const gateway = await named('gateway', 'gateway-process.js');
+  const proxy = await named('proxy', 'plain-proxy-process.js');
+  const compared = [gateway, proxy];
+  if (given['without-portkey'] !== true) compared.push({ ...(await startPortkey(direct.url)), name: 'portkey' });
+  const idle = await residentMiB(compared);
+  // Apart, so that it adds nothing to the memory of the one that is measured.
+  return { direct, gateway, proxy, compared, idle, second: await named('gateway', 'gateway-process.js') };
 }
 
-/** Bodies as the gateway would send them: documents inside the prompt. What the direct request carries. */
-function asPrompts(bodies) {
-  return bodies.map((body) => {
-    const { documents, ...rest } = JSON.parse(body);
-    const text = documents.map(
-      ({ id, title, content }) => `<document id="${id}" title="${title}">\n${content}\n</document>\n`,
-    );
-    rest.messages[1].content = text.join('') + rest.messages[1].content;
-    return JSON.stringify(rest);
-  });
+async function residentMiB(servers) {
+  const entries = servers.map(async (server) => [server.name, [(await usageOf(server)).residentBytes / 2 ** 20]]);
+  return Object.fromEntries(await Promise.all(entries));
 }
 
-async function exchange(pool, body) {
-  const started = performance.now();
-  const response = await pool.request({
-    method: 'POST',
-    path: PATH,
-    headers: { 'content-type': 'application/json' },
-    body,
-  });
-  await response.body.arrayBuffer();
-  return performance.now() - started;
-}
-
-/** Milliseconds until the first chunk, and between chunks. */
-async function stream(pool, body) {
-  const started = performance.now();
-  const response = await pool.request({
-    method: 'POST',
-    path: PATH,
-    headers: { 'content-type': 'application/json' },
-    body,
-  });
-  const gaps = [];
-  let last = started;
-  let text = '';
-  for await (const chunk of response.body) {
-    const now = performance.now();
-    gaps.push(now - last);
-    last = now;
-    text += chunk.toString('latin1');
+/** All answer alike, and the gateway does what it is there for. */
+async function check({ direct, compared, gateway }, ofBody) {
+  const answer = (text) => JSON.parse(text).choices[0].message.content;
+  for (const name of BODIES) {
+    const [body] = ofBody[name];
+    const expected = answer((await ask(direct, headersOf(direct), body)).text);
+    for (const server of compared) {
+      const { text } = await ask(server, headersOf(server), body);
+      if (answer(text) !== expected) throw new Error(`${server.name} answers another thing`);
+    }
+    const { headers } = await ask(gateway, headersOf(gateway), body);
+    const sign = ARRANGED_SIGNS[name];
+    if (sign !== undefined && headers[sign] === undefined) throw new Error(`${name}: the answer has no ${sign}`);
   }
-  return { ttft: gaps[0], gaps: gaps.slice(1), complete: text.endsWith('[DONE]\n\n') };
 }
 
-function quantile(values, q) {
-  const sorted = Float64Array.from(values).sort();
-  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
+function headersOf(server, more = {}) {
+  return { ...JSON_HEADERS, ...server.headers, ...more };
 }
 
-/** With `plain`, each request goes through the plain proxy as well: its p99 shows what the machine did to all of them. */
-async function latency({ direct, through, plain }, directBodies, bodies) {
-  const times = { direct: [], through: [], plain: [] };
-  for (let i = 0; i < WARM_UP + REQUESTS; i++) {
-    const ofDirect = await exchange(direct, directBodies[i % directBodies.length]);
-    const ofThrough = await exchange(through, bodies[i % bodies.length]);
-    const ofPlain = plain === undefined ? Number.NaN : await exchange(plain, bodies[i % bodies.length]);
-    if (i < WARM_UP) continue;
-    times.plain.push(ofPlain);
-    times.direct.push(ofDirect);
-    times.through.push(ofThrough);
+/** What one server is sent of one kind of body. */
+function lane(body, server, given, { name = server.name, headers = {} } = {}) {
+  return { body, name, server, headers: headersOf(server, headers), bodies: given, next: 0 };
+}
+
+/** The lanes of each kind of body; those of `alone` are sent one request at a time, too. */
+function lanesOf({ direct, gateway, proxy, compared, second }, ofBody, agents) {
+  const busy = BODIES.map((body) => compared.map((server) => lane(body, server, ofBody[body])));
+  const without = { name: WITHOUT_DOCUMENTS };
+  busy[0].push(lane('small', second, ofBody.small, without));
+  busy[1].push(lane('prompt', second, ofBody.prompt, without));
+  for (const index of [2, 3]) {
+    const tenant = { name: NEVER_ASKED, headers: { authorization: 'Bearer never asked' } };
+    busy[index].push(lane(BODIES[index], second, neverAsked(ofBody[BODIES[index]]), tenant));
   }
-  return {
-    directP50: quantile(times.direct, 0.5),
-    throughP50: quantile(times.through, 0.5),
-    addedP50: quantile(times.through, 0.5) - quantile(times.direct, 0.5),
-    addedP99: quantile(times.through, 0.99) - quantile(times.direct, 0.99),
-    plainAddedP99: quantile(times.plain, 0.99) - quantile(times.direct, 0.99),
-  };
+  const tenant = { name: NEVER_SEEN, headers: { authorization: 'Bearer never seen' } };
+  busy[2].push(lane('documents', second, neverSeen(ofBody.documents), tenant));
+  const alone = BODIES.map((body) => [direct, ...compared].map((server) => lane(body, server, ofBody[body])));
+  const ofAgents = agents.map(({ body, conversations }) =>
+    [gateway, proxy].map((server) => lane(body, server, conversations)),
+  );
+  return { busy, alone, agents: ofAgents };
 }
 
-/** Bodies whose every document is new: the gateway has nothing to remember them by. */
-function neverSeen(bodies) {
-  let fresh = 0;
-  return {
-    length: bodies.length,
-    at: (i) => {
-      const mark = fresh++;
-      return bodies[i].replace(/"(id|content)":"/g, (start) => `${start}n${mark}-`);
-    },
-  };
+function agentBodies() {
+  return AGENT_SIZES.map((size) => {
+    const conversations = agentConversations(size, QUICK ? 4 : AGENT_CONVERSATIONS).map((requests) =>
+      requests.map((request) => Buffer.from(JSON.stringify(request))),
+    );
+    const name = `agent, 50 turns, ${(conversations[0][0].length / 1_000).toFixed(0)} KB`;
+    return { name, body: `agent ${size.name}`, budgetUs: size.budgetUs, conversations };
+  });
 }
 
-async function cpuPerRequest(gateway, pool, bodies) {
-  const total = REQUESTS * 2;
-  const send = async () => {
-    let sent = 0;
-    const worker = async () => {
-      while (sent < total) await exchange(pool, bodies.at(sent++ % bodies.length));
-    };
-    await Promise.all(Array.from({ length: CONCURRENT }, worker));
-  };
-  // As many again beforehand: what compiling and growing the heap cost is paid once, and not by a request.
-  await send();
-  const before = await usageOf(gateway);
-  const started = performance.now();
-  await send();
-  const seconds = (performance.now() - started) / 1_000;
-  const after = await usageOf(gateway);
-  return { us: (after.cpuUs - before.cpuUs) / total, perSecond: total / seconds };
+/** Nobody is always first. */
+function rotated(list, by) {
+  const from = by % list.length;
+  return [...list.slice(from), ...list.slice(0, from)];
 }
 
-/** Each stream through the plain proxy as well: after a third of a second without work, every program is slower to begin. */
-async function streams({ direct, through, plain }, body) {
-  const results = { direct: [], through: [], plain: [] };
-  for (let i = 0; i < STREAMS; i++) {
-    results.direct.push(await stream(direct, body));
-    results.through.push(await stream(through, body));
-    results.plain.push(await stream(plain, body));
+/** One round: every lane once at `CONNECTIONS`, then one request at a time, several turns each. */
+async function round({ busy, alone, agents }, index) {
+  const samples = [];
+  const add = ({ body, name }, connections, { times, requests, perSecond, cpuUs }) => {
+    const latency = { p50Ms: quantile(times, 0.5), p99Ms: quantile(times, 0.99) };
+    samples.push({ round: index, body, server: name, connections, requests, perSecond, cpuUs, ...latency });
+  };
+  for (const lanes of rotated(busy, index)) {
+    for (const one of rotated(lanes, index)) {
+      add(one, CONNECTIONS, await load(one, { connections: CONNECTIONS, ms: BUSY_MS }));
+    }
   }
-  const ttft = (side) =>
-    quantile(
-      results[side].map((result) => result.ttft),
-      0.5,
-    );
-  const gap = (side) =>
-    quantile(
-      results[side].flatMap((result) => result.gaps),
-      0.99,
-    );
-  return {
-    addedTtftP50: ttft('through') - ttft('direct'),
-    addedGapP99: gap('through') - gap('direct'),
-    plainAddedTtftP50: ttft('plain') - ttft('direct'),
-    plainAddedGapP99: gap('plain') - gap('direct'),
-  };
+  for (const lanes of rotated(alone, index)) {
+    const turns = new Map(lanes.map((one) => [one, []]));
+    for (let turn = 0; turn < ALONE_TURNS; turn++) {
+      for (const one of rotated(lanes, index + turn)) {
+        turns.get(one).push(await load(one, { connections: 1, ms: ALONE_MS }));
+      }
+    }
+    for (const [one, parts] of turns) add(one, 1, together(parts));
+  }
+  for (const lanes of agents) {
+    for (const one of rotated(lanes, index)) {
+      add(one, AGENT_CONNECTIONS, await load(one, { connections: AGENT_CONNECTIONS, ms: BUSY_MS }));
+    }
+  }
+  return samples;
 }
 
-async function manyStreams(gateway, pool, body) {
-  const results = await Promise.all(Array.from({ length: MANY_STREAMS }, () => stream(pool, body)));
-  const { residentBytes } = await usageOf(gateway);
-  return { complete: results.filter(({ complete }) => complete).length, residentMiB: residentBytes / 2 ** 20 };
+/** Several turns of one server as one. */
+function together(parts) {
+  const times = parts.flatMap((part) => part.times);
+  const mean = (field) => parts.reduce((sum, part) => sum + part[field] * part.requests, 0) / times.length;
+  return { times, requests: times.length, perSecond: mean('perSecond'), cpuUs: mean('cpuUs') };
+}
+
+/** One stream after another, each through every server before the next. */
+async function streams({ direct, compared }, body) {
+  const servers = [direct, ...compared];
+  const pools = new Map(servers.map((server) => [server, new Pool(server.url, { connections: 1 })]));
+  const results = Object.fromEntries(servers.map(({ name }) => [name, { ttft: [], gaps: [] }]));
+  for (let i = -1; i < STREAMS; i++) {
+    for (const server of rotated(servers, i + 1)) {
+      const { ttft, gaps } = await stream(pools.get(server), headersOf(server), body);
+      if (i < 0) continue;
+      results[server.name].ttft.push(ttft);
+      results[server.name].gaps.push(...gaps);
+    }
+  }
+  await Promise.all([...pools.values()].map((pool) => pool.close()));
+  return results;
+}
+
+/** Very many streams at once, and what the servers hold in memory then, after all that they were sent before. */
+async function manyStreams({ compared, idle }, body) {
+  const complete = {};
+  for (const server of compared) {
+    const pool = new Pool(server.url, { connections: MANY_STREAMS });
+    const all = Array.from({ length: MANY_STREAMS }, () => stream(pool, headersOf(server), body));
+    const results = await Promise.all(all);
+    complete[server.name] = [results.filter((one) => one.complete).length];
+    await pool.close();
+  }
+  return { streams: MANY_STREAMS, complete, idle, loaded: await residentMiB(compared) };
 }
 
 async function measure() {
-  const upstream = await start('upstream-process.js');
-  const gateway = await start('gateway-process.js', upstream.url);
-  const plain = await start('plain-proxy-process.js', upstream.url);
-  const idle = await usageOf(gateway);
-  const other = await start('gateway-process.js', upstream.url);
-  const direct = new Pool(upstream.url, { connections: MANY_STREAMS });
-  const through = new Pool(gateway.url, { connections: MANY_STREAMS });
-  const throughPlain = new Pool(plain.url, { connections: CONCURRENT });
-  const throughOther = new Pool(other.url, { connections: CONCURRENT });
-  const rag = ragBodies();
-  const streamBody = rag[0].replace('"temperature":0', '"stream":true');
-  const result = {
-    bodyBytes: rag[0].length,
-    small: await latency({ direct, through, plain: throughPlain }, small, small),
-    rag: await latency({ direct, through }, asPrompts(rag), rag),
-    smallCpu: await cpuPerRequest(gateway, through, small),
-    unknownSmallCpu: await cpuPerRequest(other, throughOther, small),
-    ragCpu: await cpuPerRequest(gateway, through, rag),
-    ragNewCpu: await cpuPerRequest(other, throughOther, neverSeen(rag)),
-    plainSmallCpu: await cpuPerRequest(plain, throughPlain, small),
-    plainRagCpu: await cpuPerRequest(plain, throughPlain, rag),
-    stream: await streams({ direct, through, plain: throughPlain }, streamBody),
-    manyStreams: await manyStreams(gateway, through, streamBody),
-    idleMiB: idle.residentBytes / 2 ** 20,
-  };
-  await Promise.all([direct.close(), through.close(), throughPlain.close(), throughOther.close()]);
-  return result;
-}
-
-function print(result) {
-  const rows = [
-    ['small body, added p50', result.small.addedP50, 'ms', 0.3],
-    ['small body, added p99', result.small.addedP99, 'ms', 1],
-    ['  the same in a plain proxy', result.small.plainAddedP99, 'ms', undefined],
-    ['small body, CPU a request', result.smallCpu.us, 'µs', 120],
-    ['  the same of a tenant without conversations', result.unknownSmallCpu.us, 'µs', undefined],
-    ['  the same in a plain proxy', result.plainSmallCpu.us, 'µs', undefined],
-    [`${(result.bodyBytes / 1_000).toFixed(0)} KB RAG body, added p50`, result.rag.addedP50, 'ms', 0.8],
-    ['RAG body, added p99', result.rag.addedP99, 'ms', undefined],
-    ['RAG body, CPU a request', result.ragCpu.us, 'µs', 400],
-    ['  the same, every document for the first time', result.ragNewCpu.us, 'µs', undefined],
-    ['  the same in a plain proxy', result.plainRagCpu.us, 'µs', undefined],
-    ['stream, added TTFT p50', result.stream.addedTtftP50, 'ms', 2],
-    ['  the same in a plain proxy', result.stream.plainAddedTtftP50, 'ms', undefined],
-    ['stream, added gap between chunks p99', result.stream.addedGapP99, 'ms', 1],
-    ['  the same in a plain proxy', result.stream.plainAddedGapP99, 'ms', undefined],
-    [`complete of ${MANY_STREAMS} streams at once`, result.manyStreams.complete, '', MANY_STREAMS],
-    ['resident memory, idle', result.idleMiB, 'MiB', 90],
-    ['resident memory, under load', result.manyStreams.residentMiB, 'MiB', 200],
-  ];
-  console.log(`${'measured'.padEnd(48)}${'value'.padStart(12)}${'budget'.padStart(12)}`);
-  for (const [name, value, unit, budget] of rows) {
-    const shown = `${value.toFixed(unit === 'ms' ? 3 : 0)} ${unit}`.trim();
-    console.log(
-      name.padEnd(48) + shown.padStart(12) + (budget === undefined ? '' : `${budget} ${unit}`.trim()).padStart(12),
-    );
+  const [loadBefore] = loadavg();
+  const ofBody = bodies();
+  const agents = agentBodies();
+  const servers = await startServers();
+  await check(servers, ofBody);
+  const lanes = lanesOf(servers, ofBody, agents);
+  for (const one of lanes.busy.flat()) await load(one, { connections: CONNECTIONS, ms: WARM_UP_MS });
+  for (const one of lanes.agents.flat()) await load(one, { connections: AGENT_CONNECTIONS, ms: WARM_UP_MS });
+  const samples = [];
+  for (let i = 0; i < ROUNDS; i++) {
+    samples.push(...(await round(lanes, i)));
+    if (process.stderr.isTTY) process.stderr.write(`round ${i + 1} of ${ROUNDS}\n`);
   }
-  console.log(
-    `\nat ${CONCURRENT} at once: ${result.smallCpu.perSecond.toFixed(0)} small, ${result.ragCpu.perSecond.toFixed(0)} RAG requests a second (client, gateway and upstream share this machine)`,
-  );
+  return {
+    node: process.version,
+    processor: `${cpus().length} x ${cpus()[0].model}`,
+    loadBefore,
+    portkey: servers.compared.find(({ name }) => name === 'portkey')?.version,
+    quick: QUICK,
+    bodyBytes: Object.fromEntries(BODIES.map((name) => [name, ofBody[name][0].length])),
+    connections: CONNECTIONS,
+    agentConnections: AGENT_CONNECTIONS,
+    agents: agents.map(({ name, body, budgetUs }) => ({ name, body, budgetUs })),
+    samples,
+    streams: await streams(servers, ofBody.stream),
+    memory: await manyStreams(servers, ofBody.stream),
+  };
 }
 
 try {
   const result = await measure();
-  if (process.argv.includes('--json')) console.log(JSON.stringify(result));
-  else print(result);
+  const rows = rowsOf(result);
+  if (given.json !== undefined) writeFileSync(given.json, `${JSON.stringify({ ...result, rows }, null, 1)}\n`);
+  const { node, processor, loadBefore, portkey, bodyBytes } = result;
+  console.log(
+    `Node ${node}, ${processor}, which the client and the engine share; Portkey ${portkey ?? 'was not measured'}`,
+  );
+  console.log(`load of the machine when it began: ${loadBefore.toFixed(1)}`);
+  if (portkey === undefined) console.log('Without Portkey the bars in requests a second stay open.');
+  if (QUICK) console.log('A smoke run: it shows that everything works, its figures mean nothing.');
+  console.log(`bodies: ${BODIES.map((name) => `${name} ${bodyBytes[name]}`).join(', ')} bytes\n`);
+  print(rows);
 } finally {
   stopAll();
 }

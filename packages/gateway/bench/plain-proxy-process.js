@@ -1,24 +1,37 @@
-// For comparison: the least that a proxy in Node can do with a JSON body. It parses it, writes it again and hands the
-// answer on; no documents, no order, no aborts, no errors.
-import { createServer } from 'node:http';
+// For comparison: a plain proxy of fastify and undici, in the way of each that costs least: fastify parses the body, `pool.stream` writes the
+// answer to the client as it comes. Headers travel, those of a connection do not. No documents, no order, no counts, no aborts, no errors.
+import { fastify } from 'fastify';
 import { Pool } from 'undici';
 
 const [, , upstream] = process.argv;
 const pool = new Pool(upstream, { connections: 1_024 });
-const server = createServer((request, response) => {
-  const parts = [];
-  request.on('data', (part) => parts.push(part));
-  request.on('end', () => {
-    const body = JSON.stringify(JSON.parse(Buffer.concat(parts).toString('utf8')));
-    const headers = { 'content-type': 'application/json' };
-    pool.stream({ method: 'POST', path: request.url, headers, body }, ({ statusCode, headers: answered }) => {
-      response.writeHead(statusCode, { 'content-type': answered['content-type'] });
-      return response;
-    });
+const NOT_FORWARDED = new Set(['connection', 'keep-alive', 'transfer-encoding', 'host', 'content-length', 'expect']);
+
+function forwarded(headers) {
+  const kept = {};
+  for (const name in headers) if (!NOT_FORWARDED.has(name)) kept[name] = headers[name];
+  return kept;
+}
+
+/** The answer's length stays what it is; without it, every answer would go in chunks. */
+function answered({ 'content-length': length, ...headers }) {
+  const kept = forwarded(headers);
+  if (length !== undefined) kept['content-length'] = length;
+  return kept;
+}
+
+const app = fastify({ bodyLimit: 33_554_432, logger: false });
+app.post('/v1/*', (request, reply) => {
+  reply.hijack();
+  const body = JSON.stringify(request.body);
+  const options = { method: 'POST', path: request.url, headers: forwarded(request.headers), body };
+  pool.stream(options, ({ statusCode, headers }) => {
+    reply.raw.writeHead(statusCode, answered(headers));
+    return reply.raw;
   });
 });
 process.on('message', () => {
   const { user, system } = process.cpuUsage();
   process.send({ cpuUs: user + system, residentBytes: process.memoryUsage.rss() });
 });
-server.listen(0, '127.0.0.1', () => process.send({ url: `http://127.0.0.1:${server.address().port}` }));
+process.send({ url: await app.listen({ host: '127.0.0.1', port: 0 }) });

@@ -2,13 +2,11 @@
 // a Redis on the loopback, and through two over that Redis in turns, so that every turn travels. CPU and latency of a request, what
 // the store is asked, and its own CPU. Needs `redis-server` (or REDIS_SERVER). `node bench/shared.js [--json] [--quick]`, after a build.
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { createClient } from '@redis/client';
 import { Pool } from 'undici';
 import { draws, prose } from './draw.js';
-import { start, stopAll, usageOf } from './processes.js';
+import { freePort, start, stopAll, usageOf } from './processes.js';
 
 const QUICK = process.argv.includes('--quick');
 const CONVERSATIONS = QUICK ? 10 : 150;
@@ -32,15 +30,6 @@ function conversation(mark) {
     messages.push(ANSWER);
     return body;
   });
-}
-
-async function freePort() {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }
 
 async function startRedis() {

@@ -40,5 +40,9 @@ const server = createServer((request, response) => {
     response.end(completion);
   });
 });
+process.on('message', () => {
+  const { user, system } = process.cpuUsage();
+  process.send({ cpuUs: user + system, residentBytes: process.memoryUsage.rss() });
+});
 server.keepAliveTimeout = 60_000;
 server.listen(0, '127.0.0.1', () => process.send({ url: `http://127.0.0.1:${server.address().port}` }));
