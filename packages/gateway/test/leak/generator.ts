@@ -24,11 +24,15 @@ const KEYS: readonly Readonly<Record<string, string>>[] = [
   { 'api-key': 'key-four' },
 ];
 const USERS = [undefined, undefined, 'ann', 'bob'];
+/** Behind the API's: a message is the same in two of them to some gateways, and is not to others. */
 const NAMES = ['support', 'talk 1'];
-const OTHER_NAMES = ['x', 'support'];
+const OTHER_NAMES = ['chat support', 'x'];
 const QUESTIONS = ['What is the weight?', 'And the colour?', 'Why?'];
+/** Sent as a part of content, always: a text alone may be the same message or another. */
+const IN_PARTS = 'Why?';
 const OPENING = 'Answer from the documents.';
 const IDS = ['a', 'policy', 'velka', 'doc-1'];
+const APIS = ['chat', 'chat', 'messages', 'responses'] as const;
 const LONGEST = 17;
 const TALKS = 40;
 
@@ -62,7 +66,7 @@ export class Generator {
     this.#current = undefined;
     if (draw.chance(0.015)) return { kind: 'restart', gateway };
     if (draw.chance(0.02)) {
-      return { kind: 'delete', gateway, headers: draw.pick(KEYS), name: draw.pick(NAMES) };
+      return { kind: 'delete', gateway, headers: draw.pick(KEYS), name: this.#name(draw.pick(APIS)) };
     }
     const known = this.#talks.length === 0 || draw.chance(0.15) ? undefined : draw.pick(this.#talks);
     if (known === undefined || known.messages.length > LONGEST) return this.#ask(gateway, this.#newTalk(), []);
@@ -91,13 +95,18 @@ export class Generator {
 
   #newTalk(): Talk {
     const draw = this.#draw;
-    const api = draw.pick(['chat', 'chat', 'messages', 'responses'] as const);
-    const { headers, fields } = this.#identity(api, draw.pick(KEYS), draw.pick(USERS), this.#name());
+    const api = draw.pick(APIS);
+    const { headers, fields } = this.#identity(
+      api,
+      draw.pick(KEYS),
+      draw.pick(USERS),
+      draw.chance(0.25) ? undefined : this.#name(api),
+    );
     return { api, headers, fields, messages: [], asked: [], documents: [] };
   }
 
-  #name(): string | undefined {
-    return this.#draw.chance(0.25) ? undefined : this.#draw.pick(NAMES);
+  #name(api: ApiName): string {
+    return `${api} ${this.#draw.pick(NAMES)}`;
   }
 
   /** Somebody else who has got hold of the messages, and of everything of the identity but one thing. */
@@ -113,7 +122,7 @@ export class Generator {
       api,
       other === 'tenant' ? draw.pick(KEYS) : key,
       other === 'user' ? draw.pick(USERS) : user,
-      other === 'none' ? undefined : other === 'name' ? this.#name() : name,
+      other === 'none' ? undefined : other === 'name' ? this.#name(api) : name,
     );
     return { api, headers, fields, messages, asked: [], documents: [] };
   }
@@ -192,8 +201,10 @@ export class Generator {
 
   #question(api: ApiName): object {
     const text = this.#draw.pick(QUESTIONS);
-    const isPart = this.#draw.chance(0.25);
-    return { role: 'user', content: isPart ? [{ type: api === 'responses' ? 'input_text' : 'text', text }] : text };
+    return {
+      role: 'user',
+      content: text === IN_PARTS ? [{ type: api === 'responses' ? 'input_text' : 'text', text }] : text,
+    };
   }
 
   #documents({ documents }: Talk): readonly ClientDocument[] {

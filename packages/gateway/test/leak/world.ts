@@ -140,7 +140,8 @@ export class World {
     const isAnswered = status === 200;
     if (isAnswered) {
       if (expected.required.some(([first]) => first!.length > 0) && !isMarkedForgotten(outcome)) counts.replays++;
-      this.#model.answered(ask, isMarkedForgotten(outcome));
+      // One that had to be forgotten begins anew, whatever its answer claims.
+      this.#model.answered(ask, isMarkedForgotten(outcome) || expected.mustForget);
     }
     return { violations, isAnswered };
   }
