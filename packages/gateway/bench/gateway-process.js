@@ -1,11 +1,12 @@
-// The gateway of the benchmark, in a process of its own so that its CPU time and memory are its own.
+// The gateway of the benchmarks, in a process of its own so that its CPU time and memory are its own.
 import { startGateway } from '@warmpath/gateway';
 
-const [, , upstream, config = '{}'] = process.argv;
+const [, , url, given = '{}'] = process.argv;
+const { server, upstream, ...config } = JSON.parse(given);
 const gateway = await startGateway({
-  ...JSON.parse(config),
-  server: { port: 0 },
-  upstream: { url: upstream },
+  ...config,
+  server: { ...server, port: 0 },
+  upstream: { ...upstream, url },
   log: { level: 'silent' },
 });
 process.on('message', () => {

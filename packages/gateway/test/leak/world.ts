@@ -1,0 +1,195 @@
+import { hash } from 'node:crypto';
+import { Pool } from 'undici';
+import { FakeEngine } from '../fake-engine.js';
+import { type Action, type Ask, PATHS, tenantOf } from './actions.js';
+import { check, isMarkedForgotten, type Outcome, type Violation } from './check.js';
+import type { Draw } from './draw.js';
+import { LeakEngine } from './leak-engine.js';
+import { ConversationModel, type WorldMemory } from './model.js';
+
+/** Starts a gateway with this configuration, as `startGateway` does. */
+export type StartGateway = (config: object) => Promise<{ readonly url: string; close(): Promise<void> }>;
+
+/** How the gateways of a world are set up. */
+export interface WorldSettings extends WorldMemory {
+  readonly layout: 'question' | 'message' | 'system';
+  readonly engine: 'native' | 'translate';
+  /** Whether the engine says the same to everybody. */
+  readonly answersAlike: boolean;
+  readonly isSalted: boolean;
+}
+
+/** Where the gateways of all worlds are started. */
+export interface Surroundings {
+  readonly start: StartGateway;
+  /** A server that speaks Redis's protocol. */
+  readonly redisUrl: string;
+}
+
+/** What was seen in passing, to know that the requests did what they are for. */
+export interface Counts {
+  requests: number;
+  /** Requests that went out with documents of earlier turns. */
+  replays: number;
+  refused: number;
+  marked: number;
+  /** Continuations whose turns only the store can know, and how many of them were forgotten. */
+  crossings: number;
+  crossingsForgotten: number;
+}
+
+const KEY = 'a secret of the gateways';
+/** Turns that a gateway with little room keeps. */
+const FEW_TURNS = 12;
+
+export function drawWorld(draw: Draw): WorldSettings {
+  return {
+    gateways: draw.pick([1, 1, 2, 3]),
+    isShared: draw.chance(0.5),
+    keepsAll: draw.chance(0.8),
+    layout: draw.pick(['question', 'question', 'message', 'system'] as const),
+    engine: draw.pick(['native', 'translate'] as const),
+    answersAlike: draw.chance(0.7),
+    isSalted: draw.chance(0.5),
+  };
+}
+
+let worlds = 0;
+
+/** Gateways in front of one engine, and the model of what they may know. */
+export class World {
+  readonly #settings: WorldSettings;
+  readonly #around: Surroundings;
+  readonly #engine: FakeEngine;
+  readonly #says: LeakEngine;
+  readonly #model: ConversationModel;
+  readonly #prefix = `leak${process.pid}-${++worlds}:`;
+  readonly #salts: Map<string, string> | undefined;
+  readonly #gateways: { close(): Promise<void>; pool: Pool }[] = [];
+
+  private constructor(settings: WorldSettings, around: Surroundings, engine: FakeEngine, says: LeakEngine) {
+    this.#settings = settings;
+    this.#around = around;
+    this.#engine = engine;
+    this.#says = says;
+    this.#model = new ConversationModel(settings);
+    this.#salts = settings.isSalted ? new Map() : undefined;
+  }
+
+  static async open(settings: WorldSettings, around: Surroundings): Promise<World> {
+    const says = new LeakEngine(settings.engine);
+    const engine = await FakeEngine.start(says.answer);
+    const world = new World(settings, around, engine, says);
+    for (let at = 0; at < settings.gateways; at++) await world.#start(at);
+    return world;
+  }
+
+  /** What the engine said last. */
+  get said(): string {
+    return this.#says.says;
+  }
+
+  /** Does one thing, and tells what is wrong with what came of it. */
+  async perform(
+    action: Action,
+    counts: Counts,
+  ): Promise<{ readonly violations: readonly Violation[]; readonly isAnswered: boolean }> {
+    if (action.kind === 'restart') await this.#restart(action.gateway);
+    else if (action.kind === 'delete') await this.#delete(action);
+    else return this.#ask(action, counts);
+    return { violations: [], isAnswered: false };
+  }
+
+  async close(): Promise<void> {
+    for (const gateway of this.#gateways) await shut(gateway);
+    await this.#engine.close();
+  }
+
+  async #ask(ask: Ask, counts: Counts) {
+    const expected = this.#model.expect(ask);
+    this.#engine.received.length = 0;
+    // The same whenever this request is sent, whatever was sent before it.
+    const said = `Answer ${hash('sha256', JSON.stringify(ask.body)).slice(0, 6)}.`;
+    this.#says.says = this.#settings.answersAlike ? 'It is 42 kg.' : said;
+    const {
+      body,
+      headers,
+      statusCode: status,
+    } = await this.#send(ask.gateway, 'POST', PATHS[ask.api], ask.headers, ask.body);
+    const received = [...this.#engine.received];
+    const state = headers['x-warmpath'];
+    const outcome: Outcome = {
+      status,
+      code: status === 200 ? undefined : /"code":\s*"([^"]*)"/.exec(body)?.[1],
+      state: typeof state === 'string' ? state : '',
+      received,
+    };
+    const isForgotten = status === 409 || isMarkedForgotten(outcome);
+    counts.requests++;
+    if (status === 409) counts.refused++;
+    if (isMarkedForgotten(outcome)) counts.marked++;
+    const isCrossing = expected.crossesGateways && !expected.mustForget && this.#settings.keepsAll;
+    if (isCrossing) counts.crossings++;
+    // The store may hear of a turn after the next one has begun: counted, and judged at the end.
+    if (isCrossing && isForgotten) counts.crossingsForgotten++;
+    const judged = isCrossing ? { ...expected, mayForget: true } : expected;
+    const violations = check(ask, judged, outcome, {
+      ownerOf: (marker) => this.#model.ownerOf(marker),
+      salts: this.#salts,
+    });
+    const isAnswered = status === 200;
+    if (isAnswered) {
+      if (expected.required.some(([first]) => first!.length > 0) && !isMarkedForgotten(outcome)) counts.replays++;
+      // One that had to be forgotten begins anew, whatever its answer claims.
+      this.#model.answered(ask, isMarkedForgotten(outcome) || expected.mustForget);
+    }
+    return { violations, isAnswered };
+  }
+
+  async #delete({ gateway, headers, name }: Extract<Action, { kind: 'delete' }>): Promise<void> {
+    await this.#send(gateway, 'DELETE', `/v1/sessions/${encodeURIComponent(name)}`, headers);
+    this.#model.deleted(tenantOf(headers), name);
+  }
+
+  async #send(
+    gateway: number,
+    method: 'POST' | 'DELETE',
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body?: object,
+  ) {
+    const response = await this.#gateways[gateway]!.pool.request({
+      method,
+      path,
+      headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    return { ...response, body: await response.body.text() };
+  }
+
+  async #restart(gateway: number): Promise<void> {
+    await shut(this.#gateways[gateway]!);
+    await this.#start(gateway);
+    this.#model.restarted(gateway);
+  }
+
+  async #start(at: number): Promise<void> {
+    const { layout, engine, isShared, isSalted, keepsAll } = this.#settings;
+    // Requests wait for the store as long as a loaded machine may need.
+    const store = { kind: 'redis', url: this.#around.redisUrl, prefix: this.#prefix, timeoutMs: 20_000 };
+    const gateway = await this.#around.start({
+      server: { port: 0 },
+      upstream: { url: this.#engine.url, messages: engine, responses: engine, ...(isSalted && { cacheSaltKey: KEY }) },
+      arrange: { layout },
+      session: { ...(isShared && { store }), ...(!keepsAll && { maxTurns: FEW_TURNS }) },
+      log: { level: 'silent' },
+    });
+    const pool = new Pool(gateway.url, { connections: 1 });
+    this.#gateways[at] = { close: () => gateway.close(), pool };
+  }
+}
+
+async function shut({ close, pool }: { close(): Promise<void>; readonly pool: Pool }): Promise<void> {
+  await pool.close();
+  await close();
+}
