@@ -1,9 +1,13 @@
 import { type ReplacementPolicy, replacementPolicy } from '@warmpath/core';
-import { serveAtOnce } from '../../cache/prefix-cache.js';
-import { TieredTree } from '../../cache/tiered-tree.js';
-import { estimate, mean } from '../../statistics.js';
-import { type RagCacheDatasetName, ragCacheWorkload } from '../../workloads/ragcache.js';
-import type { Workload } from '../../workloads/workload.js';
+import {
+  estimate,
+  mean,
+  type RagCacheDatasetName,
+  ragCacheWorkload,
+  serveAtOnce,
+  TieredTree,
+  type Workload,
+} from '@warmpath/lab';
 import type { ReproducedFigure, ReproducedRow, ReproducedTable, ReproduceOptions } from '../reproduction.js';
 import { DATASETS, HOST_GIB, ragCache, serve } from './serving.js';
 import { A10G, DEVICE_GIB, MOST_DOCUMENT_TOKENS, tokensOf } from './testbed.js';

@@ -1,6 +1,4 @@
-import { estimate, mean, percentile } from '../../statistics.js';
-import { type RagCacheDatasetName, ragCacheWorkload } from '../../workloads/ragcache.js';
-import type { Workload } from '../../workloads/workload.js';
+import { estimate, mean, percentile, type RagCacheDatasetName, ragCacheWorkload, type Workload } from '@warmpath/lab';
 import type { ReproducedFigure, ReproducedRow, ReproducedTable, ReproduceOptions } from '../reproduction.js';
 import { capacity, DATASETS, HOST_GIB, ragCache, type ServedSystem, serve, sglang, vllm } from './serving.js';
 import { MOST_DOCUMENT_TOKENS, type ModelName } from './testbed.js';

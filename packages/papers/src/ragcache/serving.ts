@@ -1,14 +1,19 @@
 import { CacheAwareScheduler, type ReplacementPolicy, replacementPolicy } from '@warmpath/core';
-import { createNoCache } from '../../cache/off.js';
-import type { PrefixCacheModel } from '../../cache/prefix-cache.js';
-import { SglangRadixCache } from '../../cache/sglang-radix.js';
-import { TieredTree } from '../../cache/tiered-tree.js';
-import { type CreateClients, closedLoopClients, poissonClients } from '../../server/clients.js';
-import type { ServerOutcome } from '../../server/outcome.js';
-import { type CreateScheduler, SCHEDULERS } from '../../server/schedulers.js';
-import { simulateServer } from '../../server/simulate-server.js';
-import type { RagCacheDatasetName } from '../../workloads/ragcache.js';
-import type { Workload } from '../../workloads/workload.js';
+import {
+  type CreateClients,
+  type CreateScheduler,
+  closedLoopClients,
+  createNoCache,
+  type PrefixCacheModel,
+  poissonClients,
+  type RagCacheDatasetName,
+  SCHEDULERS,
+  type ServerOutcome,
+  SglangRadixCache,
+  simulateServer,
+  TieredTree,
+  type Workload,
+} from '@warmpath/lab';
 import { A10G, A10G_DECODE, DEVICE_GIB, hostCopyOf, type ModelName, tokensOf } from './testbed.js';
 
 export const DATASETS: readonly RagCacheDatasetName[] = ['mmlu', 'natural-questions'];

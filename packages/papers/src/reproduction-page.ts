@@ -1,12 +1,10 @@
-import type { ReproducedFigure, ReproducedRow, ReproducedTable } from '../reproduce/reproduction.js';
-import type { PairChart } from './chart.js';
-import type { Report, ReportSection } from './report.js';
-import { signed } from './wording.js';
+import { type PairChart, type Report, type ReportSection, signed } from '@warmpath/lab';
+import type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduction.js';
 
 /** The page of a paper's reproduced tables; there must be at least one. */
 export function reproductionPage(paper: string, tables: readonly ReproducedTable[]): Report {
   return {
-    title: `warmpath lab reproduce: ${paper}`,
+    title: `${paper}: the paper's tables and ours`,
     finding: finding(paper, tables),
     facts: [
       { name: 'Paper', value: paper },

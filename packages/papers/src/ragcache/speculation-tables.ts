@@ -1,7 +1,11 @@
-import { estimate, mean } from '../../statistics.js';
-import { MersenneTwister } from '../../workloads/mersenne-twister.js';
-import { type RagCacheDatasetName, ragCacheWorkload } from '../../workloads/ragcache.js';
-import type { Workload } from '../../workloads/workload.js';
+import {
+  estimate,
+  MersenneTwister,
+  mean,
+  type RagCacheDatasetName,
+  ragCacheWorkload,
+  type Workload,
+} from '@warmpath/lab';
 import type { ReproducedFigure, ReproducedRow, ReproducedTable, ReproduceOptions } from '../reproduction.js';
 import { DATASETS, ragCache } from './serving.js';
 import { type Search, SpeculationRun } from './speculation-run.js';

@@ -1,5 +1,5 @@
 import { planBatch } from '@warmpath/core';
-import { zipfTrace } from '../workloads/zipf.js';
+import { zipfTrace } from '@warmpath/lab';
 import type { ReproducedTable } from './reproduction.js';
 
 const COUNTS = [128, 512, 4_096] as const;

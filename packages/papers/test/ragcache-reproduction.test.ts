@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type ReproducedTable, reproduce, tablesOf } from '../src/index.js';
+import { reproduce, tablesOf } from '../src/papers.js';
+import type { ReproducedTable } from '../src/reproduction.js';
 
 /** One seed and a part of the paper's hour. By then, 64 and 128 GiB have seldom had to evict anything. */
 const settings = { seeds: [201], requests: 900 };

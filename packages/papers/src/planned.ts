@@ -1,5 +1,5 @@
 import { type PlanMethod, planBatch } from '@warmpath/core';
-import type { Workload } from '../workloads/workload.js';
+import type { Workload } from '@warmpath/lab';
 
 export interface PlannedOptions {
   readonly method: PlanMethod;

@@ -1,15 +1,8 @@
+import { createWorkload, simulate, VllmBlockCache, type Workload } from '@warmpath/lab';
 import { describe, expect, it } from 'vitest';
-import {
-  createWorkload,
-  PAPERS,
-  type ReproducedTable,
-  reproduce,
-  simulate,
-  tablesOf,
-  VllmBlockCache,
-  type Workload,
-} from '../src/index.js';
-import { planned } from '../src/reproduce/planned.js';
+import { PAPERS, reproduce, tablesOf } from '../src/papers.js';
+import { planned } from '../src/planned.js';
+import type { ReproducedTable } from '../src/reproduction.js';
 
 const tables = reproduce('ragcache++');
 

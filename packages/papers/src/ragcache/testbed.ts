@@ -1,5 +1,5 @@
 import type { CostModel } from '@warmpath/core';
-import type { DecodeCost, HostCopyCost } from '../../server/step-cost.js';
+import type { DecodeCost, HostCopyCost } from '@warmpath/lab';
 
 /** KV bytes a token of the paper's models (Table 1). */
 export const KV_BYTES = {

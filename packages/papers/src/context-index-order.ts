@@ -1,5 +1,5 @@
 import { ContextIndex, type Document } from '@warmpath/core';
-import type { Workload } from './workloads/workload.js';
+import type { Workload } from '@warmpath/lab';
 
 /**
  * A workload with the documents of each request in the order that RAGBoost's context index gives them, online: each request is put

@@ -1,11 +1,15 @@
 import type { PolicyName } from '@warmpath/core';
-import { createNoCache } from '../cache/off.js';
-import { recordedClients } from '../server/clients.js';
-import type { ServerRun } from '../server/outcome.js';
-import { type ServerOptions, simulateServer } from '../server/simulate-server.js';
-import { mean, percentile } from '../statistics.js';
-import { createWorkload } from '../workloads/catalogue.js';
-import type { Workload } from '../workloads/workload.js';
+import {
+  createNoCache,
+  createWorkload,
+  mean,
+  percentile,
+  recordedClients,
+  type ServerOptions,
+  type ServerRun,
+  simulateServer,
+  type Workload,
+} from '@warmpath/lab';
 import type { PaperTable, ReproducedFigure, ReproducedTable } from './reproduction.js';
 import { gain, SEED } from './strategies.js';
 

@@ -1,10 +1,5 @@
 import type { CostModel, PolicyName } from '@warmpath/core';
-import { createNoCache } from '../cache/off.js';
-import { RTX_4090 } from '../latency.js';
-import { simulate } from '../simulate.js';
-import type { ServedOutcome } from '../simulated-engine.js';
-import { mean, percentile } from '../statistics.js';
-import type { Workload } from '../workloads/workload.js';
+import { createNoCache, mean, percentile, RTX_4090, type ServedOutcome, simulate, type Workload } from '@warmpath/lab';
 import type { ReproducedRow } from './reproduction.js';
 
 /** The seed of the published traces. */

@@ -1,14 +1,20 @@
 import type { PolicyName } from '@warmpath/core';
-import type { PrefixCacheModel } from '../cache/prefix-cache.js';
-import { SglangRadixCache } from '../cache/sglang-radix.js';
-import { VllmBlockCache } from '../cache/vllm-blocks.js';
-import type { ConversationLayout } from '../conversations.js';
-import { simulate } from '../simulate.js';
-import { mean } from '../statistics.js';
-import { createWorkload, RAGBOOST_LENGTHS } from '../workloads/catalogue.js';
-import { multiSessionTrace, RAGBOOST_SESSIONS } from '../workloads/multi-session.js';
-import { multiTurnTrace, RAGBOOST_TURNS } from '../workloads/multi-turn.js';
-import { toWorkload, type Workload } from '../workloads/workload.js';
+import {
+  type ConversationLayout,
+  createWorkload,
+  mean,
+  multiSessionTrace,
+  multiTurnTrace,
+  type PrefixCacheModel,
+  RAGBOOST_LENGTHS,
+  RAGBOOST_SESSIONS,
+  RAGBOOST_TURNS,
+  SglangRadixCache,
+  simulate,
+  toWorkload,
+  VllmBlockCache,
+  type Workload,
+} from '@warmpath/lab';
 import { type PlannedOptions, planned } from './planned.js';
 import { constructionTable } from './ragboost-construction.js';
 import type { PaperTable, ReproducedTable } from './reproduction.js';

@@ -1,14 +1,18 @@
 import type { PolicyName } from '@warmpath/core';
-import { seenBeforeShare } from '../bounds/seen-before.js';
-import { createNoCache } from '../cache/off.js';
-import { SglangRadixCache } from '../cache/sglang-radix.js';
-import type { ConversationLayout } from '../conversations.js';
-import { simulate } from '../simulate.js';
-import type { ServedOutcome } from '../simulated-engine.js';
-import { mean } from '../statistics.js';
-import { multiSessionTrace } from '../workloads/multi-session.js';
-import { multiTurnTrace } from '../workloads/multi-turn.js';
-import { PAPER_LENGTHS, toWorkload, type Workload } from '../workloads/workload.js';
+import {
+  type ConversationLayout,
+  createNoCache,
+  mean,
+  multiSessionTrace,
+  multiTurnTrace,
+  PAPER_LENGTHS,
+  type ServedOutcome,
+  SglangRadixCache,
+  seenBeforeShare,
+  simulate,
+  toWorkload,
+  type Workload,
+} from '@warmpath/lab';
 import type { PaperTable, ReproducedTable } from './reproduction.js';
 
 /** The traces were shaped on seeds 1 to 3. */

@@ -1,9 +1,12 @@
 import { CacheAwareScheduler, SpeculativePipeline } from '@warmpath/core';
-import { promptTokens } from '../../cache/prefix-cache.js';
-import { TieredTree } from '../../cache/tiered-tree.js';
-import { estimate } from '../../statistics.js';
-import { ragCacheWorkload } from '../../workloads/ragcache.js';
-import type { Workload, WorkloadRequest } from '../../workloads/workload.js';
+import {
+  estimate,
+  promptTokens,
+  ragCacheWorkload,
+  TieredTree,
+  type Workload,
+  type WorkloadRequest,
+} from '@warmpath/lab';
 import type { ReproducedTable, ReproduceOptions } from '../reproduction.js';
 import { A10G, DEVICE_GIB, MOST_DOCUMENT_TOKENS, tokensOf } from './testbed.js';
 

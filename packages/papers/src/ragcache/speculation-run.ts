@@ -1,7 +1,12 @@
 import { type SpeculationAction, SpeculativePipeline } from '@warmpath/core';
-import { type Admission, type PrefixCacheModel, promptTokens } from '../../cache/prefix-cache.js';
-import { EventQueue } from '../../server/event-queue.js';
-import type { Workload, WorkloadRequest } from '../../workloads/workload.js';
+import {
+  type Admission,
+  EventQueue,
+  type PrefixCacheModel,
+  promptTokens,
+  type Workload,
+  type WorkloadRequest,
+} from '@warmpath/lab';
 import { A10G, hostCopyOf } from './testbed.js';
 
 /** A request's search, as it goes. */

@@ -1,10 +1,14 @@
-import { RTX_4060_TI } from '../latency.js';
-import { simulate } from '../simulate.js';
-import { mean, percentile } from '../statistics.js';
-import { createWorkload } from '../workloads/catalogue.js';
-import { tfIdfTrace } from '../workloads/tf-idf.js';
-import { meanAdjacentJaccard } from '../workloads/trace.js';
-import { PAPER_LENGTHS, toWorkload } from '../workloads/workload.js';
+import {
+  createWorkload,
+  mean,
+  meanAdjacentJaccard,
+  PAPER_LENGTHS,
+  percentile,
+  RTX_4060_TI,
+  simulate,
+  tfIdfTrace,
+  toWorkload,
+} from '@warmpath/lab';
 import { concurrencyTable, retrievalLatencyTable } from './ragcache-plus-plus-batches.js';
 import type { PaperTable, ReproducedTable } from './reproduction.js';
 import {

@@ -1,5 +1,6 @@
+import { createWorkload, mean, simulate, VllmBlockCache, type Workload } from '@warmpath/lab';
 import { describe, expect, it } from 'vitest';
-import { createWorkload, mean, orderByContextIndex, simulate, VllmBlockCache, type Workload } from '../src/index.js';
+import { orderByContextIndex } from '../src/context-index-order.js';
 
 const ids = ({ requests }: Workload) => requests.map(({ documents }) => documents.map(({ id }) => id));
 

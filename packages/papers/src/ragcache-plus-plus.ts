@@ -1,7 +1,4 @@
-import { RTX_4060_TI } from '../latency.js';
-import { mean, percentile } from '../statistics.js';
-import { createWorkload } from '../workloads/catalogue.js';
-import { meanAdjacentJaccard } from '../workloads/trace.js';
+import { createWorkload, mean, meanAdjacentJaccard, percentile, RTX_4060_TI } from '@warmpath/lab';
 import type { PaperTable, ReproducedTable } from './reproduction.js';
 import { countedTtft, gain, type HeadlineRow, headlineRows, SEED, type Strategy } from './strategies.js';
 
