@@ -96,7 +96,7 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'There is no ordering policy of that name.',
-    remedy: 'Use one of retrieval, sorted, random, recency, frequency, hotness, greedy, exact, oracle, foresight.',
+    remedy: 'Use one of retrieval, sorted, hotness, greedy, exact, foresight.',
   },
   WARMPATH_INVALID_MAX_SHIFT: {
     status: 400,
@@ -109,12 +109,6 @@ export const ERROR_TABLE = {
     type: 'invalid_request_error',
     message: '`pin` does not name documents of this request.',
     remedy: 'Pin by the ids of documents in the same request.',
-  },
-  WARMPATH_TOO_MANY_FOR_POLICY: {
-    status: 400,
-    type: 'invalid_request_error',
-    message: 'The policy `oracle` tries every permutation and takes at most 8 documents.',
-    remedy: 'Use `exact`, which finds the same optimum.',
   },
   WARMPATH_CONTEXT_TOO_LONG: {
     status: 400,

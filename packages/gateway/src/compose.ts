@@ -13,7 +13,6 @@ import {
   type Document,
   editsOf,
   estimateTokens,
-  type PolicyName,
   type Preamble,
   prepareRequest,
   type RecalledHistory,
@@ -311,7 +310,7 @@ function isSameTurn(sent: SentTurn, { documents }: Arrangement, edits: readonly 
   );
 }
 
-function nameOf(policy: ArrangeRequest['policy']): PolicyName {
+function nameOf(policy: ArrangeRequest['policy']): string {
   return (typeof policy === 'object' ? policy.name : policy) ?? DEFAULT_POLICY;
 }
 

@@ -57,6 +57,8 @@ export { Experiment } from './experiment.js';
 export type { ExperimentSeries, PolicySeries } from './experiment-series.js';
 export { experimentSeries } from './experiment-series.js';
 export { RTX_4060_TI, RTX_4090 } from './latency.js';
+export type { LabPolicyName } from './ordering/lab-policies.js';
+export { createLabPolicy, LAB_POLICY_NAMES, readLabPolicyName } from './ordering/lab-policies.js';
 export type { RecordedReplaySettings } from './replay/recorded-replay.js';
 export { RecordedReplay } from './replay/recorded-replay.js';
 export { Replay } from './replay/replay.js';

@@ -1,7 +1,7 @@
-import type { PolicyName } from '@warmpath/core';
 import {
   type ConversationLayout,
   createNoCache,
+  type LabPolicyName,
   mean,
   multiSessionTrace,
   multiTurnTrace,
@@ -57,7 +57,7 @@ function overSeeds(run: (seed: number) => number): number {
   return mean(SEEDS.map((seed) => run(seed)));
 }
 
-function cachedShare(policy: PolicyName): number {
+function cachedShare(policy: LabPolicyName): number {
   return overSeeds((seed) =>
     mean(simulate(questions(seed), policy).map(({ cachedDocuments, documents }) => cachedDocuments / documents)),
   );
@@ -103,13 +103,13 @@ function observationsTable(): ReproducedTable {
 }
 
 function evaluationTable(): ReproducedTable {
-  const ordered = (policy: PolicyName) =>
+  const ordered = (policy: LabPolicyName) =>
     overSeeds((seed) => meanTtft(simulate(questions(seed), 'retrieval')) / meanTtft(simulate(questions(seed), policy)));
-  const deduplicated = (policy: PolicyName) =>
+  const deduplicated = (policy: LabPolicyName) =>
     overSeeds((seed) => {
       const workload = conversations(seed);
       // For prompts this long a radix cache is much the faster one, and differs from vLLM's by part of a block.
-      const serve = (served: PolicyName, layout: ConversationLayout) =>
+      const serve = (served: LabPolicyName, layout: ConversationLayout) =>
         meanTtft(simulate(workload, served, { conversations: layout, cache: new SglangRadixCache() }));
       return serve('retrieval', 'appended') / serve(policy, 'deduplicated');
     });

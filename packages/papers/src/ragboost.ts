@@ -1,7 +1,7 @@
-import type { PolicyName } from '@warmpath/core';
 import {
   type ConversationLayout,
   createWorkload,
+  type LabPolicyName,
   mean,
   multiSessionTrace,
   multiTurnTrace,
@@ -37,7 +37,7 @@ interface Reuse {
 }
 
 interface Serving {
-  readonly policy?: PolicyName;
+  readonly policy?: LabPolicyName;
   readonly cache: () => PrefixCacheModel;
   readonly conversations?: ConversationLayout;
 }

@@ -1,7 +1,7 @@
-import type { PolicyName } from '@warmpath/core';
 import {
   createNoCache,
   createWorkload,
+  type LabPolicyName,
   mean,
   percentile,
   recordedClients,
@@ -49,7 +49,7 @@ export const BATCH_TABLES: readonly PaperTable[] = [
 
 /** What serves the batches of one strategy. */
 interface BatchStrategy extends ServerOptions {
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   readonly batch: number;
 }
 

@@ -1,5 +1,14 @@
-import type { CostModel, PolicyName } from '@warmpath/core';
-import { createNoCache, mean, percentile, RTX_4090, type ServedOutcome, simulate, type Workload } from '@warmpath/lab';
+import type { CostModel } from '@warmpath/core';
+import {
+  createNoCache,
+  type LabPolicyName,
+  mean,
+  percentile,
+  RTX_4090,
+  type ServedOutcome,
+  simulate,
+  type Workload,
+} from '@warmpath/lab';
 import type { ReproducedRow } from './reproduction.js';
 
 /** The seed of the published traces. */
@@ -17,7 +26,7 @@ export const STRATEGIES = {
   'APC+Recency': 'recency',
   'APC+Optimized': 'greedy',
   'APC+Oracle': 'exact',
-} as const satisfies Record<string, PolicyName | 'none'>;
+} as const satisfies Record<string, LabPolicyName | 'none'>;
 
 export type Strategy = keyof typeof STRATEGIES;
 

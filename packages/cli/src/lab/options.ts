@@ -1,15 +1,14 @@
-import { type PolicyName, readPolicyName } from '@warmpath/core';
-import { readSeeds } from '@warmpath/lab';
+import { LAB_POLICY_NAMES, type LabPolicyName, readLabPolicyName, readSeeds } from '@warmpath/lab';
 import { Option } from 'commander';
 
 /** Parses names of policies, separated by commas; each counts once. Error: `WARMPATH_UNKNOWN_POLICY`. */
-function policyNames(text: string): readonly PolicyName[] {
-  return [...new Set(text.split(',').map((name) => readPolicyName(name.trim(), '--policies')))];
+function policyNames(text: string): readonly LabPolicyName[] {
+  return [...new Set(text.split(',').map((name) => readLabPolicyName(name.trim(), '--policies')))];
 }
 
 /** `--policies`, with what is compared when nothing is asked for. */
 export function policiesOption(names: string): Option {
-  return new Option('--policies <names>', 'ordering policies, separated by commas')
+  return new Option('--policies <names>', `ordering policies, separated by commas, of ${LAB_POLICY_NAMES.join(', ')}`)
     .argParser(policyNames)
     .default(policyNames(names), names);
 }

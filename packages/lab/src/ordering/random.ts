@@ -1,18 +1,14 @@
-import { fingerprint } from '../fingerprint.js';
-import { withCachedPrefix } from './cached-prefix.js';
-import type { Context, OrderingPolicy } from './policy.js';
-import { retrievalOrder } from './retrieval-order.js';
-import { limitShift } from './shift-limit.js';
+import { type Context, fingerprint, limitShift, type OrderingPolicy, withCachedPrefix } from '@warmpath/core';
 
 /**
- * Shuffles: the baseline that no order should lose to. The permutation derives from the seed, the number of requests
+ * Shuffles: every other policy should save more than this one. The permutation derives from the seed, the number of requests
  * observed so far and the documents' keys, so the same state gives the same answer and the next request another. O(k).
  */
 export function createRandomPolicy(seed = 0): OrderingPolicy {
   return {
     name: 'random',
     arrange(context, view) {
-      const desired = retrievalOrder(context.documents.length);
+      const desired = Array.from(context.documents, (_, rank) => rank);
       shuffle(desired, seedOf(seed, view.requests, context));
       return withCachedPrefix(limitShift(desired, context), context, view);
     },

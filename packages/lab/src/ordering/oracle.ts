@@ -1,37 +1,36 @@
-import { WarmpathError } from '../errors.js';
-import { withCachedPrefix } from './cached-prefix.js';
-import type { Dial } from './placement.js';
-import type { Ordering, OrderingPolicy } from './policy.js';
-import { retrievalOrder } from './retrieval-order.js';
+import { type Context, type Ordering, type OrderingPolicy, WarmpathError, withCachedPrefix } from '@warmpath/core';
 
 /** 8! = 40,320 permutations take some milliseconds; 9! would take ten times that. */
-export const ORACLE_MAX_DOCUMENTS = 8;
+const MAX_DOCUMENTS = 8;
 
 /**
- * Tries every permutation within the dial, in lexicographic order of ranks, and keeps the first of those that save most
- * tokens. For tests and comparisons: it shares no code with the search of `exact`, which must equal it.
- * Error: `WARMPATH_TOO_MANY_FOR_POLICY` above 8 documents. O(k!).
+ * Tries every permutation within `maxShift` and `pinned`, in lexicographic order of ranks. Keeps the first of those that save
+ * most tokens. It shares no code with the search of the core's `exact`, which must give the same answer. O(k!).
+ *
+ * @throws WARMPATH_INVALID_REQUEST for more than 8 documents.
  */
 export function createOraclePolicy(): OrderingPolicy {
   return {
     name: 'oracle',
     arrange(context, view) {
       const count = context.documents.length;
-      if (count > ORACLE_MAX_DOCUMENTS) throw new WarmpathError('WARMPATH_TOO_MANY_FOR_POLICY');
+      if (count > MAX_DOCUMENTS) {
+        const detail = `\`oracle\` takes at most ${MAX_DOCUMENTS} documents; \`exact\` finds the same optimum`;
+        throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'documents', detail });
+      }
       let best: Ordering | undefined;
       for (const order of permutations(count)) {
         if (!isWithin(order, context)) continue;
         const ordering = withCachedPrefix(order, context, view);
         if (best === undefined || ordering.cachedTokens > best.cachedTokens) best = ordering;
       }
-      // Retrieval order keeps within every dial, so there is always a best one.
-      return best ?? withCachedPrefix(retrievalOrder(count), context, view);
+      // Retrieval order is the first permutation and within every limit, so there is always a best one.
+      return best!;
     },
   };
 }
 
-function isWithin(order: readonly number[], dial: Dial): boolean {
-  const { maxShift, pinned } = dial;
+function isWithin(order: readonly number[], { maxShift, pinned }: Context): boolean {
   return (
     pinned.every((rank) => order[rank] === rank) &&
     (maxShift === undefined || order.every((rank, place) => Math.abs(rank - place) <= maxShift))
@@ -40,7 +39,7 @@ function isWithin(order: readonly number[], dial: Dial): boolean {
 
 /** All permutations of 0..count-1, in lexicographic order. */
 function* permutations(count: number): Generator<readonly number[]> {
-  const order = retrievalOrder(count);
+  const order = Array.from({ length: count }, (_, rank) => rank);
   for (;;) {
     yield order.slice();
     let pivot = count - 2;
