@@ -56,6 +56,10 @@ describe('shell commands in the docs', () => {
     if (command === 'npm ci && npm test' || command === 'npm ci && npm start') {
       // `.ci/run` runs the first from a clean checkout; `beforeAll` runs the second's last half.
       expect(scripts()).toHaveProperty(command.split(' ').at(-1)!);
+    } else if (command.startsWith('npm run papers -- ')) {
+      const args = command.split(' ').slice(4);
+      const { stdout } = await run(process.execPath, ['packages/papers/dist/main.js', ...args], { cwd: root });
+      expect(stdout).toMatch(/^\| .* \| +ours \| +diff \|/m);
     } else if (command.startsWith('npm run ')) {
       // Benchmarks and the whole demo take minutes: that they exist is checked here, what they do elsewhere.
       const [, script, workspace] = /^npm run (\S+)(?: -w (packages\/\w+))?$/.exec(command)!;

@@ -178,12 +178,6 @@ describe('--report', () => {
     );
   });
 
-  it("writes a page of a paper's tables", async () => {
-    const page = join(folder, 'paper.html');
-    expect((await runCli(['lab', 'reproduce', 'ragcache++', 'table-1', '--report', page])).code).toBe(0);
-    expect(await readFile(page, 'utf8')).toContain('APC+Retrieval</th><td>59.6</td><td>59.4</td>');
-  });
-
   it('writes a page of a replayed log', async () => {
     const page = join(folder, 'replay.html');
     const log = await file('log.jsonl', '{"documents": ["a", "b"]}\n{"documents": ["b", "a"]}\n');
@@ -392,42 +386,5 @@ describe('warmpath lab run with a server', () => {
     const none = await run('--latency', 'abacus');
     expect(none.code).toBe(2);
     expect(none.stderr).toContain('rtx-4060-ti');
-  });
-});
-
-describe('warmpath lab reproduce', () => {
-  it('draws the workloads of RAGCache with the seeds and requests asked for', async () => {
-    const ragCache = ['lab', 'reproduce', 'ragcache', 'table-3', '--requests', '40', '--json', '--seeds'];
-    const figuresOf = async (seeds: string) => JSON.parse((await runCli([...ragCache, seeds])).stdout).tables[0].rows;
-    const [one, two, both] = [await figuresOf('1'), await figuresOf('2'), await figuresOf('1,2')];
-    const [first, second, mean] = [one, two, both].map((rows) => rows[0].figures[0].ours as number);
-    expect(first).not.toBe(second);
-    expect(mean).toBeCloseTo((first! + second!) / 2, 6);
-  });
-
-  it("prints the paper's figures beside ours, and the differences", async () => {
-    const { code, stdout } = await runCli(['lab', 'reproduce', 'ragcache++']);
-    expect(code).toBe(0);
-    expect(stdout).toMatch(/APC\+Retrieval +59\.6 +59\.4 +-0\.2/);
-    expect(stdout).toContain("artefact of the code's rule");
-  });
-
-  it('prints the same as JSON', async () => {
-    const { stdout } = await runCli(['lab', 'reproduce', 'ragcache++', '--json']);
-    const { paper, tables } = JSON.parse(stdout);
-    expect(paper).toBe('ragcache++');
-    expect(tables[0].rows[1].figures[0]).toEqual({ name: 'p50 ms', paper: 59.6, ours: expect.closeTo(59.4, 1) });
-  });
-
-  it('prints one table', async () => {
-    const { stdout } = await runCli(['lab', 'reproduce', 'ragcache++', 'table-10', '--json']);
-    expect(JSON.parse(stdout).tables.map(({ title }: { title: string }) => title.slice(0, 8))).toEqual(['Table 10']);
-    const wrong = await runCli(['lab', 'reproduce', 'ragcache++', 'table-11']);
-    expect(wrong.code).toBe(1);
-    expect(wrong.stderr).toContain('did you mean `table-1');
-  });
-
-  it('refuses a paper that it does not have', async () => {
-    expect((await runCli(['lab', 'reproduce', 'other'])).code).toBe(2);
   });
 });

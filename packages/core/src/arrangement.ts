@@ -53,7 +53,8 @@ export interface OrderHint {
 
 /** Why the arrangement is what it is. Data, not text. */
 export interface ArrangementTrace {
-  readonly policy: PolicyName;
+  /** The policy's name. */
+  readonly policy: string;
   readonly residency: ResidencyState;
   /** `moves[p]` = retrieval rank minus place: positive if the document at place `p` moved forward. */
   readonly moves: readonly number[];

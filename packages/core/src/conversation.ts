@@ -2,7 +2,7 @@ import type { Arrangement, ArrangeRequest } from './arrangement.js';
 import type { TokenCounter } from './document.js';
 import { fingerprint } from './fingerprint.js';
 import { withCachedPrefix } from './ordering/cached-prefix.js';
-import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
+import type { OrderingPolicy } from './ordering/policy.js';
 import type { Preamble } from './preamble.js';
 import { renderHint } from './render/hints.js';
 import {
@@ -189,7 +189,7 @@ export function repeatedTurn(history: RecalledHistory, supplied: string): SentTu
 }
 
 /** A policy that repeats the order of a turn, so that a retry sends the same bytes. `name` is that of the policy it stands in for. */
-export function repeatedOrder(turn: SentTurn, name: PolicyName): OrderingPolicy {
+export function repeatedOrder(turn: SentTurn, name: string): OrderingPolicy {
   const places = new Map(turn.order.map((label, place) => [label, place]));
   return {
     name,

@@ -128,7 +128,7 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'There is no ordering policy of that name.',
-    remedy: 'Use one of retrieval, sorted, random, recency, frequency, hotness, greedy, exact, oracle, foresight.',
+    remedy: 'Use one of retrieval, sorted, hotness, greedy, exact, foresight.',
   },
   WARMPATH_INVALID_MAX_SHIFT: {
     status: 400,
@@ -141,12 +141,6 @@ export const ERROR_TABLE = {
     type: 'invalid_request_error',
     message: '`pin` does not name documents of this request.',
     remedy: 'Pin by the ids of documents in the same request.',
-  },
-  WARMPATH_TOO_MANY_FOR_POLICY: {
-    status: 400,
-    type: 'invalid_request_error',
-    message: 'The policy `oracle` tries every permutation and takes at most 8 documents.',
-    remedy: 'Use `exact`, which finds the same optimum.',
   },
   WARMPATH_CONTEXT_TOO_LONG: {
     status: 400,
@@ -302,7 +296,7 @@ export const ERROR_TABLE = {
     status: 500,
     type: 'configuration_error',
     message: 'The model is not named in a way that the engine understands.',
-    remedy: 'Use a path to a .gguf file, hf:org/repo/file.gguf, demo, or random:<size>.',
+    remedy: 'Use a path to a .gguf file, hf:org/repo/file.gguf, or demo.',
   },
   WARMPATH_DOWNLOAD_FAILED: {
     status: 500,

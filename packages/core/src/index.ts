@@ -40,12 +40,15 @@ export { BREAK_CAUSES, findPrefixBreak, sharedLength } from './explain/prefix-br
 export { fingerprint } from './fingerprint.js';
 export { nearestName } from './nearest-name.js';
 export { observe } from './observe.js';
+export { withCachedPrefix } from './ordering/cached-prefix.js';
 export type { PolicyOptions } from './ordering/create-policy.js';
 export { createPolicy } from './ordering/create-policy.js';
+export { createStatisticPolicy } from './ordering/hotness.js';
 export type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
 export { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';
 export { PREWARM_WINDOW, planPrewarm } from './ordering/prewarm.js';
+export { limitShift } from './ordering/shift-limit.js';
 export type { ContextIndexOptions, IndexedContext } from './plan/context-index.js';
 export { ContextIndex } from './plan/context-index.js';
 export type { PlanMethod } from './plan/methods.js';

@@ -2,7 +2,6 @@ import type { ArrangeRequest } from './arrangement.js';
 import type { Document, PreparedDocuments } from './document.js';
 import { WarmpathError } from './errors.js';
 import { nearestName } from './nearest-name.js';
-import { ORACLE_MAX_DOCUMENTS } from './ordering/oracle.js';
 import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
 import {
   type DocumentList,
@@ -21,7 +20,7 @@ export interface PrepareRequestOptions extends PrepareDocumentsOptions {
  * Fields that are `null` count as absent; fields it does not know are ignored.
  *
  * Errors: those of `prepareDocuments`; `WARMPATH_INVALID_REQUEST` when it is no object or `hints` is no boolean,
- * `WARMPATH_UNKNOWN_POLICY` (naming the nearest known policy), `WARMPATH_TOO_MANY_FOR_POLICY`,
+ * `WARMPATH_UNKNOWN_POLICY` (naming the nearest known policy),
  * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_PIN`. Cost: that of `prepareDocuments`.
  */
 export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}): ArrangeRequest {
@@ -52,9 +51,6 @@ function withSwitches(
 ): ArrangeRequest {
   const pathOf = (field: string) => (options.dialPath === undefined ? field : `${options.dialPath}.${field}`);
   const policy = readPolicy(input['policy'], pathOf('policy'));
-  if (policy === 'oracle' && documents.length > ORACLE_MAX_DOCUMENTS) {
-    throw new WarmpathError('WARMPATH_TOO_MANY_FOR_POLICY', { path: pathOf('policy') });
-  }
   const maxShift = readMaxShift(input['maxShift'], pathOf('maxShift'));
   const pin = readPin(input['pin'], documents, pathOf('pin'));
   const hints = readHints(input['hints'], pathOf('hints'));

@@ -3,13 +3,15 @@ import { describe, expect, test } from 'vitest';
 import {
   type Arrangement,
   arrange,
-  createPolicy,
+  limitShift,
   type OrderingPolicy,
   observe,
   POLICY_NAMES,
   prepareRequest,
   type ResidencyView,
   ServedHistory,
+  WarmpathError,
+  withCachedPrefix,
 } from '../src/index.js';
 import { order, servedOrders } from './arbitraries.js';
 import { documentsOf, historyOf, idsOf, tokensOf } from './served.js';
@@ -83,16 +85,18 @@ describe('what bad input gets', () => {
   test('a policy that fails makes it retrieval order, and the trace says why', () => {
     const many = documentsOf([...'abcdefghi']);
     const served = historyOf([[...'ihgfedcba'], ['a', 'b']]);
-    const arrangement = arrange({ documents: many, policy: 'oracle' }, served, 0);
-    expect(arrangement.order).toEqual([...many.keys()]);
-    expect(arrangement.trace).toMatchObject({ fellBack: 'WARMPATH_TOO_MANY_FOR_POLICY', cachedDocuments: 2 });
-    expect(arrangement.hint).toBeUndefined();
-    const broken: OrderingPolicy = {
-      name: 'exact',
+    const failing = (error: Error): OrderingPolicy => ({
+      name: 'failing',
       arrange: () => {
-        throw new TypeError('broken');
+        throw error;
       },
-    };
+    });
+    const refused = new WarmpathError('WARMPATH_INVALID_REQUEST');
+    const arrangement = arrange({ documents: many, policy: failing(refused) }, served, 0);
+    expect(arrangement.order).toEqual([...many.keys()]);
+    expect(arrangement.trace).toMatchObject({ fellBack: 'WARMPATH_INVALID_REQUEST', cachedDocuments: 2 });
+    expect(arrangement.hint).toBeUndefined();
+    const broken = failing(new TypeError('broken'));
     expect(arrange({ documents: many, policy: broken }, served, 0).trace.fellBack).toBe('WARMPATH_INTERNAL');
   });
 
@@ -119,8 +123,14 @@ describe('what bad input gets', () => {
 
 test('a policy of one’s own is used and named', () => {
   const documents = documentsOf(['b', 'a']);
-  const arrangement = arrange({ documents, policy: createPolicy('random', { seed: 3 }) }, new ServedHistory(), 0);
-  expect(arrangement.trace.policy).toBe('random');
+  const policy: OrderingPolicy = {
+    name: 'reversed',
+    arrange: (context, view) => withCachedPrefix(limitShift([1, 0], context), context, view),
+  };
+  const arrangement = arrange({ documents, policy }, new ServedHistory(), 0);
+  expect(arrangement.trace.policy).toBe('reversed');
+  expect(idsOf(arrangement)).toEqual(['a', 'b']);
+  expect(arrange({ documents, policy, maxShift: 0 }, new ServedHistory(), 0).order).toEqual([0, 1]);
 });
 
 test('warnings of the preparation end up in the trace', () => {

@@ -58,15 +58,6 @@ describe('what bad input gets', () => {
   test.each([[null], ['x'], [[documents]], [undefined]])('%j is no request', (raw) => {
     expect(errorOf(() => prepareRequest(raw)).code).toBe('WARMPATH_INVALID_REQUEST');
   });
-
-  test('`oracle` takes eight documents', () => {
-    const many = [...'abcdefghi'].map((id) => ({ id, content: id }));
-    expect(errorOf(() => prepareRequest({ documents: many, policy: 'oracle' }))).toMatchObject({
-      code: 'WARMPATH_TOO_MANY_FOR_POLICY',
-      path: 'policy',
-    });
-    expect(prepareRequest({ documents: many.slice(1), policy: 'oracle' }).policy).toBe('oracle');
-  });
 });
 
 test('an unknown policy is answered with the nearest known one', () => {

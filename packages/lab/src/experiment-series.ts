@@ -1,12 +1,12 @@
-import type { PolicyName } from '@warmpath/core';
 import type { SeedFigures } from './experiment.js';
+import type { LabPolicyName } from './ordering/lab-policies.js';
 import { tokenShare } from './served-share.js';
 import type { ServedOutcome } from './simulated-engine.js';
 import { mean } from './statistics.js';
 
 /** A policy's figures in the detail that a plot needs. */
 export interface PolicySeries {
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   /** Percentiles 0 to 100 of the milliseconds to the first token, over the requests of all seeds. */
   readonly ttftMs: readonly number[];
   /** By stretch of the run: reused tokens over all prompt tokens, mean over seeds. */
@@ -24,7 +24,7 @@ export interface ExperimentSeries {
 const STRETCHES = 20;
 
 /** The series of the seeds that are done. O(outcomes × log outcomes). */
-export function experimentSeries(done: readonly SeedFigures[], policies: readonly PolicyName[]): ExperimentSeries {
+export function experimentSeries(done: readonly SeedFigures[], policies: readonly LabPolicyName[]): ExperimentSeries {
   const requests = Math.max(0, ...done.flatMap(({ outcomes }) => policies.map((policy) => outcomes[policy]!.length)));
   const stretchEnds = endsOfStretches(requests);
   return {

@@ -1,8 +1,9 @@
-import { type CostModel, type PolicyName, type PrewarmOptions, WarmpathError } from '@warmpath/core';
+import { type CostModel, type PrewarmOptions, WarmpathError } from '@warmpath/core';
 import type { OfflineBound, OfflineSolver } from './bounds/offline.js';
 import { seenBeforeShare } from './bounds/seen-before.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
 import type { ConversationLayout } from './conversations.js';
+import type { LabPolicyName } from './ordering/lab-policies.js';
 import { documentShare, tokenShare } from './served-share.js';
 import { type ServerFigures, type ServerOutcome, serverFigures } from './server/outcome.js';
 import { meanFigures, type PreparedServer, prepareServer, type ServerSettings } from './server/settings.js';
@@ -18,7 +19,7 @@ export interface ExperimentSettings {
   readonly workload: string;
   /** The workload for a seed. */
   readonly create: (seed: number) => Workload;
-  readonly policies: readonly PolicyName[];
+  readonly policies: readonly LabPolicyName[];
   readonly seeds: readonly number[];
   /** Coming requests that policies may know of. */
   readonly queue: number;
@@ -45,7 +46,7 @@ export interface ExperimentSettings {
 
 /** One policy's figures over all seeds. */
 export interface PolicyResult {
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   readonly queue: number;
   readonly cache: string;
   /** Present where requests came at a multiple of what retrieval order can serve. */
@@ -106,9 +107,9 @@ export interface SeedFigures {
   readonly oracle: number;
   readonly offline?: OfflineBound;
   /** By policy, the outcome of every request that counts. */
-  readonly outcomes: Readonly<Partial<Record<PolicyName, readonly ServedOutcome[]>>>;
+  readonly outcomes: Readonly<Partial<Record<LabPolicyName, readonly ServedOutcome[]>>>;
   /** By policy, where a server was simulated. */
-  readonly servers?: Readonly<Partial<Record<PolicyName, ServerFigures>>>;
+  readonly servers?: Readonly<Partial<Record<LabPolicyName, ServerFigures>>>;
 }
 
 /**
@@ -177,7 +178,7 @@ export class Experiment {
   }
 
   /** One policy on one workload: the outcomes that count, and the server's figures if there is one. */
-  #run(workload: Workload, policy: PolicyName, server: PreparedServer | undefined): PolicyRun {
+  #run(workload: Workload, policy: LabPolicyName, server: PreparedServer | undefined): PolicyRun {
     const { queue, prewarm, warmUp = 0 } = this.#settings;
     const ahead = prewarm === undefined ? {} : { prewarm };
     if (server === undefined) {
@@ -205,7 +206,7 @@ export class Experiment {
   }
 
   /** Both shares and the mean TTFT minus those of the first policy, by seed; what two policies have in common (the seed) cancels out. */
-  #differenceOf(policy: PolicyName): PolicyResult['difference'] {
+  #differenceOf(policy: LabPolicyName): PolicyResult['difference'] {
     const first = this.#settings.policies[0]!;
     if (policy === first) return undefined;
     const difference = (figure: (outcomes: readonly ServedOutcome[]) => number) =>
@@ -217,7 +218,7 @@ export class Experiment {
     };
   }
 
-  #resultOf(policy: PolicyName): PolicyResult {
+  #resultOf(policy: LabPolicyName): PolicyResult {
     const bySeed = this.#done.map(({ outcomes }) => outcomes[policy]!);
     const difference = this.#differenceOf(policy);
     const all = bySeed.flat();

@@ -13,7 +13,6 @@ export type { TieredTreeOptions } from './cache/tiered-tree.js';
 export { TieredTree } from './cache/tiered-tree.js';
 export type { VllmBlockCacheOptions } from './cache/vllm-blocks.js';
 export { VllmBlockCache } from './cache/vllm-blocks.js';
-export { orderByContextIndex } from './context-index-order.js';
 export type { ConversationLayout } from './conversations.js';
 export { CONVERSATION_LAYOUTS } from './conversations.js';
 export type { DataFormat } from './data/formats.js';
@@ -58,6 +57,8 @@ export { Experiment } from './experiment.js';
 export type { ExperimentSeries, PolicySeries } from './experiment-series.js';
 export { experimentSeries } from './experiment-series.js';
 export { RTX_4060_TI, RTX_4090 } from './latency.js';
+export type { LabPolicyName } from './ordering/lab-policies.js';
+export { createLabPolicy, LAB_POLICY_NAMES, readLabPolicyName } from './ordering/lab-policies.js';
 export type { RecordedReplaySettings } from './replay/recorded-replay.js';
 export { RecordedReplay } from './replay/recorded-replay.js';
 export { Replay } from './replay/replay.js';
@@ -95,10 +96,8 @@ export { experimentPage } from './report/experiment-report.js';
 export { renderReport } from './report/render-report.js';
 export { replayPage } from './report/replay-report.js';
 export type { Report, ReportFact, ReportFigure, ReportOrigin, ReportSection, ReportTable } from './report/report.js';
-export { reproductionPage } from './report/reproduction-report.js';
-export type { PaperName } from './reproduce/papers.js';
-export { PAPERS, REPRODUCTION_SEEDS, reproduce, tablesOf } from './reproduce/papers.js';
-export type { ReproducedFigure, ReproducedRow, ReproducedTable, ReproduceOptions } from './reproduce/reproduction.js';
+export { signed } from './report/wording.js';
+export { readSeeds } from './seeds.js';
 export type {
   Arrival,
   Clients,
@@ -109,6 +108,7 @@ export type {
   ThinkTime,
 } from './server/clients.js';
 export { closedLoopClients, poissonClients, recordedClients, sessionClients } from './server/clients.js';
+export { EventQueue } from './server/event-queue.js';
 export type { ReplicaRun, ServerFigures, ServerOutcome, ServerRun, TokenGap } from './server/outcome.js';
 export { serverFigures } from './server/outcome.js';
 export type { BatchSettings } from './server/replica.js';
@@ -134,7 +134,7 @@ export { LEARNING_TIMES, SimulatedEngine } from './simulated-engine.js';
 export type { Estimate } from './statistics.js';
 export { estimate, mean, percentile } from './statistics.js';
 export type { CatalogueEntry, CreateWorkloadOptions, LengthsName } from './workloads/catalogue.js';
-export { createWorkload, LENGTHS_NAMES, WORKLOAD_CATALOGUE } from './workloads/catalogue.js';
+export { createWorkload, LENGTHS_NAMES, RAGBOOST_LENGTHS, WORKLOAD_CATALOGUE } from './workloads/catalogue.js';
 export type { HeadlineOptions } from './workloads/headline.js';
 export { headlineTrace } from './workloads/headline.js';
 export { MersenneTwister } from './workloads/mersenne-twister.js';
@@ -147,6 +147,7 @@ export { RAGCACHE_DATASETS, ragCacheTrace, ragCacheWorkload } from './workloads/
 export { readTrace } from './workloads/read-trace.js';
 export type { SessionHabits, SessionsOptions } from './workloads/sessions.js';
 export { CASUAL, SETTLED, sessionsTrace } from './workloads/sessions.js';
+export { tfIdfTrace } from './workloads/tf-idf.js';
 export type { Trace, TraceRequest } from './workloads/trace.js';
 export { meanAdjacentJaccard } from './workloads/trace.js';
 export type {

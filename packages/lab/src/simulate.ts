@@ -1,4 +1,5 @@
-import { type OrderingPolicy, type PolicyName, type PrewarmOptions, WarmpathError } from '@warmpath/core';
+import { type OrderingPolicy, type PrewarmOptions, WarmpathError } from '@warmpath/core';
+import type { LabPolicyName } from './ordering/lab-policies.js';
 import { type ServedOutcome, SimulatedEngine, type SimulatedEngineOptions } from './simulated-engine.js';
 import type { Workload } from './workloads/workload.js';
 
@@ -21,7 +22,7 @@ export interface SimulateOptions extends SimulatedEngineOptions {
  */
 export function simulate(
   workload: Workload,
-  policy: PolicyName | OrderingPolicy,
+  policy: LabPolicyName | OrderingPolicy,
   options: SimulateOptions = {},
 ): ServedOutcome[] {
   const queue = checkQueue(options.queue);

@@ -6,7 +6,6 @@ import {
   fingerprint,
   type OrderingPolicy,
   observe,
-  type PolicyName,
   PREWARM_WINDOW,
   type Preamble,
   type PrewarmOptions,
@@ -26,6 +25,7 @@ import {
 import { VllmBlockCache } from './cache/vllm-blocks.js';
 import { type ConversationLayout, Conversations, type Turn } from './conversations.js';
 import { RTX_4090 } from './latency.js';
+import { createLabPolicy, type LabPolicyName, readLabPolicyName } from './ordering/lab-policies.js';
 import type { PromptSpan, WorkloadRequest } from './workloads/workload.js';
 
 /**
@@ -97,7 +97,7 @@ export interface PreparedRequest {
  */
 export class SimulatedEngine {
   readonly #preamble: Preamble;
-  readonly #policy: PolicyName | OrderingPolicy;
+  readonly #policy: OrderingPolicy;
   readonly #cache: PrefixCacheModel;
   readonly #history: ServedHistory;
   readonly #conversations: Conversations;
@@ -109,15 +109,18 @@ export class SimulatedEngine {
   #before: readonly PromptSpan[] = [];
   readonly #learnsAt: LearningTime;
 
-  /** @param conversations shared with other engines that serve the same clients; default its own. */
+  /**
+   * @param conversations shared with other engines that serve the same clients; default its own.
+   * @throws WARMPATH_UNKNOWN_POLICY for a name that is no policy's.
+   */
   constructor(
     preamble: Preamble,
-    policy: PolicyName | OrderingPolicy,
+    policy: LabPolicyName | OrderingPolicy,
     options: SimulatedEngineOptions = {},
     conversations = new Conversations(options.conversations),
   ) {
     this.#preamble = preamble;
-    this.#policy = policy;
+    this.#policy = typeof policy === 'string' ? createLabPolicy(readLabPolicyName(policy)) : policy;
     this.#cache = options.cache ?? new VllmBlockCache();
     this.#cache.clear();
     this.#history = new ServedHistory({ evictsLeastRecent: this.#cache.evictsLeastRecent });
@@ -142,7 +145,10 @@ export class SimulatedEngine {
     const arrangement = arrange(question, this.#history, now);
     const arrangeMs = this.#clock() - started;
     const { fellBack } = arrangement.trace;
-    if (fellBack !== undefined) throw new WarmpathError(fellBack, { path: `requests[${number}]` });
+    if (fellBack !== undefined) {
+      const detail = `the policy \`${this.#policy.name}\` failed on ${turn.documents.length} documents`;
+      throw new WarmpathError(fellBack, { path: `requests[${number}]`, detail });
+    }
     const prompt = { spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...turn.after] };
     return { request, turn, arrangement, prompt, promptTokens: promptTokens(prompt), arrangeMs };
   }

@@ -143,7 +143,7 @@ describe('simulate', () => {
 
   it('does not hide a policy that falls back to retrieval order', () => {
     const deep = createWorkload('k-10', { seed: 1 });
-    expect(() => simulate(deep, 'oracle')).toThrow(/requests\[0\]/);
+    expect(() => simulate(deep, 'oracle')).toThrow('requests[0]: the policy `oracle` failed on 10 documents');
   });
 
   it('corrects the history where the engine reports cached tokens and its cache is small', () => {

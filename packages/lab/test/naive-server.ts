@@ -1,6 +1,6 @@
-import type { PolicyName } from '@warmpath/core';
 import {
   type Arrival,
+  type LabPolicyName,
   type ServedOutcome,
   SimulatedEngine,
   type SimulateOptions,
@@ -13,7 +13,7 @@ import {
  */
 export function serveInTurn(
   workload: Workload,
-  policy: PolicyName,
+  policy: LabPolicyName,
   arrivals: readonly Arrival[],
   options: SimulateOptions = {},
 ): ServedOutcome[] {

@@ -1,10 +1,10 @@
-import type { PolicyName } from '@warmpath/core';
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { mostShared } from '../src/bounds/most-shared.js';
 import {
   createWorkload,
   Experiment,
+  type LabPolicyName,
   labDocument,
   loadOfflineSolver,
   mean,
@@ -96,7 +96,7 @@ describe('the offline bound', () => {
   });
 
   it('is never below what a policy gets from an unlimited cache, and never above what was seen before', () => {
-    const policies: readonly PolicyName[] = ['retrieval', 'sorted', 'greedy', 'exact', 'foresight'];
+    const policies: readonly LabPolicyName[] = ['retrieval', 'sorted', 'greedy', 'exact', 'foresight'];
     fc.assert(
       fc.property(drawn({ requests: 14, k: 5, documents: 9 }), fc.constantFrom(...policies), (each, policy) => {
         const workload = workloadOf(each);

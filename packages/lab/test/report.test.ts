@@ -9,8 +9,6 @@ import {
   experimentSeries,
   readCache,
   renderReport,
-  reproduce,
-  reproductionPage,
 } from '../src/index.js';
 import { HOSTILE_TEXTS, reportOf } from './hostile.js';
 
@@ -74,22 +72,11 @@ describe('the page of an experiment', () => {
   });
 });
 
-describe('the page of a reproduction', () => {
-  it('counts the figures that come within a tenth', () => {
-    const figures = (ours: number) => [{ name: 'p50 ms', paper: 100, ours }];
-    const rows = [100, 109.9, 90.1, 111].map((ours) => ({ label: `row ${ours}`, figures: figures(ours) }));
-    const page = reproductionPage('a paper', [{ title: 'Table 1', rows, notes: [] }]);
-    expect(page.finding).toContain('Of 4 figures of a paper, the simulator comes within a tenth of 3');
-  });
-});
-
 describe('renderReport', () => {
   it('gives the same bytes for the same report', async () => {
     const { page } = experiment();
     const first = await renderReport(page, ORIGIN);
     expect(await renderReport(experiment().page, ORIGIN)).toBe(first);
-    const tables = reproductionPage('ragcache++', reproduce('ragcache++', 'table-1'));
-    expect(await renderReport(tables, ORIGIN)).toBe(await renderReport(tables, ORIGIN));
   });
 
   it('names nothing that could be fetched, whatever the texts are', async () => {

@@ -4,7 +4,6 @@ import { EXIT_CODES_HELP } from '../exit-codes.js';
 import { addEvalCommand } from './lab/eval.js';
 import { addProfileCommand } from './lab/profile.js';
 import { addReplayCommand } from './lab/replay.js';
-import { addReproduceCommand } from './lab/reproduce.js';
 import { addRunCommand } from './lab/run.js';
 
 /** Adds `warmpath lab`. */
@@ -15,7 +14,6 @@ export function addLabCommand(program: Command, context: CommandContext): void {
     .addHelpText('after', EXIT_CODES_HELP);
   addRunCommand(lab, context);
   addReplayCommand(lab, context);
-  addReproduceCommand(lab, context);
   addProfileCommand(lab, context);
   addEvalCommand(lab, context);
 }

@@ -1,4 +1,4 @@
-import type { Estimate, ExperimentReport, ReproducedFigure, ReproducedTable, ServerSettings } from '@warmpath/lab';
+import type { Estimate, ExperimentReport, ServerSettings } from '@warmpath/lab';
 import { formatTable, type Terminal } from '../terminal.js';
 
 /** Prints what policies got from the cache, and the bounds, for a person. */
@@ -94,34 +94,6 @@ function printServer({ results }: ExperimentReport, terminal: Terminal): void {
 export function printRecall(recall: number | undefined, terminal: Terminal): void {
   if (recall !== undefined)
     terminal.line(`  of the passages judged relevant, ${(100 * recall).toFixed(1)} % were retrieved`);
-}
-
-/** Prints a paper's tables beside ours, with the difference and what explains it. */
-export function printReproduction(tables: readonly ReproducedTable[], terminal: Terminal): void {
-  for (const { title, rows, notes } of tables) {
-    terminal.line(terminal.style.bold(title));
-    // A figure that the paper gives for no row is ours alone, in one column.
-    const isOurs = rows[0]!.figures.map((_, place) => rows.every(({ figures }) => figures[place]?.paper === undefined));
-    const header = rows[0]!.figures.flatMap(({ name }, place) => (isOurs[place] ? [name] : [name, 'ours', 'diff']));
-    const lines = rows.map(({ label, figures }) => [
-      label,
-      ...figures.flatMap((figure, place) => (isOurs[place] ? [oursOf(figure)] : threeCells(figure))),
-    ]);
-    for (const line of formatTable([['', ...header], ...lines])) terminal.line(`  ${line}`);
-    for (const note of notes) terminal.line(terminal.style.dim(`  - ${note}`));
-    terminal.line();
-  }
-}
-
-function threeCells(figure: ReproducedFigure): readonly string[] {
-  const { paper, ours, places = 1 } = figure;
-  if (paper === undefined) return ['-', oursOf(figure), '-'];
-  const difference = ours - paper;
-  return [paper.toFixed(places), oursOf(figure), `${difference < 0 ? '' : '+'}${difference.toFixed(places)}`];
-}
-
-function oursOf({ ours, se = 0, places = 1 }: ReproducedFigure): string {
-  return se === 0 ? ours.toFixed(places) : `${ours.toFixed(places)} ± ${se.toFixed(places + 1)}`;
 }
 
 function signed(difference: Estimate | undefined, places?: number): string {

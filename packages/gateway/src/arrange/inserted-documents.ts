@@ -12,7 +12,6 @@ import {
   estimateTokens,
   type LayoutName,
   NOTHING_VISIBLE,
-  type PolicyName,
   type Preamble,
   type RecalledHistory,
   recordTurn,
@@ -347,7 +346,7 @@ function isSameTurn(sent: SentTurn, { documents }: Arrangement, edits: readonly 
   );
 }
 
-function nameOf(policy: ArrangeRequest['policy']): PolicyName {
+function nameOf(policy: ArrangeRequest['policy']): string {
   return (typeof policy === 'object' ? policy.name : policy) ?? DEFAULT_POLICY;
 }
 

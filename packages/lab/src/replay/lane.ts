@@ -1,5 +1,6 @@
-import type { CostModel, Document, PolicyName } from '@warmpath/core';
+import type { CostModel, Document } from '@warmpath/core';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
+import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { SimulatedEngine } from '../simulated-engine.js';
 import type { PromptSpan, WorkloadRequest } from '../workloads/workload.js';
 import type { ReplayResult } from './replay-report.js';
@@ -7,7 +8,7 @@ import { isTooLong, ReuseSums } from './reuse-sums.js';
 
 /** One policy on one cache. */
 export interface LaneSettings {
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   /** The cache as the report calls it. */
   readonly name: string;
   readonly cache: PrefixCacheModel;
@@ -29,7 +30,7 @@ export interface LaneDispatch {
 /** Serves every request of a replay with one policy on one cache, and sums up in constant memory. */
 export class Lane {
   readonly name: string;
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   readonly #settings: LaneSettings;
   readonly #engine: SimulatedEngine;
   readonly #sums = new ReuseSums();

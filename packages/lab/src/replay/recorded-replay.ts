@@ -1,5 +1,6 @@
-import { type PolicyName, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import type { LoggedRequest } from '../data/request-log.js';
+import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { recordedClients } from '../server/clients.js';
 import { serverFigures } from '../server/outcome.js';
 import { simulateServer } from '../server/simulate-server.js';
@@ -19,7 +20,7 @@ export interface RecordedReplaySettings extends ReplaySettings {
 }
 
 interface Run {
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   readonly cache: ReplaySettings['caches'][number];
   /** Whether it is there for the bound alone. */
   readonly isBound: boolean;

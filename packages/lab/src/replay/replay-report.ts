@@ -1,12 +1,12 @@
-import type { PolicyName } from '@warmpath/core';
 import type { OfflineBound } from '../bounds/offline.js';
 import type { LogSummary } from '../data/logged-requests.js';
+import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { PAPER_LENGTHS } from '../workloads/workload.js';
 import type { ReplaySettings } from './replay-settings.js';
 
 /** What one policy got from one cache. */
 export interface ReplayResult {
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   /** The cache as it was asked for. */
   readonly cache: string;
   /** The engine whose cache it is: `vLLM`, `SGLang`, `llama-server`, or `no cache`. */
@@ -50,7 +50,7 @@ export interface ReplayTraffic extends LogSummary {
 
 /** A policy against retrieval order on the same cache. */
 export interface ReplaySaving {
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   readonly cache: string;
   /** Share of the tokens that retrieval order computes and this policy does not. */
   readonly uncachedTokens: number;

@@ -1,12 +1,13 @@
-import type { CostModel, PolicyName } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core';
 import type { OfflineSolver } from '../bounds/offline.js';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
+import type { LabPolicyName } from '../ordering/lab-policies.js';
 
 /** What to replay a log with. */
 export interface ReplaySettings {
   /** Name of the log in the report. */
   readonly log: string;
-  readonly policies: readonly PolicyName[];
+  readonly policies: readonly LabPolicyName[];
   /** Engine caches as the report calls them, and as they are made. */
   readonly caches: readonly { readonly name: string; readonly create: () => PrefixCacheModel }[];
   /** Coming requests that policies may know of, 0 to 64. Default 0. */

@@ -1,5 +1,5 @@
-import type { PolicyName } from '@warmpath/core';
 import type { LoggedRequest } from '../data/request-log.js';
+import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { checkQueue } from '../simulate.js';
 import { PAPER_LENGTHS, type PromptSpan, type WorkloadRequest } from '../workloads/workload.js';
 import { Lane } from './lane.js';
@@ -29,7 +29,7 @@ export class Replay {
     this.#queue = checkQueue(settings.queue);
     const preamble: PromptSpan = { key: 'preamble', tokens: settings.preambleTokens ?? PAPER_LENGTHS.preamble };
     this.#traffic = new Traffic(settings);
-    const lane = (policy: PolicyName, { name, create }: ReplaySettings['caches'][number], queue: number) =>
+    const lane = (policy: LabPolicyName, { name, create }: ReplaySettings['caches'][number], queue: number) =>
       new Lane({
         policy,
         name,

@@ -1,5 +1,5 @@
-import type { PolicyName } from '@warmpath/core';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
+import type { LabPolicyName } from '../ordering/lab-policies.js';
 import type { ServedOutcome } from '../simulated-engine.js';
 import type { WorkloadRequest } from '../workloads/workload.js';
 import { Distribution } from './distribution.js';
@@ -14,7 +14,7 @@ const ENGINES: Readonly<Record<string, string>> = {
 
 /** Whose sums they are. */
 export interface SummedRun {
-  readonly policy: PolicyName;
+  readonly policy: LabPolicyName;
   /** The cache as the report calls it. */
   readonly name: string;
   readonly cache: PrefixCacheModel;

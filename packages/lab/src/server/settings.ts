@@ -1,4 +1,5 @@
-import type { PolicyName, SchedulerName } from '@warmpath/core';
+import type { SchedulerName } from '@warmpath/core';
+import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { mean } from '../statistics.js';
 import type { Workload } from '../workloads/workload.js';
 import { type CreateClients, closedLoopClients, poissonClients, recordedClients, sessionClients } from './clients.js';
@@ -45,7 +46,7 @@ const ARRIVALS_SEED = 2 ** 32;
 
 /** A server ready to serve one workload with one policy after another: arrivals are the same for all of them. */
 export interface PreparedServer {
-  run(policy: PolicyName, options: RunOptions): ServerRun;
+  run(policy: LabPolicyName, options: RunOptions): ServerRun;
 }
 
 /**

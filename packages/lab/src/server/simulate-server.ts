@@ -1,8 +1,9 @@
-import { type OrderingPolicy, type PolicyName, type PrewarmOptions, WarmpathError } from '@warmpath/core';
+import { type OrderingPolicy, type PrewarmOptions, WarmpathError } from '@warmpath/core';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
 import { VllmBlockCache } from '../cache/vllm-blocks.js';
 import { Conversations } from '../conversations.js';
 import { RTX_4090 } from '../latency.js';
+import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { checkQueue } from '../simulate.js';
 import { SimulatedEngine, type SimulatedEngineOptions } from '../simulated-engine.js';
 import type { Workload, WorkloadRequest } from '../workloads/workload.js';
@@ -65,7 +66,7 @@ const MAX_REPLICAS = 1_024;
  */
 export function simulateServer(
   workload: Workload,
-  policy: PolicyName | OrderingPolicy,
+  policy: LabPolicyName | OrderingPolicy,
   createClients: CreateClients,
   options: ServerOptions = {},
 ): ServerRun {
@@ -167,7 +168,7 @@ class ServerSimulation {
 
 function createReplicas(
   workload: Workload,
-  policy: PolicyName | OrderingPolicy,
+  policy: LabPolicyName | OrderingPolicy,
   options: ServerOptions,
 ): readonly Replica[] {
   const { replicas = 1, createCache = () => new VllmBlockCache(), latency = RTX_4090 } = options;

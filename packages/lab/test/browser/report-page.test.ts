@@ -14,12 +14,11 @@ import {
   readCache,
   renderReport,
   replayPage,
-  reproduce,
-  reproductionPage,
 } from '../../src/index.js';
 import { HOSTILE_TEXTS, reportOf } from '../hostile.js';
 import { findChromium, launchChromium } from './chromium.js';
-import { accessibilityFaults, drawings, LOOKS, openPage, tables } from './open-page.js';
+import { LOOKS, openPage, tables } from './open-page.js';
+import { readablePageCases } from './readable-page.cases.js';
 
 let browser: Browser;
 beforeAll(async () => {
@@ -107,48 +106,12 @@ function evaluation() {
 
 const REPORTS: readonly (readonly [string, () => Report])[] = [
   ['an experiment', () => experiment().page],
-  ['a reproduction', () => reproductionPage('ragcache++', reproduce('ragcache++', 'table-1'))],
   ['a replay', () => replayPage(replay())],
   ['an evaluation', () => evaluationPage(evaluation())],
   ['hostile texts', () => reportOf(HOSTILE_TEXTS)],
 ];
 
-describe.each(REPORTS)('the page of %s', (_, create) => {
-  let report: Report;
-  let html: string;
-  beforeAll(async () => {
-    report = create();
-    html = await renderReport(report, ORIGIN);
-  });
-
-  it.each(LOOKS)('is complete and can be read at $width pixels, $scheme', async (look) => {
-    const { page, requests, complaints, close } = await openPage(browser, html, look);
-    try {
-      expect({ requests, complaints }).toEqual({ requests: [], complaints: [] });
-      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(look.width);
-      const seen = await drawings(page);
-      expect(seen).toHaveLength(
-        report.sections.flatMap(({ figures }) => figures.flatMap(({ charts }) => charts ?? [])).length,
-      );
-      for (const { box, texts } of seen) {
-        expect(box.right - box.left).toBeGreaterThan(200);
-        expect(box.bottom - box.top).toBeGreaterThan(50);
-        expect(box.left).toBeGreaterThanOrEqual(0);
-        expect(box.right).toBeLessThanOrEqual(look.width);
-        expect(texts.length).toBeGreaterThan(2);
-        for (const text of texts) {
-          expect(text.left).toBeGreaterThanOrEqual(box.left - 1);
-          expect(text.right).toBeLessThanOrEqual(box.right + 1);
-          expect(text.bottom).toBeLessThanOrEqual(box.bottom + 1);
-        }
-      }
-      // Contrast depends on the one, layout on the other: two of the four looks see both.
-      if ((look.width === 390) === (look.scheme === 'dark')) expect(await accessibilityFaults(page)).toEqual([]);
-    } finally {
-      await close();
-    }
-  });
-});
+for (const [name, create] of REPORTS) readablePageCases(name, () => browser, create);
 
 describe('the page in a browser', () => {
   it('shows in its tables the figures of the JSON', async () => {

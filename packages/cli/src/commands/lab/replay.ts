@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type PolicyName, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import {
   CACHE_SPECIFICATIONS,
+  type LabPolicyName,
   type LoggedRequest,
   loadOfflineSolver,
   MAX_QUEUE,
@@ -40,7 +41,7 @@ const STEP = 64;
 const SHOWN_LINES = 10;
 
 interface ReplayOptions extends ReportOption {
-  readonly policies: readonly PolicyName[];
+  readonly policies: readonly LabPolicyName[];
   readonly caches: string;
   readonly queue: number;
   readonly warmUp: number;

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type PolicyName, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import {
   CACHE_SPECIFICATIONS,
   CONVERSATION_LAYOUTS,
@@ -8,6 +8,7 @@ import {
   type ExperimentSettings,
   experimentPage,
   experimentSeries,
+  type LabPolicyName,
   LENGTHS_NAMES,
   loadOfflineSolver,
   MAX_QUEUE,
@@ -36,7 +37,7 @@ import type { Terminal } from '../../terminal.js';
 import { packageVersion } from '../../version.js';
 
 interface RunOptions extends WorkloadOptions, ServerOptions, ReportOption {
-  readonly policies: readonly PolicyName[];
+  readonly policies: readonly LabPolicyName[];
   readonly seeds: readonly number[];
   readonly queue: number;
   readonly cache: string;
