@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig } from './config.js';
 import { requestHeaders } from './headers.js';
-import type { TranslatedApi } from './translation/translation.js';
+import type { TranslatedApi } from './translation.js';
 import type { Upstream } from './upstream.js';
 
 /** How a request goes to the engine: as it is, or translated into chat completions. */

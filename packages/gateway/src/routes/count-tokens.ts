@@ -8,7 +8,7 @@ import { engineHeaders, forward } from '../forward.js';
 import type { Gateway } from '../gateway.js';
 import { RESPONSE_HEADERS } from '../headers.js';
 import { tenantOf } from '../tenant.js';
-import { translate } from '../translation/translation.js';
+import { translateRequest } from '../translation.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */
 const TOKENS_PER_MESSAGE = 5;
@@ -38,7 +38,7 @@ function estimate(
   body: Buffer,
 ): void {
   const tenant = tenantOf(request.headers);
-  const { body: chat } = translate(body, messagesApi.name, gateway.config.server.bodyLimitBytes);
+  const { body: chat } = translateRequest({ api: messagesApi.name, body });
   const { model, tools, ...rest } = parseObject(chat.toString('utf8'));
   let tokens = tools === undefined ? 0 : estimateTokens(JSON.stringify(tools));
   for (const { texts } of chatApi.messages(rest)) {

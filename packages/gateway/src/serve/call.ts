@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ApiName, PromptApi } from '../apis/prompt-api.js';
-import type { Translation } from '../translation/translation.js';
+import type { Translation } from '../translation.js';
 
 /** One client call, and what the engine is to get of it. */
 export interface Call {

@@ -29,7 +29,7 @@ export function forwardArranged(
     ...(history !== undefined && turn !== undefined && readsAnswer(history, turn)),
     // The answer's usage is read on the way through, which a compressed answer would hide.
     requestHeaders: { 'accept-encoding': 'identity' },
-    responseHeaders: arrangementHeaders(composed, exchange, call.translation?.leftOut),
+    responseHeaders: arrangementHeaders(composed, exchange, call.translation?.warnings),
     onSettled: (result) => {
       guard(gateway, () => learn(gateway, call, arranged, { dispatchedAt, result }));
       if (history !== undefined && turn !== undefined) rememberAnswers(gateway, history, turn, result);

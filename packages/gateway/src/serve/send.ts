@@ -27,16 +27,16 @@ function transmit(gateway: Gateway, call: Call, plain: Buffer | string, options:
     forward(gateway, call, body, options);
     return;
   }
-  const { leftOut } = translation;
+  const { warnings } = translation;
   forward(gateway, call, body, {
     ...options,
     path: chatApi.path,
     requestHeaders: { ...translationHeaders(gateway, call), ...options.requestHeaders },
     responseHeaders: {
-      ...(leftOut.length > 0 && { [RESPONSE_HEADERS.warnings]: warningsHeader(leftOut) }),
+      ...(warnings.length > 0 && { [RESPONSE_HEADERS.warnings]: warningsHeader(warnings) }),
       ...options.responseHeaders,
     },
-    body: translation.answer(request.exchange.requestId),
+    body: translation.answer,
   });
 }
 

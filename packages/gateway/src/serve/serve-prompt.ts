@@ -8,7 +8,7 @@ import { engineHeaders } from '../forward.js';
 import type { Gateway } from '../gateway.js';
 import { serveRecognised } from '../recognised/serve-recognised.js';
 import { tenantOf } from '../tenant.js';
-import { type TranslatedApi, translate } from '../translation/translation.js';
+import { type TranslatedApi, translateRequest } from '../translation.js';
 import { arrangeDocuments } from './arrange-documents.js';
 import { bodyOf, type Call, isReadable } from './call.js';
 import { forwardArranged } from './forward-arranged.js';
@@ -56,7 +56,12 @@ function translated(gateway: Gateway, call: Call & { readonly api: { readonly na
     const detail = 'A compressed body cannot be translated, and the engine speaks chat completions only.';
     throw new WarmpathError('WARMPATH_NOT_TRANSLATABLE', { path: 'content-encoding', detail });
   }
-  const translation = translate(call.body, call.api.name, gateway.config.server.bodyLimitBytes);
+  const translation = translateRequest({
+    api: call.api.name,
+    body: call.body,
+    requestId: call.request.exchange.requestId,
+    limitBytes: gateway.config.server.bodyLimitBytes,
+  });
   return { ...call, api: chatApi, body: translation.body, translation };
 }
 
