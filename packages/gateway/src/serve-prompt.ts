@@ -11,7 +11,7 @@ import type { Gateway } from './gateway.js';
 import { chatApi } from './intake/apis/chat-api.js';
 import type { PromptApi } from './intake/apis/prompt-api.js';
 import { tenantOf } from './intake/authenticate.js';
-import { type TranslatedApi, translate } from './translation/translation.js';
+import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
 
 /**
  * The way of a prompt through the gateway: intake, conversation, arrange, render, dispatch, answer, observe. A body that has nothing
@@ -58,8 +58,14 @@ function translated(gateway: Gateway, call: Call, api: TranslatedApi): Call {
     const detail = 'A compressed body cannot be translated, and the engine speaks chat completions only.';
     throw new WarmpathError('WARMPATH_NOT_TRANSLATABLE', { path: 'content-encoding', detail });
   }
-  const translation = translate(call.body, api, gateway.config.server.bodyLimitBytes);
-  call.request.exchange.warnings = translation.leftOut;
+  const { exchange } = call.request;
+  const translation = translateRequest({
+    api,
+    body: call.body,
+    requestId: exchange.requestId,
+    limitBytes: gateway.config.server.bodyLimitBytes,
+  });
+  exchange.warnings = translation.warnings;
   return { ...call, api: chatApi, body: translation.body, translation };
 }
 

@@ -7,7 +7,7 @@ import { applyEdits } from '../intake/json-scanner.js';
 import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { PromptView } from '../intake/prompt-view.js';
 import { failOpen } from '../observe/fail-open.js';
-import type { Translation } from '../translation/translation.js';
+import type { Translation } from '../engines/translate-request.js';
 import { replayInPlace } from './found/arrange-in-place.js';
 import { findDocuments, type SearchedBody } from './found/find-documents.js';
 import { type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';

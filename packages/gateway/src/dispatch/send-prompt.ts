@@ -39,9 +39,9 @@ export function promptHeaders(gateway: Gateway, { request, translation }: Call):
 }
 
 /** A translation goes to where chat completions are served, and its answer back through the translation. */
-function wayBack({ request, translation }: Call): Pick<ForwardOptions, 'path' | 'body'> {
+function wayBack({ translation }: Call): Pick<ForwardOptions, 'path' | 'body'> {
   if (translation === undefined) return {};
-  return { path: chatApi.path, body: translation.answer(request.exchange.requestId) };
+  return { path: chatApi.path, body: translation.answer };
 }
 
 function isRead(prompt: ArrangedPrompt): boolean {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig } from '../config/schema.js';
 import { requestHeaders } from '../dispatch/headers.js';
 import type { Upstream } from '../dispatch/upstream.js';
-import type { TranslatedApi } from '../translation/translation.js';
+import type { TranslatedApi } from './translate-request.js';
 
 /** How a request goes to the engine: as it is, or translated into chat completions. */
 export type Way = 'native' | 'translate';

@@ -9,7 +9,7 @@ import { messagesApi } from '../intake/apis/messages-api.js';
 import { tenantOf } from '../intake/authenticate.js';
 import { parseObject } from '../intake/json-scanner.js';
 import { parseRequest } from '../intake/parse-request.js';
-import { translate } from '../translation/translation.js';
+import { translateRequest } from '../engines/translate-request.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */
 const TOKENS_PER_MESSAGE = 5;
@@ -39,7 +39,7 @@ function estimate(
   body: Buffer,
 ): void {
   const tenant = tenantOf(request.headers);
-  const { body: chat } = translate(body, messagesApi.name, gateway.config.server.bodyLimitBytes);
+  const { body: chat } = translateRequest({ api: messagesApi.name, body });
   const { model, tools, ...rest } = parseObject(chat.toString('utf8'));
   let tokens = tools === undefined ? 0 : estimateTokens(JSON.stringify(tools));
   for (const { texts } of chatApi.messages(rest)) {

@@ -1,7 +1,6 @@
-import { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type TranslatedApi, translate } from '../src/translation/translation.js';
+import { type TranslatedApi, TranslateError, translate } from '../src/index.js';
 
 interface ChatBody {
   readonly messages: readonly {
@@ -16,7 +15,7 @@ interface ChatBody {
 
 function toChat(api: TranslatedApi, body: object | string): ChatBody {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
-  return JSON.parse(translate(Buffer.from(text), api, 1_000).body.toString()) as ChatBody;
+  return JSON.parse(translate({ api, body: Buffer.from(text) }).body) as ChatBody;
 }
 
 /** What a chat body says, piece by piece, as `role kind value`. */
@@ -164,8 +163,9 @@ describe('a Messages request', () => {
 
   it('keeps what the engine reads, says the rest in other words, and leaves unknown members as they were written', () => {
     const schema = '{"type":"object","properties":{"2":{},"1":{"default":12345678901234567890}}}';
-    const chat = translate(
-      Buffer.from(`{"model":"m","max_tokens":7,"temperature":1.0,"top_k":3,"stop_sequences":["x"],"stream":true,
+    const chat = translate({
+      api: 'messages',
+      body: Buffer.from(`{"model":"m","max_tokens":7,"temperature":1.0,"top_k":3,"stop_sequences":["x"],"stream":true,
         "tools":[{"name":"f","description":"d","input_schema":${schema},"cache_control":{"type":"ephemeral"}}],
         "tool_choice":{"type":"any","disable_parallel_tool_use":true},"metadata":{"user_id":"u"},
         "thinking":{"type":"enabled","budget_tokens":1024},"service_tier":"auto","min_p":1e-2,
@@ -174,11 +174,9 @@ describe('a Messages request', () => {
           {"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"n":12345678901234567890}}]},
           {"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"no","is_error":true}]}],
         "documents":[{"content":"D"}],"warmpath":{"hints":false}}`),
-      'messages',
-      1,
-    );
-    expect(chat.leftOut.map(({ path }) => path)).toEqual(['service_tier', 'thinking']);
-    expect(chat.body.toString()).toBe(
+    });
+    expect(chat.warnings.map(({ path }) => path)).toEqual(['service_tier', 'thinking']);
+    expect(chat.body).toBe(
       [
         '{"model":"m","messages":[{"role":"user","content":"Q"}',
         '{"role":"assistant","content":null,"tool_calls":[{"id":"t","type":"function","function":{"name":"f","arguments":"{\\"n\\":12345678901234567890}"}}]}',
@@ -345,18 +343,17 @@ describe('a Responses request', () => {
 
   it('keeps what the engine reads, says the rest in other words, and leaves unknown members as they were written', () => {
     const schema = '{"type":"object","2":1.0,"1":12345678901234567890}';
-    const chat = translate(
-      Buffer.from(`{"model":"m","input":"Q","max_output_tokens":7,"temperature":1.0,"stream":true,"store":true,
+    const chat = translate({
+      api: 'responses',
+      body: Buffer.from(`{"model":"m","input":"Q","max_output_tokens":7,"temperature":1.0,"stream":true,"store":true,
         "tools":[{"type":"function","name":"f","description":null,"parameters":${schema},"strict":true}],
         "tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false,"min_p":1e-2,
         "text":{"format":{"type":"json_schema","name":"n","schema":${schema}},"verbosity":"low"},
         "reasoning":{"effort":"low","summary":"auto"},"include":["reasoning.encrypted_content"],"metadata":{"a":"b"},
         "truncation":"auto","prompt_cache_key":"k","documents":[{"content":"D"}]}`),
-      'responses',
-      1,
-    );
-    expect(chat.leftOut.map(({ path }) => path)).toEqual(['include', 'truncation', 'reasoning.summary']);
-    expect(chat.body.toString()).toBe(
+    });
+    expect(chat.warnings.map(({ path }) => path)).toEqual(['include', 'truncation', 'reasoning.summary']);
+    expect(chat.body).toBe(
       [
         '{"model":"m","messages":[{"role":"user","content":"Q"}]',
         `"tools":[{"type":"function","function":{"name":"f","parameters":${schema},"strict":true}}]`,
@@ -399,7 +396,7 @@ function expectRefusal(api: TranslatedApi, body: object, code: string, path: str
   try {
     toChat(api, body);
   } catch (error) {
-    if (!WarmpathError.isInstance(error)) throw error;
+    if (!TranslateError.isInstance(error)) throw error;
     expect({ code: error.code, path: error.path }).toEqual({ code, path });
     return;
   }
@@ -446,7 +443,7 @@ it.each(['messages', 'responses'] as const)('whatever a %s body is, it is transl
       try {
         toChat(api, body);
       } catch (error) {
-        expect(WarmpathError.isInstance(error) && error.status === 400 && error.path !== undefined).toBe(true);
+        expect(TranslateError.isInstance(error) && error.path !== undefined).toBe(true);
       }
     }),
     { seed: 23, numRuns: 2_000 },
@@ -476,7 +473,7 @@ describe('a long text', () => {
   ];
 
   it.each(cases)('is copied as the client wrote it: %s', (_, api, body) => {
-    const chat = translate(Buffer.from(body), api, 1_000).body.toString();
+    const chat = translate({ api, body: Buffer.from(body) }).body;
     expect(chat).toContain(written);
     expect(JSON.stringify(JSON.parse(chat))).toContain(JSON.stringify(JSON.parse(written)));
   });

@@ -1,6 +1,5 @@
-import type { JsonObject } from '../intake/apis/request-texts.js';
-import type { AnswerBlock, AnswerEnd, AnswerFailure, AnswerHead, AnswerWriter } from './answer-assembly.js';
-import type { ChatUsage } from './chat-deltas.js';
+import type { Answer, AnswerBlock, AnswerHead, AnswerUsage, AnswerWriter } from './answer-assembly.js';
+import { type AnswerFailure, isObject, type JsonObject, parseObject, readEngineError } from './errors.js';
 import { sseEvent } from './sse.js';
 
 /** What a response repeats of its request, with the API's own defaults. */
@@ -21,34 +20,27 @@ const REPEATED: Readonly<Record<string, unknown>> = {
   user: null,
 };
 
-/** Writes answers as OpenAI's Responses to one request, whose body that is. */
-export function responsesWriter(request: JsonObject): AnswerWriter {
-  return new ResponsesWriter(request);
-}
-
-class ResponsesWriter implements AnswerWriter {
+/** Writes an answer as OpenAI's Responses. */
+export class ResponsesWriter implements AnswerWriter {
   readonly #repeated: JsonObject;
-  readonly #blocks: AnswerBlock[] = [];
-  #head: AnswerHead = { id: '', model: '', created: 0 };
+  #responseId = '';
   #sequence = 0;
 
+  /** `request`: the body that the answer is to. */
   constructor(request: JsonObject) {
     const given = Object.keys(REPEATED).map((key) => [key, request[key] ?? REPEATED[key]]);
     this.#repeated = Object.fromEntries(given) as JsonObject;
   }
 
   start(head: AnswerHead): string {
-    this.#head = head;
-    const response = this.#response('in_progress', []);
+    this.#responseId = head.id;
+    const response = this.#response('in_progress', head, []);
     return this.#event('response.created', { response }) + this.#event('response.in_progress', { response });
   }
 
   open(block: AnswerBlock): string {
-    this.#blocks.push(block);
-    const added = this.#event('response.output_item.added', {
-      output_index: block.index,
-      item: this.#item(block, 'in_progress'),
-    });
+    const item = this.#item(block, 'in_progress');
+    const added = this.#event('response.output_item.added', { output_index: block.index, item });
     if (block.kind === 'call') return added;
     return added + this.#event('response.content_part.added', { ...this.#place(block), part: partOf(block.kind, '') });
   }
@@ -70,54 +62,62 @@ class ResponsesWriter implements AnswerWriter {
     const done =
       kind === 'call'
         ? this.#event('response.function_call_arguments.done', { item_id, output_index, name, arguments: text })
-        : this.#event(`response.${EVENTS[kind]}.done`, { ...place, ...wholeOf(kind, text) }) +
+        : this.#event(`response.${EVENTS[kind]}.done`, { ...place, ...wholeText(kind, text) }) +
           this.#event('response.content_part.done', { ...place, part: partOf(kind, text) });
     return done + this.#event('response.output_item.done', { output_index, item: this.#item(block, 'completed') });
   }
 
-  end(end: AnswerEnd): string {
-    const { status } = statusOf(end);
-    return this.#event(`response.${status}`, { response: this.#complete(this.#blocks, end) });
+  end(answer: Answer): string {
+    return this.#event(`response.${statusOf(answer).status}`, { response: this.#complete(answer) });
   }
 
-  fail({ message, code }: AnswerFailure): string {
-    const response = { ...this.#response('failed', this.#blocks), error: { code, message } };
+  fail({ message, code }: AnswerFailure, { head, blocks }: Answer): string {
+    const response = { ...this.#response('failed', head, blocks), error: { code, message } };
     // OpenAI's clients throw at the `error` member of an event; `response.failed` alone tells them nothing.
     const error = { message, type: 'upstream_error', param: null, code };
     return this.#event('response.failed', { response }) + this.#event('error', { code, message, param: null, error });
   }
 
-  whole(head: AnswerHead, blocks: readonly AnswerBlock[], end: AnswerEnd): string {
-    this.#head = head;
-    return JSON.stringify(this.#complete(blocks, end));
+  whole(answer: Answer): string {
+    this.#responseId = answer.head.id;
+    return JSON.stringify(this.#complete(answer));
+  }
+
+  error({ message, code, param = null }: AnswerFailure): string {
+    return JSON.stringify({ error: { message, type: 'upstream_error', param, code } });
+  }
+
+  /** An error in OpenAI's shape is one of Responses, too. */
+  engineError(text: string, status: number): string {
+    return isObject(parseObject(text)?.['error']) ? text : this.error(readEngineError(text, status));
   }
 
   #event(type: string, members: object): string {
     return sseEvent(type, { type, sequence_number: this.#sequence++, ...members });
   }
 
-  #complete(blocks: readonly AnswerBlock[], end: AnswerEnd): object {
-    const { status, reason } = statusOf(end);
+  #complete(answer: Answer): object {
+    const { status, reason } = statusOf(answer);
     return {
-      ...this.#response(status, blocks),
+      ...this.#response(status, answer.head, answer.blocks),
       incomplete_details: reason === undefined ? null : { reason },
-      usage: usageOf(end.usage),
+      usage: usageOf(answer.usage),
     };
   }
 
-  #response(status: string, blocks: readonly AnswerBlock[]): object {
+  #response(status: string, { id, created, model }: AnswerHead, blocks: readonly AnswerBlock[]): object {
     return {
-      id: `resp_${this.#head.id}`,
+      id: `resp_${id}`,
       object: 'response',
-      created_at: this.#head.created,
+      created_at: created,
       status,
       background: false,
       error: null,
       incomplete_details: null,
-      model: this.#head.model,
+      model,
       output: blocks.map((block) => this.#item(block, 'completed')),
       previous_response_id: null,
-      // Nothing is kept that could be asked for.
+      // Nothing is stored that could be asked for.
       store: false,
       ...this.#repeated,
       usage: null,
@@ -129,7 +129,7 @@ class ResponsesWriter implements AnswerWriter {
   }
 
   #itemId(kind: AnswerBlock['kind'], index: number): string {
-    return `${PREFIXES[kind]}_${this.#head.id}_${index}`;
+    return `${PREFIXES[kind]}_${this.#responseId}_${index}`;
   }
 
   #item({ kind, index, callId, name, text, isCut }: AnswerBlock, stage: 'in_progress' | 'completed'): object {
@@ -153,18 +153,18 @@ function partOf(kind: AnswerBlock['kind'], text: string): object {
   return { type: 'output_text', text, annotations: [], logprobs: [] };
 }
 
-function wholeOf(kind: AnswerBlock['kind'], text: string): object {
+function wholeText(kind: AnswerBlock['kind'], text: string): object {
   if (kind === 'refusal') return { refusal: text };
   return kind === 'text' ? { text, logprobs: [] } : { text };
 }
 
-function statusOf({ reason }: AnswerEnd): { readonly status: string; readonly reason?: string } {
+function statusOf({ reason }: Answer): { readonly status: string; readonly reason?: string } {
   if (reason === 'length') return { status: 'incomplete', reason: 'max_output_tokens' };
   if (reason === 'content_filter') return { status: 'incomplete', reason };
   return { status: 'completed' };
 }
 
-function usageOf({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: ChatUsage): object {
+function usageOf({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: AnswerUsage): object {
   return {
     input_tokens: promptTokens,
     input_tokens_details: { cached_tokens: cachedTokens },

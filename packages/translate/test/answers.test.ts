@@ -1,14 +1,13 @@
-import { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ResponseBody } from '../src/answer/response-body.js';
-import { ObjectEnd } from '../src/translation/object-end.js';
-import { type TranslatedApi, translate } from '../src/translation/translation.js';
+import { ObjectEnd } from '../src/answer-assembly.js';
+import { type TranslatedAnswer, type TranslatedApi, translate } from '../src/index.js';
 
 const REQUESTS = { messages: { messages: [] }, responses: { input: 'Q', metadata: { a: 'b' } } };
 
-function bodyFor(api: TranslatedApi, stream: boolean, limitBytes = 1_000_000): ResponseBody {
-  return translate(Buffer.from(JSON.stringify({ ...REQUESTS[api], stream })), api, limitBytes).answer('r');
+function answerFor(api: TranslatedApi, stream: boolean, limitBytes = 1_000_000): TranslatedAnswer {
+  const body = Buffer.from(JSON.stringify({ ...REQUESTS[api], stream }));
+  return translate({ api, body, requestId: 'r', limitBytes }).answer;
 }
 
 interface Call {
@@ -73,9 +72,9 @@ function streamedChat(
   return `: hello\n\n${chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join('')}data: [DONE]\n\n`;
 }
 
-function read(body: ResponseBody, type: string, chunks: readonly Buffer[], status = 200): string {
-  body.head({ status, headers: { 'content-type': type } });
-  return chunks.map((chunk) => body.data(chunk).toString()).join('') + body.end().rest;
+function read(answer: TranslatedAnswer, contentType: string, chunks: readonly Buffer[], status = 200): string {
+  answer.start({ status, contentType });
+  return chunks.map((chunk) => answer.write(chunk)).join('') + answer.end();
 }
 
 interface ServerEvent {
@@ -207,17 +206,17 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
             return mixed;
           };
           const whole = JSON.parse(
-            read(bodyFor(api, false), 'application/json', [Buffer.from(wholeChat(answer))]),
+            read(answerFor(api, false), 'application/json', [Buffer.from(wholeChat(answer))]),
           ) as object;
           const stream = streamedChat(answer, cut, mix);
           const bytes = Buffer.from(next() > 3 ? stream.replaceAll('\n', '\r\n') : stream);
           const ends = [0, ...places.map((place) => place % bytes.length).sort((a, b) => a - b), bytes.length];
           const chunks = ends.slice(1).map((end, i) => bytes.subarray(ends[i], end));
-          const streamed = read(bodyFor(api, true), 'text/event-stream', chunks);
+          const streamed = read(answerFor(api, true), 'text/event-stream', chunks);
           expect(ASSEMBLE[api](events(streamed))).toEqual(whole);
           // The engine sends the other form than was asked for.
-          expect(JSON.parse(read(bodyFor(api, false), 'text/event-stream', chunks))).toEqual(whole);
-          const late = read(bodyFor(api, true), 'application/json', [Buffer.from(wholeChat(answer))]);
+          expect(JSON.parse(read(answerFor(api, false), 'text/event-stream', chunks))).toEqual(whole);
+          const late = read(answerFor(api, true), 'application/json', [Buffer.from(wholeChat(answer))]);
           expect(ASSEMBLE[api](events(late))).toEqual(whole);
         },
       ),
@@ -239,15 +238,17 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
     ['more than is taken', `data: ${'x'.repeat(2_000)}`, 'text/event-stream', 'WARMPATH_UPSTREAM_ERROR'],
     ['an event without an end', 'data: x\n'.repeat(200), 'text/event-stream', 'WARMPATH_UPSTREAM_ERROR'],
   ])('%s is an error', (_, sent, type, code) => {
-    const attempt = () => read(bodyFor(api, true, 1_000), type, [Buffer.from(sent)]);
+    const attempt = () => read(answerFor(api, true, 1_000), type, [Buffer.from(sent)]);
     expect(attempt).toThrow(expect.objectContaining({ code }) as Error);
   });
 
   it('a stream that breaks off ends in an error', () => {
-    const body = bodyFor(api, true);
-    body.head({ status: 200, headers: { 'content-type': 'text/event-stream' } });
-    body.data(Buffer.from(`data: ${JSON.stringify({ ...HEAD, choices: [{ delta: { content: 'half' } }] })}\n\n`));
-    const told = events(body.broken(new WarmpathError('WARMPATH_UPSTREAM_CUT')));
+    const translated = answerFor(api, true);
+    translated.start({ status: 200, contentType: 'text/event-stream' });
+    translated.write(
+      Buffer.from(`data: ${JSON.stringify({ ...HEAD, choices: [{ delta: { content: 'half' } }] })}\n\n`),
+    );
+    const told = events(translated.fail({ code: 'WARMPATH_UPSTREAM_CUT', message: 'Cut.' }));
     expect(told.at(-1)).toMatchObject({ type: 'error', error: { code: 'WARMPATH_UPSTREAM_CUT' } });
     if (api === 'messages') return;
     const output = [{ type: 'message', status: 'incomplete' }];
@@ -259,7 +260,7 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
 it('events end in CRLF, and may come in several lines', () => {
   const chunk = JSON.stringify({ ...HEAD, choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] }, null, 1);
   const sent = `${chunk.replace(/^/gm, 'data: ').replaceAll('\n', '\r\n')}\r\n\r\n`;
-  expect(read(bodyFor('messages', true), 'text/event-stream', [Buffer.from(sent)])).toContain(
+  expect(read(answerFor('messages', true), 'text/event-stream', [Buffer.from(sent)])).toContain(
     '"text_delta","text":"x"',
   );
 });
@@ -274,9 +275,11 @@ describe('what engines write in their own way', () => {
 
   it('a call without arguments has an empty object, which clients can parse', () => {
     const call = { tool_calls: [{ index: 0, id: 'c', function: { name: 'now', arguments: '' } }] };
-    const streamed = assembleResponse(events(read(bodyFor('responses', true), 'text/event-stream', [streamOf(call)])));
+    const streamed = assembleResponse(
+      events(read(answerFor('responses', true), 'text/event-stream', [streamOf(call)])),
+    );
     expect(streamed).toMatchObject({ output: [{ name: 'now', arguments: '{}', status: 'completed' }] });
-    const message = assembleMessages(events(read(bodyFor('messages', true), 'text/event-stream', [streamOf(call)])));
+    const message = assembleMessages(events(read(answerFor('messages', true), 'text/event-stream', [streamOf(call)])));
     expect(message).toMatchObject({ content: [{ type: 'tool_use', name: 'now', input: {} }] });
   });
 
@@ -286,7 +289,7 @@ describe('what engines write in their own way', () => {
       { type: 'text', text: 'Yes.' },
     ];
     const message = assembleMessages(
-      events(read(bodyFor('messages', true), 'text/event-stream', [streamOf({ content }, { content: ' No.' })])),
+      events(read(answerFor('messages', true), 'text/event-stream', [streamOf({ content }, { content: ' No.' })])),
     );
     expect(message).toMatchObject({
       content: [
@@ -313,15 +316,15 @@ it('the end of an object is found where it is, however it is cut, and however de
 });
 
 it('long arguments of calls that go on by turns are put together in one pass', () => {
-  const body = bodyFor('messages', true);
-  body.head({ status: 200, headers: { 'content-type': 'text/event-stream' } });
+  const translated = answerFor('messages', true);
+  translated.start({ status: 200, contentType: 'text/event-stream' });
   const chunk = (...calls: object[]) =>
     Buffer.from(`data: ${JSON.stringify({ ...HEAD, choices: [{ delta: { tool_calls: calls } }] })}\n\n`);
   const call = (index: number, text: string, fields = {}) => ({ index, ...fields, function: { arguments: text } });
-  body.data(chunk(call(0, '{"a":"', { id: 'a' }), call(1, '{"b":"', { id: 'b' })));
+  translated.write(chunk(call(0, '{"a":"', { id: 'a' }), call(1, '{"b":"', { id: 'b' })));
   const pieces = 30_000;
-  for (let i = 0; i < pieces; i++) body.data(chunk(call(0, '{}}}'), call(1, '}{}}')));
-  const told = events(String(body.data(chunk(call(0, '"}'), call(1, '"}')))));
+  for (let i = 0; i < pieces; i++) translated.write(chunk(call(0, '{}}}'), call(1, '}{}}')));
+  const told = events(translated.write(chunk(call(0, '"}'), call(1, '"}'))));
   const { delta } = told.at(-1) as unknown as { readonly delta: { readonly partial_json: string } };
   expect(delta.partial_json).toBe('"}');
   expect(told.filter(({ type }) => type === 'content_block_stop')).toHaveLength(1);
@@ -331,7 +334,7 @@ describe('numbers that JavaScript cannot hold', () => {
   it('survive in the input of a tool', () => {
     const calls = [{ id: 'c', name: 'f', text: '{"id": 12345678901234567890, "x": 1.0}' }];
     const sent = wholeChat({ reasoning: '', content: '', calls, finish: 'tool_calls' });
-    expect(read(bodyFor('messages', false), 'application/json', [Buffer.from(sent)])).toContain(
+    expect(read(answerFor('messages', false), 'application/json', [Buffer.from(sent)])).toContain(
       '"input":{"id": 12345678901234567890, "x": 1.0}',
     );
   });
@@ -339,7 +342,7 @@ describe('numbers that JavaScript cannot hold', () => {
   it('a tool whose arguments are no object gets none', () => {
     const calls = [{ id: 'c', name: 'f', text: '[1' }];
     const sent = wholeChat({ reasoning: '', content: '', calls, finish: 'tool_calls' });
-    expect(read(bodyFor('messages', false), 'application/json', [Buffer.from(sent)])).toContain('"input":{}');
+    expect(read(answerFor('messages', false), 'application/json', [Buffer.from(sent)])).toContain('"input":{}');
   });
 });
 
@@ -347,7 +350,7 @@ describe('stop reasons and counts', () => {
   const messages = (finish: string, fields: object = {}) => {
     const choice = { index: 0, message: { content: 'x' }, finish_reason: finish, ...fields };
     const sent = JSON.stringify({ ...HEAD, choices: [choice], usage: USAGE });
-    return JSON.parse(read(bodyFor('messages', false), 'application/json', [Buffer.from(sent)])) as object;
+    return JSON.parse(read(answerFor('messages', false), 'application/json', [Buffer.from(sent)])) as object;
   };
 
   it.each([
@@ -376,7 +379,7 @@ describe('stop reasons and counts', () => {
       usage: { input_tokens: 24, cache_read_input_tokens: 96, cache_creation_input_tokens: 0, output_tokens: 8 },
     });
     const sent = wholeChat({ reasoning: '', content: 'x', calls: [], finish: 'stop' });
-    expect(JSON.parse(read(bodyFor('responses', false), 'application/json', [Buffer.from(sent)]))).toMatchObject({
+    expect(JSON.parse(read(answerFor('responses', false), 'application/json', [Buffer.from(sent)]))).toMatchObject({
       metadata: { a: 'b' },
       store: false,
       usage: {

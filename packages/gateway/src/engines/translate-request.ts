@@ -1,0 +1,79 @@
+import { WarmpathError } from '@warmpath/core';
+import {
+  type TranslatedAnswer,
+  TranslateError,
+  type TranslateRequest,
+  type TranslateWarning,
+  translate,
+} from '@warmpath/translate';
+import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
+
+export type { TranslatedApi } from '@warmpath/translate';
+
+/** What says how long a body is, or in which form; the translation is another one. */
+const OF_THE_ORIGINAL = ['content-length', 'content-encoding', 'content-type', 'etag', 'content-md5'];
+
+/** A request as chat completions have it, and the way back. */
+export interface Translation {
+  readonly body: Buffer;
+  /** What was left out. */
+  readonly warnings: readonly TranslateWarning[];
+  readonly answer: ResponseBody;
+}
+
+/**
+ * Translates a request; `documents` and `warmpath` come along as they are. O(body).
+ *
+ * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`, `WARMPATH_NOT_TRANSLATABLE`, with a path.
+ */
+export function translateRequest(request: TranslateRequest): Translation {
+  const { body, warnings, answer } = withTableErrors(() => translate(request));
+  return { body: Buffer.from(body), warnings, answer: new TranslatedBody(answer) };
+}
+
+/** The engine's response in the API of the client. */
+class TranslatedBody implements ResponseBody {
+  readonly #answer: TranslatedAnswer;
+  #head: ResponseHead = { status: 0, headers: {} };
+  #isStreamed = false;
+
+  constructor(answer: TranslatedAnswer) {
+    this.#answer = answer;
+  }
+
+  head({ status, headers }: ResponseHead): ResponseHead | undefined {
+    const { 'content-type': type, 'content-encoding': encoding, ...others } = headers;
+    const response = { status, contentType: type, contentEncoding: encoding };
+    const { contentType, isStreamed } = withTableErrors(() => this.#answer.start(response));
+    for (const name of OF_THE_ORIGINAL) delete others[name];
+    this.#head = { status, headers: { ...others, 'content-type': contentType } };
+    this.#isStreamed = isStreamed;
+    return isStreamed ? this.#head : undefined;
+  }
+
+  data(chunk: Buffer): string {
+    return withTableErrors(() => this.#answer.write(chunk));
+  }
+
+  end(): { readonly head?: ResponseHead; readonly rest: string } {
+    const rest = withTableErrors(() => this.#answer.end());
+    if (this.#isStreamed) return { rest };
+    const { status, headers } = this.#head;
+    return { head: { status, headers: { ...headers, 'content-length': String(Buffer.byteLength(rest)) } }, rest };
+  }
+
+  broken({ message, code }: WarmpathError): string {
+    return this.#answer.fail({ message, code });
+  }
+}
+
+/** Codes of the translation are codes of the table. */
+function withTableErrors<Result>(step: () => Result): Result {
+  try {
+    return step();
+  } catch (error) {
+    if (!TranslateError.isInstance(error)) throw error;
+    const { code, path, detail } = error;
+    throw new WarmpathError(code, { ...(path !== undefined && { path }), detail, cause: error });
+  }
+}

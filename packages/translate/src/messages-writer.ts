@@ -1,0 +1,107 @@
+import type { Answer, AnswerBlock, AnswerHead, AnswerUsage, AnswerWriter } from './answer-assembly.js';
+import { writeJson } from './chat-request.js';
+import { type AnswerFailure, parseObject, readEngineError } from './errors.js';
+import { RawJson } from './request-value.js';
+import { sseEvent } from './sse.js';
+
+/** OpenAI's `finish_reason` as Anthropic's `stop_reason`. */
+const STOP_REASONS: ReadonlyMap<string, string> = new Map([
+  ['stop', 'end_turn'],
+  ['length', 'max_tokens'],
+  ['tool_calls', 'tool_use'],
+  ['function_call', 'tool_use'],
+  ['content_filter', 'refusal'],
+]);
+
+/** Errors that Anthropic calls by a name of their own. */
+const ERROR_TYPES: ReadonlyMap<number, string> = new Map([
+  [401, 'authentication_error'],
+  [402, 'billing_error'],
+  [403, 'permission_error'],
+  [404, 'not_found_error'],
+  [413, 'request_too_large'],
+  [429, 'rate_limit_error'],
+  [503, 'overloaded_error'],
+  [504, 'timeout_error'],
+  [529, 'overloaded_error'],
+]);
+
+/** What Anthropic calls an error with that HTTP status. */
+export function messagesErrorType(status: number): string {
+  return ERROR_TYPES.get(status) ?? (status < 500 ? 'invalid_request_error' : 'api_error');
+}
+
+/** Writes answers as Anthropic's Messages. */
+export function messagesWriter(): AnswerWriter {
+  return {
+    start: (head) =>
+      event('message_start', { message: message(head, [], STOP_OF_NOTHING, usageOf(NO_USAGE)) }) + event('ping', {}),
+    open: (block) => event('content_block_start', { index: block.index, content_block: startOf(block) }),
+    append: (block, text) => event('content_block_delta', { index: block.index, delta: deltaOf(block, text) }),
+    close: (block) =>
+      (block.kind === 'reasoning'
+        ? event('content_block_delta', { index: block.index, delta: { type: 'signature_delta', signature: '' } })
+        : '') + event('content_block_stop', { index: block.index }),
+    end: (answer) =>
+      event('message_delta', { delta: stopOf(answer), usage: usageOf(answer.usage) }) + event('message_stop', {}),
+    fail: (failure) => event('error', { error: errorOf(failure) }),
+    whole: (answer) =>
+      writeJson(message(answer.head, answer.blocks.map(blockOf), stopOf(answer), usageOf(answer.usage))),
+    error: errorBody,
+    engineError: (text, status, requestId) => errorBody(readEngineError(text, status), requestId),
+  };
+}
+
+const NO_USAGE: AnswerUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+const STOP_OF_NOTHING = { stop_reason: null, stop_sequence: null };
+
+function event(type: string, members: object): string {
+  return sseEvent(type, { type, ...members });
+}
+
+function message({ id, model }: AnswerHead, content: readonly object[], stop: object, usage: object): object {
+  return { id: `msg_${id}`, type: 'message', role: 'assistant', model, content, ...stop, usage };
+}
+
+function stopOf({ reason, stop }: Answer): object {
+  if (reason === 'stop' && stop !== undefined) return { stop_reason: 'stop_sequence', stop_sequence: stop };
+  return { stop_reason: STOP_REASONS.get(reason) ?? 'end_turn', stop_sequence: null };
+}
+
+/** Anthropic counts cached tokens apart. */
+function usageOf({ promptTokens, cachedTokens, completionTokens }: AnswerUsage): object {
+  return {
+    input_tokens: Math.max(0, promptTokens - cachedTokens),
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: cachedTokens,
+    output_tokens: completionTokens,
+  };
+}
+
+function startOf({ kind, callId, name }: AnswerBlock): object {
+  if (kind === 'call') return { type: 'tool_use', id: callId, name, input: {} };
+  return kind === 'reasoning' ? { type: 'thinking', thinking: '', signature: '' } : { type: 'text', text: '' };
+}
+
+function deltaOf({ kind }: AnswerBlock, text: string): object {
+  if (kind === 'call') return { type: 'input_json_delta', partial_json: text };
+  return kind === 'reasoning' ? { type: 'thinking_delta', thinking: text } : { type: 'text_delta', text };
+}
+
+function blockOf({ kind, callId, name, text }: AnswerBlock): object {
+  if (kind === 'call') return { type: 'tool_use', id: callId, name, input: inputOf(text) };
+  return kind === 'reasoning' ? { type: 'thinking', thinking: text, signature: '' } : { type: 'text', text };
+}
+
+/** Arguments as the model wrote them, if they are an object; a model may fail to write one. */
+function inputOf(text: string): object {
+  return parseObject(text) === undefined ? {} : new RawJson(text.trim());
+}
+
+function errorBody(failure: AnswerFailure, requestId: string | undefined): string {
+  return JSON.stringify({ type: 'error', error: errorOf(failure), request_id: requestId });
+}
+
+function errorOf({ message: text, code, param, status = 500 }: AnswerFailure): object {
+  return { type: messagesErrorType(status), message: text, code, param };
+}

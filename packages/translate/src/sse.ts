@@ -1,0 +1,176 @@
+const NEWLINE = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const COLON = 0x3a;
+const SPACE = 0x20;
+/** The largest buffer that is kept for the next event. */
+const KEPT_BYTES = 65_536;
+
+/** Where an `SseReader` delivers to. What its methods throw comes out of `read` or `end`. */
+export interface SseHandler {
+  /** The data of one event, never empty. The bytes are valid during the call only; `toString` copies them. */
+  onData(data: Buffer): void;
+  /** A comment, by which servers keep a connection alive. */
+  onComment?(): void;
+  /** An event is longer than the limit: it is skipped, and what follows it is read. */
+  onTooLong(): void;
+}
+
+/**
+ * Reads a stream of server-sent events, wherever its chunks are cut. Lines end with LF or CRLF; of an event only its data
+ * counts. Holds at most one event of at most `limitBytes`; an event of one line that lies within a chunk is not copied.
+ * O(bytes).
+ */
+export class SseReader {
+  readonly #handler: SseHandler;
+  readonly #limitBytes: number;
+  /** The start of a line that continues in the next chunk. */
+  readonly #line = new ByteBuffer();
+  /** Data of the event so far, where it is copied. */
+  readonly #data = new ByteBuffer();
+  /** Data of the event so far, where it is one line of the chunk that is being read. */
+  #inChunk: Buffer | undefined;
+  #hasData = false;
+  #isTooLong = false;
+
+  constructor(handler: SseHandler, limitBytes: number) {
+    this.#handler = handler;
+    this.#limitBytes = limitBytes;
+  }
+
+  read(chunk: Buffer): void {
+    let start = 0;
+    for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
+      if (this.#line.length === 0) this.#readLine(chunk, start, end);
+      else {
+        this.#hold(chunk, start, end);
+        this.#readHeldLine();
+      }
+      start = end + 1;
+    }
+    this.#keepData();
+    if (start < chunk.length) this.#hold(chunk, start, chunk.length);
+  }
+
+  /** The stream is over. An event without the blank line behind it counts, though strictly it is none. */
+  end(): void {
+    if (this.#line.length > 0) this.#readHeldLine();
+    this.#endEvent();
+  }
+
+  #readHeldLine(): void {
+    const line = this.#line.bytes;
+    this.#readLine(line, 0, line.length);
+    this.#keepData();
+    this.#line.clear();
+  }
+
+  #readLine(bytes: Buffer, start: number, lineEnd: number): void {
+    const end = lineEnd > start && bytes[lineEnd - 1] === CARRIAGE_RETURN ? lineEnd - 1 : lineEnd;
+    if (end === start) this.#endEvent();
+    else if (bytes[start] === COLON) this.#handler.onComment?.();
+    else if (isDataField(bytes, start, end)) {
+      // `data` without a colon is an empty line of data.
+      const value = Math.min(end, start + 'data:'.length);
+      this.#addData(bytes, value < end && bytes[value] === SPACE ? value + 1 : value, end);
+    }
+  }
+
+  #addData(bytes: Buffer, start: number, end: number): void {
+    if (this.#isTooLong) return;
+    if (end - start > this.#limitBytes) {
+      this.#skipEvent();
+      return;
+    }
+    if (!this.#hasData) {
+      this.#hasData = true;
+      this.#inChunk = bytes.subarray(start, end);
+      return;
+    }
+    this.#keepData();
+    if (this.#data.length + 1 + end - start > this.#limitBytes) {
+      this.#skipEvent();
+      return;
+    }
+    this.#data.append(LINE_BREAK, 0, 1);
+    this.#data.append(bytes, start, end);
+  }
+
+  #endEvent(): void {
+    const data = this.#inChunk ?? this.#data.bytes;
+    const isComplete = data.length > 0 && !this.#isTooLong;
+    this.#inChunk = undefined;
+    this.#hasData = false;
+    this.#isTooLong = false;
+    // Emptied before the handler is called, which may throw; the bytes stay until something is appended.
+    this.#data.clear();
+    if (isComplete) this.#handler.onData(data);
+  }
+
+  /** Copies what lies in a chunk that will be gone. */
+  #keepData(): void {
+    if (this.#inChunk !== undefined) this.#data.append(this.#inChunk, 0, this.#inChunk.length);
+    this.#inChunk = undefined;
+  }
+
+  #hold(bytes: Buffer, start: number, end: number): void {
+    // A line that is skipped keeps its first bytes, which say what it is.
+    const room = this.#limitBytes + FIELD_BYTES - this.#line.length;
+    if (end - start > room) this.#skipEvent();
+    this.#line.append(bytes, start, Math.min(end, start + room));
+  }
+
+  #skipEvent(): void {
+    if (this.#isTooLong) return;
+    this.#isTooLong = true;
+    this.#inChunk = undefined;
+    this.#data.clear();
+    this.#handler.onTooLong();
+  }
+}
+
+const LINE_BREAK = Buffer.from('\n');
+/** Bytes of a line beside its data: the field's name, a colon, a space, a carriage return. */
+const FIELD_BYTES = 'data: \r'.length;
+
+function isDataField(bytes: Buffer, start: number, end: number): boolean {
+  const nameEnd = start + 'data'.length;
+  if (nameEnd > end || (nameEnd < end && bytes[nameEnd] !== COLON)) return false;
+  // `d`, `a`, `t`, `a`; a call into `Buffer` would take longer than the rest of the line.
+  return bytes[start] === 0x64 && bytes[start + 1] === 0x61 && bytes[start + 2] === 0x74 && bytes[start + 3] === 0x61;
+}
+
+/** Bytes that grow at their end. Appending is O(bytes appended), amortised. */
+export class ByteBuffer {
+  #buffer = Buffer.alloc(0);
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Valid until something is appended. */
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  append(from: Buffer, start: number, end: number): void {
+    const length = this.#length + end - start;
+    if (length > this.#buffer.length) {
+      const grown = Buffer.allocUnsafe(Math.max(length, 2 * this.#buffer.length, 256));
+      this.#buffer.copy(grown, 0, 0, this.#length);
+      this.#buffer = grown;
+    }
+    from.copy(this.#buffer, this.#length, start, end);
+    this.#length = length;
+  }
+
+  clear(): void {
+    this.#length = 0;
+    if (this.#buffer.length > KEPT_BYTES) this.#buffer = Buffer.alloc(0);
+  }
+}
+
+/** Writes one event. */
+export function sseEvent(event: string, data: object): string {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+}
