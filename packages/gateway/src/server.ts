@@ -18,13 +18,16 @@ import { Conversations } from './conversation/conversations.js';
 import type { SessionStore } from './conversation/session-store.js';
 import { openSessions, sessionStore } from './conversation/shared/open-sessions.js';
 import { DispatchQueue } from './dispatch/dispatch-queue.js';
-import { RESPONSE_HEADERS } from './dispatch/headers.js';
+import { engineCredentials, RESPONSE_HEADERS } from './dispatch/headers.js';
 import { Upstream } from './dispatch/upstream.js';
 import { EngineApis } from './engines/engine-apis.js';
 import type { Gateway } from './gateway.js';
+import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/messages-api.js';
+import { Authenticator } from './intake/authenticate.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
+import { RateLimits } from './intake/rate-limits.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
@@ -97,8 +100,9 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
  * Starts a gateway in front of the engine at `config.upstream.url`. Defaults are filled in.
  * Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
  */
-export async function startGateway(config: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
-  const gateway = assemble(config, parts);
+export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
+  const config = resolveConfig(input);
+  const gateway = assemble(config, await Authenticator.open(config.server), parts);
   const app = buildServer(gateway);
   const { socket } = gateway.config.admin;
   let url: string;
@@ -123,8 +127,7 @@ export async function startGateway(config: GatewayConfigInput, parts: GatewayPar
   };
 }
 
-function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
-  const config = resolveConfig(input);
+function assemble(config: GatewayConfig, authenticator: Authenticator, parts: GatewayParts): Gateway {
   const now = parts.now ?? (() => performance.now());
   const upstream = new Upstream(config.upstream);
   const histories = new ServedHistories(config);
@@ -166,8 +169,11 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const prewarmer = config.prewarm.enabled
     ? new Prewarmer(config.prewarm, { upstream, composer, cacheSalts, metrics, now })
     : undefined;
-  const engineApis = new EngineApis(upstream, config.upstream, now);
+  const engineApis = new EngineApis(upstream, config, now);
+  const rateLimits = new RateLimits(now);
   const state = {
+    authenticator,
+    rateLimits,
     histories,
     composer,
     cacheSalts,
@@ -182,7 +188,16 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     requests,
     prewarmer,
   };
-  return { config, upstream, engineApis, ...state, metrics, now, draining: false };
+  return {
+    config,
+    upstream,
+    engineCredentials: engineCredentials(config),
+    engineApis,
+    ...state,
+    metrics,
+    now,
+    draining: false,
+  };
 }
 
 function buildServer(gateway: Gateway): FastifyInstance {
@@ -213,7 +228,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
   app.addHook('onRequest', (request, reply, done) => {
     malformed.began(request.raw);
     begin(app, gateway, { request, reply, ended: () => malformed.ended(request.raw) });
-    done(gateway.draining && !PROBES.has(request.url) ? new WarmpathError('WARMPATH_SHUTTING_DOWN') : undefined);
+    if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+    else admit(gateway, request, reply, done);
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
@@ -270,8 +286,8 @@ function logAccess(
 ): void {
   const level = PROBES.has(route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
-  // A tenant is a digest of a key.
-  const { requestId, arrivedAt, bodyAt: _bodyAt, tenant: _tenant, ...facts } = exchange;
+  // A tenant is a digest of a key, or a name that is nobody else's business.
+  const { requestId, arrivedAt, bodyAt: _bodyAt, tenant: _tenant, caller: _caller, ...facts } = exchange;
   const line = { requestId, method, route, status, durationMs: round(gateway.now() - arrivedAt), ...facts };
   log[level](line, 'request');
 }
@@ -286,7 +302,7 @@ function sendTableError(gateway: Gateway, request: FastifyRequest, reply: Fastif
     .code(error.status)
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
     .header(RESPONSE_HEADERS.errorSource, 'gateway');
-  if (error.status === 429) reply.header('retry-after', '1');
+  if (error.status === 429 && !reply.hasHeader('retry-after')) reply.header('retry-after', '1');
   if (gateway.draining) reply.header('connection', 'close');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }

@@ -68,15 +68,7 @@ function ignored(): void {}
 
 /** What every request to the engine carries from the gateway. */
 export function engineHeaders(gateway: Gateway, requestId: string): Record<string, string | undefined> {
-  const { apiKey, apiKeyHeader } = gateway.config.upstream;
-  if (apiKey === undefined) return { [RESPONSE_HEADERS.requestId]: requestId };
-  const isBearer = apiKeyHeader === 'authorization';
-  return {
-    [RESPONSE_HEADERS.requestId]: requestId,
-    // The client's own key is for the gateway, in whichever header it stands.
-    authorization: isBearer ? `Bearer ${apiKey}` : undefined,
-    'x-api-key': isBearer ? undefined : apiKey,
-  };
+  return { ...gateway.engineCredentials, [RESPONSE_HEADERS.requestId]: requestId };
 }
 
 /** Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter. */

@@ -2,7 +2,6 @@ import { estimateTokens, fingerprint, observe, renderCompletion, renderHint, War
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { tenantOf } from '../intake/authenticate.js';
 import { parseObject } from '../intake/extract.js';
 
 const FIELDS = ['documents', 'policy', 'maxShift', 'pin', 'hints', 'preamble', 'model'];
@@ -29,10 +28,10 @@ export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
   });
 }
 
-function arrangeOnly(gateway: Gateway, { headers, exchange }: FastifyRequest, body: Readonly<Record<string, unknown>>) {
+function arrangeOnly(gateway: Gateway, { exchange }: FastifyRequest, body: Readonly<Record<string, unknown>>) {
   const { documents, model, preamble, ...switches } = body;
   const { composer, config } = gateway;
-  const tenant = tenantOf(headers);
+  const { tenant } = exchange.caller;
   const arrangeRequest = composer.prepare({ documents, switches }, tenant);
   const state = gateway.histories.of(tenant, (model as string | undefined) ?? '');
   const now = gateway.now();

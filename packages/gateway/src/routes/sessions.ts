@@ -2,7 +2,6 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { tenantOf } from '../intake/authenticate.js';
 import { SESSION_MAX_LENGTH } from '../intake/extract.js';
 
 /**
@@ -16,7 +15,7 @@ export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
       const detail = `a name of 1 to ${SESSION_MAX_LENGTH} characters was expected`;
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'name', detail });
     }
-    const tenant = tenantOf(request.headers);
+    const { tenant } = request.exchange.caller;
     const forgotten = await gateway.conversations.store.forget({ tenant, session: name });
     return reply
       .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)

@@ -5,7 +5,6 @@ import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { readMessages } from '../intake/apis/client-messages.js';
-import { tenantOf } from '../intake/authenticate.js';
 import { parseObject } from '../intake/extract.js';
 import { objectMembers, rewriteObject } from '../intake/json-members.js';
 import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from '../render/prefill.js';
@@ -38,7 +37,7 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
       },
     });
     const { requestId } = request.exchange;
-    const tenant = tenantOf(request.headers);
+    const { tenant } = request.exchange.caller;
     const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => {
       const body = warmupBody(text, messages);
       return {

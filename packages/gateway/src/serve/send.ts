@@ -1,8 +1,7 @@
 import { type ForwardOptions, forward } from '../dispatch/forward.js';
-import { RESPONSE_HEADERS, translatedHeaders } from '../dispatch/headers.js';
+import { forwardsClientKey, RESPONSE_HEADERS, translatedHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
-import { tenantOf } from '../intake/authenticate.js';
 import { guard } from '../observe/fail-open.js';
 import { type Call, isReadable } from './call.js';
 import { warningsHeader } from './warnings-header.js';
@@ -22,7 +21,7 @@ export function send(gateway: Gateway, call: Call, body: Buffer | string, option
 /** With the tenant's salt where one is configured; a translation to where chat completions are served, and its answer back through the translation. */
 function transmit(gateway: Gateway, call: Call, plain: Buffer | string, options: ForwardOptions): void {
   const { request, translation } = call;
-  const body = gateway.cacheSalts?.salted(plain, tenantOf(request.headers)) ?? plain;
+  const body = gateway.cacheSalts?.salted(plain, request.exchange.caller.tenant) ?? plain;
   if (translation === undefined) {
     forward(gateway, call, body, options);
     return;
@@ -45,5 +44,5 @@ export function translationHeaders(
   { config }: Gateway,
   { request, translation }: Call,
 ): Record<string, string | undefined> {
-  return translation === undefined ? {} : translatedHeaders(request.headers, config.upstream.apiKey === undefined);
+  return translation === undefined ? {} : translatedHeaders(request.headers, forwardsClientKey(config));
 }

@@ -2,12 +2,10 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { serveRecognised } from '../arrange/found/serve-recognised.js';
 import type { Dispatch } from '../dispatch/dispatch-queue.js';
-import { engineHeaders } from '../dispatch/forward.js';
 import type { Way } from '../engines/engine-apis.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import type { PromptApi } from '../intake/apis/prompt-api.js';
-import { tenantOf } from '../intake/authenticate.js';
 import { type TranslatedApi, translate } from '../translation/translation.js';
 import { arrangeDocuments } from './arrange-documents.js';
 import { bodyOf, type Call, isReadable } from './call.js';
@@ -40,7 +38,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
       const call = { request, reply, route: api.name, api, body: bodyOf(request) };
       serve(gateway, way === 'native' ? call : translated(gateway, call));
     };
-    const way = gateway.engineApis.way(api.name, headers, engineHeaders(gateway, exchange.requestId));
+    const way = gateway.engineApis.way(api.name, exchange.caller, headers);
     if (typeof way === 'string') {
       go(way);
       return;
@@ -61,7 +59,7 @@ function translated(gateway: Gateway, call: Call & { readonly api: { readonly na
 }
 
 function serve(gateway: Gateway, call: Call): void {
-  const tenant = tenantOf(call.request.headers);
+  const { tenant } = call.request.exchange.caller;
   call.request.exchange.tenant = tenant;
   const prepared = prepare(gateway, call, tenant);
   if (!(prepared instanceof Promise)) enter(gateway, call, tenant, prepared);

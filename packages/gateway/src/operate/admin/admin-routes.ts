@@ -1,7 +1,8 @@
 import { Readable } from 'node:stream';
 import { type SessionFilter, WarmpathError } from '@warmpath/core';
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import type { FastifyBaseLogger, FastifyInstance, FastifyRequest } from 'fastify';
 import type { Gateway } from '../../gateway.js';
+import { KEY_HEADERS } from '../../intake/authenticate.js';
 import { exportLines, importLines } from './session-transfer.js';
 
 interface Query {
@@ -13,12 +14,13 @@ interface Query {
 /**
  * What only the operator may do, of all tenants: `GET /sessions` exports what is remembered of conversations, `POST /sessions` takes an
  * export in, `DELETE /sessions` forgets. `?tenant=` names a tenant by the digest that an export has, `&session=` a conversation by its
- * name, or those without one by an empty one; to forget everything takes `?all=true`.
+ * name, or those without one by an empty one; to forget everything takes `?all=true`. In place of `?tenant=`, a client's key may stand in
+ * the header in which that client sends it.
  */
 export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: FastifyBaseLogger): void {
   const { store } = gateway.conversations;
-  app.get<{ Querystring: Query }>('/sessions', (request, reply) => {
-    const lines = exportLines(store, filterOf(request.query), gateway.now());
+  app.get<{ Querystring: Query }>('/sessions', async (request, reply) => {
+    const lines = exportLines(store, await filterOf(gateway, request), gateway.now());
     log.info('sessions exported');
     return reply.type('application/x-ndjson').send(Readable.from(lines));
   });
@@ -29,7 +31,7 @@ export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: Fastify
     return result;
   });
   app.delete<{ Querystring: Query }>('/sessions', async (request) => {
-    const filter = filterOf(request.query);
+    const filter = await filterOf(gateway, request);
     if (filter.tenant === undefined && request.query.all !== 'true') {
       throw invalid('tenant', 'name a tenant, or say `all=true`');
     }
@@ -39,14 +41,20 @@ export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: Fastify
   });
 }
 
-function filterOf({ tenant, session }: Query): SessionFilter {
-  for (const [path, value] of Object.entries({ tenant, session })) {
+async function filterOf(
+  { authenticator }: Gateway,
+  { query, headers }: FastifyRequest<{ Querystring: Query }>,
+): Promise<SessionFilter> {
+  const { session } = query;
+  for (const [path, value] of Object.entries({ tenant: query.tenant, session })) {
     if (value !== undefined && typeof value !== 'string') throw invalid(path, 'one value was expected');
   }
+  const isKeyGiven = query.tenant === undefined && KEY_HEADERS.some((name) => headers[name] !== undefined);
+  const tenant = isKeyGiven ? (await authenticator.callerOf(headers)).tenant : (query.tenant as string | undefined);
   if (session !== undefined && tenant === undefined) {
     throw invalid('session', 'a name is one of a tenant: name that, too');
   }
-  return { tenant: tenant as string | undefined, session: session === '' ? null : (session as string | undefined) };
+  return { tenant, session: session === '' ? null : (session as string | undefined) };
 }
 
 function invalid(path: string, detail: string): WarmpathError {
