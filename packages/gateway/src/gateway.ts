@@ -7,6 +7,7 @@ import type { DispatchQueue } from './dispatch/dispatch-queue.js';
 import type { Upstream } from './dispatch/upstream.js';
 import type { EngineApis } from './engines/engine-apis.js';
 import type { Authenticator } from './intake/authenticate.js';
+import type { Cors } from './intake/cors.js';
 import type { RateLimits } from './intake/rate-limits.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
@@ -27,6 +28,8 @@ export interface Gateway {
   readonly engineApis: EngineApis;
   readonly authenticator: Authenticator;
   readonly rateLimits: RateLimits;
+  /** Only where origins are configured. */
+  readonly cors: Cors | undefined;
   readonly histories: ServedHistories;
   readonly composer: Composer;
   readonly conversations: Conversations;

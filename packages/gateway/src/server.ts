@@ -26,6 +26,7 @@ import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/messages-api.js';
 import { Authenticator } from './intake/authenticate.js';
+import { Cors } from './intake/cors.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { Exchange } from './observe/exchange.js';
@@ -46,7 +47,7 @@ import { healthRoutes } from './routes/health.js';
 import { messagesRoute } from './routes/messages.js';
 import { metricsRoute } from './routes/metrics.js';
 import { observeRoute } from './routes/observe.js';
-import { passthroughRoute } from './routes/passthrough.js';
+import { passthroughRoute, speculationsRoute } from './routes/passthrough.js';
 import { planRoute } from './routes/plan.js';
 import { requestsRoute } from './routes/requests.js';
 import { responsesRoute } from './routes/responses.js';
@@ -171,9 +172,11 @@ function assemble(config: GatewayConfig, authenticator: Authenticator, parts: Ga
     : undefined;
   const engineApis = new EngineApis(upstream, config, now);
   const rateLimits = new RateLimits(now);
+  const cors = config.server.cors && new Cors(config.server.cors);
   const state = {
     authenticator,
     rateLimits,
+    cors,
     histories,
     composer,
     cacheSalts,
@@ -219,7 +222,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
     frameworkErrors: (error, request, reply) => {
       // Refused before any hook ran: the request is counted and logged like any other.
       if (request.exchange === undefined) begin(app, gateway, { request, reply });
-      sendTableError(gateway, request, reply, fromFramework(error));
+      sendTableError(request, reply, fromFramework(error));
     },
   });
   app.removeAllContentTypeParsers();
@@ -231,20 +234,25 @@ function buildServer(gateway: Gateway): FastifyInstance {
     if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
     else admit(gateway, request, reply, done);
   });
+  // Relayed answers are written past this, and decide at their head likewise.
+  app.addHook('onSend', (_request, reply, _payload, done) => {
+    if (gateway.draining) reply.header('connection', 'close');
+    done();
+  });
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
       request.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
     }
-    sendTableError(gateway, request, reply, WarmpathError.isInstance(error) ? error : fromFramework(error));
+    sendTableError(request, reply, WarmpathError.isInstance(error) ? error : fromFramework(error));
   });
   app.setNotFoundHandler((request, reply) => {
-    sendTableError(gateway, request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
+    sendTableError(request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
   });
   for (const route of [chatCompletionsRoute, completionsRoute, messagesRoute, responsesRoute]) route(app, gateway);
   countTokensRoute(app, gateway);
   for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute, sessionsRoute])
     route(app, gateway);
-  for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
+  for (const route of [healthRoutes, metricsRoute, speculationsRoute, passthroughRoute]) route(app, gateway);
   return app;
 }
 
@@ -296,14 +304,13 @@ function round(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
-function sendTableError(gateway: Gateway, request: FastifyRequest, reply: FastifyReply, error: WarmpathError): void {
+function sendTableError(request: FastifyRequest, reply: FastifyReply, error: WarmpathError): void {
   request.exchange.failed(error.code, 'gateway');
   reply
     .code(error.status)
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
     .header(RESPONSE_HEADERS.errorSource, 'gateway');
   if (error.status === 429 && !reply.hasHeader('retry-after')) reply.header('retry-after', '1');
-  if (gateway.draining) reply.header('connection', 'close');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }
 

@@ -26,6 +26,10 @@ export interface RelayResult {
 export interface RelayOptions {
   /** Added to the engine's response headers. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Names of the engine's response headers that the client does not get. */
+  readonly leftOut: readonly string[];
+  /** Whether the gateway is shutting down: then an answer whose head is written closes its connection. */
+  readonly isDraining: () => boolean;
   /** What becomes of the engine's response. */
   readonly body: ResponseBody;
   readonly errors: ErrorShape;
@@ -124,12 +128,14 @@ class Relay implements UpstreamListener {
 
   #writeHead({ status, headers }: ResponseHead): void {
     this.#isEventStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
-    const own: Record<string, string> = { ...this.#options.headers };
+    const own = ownHeaders(this.#options);
     if (status >= 400) {
       own[RESPONSE_HEADERS.errorSource] = 'upstream';
       this.#exchange.errorSource = 'upstream';
     }
-    this.#client.writeHead(status, responseHeaders(headers, own));
+    const written = responseHeaders(headers, own);
+    for (const name of this.#options.leftOut) delete written[name];
+    this.#client.writeHead(status, written);
     // A stream's client sees that it was accepted before the first token; other headers travel with their body.
     if (this.#isEventStream) this.#client.flushHeaders();
   }
@@ -176,12 +182,22 @@ function asTableError(error: unknown): WarmpathError {
   return WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
 }
 
+/** Decided when the head is written, which may be long after the request went out. */
+function ownHeaders({ headers, isDraining }: Pick<RelayOptions, 'headers' | 'isDraining'>): Record<string, string> {
+  return isDraining() ? { ...headers, connection: 'close' } : { ...headers };
+}
+
 /** Answers with the table's error, on a response that nothing has been written to. */
 function sendError(
   client: ServerResponse,
   error: WarmpathError,
-  { headers, errors, source }: Pick<RelayOptions, 'headers' | 'errors'> & { readonly source: 'gateway' | 'upstream' },
+  {
+    errors,
+    source,
+    ...options
+  }: Pick<RelayOptions, 'headers' | 'errors' | 'isDraining'> & { readonly source: 'gateway' | 'upstream' },
 ): void {
+  const headers = ownHeaders(options);
   const body = JSON.stringify(errors.body(error, headers[RESPONSE_HEADERS.requestId] ?? ''));
   client.writeHead(error.status, {
     ...headers,

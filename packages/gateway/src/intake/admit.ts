@@ -11,8 +11,9 @@ const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/healthz', '/read
 const REQUESTS_ROUTE = '/v1/requests/:id';
 
 /**
- * Decides, before the body is read, who sends a request and whether it goes on: `done` gets the error if not. Everything that
- * is not named as open needs the key that the configuration asks for, unknown paths included.
+ * Decides, before the body is read, who sends a request and whether it goes on: `done` gets the error if not, and is not called
+ * for what is answered here. Everything that is not named as open needs the key that the configuration asks for, unknown paths
+ * included.
  */
 export function admit(
   gateway: Gateway,
@@ -20,6 +21,7 @@ export function admit(
   reply: FastifyReply,
   done: (error?: Error) => void,
 ): void {
+  if (gateway.cors?.answer(request, reply)) return;
   const route = request.routeOptions.url;
   if (OPEN_ROUTES.has(route)) {
     done();
@@ -43,6 +45,11 @@ export function admit(
   } catch (error) {
     done(error as WarmpathError);
   }
+}
+
+/** Whether a caller may act on what is its tenant's alone: one that could be anybody may where only this machine can ask. */
+export function mayActForTenant({ config: { server } }: Gateway, { isAuthenticated }: Caller): boolean {
+  return isAuthenticated || isLoopback(server.host);
 }
 
 /** Whether whoever reaches the gateway is meant to see what is nobody's in particular. */

@@ -1,4 +1,4 @@
-import type { ChatMessage } from '@warmpath/core';
+import { type ChatMessage, estimateTokens } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
@@ -37,9 +37,10 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
       },
     });
     const { requestId } = request.exchange;
-    const { tenant } = request.exchange.caller;
+    const { tenant, key } = request.exchange.caller;
     const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => {
       const body = warmupBody(text, messages);
+      if (key !== undefined) gateway.rateLimits.charge(key, estimateTokens(body));
       return {
         method: 'POST',
         path: '/v1/chat/completions',
