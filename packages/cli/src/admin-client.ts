@@ -29,15 +29,20 @@ export class AdminClient {
   }
 
   /** The body of an answer, as it comes. */
-  async get(path: string): Promise<Readable> {
-    const { statusCode, body } = await this.#request('GET', path);
+  async get(path: string, headers: Readonly<Record<string, string>>): Promise<Readable> {
+    const { statusCode, body } = await this.#request('GET', path, headers);
     if (statusCode !== 200) throw errorOf(await body.json());
     return body;
   }
 
   /** The JSON of an answer. */
-  async send(method: 'POST' | 'DELETE', path: string, input?: Readable): Promise<unknown> {
-    const { statusCode, body } = await this.#request(method, path, input);
+  async send(
+    method: 'POST' | 'DELETE',
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    input?: Readable,
+  ): Promise<unknown> {
+    const { statusCode, body } = await this.#request(method, path, headers, input);
     const answer: unknown = await body.json();
     if (statusCode !== 200) throw errorOf(answer);
     return answer;
@@ -47,10 +52,15 @@ export class AdminClient {
     await this.#client.destroy();
   }
 
-  async #request(method: 'GET' | 'POST' | 'DELETE', path: string, input?: Readable) {
+  async #request(
+    method: 'GET' | 'POST' | 'DELETE',
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    input?: Readable,
+  ) {
     try {
-      const headers = input === undefined ? {} : { 'content-type': 'application/x-ndjson' };
-      return await this.#client.request({ method, path, headers, body: input ?? null });
+      const type = input === undefined ? {} : { 'content-type': 'application/x-ndjson' };
+      return await this.#client.request({ method, path, headers: { ...headers, ...type }, body: input ?? null });
     } catch (cause) {
       const { path: file, code } = cause as NodeJS.ErrnoException;
       // What could not be read is the input, where it is not the socket.

@@ -6,6 +6,9 @@ import type { Conversations } from './conversation/conversations.js';
 import type { DispatchQueue } from './dispatch/dispatch-queue.js';
 import type { Upstream } from './dispatch/upstream.js';
 import type { EngineApis } from './engines/engine-apis.js';
+import type { Authenticator } from './intake/authenticate.js';
+import type { Cors } from './intake/cors.js';
+import type { RateLimits } from './intake/rate-limits.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
 import type { RequestLog } from './operate/explain/request-log.js';
@@ -20,7 +23,13 @@ import type { Warmups } from './warm/warmups.js';
 export interface Gateway {
   readonly config: GatewayConfig;
   readonly upstream: Upstream;
+  /** What every request to the engine carries, or does not carry, of keys (`engineCredentials`). */
+  readonly engineCredentials: Readonly<Record<string, string | undefined>>;
   readonly engineApis: EngineApis;
+  readonly authenticator: Authenticator;
+  readonly rateLimits: RateLimits;
+  /** Only where origins are configured. */
+  readonly cors: Cors | undefined;
   readonly histories: ServedHistories;
   readonly documents: InsertedDocuments;
   readonly conversations: Conversations;

@@ -22,7 +22,6 @@ export {
 } from './conversation/session-store.js';
 export { probeSessionStore, type SessionStoreProbe } from './conversation/shared/open-sessions.js';
 export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
-export { tenantOf } from './intake/authenticate.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';
 export {
   type ExplainedBlock,

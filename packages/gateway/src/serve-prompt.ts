@@ -4,13 +4,11 @@ import { arrangePrompt } from './arrange/arrange-prompt.js';
 import { openDocuments } from './arrange/found/serve-recognised.js';
 import { type Call, isReadable, type PreparedPrompt, preparePrompt } from './arrange/prepare-prompt.js';
 import type { Dispatch, WaitingContext } from './dispatch/dispatch-queue.js';
-import { engineHeaders } from './dispatch/forward.js';
 import { sendPrompt } from './dispatch/send-prompt.js';
 import type { Way } from './engines/engine-apis.js';
 import type { Gateway } from './gateway.js';
 import { chatApi } from './intake/apis/chat-api.js';
 import type { PromptApi } from './intake/apis/prompt-api.js';
-import { tenantOf } from './intake/authenticate.js';
 import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
 
 /**
@@ -35,7 +33,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
       const call = callOf(request, reply, api);
       serve(gateway, way === 'native' ? call : translated(gateway, call, api.name));
     };
-    const way = gateway.engineApis.way(api.name, headers, engineHeaders(gateway, exchange.requestId));
+    const way = gateway.engineApis.way(api.name, exchange.caller, headers);
     if (typeof way === 'string') {
       go(way);
       return;
@@ -47,7 +45,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
 }
 
 function callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {
-  const tenant = tenantOf(request.headers);
+  const { tenant } = request.exchange.caller;
   request.exchange.tenant = tenant;
   const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
   return { request, reply, tenant, route: api.name, api, body };

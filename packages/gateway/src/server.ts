@@ -19,14 +19,18 @@ import type { SessionStore } from './conversation/session-store.js';
 import { openSessions, sessionStore } from './conversation/shared/open-sessions.js';
 import { DispatchQueue } from './dispatch/dispatch-queue.js';
 import { engineHeaders } from './dispatch/forward.js';
-import { RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
+import { engineCredentials, RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
 import { promptHeaders } from './dispatch/send-prompt.js';
 import { Upstream } from './dispatch/upstream.js';
 import { EngineApis } from './engines/engine-apis.js';
 import type { Gateway } from './gateway.js';
+import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/messages-api.js';
+import { Authenticator } from './intake/authenticate.js';
+import { Cors } from './intake/cors.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
+import { RateLimits } from './intake/rate-limits.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
@@ -45,7 +49,7 @@ import { healthRoutes } from './routes/health.js';
 import { messagesRoute } from './routes/messages.js';
 import { metricsRoute } from './routes/metrics.js';
 import { observeRoute } from './routes/observe.js';
-import { passthroughRoute } from './routes/passthrough.js';
+import { passthroughRoute, speculationsRoute } from './routes/passthrough.js';
 import { planRoute } from './routes/plan.js';
 import { requestsRoute } from './routes/requests.js';
 import { responsesRoute } from './routes/responses.js';
@@ -99,8 +103,9 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
  * Starts a gateway in front of the engine at `config.upstream.url`. Defaults are filled in.
  * Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
  */
-export async function startGateway(config: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
-  const gateway = assemble(config, parts);
+export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
+  const config = resolveConfig(input);
+  const gateway = assemble(config, await Authenticator.open(config.server), parts);
   const app = buildServer(gateway);
   const { socket } = gateway.config.admin;
   let url: string;
@@ -125,8 +130,7 @@ export async function startGateway(config: GatewayConfigInput, parts: GatewayPar
   };
 }
 
-function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
-  const config = resolveConfig(input);
+function assemble(config: GatewayConfig, authenticator: Authenticator, parts: GatewayParts): Gateway {
   const now = parts.now ?? (() => performance.now());
   const upstream = new Upstream(config.upstream);
   const histories = new ServedHistories(config);
@@ -178,8 +182,13 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
         }),
       })
     : undefined;
-  const engineApis = new EngineApis(upstream, config.upstream, now);
+  const engineApis = new EngineApis(upstream, config, now);
+  const rateLimits = new RateLimits(now);
+  const cors = config.server.cors && new Cors(config.server.cors);
   const state = {
+    authenticator,
+    rateLimits,
+    cors,
     histories,
     documents,
     cacheSalts,
@@ -194,7 +203,16 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     requests,
     prewarmer,
   };
-  const gateway: Gateway = { config, upstream, engineApis, ...state, metrics, now, draining: false };
+  const gateway: Gateway = {
+    config,
+    upstream,
+    engineCredentials: engineCredentials(config),
+    engineApis,
+    ...state,
+    metrics,
+    now,
+    draining: false,
+  };
   return gateway;
 }
 
@@ -217,7 +235,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
     frameworkErrors: (error, request, reply) => {
       // Refused before any hook ran: the request is counted and logged like any other.
       if (request.exchange === undefined) begin(app, gateway, { request, reply });
-      sendTableError(gateway, request, reply, fromFramework(error));
+      sendTableError(request, reply, fromFramework(error));
     },
   });
   app.removeAllContentTypeParsers();
@@ -226,22 +244,28 @@ function buildServer(gateway: Gateway): FastifyInstance {
   app.addHook('onRequest', (request, reply, done) => {
     malformed.began(request.raw);
     begin(app, gateway, { request, reply, ended: () => malformed.ended(request.raw) });
-    done(gateway.draining && !PROBES.has(request.url) ? new WarmpathError('WARMPATH_SHUTTING_DOWN') : undefined);
+    if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+    else admit(gateway, request, reply, done);
+  });
+  // Relayed answers are written past this, and decide at their head likewise.
+  app.addHook('onSend', (_request, reply, _payload, done) => {
+    if (gateway.draining) reply.header('connection', 'close');
+    done();
   });
   app.setErrorHandler((error: FastifyError, request, reply) => {
     if (!WarmpathError.isInstance(error) && !(error.statusCode! < 500)) {
       request.log.error({ requestId: request.exchange.requestId, ...describeDefect(error) }, 'internal error');
     }
-    sendTableError(gateway, request, reply, WarmpathError.isInstance(error) ? error : fromFramework(error));
+    sendTableError(request, reply, WarmpathError.isInstance(error) ? error : fromFramework(error));
   });
   app.setNotFoundHandler((request, reply) => {
-    sendTableError(gateway, request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
+    sendTableError(request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
   });
   for (const route of [chatCompletionsRoute, completionsRoute, messagesRoute, responsesRoute]) route(app, gateway);
   countTokensRoute(app, gateway);
   for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute, sessionsRoute])
     route(app, gateway);
-  for (const route of [healthRoutes, metricsRoute, passthroughRoute]) route(app, gateway);
+  for (const route of [healthRoutes, metricsRoute, speculationsRoute, passthroughRoute]) route(app, gateway);
   return app;
 }
 
@@ -283,8 +307,8 @@ function logAccess(
 ): void {
   const level = PROBES.has(route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
-  // A tenant is a digest of a key.
-  const { requestId, arrivedAt, bodyAt: _bodyAt, tenant: _tenant, ...facts } = exchange;
+  // A tenant is a digest of a key, or a name that is nobody else's business.
+  const { requestId, arrivedAt, bodyAt: _bodyAt, tenant: _tenant, caller: _caller, ...facts } = exchange;
   const line = { requestId, method, route, status, durationMs: round(gateway.now() - arrivedAt), ...facts };
   log[level](line, 'request');
 }
@@ -293,14 +317,13 @@ function round(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
-function sendTableError(gateway: Gateway, request: FastifyRequest, reply: FastifyReply, error: WarmpathError): void {
+function sendTableError(request: FastifyRequest, reply: FastifyReply, error: WarmpathError): void {
   request.exchange.failed(error.code, 'gateway');
   reply
     .code(error.status)
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
     .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange));
-  if (error.status === 429) reply.header('retry-after', '1');
-  if (gateway.draining) reply.header('connection', 'close');
+  if (error.status === 429 && !reply.hasHeader('retry-after')) reply.header('retry-after', '1');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }
 

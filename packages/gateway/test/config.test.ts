@@ -30,7 +30,7 @@ describe('a configuration', () => {
 
   it('takes variables from the environment, with the type that is wanted', () => {
     const text = [
-      `server: { port: "\${PORT:-8081}", host: "\${HOST}" }`,
+      `server: { port: "\${PORT:-8081}", host: "\${HOST}", open: true }`,
       'upstream:',
       `  url: http://\${HOST}:\${ENGINE_PORT}/v1`,
       `  apiKey: \${KEY}`,

@@ -56,6 +56,8 @@ export interface RequestOptions {
   readonly headers?: Readonly<Record<string, string>>;
   /** Keeps the connection open afterwards; without one, each request has its own. */
   readonly agent?: Agent;
+  /** In the request line, in place of the URL's. */
+  readonly path?: string;
 }
 
 /** Sends a request and collects what comes back, also when the connection breaks. */
@@ -87,6 +89,7 @@ export function openRequest(url: string, body?: string | Buffer | object, option
   const request = httpRequest(url, {
     agent: options.agent ?? false,
     method: options.method ?? (payload === undefined ? 'GET' : 'POST'),
+    ...(options.path !== undefined && { path: options.path }),
     headers: { ...(payload !== undefined && { 'content-type': 'application/json' }), ...options.headers },
   });
   request.end(payload);

@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { hash } from 'node:crypto';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
-import { tenantOf } from '../src/intake/authenticate.js';
 import { FakeEngine } from './fake-engine.js';
 import { chat, closing, send } from './harness.js';
 
@@ -44,7 +44,7 @@ describe('the log', () => {
     await send(`${url}/SECRET-path`, undefined, { headers });
     const lines = await stop();
     expect(lines.join('\n')).not.toContain('SECRET');
-    expect(lines.join('\n')).not.toContain(tenantOf(headers));
+    expect(lines.join('\n')).not.toContain(hash('sha256', headers.authorization));
     const requests = lines
       .map((line) => JSON.parse(line) as Record<string, unknown>)
       .filter(({ msg }) => msg === 'request');

@@ -32,7 +32,9 @@ describe('close', () => {
     let answer = () => {};
     const { engine, gateway } = await stand(
       (response) => {
-        answer = () => response.writeHead(200, { 'content-type': 'application/json' }).end(CHAT_RESPONSE);
+        // The head is on its way before the shutdown begins: it does not say that the connection ends.
+        startStream(response).write(CHAT_STREAM.slice(0, 200));
+        answer = () => response.end(CHAT_STREAM.slice(200));
       },
       {},
       // Every request asks for the time when it comes: so the test knows that the second one is there.
@@ -44,7 +46,7 @@ describe('close', () => {
     socket.on('data', (part: string) => text.push(part));
     const request = `POST ${PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}`;
     socket.write(request);
-    await engine.until('request', 1);
+    await once(socket, 'data');
     const closed = gateway.close();
     const asked = once(clock, 'asked');
     socket.write(request);
@@ -52,9 +54,62 @@ describe('close', () => {
     answer();
     await once(socket, 'close');
     await closed;
-    expect(text.join('')).toContain(CHAT_RESPONSE);
+    expect(text.join('')).toContain('data: [DONE]');
     expect(text.join('')).toContain('WARMPATH_SHUTTING_DOWN');
     expect(engine.received).toHaveLength(1);
+  });
+
+  it('tells the clients of answers under way that their connection ends, whenever those answers began', async () => {
+    const answers: (() => void)[] = [];
+    const { engine, gateway } = await stand(
+      (response, { path }) => {
+        answers.push(() => {
+          if (path === '/v1/models') response.writeHead(503).end();
+          else response.writeHead(200, { 'content-type': 'application/json' }).end(CHAT_RESPONSE);
+        });
+      },
+      { upstream: { messages: 'translate' } },
+    );
+    const agent = new Agent({ keepAlive: true });
+    const message = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hello' }] };
+    const late = [
+      send(gateway.url + PATH, chat(), { agent }),
+      send(gateway.url + PATH, '{}', { agent }),
+      send(`${gateway.url}/v1/messages`, message, { agent }),
+      // Not relayed: the gateway's own answer.
+      send(`${gateway.url}/readyz`, undefined, { agent }),
+    ];
+    await engine.until('request', late.length);
+    const closed = gateway.close();
+    for (const answer of answers) answer();
+    const replies = await Promise.all(late);
+    expect(replies.map(({ status, broken }) => [status, broken])).toEqual([
+      [200, false],
+      [200, false],
+      [200, false],
+      [503, false],
+    ]);
+    expect(replies.map(({ headers }) => headers.connection)).toEqual(late.map(() => 'close'));
+    await closed;
+    // No connection is left that the next request would be lost on.
+    expect(Object.values(agent.freeSockets).flat()).toEqual([]);
+    await expect(send(gateway.url + PATH, chat(), { agent })).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    agent.destroy();
+  });
+
+  it('tells it with errors, too', async () => {
+    let lose = () => {};
+    const { engine, gateway } = await stand((response) => {
+      lose = () => response.destroy();
+    });
+    const agent = new Agent({ keepAlive: true });
+    const answer = send(gateway.url + PATH, chat(), { agent });
+    await engine.until('request', 1);
+    const closed = gateway.close();
+    lose();
+    expect(await answer).toMatchObject({ status: 502, headers: { connection: 'close' }, broken: false });
+    await closed;
+    agent.destroy();
   });
 
   it('cuts what does not finish in time', async () => {

@@ -2,7 +2,6 @@ import { type Arrangement, arrange, observe, prepareRequest } from '@warmpath/co
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
-import { ANONYMOUS, tenantOf } from '../src/intake/authenticate.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/observe/served-histories.js';
 import { WarmPrefixes } from '../src/warm/warm-prefixes.js';
@@ -103,16 +102,5 @@ describe('EngineCounts', () => {
     counts.observe(10, { promptTokens: 10, cachedTokens: 4 });
     expect(counts.cachedTokens(silent)).toBe(0);
     expect(counts.cachedTokens({ promptTokens: 10, cachedTokens: 4 })).toBe(4);
-  });
-});
-
-describe('tenantOf', () => {
-  it('tells credentials apart without keeping them', () => {
-    expect(tenantOf({})).toBe(ANONYMOUS);
-    const bearer = (key: string) => tenantOf({ authorization: `Bearer ${key}` });
-    expect(bearer('a')).toMatch(/^[0-9a-f]{64}$/);
-    expect(bearer('a')).not.toBe(bearer('b'));
-    expect(tenantOf({ 'x-api-key': 'a' })).toMatch(/^[0-9a-f]{64}$/);
-    expect(tenantOf({ 'x-api-key': 'a' })).not.toBe(tenantOf({ 'x-api-key': 'b' }));
   });
 });

@@ -3,16 +3,16 @@ import { rename, rm } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { WarmpathError } from '@warmpath/core';
-import { type SessionImport, tenantOf } from '@warmpath/gateway';
+import type { SessionImport } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
 import { type AdminAddress, AdminClient, adminSocket } from '../admin-client.js';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
 
-const KEY_HEADERS = ['authorization', 'x-api-key'] as const;
+const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key'] as const;
 
 const WHICH_HELP = `
-A tenant is named by the digest that an export has, or by the client's key in an environment variable; clients without a key are the
+A tenant is named as an export names it, or by the client's key in an environment variable; clients without a key are the
 tenant \`anonymous\`.`;
 
 interface Which extends AdminAddress {
@@ -51,7 +51,7 @@ function addAddress(command: Command): Command {
 
 function addWhich(command: Command): Command {
   return command
-    .option('--tenant <digest>', 'of one tenant')
+    .option('--tenant <name>', 'of one tenant')
     .option('--key-from <variable>', 'of the tenant whose key stands in this environment variable')
     .addOption(
       new Option('--key-header <name>', 'in which header that client sends it')
@@ -65,7 +65,7 @@ function addWhich(command: Command): Command {
 async function exportSessions(file: string | undefined, options: Which, context: CommandContext): Promise<void> {
   const client = new AdminClient(await adminSocket(options, context.environment));
   try {
-    const lines = await client.get(`/sessions?${queryOf(options, context.environment)}`);
+    const lines = await client.get(`/sessions?${queryOf(options)}`, keyOf(options, context.environment));
     if (file === undefined || file === '-') await pipeline(lines, process.stdout, { end: false });
     else await writeFile(file, lines);
   } finally {
@@ -83,7 +83,7 @@ async function importSessions(file: string | undefined, options: AdminAddress, c
   let result: SessionImport;
   try {
     const input: Readable = file === undefined || file === '-' ? stdin : createReadStream(file);
-    result = (await client.send('POST', '/sessions', input)) as SessionImport;
+    result = (await client.send('POST', '/sessions', {}, input)) as SessionImport;
   } finally {
     await client.close();
   }
@@ -100,7 +100,8 @@ async function forgetSessions(options: Which, { terminal, environment }: Command
   const client = new AdminClient(await adminSocket(options, environment));
   try {
     const all = options.all === true ? '&all=true' : '';
-    const result = (await client.send('DELETE', `/sessions?${queryOf(options, environment)}${all}`)) as {
+    const key = keyOf(options, environment);
+    const result = (await client.send('DELETE', `/sessions?${queryOf(options)}${all}`, key)) as {
       readonly forgotten: number;
     };
     terminal.data(result);
@@ -110,18 +111,22 @@ async function forgetSessions(options: Which, { terminal, environment }: Command
   }
 }
 
-function queryOf({ tenant, keyFrom, keyHeader, session, unnamed }: Which, environment: NodeJS.ProcessEnv): string {
+function queryOf({ tenant, keyFrom, session, unnamed }: Which): string {
   const query = new URLSearchParams();
-  const key = keyFrom === undefined ? undefined : environment[keyFrom];
-  if (keyFrom !== undefined && key === undefined) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: '--key-from', detail: `${keyFrom} is not set` });
-  }
-  const value = keyHeader === 'authorization' ? `Bearer ${key}` : key;
-  const whose = key === undefined ? tenant : tenantOf({ [keyHeader]: value });
-  if (whose !== undefined) query.set('tenant', whose);
+  if (tenant !== undefined && keyFrom === undefined) query.set('tenant', tenant);
   if (session !== undefined) query.set('session', session);
   if (unnamed === true) query.set('session', '');
   return query.toString();
+}
+
+/** The client's key as that client sends it: the gateway knows whose it is. */
+function keyOf({ keyFrom, keyHeader }: Which, environment: NodeJS.ProcessEnv): Record<string, string> {
+  if (keyFrom === undefined) return {};
+  const key = environment[keyFrom];
+  if (key === undefined) {
+    throw new WarmpathError('WARMPATH_USAGE', { path: '--key-from', detail: `${keyFrom} is not set` });
+  }
+  return { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${key}` : key };
 }
 
 /** Whole or not at all, and for this user alone: it holds what people asked. */

@@ -1,4 +1,5 @@
-import { randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyInstance, type FastifyReply, fastify } from 'fastify';
 import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
@@ -76,7 +77,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const id = `chatcmpl-${randomUUID()}`;
     const generation = toGenerationRequest(id, prompt, body, limits);
     const format = chatFormat({ id, created: nowSeconds(), model: app.model });
-    return answer(targetOf(app, body), generation, format, { reply, options: streamOptions(body) });
+    return answer(targetOf(app, body, request.headers), generation, format, { reply, options: streamOptions(body) });
   });
 
   server.post('/v1/completions', async (request, reply) => {
@@ -86,7 +87,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const id = `cmpl-${randomUUID()}`;
     const generation = toGenerationRequest(id, prompt, body, limits);
     const format = completionFormat({ id, created: nowSeconds(), model: app.model });
-    return answer(targetOf(app, body), generation, format, { reply, options: streamOptions(body) });
+    return answer(targetOf(app, body, request.headers), generation, format, { reply, options: streamOptions(body) });
   });
 }
 
@@ -95,20 +96,32 @@ function addSpeculationRoutes(server: FastifyInstance, { speculations }: EngineA
     server.post<{ Params: { id: string } }>(`/v1/speculations/:id/${action}`, (request) => {
       const { id } = request.params;
       const body = parseBody(speculationActionSchema, request.body);
-      const generation = speculations[action](id, body?.generation ?? undefined);
+      const owner = ownerOf(request.headers, body?.cache_salt);
+      const generation = speculations[action]({ owner, id }, body?.generation ?? undefined);
       return { id, state: action === 'confirm' ? 'confirmed' : 'cancelled', generation: generation ?? null };
     });
   }
 }
 
 /** Where a request is handed in: one that may be on the wrong documents waits for its confirmation. */
-function targetOf({ loop, speculations }: EngineApp, { speculation }: GenerationFields): GenerationTarget {
+function targetOf(
+  { loop, speculations }: EngineApp,
+  { speculation, cache_salt: salt }: GenerationFields,
+  headers: IncomingHttpHeaders,
+): GenerationTarget {
   if (speculation === undefined || speculation === null) {
     return loop;
   }
   const { id, generation, confirmed } = speculation;
-  const tag = { id, isConfirmed: confirmed ?? false, ...(typeof generation === 'number' && { generation }) };
+  const owner = ownerOf(headers, salt);
+  const tag = { owner, id, isConfirmed: confirmed ?? false, ...(typeof generation === 'number' && { generation }) };
   return { submit: (request, listener) => speculations.submit(request, tag, listener) };
+}
+
+/** Whose speculation it is: the key and the cache salt of a request tell callers apart, the salt behind a gateway with one key. */
+function ownerOf(headers: IncomingHttpHeaders, salt: string | null | undefined): string {
+  const keys = [headers.authorization, headers['x-api-key'], headers['api-key']];
+  return hash('sha256', JSON.stringify([salt ?? null, ...keys]));
 }
 
 function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {

@@ -28,6 +28,8 @@ const speculation = z
   })
   .nullish();
 
+const cacheSalt = z.string().min(1).max(MAX_SALT_LENGTH).nullish();
+
 const streamOptions = z.object({ include_usage: z.boolean().nullish() }).nullish();
 
 /** Fields that chat and plain completions share. Unknown fields are ignored. */
@@ -43,7 +45,7 @@ const generationFields = {
   n: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   ignore_eos: z.boolean().nullish(),
   speculation,
-  cache_salt: z.string().min(1).max(MAX_SALT_LENGTH).nullish(),
+  cache_salt: cacheSalt,
 };
 
 /** A part of a message's content; only text can be read. */
@@ -97,7 +99,9 @@ export const detokenizeSchema = z.object({
 });
 
 /** The body of a confirmation or cancellation; it may be left out. */
-export const speculationActionSchema = z.object({ generation: z.int().min(0).nullish() }).nullish();
+export const speculationActionSchema = z
+  .object({ generation: z.int().min(0).nullish(), cache_salt: cacheSalt })
+  .nullish();
 
 export type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
 export type MessageInput = z.output<typeof message>;

@@ -18,10 +18,16 @@ export const SPECULATION_OUTCOMES: readonly SpeculationOutcome[] = [
   'closed',
 ];
 
-/** What a request says of itself when it may turn out to be on the wrong documents. */
-export interface SpeculationTag {
+/** What a speculation is called. Two callers may choose the same id, and mean two speculations. */
+export interface SpeculationName {
+  /** Tells callers apart; of one length for all. */
+  readonly owner: string;
   /** Shared by all generations of one user request. */
   readonly id: string;
+}
+
+/** What a request says of itself when it may turn out to be on the wrong documents. */
+export interface SpeculationTag extends SpeculationName {
   /** Which of them it is: higher ones come later. One more than the latest when left out. */
   readonly generation?: number;
   /** Whether the documents are final: it takes the place of what was speculated and its answer is not held back. */
@@ -42,7 +48,7 @@ export interface SpeculationsOptions {
 }
 
 interface Speculation {
-  readonly id: string;
+  readonly name: SpeculationName;
   readonly generation: number;
   readonly handle: GenerationHandle;
   readonly answer: HeldAnswer;
@@ -59,8 +65,9 @@ interface Speculation {
  */
 export class Speculations {
   readonly #options: SpeculationsOptions;
+  /** By `keyOf` their names. */
   readonly #open = new Map<string, Speculation>();
-  /** Ids that have ended, oldest first. */
+  /** Those that have ended, oldest first. */
   readonly #ended = new Map<string, SpeculationOutcome>();
 
   constructor(options: SpeculationsOptions) {
@@ -81,11 +88,11 @@ export class Speculations {
    */
   submit(request: GenerationRequest, tag: SpeculationTag, listener: GenerationListener): GenerationHandle {
     const { id, isConfirmed } = tag;
-    const ended = this.#ended.get(id);
+    const ended = this.#ended.get(keyOf(tag));
     if (ended === 'confirmed' || ended === 'cancelled') {
       throw hasEnded(id, ended);
     }
-    const older = this.#open.get(id);
+    const older = this.#open.get(keyOf(tag));
     const generation = tag.generation ?? (older === undefined ? 0 : older.generation + 1);
     if (older !== undefined && generation <= older.generation) {
       throw superseded(id, older.generation);
@@ -93,13 +100,13 @@ export class Speculations {
     if (isConfirmed) {
       const handle = this.#options.submit(request, listener);
       this.#supersede(older, generation);
-      this.#remember(id, 'confirmed');
+      this.#remember(tag, 'confirmed');
       return handle;
     }
     if (older === undefined && this.#open.size >= this.#options.capacity) {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${this.#open.size} speculations are open already.` });
     }
-    return this.#start(request, { id, generation }, { older, listener });
+    return this.#start(request, { name: { owner: tag.owner, id }, generation }, { older, listener });
   }
 
   /**
@@ -109,8 +116,8 @@ export class Speculations {
    * @returns The generation that was confirmed; `undefined` when it was before.
    * @throws WARMPATH_SPECULATION_UNKNOWN, WARMPATH_SPECULATION_ENDED, WARMPATH_SPECULATION_SUPERSEDED.
    */
-  confirm(id: string, generation?: number): number | undefined {
-    const speculation = this.#find(id, 'confirmed', generation);
+  confirm(name: SpeculationName, generation?: number): number | undefined {
+    const speculation = this.#find(name, 'confirmed', generation);
     if (speculation !== undefined) {
       this.#close(speculation, 'confirmed');
       speculation.answer.letGo();
@@ -125,10 +132,10 @@ export class Speculations {
    * @returns The generation that was ended; `undefined` when it was before.
    * @throws WARMPATH_SPECULATION_UNKNOWN, WARMPATH_SPECULATION_ENDED, WARMPATH_SPECULATION_SUPERSEDED.
    */
-  cancel(id: string, generation?: number): number | undefined {
-    const speculation = this.#find(id, 'cancelled', generation);
+  cancel(name: SpeculationName, generation?: number): number | undefined {
+    const speculation = this.#find(name, 'cancelled', generation);
     if (speculation !== undefined) {
-      this.#end(speculation, 'cancelled', hasEnded(id, 'cancelled'));
+      this.#end(speculation, 'cancelled', hasEnded(name.id, 'cancelled'));
     }
     return speculation?.generation;
   }
@@ -142,7 +149,7 @@ export class Speculations {
 
   #start(
     request: GenerationRequest,
-    { id, generation }: { readonly id: string; readonly generation: number },
+    { name, generation }: Pick<Speculation, 'name' | 'generation'>,
     { older, listener }: { readonly older: Speculation | undefined; readonly listener: GenerationListener },
   ): GenerationHandle {
     const { heldTokens, timeoutMs, submit } = this.#options;
@@ -162,9 +169,10 @@ export class Speculations {
       this.#end(speculation, 'expired', new WarmpathError('WARMPATH_SPECULATION_ENDED', { detail }));
     }, timeoutMs);
     timer.unref();
-    const speculation: Speculation = { id, generation, handle, answer, timer };
-    this.#ended.delete(id);
-    this.#open.set(id, speculation);
+    const speculation: Speculation = { name, generation, handle, answer, timer };
+    const key = keyOf(name);
+    this.#ended.delete(key);
+    this.#open.set(key, speculation);
     return {
       abort: () => {
         this.#close(speculation, 'closed');
@@ -176,14 +184,16 @@ export class Speculations {
 
   #supersede(older: Speculation | undefined, generation: number): void {
     if (older !== undefined) {
-      this.#end(older, 'superseded', superseded(older.id, generation));
+      this.#end(older, 'superseded', superseded(older.name.id, generation));
     }
   }
 
   /** The open speculation of an id; `undefined` when it has ended just as it is asked to. */
-  #find(id: string, wanted: SpeculationOutcome, generation: number | undefined): Speculation | undefined {
-    const speculation = this.#open.get(id);
-    const ended = this.#ended.get(id);
+  #find(name: SpeculationName, wanted: SpeculationOutcome, generation: number | undefined): Speculation | undefined {
+    const { id } = name;
+    const key = keyOf(name);
+    const speculation = this.#open.get(key);
+    const ended = this.#ended.get(key);
     if (speculation === undefined) {
       if (ended === wanted) {
         return undefined;
@@ -204,22 +214,28 @@ export class Speculations {
 
   /** A speculation waits for nothing any more; does nothing the second time. */
   #close(speculation: Speculation, outcome: SpeculationOutcome): void {
-    if (this.#open.get(speculation.id) !== speculation) {
+    const key = keyOf(speculation.name);
+    if (this.#open.get(key) !== speculation) {
       return;
     }
     clearTimeout(speculation.timer);
-    this.#open.delete(speculation.id);
-    this.#remember(speculation.id, outcome);
+    this.#open.delete(key);
+    this.#remember(speculation.name, outcome);
     this.#options.onEnd(outcome);
   }
 
-  #remember(id: string, outcome: SpeculationOutcome): void {
-    this.#ended.delete(id);
-    this.#ended.set(id, outcome);
+  #remember(name: SpeculationName, outcome: SpeculationOutcome): void {
+    const key = keyOf(name);
+    this.#ended.delete(key);
+    this.#ended.set(key, outcome);
     if (this.#ended.size > REMEMBERED_IDS) {
       this.#ended.delete(this.#ended.keys().next().value!);
     }
   }
+}
+
+function keyOf({ owner, id }: SpeculationName): string {
+  return `${owner} ${id}`;
 }
 
 function hasEnded(id: string, outcome: SpeculationOutcome): WarmpathError {

@@ -136,6 +136,25 @@ describe('speculative generations', () => {
     expect((await engine.complete(prompt)).usage.prompt_tokens_details.cached_tokens).toBe(119);
   });
 
+  it.each([
+    ['cache salt', { cache_salt: 'theirs' }, {}],
+    ['key', {}, { authorization: 'Bearer theirs' }],
+    ['key, as Anthropic writes it', {}, { 'x-api-key': 'theirs' }],
+  ])('are their caller’s alone: another %s means another speculation', async (_, fields, headers) => {
+    const mine = send(body('a'));
+    await untilHeld();
+    const theirs = engine.call(PLAIN, body('a', fields), headers);
+    await untilHeld(2);
+    // None superseded the other, and each is ended by its own caller.
+    expect(await outcomes('superseded')).toBe(0);
+    expect(code(await engine.call('/v1/speculations/b/cancel', fields, headers))).toBe('WARMPATH_SPECULATION_UNKNOWN');
+    expect(await engine.call('/v1/speculations/a/cancel', fields, headers)).toMatchObject({ status: 200 });
+    expect(code(await theirs)).toBe('WARMPATH_SPECULATION_ENDED');
+    expect(await confirm('a')).toMatchObject({ body: { id: 'a', generation: 0 } });
+    expect(await mine).toMatchObject({ status: 200 });
+    expect(code(await engine.call('/v1/speculations/a/confirm', fields, headers))).toBe('WARMPATH_SPECULATION_ENDED');
+  });
+
   it('are forgotten when their client goes away', async () => {
     const stream = engine.stream(PLAIN, body('a'));
     await untilHeld();

@@ -53,10 +53,14 @@ export class TestEngine {
     return this.server.close();
   }
 
-  async call(path: string, body: unknown): Promise<{ status: number; body: unknown; headers: Headers }> {
+  async call(
+    path: string,
+    body: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<{ status: number; body: unknown; headers: Headers }> {
     const response = await fetch(this.server.url + path, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: { 'content-type': 'application/json', ...headers },
       body: typeof body === 'string' ? body : JSON.stringify(body),
     });
     return { status: response.status, body: await response.json(), headers: response.headers };

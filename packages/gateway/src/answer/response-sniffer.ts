@@ -1,9 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { AnswerReader } from './answer-reader.js';
-import { asObject, readStreamEvent, readUsage, type Usage } from './usage.js';
+import { asObject, readCompletionTokens, readStreamEvent, readUsage, type Usage } from './usage.js';
 
 /** A stream's line or a response body longer than this is not looked into, in bytes. */
 const LOOK_LIMIT_BYTES = 1_048_576;
+
+/** What a token of an answer in one piece is taken for. */
+const BYTES_PER_TOKEN = 4;
 
 const NEWLINE = 0x0a;
 const USAGE = '"usage"';
@@ -20,6 +23,8 @@ export class ResponseSniffer {
   #held: Buffer[] = [];
   #heldBytes = 0;
   #usage: Usage | undefined;
+  #completionTokens: number | undefined;
+  #estimatedTokens = 0;
   #firstContentAt: number | undefined;
   #prefilled = false;
 
@@ -37,6 +42,16 @@ export class ResponseSniffer {
   /** The last usage that the engine stated. */
   get usage(): Usage | undefined {
     return this.#usage;
+  }
+
+  /** Tokens of the answer, as the engine last stated them. */
+  get completionTokens(): number | undefined {
+    return this.#completionTokens;
+  }
+
+  /** Tokens of what came, where the engine states none: engines send a stream's tokens one by one. */
+  get estimatedTokens(): number {
+    return Math.ceil(this.#estimatedTokens);
   }
 
   /** Whether generated content came: then the engine has prefilled the whole prompt. */
@@ -61,6 +76,7 @@ export class ResponseSniffer {
     if (this.#mode === 'stream') this.#readLines(chunk);
     else if (this.#mode === 'json') {
       this.#prefilled = true;
+      this.#estimatedTokens += chunk.length / BYTES_PER_TOKEN;
       this.#hold(chunk);
     }
   }
@@ -77,6 +93,7 @@ export class ResponseSniffer {
     const body = asObject(text);
     if (body === undefined) return;
     this.#usage = readUsage(body['usage']);
+    this.#completionTokens = readCompletionTokens(body['usage']);
     this.#answer?.response(body);
   }
 
@@ -99,14 +116,18 @@ export class ResponseSniffer {
   #readLine(line: Buffer): void {
     // Most lines carry one token of text: after the first content only a line that states usage is worth parsing.
     if (line.length < 6 || line.length > LOOK_LIMIT_BYTES || line.toString('latin1', 0, 5) !== 'data:') return;
+    if (this.#firstContentAt !== undefined) this.#estimatedTokens++;
     if (this.#answer === undefined && this.#firstContentAt !== undefined && !line.includes(USAGE)) return;
     const object = asObject(line.toString('utf8', 5));
     if (object !== undefined) this.#answer?.event(object);
     const event = readStreamEvent(object);
     this.#usage = event.usage ?? this.#usage;
+    this.#completionTokens = event.completionTokens ?? this.#completionTokens;
     if (!event.content) return;
     this.#prefilled = true;
-    this.#firstContentAt ??= this.#now();
+    if (this.#firstContentAt !== undefined) return;
+    this.#firstContentAt = this.#now();
+    this.#estimatedTokens++;
   }
 
   /** Keeps bytes until the line or body is whole; past the limit only counts them. */

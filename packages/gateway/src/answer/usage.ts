@@ -22,24 +22,38 @@ export function readUsage(value: unknown): Usage | undefined {
   return usage(inputTokens + (isCount(read) ? read : 0) + (isCount(written) ? written : 0), isCount(read) ? read : 0);
 }
 
+/** Tokens of the answer, as the `usage` of any of the APIs states them; `undefined` where it does not. */
+export function readCompletionTokens(value: unknown): number | undefined {
+  if (!isObject(value)) return undefined;
+  const { completion_tokens: completionTokens, output_tokens: outputTokens } = value;
+  if (isCount(completionTokens)) return completionTokens;
+  return isCount(outputTokens) ? outputTokens : undefined;
+}
+
 /** What one SSE event tells. */
 export interface StreamEvent {
   readonly usage: Usage | undefined;
+  readonly completionTokens: number | undefined;
   /** Whether it carries generated text (or a tool call), which the opening events do not. */
   readonly content: boolean;
 }
 
 /** Reads the JSON of one `data:` line of a stream, of whichever API; `undefined` is a line that is none. */
 export function readStreamEvent(object: Readonly<Record<string, unknown>> | undefined): StreamEvent {
-  return { usage: usageOfEvent(object), content: hasContent(object) };
+  const stated = usageOfEvent(object);
+  return {
+    usage: readUsage(stated),
+    completionTokens: readCompletionTokens(stated),
+    content: hasContent(object),
+  };
 }
 
 /** Anthropic states it in the message that starts, and again at the end; the Responses in the response that ends. */
-function usageOfEvent(event: Readonly<Record<string, unknown>> | undefined): Usage | undefined {
+function usageOfEvent(event: Readonly<Record<string, unknown>> | undefined): unknown {
   const { usage: own, message, response } = event ?? {};
-  if (isObject(own)) return readUsage(own);
-  if (isObject(message)) return readUsage(message['usage']);
-  return isObject(response) ? readUsage(response['usage']) : undefined;
+  if (isObject(own)) return own;
+  if (isObject(message)) return message['usage'];
+  return isObject(response) ? response['usage'] : undefined;
 }
 
 /** The object that a text is the JSON of, if it is. O(text). */

@@ -62,7 +62,7 @@ export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Pr
   try {
     const parsed = parseRequest(body, api, {
       headers: request.headers,
-      endUser: undefined,
+      endUser: request.exchange.caller.endUser,
       ...(translation !== undefined && { original: request.body as Buffer }),
     });
     const prompt = parsed?.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
@@ -163,8 +163,8 @@ function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): P
   const { location } = gateway.config.arrange.wording;
   const body = replayInPlace(recognised, { tenant: call.tenant, orders: gateway.sentOrders, location });
   if (body === recognised.body) return parsed;
-  const { headers } = call.request;
-  const again = parseRequest(Buffer.from(body), call.api, { headers, endUser: undefined, all: true })!;
+  const { headers, exchange } = call.request;
+  const again = parseRequest(Buffer.from(body), call.api, { headers, endUser: exchange.caller.endUser, all: true })!;
   return { ...again, conversation: parsed.conversation };
 }
 

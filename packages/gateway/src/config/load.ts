@@ -182,9 +182,9 @@ function knownKeys(parent: readonly PropertyKey[]): readonly string[] {
 }
 
 function unwrap(schema: unknown): { shape: Record<string, unknown> } | undefined {
-  let current = schema as { shape?: Record<string, unknown>; def?: { innerType?: unknown } } | undefined;
+  let current = schema as { shape?: Record<string, unknown>; def?: { innerType?: unknown; in?: unknown } } | undefined;
   while (current !== undefined && current.shape === undefined) {
-    current = current.def?.innerType as typeof current;
+    current = (current.def?.innerType ?? current.def?.in) as typeof current;
   }
   return current as { shape: Record<string, unknown> } | undefined;
 }

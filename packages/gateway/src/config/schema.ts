@@ -9,20 +9,10 @@ import {
 } from '@warmpath/core';
 import { z } from 'zod';
 import { recognise, session } from './schema-conversations.js';
+import { checksKeys, isLoopback, server } from './schema-server.js';
 import { count, milliseconds } from './schema-values.js';
 
 const apiWay = () => z.enum(['auto', 'native', 'translate']).default('auto');
-
-const server = z.strictObject({
-  host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` for every interface.'),
-  port: z.int().min(0).max(65_535).default(8080).describe('TCP port to listen on; 0 for any free one.'),
-  bodyLimitBytes: count(1_073_741_824)
-    .default(33_554_432)
-    .describe('Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE.'),
-  drainMs: milliseconds()
-    .default(30_000)
-    .describe('At shutdown, milliseconds that answers in flight get to finish before their connections are cut.'),
-});
 
 const timeouts = z.strictObject({
   connectMs: milliseconds().default(5_000).describe('Milliseconds to open a connection to the engine.'),
@@ -232,22 +222,34 @@ const log = z.strictObject({
  * The one schema of the gateway's configuration: validation, defaults and documentation come from it. Every key is
  * read by the gateway; an unknown key is an error.
  */
-export const gatewayConfigSchema = z.strictObject({
-  server: server.prefault({}).describe('The HTTP server that clients talk to.'),
-  upstream: upstream.describe('The engine behind the gateway.'),
-  arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
-  session: session.prefault({}).describe('What is remembered of conversations.'),
-  recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),
-  residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
-  limits: limits.prefault({}).describe('Bounds on requests and on state.'),
-  queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
-  warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
-  prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
-  plan: plan.prefault({}).describe('Planning of whole batches (`POST /v1/plan`).'),
-  explain: explain.prefault({}).describe('What can be asked about requests just served.'),
-  admin: admin.prefault({}).describe('What only the operator may do.'),
-  log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
-});
+export const gatewayConfigSchema = z
+  .strictObject({
+    server: server.prefault({}).describe('The HTTP server that clients talk to.'),
+    upstream: upstream.describe('The engine behind the gateway.'),
+    arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
+    session: session.prefault({}).describe('What is remembered of conversations.'),
+    recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),
+    residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
+    limits: limits.prefault({}).describe('Bounds on requests and on state.'),
+    queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
+    warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
+    prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
+    plan: plan.prefault({}).describe('Planning of whole batches (`POST /v1/plan`).'),
+    explain: explain.prefault({}).describe('What can be asked about requests just served.'),
+    admin: admin.prefault({}).describe('What only the operator may do.'),
+    log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
+  })
+  .superRefine(({ server: { host, open, trustedHeaders, ...keys }, upstream: { apiKey } }, context) => {
+    const identifies = checksKeys(keys) || trustedHeaders.tenant !== undefined;
+    if (apiKey === undefined || identifies || open || isLoopback(host)) return;
+    context.addIssue({
+      code: 'custom',
+      path: ['server', 'host'],
+      message:
+        'would let everybody who reaches this address use `upstream.apiKey`: configure `server.keys`, `server.jwt` or ' +
+        '`server.trustedHeaders.tenant`, listen on 127.0.0.1, or set `server.open: true`',
+    });
+  });
 
 /** A complete configuration: every default filled in. */
 export type GatewayConfig = z.output<typeof gatewayConfigSchema>;

@@ -1,8 +1,12 @@
+import { estimateTokens } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type RelayResult, relay } from '../answer/relay.js';
+import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
+import type { ClientKey } from '../intake/authenticate.js';
+import { CORS_HEADERS } from '../intake/cors.js';
+import type { Exchange } from '../observe/exchange.js';
 import { RESPONSE_HEADERS, requestHeaders, summaryHeader } from './headers.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
@@ -30,7 +34,10 @@ export function forward(
 ): void {
   const { exchange } = request;
   const errors = errorShapeOf(request.url);
+  const charged = chargedKey(request);
   const own = engineHeaders(gateway, exchange.requestId);
+  // A compressed answer would hide what the engine counted.
+  if (charged !== undefined) own['accept-encoding'] = 'identity';
   reply.hijack();
   exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0);
   relay(
@@ -52,29 +59,48 @@ export function forward(
         [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
         ...(gateway.draining && { connection: 'close' }),
       }),
+      leftOut: gateway.cors === undefined ? NONE : CORS_HEADERS,
       body: options.body ?? new UntouchedBody(errors),
       errors,
       now: gateway.now,
-      reads: options.reads ?? 'nothing',
+      reads: readsOf(options, charged),
       onAccepted: options.onAccepted ?? ignored,
-      onSettled: options.onSettled ?? ignored,
+      onSettled: (result) => {
+        if (charged !== undefined) gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
+        options.onSettled?.(result);
+      },
     },
   );
 }
 
+const NONE: readonly never[] = [];
+
 function ignored(): void {}
+
+function readsOf({ reads = 'nothing' }: ForwardOptions, charged: ClientKey | undefined): RelayOptions['reads'] {
+  return reads === 'nothing' && charged !== undefined ? 'usage' : reads;
+}
+
+/** The key whose tokens a request uses up, if they are limited. */
+function chargedKey({ method, exchange: { caller } }: FastifyRequest): ClientKey | undefined {
+  return method === 'POST' && caller.key?.tokensPerMinute !== undefined ? caller.key : undefined;
+}
+
+/** What the engine counted, or an estimate: nothing for what it refused or never saw. Cost of an estimate: O(body). */
+function usedTokens(
+  { errorSource, tenant }: Exchange,
+  body: Buffer | string | null,
+  { status, sniffer }: RelayResult,
+): number {
+  if (status === undefined ? errorSource !== undefined : status >= 300) return 0;
+  const promptTokens = sniffer.usage?.promptTokens ?? estimateTokens(body?.toString() ?? '');
+  // Only prompts have an answer of tokens; what is passed through may be numbers, or a file.
+  return promptTokens + (sniffer.completionTokens ?? (tenant === undefined ? 0 : sniffer.estimatedTokens));
+}
 
 /** What every request to the engine carries from the gateway. */
 export function engineHeaders(gateway: Gateway, requestId: string): Record<string, string | undefined> {
-  const { apiKey, apiKeyHeader } = gateway.config.upstream;
-  if (apiKey === undefined) return { [RESPONSE_HEADERS.requestId]: requestId };
-  const isBearer = apiKeyHeader === 'authorization';
-  return {
-    [RESPONSE_HEADERS.requestId]: requestId,
-    // The client's own key is for the gateway, in whichever header it stands.
-    authorization: isBearer ? `Bearer ${apiKey}` : undefined,
-    'x-api-key': isBearer ? undefined : apiKey,
-  };
+  return { ...gateway.engineCredentials, [RESPONSE_HEADERS.requestId]: requestId };
 }
 
 /** Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter. */

@@ -1,4 +1,7 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
+import type { GatewayConfig } from '../config/schema.js';
+import { checksKeys } from '../config/schema-server.js';
+import { KEY_HEADERS } from '../intake/authenticate.js';
 import type { Exchange } from '../observe/exchange.js';
 
 /** Headers that concern one connection only and are never forwarded (RFC 9110, section 7.6.1). */
@@ -95,6 +98,24 @@ export function requestHeaders(
     else outgoing[name] = value;
   }
   return outgoing;
+}
+
+/** Whether the engine gets the key that the client sent: where the gateway has none for it, and checks none itself. */
+export function forwardsClientKey({ upstream, server }: GatewayConfig): boolean {
+  return upstream.apiKey === undefined && !checksKeys(server);
+}
+
+/**
+ * Overrides for every request to the engine: the gateway's own key in place of the client's, and nothing that is only between
+ * the client, a proxy in front and the gateway.
+ */
+export function engineCredentials(config: GatewayConfig): Record<string, string | undefined> {
+  const { apiKey, apiKeyHeader } = config.upstream;
+  const overrides: Record<string, string | undefined> = {};
+  if (!forwardsClientKey(config)) for (const name of KEY_HEADERS) overrides[name] = undefined;
+  for (const name of Object.values(config.server.trustedHeaders)) if (name !== undefined) overrides[name] = undefined;
+  if (apiKey !== undefined) overrides[apiKeyHeader] = apiKeyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey;
+  return overrides;
 }
 
 /** What only Anthropic's API reads. */

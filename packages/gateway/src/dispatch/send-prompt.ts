@@ -5,7 +5,7 @@ import { chatApi } from '../intake/apis/chat-api.js';
 import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
 import { type ForwardOptions, forward } from './forward.js';
-import { translatedHeaders } from './headers.js';
+import { forwardsClientKey, translatedHeaders } from './headers.js';
 
 /** Sends a prompt to the engine, with the tenant's salt where one is configured, and learns from its answer. */
 export function sendPrompt(gateway: Gateway, call: Call, prompt: ArrangedPrompt, release: () => void): void {
@@ -35,7 +35,7 @@ const IDENTITY = { 'accept-encoding': 'identity' };
 export function promptHeaders(gateway: Gateway, { request, translation }: Call): Record<string, string | undefined> {
   return translation === undefined
     ? {}
-    : translatedHeaders(request.headers, gateway.config.upstream.apiKey === undefined);
+    : translatedHeaders(request.headers, forwardsClientKey(gateway.config));
 }
 
 /** A translation goes to where chat completions are served, and its answer back through the translation. */

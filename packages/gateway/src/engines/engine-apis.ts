@@ -1,7 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig } from '../config/schema.js';
-import { requestHeaders } from '../dispatch/headers.js';
+import { engineCredentials, forwardsClientKey, requestHeaders } from '../dispatch/headers.js';
 import type { Upstream } from '../dispatch/upstream.js';
+import { type Caller, KEY_HEADERS } from '../intake/authenticate.js';
 import type { TranslatedApi } from './translate-request.js';
 
 /** How a request goes to the engine: as it is, or translated into chat completions. */
@@ -10,56 +11,65 @@ export type Way = 'native' | 'translate';
 /** Milliseconds for which it is remembered what the engine speaks; it may have been replaced by then. */
 const REMEMBERED_MS = 600_000;
 
+/** Answers remembered, where each tenant has its own; the oldest goes first. */
+const REMEMBERED_ANSWERS = 1_024;
+
 /** What servers answer at a path that they do not have. */
 const NO_SUCH_ROUTE = new Set([404, 405, 501]);
-/** Answers that come from something in front of the route: a key that is wrong, a proxy, an engine that is not ready. */
-const SAYS_NOTHING = new Set([401, 403, 407, 408, 429, 502, 503, 504]);
+/** Refusals that come from something in front of the route: a key that is wrong, a proxy, an engine that is not ready. */
+const SAYS_NOTHING = new Set([401, 403, 407, 408, 425, 429]);
 
 /** What the engine speaks besides chat completions: configured, or found out by asking. */
 export class EngineApis {
   readonly #upstream: Upstream;
   readonly #settings: Pick<GatewayConfig['upstream'], 'messages' | 'responses'>;
+  readonly #credentials: Readonly<Record<string, string | undefined>>;
+  readonly #asksWithClientKey: boolean;
   readonly #totalMs: number;
   readonly #now: () => number;
-  readonly #known = new Map<TranslatedApi, { readonly way: Way; readonly until: number }>();
-  readonly #asking = new Map<TranslatedApi, Promise<Way>>();
+  readonly #known = new Map<string, { readonly way: Way; readonly until: number }>();
+  readonly #asking = new Map<string, Promise<Way>>();
 
-  /** `now`: the monotonic clock, in milliseconds. */
-  constructor(upstream: Upstream, settings: GatewayConfig['upstream'], now: () => number) {
+  /** @param now The monotonic clock, in milliseconds. */
+  constructor(upstream: Upstream, config: GatewayConfig, now: () => number) {
     this.#upstream = upstream;
-    this.#settings = settings;
-    this.#totalMs = settings.timeouts.connectMs;
+    this.#settings = config.upstream;
+    this.#credentials = engineCredentials(config);
+    this.#asksWithClientKey = forwardsClientKey(config);
+    this.#totalMs = config.upstream.timeouts.connectMs;
     this.#now = now;
   }
 
   /**
-   * The way of a request with these headers, in which the engine finds its key. What is not known is asked for, once for all
-   * who wait: an empty request, which an engine that has the route refuses. Where the answer says nothing, the request goes
-   * as it is, and the next one asks again. Never rejects.
+   * How a request of that caller goes to the engine. What is not known is asked for, once for all who wait: an empty request,
+   * which an engine that has the route refuses. It carries the gateway's own key, and the answer is everybody's; where the
+   * engine gets clients' keys, it carries nothing but that client's, and the answer is that tenant's alone. Where the answer
+   * says nothing, the request goes as it is, and the next one asks again. Never rejects.
    */
-  way(
-    api: TranslatedApi,
-    headers: IncomingHttpHeaders,
-    own: Readonly<Record<string, string | undefined>>,
-  ): Way | Promise<Way> {
+  way(api: TranslatedApi, { tenant }: Pick<Caller, 'tenant'>, headers: IncomingHttpHeaders): Way | Promise<Way> {
     const setting = this.#settings[api];
     if (setting !== 'auto') return setting;
-    const known = this.#known.get(api);
+    const question = this.#asksWithClientKey ? `${api} ${tenant}` : api;
+    const known = this.#known.get(question);
     if (known !== undefined && this.#now() < known.until) return known.way;
-    let asking = this.#asking.get(api);
+    let asking = this.#asking.get(question);
     if (asking === undefined) {
-      asking = this.#ask(api, requestHeaders(headers, { ...own, 'content-type': 'application/json' }));
-      this.#asking.set(api, asking);
+      const keys = this.#asksWithClientKey ? KEY_HEADERS.map((name) => [name, headers[name]]) : [];
+      asking = this.#ask(api, question, Object.fromEntries(keys) as IncomingHttpHeaders);
+      this.#asking.set(question, asking);
     }
     return asking;
   }
 
-  async #ask(api: TranslatedApi, headers: Record<string, string | string[]>): Promise<Way> {
+  async #ask(api: TranslatedApi, question: string, keys: IncomingHttpHeaders): Promise<Way> {
+    const headers = requestHeaders(keys, { ...this.#credentials, 'content-type': 'application/json' });
     const status = await this.#statusOf(`/v1/${api}`, headers);
-    this.#asking.delete(api);
-    if (status === undefined || SAYS_NOTHING.has(status)) return 'native';
-    const way = NO_SUCH_ROUTE.has(status) ? 'translate' : 'native';
-    this.#known.set(api, { way, until: this.#now() + REMEMBERED_MS });
+    this.#asking.delete(question);
+    const way = status === undefined ? undefined : wayOf(status);
+    if (way === undefined) return 'native';
+    this.#known.delete(question);
+    this.#known.set(question, { way, until: this.#now() + REMEMBERED_MS });
+    if (this.#known.size > REMEMBERED_ANSWERS) this.#known.delete(this.#known.keys().next().value!);
     return way;
   }
 
@@ -80,4 +90,11 @@ export class EngineApis {
       );
     });
   }
+}
+
+/** What the answer to an empty request proves; `undefined` for nothing. */
+function wayOf(status: number): Way | undefined {
+  if (NO_SUCH_ROUTE.has(status)) return 'translate';
+  const isRouteThere = status < 300 || (status >= 400 && status < 500 && !SAYS_NOTHING.has(status));
+  return isRouteThere ? 'native' : undefined;
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode, Warning } from '@warmpath/core';
 import type { Fallback } from '../arrange/inserted-documents.js';
+import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { RecordedBlock, RecordedFallback, RecordedPrefix } from '../operate/explain/request-log.js';
 
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
@@ -17,6 +18,8 @@ export class Exchange {
   readonly requestId: string;
   /** When the request's headers had come, in milliseconds of the monotonic clock. */
   readonly arrivedAt: number;
+  /** Who sent it; set before the body is read. */
+  caller: Caller = ANONYMOUS_CALLER;
   /** When the request's body was complete and the gateway's own work began. */
   bodyAt: number;
   /** Milliseconds of the gateway's own work, from the complete body until the request went out to the engine, waiting not counted. */

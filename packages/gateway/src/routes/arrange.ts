@@ -2,7 +2,6 @@ import { estimateTokens, fingerprint, observe, renderCompletion, renderHint, War
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { tenantOf } from '../intake/authenticate.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
 
@@ -31,11 +30,11 @@ export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
 
 function arrangeOnly(
   gateway: Gateway,
-  { headers, exchange }: FastifyRequest,
+  { exchange }: FastifyRequest,
   { body, preamble, switches }: ReturnType<typeof readBody>,
 ) {
   const { documents, config } = gateway;
-  const tenant = tenantOf(headers);
+  const { tenant } = exchange.caller;
   const span = body.value('documents');
   if (span === undefined || !body.scan.isArray(span)) {
     throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: 'documents' });

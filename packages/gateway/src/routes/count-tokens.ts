@@ -1,15 +1,14 @@
 import { estimateTokens } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { engineHeaders, forward } from '../dispatch/forward.js';
+import { forward } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Way } from '../engines/engine-apis.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { messagesApi } from '../intake/apis/messages-api.js';
-import { tenantOf } from '../intake/authenticate.js';
+import { translateRequest } from '../engines/translate-request.js';
 import { parseObject } from '../intake/json-scanner.js';
 import { parseRequest } from '../intake/parse-request.js';
-import { translateRequest } from '../engines/translate-request.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */
 const TOKENS_PER_MESSAGE = 5;
@@ -27,7 +26,7 @@ export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
       if (way === 'native') forward(gateway, { request, reply }, body);
       else estimate(gateway, { request, reply }, body);
     };
-    const way = gateway.engineApis.way(messagesApi.name, headers, engineHeaders(gateway, exchange.requestId));
+    const way = gateway.engineApis.way(messagesApi.name, exchange.caller, headers);
     if (typeof way === 'string') go(way);
     else void way.then(go).catch((error: unknown) => reply.send(error));
   });
@@ -38,7 +37,7 @@ function estimate(
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   body: Buffer,
 ): void {
-  const tenant = tenantOf(request.headers);
+  const { tenant } = request.exchange.caller;
   const { body: chat } = translateRequest({ api: messagesApi.name, body });
   const { model, tools, ...rest } = parseObject(chat.toString('utf8'));
   let tokens = tools === undefined ? 0 : estimateTokens(JSON.stringify(tools));

@@ -14,3 +14,18 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
     forward(gateway, { request, reply }, (request.body as Buffer | undefined) ?? null);
   });
 }
+
+/**
+ * `POST /v1/speculations/{id}/confirm` and `…/cancel`: the embedded engine's. It tells callers apart by the salt that their prompts
+ * had, so these bodies get the same; without a key for salts they pass through.
+ */
+export function speculationsRoute(app: FastifyInstance, gateway: Gateway): void {
+  const { cacheSalts } = gateway;
+  if (cacheSalts === undefined) return;
+  app.post('/v1/speculations/:id/:action', (request, reply) => {
+    request.exchange.bodyAt = gateway.now();
+    const given = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
+    const body = cacheSalts.salted(given.length === 0 ? Buffer.from('{}') : given, request.exchange.caller.tenant);
+    forward(gateway, { request, reply }, body, { requestHeaders: { 'content-type': 'application/json' } });
+  });
+}

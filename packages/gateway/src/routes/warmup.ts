@@ -1,9 +1,9 @@
+import { estimateTokens } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
-import { tenantOf } from '../intake/authenticate.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
 import { invalid, PromptView } from '../intake/prompt-view.js';
@@ -30,13 +30,16 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
     const { messages } = PromptView.of(body, chatApi)!.view(0);
     const preamble = gateway.documents.preamble({ api: chatApi, model, body: given }, messages);
     const { requestId } = request.exchange;
-    const tenant = tenantOf(request.headers);
-    const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => ({
-      method: 'POST',
-      path: chatApi.path,
-      headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),
-      body: gateway.cacheSalts?.salted(body.bytes, tenant) ?? body.bytes,
-    }));
+    const { tenant, key } = request.exchange.caller;
+    const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => {
+      if (key !== undefined) gateway.rateLimits.charge(key, estimateTokens(body.bytes.toString()));
+      return {
+        method: 'POST',
+        path: chatApi.path,
+        headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),
+        body: gateway.cacheSalts?.salted(body.bytes, tenant) ?? body.bytes,
+      };
+    });
     gateway.metrics.warmup(state);
     return reply.code(202).header(RESPONSE_HEADERS.requestId, requestId).send({ state });
   });

@@ -1,7 +1,8 @@
 import { Readable } from 'node:stream';
 import { type SessionFilter, WarmpathError } from '@warmpath/core';
-import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
+import type { FastifyBaseLogger, FastifyInstance, FastifyRequest } from 'fastify';
 import type { Gateway } from '../../gateway.js';
+import { KEY_HEADERS } from '../../intake/authenticate.js';
 import { exportLines, importLines } from './session-transfer.js';
 
 interface Query {
@@ -14,12 +15,13 @@ interface Query {
 /**
  * What only the operator may do, of all tenants: `GET /sessions` exports what is remembered of conversations, `POST /sessions` takes an
  * export in, `DELETE /sessions` forgets. `?tenant=` names a tenant by the digest that an export has, `&user=` one of its end users (an
- * empty one: conversations without), `&session=` a conversation by its name; to forget everything takes `?all=true`.
+ * empty one: conversations without), `&session=` a conversation by its name; to forget everything takes `?all=true`. In place of
+ * `?tenant=`, a client's key may stand in the header in which that client sends it.
  */
 export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: FastifyBaseLogger): void {
   const { store } = gateway.conversations;
-  app.get<{ Querystring: Query }>('/sessions', (request, reply) => {
-    const lines = exportLines(store, filterOf(request.query), gateway.now());
+  app.get<{ Querystring: Query }>('/sessions', async (request, reply) => {
+    const lines = exportLines(store, await filterOf(gateway, request), gateway.now());
     log.info('sessions exported');
     return reply.type('application/x-ndjson').send(Readable.from(lines));
   });
@@ -30,7 +32,7 @@ export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: Fastify
     return result;
   });
   app.delete<{ Querystring: Query }>('/sessions', async (request) => {
-    const filter = filterOf(request.query);
+    const filter = await filterOf(gateway, request);
     if (filter.tenant === undefined && request.query.all !== 'true') {
       throw invalid('tenant', 'name a tenant, or say `all=true`');
     }
@@ -40,15 +42,21 @@ export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: Fastify
   });
 }
 
-function filterOf({ tenant, user, session }: Query): SessionFilter {
-  for (const [path, value] of Object.entries({ tenant, user, session })) {
+async function filterOf(
+  { authenticator }: Gateway,
+  { query, headers }: FastifyRequest<{ Querystring: Query }>,
+): Promise<SessionFilter> {
+  const { user, session } = query;
+  for (const [path, value] of Object.entries({ tenant: query.tenant, user, session })) {
     if (value !== undefined && typeof value !== 'string') throw invalid(path, 'one value was expected');
   }
+  const isKeyGiven = query.tenant === undefined && KEY_HEADERS.some((name) => headers[name] !== undefined);
+  const tenant = isKeyGiven ? (await authenticator.callerOf(headers)).tenant : (query.tenant as string | undefined);
   if ((session ?? user) !== undefined && tenant === undefined) {
     throw invalid(session === undefined ? 'user' : 'session', 'a name is one of a tenant: name that, too');
   }
   return {
-    tenant: tenant as string | undefined,
+    tenant,
     user: user === '' ? null : (user as string | undefined),
     session: session as string | undefined,
   };

@@ -107,6 +107,15 @@ export class RequestLog {
     return this.#tenants.get(tenant)?.records.get(id);
   }
 
+  /** The record of any tenant's request. O(tenants). */
+  findOfAny(id: string): RequestRecord | undefined {
+    for (const { records } of this.#tenants.values()) {
+      const record = records.get(id);
+      if (record !== undefined) return record;
+    }
+    return undefined;
+  }
+
   add(tenant: string, record: RequestRecord): void {
     const { records } = this.#of(tenant);
     records.delete(record.id);

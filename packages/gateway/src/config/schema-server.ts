@@ -1,0 +1,161 @@
+import { hash } from 'node:crypto';
+import { isIPv4 } from 'node:net';
+import { z } from 'zod';
+import { count, milliseconds } from './schema-values.js';
+
+/** The shortest key that is taken in clear: a shorter one can be guessed. */
+const KEY_MIN_LENGTH = 16;
+
+const sha256 = (whose: string) =>
+  z
+    .string()
+    .regex(/^[0-9a-fA-F]{64}$/, { error: 'must be a SHA-256 in hexadecimal, as `warmpath hash-key` prints it' })
+    .toLowerCase()
+    .optional()
+    .describe(`SHA-256 of ${whose} in hexadecimal, as \`warmpath hash-key\` prints it.`);
+
+const clearKey = () =>
+  z
+    .string()
+    .min(KEY_MIN_LENGTH)
+    .optional()
+    .describe(
+      `The key itself in place of \`sha256\`, ${KEY_MIN_LENGTH} characters or more. Best taken from the environment; hashed when the configuration is read.`,
+    );
+
+/** A key of which only the SHA-256 is kept. */
+interface KeyInput {
+  readonly sha256?: string | undefined;
+  readonly key?: string | undefined;
+}
+
+const hasOneKey = ({ sha256, key }: KeyInput) => (sha256 === undefined) !== (key === undefined);
+const ONE_KEY = { error: 'must have one of `sha256` and `key`' };
+
+/** The same settings with the digest in place of the key in clear. */
+function hashed<Settings extends KeyInput>({ key, sha256: digest, ...rest }: Settings) {
+  return { ...rest, sha256: digest ?? hash('sha256', key!) };
+}
+
+const clientKey = z
+  .strictObject({
+    name: z.string().min(1).max(256).describe('What the key is called in errors.'),
+    sha256: sha256('the key'),
+    key: clearKey(),
+    tenant: z.string().min(1).max(256).optional().describe('The tenant of its requests; `name` if left out.'),
+    requestsPerMinute: count(10_000_000).optional().describe('Requests that it may send in a minute.'),
+    tokensPerMinute: count(10_000_000_000).optional().describe('Tokens that it may use in a minute.'),
+    maxConcurrent: count(65_536).optional().describe('Requests that it may have under way at once.'),
+  })
+  .refine(hasOneKey, ONE_KEY)
+  .transform(hashed);
+
+const headerName = (what: string) =>
+  z
+    .string()
+    .regex(/^[A-Za-z0-9-]+$/, { error: 'must be the name of a header' })
+    .toLowerCase()
+    .optional()
+    .describe(what);
+
+const trustedHeaders = z.strictObject({
+  tenant: headerName(
+    'Header in which a proxy that has checked the client names the tenant. Only that proxy may reach the gateway, and it must replace what a client sends under this name. A request without it gets 401.',
+  ),
+  endUser: headerName('Header that names the end user within the tenant. Never sent to the engine, as the other.'),
+});
+
+const jwt = z
+  .strictObject({
+    secret: z
+      .string()
+      .min(32)
+      .optional()
+      .describe(
+        'Secret of 32 characters or more that tokens are signed with (HS256). Best taken from the environment.',
+      ),
+    publicKeyFile: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('Public key (PEM) that tokens are verified with: RSA (RS256), P-256 (ES256) or Ed25519 (EdDSA).'),
+    tenantClaim: z.string().min(1).default('sub').describe('Claim that names the tenant.'),
+    endUserClaim: z.string().min(1).optional().describe('Claim that names the end user within the tenant.'),
+    audience: z.string().min(1).optional().describe('What `aud` must be, or hold.'),
+    issuer: z.string().min(1).optional().describe('What `iss` must be.'),
+  })
+  .refine(({ secret, publicKeyFile }) => (secret === undefined) !== (publicKeyFile === undefined), {
+    error: 'must have one of `secret` and `publicKeyFile`',
+  });
+
+const operatorKey = z
+  .strictObject({ sha256: sha256("the operator's key"), key: clearKey() })
+  .refine(hasOneKey, ONE_KEY)
+  .transform(hashed);
+
+const origin = z.string().regex(/^(\*|[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+)$/, {
+  error: 'must be `*`, or an origin such as `https://app.example`',
+});
+
+export const server = z
+  .strictObject({
+    host: z.string().min(1).default('127.0.0.1').describe('Address to listen on. `0.0.0.0` for every interface.'),
+    port: z.int().min(0).max(65_535).default(8080).describe('TCP port to listen on; 0 for any free one.'),
+    bodyLimitBytes: count(1_073_741_824)
+      .default(33_554_432)
+      .describe('Largest request body, in bytes. A larger one gets 413 WARMPATH_BODY_TOO_LARGE.'),
+    drainMs: milliseconds()
+      .default(30_000)
+      .describe('At shutdown, milliseconds that answers in flight get to finish before their connections are cut.'),
+    keys: z
+      .array(clientKey)
+      .min(1)
+      .max(100_000)
+      .optional()
+      .describe(
+        'Keys that clients must have: `name`, `sha256` (or `key` in clear), and where wanted `tenant`, `requestsPerMinute`, `tokensPerMinute` and `maxConcurrent`. Without any, clients are told apart by whatever key they send, which the engine gets.',
+      ),
+    trustedHeaders: trustedHeaders.prefault({}),
+    jwt: jwt.optional(),
+    operatorKey: operatorKey.optional(),
+    open: z
+      .boolean()
+      .default(false)
+      .describe(
+        'Serve anybody who reaches a host that is not loopback: clients without a key although `upstream.apiKey` pays for them, and `/metrics` without `operatorKey`.',
+      ),
+    cors: z
+      .array(origin)
+      .optional()
+      .describe('Origins whose pages may call the gateway from a browser, such as `https://app.example`; `*` for all.'),
+  })
+  .superRefine((settings, context) => {
+    const problem = (path: (string | number)[], message: string) => context.addIssue({ code: 'custom', path, message });
+    const { keys = [], trustedHeaders: trusted, operatorKey: operator } = settings;
+    const known = new Set(operator && [operator.sha256]);
+    const names = new Set<string>();
+    for (const [place, { name, sha256: digest }] of keys.entries()) {
+      if (known.has(digest)) problem(['keys', place], 'is a key that another entry, or the operator, has already');
+      if (names.has(name)) problem(['keys', place, 'name'], 'is the name of another key');
+      known.add(digest);
+      names.add(name);
+    }
+    if (trusted.tenant !== undefined && checksKeys(settings)) {
+      problem(
+        ['trustedHeaders', 'tenant'],
+        'cannot be combined with `server.keys` or `server.jwt`, which name the tenant',
+      );
+    }
+  });
+
+export type ServerConfig = z.output<typeof server>;
+
+/** Whether the gateway checks keys or tokens itself: then what a client sends as one is the gateway's, not the engine's. */
+export function checksKeys({ keys, jwt: tokens }: Pick<ServerConfig, 'keys' | 'jwt'>): boolean {
+  return keys !== undefined || tokens !== undefined;
+}
+
+/** Whether only this machine reaches what listens there. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
+}

@@ -1,0 +1,94 @@
+import { WarmpathError } from '@warmpath/core';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isLoopback } from '../config/schema-server.js';
+import type { Gateway } from '../gateway.js';
+import { type Caller, OPERATOR } from './authenticate.js';
+
+/** Open to all: load balancers have no key. */
+const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/healthz', '/readyz']);
+
+/** The one route of the operator's that has a tenant's answer as well. */
+const REQUESTS_ROUTE = '/v1/requests/:id';
+
+/**
+ * Decides, before the body is read, who sends a request and whether it goes on: `done` gets the error if not, and is not called
+ * for what is answered here. Everything that is not named as open needs the key that the configuration asks for, unknown paths
+ * included.
+ */
+export function admit(
+  gateway: Gateway,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  done: (error?: Error) => void,
+): void {
+  if (gateway.cors?.answer(request, reply)) return;
+  const route = request.routeOptions.url;
+  if (OPEN_ROUTES.has(route)) {
+    done();
+    return;
+  }
+  try {
+    if (route === '/metrics') {
+      requireOperator(gateway, request);
+      done();
+      return;
+    }
+    if (gateway.authenticator.isOperator(request.headers)) {
+      if (route !== REQUESTS_ROUTE) throw forbidden("The operator's key is for /metrics and /v1/requests/{id} alone.");
+      request.exchange.caller = OPERATOR;
+      done();
+      return;
+    }
+    const caller = gateway.authenticator.callerOf(request.headers);
+    if (!(caller instanceof Promise)) done(enter(gateway, request, reply, caller));
+    else caller.then((known) => enter(gateway, request, reply, known)).then(done, done);
+  } catch (error) {
+    done(error as WarmpathError);
+  }
+}
+
+/** Whether a caller may act on what is its tenant's alone: one that could be anybody may where only this machine can ask. */
+export function mayActForTenant({ config: { server } }: Gateway, { isAuthenticated }: Caller): boolean {
+  return isAuthenticated || isLoopback(server.host);
+}
+
+/** Whether whoever reaches the gateway is meant to see what is nobody's in particular. */
+export function isPrivate({ config: { server } }: Gateway): boolean {
+  return server.open || isLoopback(server.host);
+}
+
+/** Notes the caller. Returns why its key may send no more for now, if so. */
+function enter(
+  { rateLimits }: Gateway,
+  { exchange }: FastifyRequest,
+  reply: FastifyReply,
+  caller: Caller,
+): WarmpathError | undefined {
+  exchange.caller = caller;
+  const { key } = caller;
+  if (key === undefined) return undefined;
+  const refusal = rateLimits.enter(key);
+  if (refusal !== undefined) {
+    reply.header('retry-after', String(refusal.retryAfterS));
+    return refusal.error;
+  }
+  if (reply.raw.destroyed) rateLimits.leave(key);
+  else reply.raw.once('close', () => rateLimits.leave(key));
+  return undefined;
+}
+
+/** Error: `WARMPATH_UNAUTHORIZED` without the operator's key; `WARMPATH_FORBIDDEN` where there is none and others could ask. */
+function requireOperator(gateway: Gateway, { headers }: FastifyRequest): void {
+  if (gateway.config.server.operatorKey !== undefined) {
+    if (gateway.authenticator.isOperator(headers)) return;
+    throw new WarmpathError('WARMPATH_UNAUTHORIZED', {
+      detail: "This path needs the operator's key (`server.operatorKey`).",
+    });
+  }
+  if (isPrivate(gateway)) return;
+  throw forbidden('This path is closed: configure `server.operatorKey`, or set `server.open: true`.');
+}
+
+function forbidden(detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_FORBIDDEN', { detail });
+}
