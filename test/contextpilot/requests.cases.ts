@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
-import { withBreakpoints } from '../../packages/gateway/src/render/cache-breakpoints.js';
 import { resolveConfig } from '../../packages/gateway/src/config/load.js';
+import { withBreakpoints } from '../../packages/gateway/src/render/cache-breakpoints.js';
 import {
   chat,
   DOCUMENTS,

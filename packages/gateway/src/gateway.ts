@@ -6,6 +6,7 @@ import type { Conversations } from './conversation/conversations.js';
 import type { DispatchQueue } from './dispatch/dispatch-queue.js';
 import type { Upstream } from './dispatch/upstream.js';
 import type { EngineApis } from './engines/engine-apis.js';
+import type { BodyMemory } from './intake/request-body.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
 import type { RequestLog } from './operate/explain/request-log.js';
@@ -21,6 +22,8 @@ export interface Gateway {
   readonly config: GatewayConfig;
   readonly upstream: Upstream;
   readonly engineApis: EngineApis;
+  /** Bodies of requests under way. */
+  readonly bodies: BodyMemory;
   readonly histories: ServedHistories;
   readonly composer: Composer;
   readonly conversations: Conversations;

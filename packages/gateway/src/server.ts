@@ -24,9 +24,12 @@ import { EngineApis } from './engines/engine-apis.js';
 import type { Gateway } from './gateway.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/messages-api.js';
+import { tenantOf } from './intake/authenticate.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
+import { BodyMemory, readBody } from './intake/request-body.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
+import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
 import { ServedHistories } from './observe/served-histories.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
@@ -75,14 +78,31 @@ export interface RunningGateway {
 export interface GatewayParts {
   /** In place of core's `arrange`. */
   readonly arrange?: Arrange;
+  /** How documents in messages were ordered. */
+  readonly sentOrders?: SentOrders;
+  /** What became of the messages of conversations. */
+  readonly promptMemo?: PromptMemo;
   /** Where conversations are remembered; in this process by default. */
   readonly sessions?: SessionStore;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
 
+/** Bytes of the order of one message's documents: a key, and some lists. */
+const SENT_ORDER_BYTES = 1_024;
+
 /** Time a client gets to send a whole request, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 300_000;
+
+/** Time in which something of a body must come, in milliseconds. */
+const STALL_MS = 10_000;
+
+/** Errors after which the rest of a body is not read. */
+const UNREAD: ReadonlySet<string> = new Set([
+  'WARMPATH_BODY_TOO_LARGE',
+  'WARMPATH_BODY_STALLED',
+  'WARMPATH_OVERLOADED',
+]);
 
 /** Characters of a name in a path: the longest of a conversation, were each of its letters escaped. */
 const MAX_PARAMETER_LENGTH = 3_072;
@@ -127,19 +147,19 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   const config = resolveConfig(input);
   const now = parts.now ?? (() => performance.now());
   const upstream = new Upstream(config.upstream);
-  const histories = new ServedHistories(config);
-  const prefixes = new WarmPrefixes(config.warmup.prefixes, config.warmup.ttlMs);
+  const { memoryBytes } = config.limits;
+  const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
+  const bodies = new BodyMemory(bytesOf('bodies'));
+  const histories = new ServedHistories(bytesOf('histories'), config.residency);
+  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.warmup.ttlMs);
   const composer = new Composer(config, parts.arrange);
-  const sessions = parts.sessions ?? sessionStore(config.session);
+  const sessions = parts.sessions ?? sessionStore(config);
   const conversations = new Conversations(config.session, sessions);
   const metrics = new Metrics({
     sessionTurns: () => sessions.turns,
-    sessionBytes: () => sessions.bytes,
     sessionStoreUp: () => sessions.isUp,
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
-    treeBytes: () => histories.treeBytes,
-    documentMemoryBytes: () => composer.memory.bytes,
     warmPrefixes: () => prefixes.size,
     retries: () => upstream.retries,
     queueDepth: () => queue.depth,
@@ -147,8 +167,18 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
     plansWaiting: () => plans.depth,
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
-    promptMemoBytes: () => promptMemo.bytes,
     recordedRequests: () => requests.size,
+    memoryBytes,
+    memory: {
+      bodies: () => bodies.bytes,
+      histories: () => histories.bytes,
+      conversations: () => sessions.bytes + promptMemo.bytes + SENT_ORDER_BYTES * sentOrders.size,
+      documents: () => composer.memory.bytes,
+      prewarm: () => prewarmer?.bytes ?? 0,
+      arrangements: () => arrangements.bytes,
+      requests: () => requests.bytes,
+      prefixes: () => prefixes.bytes,
+    },
   });
   const { connections, maxConcurrent = connections } = config.upstream;
   const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
@@ -157,17 +187,20 @@ function assemble(input: GatewayConfigInput, parts: GatewayParts): Gateway {
   });
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
   const plans = new PlanJobs(config);
-  const arrangements = new OpenArrangements(config.limits.openArrangements);
-  const requests = new RequestLog(config.explain.requests, config.limits.tenants);
-  const sentOrders = new SentOrders(config.recognise.sentMessages);
-  const promptMemo = new PromptMemo({ maxBytes: config.recognise.memoBytes, maxAgeMs: config.session.maxAgeMs });
+  const arrangements = new OpenArrangements(bytesOf('arrangements'));
+  const requests = new RequestLog(bytesOf('requests'));
+  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 8 / SENT_ORDER_BYTES));
+  const promptMemo =
+    parts.promptMemo ??
+    new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const prewarmer = config.prewarm.enabled
-    ? new Prewarmer(config.prewarm, { upstream, composer, cacheSalts, metrics, now })
+    ? new Prewarmer(config.prewarm, bytesOf('prewarm'), { upstream, composer, cacheSalts, metrics, now })
     : undefined;
   const engineApis = new EngineApis(upstream, config.upstream, now);
   const state = {
+    bodies,
     histories,
     composer,
     cacheSalts,
@@ -208,7 +241,14 @@ function buildServer(gateway: Gateway): FastifyInstance {
     },
   });
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  const limitBytes = Math.min(server.bodyLimitBytes, gateway.bodies.largestBody);
+  app.addContentTypeParser('*', (request, payload, done) => {
+    const tenant = tenantOf(request.headers);
+    readBody(payload, { memory: gateway.bodies, tenant, limitBytes, stallMs: STALL_MS }, (error, body) => {
+      if (body !== undefined) request.exchange.holds(body);
+      done(error, body?.bytes);
+    });
+  });
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
     malformed.began(request.raw);
@@ -248,13 +288,14 @@ function begin(
   gateway.metrics.began();
   reply.raw.once('close', () => {
     ended?.();
+    exchange.letGo();
     const route = request.routeOptions.url ?? 'unmatched';
     const gone = !reply.raw.writableFinished && exchange.errorSource === undefined;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
-    if (tenant !== undefined && gateway.config.explain.requests > 0) {
+    if (tenant !== undefined && gateway.config.explain.requests) {
       gateway.requests.add(tenant, recordOf(exchange, route, status));
     }
     logAccess(gateway, request, { route, status });
@@ -287,7 +328,7 @@ function sendTableError(gateway: Gateway, request: FastifyRequest, reply: Fastif
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
     .header(RESPONSE_HEADERS.errorSource, 'gateway');
   if (error.status === 429) reply.header('retry-after', '1');
-  if (gateway.draining) reply.header('connection', 'close');
+  if (gateway.draining || (UNREAD.has(error.code) && !request.raw.complete)) reply.header('connection', 'close');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }
 

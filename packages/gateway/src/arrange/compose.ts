@@ -32,6 +32,7 @@ import {
 import type { GatewayConfig } from '../config/schema.js';
 import type { Prompt } from '../intake/apis/prompt-api.js';
 import type { ExtractedRequest, RequestSwitches } from '../intake/extract.js';
+import { bytesOfPart } from '../observe/memory-budget.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import { documentBlocks } from '../render/document-blocks.js';
 import { documentEnds } from '../render/document-ends.js';
@@ -91,7 +92,7 @@ export class Composer {
   constructor(config: GatewayConfig, arrange: Arrange = arrangeByPolicy) {
     this.#config = config;
     this.arrange = arrange;
-    this.memory = new DocumentMemory(config.limits.documentMemoryBytes, config.arrange.template);
+    this.memory = new DocumentMemory(bytesOfPart('documents', config.limits.memoryBytes), config.arrange.template);
   }
 
   /**

@@ -1,6 +1,7 @@
 import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
 import type { Prompt, PromptApi } from './apis/prompt-api.js';
 import type { JsonObject } from './apis/request-texts.js';
+import { readObject } from './json-body.js';
 import { type JsonMember, objectMembers, rewriteObject } from './json-members.js';
 
 /** The request's own switches, from its top-level `warmpath` field. Policy, maxShift, pin and hints are checked by core. */
@@ -76,7 +77,7 @@ export function extract(
   if (!all && !mentionsKey(body, 'documents') && !mentionsKey(body, 'warmpath')) return undefined;
   const text = body.toString('utf8');
   // What asks nothing of the gateway is the engine's to refuse.
-  const object = all ? attempt(() => parseObject(text)) : parseObject(text);
+  const object = all ? attempt(() => readObject(body)) : readObject(body);
   if (object === undefined) return undefined;
   const hasOwnFields = Object.hasOwn(object, 'documents') || Object.hasOwn(object, 'warmpath');
   if (!hasOwnFields && !all) return undefined;

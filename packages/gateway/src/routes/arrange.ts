@@ -3,7 +3,9 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { parseObject } from '../intake/extract.js';
+import { readObject } from '../intake/json-body.js';
+import { withoutTexts } from '../observe/open-arrangements.js';
+import { bodyOf } from '../serve/call.js';
 
 const FIELDS = ['documents', 'policy', 'maxShift', 'pin', 'hints', 'preamble', 'model'];
 
@@ -18,7 +20,7 @@ const FIELDS = ['documents', 'policy', 'maxShift', 'pin', 'hints', 'preamble', '
 export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/arrange', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
-    const body = parseObject(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8'));
+    const body = readObject(bodyOf(request));
     checkFields(body);
     const answer = arrangeOnly(gateway, request, body);
     request.exchange.overheadMs = gateway.now() - request.exchange.bodyAt;
@@ -43,14 +45,15 @@ function arrangeOnly(gateway: Gateway, { headers, exchange }: FastifyRequest, bo
     state.history,
     now,
   );
-  observe({ kind: 'dispatched', arrangement, now }, state.history);
+  const served = withoutTexts(arrangement);
+  observe({ kind: 'dispatched', arrangement: served, now }, state.history);
   exchange.documents = arrangement.documents.length;
   exchange.documentsMoved = arrangement.trace.moves.filter((places) => places !== 0).length;
   exchange.predictedCachedTokens = state.counts.toEngineTokens(arrangement.predictedCachedTokens);
   const { hint } = arrangement;
   return {
     object: 'arrangement',
-    id: gateway.arrangements.open({ arrangement, state }),
+    id: gateway.arrangements.open({ arrangement: served, state }),
     documents: arrangement.documents.map(({ id, label, title, tokens }, place) => {
       return { id, label, title, tokens, rank: arrangement.order[place] };
     }),

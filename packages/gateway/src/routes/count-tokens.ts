@@ -7,7 +7,9 @@ import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { messagesApi } from '../intake/apis/messages-api.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { extract, parseObject } from '../intake/extract.js';
+import { extract } from '../intake/extract.js';
+import { readObject } from '../intake/json-body.js';
+import { bodyOf } from '../serve/call.js';
 import { translate } from '../translation/translation.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */
@@ -22,7 +24,7 @@ export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
     const { headers, exchange } = request;
     const go = (way: Way): void => {
       exchange.bodyAt = gateway.now();
-      const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
+      const body = bodyOf(request);
       if (way === 'native') forward(gateway, { request, reply }, body);
       else estimate(gateway, { request, reply }, body);
     };
@@ -39,7 +41,7 @@ function estimate(
 ): void {
   const tenant = tenantOf(request.headers);
   const { body: chat } = translate(body, messagesApi.name, gateway.config.server.bodyLimitBytes);
-  const { model, tools, ...rest } = parseObject(chat.toString('utf8'));
+  const { model, tools, ...rest } = readObject(chat);
   let tokens = tools === undefined ? 0 : estimateTokens(JSON.stringify(tools));
   for (const { texts } of chatApi.messages(rest)) {
     tokens += TOKENS_PER_MESSAGE;

@@ -3,9 +3,10 @@ import type { FastifyInstance } from 'fastify';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { parseObject } from '../intake/extract.js';
+import { readObject } from '../intake/json-body.js';
 import type { Exchange } from '../observe/exchange.js';
 import type { OpenArrangement } from '../observe/open-arrangements.js';
+import { bodyOf } from '../serve/call.js';
 
 const FIELDS = ['id', 'outcome', 'promptTokens', 'cachedTokens'];
 const OUTCOMES = ['completed', 'failed'] as const;
@@ -25,7 +26,7 @@ interface Report {
 export function observeRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/observe', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
-    const report = readReport(parseObject(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8')));
+    const report = readReport(readObject(bodyOf(request)));
     const found = gateway.arrangements.take(report.id, tenantOf(request.headers));
     if (found !== undefined) {
       learn(found, report, gateway.now());

@@ -6,10 +6,11 @@ import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { readMessages } from '../intake/apis/client-messages.js';
 import { tenantOf } from '../intake/authenticate.js';
-import { parseObject } from '../intake/extract.js';
+import { readObject } from '../intake/json-body.js';
 import { objectMembers, rewriteObject } from '../intake/json-members.js';
 import { NO_MORE_THAN_PREFILL, withEmptyQuestion, withLeastAnswer } from '../render/prefill.js';
-import { prefixOf } from '../warm/prefix.js';
+import { bodyOf } from '../serve/call.js';
+import { prefixOf } from '../warm/warm-prefixes.js';
 
 /**
  * `POST /v1/warmup`: called when a retrieval starts, with the messages that the request will have, as far as they are
@@ -23,8 +24,9 @@ import { prefixOf } from '../warm/prefix.js';
 export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/warmup', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
-    const text = ((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8');
-    const object = parseObject(text);
+    const bytes = bodyOf(request);
+    const object = readObject(bytes);
+    const text = bytes.toString('utf8');
     const messages = withEmptyQuestion(readMessages(object['messages']), gateway.config.arrange.layout);
     const model = typeof object['model'] === 'string' ? object['model'] : '';
     const members = objectMembers(text);

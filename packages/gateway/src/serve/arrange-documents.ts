@@ -5,7 +5,7 @@ import type { Gateway } from '../gateway.js';
 import type { ExtractedRequest } from '../intake/extract.js';
 import { failOpen } from '../observe/fail-open.js';
 import type { TenantModel } from '../observe/served-histories.js';
-import { prefixOf } from '../warm/prefix.js';
+import { type PromptPrefix, prefixOf } from '../warm/warm-prefixes.js';
 import type { Prepared } from './prepare.js';
 
 /** What an arranged request was, to learn from its answer. */
@@ -16,7 +16,7 @@ export interface Arranged {
   /** The conversation it belongs to, if any is kept. */
   readonly history: RecalledHistory | undefined;
   readonly state: TenantModel;
-  readonly prefix: string;
+  readonly prefix: PromptPrefix;
 }
 
 /** The engine has room: the order is decided and the prompt rendered. `undefined` after a defect that leaves nothing but the original body. */

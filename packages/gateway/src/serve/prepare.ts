@@ -10,6 +10,7 @@ import { SESSION_HEADER } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { hasMessages } from '../intake/apis/prompt-api.js';
 import { type ExtractedRequest, extract, type RequestSwitches } from '../intake/extract.js';
+import { isWorthReading } from '../intake/json-body.js';
 import { failOpen } from '../observe/fail-open.js';
 import { type Call, isReadable } from './call.js';
 
@@ -53,6 +54,7 @@ export function prepare(gateway: Gateway, call: Call, tenant: string): Prepared 
   if (!isReadable(request)) return { kind: 'plain', body };
   try {
     const extracted = extract(body, api);
+    if (extracted === undefined && !isWorthReading(body)) return { kind: 'plain', body };
     if (extracted?.bypass) return { kind: 'plain', body: extracted.rewrite(new Map()) };
     const dial = extracted && gateway.composer.prepare(extracted, tenant, 'warmpath');
     const ready = (history: RecalledHistory | undefined) => asTurn(gateway, call, { tenant, extracted, dial, history });

@@ -2,7 +2,7 @@ import type { Warning } from '@warmpath/core';
 import type { ResponseBody } from '../answer/response-body.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ApiName } from '../intake/apis/prompt-api.js';
-import { parseObject } from '../intake/extract.js';
+import { readObject } from '../intake/json-body.js';
 import { messagesToChat } from './messages-to-chat.js';
 import { messagesWriter } from './messages-writer.js';
 import { RequestSource } from './request-source.js';
@@ -26,9 +26,8 @@ export interface Translation {
  * `WARMPATH_INVALID_REQUEST` and `WARMPATH_NOT_TRANSLATABLE`, with paths into `body`. O(body).
  */
 export function translate(body: Buffer, api: TranslatedApi, limitBytes: number): Translation {
-  const text = body.toString('utf8');
-  const request = parseObject(text);
-  const source = new RequestSource(text, request);
+  const request = readObject(body);
+  const source = new RequestSource(body.toString('utf8'), request);
   const isMessages = api === 'messages';
   const chat = isMessages ? messagesToChat(source) : responsesToChat(source);
   const streamed = request['stream'] === true;

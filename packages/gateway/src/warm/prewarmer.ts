@@ -46,6 +46,7 @@ export interface PrewarmerParts {
  */
 export class Prewarmer implements ActivityWatcher {
   readonly #settings: GatewayConfig['prewarm'];
+  readonly #maxBytes: number;
   readonly #parts: PrewarmerParts;
   #remembered: Remembered[] = [];
   #rememberedBytes = 0;
@@ -57,7 +58,9 @@ export class Prewarmer implements ActivityWatcher {
   #budget: number;
   #budgetAt: number;
 
-  constructor(settings: GatewayConfig['prewarm'], parts: PrewarmerParts) {
+  /** `maxBytes`: of prompts remembered to plan by. */
+  constructor(settings: GatewayConfig['prewarm'], maxBytes: number, parts: PrewarmerParts) {
+    this.#maxBytes = maxBytes;
     this.#settings = settings;
     this.#parts = parts;
     this.#budget = settings.tokensPerMinute;
@@ -65,14 +68,19 @@ export class Prewarmer implements ActivityWatcher {
     parts.upstream.watch(this);
   }
 
+  /** Bytes of the prompts that are remembered. */
+  get bytes(): number {
+    return this.#rememberedBytes;
+  }
+
   /** A request was answered: what it asked for says what may come next. A prompt too large to keep is passed over. */
   served(prompt: ServedPrompt): void {
-    if (prompt.bytes > this.#settings.memoryBytes) return;
+    if (prompt.bytes > this.#maxBytes) return;
     const { state, served, bytes } = prompt;
     this.#last = prompt;
     this.#remembered.push({ state, served, bytes });
     this.#rememberedBytes += bytes;
-    while (this.#remembered.length > MAX_REMEMBERED || this.#rememberedBytes > this.#settings.memoryBytes) {
+    while (this.#remembered.length > MAX_REMEMBERED || this.#rememberedBytes > this.#maxBytes) {
       this.#rememberedBytes -= this.#remembered.shift()!.bytes;
     }
     if (this.#isIdle) this.#wait();
