@@ -1,7 +1,7 @@
 import { arrange, prepareRequest, renderHint, SeenBlocks, ServedHistory, SessionMemory } from '@warmpath/core';
 import { expect } from 'vitest';
 import { copies, Pipeline } from '../../packages/core/test/conversation-model.js';
-import { WarmPrefixes } from '../../packages/gateway/src/warm/warm-prefixes.js';
+import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/warm/warm-prefixes.js';
 import type { ConformanceCase } from './case.js';
 
 const user = (content: string) => ({ role: 'user', content });
@@ -121,15 +121,16 @@ export const sessionCases: readonly ConformanceCase[] = [
     number: 24,
     title: 'what was not used for five minutes is cold, a use renews it, and what is remembered longer outlives six',
     run: () => {
-      const prefixes = new WarmPrefixes(10, 300_000);
-      prefixes.touch('p', 0);
-      expect([prefixes.isWarm('p', 300_000), prefixes.isWarm('p', 300_001), prefixes.isWarm('q', 0)]).toEqual([
-        true,
-        false,
-        false,
-      ]);
-      prefixes.touch('p', 200_000);
-      expect(prefixes.isWarm('p', 500_000)).toBe(true);
+      const P = prefixOf('t', 'm', 'p');
+      const prefixes = new WarmPrefixes(10_000, 300_000);
+      prefixes.touch(P, 0);
+      expect([
+        prefixes.isWarm(P, 300_000),
+        prefixes.isWarm(P, 300_001),
+        prefixes.isWarm(prefixOf('t', 'm', 'q'), 0),
+      ]).toEqual([true, false, false]);
+      prefixes.touch(P, 200_000);
+      expect(prefixes.isWarm(P, 500_000)).toBe(true);
       for (const [maxAgeMs, known] of [
         [300_000, 0],
         [3_600_000, 1],

@@ -11,7 +11,6 @@ beforeAll(async () => {
   gateway = await startGateway({
     server: { port: 0 },
     upstream: { url: 'http://127.0.0.1:1' },
-    limits: { tenants: 1_000 },
     log: { level: 'silent' },
   });
 });

@@ -3,6 +3,7 @@ import type { ErrorCode, Warning } from './errors.js';
 import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
 import type { PrewarmPath } from './ordering/prewarm.js';
 import type { Preamble } from './preamble.js';
+import type { ServedRequest } from './residency/history.js';
 import type { ResidencyState } from './residency/view.js';
 import type { SeenBlocks } from './session/blocks.js';
 import type { VisibleDocuments } from './session/visible-documents.js';
@@ -95,10 +96,10 @@ export interface RawArrangeRequest {
 
 /** What became of a request; the only thing that changes state. Times in milliseconds of the caller's monotonic clock. */
 export type Outcome =
-  | { readonly kind: 'dispatched'; readonly arrangement: Arrangement; readonly now: number }
+  | { readonly kind: 'dispatched'; readonly arrangement: ServedRequest; readonly now: number }
   | {
       readonly kind: 'completed';
-      readonly arrangement: Arrangement;
+      readonly arrangement: ServedRequest;
       readonly now: number;
       /** The engine's own count, when it reports one. */
       readonly promptTokens?: number;
@@ -108,4 +109,4 @@ export type Outcome =
   /** The engine prefilled a path ahead of any request (`planPrewarm`): it is resident, and counts as no access. */
   | { readonly kind: 'prewarmed'; readonly path: PrewarmPath; readonly now: number }
   /** The engine failed or the client left before the prompt was prefilled: its path is not believed resident. */
-  | { readonly kind: 'failed'; readonly arrangement: Arrangement; readonly now: number };
+  | { readonly kind: 'failed'; readonly arrangement: ServedRequest; readonly now: number };

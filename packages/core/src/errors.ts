@@ -44,6 +44,12 @@ export const ERROR_TABLE = {
     message: 'The body has more values, or deeper nesting, than this server reads.',
     remedy: 'Send fewer members and array elements, or nest them less deeply.',
   },
+  WARMPATH_BODY_STALLED: {
+    status: 408,
+    type: 'invalid_request_error',
+    message: 'The body came too slowly.',
+    remedy: 'Send the request again, over a connection that is fast enough.',
+  },
   WARMPATH_UNAUTHORIZED: {
     status: 401,
     type: 'invalid_request_error',
@@ -169,7 +175,7 @@ export const ERROR_TABLE = {
   WARMPATH_OVERLOADED: {
     status: 429,
     type: 'server_error',
-    message: 'The queue is full.',
+    message: 'The server has no room for this request now.',
     remedy: 'Try again after the seconds that Retry-After names.',
   },
   WARMPATH_SPECULATION_UNKNOWN: {
@@ -194,7 +200,7 @@ export const ERROR_TABLE = {
     status: 422,
     type: 'invalid_request_error',
     message: 'Planning this batch takes more time or memory than is allowed.',
-    remedy: 'Send a smaller batch, or raise plan.timeoutMs or plan.maxMemoryMiB in the configuration.',
+    remedy: 'Send a smaller batch, or raise plan.timeoutMs or limits.memoryBytes in the configuration.',
   },
   WARMPATH_SHUTTING_DOWN: {
     status: 503,

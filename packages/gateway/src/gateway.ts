@@ -9,6 +9,7 @@ import type { EngineApis } from './engines/engine-apis.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
 import type { RateLimits } from './intake/rate-limits.js';
+import type { BodyMemory } from './intake/request-body.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
 import type { RequestLog } from './operate/explain/request-log.js';
@@ -30,6 +31,8 @@ export interface Gateway {
   readonly rateLimits: RateLimits;
   /** Only where origins are configured. */
   readonly cors: Cors | undefined;
+  /** Bodies of requests under way. */
+  readonly bodies: BodyMemory;
   readonly histories: ServedHistories;
   readonly documents: InsertedDocuments;
   readonly conversations: Conversations;

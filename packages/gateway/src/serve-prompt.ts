@@ -6,10 +6,11 @@ import { type Call, isReadable, type PreparedPrompt, preparePrompt } from './arr
 import type { Dispatch, WaitingContext } from './dispatch/dispatch-queue.js';
 import { sendPrompt } from './dispatch/send-prompt.js';
 import type { Way } from './engines/engine-apis.js';
+import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
 import type { Gateway } from './gateway.js';
 import { chatApi } from './intake/apis/chat-api.js';
 import type { PromptApi } from './intake/apis/prompt-api.js';
-import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
+import { bodyOf } from './intake/request-body.js';
 
 /**
  * The way of a prompt through the gateway: intake, conversation, arrange, render, dispatch, answer, observe. A body that has nothing
@@ -47,8 +48,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
 function callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {
   const { tenant } = request.exchange.caller;
   request.exchange.tenant = tenant;
-  const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
-  return { request, reply, tenant, route: api.name, api, body };
+  return { request, reply, tenant, route: api.name, api, body: bodyOf(request) };
 }
 
 function translated(gateway: Gateway, call: Call, api: TranslatedApi): Call {

@@ -31,8 +31,10 @@ import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
 import { RateLimits } from './intake/rate-limits.js';
+import { BodyMemory, readBody } from './intake/request-body.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
+import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
 import { ServedHistories } from './observe/served-histories.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
@@ -81,14 +83,31 @@ export interface RunningGateway {
 export interface GatewayParts {
   /** In place of core's `arrange`. */
   readonly arrange?: Arrange;
+  /** How documents in messages were ordered. */
+  readonly sentOrders?: SentOrders;
+  /** What became of the messages of conversations. */
+  readonly promptMemo?: PromptMemo;
   /** Where conversations are remembered; in this process by default. */
   readonly sessions?: SessionStore;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
 
+/** Bytes of the order of one message's documents: a key, and some lists. */
+const SENT_ORDER_BYTES = 1_024;
+
 /** Time a client gets to send a whole request, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 300_000;
+
+/** Time in which something of a body must come, in milliseconds. */
+const STALL_MS = 10_000;
+
+/** Errors after which the rest of a body is not read. */
+const UNREAD: ReadonlySet<string> = new Set([
+  'WARMPATH_BODY_TOO_LARGE',
+  'WARMPATH_BODY_STALLED',
+  'WARMPATH_OVERLOADED',
+]);
 
 /** Characters of a name in a path: the longest of a conversation, were each of its letters escaped. */
 const MAX_PARAMETER_LENGTH = 3_072;
@@ -133,19 +152,19 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
 function assemble(config: GatewayConfig, authenticator: Authenticator, parts: GatewayParts): Gateway {
   const now = parts.now ?? (() => performance.now());
   const upstream = new Upstream(config.upstream);
-  const histories = new ServedHistories(config);
-  const prefixes = new WarmPrefixes(config.warmup.prefixes, config.warmup.ttlMs);
-  const documents = new InsertedDocuments(config, config.limits.documentMemoryBytes, parts.arrange);
-  const sessions = parts.sessions ?? sessionStore(config.session);
+  const { memoryBytes } = config.limits;
+  const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
+  const bodies = new BodyMemory(bytesOf('bodies'));
+  const histories = new ServedHistories(bytesOf('histories'), config.residency);
+  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.warmup.ttlMs);
+  const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
+  const sessions = parts.sessions ?? sessionStore(config);
   const conversations = new Conversations(sessions);
   const metrics = new Metrics({
     sessionTurns: () => sessions.turns,
-    sessionBytes: () => sessions.bytes,
     sessionStoreUp: () => sessions.isUp,
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
-    treeBytes: () => histories.treeBytes,
-    documentMemoryBytes: () => documents.cache.bytes,
     warmPrefixes: () => prefixes.size,
     retries: () => upstream.retries,
     queueDepth: () => queue.depth,
@@ -153,8 +172,18 @@ function assemble(config: GatewayConfig, authenticator: Authenticator, parts: Ga
     plansWaiting: () => plans.depth,
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
-    promptMemoBytes: () => promptMemo.bytes,
     recordedRequests: () => requests.size,
+    memoryBytes,
+    memory: {
+      bodies: () => bodies.bytes,
+      histories: () => histories.bytes,
+      conversations: () => sessions.bytes + promptMemo.bytes + SENT_ORDER_BYTES * sentOrders.size,
+      documents: () => documents.cache.bytes,
+      prewarm: () => prewarmer?.bytes ?? 0,
+      arrangements: () => arrangements.bytes,
+      requests: () => requests.bytes,
+      prefixes: () => prefixes.bytes,
+    },
   });
   const { connections, maxConcurrent = connections } = config.upstream;
   const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
@@ -163,14 +192,16 @@ function assemble(config: GatewayConfig, authenticator: Authenticator, parts: Ga
   });
   const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
   const plans = new PlanJobs(config);
-  const arrangements = new OpenArrangements(config.limits.openArrangements);
-  const requests = new RequestLog(config.explain.requests, config.limits.tenants);
-  const sentOrders = new SentOrders(config.recognise.sentMessages);
-  const promptMemo = new PromptMemo({ maxBytes: config.recognise.memoBytes, maxAgeMs: config.session.maxAgeMs });
+  const arrangements = new OpenArrangements(bytesOf('arrangements'));
+  const requests = new RequestLog(bytesOf('requests'));
+  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 8 / SENT_ORDER_BYTES));
+  const promptMemo =
+    parts.promptMemo ??
+    new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
   const prewarmer = config.prewarm.enabled
-    ? new Prewarmer(config.prewarm, {
+    ? new Prewarmer(config.prewarm, bytesOf('prewarm'), {
         upstream,
         documents,
         cacheSalts,
@@ -189,6 +220,7 @@ function assemble(config: GatewayConfig, authenticator: Authenticator, parts: Ga
     authenticator,
     rateLimits,
     cors,
+    bodies,
     histories,
     documents,
     cacheSalts,
@@ -239,7 +271,14 @@ function buildServer(gateway: Gateway): FastifyInstance {
     },
   });
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  const limitBytes = Math.min(server.bodyLimitBytes, gateway.bodies.largestBody);
+  app.addContentTypeParser('*', (request, payload, done) => {
+    const { tenant } = request.exchange.caller;
+    readBody(payload, { memory: gateway.bodies, tenant, limitBytes, stallMs: STALL_MS }, (error, body) => {
+      if (body !== undefined) request.exchange.holds(body);
+      done(error, body?.bytes);
+    });
+  });
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
     malformed.began(request.raw);
@@ -285,13 +324,14 @@ function begin(
   gateway.metrics.began();
   reply.raw.once('close', () => {
     ended?.();
+    exchange.letGo();
     const route = request.routeOptions.url ?? 'unmatched';
     const gone = !reply.raw.writableFinished && exchange.errorSource === undefined;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
-    if (tenant !== undefined && gateway.config.explain.requests > 0) {
+    if (tenant !== undefined && gateway.config.explain.requests) {
       gateway.requests.add(tenant, recordOf(exchange, route, status));
     }
     logAccess(gateway, request, { route, status });
@@ -324,6 +364,7 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, error: War
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
     .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange));
   if (error.status === 429 && !reply.hasHeader('retry-after')) reply.header('retry-after', '1');
+  if (UNREAD.has(error.code) && !request.raw.complete) reply.header('connection', 'close');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }
 

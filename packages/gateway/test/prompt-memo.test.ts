@@ -3,10 +3,12 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type FoundDocuments, findDocuments } from '../src/arrange/found/find-documents.js';
 import { PromptMemo } from '../src/arrange/found/prompt-memo.js';
+import { SentOrders } from '../src/arrange/found/sent-orders.js';
 import { chatApi } from '../src/intake/apis/chat-api.js';
 import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
+import type { GatewayParts } from '../src/server.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
-import { answerAsAsked } from './fake-engine.js';
+import { type Answer, answerAsAsked } from './fake-engine.js';
 import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
 const SEED = 20_261_122;
@@ -17,12 +19,17 @@ type Route = keyof typeof ROUTES;
 const NO_MEMORY = 1;
 const OWN_HEADERS = /^x-warmpath-(?!overhead-ms)/;
 
-function config(memoBytes: number, more: StandConfig = {}): StandConfig {
-  return {
+/** A gateway that remembers so many bytes of prompts, and `sentMessages` orders where it is told. */
+async function remembering(answer: Answer, maxBytes: number, more: StandConfig = {}, sentMessages?: number) {
+  const promptMemo = new PromptMemo({ maxBytes, maxAgeMs: more.session?.maxAgeMs ?? 3_600_000 });
+  const config: StandConfig = {
     ...more,
-    recognise: { chat: 'conservative', messages: 'conservative', responses: 'marked', memoBytes, ...more.recognise },
+    recognise: { chat: 'conservative', messages: 'conservative', responses: 'marked', ...more.recognise },
     upstream: { messages: 'native', responses: 'native', ...more.upstream },
   };
+  const sentOrders = sentMessages === undefined ? undefined : new SentOrders(sentMessages);
+  const parts: GatewayParts = { promptMemo, ...(sentOrders && { sentOrders }) };
+  return { ...(await stand(answer, config, parts)), memo: promptMemo };
 }
 
 /** The same conversation in the words of an API. */
@@ -159,11 +166,14 @@ async function gauge({ gateway }: Stand, name: string): Promise<number> {
   return Number(new RegExp(`^warmpath_${name} (\\d+)`, 'm').exec(text)?.[1]);
 }
 
-const memoryOf = (each: Stand) => gauge(each, 'prompt_memo_bytes');
-
-async function expectSame(route: Route, all: readonly Turn[], more: StandConfig, memoBytes: number): Promise<void> {
-  const remembers = await stand(answerAsAsked, config(memoBytes, more));
-  const forgets = await stand(answerAsAsked, config(NO_MEMORY, more));
+async function expectSame(
+  route: Route,
+  all: readonly Turn[],
+  { sentMessages, ...more }: StandConfig & { readonly sentMessages?: number },
+  memoBytes: number,
+): Promise<void> {
+  const remembers = await remembering(answerAsAsked, memoBytes, more, sentMessages);
+  const forgets = await remembering(answerAsAsked, NO_MEMORY, more, sentMessages);
   let count = 0;
   for (const { body, tenant } of bodiesOf(route, all)) {
     const options = { headers: { authorization: `Bearer ${tenant}`, 'x-request-id': `request-${count++}` } };
@@ -175,7 +185,7 @@ async function expectSame(route: Route, all: readonly Turn[], more: StandConfig,
     expect(one).toEqual(other);
   }
   expect(await metricsOf(remembers)).toEqual(await metricsOf(forgets));
-  expect(await memoryOf(forgets)).toBe(0);
+  expect(forgets.memo.bytes).toBe(0);
 }
 
 describe('what is remembered of a conversation changes nothing but time', () => {
@@ -183,7 +193,7 @@ describe('what is remembered of a conversation changes nothing but time', () => 
     ['chat', {}, 1e8, 25],
     ['messages', {}, 1e8, 12],
     ['responses', {}, 1e8, 8],
-    ['chat', { recognise: { sentMessages: 3 } }, 1e8, 12],
+    ['chat', { sentMessages: 3 }, 1e8, 12],
     ['chat', { recognise: { relabel: false }, session: { maxAgeMs: 1 } }, 1e8, 10],
     ['chat', { arrange: { policy: 'sorted' } }, 90_000, 12],
     ['chat', { session: { blocks: true } }, 1e8, 5],
@@ -219,10 +229,9 @@ it('requests of one conversation that wait for the engine together are sent as i
   const bodies: string[][] = [];
   for (const memoBytes of [1e8, NO_MEMORY]) {
     const held: (() => void)[] = [];
-    const one = await stand(
-      (response, request) => held.push(() => answerAsAsked(response, request)),
-      config(memoBytes, { upstream: { maxConcurrent: 1 } }),
-    );
+    const one = await remembering((response, request) => held.push(() => answerAsAsked(response, request)), memoBytes, {
+      upstream: { maxConcurrent: 1 },
+    });
     const ask = (messages: readonly Message[]) =>
       send(`${one.gateway.url}${ROUTES.chat}`, JSON.stringify({ model: 'm', messages }));
     const started = ask(searched(PAIRS.slice(0, 2)));
@@ -327,7 +336,7 @@ it('documents before the messages are sent the same with every request, and a pr
   const given = [PAIRS[3], PAIRS[3], [...PAIRS[3], PASSAGES[2]!], PAIRS[3]].map(opening);
   const bodies: string[][] = [];
   for (const memoBytes of [1e8, NO_MEMORY]) {
-    const one = await stand(answerAsAsked, config(memoBytes, { arrange: { policy: 'sorted' } }));
+    const one = await remembering(answerAsAsked, memoBytes, { arrange: { policy: 'sorted' } });
     for (const [turn, system] of given.entries()) {
       const { messages } = fieldsOf('messages', searched(PAIRS.slice(0, turn + 1))) as { messages: readonly object[] };
       await send(`${one.gateway.url}${ROUTES.messages}`, { model: 'm', max_tokens: 64, system, messages });

@@ -166,21 +166,23 @@ describe('a limit of prompts in the engine', () => {
     expect((await next).status).toBe(200);
   });
 
-  it('answers 429 when the queue is full, or the part of a tenant', async () => {
-    const { both, answer, engine } = await oneAtATime({ queue: { capacity: 2, tenantCapacity: 1 } });
+  it('answers 429 when the queue is full, to whoever has most in it', async () => {
+    const { both, answer, engine } = await oneAtATime({ queue: { capacity: 2 } });
     const as = (tenant: string) =>
       send(both.gateway.url + PATH, asked(tenant), { headers: { authorization: `Bearer ${tenant}` } });
     const first = as('one');
     await engine.until('request', 1);
     const second = as('one');
     await untilDepth(both, 1);
+    const givesWay = as('one');
+    await untilDepth(both, 2);
     const tooMany = await as('one');
     expect(tooMany.status).toBe(429);
     expect(errorOf(tooMany)).toMatchObject({ code: 'WARMPATH_OVERLOADED' });
-    expect(errorOf(tooMany).message).toContain('1 of your requests');
+    expect(errorOf(tooMany).message).toContain('2 requests wait for the engine, 2 of them yours');
     expect(tooMany.headers).toMatchObject({ 'retry-after': '1', 'x-warmpath': 'error=gateway' });
     const third = as('two');
-    await untilDepth(both, 2);
+    expect(errorOf(await givesWay).message).toContain('Requests of others');
     expect(errorOf(await as('three')).message).toContain('2 requests wait');
     for (let i = 0; i < 3; i++) await answer();
     expect((await Promise.all([first, second, third])).map(({ status }) => status)).toEqual([200, 200, 200]);
@@ -228,7 +230,7 @@ describe('DispatchQueue', () => {
       fc.property(fc.integer({ min: 1, max: 3 }), fc.array(step, { maxLength: 60 }), (limit, steps) => {
         const { queue: settings } = resolveConfig({
           upstream: { url: 'http://127.0.0.1' },
-          queue: { capacity: 8, tenantCapacity: 4 },
+          queue: { capacity: 8 },
         });
         const queue = new DispatchQueue(limit, settings, { now: () => 0, waited: () => {} });
         const running: (() => void)[] = [];
@@ -247,10 +249,19 @@ describe('DispatchQueue', () => {
                 const place = waiting.findIndex((other) => other.dispatch === dispatch);
                 if (place >= 0) waiting.splice(place, 1);
               },
-              refuse: () => {},
+              refuse: () => {
+                const place = waiting.findIndex((other) => other.dispatch === dispatch);
+                const [gone] = waiting.splice(place, 1);
+                // Only the latest of the tenant that has most gives way.
+                const of = (tenant: string) => waiting.filter((other) => other.entry[0] === tenant);
+                const own = of(gone!.entry[0]);
+                expect(own.every((other) => other.entry[1] < gone!.entry[1])).toBe(true);
+                for (const tenant of ['t0', 't1', 't2']) expect(of(tenant).length).toBeLessThanOrEqual(own.length + 1);
+              },
             };
-            const mine = waiting.filter(({ entry: [tenant] }) => tenant === entry[0]).length;
-            const isRefused = waiting.length >= 8 || mine >= 4;
+            const countOf = (tenant: string) => waiting.filter((other) => other.entry[0] === tenant).length;
+            const most = Math.max(...['t0', 't1', 't2'].map(countOf));
+            const isRefused = waiting.length >= 8 && most <= countOf(entry[0]) + 1;
             const before = started.length;
             if (isRefused) expect(() => queue.enter(dispatch)).toThrow(/WARMPATH_OVERLOADED|wait/);
             else {

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { BREAK_CAUSES } from '../../core/src/index.js';
+import { RequestLog, type RequestRecord } from '../src/operate/explain/request-log.js';
 import { answerAsAsked } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, type Stand, type StandConfig, send, stand } from './harness.js';
 
@@ -93,12 +94,14 @@ it('does not compare tenants or models with each other', async () => {
 });
 
 it('remembers so many, and none where told so', async () => {
-  const gateway = await stand(answerAsAsked, { explain: { requests: 2 } });
-  for (const id of ['a', 'b', 'c']) await ask(gateway, id, plain('', 'Why?'));
-  expect((await send(`${gateway.gateway.url}/v1/requests/a`)).status).toBe(404);
-  await recordOf(gateway, 'b');
-  expect((await send(`${gateway.gateway.url}/metrics`)).text).toContain('warmpath_recorded_requests 2');
-  const none = await stand(answerAsAsked, { explain: { requests: 0 } });
+  const log = new RequestLog(20_000);
+  const record = { blocks: [] } as unknown as RequestRecord;
+  for (let i = 0; i < 40; i++) log.add(i < 3 ? 'quiet' : 'loud', { ...record, id: `${i}` });
+  expect(log.find('loud', '3')).toBeUndefined();
+  expect(log.find('loud', '39')?.id).toBe('39');
+  for (const id of ['0', '1', '2']) expect(log.find('quiet', id)?.id).toBe(id);
+  expect(log.bytes).toBeLessThan(20_000);
+  const none = await stand(answerAsAsked, { explain: { requests: false } });
   await ask(none, 'a', plain('', 'Why?'));
   expect((await send(`${none.gateway.url}/v1/requests/a`)).status).toBe(404);
 });

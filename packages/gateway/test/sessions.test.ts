@@ -288,7 +288,8 @@ describe('a store of sessions', () => {
   });
 
   it('keeps within the configured bounds', async () => {
-    const { gateway } = await stand(counting(), { session: { maxTurns: 5 } });
+    const sessions = new MemorySessionStore({ maxTurns: 5 });
+    const { gateway } = await stand(counting(), {}, { sessions });
     for (let i = 0; i < 12; i++) {
       await send(gateway.url + CHAT, chat([VELKA], { messages: [{ role: 'user', content: `Q${i}` }] }));
     }

@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/observe/served-histories.js';
-import { WarmPrefixes } from '../src/warm/warm-prefixes.js';
+import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/warm/warm-prefixes.js';
 
-const UPSTREAM = { upstream: { url: 'http://engine' } };
+const { residency } = resolveConfig({ upstream: { url: 'http://engine' } });
 
 /** Serves one request of fresh documents. */
 function serve({ history }: TenantModel, name: string): Arrangement {
@@ -18,9 +18,11 @@ function serve({ history }: TenantModel, name: string): Arrangement {
 
 describe('ServedHistories', () => {
   it('never hold more than their bound, and forget the least recently used first', () => {
+    const empty = new ServedHistories(1e6, residency);
+    empty.of('tenant-0', 'm');
     fc.assert(
       fc.property(fc.array(fc.nat(9), { maxLength: 60 }), (visits) => {
-        const histories = new ServedHistories(resolveConfig({ ...UPSTREAM, limits: { tenants: 4 } }));
+        const histories = new ServedHistories(4.5 * empty.bytes, residency);
         let recent: number[] = [];
         const seen = new Map<number, TenantModel>();
         for (const visit of visits) {
@@ -36,38 +38,46 @@ describe('ServedHistories', () => {
   });
 
   it('stay within their bytes together', () => {
-    const limits = { totalTreeBytes: 400_000 };
-    const histories = new ServedHistories(resolveConfig({ ...UPSTREAM, limits }));
+    const maxBytes = 600_000;
+    const histories = new ServedHistories(maxBytes, residency);
     for (let round = 0; round < 2_000; round++) {
       serve(histories.of(`tenant-${round % 20}`, 'm'), `d${round}`);
       // The bytes are taken when a history is asked for: one request may still stand out.
       histories.of(`tenant-${round % 20}`, 'm');
-      expect(histories.treeBytes).toBeLessThanOrEqual(limits.totalTreeBytes);
+      expect(histories.bytes).toBeLessThanOrEqual(maxBytes);
     }
     expect(histories.size).toBeGreaterThan(1);
     expect(histories.size).toBeLessThan(20);
     expect(histories.treeNodes).toBeGreaterThan(8);
   });
 
-  it('hand the configured bounds to each history', () => {
-    const histories = new ServedHistories(resolveConfig({ ...UPSTREAM, limits: { treeNodes: 16 } }));
+  it('let one history have only a part of the memory', () => {
+    const maxBytes = 4_000_000;
+    const histories = new ServedHistories(maxBytes, residency);
     const state = histories.of('t', 'm');
-    for (let round = 0; round < 10; round++) serve(state, `d${round}`);
-    expect(histories.treeNodes).toBeLessThanOrEqual(16);
+    for (let round = 0; round < 5_000; round++) serve(state, `d${round}`);
+    expect(state.history.tree.bytes).toBeLessThanOrEqual(maxBytes / 4);
+    expect(state.history.bytes).toBeLessThan(maxBytes / 2);
+    expect(histories.of('t', 'm')).toBe(state);
   });
 });
 
 describe('WarmPrefixes', () => {
   it('know when a prefix was used last, for as many prefixes as allowed', () => {
-    const prefixes = new WarmPrefixes(2, 100);
-    prefixes.touch('a', 0);
-    prefixes.touch('b', 1);
-    prefixes.touch('a', 50);
-    expect(prefixes.isWarm('a', 150)).toBe(true);
-    expect(prefixes.isWarm('a', 151)).toBe(false);
-    prefixes.touch('c', 60);
+    const prefixes = new WarmPrefixes(900, 100);
+    const [a, b, c] = ['a', 'b', 'c'].map((key) => prefixOf('t', 'm', key)) as [
+      PromptPrefix,
+      PromptPrefix,
+      PromptPrefix,
+    ];
+    prefixes.touch(a, 0);
+    prefixes.touch(b, 1);
+    prefixes.touch(a, 50);
+    expect(prefixes.isWarm(a, 150)).toBe(true);
+    expect(prefixes.isWarm(a, 151)).toBe(false);
+    prefixes.touch(c, 60);
     expect(prefixes.size).toBe(2);
-    expect([prefixes.isWarm('a', 60), prefixes.isWarm('b', 60), prefixes.isWarm('c', 60)]).toEqual([true, false, true]);
+    expect([prefixes.isWarm(a, 60), prefixes.isWarm(b, 60), prefixes.isWarm(c, 60)]).toEqual([true, false, true]);
   });
 });
 

@@ -7,6 +7,9 @@ export interface DocumentStatisticsOptions {
   readonly maxDocuments?: number;
 }
 
+/** Bytes of a document: a key of usual length, a map slot, an object, its places in the ring. */
+const DOCUMENT_BYTES = 256;
+
 interface Statistic {
   frequency: number;
   total: number;
@@ -39,6 +42,11 @@ export class DocumentStatistics implements HotnessView {
   /** Documents remembered. */
   get documents(): number {
     return this.#statistics.size;
+  }
+
+  /** Bytes held, estimated. */
+  get bytes(): number {
+    return DOCUMENT_BYTES * this.#statistics.size;
   }
 
   frequency(key: string): number {

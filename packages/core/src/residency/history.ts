@@ -84,6 +84,11 @@ export class ServedHistory implements ResidencyView {
     return this.#recent;
   }
 
+  /** Bytes held: the tree, and estimates of the statistics and of the recent requests. O(1). */
+  get bytes(): number {
+    return this.#tree.bytes + this.#statistics.bytes + this.#recent.bytes;
+  }
+
   /** Requests dispatched so far. */
   get requests(): number {
     return this.#statistics.requests;

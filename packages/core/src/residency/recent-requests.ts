@@ -53,6 +53,11 @@ export class RecentRequests implements RecentRequestsView {
     this.#requests++;
   }
 
+  /** Bytes held, estimated. */
+  get bytes(): number {
+    return this.#numbers.byteLength + this.#counts.byteLength + this.#preambles.byteLength + this.#interner.bytes;
+  }
+
   survival(ranks: number): number {
     return this.#survival.expected(ranks);
   }

@@ -6,7 +6,7 @@ import type { ParsedRequest } from '../intake/parse-request.js';
 import { failOpen } from '../observe/fail-open.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import type { RecordedBlock } from '../operate/explain/request-log.js';
-import { prefixOf } from '../warm/prefix.js';
+import { type PromptPrefix, prefixOf } from '../warm/warm-prefixes.js';
 import { arrangeFound } from './found/serve-recognised.js';
 import { type ArrangedInsertion, type InsertedRequest, isBadInput } from './inserted-documents.js';
 import type { Call, PlainPrompt, PreparedPrompt } from './prepare-prompt.js';
@@ -23,7 +23,7 @@ export interface ArrangedPrompt {
   /** What is to be remembered of the turn, and behind what; only of named conversations. */
   readonly turn: { readonly history: RecalledHistory; readonly sent: SentTurn } | undefined;
   /** The name under which what stands before the documents counts as warm. */
-  readonly prefix: string | undefined;
+  readonly prefix: PromptPrefix | undefined;
   /** The request, where others may begin like it: kept only to prefill ahead. */
   readonly parsed: ParsedRequest | undefined;
   /** Keeps how documents in the prompt were sent; called when the prompt goes out. */

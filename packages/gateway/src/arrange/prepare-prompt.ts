@@ -1,18 +1,22 @@
 import type { RecalledHistory } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Translation } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
 import type { ApiName, PromptApi } from '../intake/apis/prompt-api.js';
 import { hasMessages } from '../intake/apis/prompt-api.js';
+import { isWorthReading } from '../intake/json-body.js';
 import { applyEdits } from '../intake/json-scanner.js';
 import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { PromptView } from '../intake/prompt-view.js';
 import { failOpen } from '../observe/fail-open.js';
-import type { Translation } from '../engines/translate-request.js';
 import { replayInPlace } from './found/arrange-in-place.js';
 import { findDocuments, type SearchedBody } from './found/find-documents.js';
-import { type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';
+import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';
 import type { FoundRequest } from './found/serve-recognised.js';
 import { type Fallback, type InsertedRequest, isBadInput } from './inserted-documents.js';
+
+/** Larger bodies are not searched for documents: some 40 ms of work. */
+const MAX_SEARCHED_BYTES = 4_194_304;
 
 /** One client call, and what the engine is to get of it. */
 export interface Call {
@@ -147,7 +151,7 @@ function searchOptions(
 ): RecogniseRequestOptions | undefined {
   const { recognise, limits, session } = gateway.config;
   const mode = parsed?.recognise ?? recognise[route];
-  if (mode === 'off' || body.length > recognise.maxBodyBytes) return undefined;
+  if (body.length > MAX_SEARCHED_BYTES || !mayHoldDocuments(body, mode) || !isWorthReading(body)) return undefined;
   const blocks = parsed?.blocks ?? session.blocks;
   return { mode, relabel: recognise.relabel, templates: recognise.templates, maxDocuments: limits.documents, blocks };
 }

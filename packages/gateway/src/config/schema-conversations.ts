@@ -33,19 +33,6 @@ export const recognise = z.strictObject({
     .describe(
       'Frames of prompts whose documents nothing else tells apart: `before` the first (letter by letter), the `separator` between them, and `after` the last (the end of the text if left out). With `conservative`.',
     ),
-  maxBodyBytes: count(1_073_741_824)
-    .default(4_194_304)
-    .describe('Bodies larger than this are not searched for documents.'),
-  sentMessages: count(10_000_000)
-    .default(65_536)
-    .describe(
-      'Messages whose order is remembered, to send them the same as history; the least recently used goes first.',
-    ),
-  memoBytes: count(68_719_476_736)
-    .default(33_554_432)
-    .describe(
-      'Bytes of conversations remembered so that only new messages are searched; the least recently used one goes first.',
-    ),
 });
 
 const file = (description: string) => z.string().min(1).optional().describe(description);
@@ -103,8 +90,6 @@ export const session = z.strictObject({
     .describe(
       'Refer to parts, too, that a document has in common with what the prompt shows before it, letter by letter, where a request does not say otherwise. Only with de-duplication.',
     ),
-  maxTurns: count(100_000_000).default(65_536).describe('Turns remembered; the least recently used one goes first.'),
-  maxBytes: count(17_179_869_184).default(67_108_864).describe('Bytes of remembered turns.'),
   maxAgeMs: milliseconds().default(3_600_000).describe('Milliseconds without use after which a turn is forgotten.'),
   store: store.prefault({}).describe('Where conversations are remembered.'),
 });

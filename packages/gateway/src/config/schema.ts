@@ -123,28 +123,20 @@ const residency = z.strictObject({
 const limits = z.strictObject({
   documents: count(100_000).default(1_000).describe('Documents that one request may bring.'),
   documentLength: count(100_000_000).default(1_000_000).describe("Length of one document's content, in UTF-16 units."),
-  tenants: count(100_000)
-    .default(64)
-    .describe('Histories kept, one per tenant and model; the least recently used one goes first.'),
-  treeNodes: count(10_000_000)
-    .default(262_144)
-    .describe("Nodes of one history's knowledge tree; the least recently used path goes first."),
-  treeBytes: count(4_294_967_296).default(67_108_864).describe("Bytes of one history's knowledge tree."),
-  totalTreeBytes: count(17_179_869_184)
+  memoryBytes: count(1_099_511_627_776)
+    .min(16_777_216)
     .default(268_435_456)
-    .describe('Bytes of all knowledge trees together; beyond it the least recently used history goes.'),
-  documentMemoryBytes: count(17_179_869_184)
-    .default(33_554_432)
-    .describe('Bytes of passages remembered because they came more than once; the least recently used one goes first.'),
-  window: count(1_000_000).default(100).describe('Recent requests that hotness counts (the CA-Table).'),
-  openArrangements: count(1_000_000)
-    .default(1_024)
-    .describe('Answers of `POST /v1/arrange` that may still be reported on; the oldest goes first.'),
+    .describe(
+      'Bytes that all together may take that clients make the gateway keep: bodies, histories, conversations, passages, records. Divided by fixed shares; what does not fit is forgotten or refused, first of the tenant that holds most.',
+    ),
 });
 
 const queue = z.strictObject({
-  capacity: count(65_536).default(1_024).describe('Prompts that may wait for the engine; one more gets 429.'),
-  tenantCapacity: count(65_536).default(512).describe('Prompts of one tenant that may wait; one more gets 429.'),
+  capacity: count(65_536)
+    .default(1_024)
+    .describe(
+      'Prompts that may wait for the engine. One more gets 429, or takes the place of one of the tenant that has most.',
+    ),
   maxWaitMs: milliseconds().default(60_000).describe('Milliseconds that a prompt may wait; then it gets 429.'),
   discipline: z
     .enum(SCHEDULER_NAMES)
@@ -161,7 +153,6 @@ const warmup = z.strictObject({
   ttlMs: milliseconds()
     .default(300_000)
     .describe('Milliseconds without a request after which a prompt prefix counts as cold again.'),
-  prefixes: count(1_000_000).default(1_024).describe('Prompt prefixes whose last use is remembered.'),
   concurrency: count(1_024).default(4).describe('Warm-ups under way at once; one more gets 429.'),
 });
 
@@ -174,26 +165,17 @@ const prewarm = z.strictObject({
     ),
   idleMs: milliseconds().default(100).describe('Milliseconds without a request after which the engine counts as idle.'),
   tokensPerMinute: count(100_000_000).default(20_000).describe('Tokens that may be prefilled ahead in a minute.'),
-  memoryBytes: count(17_179_869_184)
-    .default(33_554_432)
-    .describe('Bytes of served prompts remembered to plan by; the oldest goes first.'),
 });
 
 const plan = z.strictObject({
-  contexts: count(10_000_000).default(100_000).describe('Contexts that one batch to plan may have.'),
-  concurrency: count(64).default(1).describe('Batches planned at once, each on a thread of its own.'),
-  capacity: count(1_024).default(4).describe('Batches that may wait for that; one more gets 429.'),
   timeoutMs: milliseconds().default(60_000).describe('Milliseconds that planning a batch may take.'),
-  maxMemoryMiB: z.int().min(16).max(1_048_576).default(1_024).describe('Heap of a planning thread, in MiB.'),
 });
 
 const explain = z.strictObject({
   requests: z
-    .int()
-    .min(0)
-    .max(1_000_000)
-    .default(256)
-    .describe('Requests of a tenant whose counts `GET /v1/requests/{id}` can tell; the oldest goes first, 0 for none.'),
+    .boolean()
+    .default(true)
+    .describe('Whether `GET /v1/requests/{id}` can tell counts of requests just served.'),
   prompts: z
     .enum(['off', 'all'])
     .default('off')

@@ -45,17 +45,19 @@ const NONE: readonly never[] = [];
 
 /**
  * Requests for one engine, of which a limited number is under way at once; the others wait here. Tenants take turns, so that none
- * waits behind the whole of another's queue; among a tenant's own requests core's scheduler decides. Bounded as a whole and
- * for each tenant. While there is room, a request passes straight through.
+ * waits behind the whole of another's queue: the one with the fewest under way is next. Among a tenant's own requests core's
+ * scheduler decides. Where all places are taken, the latest request of the tenant that has most of them gives way to one of a
+ * tenant that has fewer. While there is room, a request passes straight through.
  */
 export class DispatchQueue {
   readonly #limit: number;
   readonly #settings: GatewayConfig['queue'];
   readonly #now: () => number;
   readonly #waited: (ms: number) => void;
-  /** Only tenants with waiting requests; the first one's turn is next. */
+  /** Only tenants with waiting requests, in turn. */
   readonly #tenants = new Map<string, Scheduler<Waiting>>();
   readonly #places = new Map<Dispatch, Waiting>();
+  readonly #underWayOf = new Map<string, number>();
   #underWay = 0;
   #filling = false;
 
@@ -81,16 +83,15 @@ export class DispatchQueue {
     return this.#underWay;
   }
 
-  /** Starts a request, or lets it wait. Error: `WARMPATH_OVERLOADED` when the queue, or its tenant's part, is full. O(1). */
+  /** Starts a request, or lets it wait. Error: `WARMPATH_OVERLOADED` when there is no place for it. O(1); O(waiting) when the queue is full. */
   enter(dispatch: Dispatch): void {
     if (this.#underWay < this.#limit && this.#places.size === 0) {
       this.#start(dispatch, 0);
       return;
     }
     const { capacity, maxWaitMs } = this.#settings;
-    if (this.#places.size >= capacity) throw overloaded(`${capacity} requests wait for the engine.`);
+    if (this.#places.size >= capacity) this.#makeRoomFor(dispatch.tenant);
     const scheduler = this.#tenants.get(dispatch.tenant) ?? this.#createScheduler();
-    if (scheduler.size >= this.#settings.tenantCapacity) throw overloaded(`${scheduler.size} of your requests wait.`);
     const timer = setTimeout(() => {
       if (this.leave(dispatch)) dispatch.refuse(overloaded(`No room in the engine within ${maxWaitMs} ms.`));
     }, maxWaitMs);
@@ -127,8 +128,35 @@ export class DispatchQueue {
     return told;
   }
 
+  /** The tenant with the fewest requests under way, of equals the one whose turn it is. O(waiting tenants). */
+  #nextTenant(): string {
+    let next: string | undefined;
+    let fewest = Number.POSITIVE_INFINITY;
+    for (const tenant of this.#tenants.keys()) {
+      const underWay = this.#underWayOf.get(tenant) ?? 0;
+      if (underWay >= fewest) continue;
+      next = tenant;
+      fewest = underWay;
+      if (underWay === 0) break;
+    }
+    return next!;
+  }
+
+  /** The latest request of the tenant that has most gives way, unless the newcomer's tenant has as many. */
+  #makeRoomFor(tenant: string): void {
+    let most: Scheduler<Waiting> | undefined;
+    for (const scheduler of this.#tenants.values()) if (scheduler.size > (most?.size ?? 0)) most = scheduler;
+    const own = this.#tenants.get(tenant)?.size ?? 0;
+    const error = overloaded(`${this.#places.size} requests wait for the engine, ${own} of them yours.`);
+    if (most === undefined || most.size <= own + 1) throw error;
+    const latest = [...most].at(-1)!.dispatch;
+    this.leave(latest);
+    latest.refuse(overloaded('Requests of others, who have fewer, wait in its place.'));
+  }
+
   #startNext(): void {
-    const [tenant, scheduler] = this.#tenants.entries().next().value!;
+    const tenant = this.#nextTenant();
+    const scheduler = this.#tenants.get(tenant)!;
     const now = this.#now();
     const waiting = scheduler.next(now)!;
     // A Map iterates in insertion order: this tenant's next turn comes after all the others'.
@@ -141,12 +169,17 @@ export class DispatchQueue {
   }
 
   #start(dispatch: Dispatch, queuedMs: number): void {
+    const { tenant } = dispatch;
     this.#underWay++;
+    this.#underWayOf.set(tenant, (this.#underWayOf.get(tenant) ?? 0) + 1);
     let isOver = false;
     dispatch.start(queuedMs, () => {
       if (isOver) return;
       isOver = true;
       this.#underWay--;
+      const left = this.#underWayOf.get(tenant)! - 1;
+      if (left > 0) this.#underWayOf.set(tenant, left);
+      else this.#underWayOf.delete(tenant);
       this.#fill();
     });
   }
@@ -165,7 +198,7 @@ export class DispatchQueue {
   }
 
   #createScheduler(): Scheduler<Waiting> {
-    const { discipline, window, tenantCapacity: capacity } = this.#settings;
+    const { discipline, window, capacity } = this.#settings;
     if (discipline === 'fifo') return new FifoScheduler({ capacity });
     const lookup = ({ dispatch }: Waiting): PromptReuse => dispatch.context?.reuse() ?? UNKNOWN_REUSE;
     return new CacheAwareScheduler({ capacity, window, lookup });

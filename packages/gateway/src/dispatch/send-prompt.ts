@@ -33,9 +33,7 @@ const IDENTITY = { 'accept-encoding': 'identity' };
 
 /** What a prompt's request to the engine carries in place of the client's headers. */
 export function promptHeaders(gateway: Gateway, { request, translation }: Call): Record<string, string | undefined> {
-  return translation === undefined
-    ? {}
-    : translatedHeaders(request.headers, forwardsClientKey(gateway.config));
+  return translation === undefined ? {} : translatedHeaders(request.headers, forwardsClientKey(gateway.config));
 }
 
 /** A translation goes to where chat completions are served, and its answer back through the translation. */

@@ -44,9 +44,15 @@ const LITERAL = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?
 export class JsonScanner {
   readonly bytes: Buffer;
   #steps = 0;
+  #values = 0;
 
   constructor(bytes: Buffer) {
     this.bytes = bytes;
+  }
+
+  /** Values inside of containers that were scanned so far. */
+  get values(): number {
+    return this.#values;
   }
 
   /** Where the only value of the text stands; anything but white space beside it is an error. O(text). */
@@ -192,6 +198,7 @@ export class JsonScanner {
     for (;;) {
       this.#step();
       // A value begins here.
+      this.#values++;
       const byte = bytes[at];
       let isComplete = true;
       if (byte === QUOTE) at = this.stringEnd(at);

@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorCode, Warning } from '@warmpath/core';
 import type { Fallback } from '../arrange/inserted-documents.js';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
+import type { ReceivedBody } from '../intake/request-body.js';
 import type { RecordedBlock, RecordedFallback, RecordedPrefix } from '../operate/explain/request-log.js';
 
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
@@ -59,12 +60,24 @@ export class Exchange {
   cachedTokens: number | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
   ttftMs: number | undefined;
+  #body: ReceivedBody | undefined;
 
   constructor(headers: IncomingHttpHeaders, now: number) {
     const given = headers['x-request-id'];
     this.requestId = typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
     this.arrivedAt = now;
     this.bodyAt = now;
+  }
+
+  /** The request has a body, whose memory is given back when it is over. */
+  holds(body: ReceivedBody): void {
+    this.#body = body;
+  }
+
+  /** The request is over. */
+  letGo(): void {
+    this.#body?.release();
+    this.#body = undefined;
   }
 
   wentWithout(fallback: RecordedFallback): void {

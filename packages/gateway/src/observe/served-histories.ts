@@ -1,6 +1,7 @@
 import { ServedHistory } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import { EngineCounts } from './engine-counts.js';
+import { TenantCache } from './tenant-cache.js';
 
 /** What the gateway knows about one tenant's requests to one model. */
 export interface TenantModel {
@@ -10,71 +11,63 @@ export interface TenantModel {
   readonly counts: EngineCounts;
 }
 
-interface Entry extends TenantModel {
-  /** Bytes of the knowledge tree when the entry was last asked for. */
-  bytes: number;
-}
+/** Part of the memory that one history may take: its tree, and its statistics. */
+const TREE_PART = 1 / 4;
+const STATISTICS_PART = 1 / 32;
+/** Bytes of one document in the statistics. */
+const STATISTIC_BYTES = 256;
+/** Bytes of a history beside what it counts itself. */
+const HISTORY_BYTES = 2_048;
 
 /**
- * State per tenant and model, never shared between them. Bounded in number and in bytes together: the least recently
- * used history goes first. The bytes are taken when a history is asked for, so they lag by one request.
+ * State per tenant and model, never shared between them. Bounded in bytes, which are taken when a history is asked for, so they lag by
+ * one request; what goes is the least recently used history of the tenant that holds most.
  */
 export class ServedHistories {
-  readonly #config: Pick<GatewayConfig, 'limits' | 'residency'>;
-  readonly #entries = new Map<string, Entry>();
-  #bytes = 0;
+  readonly #maxBytes: number;
+  readonly #residency: GatewayConfig['residency'];
+  readonly #histories: TenantCache<TenantModel>;
 
-  constructor(config: Pick<GatewayConfig, 'limits' | 'residency'>) {
-    this.#config = config;
+  constructor(maxBytes: number, residency: GatewayConfig['residency']) {
+    this.#maxBytes = maxBytes;
+    this.#residency = residency;
+    this.#histories = new TenantCache(maxBytes);
   }
 
   get size(): number {
-    return this.#entries.size;
+    return this.#histories.size;
+  }
+
+  /** Bytes of all histories, as far as they were asked for since they grew. */
+  get bytes(): number {
+    return this.#histories.bytes;
   }
 
   /** Nodes of all knowledge trees. O(histories). */
   get treeNodes(): number {
     let nodes = 0;
-    for (const { history } of this.#entries.values()) nodes += history.tree.nodes;
+    for (const { history } of this.#histories.values()) nodes += history.tree.nodes;
     return nodes;
   }
 
-  /** Bytes of all knowledge trees. O(histories). */
-  get treeBytes(): number {
-    let bytes = 0;
-    for (const { history } of this.#entries.values()) bytes += history.tree.bytes;
-    return bytes;
-  }
-
-  /** The state of that tenant and model; made when it is new. O(1). */
+  /** The state of that tenant and model; made when it is new. O(log tenants). */
   of(tenant: string, model: string): TenantModel {
-    const key = `${tenant}\n${model}`;
-    const entry = this.#entries.get(key) ?? this.#make(tenant);
-    const bytes = entry.history.tree.bytes;
-    this.#bytes += bytes - entry.bytes;
-    entry.bytes = bytes;
-    // A Map iterates in insertion order; re-inserting makes the first key the least recently used one.
-    this.#entries.delete(key);
-    this.#entries.set(key, entry);
-    const { tenants, totalTreeBytes } = this.#config.limits;
-    while (this.#entries.size > tenants || (this.#bytes > totalTreeBytes && this.#entries.size > 1)) this.#evict();
-    return entry;
+    const known = this.#histories.get(tenant, model);
+    const state = known ?? this.#make(tenant);
+    const bytes = HISTORY_BYTES + state.history.bytes;
+    if (known === undefined) this.#histories.set(tenant, model, state, bytes);
+    else this.#histories.resize(tenant, model, bytes);
+    return state;
   }
 
-  #make(tenant: string): Entry {
-    const { limits, residency } = this.#config;
+  #make(tenant: string): TenantModel {
+    const { evictsLeastRecent, maxAgeMs } = this.#residency;
     const history = new ServedHistory({
-      tree: { maxNodes: limits.treeNodes, maxBytes: limits.treeBytes },
-      hotness: { window: limits.window },
-      evictsLeastRecent: residency.evictsLeastRecent,
-      ...(residency.maxAgeMs !== undefined && { maxAgeMs: residency.maxAgeMs }),
+      tree: { maxBytes: Math.floor(TREE_PART * this.#maxBytes) },
+      hotness: { maxDocuments: Math.ceil((STATISTICS_PART * this.#maxBytes) / STATISTIC_BYTES) },
+      evictsLeastRecent,
+      ...(maxAgeMs !== undefined && { maxAgeMs }),
     });
-    return { tenant, history, counts: new EngineCounts(), bytes: 0 };
-  }
-
-  #evict(): void {
-    const [key, entry] = this.#entries.entries().next().value!;
-    this.#entries.delete(key);
-    this.#bytes -= entry.bytes;
+    return { tenant, history, counts: new EngineCounts() };
   }
 }

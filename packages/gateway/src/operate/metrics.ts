@@ -3,15 +3,13 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Fallback } from '../arrange/inserted-documents.js';
 import type { StoreFailure, StoreOperation } from '../conversation/session-store.js';
 import type { Exchange } from '../observe/exchange.js';
+import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../observe/memory-budget.js';
 
 /** What the gauges read when someone asks. */
 export interface GaugeSources {
   readonly histories: () => number;
   readonly treeNodes: () => number;
-  readonly treeBytes: () => number;
-  readonly documentMemoryBytes: () => number;
   readonly sessionTurns: () => number;
-  readonly sessionBytes: () => number;
   readonly sessionStoreUp: () => boolean;
   readonly warmPrefixes: () => number;
   readonly retries: () => number;
@@ -20,8 +18,10 @@ export interface GaugeSources {
   readonly plansWaiting: () => number;
   readonly openArrangements: () => number;
   readonly sentMessages: () => number;
-  readonly promptMemoBytes: () => number;
   readonly recordedRequests: () => number;
+  /** Bytes that the parts of the memory hold. */
+  readonly memory: Readonly<Record<MemoryPart, () => number>>;
+  readonly memoryBytes: number;
 }
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
@@ -69,10 +69,7 @@ export class Metrics {
   constructor(sources: GaugeSources) {
     this.#read('histories', 'Histories kept, one per tenant and model.', sources.histories);
     this.#read('tree_nodes', 'Nodes of all knowledge trees.', sources.treeNodes);
-    this.#read('tree_bytes', 'Bytes of all knowledge trees.', sources.treeBytes);
-    this.#read('document_memory_bytes', 'Bytes of remembered passages.', sources.documentMemoryBytes);
     this.#read('session_turns', 'Turns of conversations that are remembered.', sources.sessionTurns);
-    this.#read('session_bytes', 'Bytes of remembered turns.', sources.sessionBytes);
     const isUp = () => Number(sources.sessionStoreUp());
     this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
@@ -82,8 +79,8 @@ export class Metrics {
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
     this.#read('open_arrangements', 'Orders given alone whose outcome is not known.', sources.openArrangements);
     this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
-    this.#read('prompt_memo_bytes', 'Bytes of conversations that need not be read anew.', sources.promptMemoBytes);
     this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
+    this.#readMemory(sources);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
       const { user, system } = process.cpuUsage();
@@ -200,6 +197,25 @@ export class Metrics {
       registers: [this.#registry],
       collect: () => gauge.set(value()),
     });
+  }
+
+  /** What each part of the memory holds, and may hold. */
+  #readMemory({ memory, memoryBytes }: GaugeSources): void {
+    const read = (name: string, help: string, bytesOf: (part: MemoryPart) => number): void => {
+      const gauge: Gauge<'part'> = new Gauge({
+        name: `warmpath_${name}`,
+        help,
+        labelNames: ['part'],
+        registers: [this.#registry],
+        collect: () => {
+          for (const part of MEMORY_PARTS) gauge.set({ part }, bytesOf(part));
+        },
+      });
+    };
+    read('memory_bytes', 'Bytes held of what clients sent, by part.', (part) => memory[part]());
+    read('memory_budget_bytes', 'Bytes that each part may hold (`limits.memoryBytes`).', (part) =>
+      bytesOfPart(part, memoryBytes),
+    );
   }
 
   /** A counter that someone else keeps. */

@@ -22,20 +22,29 @@ interface Task {
   timer: NodeJS.Timeout | undefined;
 }
 
+/** Contexts of one batch. */
+const CONTEXTS = 100_000;
+/** Batches that may wait. */
+const CAPACITY = 4;
+/** The heap of the thread as a part of the gateway's memory, beside which it stands while it plans. */
+const HEAP_PART = 4;
+
 /**
- * Plans batches, each on a thread of its own that ends with it and takes its memory along. A few at once, a few more wait; time
+ * Plans batches one after the other, each on a thread of its own that ends with it and takes its memory along. A few wait; time
  * and memory of each are bounded.
  */
 export class PlanJobs {
-  readonly #settings: GatewayConfig['plan'];
+  readonly #timeoutMs: number;
+  readonly #heapMiB: number;
   readonly #documents: number;
   readonly #waiting: FifoScheduler<Task>;
   readonly #running = new Set<Task>();
 
   constructor({ plan, limits }: Pick<GatewayConfig, 'plan' | 'limits'>) {
-    this.#settings = plan;
+    this.#timeoutMs = plan.timeoutMs;
+    this.#heapMiB = Math.ceil((HEAP_PART * limits.memoryBytes) / 1_048_576);
     this.#documents = limits.documents;
-    this.#waiting = new FifoScheduler({ capacity: plan.capacity });
+    this.#waiting = new FifoScheduler({ capacity: CAPACITY });
   }
 
   /** Batches that wait. */
@@ -49,19 +58,19 @@ export class PlanJobs {
     const result = new Promise<Uint8Array>((resolve, reject) => {
       task = { body, resolve, reject, worker: undefined, timer: undefined };
     });
-    if (this.#running.size < this.#settings.concurrency) this.#run(task);
+    if (this.#running.size === 0) this.#run(task);
     else this.#waiting.push(task);
     return { result, abort: () => this.#end(task, new WarmpathError('WARMPATH_CLIENT_CLOSED')) };
   }
 
   #run(task: Task): void {
     this.#running.add(task);
-    const { contexts, maxMemoryMiB, timeoutMs } = this.#settings;
-    const workerData: PlanTask = { body: task.body, limits: { contexts, documents: this.#documents } };
+    const [timeoutMs, heapMiB] = [this.#timeoutMs, this.#heapMiB];
+    const workerData: PlanTask = { body: task.body, limits: { contexts: CONTEXTS, documents: this.#documents } };
     const worker = new Worker(WORKER, {
       workerData,
       execArgv: [],
-      resourceLimits: { maxOldGenerationSizeMb: maxMemoryMiB },
+      resourceLimits: { maxOldGenerationSizeMb: heapMiB },
     });
     task.worker = worker;
     task.timer = setTimeout(() => this.#end(task, tooMuch(`${timeoutMs} ms`)), timeoutMs);
@@ -70,7 +79,7 @@ export class PlanJobs {
       this.#end(task, 'error' in outcome ? fromThread(outcome.error) : undefined);
     });
     worker.once('error', (error: NodeJS.ErrnoException) => {
-      this.#end(task, error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? tooMuch(`${maxMemoryMiB} MiB`) : error);
+      this.#end(task, error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? tooMuch(`${heapMiB} MiB`) : error);
     });
   }
 

@@ -4,6 +4,7 @@ import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
+import { withoutTexts } from '../observe/open-arrangements.js';
 
 const SWITCHES = ['policy', 'maxShift', 'pin', 'hints'];
 const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model'];
@@ -49,14 +50,15 @@ function arrangeOnly(
     state.history,
     now,
   );
-  observe({ kind: 'dispatched', arrangement, now }, state.history);
+  const served = withoutTexts(arrangement);
+  observe({ kind: 'dispatched', arrangement: served, now }, state.history);
   exchange.documents = arrangement.documents.length;
   exchange.documentsMoved = arrangement.trace.moves.filter((places) => places !== 0).length;
   exchange.predictedCachedTokens = state.counts.toEngineTokens(arrangement.predictedCachedTokens);
   const { hint } = arrangement;
   return {
     object: 'arrangement',
-    id: gateway.arrangements.open({ arrangement, state }),
+    id: gateway.arrangements.open({ arrangement: served, state }),
     documents: arrangement.documents.map(({ id, label, title, tokens }, place) => {
       return { id, label, title, tokens, rank: arrangement.order[place] };
     }),

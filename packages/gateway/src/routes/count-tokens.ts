@@ -3,12 +3,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { forward } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Way } from '../engines/engine-apis.js';
+import { translateRequest } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { messagesApi } from '../intake/apis/messages-api.js';
-import { translateRequest } from '../engines/translate-request.js';
-import { parseObject } from '../intake/json-scanner.js';
+import { readObject } from '../intake/json-body.js';
 import { parseRequest } from '../intake/parse-request.js';
+import { bodyOf } from '../intake/request-body.js';
 
 /** Tokens that a chat template spends on one message beside its text (ChatML). */
 const TOKENS_PER_MESSAGE = 5;
@@ -22,7 +23,7 @@ export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
     const { headers, exchange } = request;
     const go = (way: Way): void => {
       exchange.bodyAt = gateway.now();
-      const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
+      const body = bodyOf(request);
       if (way === 'native') forward(gateway, { request, reply }, body);
       else estimate(gateway, { request, reply }, body);
     };
@@ -39,7 +40,7 @@ function estimate(
 ): void {
   const { tenant } = request.exchange.caller;
   const { body: chat } = translateRequest({ api: messagesApi.name, body });
-  const { model, tools, ...rest } = parseObject(chat.toString('utf8'));
+  const { model, tools, ...rest } = readObject(chat);
   let tokens = tools === undefined ? 0 : estimateTokens(JSON.stringify(tools));
   for (const { texts } of chatApi.messages(rest)) {
     tokens += TOKENS_PER_MESSAGE;

@@ -2,7 +2,8 @@ import { observe, WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
-import { parseObject } from '../intake/json-scanner.js';
+import { readObject } from '../intake/json-body.js';
+import { bodyOf } from '../intake/request-body.js';
 import type { Exchange } from '../observe/exchange.js';
 import type { OpenArrangement } from '../observe/open-arrangements.js';
 
@@ -24,7 +25,7 @@ interface Report {
 export function observeRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/observe', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
-    const report = readReport(parseObject(((request.body as Buffer | undefined) ?? Buffer.alloc(0)).toString('utf8')));
+    const report = readReport(readObject(bodyOf(request)));
     const found = gateway.arrangements.take(report.id, request.exchange.caller.tenant);
     if (found !== undefined) {
       learn(found, report, gateway.now());

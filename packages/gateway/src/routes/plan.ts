@@ -2,6 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
+import { bodyOf } from '../intake/request-body.js';
 
 /**
  * `POST /v1/plan`: the orders of a whole batch, and the order in which to send it, by core's `planBatch`. Planned on a thread of
@@ -11,7 +12,7 @@ import type { Gateway } from '../gateway.js';
 export function planRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/plan', async (request, reply) => {
     request.exchange.bodyAt = gateway.now();
-    const job = gateway.plans.start((request.body as Buffer | undefined) ?? Buffer.alloc(0));
+    const job = gateway.plans.start(bodyOf(request));
     reply.raw.once('close', () => job.abort());
     let json: Uint8Array;
     try {

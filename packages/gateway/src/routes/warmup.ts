@@ -7,8 +7,9 @@ import { chatApi } from '../intake/apis/chat-api.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
 import { invalid, PromptView } from '../intake/prompt-view.js';
+import { bodyOf } from '../intake/request-body.js';
 import { prefillBody } from '../render/prefill.js';
-import { prefixOf } from '../warm/prefix.js';
+import { prefixOf } from '../warm/warm-prefixes.js';
 
 /**
  * `POST /v1/warmup`: called when a retrieval starts, with the messages that the request will have, as far as they are
@@ -23,7 +24,7 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/warmup', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
     const { layout } = gateway.config.arrange;
-    const given = new BodyView((request.body as Buffer | undefined) ?? Buffer.alloc(0));
+    const given = new BodyView(bodyOf(request));
     const model = modelOf(given);
     requireMessages(given);
     const body = prefillBody(given, chatApi, layout);

@@ -51,6 +51,7 @@ export interface PrewarmerParts {
  */
 export class Prewarmer implements ActivityWatcher {
   readonly #settings: GatewayConfig['prewarm'];
+  readonly #maxBytes: number;
   readonly #parts: PrewarmerParts;
   #remembered: Remembered[] = [];
   #rememberedBytes = 0;
@@ -62,12 +63,19 @@ export class Prewarmer implements ActivityWatcher {
   #budget: number;
   #budgetAt: number;
 
-  constructor(settings: GatewayConfig['prewarm'], parts: PrewarmerParts) {
+  /** `maxBytes`: of prompts remembered to plan by. */
+  constructor(settings: GatewayConfig['prewarm'], maxBytes: number, parts: PrewarmerParts) {
+    this.#maxBytes = maxBytes;
     this.#settings = settings;
     this.#parts = parts;
     this.#budget = settings.tokensPerMinute;
     this.#budgetAt = parts.now();
     parts.upstream.watch(this);
+  }
+
+  /** Bytes of the prompts that are remembered. */
+  get bytes(): number {
+    return this.#rememberedBytes;
   }
 
   /** A request was answered: what it asked for says what may come next. */
@@ -80,12 +88,12 @@ export class Prewarmer implements ActivityWatcher {
 
   /** A prompt too large to keep is passed over. */
   #remember(prompt: ServedPrompt): void {
-    if (prompt.bytes > this.#settings.memoryBytes) return;
+    if (prompt.bytes > this.#maxBytes) return;
     const { state, served, bytes } = prompt;
     this.#last = prompt;
     this.#remembered.push({ state, served, bytes });
     this.#rememberedBytes += bytes;
-    while (this.#remembered.length > MAX_REMEMBERED || this.#rememberedBytes > this.#settings.memoryBytes) {
+    while (this.#remembered.length > MAX_REMEMBERED || this.#rememberedBytes > this.#maxBytes) {
       this.#rememberedBytes -= this.#remembered.shift()!.bytes;
     }
     if (this.#isIdle) this.#wait();

@@ -1,31 +1,48 @@
+import { TenantCache } from '../observe/tenant-cache.js';
+
+/** A prompt prefix: what stands before the documents, of one tenant's requests to one model. */
+export interface PromptPrefix {
+  readonly tenant: string;
+  readonly key: string;
+}
+
+/** The name of a prefix in the tables of what is warm, or being warmed. */
+export function prefixOf(tenant: string, model: string, preambleKey: string): PromptPrefix {
+  return { tenant, key: `${model}\n${preambleKey}` };
+}
+
+/** Bytes of a time. */
+const TIME_BYTES = 16;
+
 /**
  * When each prompt prefix was last prefilled, as far as the gateway knows: by a warm-up or by a request that was
- * answered. Bounded: the least recently used prefix goes first. Every operation is O(1).
+ * answered. Within a budget of bytes, shared fairly among tenants. Every operation is O(log tenants).
  */
 export class WarmPrefixes {
-  readonly #limit: number;
   readonly #ttlMs: number;
-  readonly #lastUse = new Map<string, number>();
+  readonly #lastUse: TenantCache<number>;
 
-  /** `limit`: prefixes remembered. `ttlMs`: milliseconds without use after which one counts as cold. */
-  constructor(limit: number, ttlMs: number) {
-    this.#limit = limit;
+  /** `ttlMs`: milliseconds without use after which one counts as cold. */
+  constructor(maxBytes: number, ttlMs: number) {
     this.#ttlMs = ttlMs;
+    this.#lastUse = new TenantCache(maxBytes);
   }
 
   get size(): number {
     return this.#lastUse.size;
   }
 
-  isWarm(prefix: string, now: number): boolean {
-    const lastUse = this.#lastUse.get(prefix);
+  get bytes(): number {
+    return this.#lastUse.bytes;
+  }
+
+  isWarm({ tenant, key }: PromptPrefix, now: number): boolean {
+    const lastUse = this.#lastUse.get(tenant, key);
     return lastUse !== undefined && now - lastUse <= this.#ttlMs;
   }
 
   /** The engine has just computed this prefix, or read it from its cache. */
-  touch(prefix: string, now: number): void {
-    this.#lastUse.delete(prefix);
-    this.#lastUse.set(prefix, now);
-    if (this.#lastUse.size > this.#limit) this.#lastUse.delete(this.#lastUse.keys().next().value!);
+  touch({ tenant, key }: PromptPrefix, now: number): void {
+    this.#lastUse.set(tenant, key, now, TIME_BYTES);
   }
 }

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { Upstream, UpstreamCall, UpstreamRequest } from '../dispatch/upstream.js';
-import type { WarmPrefixes } from './warm-prefixes.js';
+import type { PromptPrefix, WarmPrefixes } from './warm-prefixes.js';
 
 /** `warming`: a prefill is under way, started now or by someone before. `warm`: there is nothing to do. */
 export type WarmupState = 'warming' | 'warm';
@@ -27,9 +27,10 @@ export class Warmups {
    * Starts a prefill of `prefix` unless it is warm or being warmed; `request` is what prefills it. Returns at once.
    * Error: `WARMPATH_OVERLOADED` when as many as the configuration allows are under way.
    */
-  start(prefix: string, request: () => UpstreamRequest): WarmupState {
+  start(prefix: PromptPrefix, request: () => UpstreamRequest): WarmupState {
     if (this.#prefixes.isWarm(prefix, this.#now())) return 'warm';
-    if (this.#underWay.has(prefix)) return 'warming';
+    const name = `${prefix.tenant}\n${prefix.key}`;
+    if (this.#underWay.has(name)) return 'warming';
     if (this.#underWay.size >= this.#concurrency) {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${this.#concurrency} warm-ups are under way.` });
     }
@@ -40,13 +41,13 @@ export class Warmups {
       },
       onData: () => true,
       onEnd: () => {
-        this.#underWay.delete(prefix);
+        this.#underWay.delete(name);
         if (status === 200) this.#prefixes.touch(prefix, this.#now());
       },
       // The next real request prefills the prefix itself; a failed warm-up costs nobody an answer.
-      onError: () => this.#underWay.delete(prefix),
+      onError: () => this.#underWay.delete(name),
     });
-    this.#underWay.set(prefix, call);
+    this.#underWay.set(name, call);
     return 'warming';
   }
 

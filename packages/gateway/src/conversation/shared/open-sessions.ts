@@ -1,11 +1,16 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { GatewayConfig } from '../../config/schema.js';
 import type { Gateway } from '../../gateway.js';
+import { bytesOfPart } from '../../observe/memory-budget.js';
 import { MemorySessionStore, type SessionStore } from '../session-store.js';
 import { RedisSessionStore } from './redis-session-store.js';
 
 /** The store that the configuration asks for, not yet open. */
-export function sessionStore({ store, ...memory }: GatewayConfig['session']): SessionStore {
+export function sessionStore({ session, limits }: Pick<GatewayConfig, 'session' | 'limits'>): SessionStore {
+  const { store, maxAgeMs } = session;
+  const maxBytes = Math.floor(bytesOfPart('conversations', limits.memoryBytes) / 2);
+  // A turn takes a kilobyte at least.
+  const memory = { maxAgeMs, maxBytes, maxTurns: maxBytes / 1_024 };
   const { kind, url, ...settings } = store;
   // The schema has no server without a URL.
   return kind === 'memory' || url === undefined
@@ -22,8 +27,8 @@ export interface SessionStoreProbe {
 }
 
 /** Connects to the store of a configuration, once, and leaves it again. Error: where its library is not installed. */
-export async function probeSessionStore({ session }: GatewayConfig): Promise<SessionStoreProbe> {
-  const store = sessionStore(session);
+export async function probeSessionStore(config: GatewayConfig): Promise<SessionStoreProbe> {
+  const store = sessionStore(config);
   let reason = 'connected';
   await store.open({
     done: () => {},
@@ -34,7 +39,7 @@ export async function probeSessionStore({ session }: GatewayConfig): Promise<Ses
   });
   const { isUp } = store;
   await store.close();
-  return { kind: session.store.kind, isUp, reason };
+  return { kind: config.session.store.kind, isUp, reason };
 }
 
 /** Opens the store; what becomes of it shows in the metrics, and in the log where the server comes or goes. */

@@ -11,8 +11,9 @@ import {
 } from '@warmpath/core';
 import type { PlacedBlock } from '../../arrange/found/arrange-in-place.js';
 import type { Fallback } from '../../arrange/inserted-documents.js';
-import { isObject } from '../../intake/apis/content-texts.js';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
+import { readObject } from '../../intake/json-body.js';
+import { TenantCache } from '../../observe/tenant-cache.js';
 import { promptPieces } from './prompt-pieces.js';
 
 /** What became of documents that stand side by side. */
@@ -71,56 +72,61 @@ interface Outlined {
   readonly id: string;
   readonly scope: string;
   readonly outline: PromptOutline;
-}
-
-interface TenantLog {
-  readonly records: Map<string, RequestRecord>;
-  readonly outlines: Outlined[];
+  readonly bytes: number;
 }
 
 /** Earlier prompts of a tenant that a new one is compared with. */
 const OUTLINES = 16;
+/** Under which a tenant's are kept. */
+const OUTLINES_KEY = 'outlines';
+/** Part of the memory for records that outlines may take. */
+const OUTLINES_PART = 3 / 4;
+/** Bytes of a record, of what is said of one block or document in it, and of one piece of an outline. Generous. */
+const RECORD_BYTES = 512;
+const BLOCK_BYTES = 256;
+const NUMBER_BYTES = 8;
+const PIECE_BYTES = 384;
 
 /**
- * What became of the last requests of each tenant, for that tenant to ask. Holds counts, and where prompts are compared prints of
- * them, but no text. Bounded in requests a tenant and in tenants; the oldest, and the least recently used, go first.
+ * What became of the last requests, for the tenant whose they were to ask. Holds counts, and where prompts are compared prints of
+ * them, but no text. Within a budget of bytes, shared fairly among tenants.
  */
 export class RequestLog {
-  readonly #capacity: number;
-  readonly #tenantCapacity: number;
-  readonly #tenants = new Map<string, TenantLog>();
+  readonly #records: TenantCache<RequestRecord>;
+  /** Of each tenant one entry, of its last prompts. */
+  readonly #outlines: TenantCache<readonly Outlined[]>;
 
-  constructor(capacity: number, tenantCapacity: number) {
-    this.#capacity = capacity;
-    this.#tenantCapacity = tenantCapacity;
+  constructor(maxBytes: number) {
+    this.#outlines = new TenantCache(Math.floor(OUTLINES_PART * maxBytes));
+    this.#records = new TenantCache(Math.floor((1 - OUTLINES_PART) * maxBytes));
   }
 
-  /** Records kept, of all tenants. O(tenants). */
+  /** Records kept, of all tenants. */
   get size(): number {
-    let size = 0;
-    for (const { records } of this.#tenants.values()) size += records.size;
-    return size;
+    return this.#records.size;
+  }
+
+  get bytes(): number {
+    return this.#records.bytes + this.#outlines.bytes;
   }
 
   /** The record of that tenant's request; `undefined` for one that is forgotten, unknown, or somebody else's. */
   find(tenant: string, id: string): RequestRecord | undefined {
-    return this.#tenants.get(tenant)?.records.get(id);
+    return this.#records.get(tenant, id);
   }
 
-  /** The record of any tenant's request. O(tenants). */
+  /** The record of any tenant's request. O(records). */
   findOfAny(id: string): RequestRecord | undefined {
-    for (const { records } of this.#tenants.values()) {
-      const record = records.get(id);
-      if (record !== undefined) return record;
-    }
+    for (const record of this.#records.values()) if (record.id === id) return record;
     return undefined;
   }
 
   add(tenant: string, record: RequestRecord): void {
-    const { records } = this.#of(tenant);
-    records.delete(record.id);
-    if (records.size >= this.#capacity) records.delete(records.keys().next().value!);
-    records.set(record.id, record);
+    let bytes = RECORD_BYTES;
+    for (const { order, references, shortened } of record.blocks) {
+      bytes += BLOCK_BYTES + NUMBER_BYTES * (order.length + references.length + shortened.length);
+    }
+    this.#records.set(tenant, record.id, record, bytes);
   }
 
   /**
@@ -132,17 +138,15 @@ export class RequestLog {
     id: string,
     { body, api }: { readonly body: string; readonly api: PromptApi },
   ): RecordedPrefix {
-    const object: unknown = JSON.parse(body);
-    if (!isObject(object)) return { comparedWith: null, break: null };
+    const object = readObject(Buffer.from(body));
     const messages = api.messages(object);
     const texts = messages.flatMap((message) => message.texts);
     const pieces = promptPieces(body, object, { api, messages, blocks: recognise(texts, { mode: 'conservative' }) });
     const outline = outlinePrompt(pieces, { keepText: false });
-    const { outlines } = this.#of(tenant);
+    const outlines = this.#outlines.get(tenant, OUTLINES_KEY) ?? [];
     const scope = `${api.name}\n${typeof object['model'] === 'string' ? object['model'] : ''}`;
     const earlier = nearest(outlines, scope, outline);
-    outlines.push({ id, scope, outline });
-    if (outlines.length > OUTLINES) outlines.shift();
+    this.#remember(tenant, [...outlines, { id, scope, outline, bytes: bytesOf(outline) }]);
     const found = earlier && findPrefixBreak(earlier.outline, pieces);
     return {
       comparedWith: earlier?.id ?? null,
@@ -150,14 +154,20 @@ export class RequestLog {
     };
   }
 
-  #of(tenant: string): TenantLog {
-    const known = this.#tenants.get(tenant);
-    const log = known ?? { records: new Map(), outlines: [] };
-    this.#tenants.delete(tenant);
-    this.#tenants.set(tenant, log);
-    if (this.#tenants.size > this.#tenantCapacity) this.#tenants.delete(this.#tenants.keys().next().value!);
-    return log;
+  /** The last ones, as many as fit. */
+  #remember(tenant: string, outlines: readonly Outlined[]): void {
+    const bytes = outlines.reduce((sum, outlined) => sum + outlined.bytes, 0);
+    if (outlines.length <= OUTLINES && this.#outlines.set(tenant, OUTLINES_KEY, outlines, bytes)) return;
+    if (outlines.length > 1) this.#remember(tenant, outlines.slice(1));
   }
+}
+
+function bytesOf({ pieces }: PromptOutline): number {
+  let bytes = 0;
+  for (const { name, chunks, documents } of pieces) {
+    bytes += PIECE_BYTES + 2 * name.length + chunks.byteLength + PIECE_BYTES * documents.length;
+  }
+  return bytes;
 }
 
 /** The earlier prompt of the same API and model that shares most with this one, the latest of equals. */

@@ -1,0 +1,192 @@
+import { hash } from 'node:crypto';
+
+/** What is kept of one tenant. */
+interface Share<Value> {
+  readonly tenant: string;
+  /** In the order of use, the least recently used first. */
+  readonly entries: Map<string, Entry<Value>>;
+  bytes: number;
+  /** The number of its last use. */
+  usedAt: number;
+  /** Its place in the heap. */
+  place: number;
+}
+
+interface Entry<Value> {
+  readonly value: Value;
+  bytes: number;
+}
+
+/** Characters of a key from which on its digest is kept instead: a client may choose names of any length. */
+const LONG_KEY = 128;
+/** Bytes of an entry beside its value and the characters of its key: two objects and a map slot. */
+const ENTRY_BYTES = 160;
+/** Bytes of a tenant beside its entries: an object, two map slots, a map, and a digest as its name. */
+const SHARE_BYTES = 512;
+
+/**
+ * The one bounded map of the gateway: what is remembered per tenant and key, within a budget of bytes for all together. Beyond the
+ * budget the tenant that holds most loses its least recently used entry, of equals the tenant that was idle longest. So no
+ * tenant, however much it sends, can push out what another one holds within its fair share (the budget divided by tenants).
+ *
+ * Cost: O(log tenants) per use, where tenants are those with entries.
+ */
+export class TenantCache<Value> {
+  readonly #maxBytes: number;
+  readonly #shares = new Map<string, Share<Value>>();
+  /** A binary heap: the share that loses next is the first. */
+  readonly #heap: Share<Value>[] = [];
+  #bytes = 0;
+  #size = 0;
+  #uses = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Bytes held, keys and bookkeeping included. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Entries held. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** All values, tenant by tenant. */
+  *values(): Generator<Value> {
+    for (const { entries } of this.#shares.values()) for (const { value } of entries.values()) yield value;
+  }
+
+  /** The value, which counts as used now. */
+  get(tenant: string, key: string): Value | undefined {
+    const share = this.#shares.get(tenant);
+    const kept = keptKey(key);
+    const entry = share?.entries.get(kept);
+    if (share === undefined || entry === undefined) return undefined;
+    share.entries.delete(kept);
+    share.entries.set(kept, entry);
+    this.#use(share);
+    return entry.value;
+  }
+
+  /**
+   * Keeps a value of so many bytes, in place of the one of that name; it counts as used now. Answers whether it is kept: one that
+   * is larger than the whole budget is not.
+   */
+  set(tenant: string, key: string, value: Value, valueBytes: number): boolean {
+    const kept = keptKey(key);
+    this.#remove(tenant, kept);
+    const bytes = ENTRY_BYTES + 2 * kept.length + valueBytes;
+    if (bytes + SHARE_BYTES > this.#maxBytes) return false;
+    const share = this.#shares.get(tenant) ?? this.#open(tenant);
+    share.entries.set(kept, { value, bytes });
+    this.#size++;
+    this.#grow(share, bytes);
+    this.#use(share);
+    this.#shrink();
+    return share.entries.has(kept);
+  }
+
+  /** The value has grown or shrunk to so many bytes. */
+  resize(tenant: string, key: string, valueBytes: number): void {
+    const share = this.#shares.get(tenant);
+    const kept = keptKey(key);
+    const entry = share?.entries.get(kept);
+    if (share === undefined || entry === undefined) return;
+    const bytes = ENTRY_BYTES + 2 * kept.length + valueBytes;
+    const growth = bytes - entry.bytes;
+    if (growth === 0) return;
+    entry.bytes = bytes;
+    this.#grow(share, growth);
+    this.#shrink();
+  }
+
+  /** Takes a value out; `undefined` if there is none. */
+  take(tenant: string, key: string): Value | undefined {
+    return this.#remove(tenant, keptKey(key))?.value;
+  }
+
+  #remove(tenant: string, kept: string): Entry<Value> | undefined {
+    const share = this.#shares.get(tenant);
+    const entry = share?.entries.get(kept);
+    if (share === undefined || entry === undefined) return undefined;
+    share.entries.delete(kept);
+    this.#size--;
+    this.#grow(share, -entry.bytes);
+    if (share.entries.size === 0) this.#close(share);
+    return entry;
+  }
+
+  #shrink(): void {
+    while (this.#bytes > this.#maxBytes) {
+      const share = this.#heap[0]!;
+      this.#remove(share.tenant, share.entries.keys().next().value!);
+    }
+  }
+
+  #open(tenant: string): Share<Value> {
+    const share = { tenant, entries: new Map(), bytes: 0, usedAt: 0, place: this.#heap.length };
+    this.#shares.set(tenant, share);
+    this.#heap.push(share);
+    this.#grow(share, SHARE_BYTES);
+    return share;
+  }
+
+  #close(share: Share<Value>): void {
+    this.#shares.delete(share.tenant);
+    this.#bytes -= share.bytes;
+    const last = this.#heap.pop()!;
+    if (last === share) return;
+    last.place = share.place;
+    this.#heap[last.place] = last;
+    this.#settle(last);
+  }
+
+  #use(share: Share<Value>): void {
+    share.usedAt = ++this.#uses;
+    this.#settle(share);
+  }
+
+  #grow(share: Share<Value>, bytes: number): void {
+    share.bytes += bytes;
+    this.#bytes += bytes;
+    this.#settle(share);
+  }
+
+  /** Moves a share to its place in the heap. O(log tenants). */
+  #settle(share: Share<Value>): void {
+    const heap = this.#heap;
+    let { place } = share;
+    for (;;) {
+      const above = (place - 1) >> 1;
+      if (place === 0 || !losesBefore(share, heap[above]!)) break;
+      this.#put(heap[above]!, place);
+      place = above;
+    }
+    for (;;) {
+      const left = 2 * place + 1;
+      if (left >= heap.length) break;
+      const right = left + 1;
+      const below = right < heap.length && losesBefore(heap[right]!, heap[left]!) ? right : left;
+      if (!losesBefore(heap[below]!, share)) break;
+      this.#put(heap[below]!, place);
+      place = below;
+    }
+    this.#put(share, place);
+  }
+
+  #put(share: Share<Value>, place: number): void {
+    this.#heap[place] = share;
+    share.place = place;
+  }
+}
+
+function losesBefore(one: Share<unknown>, other: Share<unknown>): boolean {
+  return one.bytes > other.bytes || (one.bytes === other.bytes && one.usedAt < other.usedAt);
+}
+
+function keptKey(key: string): string {
+  return key.length > LONG_KEY ? hash('sha256', key) : key;
+}

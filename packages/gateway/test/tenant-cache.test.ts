@@ -1,0 +1,140 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { TenantCache } from '../src/observe/tenant-cache.js';
+
+interface Held {
+  readonly tenant: string;
+  readonly key: string;
+  readonly value: number;
+  bytes: number;
+  usedAt: number;
+}
+
+/** Bytes that the cache counts beside a value's own, for keys of one character. */
+const ENTRY = 162;
+const SHARE = 512;
+
+/** The same rule, by looking at everything each time. */
+class NaiveCache {
+  readonly maxBytes: number;
+  readonly usedAt = new Map<string, number>();
+  held: Held[] = [];
+  uses = 0;
+
+  constructor(maxBytes: number) {
+    this.maxBytes = maxBytes;
+  }
+
+  bytesOf(tenant: string): number {
+    const own = this.held.filter((entry) => entry.tenant === tenant);
+    return own.length === 0 ? 0 : own.reduce((sum, { bytes }) => sum + ENTRY + bytes, SHARE);
+  }
+
+  get tenants(): string[] {
+    return [...new Set(this.held.map(({ tenant }) => tenant))];
+  }
+
+  get bytes(): number {
+    return this.tenants.reduce((sum, tenant) => sum + this.bytesOf(tenant), 0);
+  }
+
+  find(tenant: string, key: string): Held | undefined {
+    return this.held.find((entry) => entry.tenant === tenant && entry.key === key);
+  }
+
+  get(tenant: string, key: string): number | undefined {
+    const entry = this.find(tenant, key);
+    if (entry !== undefined) this.use(entry);
+    return entry?.value;
+  }
+
+  set(tenant: string, key: string, value: number, bytes: number): void {
+    this.take(tenant, key);
+    if (ENTRY + SHARE + bytes > this.maxBytes) return;
+    const entry = { tenant, key, value, bytes, usedAt: 0 };
+    this.held.push(entry);
+    this.use(entry);
+    this.shrink();
+  }
+
+  resize(tenant: string, key: string, bytes: number): void {
+    const entry = this.find(tenant, key);
+    if (entry !== undefined) entry.bytes = bytes;
+    this.shrink();
+  }
+
+  take(tenant: string, key: string): number | undefined {
+    const entry = this.find(tenant, key);
+    this.held = this.held.filter((other) => other !== entry);
+    return entry?.value;
+  }
+
+  use(entry: Held): void {
+    entry.usedAt = ++this.uses;
+    this.usedAt.set(entry.tenant, entry.usedAt);
+  }
+
+  shrink(): void {
+    while (this.bytes > this.maxBytes) {
+      const [largest] = this.tenants.sort(
+        (a, b) => this.bytesOf(b) - this.bytesOf(a) || this.usedAt.get(a)! - this.usedAt.get(b)!,
+      );
+      const [oldest] = this.held.filter(({ tenant }) => tenant === largest).sort((a, b) => a.usedAt - b.usedAt);
+      this.held = this.held.filter((entry) => entry !== oldest);
+    }
+  }
+}
+
+const step = fc.record({
+  kind: fc.constantFrom('set', 'set', 'set', 'get', 'resize', 'take'),
+  tenant: fc.constantFrom('a', 'b', 'c', 'd', 'e'),
+  key: fc.constantFrom('1', '2', '3', '4', '5', '6'),
+  bytes: fc.nat(1_500),
+});
+
+describe('TenantCache', () => {
+  it('holds what a cache holds that looks at everything each time, within the budget', () => {
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 80 }), fc.integer({ min: 700, max: 8_000 }), (steps, maxBytes) => {
+        const cache = new TenantCache<number>(maxBytes);
+        const naive = new NaiveCache(maxBytes);
+        for (const [value, { kind, tenant, key, bytes }] of steps.entries()) {
+          if (kind === 'set') {
+            naive.set(tenant, key, value, bytes);
+            expect(cache.set(tenant, key, value, bytes)).toBe(naive.find(tenant, key) !== undefined);
+          } else if (kind === 'resize') {
+            cache.resize(tenant, key, bytes);
+            naive.resize(tenant, key, bytes);
+          } else expect(cache[kind](tenant, key)).toBe(naive[kind](tenant, key));
+          expect([...cache.values()].sort()).toEqual(naive.held.map((entry) => entry.value).sort());
+          expect(cache.bytes).toBe(naive.bytes);
+          expect(cache.size).toBe(naive.held.length);
+          expect(cache.bytes).toBeLessThanOrEqual(maxBytes);
+        }
+      }),
+      { seed: 29, numRuns: 500 },
+    );
+  });
+
+  it('never takes from a tenant within its fair share, whatever another one sends', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(2_000), { maxLength: 200 }), (floods) => {
+        const cache = new TenantCache<string>(10_000);
+        const kept = ['1', '2', '3', '4'];
+        for (const key of kept) cache.set('quiet', key, key, 500);
+        for (const [place, bytes] of floods.entries()) cache.set('loud', `${place}`, 'flood', bytes);
+        expect(kept.map((key) => cache.get('quiet', key))).toEqual(kept);
+      }),
+      { seed: 31, numRuns: 100 },
+    );
+  });
+
+  it('keeps a digest of a long key', () => {
+    const cache = new TenantCache<number>(2_000);
+    const long = 'x'.repeat(5_000_000);
+    expect(cache.set('t', long, 1, 0)).toBe(true);
+    expect(cache.get('t', long)).toBe(1);
+    expect(cache.get('t', `${long}y`)).toBeUndefined();
+    expect(cache.bytes).toBeLessThan(1_000);
+  });
+});
