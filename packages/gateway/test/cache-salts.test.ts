@@ -9,31 +9,32 @@ const saltOf = (body: string | Buffer): unknown => (JSON.parse(body.toString()) 
 
 describe('the salt of a body', () => {
   const salts = new CacheSalts(KEY);
+  const salted = (body: string, tenant: string) => salts.salted(Buffer.from(body), tenant).toString();
 
   it('is the same for a tenant, and another for every other, key and salt of the client', () => {
     const bodies = [
-      salts.salted('{}', 'a'),
-      salts.salted('{}', 'b'),
-      salts.salted('{"cache_salt":"mine"}', 'a'),
-      salts.salted('{"cache_salt":"mine"}', 'b'),
-      salts.salted('{"cache_salt":"yours"}', 'a'),
-      new CacheSalts(`${KEY}!`).salted('{}', 'a'),
+      salted('{}', 'a'),
+      salted('{}', 'b'),
+      salted('{"cache_salt":"mine"}', 'a'),
+      salted('{"cache_salt":"mine"}', 'b'),
+      salted('{"cache_salt":"yours"}', 'a'),
+      new CacheSalts(`${KEY}!`).salted(Buffer.from('{}'), 'a'),
     ];
     const all = bodies.map(saltOf);
     expect(new Set(all).size).toBe(all.length);
     expect(all.every((salt) => /^[\w-]{43}$/.test(String(salt)))).toBe(true);
-    expect(salts.salted('{"cache_salt":null}', 'a')).toContain(String(all[0]));
-    expect(salts.salted('{"x":1}', 'a')).toContain(String(all[0]));
+    expect(salted('{"cache_salt":null}', 'a')).toContain(String(all[0]));
+    expect(salted('{"x":1}', 'a')).toContain(String(all[0]));
   });
 
   it('changes nothing else of the body', () => {
     const body = '{ "a" : 1.0, "cache_salt":"mine" , "b":[ ] }';
-    const salt = JSON.stringify(saltOf(salts.salted(body, 'a')));
-    expect(salts.salted(body, 'a')).toBe(`{"a" : 1.0,"cache_salt":${salt},"b":[ ]}`);
+    const salt = JSON.stringify(saltOf(salted(body, 'a')));
+    expect(salted(body, 'a')).toBe(`{ "a" : 1.0, "cache_salt":${salt} , "b":[ ] }`);
   });
 
   it.each(['', 'no json', '[]', 'null', '"text"'])('is not put into %j', (body) => {
-    expect(salts.salted(body, 'a')).toBe(body);
+    expect(salted(body, 'a')).toBe(body);
   });
 });
 

@@ -9,7 +9,7 @@ import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
 import type { GatewayParts } from '../src/server.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
 import { type Answer, answerAsAsked } from './fake-engine.js';
-import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';
+import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
 
 const SEED = 20_261_122;
 const ROUTES = { chat: '/v1/chat/completions', messages: '/v1/messages', responses: '/v1/responses' } as const;
@@ -138,7 +138,7 @@ function* bodiesOf(route: Route, all: readonly Turn[]): Generator<{ readonly bod
 }
 
 /** All that is said of a request but for its times. */
-async function told({ gateway, engine }: Stand, reply: Reply, tenant: string): Promise<object> {
+async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string): Promise<object> {
   const headers: IncomingHttpHeaders = reply.headers;
   const record = await send(`${gateway.url}/v1/requests/${String(headers['x-request-id'])}`, undefined, {
     headers: { authorization: `Bearer ${tenant}` },
@@ -268,11 +268,7 @@ describe('only new messages are read', () => {
     own: { readonly tenant?: string; readonly switches?: string } = {},
   ): FoundDocuments | undefined {
     const body = Buffer.from(JSON.stringify({ model: 'm', messages }));
-    return findDocuments(
-      memo,
-      { body, object: undefined, api, options: OPTIONS, scope: { ...TENANT, api, ...own } },
-      0,
-    );
+    return findDocuments(memo, { body, api, options: OPTIONS, scope: { ...TENANT, api, ...own } }, 0);
   }
 
   it('of a conversation without documents', () => {
@@ -315,7 +311,7 @@ describe('only new messages are read', () => {
         { role: 'user', content: 'And now?' },
       ];
       const body = Buffer.from(JSON.stringify({ messages }));
-      findDocuments(memo, { body, object: undefined, api: chatApi, options: OPTIONS, scope }, now);
+      findDocuments(memo, { body, api: chatApi, options: OPTIONS, scope }, now);
     };
     for (let name = 0; name < 50; name++) {
       ask(name, 1_000 * (name % 10), 0);

@@ -162,11 +162,11 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     const reply = await send(gateway.url + path, body(api, { stream: true }));
     expect(reply.status).toBe(status);
     expect({ ...reply.headers, ...told(reply) }).toMatchObject({ 'retry-after': '7', error: 'upstream' });
-    const told = JSON.parse(reply.text) as { type?: string; error: object };
-    expect(told.error).toMatchObject({ message: 'engine says no', code: 'c' });
+    const answer = JSON.parse(reply.text) as { type?: string; error: object };
+    expect(answer.error).toMatchObject({ message: 'engine says no', code: 'c' });
     if (api === 'messages') {
-      expect(told.type).toBe('error');
-      expect(told.error).toMatchObject({ type: expect.stringMatching(/^[a-z_]+_error$/) as string });
+      expect(answer.type).toBe('error');
+      expect(answer.error).toMatchObject({ type: expect.stringMatching(/^[a-z_]+_error$/) as string });
     }
   });
 
@@ -174,9 +174,9 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     ["an older vLLM's", '{"object":"error","message":"too long","type":"BadRequestError","code":400}'],
     ["FastAPI's", '{"detail":"too long"}'],
     ['a plain', '{"error":"too long"}'],
-  ])('%s error keeps its message', async (_, told) => {
+  ])('%s error keeps its message', async (_, written) => {
     const { gateway } = await stand(
-      chatOnlyEngine((response) => response.writeHead(400, { 'content-type': 'application/json' }).end(told)),
+      chatOnlyEngine((response) => response.writeHead(400, { 'content-type': 'application/json' }).end(written)),
     );
     const reply = await send(gateway.url + path, body(api));
     expect(JSON.parse(reply.text)).toMatchObject({ error: { message: 'too long' } });
@@ -187,9 +187,10 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     const tell = async (sent: string | object) => {
       const reply = await send(gateway.url + path, sent);
       expect(told(reply).error).toBe('gateway');
-      const told = JSON.parse(reply.text) as { type?: string; request_id?: string; error: object };
-      if (api === 'messages') expect(told).toMatchObject({ type: 'error', request_id: reply.headers['x-request-id'] });
-      return told.error;
+      const answer = JSON.parse(reply.text) as { type?: string; request_id?: string; error: object };
+      if (api === 'messages')
+        expect(answer).toMatchObject({ type: 'error', request_id: reply.headers['x-request-id'] });
+      return answer.error;
     };
     const type = 'invalid_request_error';
     expect(await tell('{"model":')).toMatchObject({ type, code: 'WARMPATH_INVALID_JSON' });

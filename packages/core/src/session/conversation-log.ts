@@ -52,6 +52,9 @@ export class ConversationLog {
   readonly #bySize = new SizeClasses();
   /** All conversations in order of use, to forget the old ones. */
   readonly #byAge = new Set<Conversation>();
+  /** When a conversation was used last; and whether all stand in that order, which restored ones may not. */
+  #latestAt = Number.NEGATIVE_INFINITY;
+  #isSorted = true;
   #turns = 0;
   #bytes = 0;
 
@@ -97,7 +100,7 @@ export class ConversationLog {
     const conversation = this.#find(name);
     const turns = conversation?.turnsAt.get(link);
     const place = turns?.findIndex((turn) => turn.id === id) ?? -1;
-    if (conversation === undefined || turns === undefined || place < 0) return;
+    if (conversation === undefined || turns === undefined || place < 0 || this.#isOld(conversation, now)) return;
     const known = turns[place]!;
     const answers = [...known.answers.filter((hash) => hash !== answer), answer].slice(-MAX_ANSWERS);
     turns[place] = { ...known, answers };
@@ -106,6 +109,7 @@ export class ConversationLog {
 
   /** What is remembered of these conversations, the least recently used first. Holds prompts and documents in the clear. */
   *export(now: number, filter: SessionFilter = {}): Generator<SessionEntry> {
+    this.#sort();
     // A conversation that is used meanwhile moves to the end, and would come again.
     for (const conversation of [...this.#byAge]) {
       const { name, turnsAt, usedAt } = conversation;
@@ -126,11 +130,18 @@ export class ConversationLog {
   restore(input: unknown, now: number): boolean {
     const { tenant, user, session, link, idleMs, turns: restored } = readSessionEntry(input);
     if (idleMs > this.#limits.maxAgeMs) return false;
+    if (restored.length === 0) return true;
     const name = { tenant, user: user ?? undefined, session };
+    const usedAt = now - idleMs;
+    const old = this.#find(name);
+    if (old !== undefined && this.#isOld(old, now)) this.#drop(old);
     const before = this.#find(name);
-    const isNewer = before === undefined || before.usedAt < now - idleMs;
-    const conversation = before ?? this.#open(name, now - idleMs);
-    if (isNewer) this.#use(conversation, now - idleMs);
+    const isNewer = before === undefined || before.usedAt < usedAt;
+    const conversation = before ?? this.#open(name, usedAt);
+    if (isNewer) {
+      this.#isSorted &&= usedAt >= this.#latestAt;
+      this.#use(conversation, usedAt);
+    }
     const turns = turnsOf(conversation, link);
     const known = [...turns];
     for (const turn of turns.splice(0)) this.#remove(conversation, turn);
@@ -154,13 +165,14 @@ export class ConversationLog {
 
   /** Forgets what was not used for too long. O(forgotten). */
   expire(now: number): void {
+    this.#sort();
     for (const conversation of this.#byAge) {
       if (!this.#isOld(conversation, now)) return;
       this.#drop(conversation);
     }
   }
 
-  #find({ tenant, user = '', session }: ConversationName): Conversation | undefined {
+  #find({ tenant, user = NO_USER, session }: ConversationName): Conversation | undefined {
     return this.#tenants.get(tenant)?.users.get(user)?.conversations.get(session);
   }
 
@@ -171,25 +183,41 @@ export class ConversationLog {
       this.#use(known, now);
       return known;
     }
-    const { tenant, user = '', session } = name;
+    const { tenant, user = NO_USER, session } = name;
     const share = this.#tenants.get(tenant) ?? { users: new Map(), bySize: new SizeClasses(), bytes: 0 };
     this.#tenants.set(tenant, share);
     const own = share.users.get(user) ?? { conversations: new Map(), bytes: 0 };
     share.users.set(user, own);
     const conversation: Conversation = { name, turnsAt: new Map(), bytes: 0, usedAt: now };
     own.conversations.set(session, conversation);
+    this.#isSorted &&= now >= this.#latestAt;
+    this.#latestAt = Math.max(this.#latestAt, now);
     this.#byAge.add(conversation);
     return conversation;
   }
 
   #use(conversation: Conversation, now: number): void {
     conversation.usedAt = now;
+    this.#latestAt = Math.max(this.#latestAt, now);
     this.#byAge.delete(conversation);
     this.#byAge.add(conversation);
-    const { tenant, user = '', session } = conversation.name;
-    const { conversations } = this.#tenants.get(tenant)!.users.get(user)!;
-    conversations.delete(session);
-    conversations.set(session, conversation);
+    const { tenant, user = NO_USER, session } = conversation.name;
+    const share = this.#tenants.get(tenant)!;
+    const own = share.users.get(user)!;
+    own.conversations.delete(session);
+    own.conversations.set(session, conversation);
+    // Of holders of one size, the one goes first that used nothing for the longest time.
+    share.bySize.use(user, own.bytes);
+    this.#bySize.use(tenant, share.bytes);
+  }
+
+  /** Puts conversations that were restored among the others by their last use. O(conversations · log conversations), once. */
+  #sort(): void {
+    if (this.#isSorted) return;
+    this.#isSorted = true;
+    const sorted = [...this.#byAge].sort((one, other) => one.usedAt - other.usedAt);
+    this.#byAge.clear();
+    for (const conversation of sorted) this.#use(conversation, conversation.usedAt);
   }
 
   #add(conversation: Conversation, turns: SentTurn[], turn: SentTurn): void {
@@ -206,7 +234,7 @@ export class ConversationLog {
 
   /** The conversation holds so many bytes more. */
   #resize(conversation: Conversation, bytes: number): void {
-    const { tenant, user = '' } = conversation.name;
+    const { tenant, user = NO_USER } = conversation.name;
     const share = this.#tenants.get(tenant)!;
     const own = share.users.get(user)!;
     conversation.bytes += bytes;
@@ -221,10 +249,11 @@ export class ConversationLog {
   #shrink(latest: Conversation): void {
     const { maxBytes } = this.#limits;
     if (latest.bytes > LARGEST_PART * maxBytes) this.#drop(latest);
+    if (this.#bytes > maxBytes) this.#sort();
     while (this.#bytes > maxBytes) {
       const { users, bySize } = this.#tenants.get(this.#bySize.largest()!)!;
-      const { conversations } = users.get(bySize.largest()!)!;
-      this.#drop(conversations.values().next().value!);
+      const [oldest, next] = users.get(bySize.largest()!)!.conversations.values();
+      this.#drop(oldest === latest && next !== undefined ? next : oldest!);
     }
   }
 
@@ -233,7 +262,7 @@ export class ConversationLog {
     for (const turns of turnsAt.values()) this.#turns -= turns.length;
     this.#resize(conversation, -bytes);
     this.#byAge.delete(conversation);
-    const { tenant, user = '', session } = name;
+    const { tenant, user = NO_USER, session } = name;
     const share = this.#tenants.get(tenant)!;
     const own = share.users.get(user)!;
     own.conversations.delete(session);
@@ -246,6 +275,8 @@ export class ConversationLog {
   }
 }
 
+/** Stands for no end user; none can be called so, because names of end users have no line ends. */
+const NO_USER = '\n';
 const NO_TURNS: readonly never[] = [];
 const NOTHING: TurnLookup = () => NO_TURNS;
 
@@ -271,6 +302,13 @@ class SizeClasses {
     if (after <= 0) return;
     while (this.#classes.length <= to) this.#classes.push(new Set());
     this.#classes[to]!.add(holder);
+  }
+
+  /** A holder was used: of its size, it goes last. O(1). */
+  use(holder: string, size: number): void {
+    if (size <= 0) return;
+    const holders = this.#classes[classOf(size)];
+    if (holders?.delete(holder)) holders.add(holder);
   }
 
   /** A holder that has at least half of what the largest has. O(classes), of which there are at most 32. */

@@ -38,7 +38,7 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
       references.push({ document: { ...document, label: same.label, title: same.title }, rank });
       continue;
     }
-    const kept = withFreeLabel(document, print, (label) => visible.hasLabel(label) || labels.has(label));
+    const kept = withFreeLabel(document, print, (label) => visible.namesOther(label, document) || labels.has(label));
     labels.add(kept.label);
     here.set(print, kept);
     remaining.push(kept);
@@ -55,8 +55,7 @@ export function withFreeLabels(documents: readonly Document[], visible: VisibleD
   const labels = new Set<string>();
   return documents.map((document) => {
     const hash = contentPrint(document);
-    const isShown = visible.find(document, hash)?.label === document.label;
-    const isTaken = (label: string) => labels.has(label) || (visible.hasLabel(label) && !isShown);
+    const isTaken = (label: string) => labels.has(label) || visible.namesOther(label, document);
     const kept = withFreeLabel(document, hash, isTaken);
     labels.add(kept.label);
     return kept;

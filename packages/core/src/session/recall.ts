@@ -1,6 +1,6 @@
 import type { ChatMessage } from '../render/prompt.js';
 import { answerPrint, messageChain } from './message-chain.js';
-import { MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
+import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
 import { NOTHING_VISIBLE, type VisibleDocuments, visibleIn } from './visible-documents.js';
 
 /** The turns that were sent where the hash chain has this link, in the order in which they were last used. */
@@ -108,8 +108,9 @@ function replayable(
   const hash = isAnswer(next) ? answerPrint(next!) : undefined;
   const answered = hash === undefined ? [] : candidates.filter(({ answers }) => answers.includes(hash));
   const unread = hash === undefined ? [] : candidates.filter(({ answers }) => answers.length === 0);
-  // Of so many renderings the oldest are gone; an answer to none of those that are left may be an answer to one of them.
-  const isGone = hash !== undefined && answered.length + unread.length === 0 && candidates.length >= MAX_RENDERINGS;
+  // Of so many renderings, or answers to one, the oldest are gone: an answer to none that is left may be one of them.
+  const isFull = candidates.length >= MAX_RENDERINGS || candidates.some(({ answers }) => answers.length >= MAX_ANSWERS);
+  const isGone = hash !== undefined && answered.length + unread.length === 0 && isFull;
   if (isGone) return undefined;
   // Of several renderings the one that was answered so, else one whose answer nobody read, else the latest.
   for (const candidate of [...candidates, ...unread, ...answered].reverse()) {

@@ -33,7 +33,8 @@ export function isAmong(
   filter: SessionFilter,
 ): boolean {
   if (filter.tenant !== undefined && filter.tenant !== tenant) return false;
-  const owner = filter.user ?? (filter.session === undefined ? undefined : null);
+  const isAnyUser = filter.user === undefined && filter.session === undefined;
+  const owner = isAnyUser ? undefined : (filter.user ?? null);
   if (owner !== undefined && owner !== (user ?? null)) return false;
   return filter.session === undefined || filter.session === session;
 }

@@ -5,29 +5,38 @@ import type { SentDocument, SentTurn } from './sent-turn.js';
 export interface VisibleDocuments {
   /** The document of exactly this title and content, under the label that it was sent with. */
   find(document: Pick<Document, 'title' | 'content'>, print: string): SentDocument | undefined;
-  /** Whether the conversation calls some document so. */
-  hasLabel(label: string): boolean;
+  /** Whether the conversation calls another text by this label. O(documents of that label). */
+  namesOther(label: string, document: Pick<Document, 'title' | 'content'>): boolean;
 }
 
 /** A conversation that holds nothing: only what one request brings twice is found. */
-export const NOTHING_VISIBLE: VisibleDocuments = { find: () => undefined, hasLabel: () => false };
+export const NOTHING_VISIBLE: VisibleDocuments = { find: () => undefined, namesOther: () => false };
 
 /** The documents of these turns. O(documents). */
 export function visibleIn(turns: readonly Pick<SentTurn, 'documents'>[]): VisibleDocuments {
   const byPrint = new Map<string, SentDocument>();
-  const labels = new Set<string>();
+  const byLabel = new Map<string, SentDocument[]>();
   for (const { documents } of turns) {
     for (const document of documents) {
       byPrint.set(document.print, document);
-      labels.add(document.label);
+      const named = byLabel.get(document.label);
+      if (named === undefined) byLabel.set(document.label, [document]);
+      else named.push(document);
     }
   }
   return {
     find: ({ title, content }, print) => {
       const sent = byPrint.get(print);
-      // Prints can be made to collide on purpose; a document must not vanish because of that.
-      return sent !== undefined && sent.content === content && (sent.title ?? '') === (title ?? '') ? sent : undefined;
+      // Hashes can be made to collide on purpose; a document must not vanish because of that.
+      return sent !== undefined && isSameText(sent, { title, content }) ? sent : undefined;
     },
-    hasLabel: (label) => labels.has(label),
+    namesOther: (label, document) => byLabel.get(label)?.some((sent) => !isSameText(sent, document)) ?? false,
   };
+}
+
+function isSameText(
+  one: Pick<Document, 'title' | 'content'>,
+  { title, content }: Pick<Document, 'title' | 'content'>,
+): boolean {
+  return one.content === content && (one.title ?? '') === (title ?? '');
 }

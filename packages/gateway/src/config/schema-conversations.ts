@@ -1,6 +1,6 @@
 import { RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
-import { count, milliseconds } from './schema-values.js';
+import { milliseconds } from './schema-values.js';
 
 const recognitionMode = (route: string) =>
   z

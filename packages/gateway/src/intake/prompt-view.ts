@@ -93,7 +93,7 @@ export class PromptView implements MessagesByPlace {
     }
     let sentMessages = 0;
     for (let place = 0; place < this.elements.length; place++) {
-      if (place === sent) sentMessages = messages.length;
+      if (sent > 0 && place === sent) sentMessages = messages.length;
       const halves = this.#halves(place, sent);
       for (const [half, message] of halves.entries()) {
         messages.push(message);

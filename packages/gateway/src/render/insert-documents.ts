@@ -78,7 +78,7 @@ class Inserter {
   /** Adds documents, and a text behind them, where the edit says. */
   insert({ at, add, role = 'user' }: ChatEdit, documents: DocumentsText, text: Buffer): void {
     const origin = this.#viewed.origins[at];
-    if (add === 'message-before' && role === 'system' && this.#prompt.members.opening !== undefined) {
+    if (add === 'message-before' && role === 'system' && !this.#prompt.members.hasSystemMessages) {
       this.#addOpening(documents, text);
       return;
     }

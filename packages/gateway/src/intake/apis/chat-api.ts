@@ -18,6 +18,7 @@ export const chatApi: PromptApi = {
   conversation: {
     messages: 'messages',
     takesText: false,
+    hasSystemMessages: true,
     partType: 'text',
     read: (value, place) => readMessage(value, `messages[${place}]`),
   },

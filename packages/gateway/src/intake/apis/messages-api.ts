@@ -13,6 +13,7 @@ export const messagesApi = {
     opening: 'system',
     messages: 'messages',
     takesText: false,
+    hasSystemMessages: false,
     partType: 'text',
     read: (value, place) => readMessage(value, `messages[${place}]`),
     split: { sign: '"tool_result"', type: 'tool_result', halves: splitResults },

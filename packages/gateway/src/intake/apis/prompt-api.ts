@@ -13,6 +13,8 @@ export interface ConversationMembers {
   readonly messages: string;
   /** Whether that may be one text instead of a list. */
   readonly takesText: boolean;
+  /** Whether a message of the list may be the system's. */
+  readonly hasSystemMessages: boolean;
   /** What the API calls a content part that is text. */
   readonly partType: string;
   /**

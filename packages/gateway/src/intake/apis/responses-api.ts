@@ -22,6 +22,7 @@ export const responsesApi = {
     opening: 'instructions',
     messages: 'input',
     takesText: true,
+    hasSystemMessages: true,
     partType: 'input_text',
     read: viewItem,
   },
