@@ -130,7 +130,7 @@ export class World {
     counts.requests++;
     if (status === 409) counts.refused++;
     if (isMarkedForgotten(outcome)) counts.marked++;
-    const isCrossing = expected.crossesGateways && !expected.mustForget && this.#settings.keepsAll;
+    const isCrossing = expected.crossesGateways && !expected.mayForget;
     if (isCrossing) counts.crossings++;
     // The store may hear of a turn after the next one has begun: counted, and judged at the end.
     if (isCrossing && isForgotten) counts.crossingsForgotten++;
