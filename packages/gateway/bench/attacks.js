@@ -3,6 +3,7 @@
 // Exits with 1 where an answer was wrong, the gateway ended, somebody waited longer, or it took more memory than what is configured plus
 // 150 MB. Linux only: resident memory is read from /proc.
 import { once } from 'node:events';
+import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { describeConfig } from '@warmpath/gateway';
@@ -17,6 +18,7 @@ const WORKER = new URL('health-worker.js', import.meta.url);
 /** What a gateway takes beside the memory that is configured: the process itself and the requests under way. */
 const BESIDE_BYTES = 150e6;
 const DEFAULT_MEMORY_MIB = 64;
+const NOTHING_MS = 3_000;
 
 const configured = describeConfig().find(
   ({ path }) => /(?:^|\.)memoryBytes$/.test(path) && !path.startsWith('prewarm.'),
@@ -35,6 +37,15 @@ const memoryBytes =
     : Number(values['memory-mib']) * 2 ** 20;
 const limitBytes = memoryBytes + BESIDE_BYTES;
 const limitMs = Number(values['wait-ms']);
+
+/** What the machine itself makes /healthz wait. */
+const NOTHING = {
+  name: 'nothing, for comparison',
+  run: async () => {
+    await setTimeout(NOTHING_MS);
+    return [];
+  },
+};
 
 async function measure(attack) {
   const engine = await SinkEngine.start();
@@ -65,7 +76,7 @@ function mib(bytes) {
   return bytes === undefined ? '-' : (bytes / 2 ** 20).toFixed(0);
 }
 
-for (const attack of [...LARGE_BODIES, ...MEMORY].filter(({ name }) => name.includes(values.only))) {
+for (const attack of [NOTHING, ...LARGE_BODIES, ...MEMORY].filter(({ name }) => name.includes(values.only))) {
   const result = await measure(attack);
   const { name, seconds, longestMs, lagMs, peakBytes, problems } = result;
   if (problems.length > 0) process.exitCode = 1;

@@ -25,6 +25,7 @@ try {
     findsAll: values.all,
     redisUrl: redis.url,
     start: startGateway,
+    translates: true,
     onProgress: ({ requests, replays, refused, marked }) => {
       if (performance.now() - told < PROGRESS_MS) return;
       told = performance.now();

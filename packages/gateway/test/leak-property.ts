@@ -5,7 +5,7 @@ import { Generator } from './leak/generator.js';
 import { type Counts, drawWorld, type Surroundings, World, type WorldSettings } from './leak/world.js';
 
 /** Which requests to run. */
-export interface LeakOptions extends Surroundings {
+interface LeakOptions extends Surroundings {
   readonly seed: number;
   readonly requests: number;
   /** Go on after a violation, for one of every kind. */
@@ -31,7 +31,7 @@ interface Finding {
   first: Reproduction;
 }
 
-export interface LeakReport {
+interface LeakReport {
   readonly counts: Counts;
   /** By the kind of violation. */
   readonly findings: ReadonlyMap<string, Finding>;
@@ -101,7 +101,7 @@ async function runWorld(
 ): Promise<void> {
   const { seed } = options;
   const draw = new Draw(Math.imul(seed, 1_000_003) + index);
-  const settings = drawWorld(draw);
+  const settings = drawWorld(draw, options);
   const generator = new Generator(draw, settings.gateways);
   const world = await World.open(settings, options);
   const actions: Action[] = [];

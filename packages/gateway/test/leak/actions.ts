@@ -56,7 +56,7 @@ export type Action =
     };
 
 /** How a conversation got its name; the first that is there counts. */
-export type NamedBy = 'session' | 'header' | 'cache-key';
+type NamedBy = 'session' | 'header' | 'cache-key';
 
 /** Whose conversation a request belongs to. */
 export interface Identity {

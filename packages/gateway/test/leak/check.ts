@@ -21,13 +21,13 @@ export interface Violation {
 }
 
 /** What the checker needs beside the expectation. */
-export interface CheckContext {
+interface CheckContext {
   ownerOf(marker: string): Identity | undefined;
   /** Salt by tenant where the gateways have a key for salts. */
   readonly salts: Map<string, string> | undefined;
 }
 
-export const FORGOTTEN = 'WARMPATH_CONVERSATION_FORGOTTEN';
+const FORGOTTEN = 'WARMPATH_CONVERSATION_FORGOTTEN';
 
 /** Whether an answer says that the conversation was forgotten. */
 export function isMarkedForgotten({ state }: Pick<Outcome, 'state'>): boolean {

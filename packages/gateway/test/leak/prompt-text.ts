@@ -1,7 +1,7 @@
 import type { ReceivedRequest } from '../fake-engine.js';
 
 /** A document as it stands in a prompt. */
-export interface ShownDocument {
+interface ShownDocument {
   readonly label: string;
   readonly text: string;
   readonly start: number;
@@ -9,7 +9,7 @@ export interface ShownDocument {
 }
 
 /** A label that a hint refers to. */
-export interface ReferredLabel {
+interface ReferredLabel {
   readonly label: string;
   readonly at: number;
 }
@@ -52,9 +52,11 @@ export function promptText(received: Pick<ReceivedRequest, 'body'>): PromptText 
   return { text: plain(text), newest, shown, referred };
 }
 
-/** A text as it was before it was written into a prompt. */
+const CHARACTERS: Readonly<Record<string, string>> = { lt: '<', gt: '>', quot: '"', amp: '&' };
+
+/** A text as it was before it was written into a prompt, however often its characters were escaped. */
 export function plain(text: string): string {
-  return text.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&quot;', '"').replaceAll('&amp;', '&');
+  return text.replace(/&(?:amp;)*(lt|gt|quot|amp);/g, (_, name: string) => CHARACTERS[name]!);
 }
 
 function textOf(content: unknown): string {

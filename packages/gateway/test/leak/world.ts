@@ -8,7 +8,7 @@ import { LeakEngine } from './leak-engine.js';
 import { ConversationModel, type WorldMemory } from './model.js';
 
 /** Starts a gateway with this configuration, as `startGateway` does. */
-export type StartGateway = (config: object) => Promise<{ readonly url: string; close(): Promise<void> }>;
+type StartGateway = (config: object) => Promise<{ readonly url: string; close(): Promise<void> }>;
 
 /** How the gateways of a world are set up. */
 export interface WorldSettings extends WorldMemory {
@@ -24,6 +24,8 @@ export interface Surroundings {
   readonly start: StartGateway;
   /** A server that speaks Redis's protocol. */
   readonly redisUrl: string;
+  /** Whether the gateways translate into the API of an engine that speaks no other. */
+  readonly translates: boolean;
 }
 
 /** What was seen in passing, to know that the requests did what they are for. */
@@ -42,13 +44,13 @@ const KEY = 'a secret of the gateways';
 /** Turns that a gateway with little room keeps. */
 const FEW_TURNS = 12;
 
-export function drawWorld(draw: Draw): WorldSettings {
+export function drawWorld(draw: Draw, { translates }: Pick<Surroundings, 'translates'>): WorldSettings {
   return {
     gateways: draw.pick([1, 1, 2, 3]),
     isShared: draw.chance(0.5),
     keepsAll: draw.chance(0.8),
     layout: draw.pick(['question', 'question', 'message', 'system'] as const),
-    engine: draw.pick(['native', 'translate'] as const),
+    engine: draw.pick(translates ? (['native', 'translate'] as const) : (['native'] as const)),
     answersAlike: draw.chance(0.7),
     isSalted: draw.chance(0.5),
   };
@@ -128,7 +130,7 @@ export class World {
     counts.requests++;
     if (status === 409) counts.refused++;
     if (isMarkedForgotten(outcome)) counts.marked++;
-    const isCrossing = expected.crossesGateways && !expected.mustForget && this.#settings.keepsAll;
+    const isCrossing = expected.crossesGateways && !expected.mayForget;
     if (isCrossing) counts.crossings++;
     // The store may hear of a turn after the next one has begun: counted, and judged at the end.
     if (isCrossing && isForgotten) counts.crossingsForgotten++;
