@@ -254,7 +254,8 @@ export class AnswerAssembly {
   #closeOpenBlock(): string {
     const block = this.#blocks[this.#closed]!;
     const next = this.#blocks[this.#closed + 1];
-    if (next === undefined) block.isCut = CUT_REASONS.has(this.#reason);
+    const hasPart = next === undefined || (block.text !== '' && !isComplete(block));
+    block.isCut = hasPart && CUT_REASONS.has(this.#reason);
     let written = '';
     // Engines write nothing for a call without arguments; clients parse what is written.
     if (block.kind === 'call' && !block.isCut && block.text.trim() === '') {
