@@ -173,7 +173,9 @@ describe('tool calls that go on by turns', () => {
     expect(JSON.parse(answer.fail(error))).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_ERROR' } });
   });
 
-  /** Steps of an answer in which all calls are open at the same time; `onRead` is told when one of them is looked at. */
+  /**
+   * Steps of an answer in which all calls are open at the same time; `onRead` is told when one of them is looked at.
+   */
   function deltasOf(calls: number, onRead: () => void, isComplete: boolean): ChatDelta[] {
     const delta = (index: number, fields: object, text: string): ChatDelta => {
       const given = { kind: 'call' as const, index, id: undefined, name: undefined, ...fields, text };
