@@ -23,6 +23,7 @@ export const PAGES = [
   'packages/mcp/README.md',
   'packages/llamaindex/README.md',
   'packages/engine/README.md',
+  'packages/translate/README.md',
   'packages/gateway/README.md',
   'packages/lab/README.md',
   'packages/papers/README.md',

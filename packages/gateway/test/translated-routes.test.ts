@@ -204,6 +204,15 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
       code: 'WARMPATH_NOT_TRANSLATABLE',
       param: 'tools[0].type',
     });
+    const nested = JSON.stringify(body(api, { metadata: { user_id: 0 } })).replace(
+      ':0',
+      `:${'['.repeat(5_000)}${']'.repeat(5_000)}`,
+    );
+    expect(await tell(nested)).toMatchObject({
+      type,
+      code: 'WARMPATH_INVALID_REQUEST',
+      param: 'metadata.user_id[0][0][0][0][0][0]',
+    });
     expect(engine.received.some((request) => request.path === '/v1/chat/completions')).toBe(false);
   });
 
@@ -248,6 +257,26 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
     const reply = await send(gateway.url + path, body(api, { stream: true }));
     expect(reply.broken).toBe(true);
     expect(reply.text).toContain('boom');
+    await engine.until('abort', 1);
+  });
+
+  it('a stream with more tool calls than are taken ends in an error, and the engine is let go', async () => {
+    const { engine, gateway } = await stand(
+      chatOnlyEngine((response) => {
+        startStream(response);
+        for (let index = 0; index < 2_000; index++) {
+          const call = { index, id: `c${index}`, function: { name: 'f', arguments: '{' } };
+          response.write(`data: ${JSON.stringify({ choices: [{ delta: { tool_calls: [call] } }] })}\n\n`);
+        }
+      }),
+    );
+    const reply = await send(gateway.url + path, body(api, { stream: true }));
+    expect(reply).toMatchObject({ status: 200, broken: true });
+    const last = /event: (\S+)\ndata: (.*)\n\n$/.exec(reply.text)!;
+    expect(last[1]).toBe('error');
+    expect(JSON.parse(last[2]!)).toMatchObject({
+      error: { code: 'WARMPATH_UPSTREAM_ERROR', message: expect.stringContaining('1024 tool calls') as string },
+    });
     await engine.until('abort', 1);
   });
 

@@ -115,9 +115,10 @@ const CUT_REASONS: ReadonlySet<string | undefined> = new Set(['length', 'content
 const NO_USAGE: AnswerUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
 
 /**
- * Puts an answer together from the steps of chat completions, for streams and whole answers alike. The other APIs want one block
- * after the other, but chat completions may continue one tool call while another is open: blocks are given to the client in the
- * order in which they began, and one that began behind an incomplete tool call waits, with its text, until that is complete.
+ * Puts an answer together from the steps of chat completions, for streams and whole answers alike. The other APIs want
+ * one block after the other, but chat completions may continue one tool call while another is open: blocks are given to
+ * the client in the order in which they began, and one that began behind an incomplete tool call waits, with its text,
+ * until that is complete.
  *
  * Each step is O(its text), amortised: a block is opened once and closed once, however many wait.
  */
@@ -254,7 +255,8 @@ export class AnswerAssembly {
   #closeOpenBlock(): string {
     const block = this.#blocks[this.#closed]!;
     const next = this.#blocks[this.#closed + 1];
-    if (next === undefined) block.isCut = CUT_REASONS.has(this.#reason);
+    const hasPart = next === undefined || (block.text !== '' && !isComplete(block));
+    block.isCut = hasPart && CUT_REASONS.has(this.#reason);
     let written = '';
     // Engines write nothing for a call without arguments; clients parse what is written.
     if (block.kind === 'call' && !block.isCut && block.text.trim() === '') {

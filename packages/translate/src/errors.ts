@@ -15,7 +15,9 @@ export class TranslateError extends Error {
   readonly code: TranslateErrorCode;
   /** What is wrong, without the path. */
   readonly detail: string;
-  /** The place in the request's body, for instance `messages[0].content[1].type`; `undefined` for errors of the answer. */
+  /**
+   * The place in the request's body, for instance `messages[0].content[1].type`; `undefined` for errors of the answer.
+   */
   readonly path: string | undefined;
 
   constructor(code: TranslateErrorCode, detail: string, path?: string) {
@@ -46,7 +48,9 @@ export interface AnswerFailure {
   readonly param?: string | null;
 }
 
-/** The error in an engine's answer with an error status. Reads the shapes of OpenAI, older vLLM and FastAPI, or none. */
+/**
+ * The error in an engine's answer with an error status. Reads the shapes of OpenAI, older vLLM and FastAPI, or none.
+ */
 export function readEngineError(text: string, status: number): AnswerFailure {
   const { error, message, detail } = parseObject(text) ?? {};
   const { message: inner, code, param } = isObject(error) ? error : { message: error };

@@ -38,8 +38,8 @@ const REFUSED = ['container', 'mcp_servers'];
 const LEFT_OUT = ['service_tier', 'context_management'];
 
 /**
- * A request of Anthropic's Messages as chat completions. Every text, image, tool call and tool result of the input is in the
- * output, once and in its order; marks for Anthropic's cache (`cache_control`) are not. O(body).
+ * A request of Anthropic's Messages as chat completions. Every text, image, tool call and tool result of the input is
+ * in the output, once and in its order; marks for Anthropic's cache (`cache_control`) are not. O(body).
  *
  * @throws TranslateError `WARMPATH_NOT_TRANSLATABLE` for what has no equivalent, `WARMPATH_INVALID_REQUEST`.
  */
@@ -69,7 +69,9 @@ export function messagesToChat(request: RequestValue): ChatRequest {
   return { body, leftOut };
 }
 
-/** A last message of the assistant is the start of the answer; engines take it for an earlier turn unless they are told. */
+/**
+ * A last message of the assistant is the start of the answer; engines take it for an earlier turn unless they are told.
+ */
 function continuation(messages: readonly ChatMessage[]): object {
   const last = messages.at(-1);
   if (last?.role !== 'assistant' || last['tool_calls'] !== undefined) return {};
@@ -151,7 +153,10 @@ function blockParts(block: RequestValue): readonly ChatPart[] {
   return [textOrImage(block)];
 }
 
-/** The content of a document or search result: texts and images, as in Anthropic's API, so that nothing nests without end. */
+/**
+ * The content of a document or search result: texts and images, as in Anthropic's API, so that nothing nests without
+ * end.
+ */
 function innerParts(content: RequestValue): readonly ChatPart[] {
   return typeof content.value === 'string' ? [textPart(content.text())] : content.elements().map(textOrImage);
 }

@@ -25,8 +25,9 @@ interface Span {
 }
 
 /**
- * A value in a request's body: what `JSON.parse` made of it, its path, and its bytes. Values that are not there have a path,
- * too, so that an error can name it. Where the members of a value stand in the text is looked up once, when it is first asked.
+ * A value in a request's body: what `JSON.parse` made of it, its path, and its bytes. Values that are not there have a
+ * path, too, so that an error can name it. Where the members of a value stand in the text is looked up once, when it is
+ * first asked.
  */
 export class RequestValue {
   readonly value: unknown;
@@ -184,7 +185,10 @@ function findTooDeep(text: string): number | undefined {
   return undefined;
 }
 
-/** Where the members of an object, or the elements of an array, stand. Of a key that occurs twice the last one counts. O(value). */
+/**
+ * Where the members of an object, or the elements of an array, stand. Of a key that occurs twice the last one counts.
+ * O(value).
+ */
 function memberSpans(text: string, start: number): ReadonlyMap<string | number, Span> {
   const spans = new Map<string | number, Span>();
   const isArray = text.charCodeAt(start) === OPEN_BRACKET;

@@ -43,8 +43,9 @@ const REFUSED = ['previous_response_id', 'conversation', 'prompt', 'background']
 const LEFT_OUT = ['include', 'max_tool_calls', 'top_logprobs', 'context_management'];
 
 /**
- * A request of OpenAI's Responses as chat completions. Every text, image, file, tool call and tool result of the input is in
- * the output, once and in its order; calls that follow a message or each other are one turn of the assistant. O(body).
+ * A request of OpenAI's Responses as chat completions. Every text, image, file, tool call and tool result of the input
+ * is in the output, once and in its order; calls that follow a message or each other are one turn of the assistant.
+ * O(body).
  *
  * @throws TranslateError `WARMPATH_NOT_TRANSLATABLE` for what has no equivalent, `WARMPATH_INVALID_REQUEST`.
  */

@@ -16,9 +16,9 @@ export interface SseHandler {
 }
 
 /**
- * Reads a stream of server-sent events, wherever its chunks are cut. Lines end with LF or CRLF; of an event only its data
- * counts. Holds at most one event of at most `limitBytes`; an event of one line that lies within a chunk is not copied.
- * O(bytes).
+ * Reads a stream of server-sent events, wherever its chunks are cut. Lines end with LF or CRLF; of an event only its
+ * data counts. Holds at most one event of at most `limitBytes`; an event of one line that lies within a chunk is not
+ * copied. O(bytes).
  */
 export class SseReader {
   readonly #handler: SseHandler;

@@ -55,8 +55,9 @@ export interface ClientResponse {
 }
 
 /**
- * Translates the engine's answer into the client's API: `start` once, `write` for every chunk, then `end`. Each may throw a
- * `TranslateError`; then, and when the connection to the engine breaks, `fail` says so to the client, in its API.
+ * Translates the engine's answer into the client's API: `start` once, `write` for every chunk, then `end`. Each may
+ * throw a `TranslateError`; then, and when the connection to the engine breaks, `fail` says so to the client, in its
+ * API.
  */
 export interface TranslatedAnswer {
   start(response: EngineResponse): ClientResponse;
@@ -71,8 +72,8 @@ export interface TranslatedAnswer {
 const DEFAULT_LIMIT_BYTES = 33_554_432;
 
 /**
- * Translates a request into chat completions, and prepares the way back. Members that nobody knows are copied as they were
- * written. O(body).
+ * Translates a request into chat completions, and prepares the way back. Members that nobody knows are copied as they
+ * were written. O(body).
  *
  * @throws TranslateError with a path into the body: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`, and
  *   `WARMPATH_NOT_TRANSLATABLE` for what changes the answer and has no equivalent.
@@ -94,7 +95,9 @@ export function translate({ api, body, requestId, limitBytes }: TranslateRequest
 }
 
 interface ChatAnswerOptions {
-  /** A client that asked for a stream gets one, and any other gets one object, whichever of the two the engine sends. */
+  /**
+   * A client that asked for a stream gets one, and any other gets one object, whichever of the two the engine sends.
+   */
   readonly wantsStream: boolean;
   readonly requestId: string | undefined;
   readonly limitBytes: number;

@@ -235,6 +235,12 @@ describe.each(['messages', 'responses'] as const)('an answer in the words of %s'
       'WARMPATH_UPSTREAM_ERROR',
     ],
     ['a stream that stops', 'data: {"id":"a","choices":[]}\n\n', 'text/event-stream', 'WARMPATH_UPSTREAM_CUT'],
+    [
+      'an object longer than is taken',
+      `{"choices":[],"x":"${'x'.repeat(2_000)}"}`,
+      'application/json',
+      'WARMPATH_UPSTREAM_ERROR',
+    ],
     ['more than is taken', `data: ${'x'.repeat(2_000)}`, 'text/event-stream', 'WARMPATH_UPSTREAM_ERROR'],
     ['an event without an end', 'data: x\n'.repeat(200), 'text/event-stream', 'WARMPATH_UPSTREAM_ERROR'],
   ])('%s is an error', (_, sent, type, code) => {
