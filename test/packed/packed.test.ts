@@ -12,7 +12,9 @@ const INSTALL_TIMEOUT_MS = 300_000;
 /** Their frameworks are hundreds of megabytes, and are installed where their own tests run. */
 const ADAPTERS = ['ai-sdk', 'langchain', 'llamaindex', 'mastra'];
 
-/** What a user gets: the tarballs that would be published, resolved afresh in an empty folder, install scripts blocked. */
+/**
+ * What a user gets: the tarballs that would be published, resolved afresh in an empty folder, install scripts blocked.
+ */
 describe('the packed packages in an empty folder', () => {
   let folder: string;
   let tarballs: string;

@@ -8,9 +8,9 @@ export interface CacheEnvironment {
 }
 
 /**
- * Folder in which downloaded and generated models are kept: `$WARMPATH_CACHE_DIR`, else `$XDG_CACHE_HOME/warmpath`, else
- * `~/.cache/warmpath`. An XDG path that is not absolute is passed over, as the XDG specification asks. Absolute; the
- * folder need not be there.
+ * Folder in which downloaded and generated models are kept: `$WARMPATH_CACHE_DIR`, else `$XDG_CACHE_HOME/warmpath`,
+ * else `~/.cache/warmpath`. An XDG path that is not absolute is passed over, as the XDG specification asks. Absolute;
+ * the folder need not be there.
  */
 export function cacheFolder(environment: CacheEnvironment = process.env, home: string = homedir()): string {
   const { WARMPATH_CACHE_DIR: own, XDG_CACHE_HOME: xdg } = environment;

@@ -45,9 +45,9 @@ export interface ResolvedModel {
 }
 
 /**
- * Turns the name of a model into a file: `demo` (or nothing), `random:<size>`, `hf:org/repo/file.gguf`, or a path. Downloads
- * and generates where needed. When the demo model is missing, a random-weights model of its size stands in and the
- * notice says so.
+ * Turns the name of a model into a file: `demo` (or nothing), `random:<size>`, `hf:org/repo/file.gguf`, or a path.
+ * Downloads and generates where needed. When the demo model is missing, a random-weights model of its size stands in
+ * and the notice says so.
  *
  * Errors: `WARMPATH_MODEL_SPEC` (not a name of a model; says the accepted forms), `WARMPATH_MODEL_FILE`,
  * `WARMPATH_DOWNLOAD_FAILED`, the signal's reason.
