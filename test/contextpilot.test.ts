@@ -5,8 +5,9 @@ import { recognitionCases } from './contextpilot/recognition.cases.js';
 import { requestCases } from './contextpilot/requests.cases.js';
 import { sessionCases } from './contextpilot/sessions.cases.js';
 
-// What ContextPilot, the nearest peer, tests of itself, and what it was found to get wrong: 26 cases in our own words, each of
-// them a real test of what we do in its place. A group of cases is a file. Where we do something else, the title says what.
+// What ContextPilot, the nearest peer, tests of itself, and what it was found to get wrong: 26 cases in our own words,
+// each of them a real test of what we do in its place. A group of cases is a file. Where we do something else, the
+// title says what.
 
 const CASES: readonly ConformanceCase[] = [...planningCases, ...sessionCases, ...recognitionCases, ...requestCases];
 

@@ -12,7 +12,7 @@ import { spawnEngine } from '@warmpath/engine';
 import { type GatewayConfigInput, startGateway } from '@warmpath/gateway';
 
 /** A request on its way, and what was answered. */
-export interface Passed {
+interface Passed {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: Record<string, unknown>;
@@ -98,8 +98,8 @@ export interface SentPrompt {
 }
 
 /**
- * A gateway in front of the embedded engine with the demo model, as a framework's user has it, and witnesses on both sides of it.
- * The demo model calls no tools: `script` has an answer of another engine come first.
+ * A gateway in front of the embedded engine with the demo model, as a framework's user has it, and witnesses on both
+ * sides of it. The demo model calls no tools: `script` has an answer of another engine come first.
  */
 export interface RealGateway {
   /** Where clients connect, without `/v1`. */
@@ -124,7 +124,7 @@ export interface RealGateway {
 }
 
 /** What the gateway says of a request that it served. */
-export interface Account {
+interface Account {
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
   readonly references: number;

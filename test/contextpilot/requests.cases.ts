@@ -30,7 +30,9 @@ const toolResults = (...contents: readonly unknown[]) => ({
   ],
 });
 
-/** What the engine gets of a request of `/v1/messages` with breakpoints, behind one that served the first two documents. */
+/**
+ * What the engine gets of a request of `/v1/messages` with breakpoints, behind one that served the first two documents.
+ */
 async function withMarks(fields: object, layout: 'question' | 'system' = 'question'): Promise<string> {
   const upstream = { messages: 'native', cacheBreakpoints: true } as const;
   const gateway = await stand(undefined, { upstream, arrange: { layout, hints: false } });

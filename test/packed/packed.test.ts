@@ -15,7 +15,9 @@ const ADAPTERS = ['ai-sdk', 'langchain', 'llamaindex', 'mastra'];
 /** Workspaces that are packed with the others and never published. */
 const UNPUBLISHED = ['papers'];
 
-/** What a user gets: the tarballs that would be published, resolved afresh in an empty folder, install scripts blocked. */
+/**
+ * What a user gets: the tarballs that would be published, resolved afresh in an empty folder, install scripts blocked.
+ */
 describe('the packed packages in an empty folder', () => {
   let folder: string;
   let tarballs: string;

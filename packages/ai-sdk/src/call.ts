@@ -2,8 +2,8 @@ import type { Dial, PromptMessage } from '@warmpath/client';
 import type { DocumentInput } from '@warmpath/core';
 
 /**
- * Parameters of a call to a language model: the part of the AI SDK's contract that is used here, equal in its versions 6 (`V3`)
- * and 7 (`V4`), so that one package serves both, and neither's types are needed to compile against the other.
+ * Parameters of a call to a language model: the part of the AI SDK's contract that is used here, equal in its versions
+ * 6 (`V3`) and 7 (`V4`), so that one package serves both, and neither's types are needed to compile against the other.
  */
 export interface CallParams {
   readonly prompt: readonly PromptMessage[];

@@ -30,7 +30,10 @@ export interface StreamPart {
   readonly type: string;
 }
 
-/** Middleware for AI SDK 6: documents under `providerOptions.warmpath` go into the prompt, in an order that the engine holds. */
+/**
+ * Middleware for AI SDK 6: documents under `providerOptions.warmpath` go into the prompt, in an order that the engine
+ * holds.
+ */
 export function warmpathMiddleware(warmpath: LocalWarmpath): WarmpathMiddleware<'v3'> {
   return middleware('v3', warmpath);
 }

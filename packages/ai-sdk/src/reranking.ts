@@ -13,8 +13,8 @@ export interface RerankingOptions {
   /** How far documents may move. */
   readonly dial?: Dial;
   /**
-   * Receives every order that was given: its `text` and `hint` for the prompt, and `completed` and `failed` to tell what became
-   * of it.
+   * Receives every order that was given: its `text` and `hint` for the prompt, and `completed` and `failed` to tell
+   * what became of it.
    */
   readonly onArranged?: (context: ArrangedContext) => void;
 }
@@ -33,9 +33,9 @@ export interface WarmpathRerankingModel<Version extends SpecificationVersion> {
 }
 
 /**
- * A reranking model for AI SDK 6 that ranks for the cache: it takes documents in retrieval order and answers with the order in
- * which they should stand in the prompt. Scores fall with the place, and say nothing of relevance. `topN` keeps the first of the
- * retrieval order. A text that stands twice comes last the second time.
+ * A reranking model for AI SDK 6 that ranks for the cache: it takes documents in retrieval order and answers with the
+ * order in which they should stand in the prompt. Scores fall with the place, and say nothing of relevance. `topN`
+ * keeps the first of the retrieval order. A text that stands twice comes last the second time.
  */
 export function warmpathReranking(arranger: Arranger, options: RerankingOptions = {}): WarmpathRerankingModel<'v3'> {
   return reranking('v3', arranger, options);

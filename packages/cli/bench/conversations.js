@@ -1,12 +1,15 @@
-// What de-duplication saves in conversations, on a real engine: MTRAG's questions in their order, BM25 over its passages.
+// What de-duplication saves in conversations, on a real engine: MTRAG's questions in their order, BM25 over its
+// passages.
 //
 // `npm run bench:conversations -w packages/cli -- --data <folder>/mtrag-un/tasks.jsonl [--conversations 20] [--top-k 5]
 //   [--together 8] [--model random:1m] [--context-tokens 131072] [--json <file>]`
 //
-// Every strategy has an engine process of its own that starts cold, behind a gateway of its own; `--together` conversations take
-// turns, one request at a time. Answers are those of the data, so that all strategies are asked the very same things. Counts are
-// the engine's own. Conversations differ more than strategies do, so each strategy is also set beside another conversation by
-// conversation: the mean difference of a turn, each conversation counting once, with its standard error over conversations. The model does not matter to them (the demo model holds 4,096 tokens, too few for these); times are those of the client, and mean something on an idle machine only.
+// Every strategy has an engine process of its own that starts cold, behind a gateway of its own; `--together`
+// conversations take turns, one request at a time. Answers are those of the data, so that all strategies are asked the
+// very same things. Counts are the engine's own. Conversations differ more than strategies do, so each strategy is also
+// set beside another conversation by conversation: the mean difference of a turn, each conversation counting once, with
+// its standard error over conversations. The model does not matter to them (the demo model holds 4,096 tokens, too few
+// for these); times are those of the client, and mean something on an idle machine only.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { renderDocuments } from '@warmpath/core';

@@ -1,5 +1,6 @@
-// What references save and what hints cost, in estimated tokens: MTRAG's conversations, BM25 over its passages, each turn as
-// `@warmpath/core` renders it; and what parts save of this repository's own sources, read again after an edit. Counts only, no engine.
+// What references save and what hints cost, in estimated tokens: MTRAG's conversations, BM25 over its passages, each
+// turn as `@warmpath/core` renders it; and what parts save of this repository's own sources, read again after an edit.
+// Counts only, no engine.
 //
 // `npm run bench:references -w packages/cli -- --data <folder>/mtrag-un/tasks.jsonl [--top-k 5]`
 import { readdirSync, readFileSync } from 'node:fs';

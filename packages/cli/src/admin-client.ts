@@ -9,7 +9,9 @@ export interface AdminAddress {
   readonly config?: string;
 }
 
-/** The socket that the command line names, or the configuration does. Errors: `WARMPATH_USAGE`, those of `loadConfig`. */
+/**
+ * The socket that the command line names, or the configuration does. Errors: `WARMPATH_USAGE`, those of `loadConfig`.
+ */
 export async function adminSocket({ socket, config }: AdminAddress, environment: NodeJS.ProcessEnv): Promise<string> {
   const named = socket ?? (config === undefined ? undefined : (await loadConfig(config, environment)).admin.socket);
   if (named !== undefined) return named;

@@ -28,9 +28,9 @@ export interface ArrangeAnswer {
 }
 
 /**
- * Arranges one request as if the engine had served `history` before: lists of document ids, oldest first, each in the order
- * in which it was served. Keeps nothing. Errors: those of core's `prepareRequest`, and `WARMPATH_INVALID_REQUEST` with a path
- * for an unknown field or a history of another shape.
+ * Arranges one request as if the engine had served `history` before: lists of document ids, oldest first, each in the
+ * order in which it was served. Keeps nothing. Errors: those of core's `prepareRequest`, and `WARMPATH_INVALID_REQUEST`
+ * with a path for an unknown field or a history of another shape.
  */
 export function arrangeAfter(input: unknown): ArrangeAnswer {
   const { history, ...raw } = requireObject(input);
@@ -48,7 +48,9 @@ function serve(request: ArrangeRequest, history: ServedHistory, now: number): vo
   observe({ kind: 'completed', arrangement, now }, history);
 }
 
-/** The documents of earlier requests. One that is not in this request is only a name: all that counts is where it stood. */
+/**
+ * The documents of earlier requests. One that is not in this request is only a name: all that counts is where it stood.
+ */
 function servedDocuments(history: unknown, documents: readonly Document[]): readonly (readonly Document[])[] {
   if (history === undefined || history === null) return [];
   if (!Array.isArray(history)) throw invalid('history', 'an array of arrays of document ids was expected');

@@ -43,8 +43,9 @@ const TOO_LONG = /context_length_exceeded|exceed_context_size_error|maximum (?:c
 const HEADERS_TIMEOUT_MS = 300_000;
 
 /**
- * A client of OpenAI-compatible servers that measures. Errors: the code that the server named, if it is one of the table;
- * `WARMPATH_UPSTREAM_UNREACHABLE`, `WARMPATH_UPSTREAM_TIMEOUT`, `WARMPATH_UPSTREAM_CUT`, or `WARMPATH_UPSTREAM_ERROR`.
+ * A client of OpenAI-compatible servers that measures. Errors: the code that the server named, if it is one of the
+ * table; `WARMPATH_UPSTREAM_UNREACHABLE`, `WARMPATH_UPSTREAM_TIMEOUT`, `WARMPATH_UPSTREAM_CUT`, or
+ * `WARMPATH_UPSTREAM_ERROR`.
  */
 export class EngineClient {
   readonly #pool: Pool;

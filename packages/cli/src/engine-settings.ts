@@ -14,7 +14,10 @@ const ENGINE_HEADING = 'The embedded engine:';
 /** Every option but the address, where the command itself decides. Read from the schema once for all commands. */
 const FLAGS = engineFlags().filter(({ name }) => name !== 'host' && name !== 'port');
 
-/** Adds every option of the embedded engine but its address, under the names and with the words that `warmpath-engine` has. */
+/**
+ * Adds every option of the embedded engine but its address, under the names and with the words that `warmpath-engine`
+ * has.
+ */
 export function addEngineOptions(command: Command): Command {
   for (const flag of FLAGS) command.addOption(engineOption(flag));
   return command;
@@ -45,7 +48,10 @@ export function engineSettings(values: object): EngineOptions {
 /** Milliseconds between two lines about the same work. */
 const LINE_INTERVAL_MS = 200;
 
-/** Says on standard error how a download or another wait for the model goes; one line that is rewritten, on a terminal only. */
+/**
+ * Says on standard error how a download or another wait for the model goes; one line that is rewritten, on a terminal
+ * only.
+ */
 export function modelProgress(terminal: Terminal): ModelProgressListener {
   let shownAt = 0;
   return (event) => {

@@ -6,7 +6,8 @@ import type { Terminal } from './terminal.js';
 
 /**
  * Says what went wrong and answers with the exit code. For a person: message, code, and remedy, on standard error. With
- * `--json`: `{error: {message, type, param, code, remedy}}` on standard output, the shape that the servers answer with too.
+ * `--json`: `{error: {message, type, param, code, remedy}}` on standard output, the shape that the servers answer with
+ * too.
  */
 export function reportFailure(error: unknown, terminal: Terminal): ExitCode {
   const exitCode = exitCodeOf(error);

@@ -26,8 +26,8 @@ export interface GatewayDefaults {
 }
 
 /**
- * The gateway's configuration: the file's, with what the command line says on top. An engine URL given here goes before the
- * file's `upstream.url`. Errors: those of `loadConfig`.
+ * The gateway's configuration: the file's, with what the command line says on top. An engine URL given here goes before
+ * the file's `upstream.url`. Errors: those of `loadConfig`.
  */
 export async function gatewaySettings(
   options: GatewayOptions,

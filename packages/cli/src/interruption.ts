@@ -11,8 +11,8 @@ export class Interruption extends Error {
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /**
- * Runs `body` with an abort signal that the first SIGINT or SIGTERM fires, with an `Interruption` as its reason. A second
- * one ends the process at once, for a stop that hangs.
+ * Runs `body` with an abort signal that the first SIGINT or SIGTERM fires, with an `Interruption` as its reason. A
+ * second one ends the process at once, for a stop that hangs.
  */
 export async function withInterruption<Result>(body: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
   const controller = new AbortController();

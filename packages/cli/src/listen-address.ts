@@ -10,8 +10,8 @@ export interface ListenAddress {
 }
 
 /**
- * Throws at once if nothing can listen there, before slower work begins: `WARMPATH_PORT_IN_USE`, or `WARMPATH_CONFIG_INVALID`
- * for an address that is not this machine's or not allowed. Port 0 is always free.
+ * Throws at once if nothing can listen there, before slower work begins: `WARMPATH_PORT_IN_USE`, or
+ * `WARMPATH_CONFIG_INVALID` for an address that is not this machine's or not allowed. Port 0 is always free.
  */
 export async function requireFreePort(address: ListenAddress): Promise<void> {
   const server = createServer();

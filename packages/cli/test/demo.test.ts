@@ -99,7 +99,8 @@ describe('warmpath demo', () => {
     expect(new Set(prompts.map((prompt) => prompt.replace(/^[0-9a-f]{12} /, ''))).size).toBe(1);
     const rest = asked.map(({ messages: _, ...settings }) => JSON.stringify(settings));
     expect(new Set(rest).size).toBe(1);
-    // Each order keeps to its own system prompt, and who goes first alternates, so that a drift of the machine meets both.
+    // Each order keeps to its own system prompt, and who goes first alternates, so that a drift of the machine meets
+    // both.
     const runs = [...new Set(prompts)].map((prompt) => prompts.flatMap((other, i) => (other === prompt ? [i] : [])));
     expect(runs).toEqual([
       [0, 3, 4, 7, 8],

@@ -6,8 +6,9 @@ export interface KeepOptions extends CallOptions {
 }
 
 /**
- * An order, or `undefined` where there is none to be had: a gateway that is down, a passage without text. For frameworks that
- * hand documents through: an order is never worth an answer, so that they go on in retrieval order. An abort is passed on.
+ * An order, or `undefined` where there is none to be had: a gateway that is down, a passage without text. For
+ * frameworks that hand documents through: an order is never worth an answer, so that they go on in retrieval order. An
+ * abort is passed on.
  */
 export async function arrangeOrKeep(
   arranger: Arranger,

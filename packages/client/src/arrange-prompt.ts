@@ -17,8 +17,8 @@ interface StandIn {
 }
 
 /**
- * `LocalWarmpath.arrangeChat` for a prompt in that form: user messages stay lists of parts, and parts that are no text (images as
- * bytes or URLs) stay the very objects they were, in repeated turns as well. Same errors, same cost.
+ * `LocalWarmpath.arrangeChat` for a prompt in that form: user messages stay lists of parts, and parts that are no text
+ * (images as bytes or URLs) stay the very objects they were, in repeated turns as well. Same errors, same cost.
  */
 export function arrangePrompt(
   warmpath: LocalWarmpath,

@@ -59,7 +59,7 @@ interface Choice {
   readonly delta?: { readonly content?: unknown } | null;
 }
 
-export function reportOf({ headers }: Response): GatewayReport {
+function reportOf({ headers }: Response): GatewayReport {
   const { policy, predicted, warnings, fallback, conversation } = readSummary(headers.get('x-warmpath'));
   return {
     requestId: headers.get('x-request-id') ?? undefined,
@@ -82,8 +82,9 @@ export function answerOf(body: Readonly<Record<string, unknown>>, response: Resp
 }
 
 /**
- * A streamed answer, to be read once: `for await (const { text } of stream)`. Leaving the loop early ends the request, in the
- * engine too. Errors while reading: the one that the gateway or the engine sent; `WARMPATH_UPSTREAM_CUT` if the stream broke.
+ * A streamed answer, to be read once: `for await (const { text } of stream)`. Leaving the loop early ends the request,
+ * in the engine too. Errors while reading: the one that the gateway or the engine sent; `WARMPATH_UPSTREAM_CUT` if the
+ * stream broke.
  */
 export class ChatStream implements AsyncIterable<ChatPiece> {
   readonly gateway: GatewayReport;

@@ -50,8 +50,9 @@ export interface LocalChatRequest<Message extends object = ChatMessage> extends 
   /** Whatever else decides how the prompt begins: model, tools. */
   readonly scope?: string;
   /**
-   * Names the conversation that the messages are the history of: what earlier turns were sent as is repeated to the byte, and
-   * a document that still stands there becomes a reference. Messages must survive JSON. Without a name, every chat is by itself.
+   * Names the conversation that the messages are the history of: what earlier turns were sent as is repeated to the
+   * byte, and a document that still stands there becomes a reference. Messages must survive JSON. Without a name, every
+   * chat is by itself.
    */
   readonly session?: string;
 }
@@ -66,8 +67,8 @@ export interface ArrangedChat<Message extends object = ChatMessage> extends Feed
 }
 
 /**
- * Warmpath without a gateway: orders documents for one engine by what this process sent it. One instance per engine replica
- * and tenant, for their caches are never shared. Nothing leaves the process.
+ * Warmpath without a gateway: orders documents for one engine by what this process sent it. One instance per engine
+ * replica and tenant, for their caches are never shared. Nothing leaves the process.
  *
  * It knows only what goes through it: behind several processes, a gateway in front of the engine knows more.
  */
@@ -92,7 +93,9 @@ export class LocalWarmpath implements Arranger {
     this.#sessions = new ConversationLog(options.sessions);
   }
 
-  /** The order of a context. Errors: those of core's `prepareRequest`. Cost: that of core's `arrange`, and O(length). */
+  /**
+   * The order of a context. Errors: those of core's `prepareRequest`. Cost: that of core's `arrange`, and O(length).
+   */
   async arrange(request: ContextRequest): Promise<ArrangedContext> {
     const { documents, positions, warnings } = readSources(request.documents);
     const scope = fingerprint([request.model ?? '', request.preamble ?? '']);

@@ -22,16 +22,19 @@ interface Found extends Open {
 }
 
 /**
- * Finds in a prompt the contexts that were put into it. Frameworks part the step that orders documents from the one that calls
- * the model, and tell neither of the other; the prompt has the documents' texts, and with them proof that they were sent, and in
- * this order. Bounded to 256 contexts.
+ * Finds in a prompt the contexts that were put into it. Frameworks part the step that orders documents from the one
+ * that calls the model, and tell neither of the other; the prompt has the documents' texts, and with them proof that
+ * they were sent, and in this order. Bounded to 256 contexts.
  */
 export class OpenContexts {
   readonly #open = new Set<Open>();
   /** By preamble, a print of what stood in front of its last context. */
   readonly #fronts = new Map<string, string>();
 
-  /** Remembers a context until a prompt has it. `texts`: of its documents, in prompt order; `preamble`: as it was arranged with. */
+  /**
+   * Remembers a context until a prompt has it. `texts`: of its documents, in prompt order; `preamble`: as it was
+   * arranged with.
+   */
   add(context: ArrangedContext, texts: readonly string[], preamble = ''): void {
     if (texts.length === 0) return;
     if (this.#open.size >= CAPACITY) this.#open.delete(this.#open.values().next().value!);
@@ -52,7 +55,10 @@ export class OpenContexts {
     return new SentContexts(found);
   }
 
-  /** Whether the last context with this preamble, if there was one, stood behind the same text; now this one is the last. */
+  /**
+   * Whether the last context with this preamble, if there was one, stood behind the same text; now this one is the
+   * last.
+   */
   #isFront(preamble: string, before: string): boolean {
     const front = fingerprint([before]);
     const last = this.#fronts.get(preamble);
@@ -76,9 +82,9 @@ export class SentContexts {
   }
 
   /**
-   * The engine has answered. Its counts are about the whole prompt; what stands in front of a context and was not known when it
-   * was arranged is taken off. Behind another text than last time (a conversation went on), nothing of a context could be cached:
-   * that says nothing of what the engine holds, and no counts are told.
+   * The engine has answered. Its counts are about the whole prompt; what stands in front of a context and was not known
+   * when it was arranged is taken off. Behind another text than last time (a conversation went on), nothing of a
+   * context could be cached: that says nothing of what the engine holds, and no counts are told.
    */
   async completed({ promptTokens, cachedTokens }: EngineUsage = {}): Promise<void> {
     for (const { context, unknownTokens, isComparable } of this.#found) {
@@ -100,7 +106,10 @@ function tokensOf(text: string): number {
   return text === '' ? 0 : estimateTokens(text);
 }
 
-/** Where the first of the texts stands, if all do, one after the other; else -1. Of several places the last: history is in front. */
+/**
+ * Where the first of the texts stands, if all do, one after the other; else -1. Of several places the last: history is
+ * in front.
+ */
 function placeOf(texts: readonly string[], prompt: string): number {
   let at = prompt.length;
   for (const text of texts.toReversed()) {

@@ -1,6 +1,6 @@
 /**
- * The `data` of each event of an SSE stream, as it arrives. Comments and other fields are skipped; data over several lines is
- * joined, as the format says. Memory: one event.
+ * The `data` of each event of an SSE stream, as it arrives. Comments and other fields are skipped; data over several
+ * lines is joined, as the format says. Memory: one event.
  */
 export async function* readServerSentEvents(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();

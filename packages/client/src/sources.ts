@@ -10,8 +10,8 @@ export interface Sources {
 }
 
 /**
- * Names every document and drops repetitions, as core does, while keeping count of where each came from: whatever arranges
- * them later finds nothing left to mend, so that ranks can be taken back to the caller's own objects.
+ * Names every document and drops repetitions, as core does, while keeping count of where each came from: whatever
+ * arranges them later finds nothing left to mend, so that ranks can be taken back to the caller's own objects.
  * Errors: those of `prepareDocuments`. Cost: O(length of the documents).
  */
 export function readSources(documents: readonly DocumentInput[]): Sources {

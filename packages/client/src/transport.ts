@@ -17,8 +17,8 @@ export interface TransportOptions {
 
 /**
  * JSON over HTTP to one gateway. Errors: the gateway's own code if it sent one; `WARMPATH_GATEWAY_UNREACHABLE`;
- * `WARMPATH_UPSTREAM_ERROR` for an engine's error and for an answer that is not JSON. A call that is aborted rejects with the
- * signal's reason.
+ * `WARMPATH_UPSTREAM_ERROR` for an engine's error and for an answer that is not JSON. A call that is aborted rejects
+ * with the signal's reason.
  */
 export class Transport {
   readonly #base: string;

@@ -46,8 +46,8 @@ export interface WarmupRequest {
 
 /**
  * A client of one gateway. Cheap to make; holds no connection and no state. Errors of every call: the gateway's own
- * (`WarmpathError`, match on `code`), `WARMPATH_GATEWAY_UNREACHABLE`, `WARMPATH_UPSTREAM_ERROR`; a call that was aborted
- * rejects with its signal's reason.
+ * (`WarmpathError`, match on `code`), `WARMPATH_GATEWAY_UNREACHABLE`, `WARMPATH_UPSTREAM_ERROR`; a call that was
+ * aborted rejects with its signal's reason.
  */
 export class Warmpath implements Arranger {
   readonly #options: WarmpathOptions;
@@ -64,7 +64,9 @@ export class Warmpath implements Arranger {
     return new Warmpath({ ...this.#options, session: name });
   }
 
-  /** `POST /v1/arrange`: the order alone. Also throws what core's `prepareDocuments` throws for documents that are none. */
+  /**
+   * `POST /v1/arrange`: the order alone. Also throws what core's `prepareDocuments` throws for documents that are none.
+   */
   async arrange(request: ContextRequest, { signal }: CallOptions = {}): Promise<ArrangedContext> {
     const sources = readSources(request.documents);
     const body = this.#named({ ...request, documents: sources.documents });

@@ -14,7 +14,7 @@ export interface EngineExit {
 }
 
 /** What a child says when it listens. */
-export interface Listening {
+interface Listening {
   readonly url: string;
   readonly model: ServedModel;
   readonly cells: number;
@@ -37,7 +37,8 @@ export interface ListeningChild extends Listening {
  * Runs the engine's entry point in a child process and waits until it listens.
  *
  * @param argument Which part it plays.
- * @throws What the child says it failed with; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
+ * @throws What the child says it failed with; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's
+ *   reason.
  */
 export async function startChild(argument: string, start: StartMessage, hooks: ChildHooks): Promise<ListeningChild> {
   hooks.signal?.throwIfAborted();

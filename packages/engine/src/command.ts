@@ -21,9 +21,11 @@ export interface EngineCommandHooks extends EngineHooks {
 
 /**
  * Runs the engine, supervised, until SIGINT, SIGTERM or the signal of the hooks: the command behind
- * `warmpath engine` and `warmpath-engine`. Says where it listens: in lines for people on a terminal, else as one line of JSON.
+ * `warmpath engine` and `warmpath-engine`. Says where it listens: in lines for people on a terminal, else as one line
+ * of JSON.
  *
- * @throws Everything that `startSupervisedEngine` throws; WARMPATH_ENGINE_FAILED when the engine was given up while it served.
+ * @throws Everything that `startSupervisedEngine` throws; WARMPATH_ENGINE_FAILED when the engine was given up while it
+ *   served.
  */
 export async function runEngineCommand(options: EngineOptions, hooks: EngineCommandHooks = {}): Promise<void> {
   const output = hooks.output ?? process.stdout;

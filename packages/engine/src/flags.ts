@@ -65,8 +65,8 @@ export function readFlag({ flag, kind }: EngineFlag, text: string): string | num
 /**
  * Reads the flags of `warmpath-engine`.
  *
- * @throws WARMPATH_CONFIG_INVALID for a flag that does not exist, and what `readFlag` throws; what the schema says of the
- *   values is checked later.
+ * @throws WARMPATH_CONFIG_INVALID for a flag that does not exist, and what `readFlag` throws; what the schema says of
+ *   the values is checked later.
  */
 export function parseCommandLine(args: string[]): CommandLine {
   const flags = engineFlags();

@@ -15,8 +15,8 @@ function defaultThreads(): number {
 }
 
 /**
- * Bytes of the host tier by default: enough for the documents that matter, and little enough that nobody has to think of it
- * before the first start. Memory is taken as documents leave the cells.
+ * Bytes of the host tier by default: enough for the documents that matter, and little enough that nobody has to think
+ * of it before the first start. Memory is taken as documents leave the cells.
  */
 export function defaultHostTierBytes(): number {
   const memory = process.constrainedMemory();
@@ -25,8 +25,8 @@ export function defaultHostTierBytes(): number {
 }
 
 /**
- * Larger batches prefill no faster and make streams wait longer. One thread, twice each: 600 tokens on 24 M weights take
- * 0.83-1.00 s in batches of 128 and 0.97-1.27 s in batches of 256, with 190-223 and 446-559 ms at most between two
+ * Larger batches prefill no faster and make streams wait longer. One thread, twice each: 600 tokens on 24 M weights
+ * take 0.83-1.00 s in batches of 128 and 0.97-1.27 s in batches of 256, with 190-223 and 446-559 ms at most between two
  * tokens of a stream beside them; 2,400 tokens on the demo model with 16 k full cells take 0.6-0.7 s and 1.1-1.2 s,
  * because the attention mask of a batch (cells × tokens) no longer stays in the core's cache. Batches of 64 are slower.
  */

@@ -41,7 +41,9 @@ export interface WarmPlace {
 export interface WorkerHooks extends EngineHooks {
   /** Unix domain socket or named pipe to listen on instead of host and port. */
   readonly socketPath?: string;
-  /** Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name. */
+  /**
+   * Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name.
+   */
   readonly kvEvents?: KvEventPublisher;
   /** For what the next worker begins with should this one crash. */
   readonly warm?: WarmPlace;

@@ -8,16 +8,16 @@ import { saidIn, usageOfMessage } from './feedback.js';
 
 export interface AgentOptions extends ArrangeOptions {
   /**
-   * Names the conversation to the gateway that the model is reached through, in the header `x-warmpath-session`. Default: the
-   * agent's `thread_id`; `false` sends none. Models that take no headers ignore it.
+   * Names the conversation to the gateway that the model is reached through, in the header `x-warmpath-session`.
+   * Default: the agent's `thread_id`; `false` sends none. Models that take no headers ignore it.
    */
   readonly session?: ((configurable: Readonly<Record<string, unknown>>) => string | undefined) | false;
 }
 
 /**
- * Middleware for agents. What a tool found (documents as its `artifact`, as `responseFormat: 'content_and_artifact'` has it) is
- * written in an order that the engine holds, once, when the tool answers: it stands in the agent's state that way, so that later
- * prompts repeat it to the byte. What the engine had cached is told back.
+ * Middleware for agents. What a tool found (documents as its `artifact`, as `responseFormat: 'content_and_artifact'`
+ * has it) is written in an order that the engine holds, once, when the tool answers: it stands in the agent's state
+ * that way, so that later prompts repeat it to the byte. What the engine had cached is told back.
  */
 export function warmpathMiddleware(arranger: Arranger, options: AgentOptions = {}): AgentMiddleware {
   const open = new OpenContexts();
@@ -56,8 +56,8 @@ function threadOf({ thread_id: thread }: Readonly<Record<string, unknown>>): str
 }
 
 /**
- * The model's settings with the header beside those that are there. `ChatOpenAI` reads headers below `options`, and when it
- * streams, beside them, as `ChatAnthropic` does.
+ * The model's settings with the header beside those that are there. `ChatOpenAI` reads headers below `options`, and
+ * when it streams, beside them, as `ChatAnthropic` does.
  */
 function named(settings: Readonly<Record<string, unknown>> | undefined, session: string): Record<string, unknown> {
   const options = settings?.['options'] as { readonly headers?: object } | undefined;

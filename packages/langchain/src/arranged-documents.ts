@@ -24,8 +24,8 @@ export interface ArrangeOptions extends Pick<KeepOptions, 'onError'> {
 }
 
 /**
- * The documents in prompt order, each with its label and retrieval rank in `metadata.warmpath`. The same text under the same id
- * stands there once. If no order is to be had, they come back as they were.
+ * The documents in prompt order, each with its label and retrieval rank in `metadata.warmpath`. The same text under the
+ * same id stands there once. If no order is to be had, they come back as they were.
  */
 export async function arrangeDocuments(
   documents: readonly DocumentInterface[],
@@ -66,8 +66,8 @@ export async function arrangeDocuments(
 }
 
 /**
- * Documents and hint as text for a prompt, byte-stable: a document is written the same wherever it stands. For documents that
- * were not arranged it writes the text alone. O(length).
+ * Documents and hint as text for a prompt, byte-stable: a document is written the same wherever it stands. For
+ * documents that were not arranged it writes the text alone. O(length).
  */
 export function formatDocuments(documents: readonly DocumentInterface[]): string {
   let text = '';

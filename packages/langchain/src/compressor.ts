@@ -5,11 +5,11 @@ import { type ArrangeOptions, arrangeDocuments } from './arranged-documents.js';
 import { WarmpathFeedback } from './feedback.js';
 
 /**
- * Orders what a retriever found so that the prompt starts with what the engine holds; drops nothing but repetitions. For
- * `ContextualCompressionRetriever`, as its `baseCompressor`.
+ * Orders what a retriever found so that the prompt starts with what the engine holds; drops nothing but repetitions.
+ * For `ContextualCompressionRetriever`, as its `baseCompressor`.
  *
- * Make one and keep it. Pass `feedback` to the chain's `callbacks`: it tells the arranger which prompts were sent and what the
- * engine had cached.
+ * Make one and keep it. Pass `feedback` to the chain's `callbacks`: it tells the arranger which prompts were sent and
+ * what the engine had cached.
  */
 export class WarmpathCompressor extends BaseDocumentCompressor {
   /** Callbacks for the chain that calls the model. */

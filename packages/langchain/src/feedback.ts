@@ -15,8 +15,9 @@ interface Run {
 const MAX_RUNS = 1_024;
 
 /**
- * Callbacks that read usage back: which of the arranged contexts stand in a prompt, and how much of it the engine had cached
- * (`usage_metadata.input_token_details.cache_read`). With streams, ask the model for usage (`streamUsage`, on by default).
+ * Callbacks that read usage back: which of the arranged contexts stand in a prompt, and how much of it the engine had
+ * cached (`usage_metadata.input_token_details.cache_read`). With streams, ask the model for usage (`streamUsage`, on by
+ * default).
  */
 export class WarmpathFeedback extends BaseCallbackHandler {
   override readonly name = 'warmpath';
@@ -67,7 +68,9 @@ export class WarmpathFeedback extends BaseCallbackHandler {
   }
 }
 
-/** What messages say, as far as it is text; calls of tools by name and arguments, without their ids, which are drawn. */
+/**
+ * What messages say, as far as it is text; calls of tools by name and arguments, without their ids, which are drawn.
+ */
 export function saidIn(messages: readonly BaseMessage[]): string {
   const said = messages.map((message) => {
     const calls = AIMessage.isInstance(message) ? (message.tool_calls ?? []) : [];

@@ -22,8 +22,9 @@ export interface PostprocessorOptions extends Pick<KeepOptions, 'onError'> {
 const MAX_CALLS = 1_024;
 
 /**
- * Orders what a retriever found so that the prompt starts with what the engine holds. Nodes keep their scores and stay the very
- * objects they were; a text that was found twice stays once. No hint is written, for LlamaIndex's prompts do not name documents.
+ * Orders what a retriever found so that the prompt starts with what the engine holds. Nodes keep their scores and stay
+ * the very objects they were; a text that was found twice stays once. No hint is written, for LlamaIndex's prompts do
+ * not name documents.
  */
 export class WarmpathPostprocessor implements BaseNodePostprocessor {
   readonly #arranger: Arranger;
@@ -54,8 +55,8 @@ export class WarmpathPostprocessor implements BaseNodePostprocessor {
   }
 
   /**
-   * Reads back what the engine had cached, from `Settings.callbackManager`: the usage that the model's raw answer has, in OpenAI's
-   * form. Returns a function that ends it.
+   * Reads back what the engine had cached, from `Settings.callbackManager`: the usage that the model's raw answer has,
+   * in OpenAI's form. Returns a function that ends it.
    */
   listen(callbacks: CallbackManager): () => void {
     const calls = new Map<string, SentContexts>();

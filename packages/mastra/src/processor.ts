@@ -40,9 +40,9 @@ interface RequestState {
 const KEY = 'warmpath';
 
 /**
- * Documents under `warmpath` of the request context go in front of the user's message, in an order that the engine holds. Only
- * what is sent to the model changes; memory keeps the messages without documents. In further steps of the same request, behind
- * tool calls, the prompt begins with the same bytes.
+ * Documents under `warmpath` of the request context go in front of the user's message, in an order that the engine
+ * holds. Only what is sent to the model changes; memory keeps the messages without documents. In further steps of the
+ * same request, behind tool calls, the prompt begins with the same bytes.
  */
 export function warmpathProcessor(warmpath: LocalWarmpath): WarmpathProcessor {
   let requests = 0;
@@ -53,8 +53,8 @@ export function warmpathProcessor(warmpath: LocalWarmpath): WarmpathProcessor {
       const asked = requestContext?.get(KEY) as WarmpathContext | undefined;
       if (asked?.documents === undefined) return undefined;
       const known = state[KEY] as RequestState | undefined;
-      // The steps of one request are the turns of a conversation: documents that still stand in it are not sent again, and those
-      // that another processor cut away come back.
+      // The steps of one request are the turns of a conversation: documents that still stand in it are not sent again,
+      // and those that another processor cut away come back.
       const session = known?.session ?? asked.session ?? `request ${requests++}`;
       const chat = arrangePrompt(warmpath, {
         ...asked,

@@ -10,7 +10,9 @@ export interface CorpusDocument {
   readonly content: string;
 }
 
-/** Documents that a server holds, and their BM25 index (MiniSearch, with its own parameters). In memory, never changing. */
+/**
+ * Documents that a server holds, and their BM25 index (MiniSearch, with its own parameters). In memory, never changing.
+ */
 export class Corpus {
   readonly #documents: ReadonlyMap<string, CorpusDocument>;
   readonly #index: MiniSearch<CorpusDocument>;
@@ -37,9 +39,9 @@ export class Corpus {
 }
 
 /**
- * Reads documents from a file of JSON lines, `{"id"?, "title"?, "content"}` (or `text`) each; without an id, the number of the line
- * is one. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_DOCUMENT`, `WARMPATH_EMPTY_DOCUMENT`, `WARMPATH_DOCUMENT_TOO_LARGE`, each
- * with the line; what reading the file throws.
+ * Reads documents from a file of JSON lines, `{"id"?, "title"?, "content"}` (or `text`) each; without an id, the number
+ * of the line is one. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_DOCUMENT`, `WARMPATH_EMPTY_DOCUMENT`,
+ * `WARMPATH_DOCUMENT_TOO_LARGE`, each with the line; what reading the file throws.
  */
 export async function readCorpus(file: string): Promise<Corpus> {
   const documents: CorpusDocument[] = [];

@@ -14,8 +14,8 @@ import { z } from 'zod';
 const message = z.object({ role: z.enum(['system', 'user', 'assistant', 'tool']), content: z.string() });
 
 /**
- * Registers `explain`: which documents a prompt has, as a gateway would recognise them, and whether they may move; and, beside an
- * earlier prompt, where it stops being that prompt's continuation, and why.
+ * Registers `explain`: which documents a prompt has, as a gateway would recognise them, and whether they may move; and,
+ * beside an earlier prompt, where it stops being that prompt's continuation, and why.
  */
 export function registerExplain(server: McpServer): void {
   server.registerTool(

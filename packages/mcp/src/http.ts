@@ -25,9 +25,10 @@ const MAX_BODY = 33_554_432;
 const REQUEST_TIMEOUT_MS = 60_000;
 
 /**
- * Serves the tools over streamable HTTP, without sessions: each request is answered by itself, so that any number of processes may
- * stand behind one address. Pages of other origins are refused, and on a loopback address every other name than this server's: a
- * web page cannot reach it by a name that it had resolved to this machine. Error: what `listen` throws.
+ * Serves the tools over streamable HTTP, without sessions: each request is answered by itself, so that any number of
+ * processes may stand behind one address. Pages of other origins are refused, and on a loopback address every other
+ * name than this server's: a web page cannot reach it by a name that it had resolved to this machine. Error: what
+ * `listen` throws.
  */
 export async function startMcpHttp({
   host = '127.0.0.1',

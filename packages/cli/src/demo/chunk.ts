@@ -36,9 +36,9 @@ interface Piece {
 }
 
 /**
- * Cuts a Markdown text into passages of about 600 to 900 characters, at headings where it can; paragraphs, lists and code
- * blocks stay whole where they fit. A passage is named after the section that it starts in; sections that follow in it keep
- * their headings. Cost: O(length).
+ * Cuts a Markdown text into passages of about 600 to 900 characters, at headings where it can; paragraphs, lists and
+ * code blocks stay whole where they fit. A passage is named after the section that it starts in; sections that follow
+ * in it keep their headings. Cost: O(length).
  */
 export function chunkMarkdown(markdown: string, source: MarkdownSource): readonly Passage[] {
   const pieces = readSections(markdown, source.name).flatMap((section) =>
@@ -53,7 +53,9 @@ export function chunkMarkdown(markdown: string, source: MarkdownSource): readonl
   }));
 }
 
-/** Sections by heading; their blocks are what blank lines part. A `#` or a blank line inside a code fence is neither. */
+/**
+ * Sections by heading; their blocks are what blank lines part. A `#` or a blank line inside a code fence is neither.
+ */
 function readSections(markdown: string, name: string): readonly Section[] {
   let current: Section = { heading: name, blocks: [] };
   const sections = [current];

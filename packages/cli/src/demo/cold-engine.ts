@@ -9,7 +9,9 @@ const SYSTEM_PROMPT = 'Answer the question using only the provided documents.';
 /** What a reader of the figures must know about the engine. */
 export interface EngineDescription {
   readonly model: string;
-  /** Whether it is the model that ships with Warmpath, which was trained to answer from documents like the almanac's. */
+  /**
+   * Whether it is the model that ships with Warmpath, which was trained to answer from documents like the almanac's.
+   */
   readonly isDemoModel: boolean;
   /** What must be said about the model. */
   readonly notice: string | undefined;
@@ -50,8 +52,8 @@ export function embeddedEngine(options: EngineOptions, onProgress: ModelProgress
 }
 
 /**
- * An engine that somebody else runs. It cannot be restarted, so every start opens the system prompt with a number never used
- * before: nothing in the cache begins with it. Both orders share the cache's room, which costs both alike.
+ * An engine that somebody else runs. It cannot be restarted, so every start opens the system prompt with a number never
+ * used before: nothing in the cache begins with it. Both orders share the cache's room, which costs both alike.
  */
 export function remoteEngine(address: EngineAddress, model: string | undefined): EngineSource {
   return {

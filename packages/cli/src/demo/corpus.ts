@@ -14,9 +14,9 @@ interface DocumentationFolder {
 }
 
 /**
- * The demo's documents: the documentation that fastify and undici ship inside their packages (both are dependencies, so it
- * is on every machine that can run the demo), and Warmpath's own. A place that is missing is skipped; without any, it throws
- * `WARMPATH_NOT_FOUND`. Files are read in name order, so the corpus is the same everywhere.
+ * The demo's documents: the documentation that fastify and undici ship inside their packages (both are dependencies, so
+ * it is on every machine that can run the demo), and Warmpath's own. A place that is missing is skipped; without any,
+ * it throws `WARMPATH_NOT_FOUND`. Files are read in name order, so the corpus is the same everywhere.
  */
 export async function readCorpus(): Promise<readonly Passage[]> {
   const passages: Passage[] = [];

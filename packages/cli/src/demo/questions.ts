@@ -9,8 +9,8 @@ export interface Burst {
 
 export const WORKLOAD_NAMES = ['focused', 'broad'] as const;
 /**
- * How much the questions of a burst have in common: `focused`, follow-up questions on one narrow subject; `broad`, different
- * sides of a whole task, which share few passages.
+ * How much the questions of a burst have in common: `focused`, follow-up questions on one narrow subject; `broad`,
+ * different sides of a whole task, which share few passages.
  */
 export type WorkloadName = (typeof WORKLOAD_NAMES)[number];
 

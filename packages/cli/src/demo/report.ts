@@ -16,7 +16,7 @@ export interface StrategyReport {
 }
 
 /** Arranged divided by retrieval order: below 1, arranging won. */
-export interface RatioReport {
+interface RatioReport {
   readonly ttftP50: number;
   readonly ttftMean: number;
   readonly uncachedTokens: number | null;
@@ -53,7 +53,9 @@ export function compare(answers: Answers): Comparison {
   return compareReports(answers, { retrieval: summary(answers.retrieval), arranged: summary(answers.arranged) });
 }
 
-/** Summarises both strategies on questions with one right answer; `requests` are the ones answered, in the same order. */
+/**
+ * Summarises both strategies on questions with one right answer; `requests` are the ones answered, in the same order.
+ */
 export function compareGraded(answers: Answers, requests: readonly DemoRequest[]): Comparison<GradedReport> {
   const graded = (strategy: StrategyName): GradedReport => ({
     ...summary(answers[strategy]),

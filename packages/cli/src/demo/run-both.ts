@@ -33,8 +33,9 @@ interface Tally {
 }
 
 /**
- * Runs both strategies on the same requests, never two requests at a time. They take turns question by question, and who goes
- * first alternates, so that whatever else the machine does, and how full the engine's cache is, meets both alike.
+ * Runs both strategies on the same requests, never two requests at a time. They take turns question by question, and
+ * who goes first alternates, so that whatever else the machine does, and how full the engine's cache is, meets both
+ * alike.
  */
 export async function runBoth(requests: readonly DemoRequest[], settings: ComparisonSettings): Promise<ComparisonRun> {
   const { task, repeat, terminal } = settings;

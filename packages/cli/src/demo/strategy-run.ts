@@ -19,8 +19,8 @@ export interface RunSettings {
 }
 
 /**
- * One strategy on an engine that starts cold, behind a gateway of its own with an empty history. Everything but the ordering
- * policy is the same for every strategy.
+ * One strategy on an engine that starts cold, behind a gateway of its own with an empty history. Everything but the
+ * ordering policy is the same for every strategy.
  */
 export class StrategyRun {
   readonly #strategy: StrategyName;
@@ -38,8 +38,8 @@ export class StrategyRun {
   }
 
   /**
-   * Starts engine and gateway, and asks one short question without documents that is not counted: it opens connections and
-   * wakes the engine.
+   * Starts engine and gateway, and asks one short question without documents that is not counted: it opens connections
+   * and wakes the engine.
    */
   static async open(strategy: StrategyName, source: EngineSource, settings: RunSettings): Promise<StrategyRun> {
     const engine = await source.start(settings.signal);

@@ -22,8 +22,8 @@ export interface Workload {
   /** Passages that were searched. */
   readonly passages: number;
   /**
-   * Mean Jaccard index of the passages of consecutive requests: how much there is to reuse. The main trace of RAGCache++ and
-   * CacheWeaver has 0.52, their workload with real retrieval 0.17.
+   * Mean Jaccard index of the passages of consecutive requests: how much there is to reuse. The main trace of
+   * RAGCache++ and CacheWeaver has 0.52, their workload with real retrieval 0.17.
    */
   readonly overlap: number;
 }

@@ -35,7 +35,9 @@ const BLOCK_PROBES = 16;
 /** Words between two block probes: no divisor of usual block sizes, so that all remainders come up. */
 const BLOCK_PROBE_STEP = 17;
 
-/** Asks the engine a few dozen one-token questions and reports what they showed. Every prompt opens with a fresh nonce. */
+/**
+ * Asks the engine a few dozen one-token questions and reports what they showed. Every prompt opens with a fresh nonce.
+ */
 export async function examine(
   client: EngineClient,
   model: string | undefined,
@@ -103,7 +105,9 @@ class Probe {
     return this.ask(divergingText(start, words, Math.floor(words / 2)));
   }
 
-  /** From the longest shared prefix to the shortest, so that an engine that remembers only its last prompt shows it too. */
+  /**
+   * From the longest shared prefix to the shortest, so that an engine that remembers only its last prompt shows it too.
+   */
   async blockSize(words: number): Promise<number | undefined> {
     const start = nonce();
     await this.ask(probeText(start, words));

@@ -6,7 +6,10 @@ const WORDS = (
   'water long little very after words called just where most know'
 ).split(' ');
 
-/** A text of `count` words that begins with `nonce`; the same nonce gives the same text, another one shares nothing with it. */
+/**
+ * A text of `count` words that begins with `nonce`; the same nonce gives the same text, another one shares nothing with
+ * it.
+ */
 export function probeText(nonce: string, count: number): string {
   const words = [nonce];
   // A linear congruential generator: reproducible, and without the repeats that a plain cycle would have.
@@ -32,9 +35,9 @@ function hash(text: string): number {
 }
 
 /**
- * The engine's cache granularity in tokens, estimated from the cached tokens of prompts that share prefixes of many lengths:
- * an engine that caches blocks of B tokens reports multiples of B. `undefined` when fewer than three different counts came,
- * which says nothing. O(n log max).
+ * The engine's cache granularity in tokens, estimated from the cached tokens of prompts that share prefixes of many
+ * lengths: an engine that caches blocks of B tokens reports multiples of B. `undefined` when fewer than three different
+ * counts came, which says nothing. O(n log max).
  */
 export function estimateBlockSize(cachedTokens: readonly number[]): number | undefined {
   const counts = new Set(cachedTokens.filter((count) => count > 0));

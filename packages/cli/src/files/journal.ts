@@ -12,9 +12,9 @@ const LINE_END = 0x0a;
 const SHOWN_LENGTH = 60;
 
 /**
- * What a long task has done, in a file, step by step, so that another run of the same settings can go on from there. A line
- * of JSON for the settings, then one for every step. A step counts when its line is whole: one that was cut short, because
- * the process or the machine stopped in it, is dropped when the file is opened. One process at a time.
+ * What a long task has done, in a file, step by step, so that another run of the same settings can go on from there. A
+ * line of JSON for the settings, then one for every step. A step counts when its line is whole: one that was cut short,
+ * because the process or the machine stopped in it, is dropped when the file is opened. One process at a time.
  */
 export class Journal<Step> {
   /** Steps that were in the file when it was opened, in order. */
@@ -30,8 +30,8 @@ export class Journal<Step> {
 
   /**
    * Opens a journal, or begins one if there is no such file, or an empty one. Holds the whole file in memory. Errors:
-   * `WARMPATH_USAGE` if the file cannot be read or written, is no journal, or belongs to other settings, which it names;
-   * `WARMPATH_INVALID_JSON` with the line that is damaged.
+   * `WARMPATH_USAGE` if the file cannot be read or written, is no journal, or belongs to other settings, which it
+   * names; `WARMPATH_INVALID_JSON` with the line that is damaged.
    */
   static async open<Step>(file: string, settings: JournalSettings): Promise<Journal<Step>> {
     const found = await readIfThere(file);

@@ -4,8 +4,9 @@ import { basename, dirname, join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 
 /**
- * Writes a file so that it holds either all of the text or what it held before, whatever happens meanwhile: the text goes to
- * a file beside it, which then takes its name. What is not a plain file (a pipe, `/dev/null`) is written to as it is.
+ * Writes a file so that it holds either all of the text or what it held before, whatever happens meanwhile: the text
+ * goes to a file beside it, which then takes its name. What is not a plain file (a pipe, `/dev/null`) is written to as
+ * it is.
  *
  * @param option what the user called the file on the command line, for the error
  *

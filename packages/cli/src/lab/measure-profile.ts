@@ -38,17 +38,20 @@ interface Sample {
 /** Words of the two prompts that tell how many tokens a word has here. */
 const CALIBRATION_WORDS = [100, 500] as const;
 
-/** Requests that a plan sends: two to calibrate, and each round one a point and one to fill the cache for each row with cached tokens. */
+/**
+ * Requests that a plan sends: two to calibrate, and each round one a point and one to fill the cache for each row with
+ * cached tokens.
+ */
 export function requestsOf({ cachedTokens, newTokens, repeats }: ProfilePlan): number {
   const rows = cachedTokens.filter((tokens) => tokens > 0).length;
   return CALIBRATION_WORDS.length + repeats * (cachedTokens.length * newTokens.length + rows);
 }
 
 /**
- * Measures T(cached, new) on a live engine, one request at a time: a prompt that fills the cache, then prompts that go on from it
- * with texts never sent before, each timed to its first token. Every prompt opens with a fresh number, so nothing is cached
- * by accident. Rounds go over the whole grid, so that whatever else the machine does meets all points alike; a stop between two requests
- * keeps the rounds that are done.
+ * Measures T(cached, new) on a live engine, one request at a time: a prompt that fills the cache, then prompts that go
+ * on from it with texts never sent before, each timed to its first token. Every prompt opens with a fresh number, so
+ * nothing is cached by accident. Rounds go over the whole grid, so that whatever else the machine does meets all points
+ * alike; a stop between two requests keeps the rounds that are done.
  */
 export class ProfileMeasurement {
   readonly #client: EngineClient;

@@ -1,7 +1,10 @@
 import { describeCache, type ReplayReport, type ReplayResult } from '@warmpath/lab';
 import { formatTable, type Terminal } from '../terminal.js';
 
-/** Prints what a log would have saved, for a person: the traffic, every policy cache by cache beside its bounds, the finding. */
+/**
+ * Prints what a log would have saved, for a person: the traffic, every policy cache by cache beside its bounds, the
+ * finding.
+ */
 export function printReplay(report: ReplayReport, terminal: Terminal): void {
   const { traffic, results, bounds, finding, assumptions } = report;
   const { bold, dim } = terminal.style;

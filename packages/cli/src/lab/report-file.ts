@@ -32,8 +32,8 @@ export async function writeReport(
 const OUTPUT_OPTIONS = ['--report', '--resume'];
 
 /**
- * A command line as it can be pasted into a shell, without the options that say where results go. Passwords in URLs are left
- * out: a page is made to be shown around.
+ * A command line as it can be pasted into a shell, without the options that say where results go. Passwords in URLs are
+ * left out: a page is made to be shown around.
  */
 export function repeatableCommand(argv: readonly string[]): string {
   const words: string[] = [];

@@ -62,7 +62,10 @@ export function addServerOptions(command: Command): Command {
     .optionsGroup('Options:');
 }
 
-/** The server that the options ask for; undefined if for none. Error: `WARMPATH_USAGE` for options that do not go together. */
+/**
+ * The server that the options ask for; undefined if for none. Error: `WARMPATH_USAGE` for options that do not go
+ * together.
+ */
 export function serverSettings(options: ServerOptions): ServerSettings | undefined {
   const { replicas, router, scheduler, maxBatch, chunkTokens, stepSharing, leaderFirst } = options;
   const { answerTokens, retrievalMs } = options;

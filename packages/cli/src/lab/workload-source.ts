@@ -56,8 +56,8 @@ export function addWorkloadOptions(command: Command): Command {
 }
 
 /**
- * The requests that name or options ask for. Errors: `WARMPATH_USAGE` unless there is exactly one source, or for an option of
- * `--data` without it; those of `createWorkload` and `readData`.
+ * The requests that name or options ask for. Errors: `WARMPATH_USAGE` unless there is exactly one source, or for an
+ * option of `--data` without it; those of `createWorkload` and `readData`.
  */
 export async function workloadSource(name: string | undefined, options: WorkloadOptions): Promise<WorkloadSource> {
   const { trace, data, format, topK, corpus, sessions, lengths } = options;

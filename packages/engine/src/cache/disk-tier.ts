@@ -1,27 +1,11 @@
 import type { StateStore } from '../store/state-store.js';
 import type { StoredEntry, StoredState } from '../store/store-folder.js';
 import type { StateRecord } from '../store/stored-state.js';
-import type { RadixNode } from './radix-node.js';
+import type { DiskCopy, DiskLoad, RadixNode } from './radix-node.js';
 import { RestoreCost } from './restore-cost.js';
 
 /** Most bytes that are on their way from the disk, or have arrived and are not taken yet. One file may always be. */
 const MOST_LOADING_BYTES = 64 * 1024 * 1024;
-
-/** A file that holds the cells of a node, or of the parts that a node was cut into since. */
-export interface DiskCopy {
-  readonly file: StoredState;
-  /** The nodes whose cells are in it; it goes with the last of them. */
-  readonly nodes: Set<RadixNode>;
-  /** Its bytes on their way to host memory. */
-  load: DiskLoad | undefined;
-}
-
-/** A file that is being read. */
-export interface DiskLoad {
-  readonly copy: DiskCopy;
-  /** What was read; `undefined` when the file was no good. */
-  state: Uint8Array | undefined;
-}
 
 export interface DiskTierOptions {
   readonly store: StateStore;
@@ -56,9 +40,9 @@ export interface DiskTierStats {
 }
 
 /**
- * Files of nodes, under a budget in bytes, and what is on its way from them. Like the host tier it knows bytes and not the
- * tree. Files are written and read while the engine computes; what has arrived waits here until the tree takes it between
- * two decodes.
+ * Files of nodes, under a budget in bytes, and what is on its way from them. Like the host tier it knows bytes and not
+ * the tree. Files are written and read while the engine computes; what has arrived waits here until the tree takes it
+ * between two decodes.
  */
 export class DiskTier {
   readonly #store: StateStore;

@@ -1,5 +1,4 @@
 import { Replacement, type ReplacementPolicy, type Tier } from '@warmpath/core';
-import { pathKey } from './path-key.js';
 import type { RadixNode } from './radix-node.js';
 
 /** What a request found on its path. */
@@ -13,13 +12,14 @@ export interface LeaseUse {
 }
 
 /**
- * Which node leaves which tier first: the replacement policy, told what the tree does. A node is known to it from the first
- * time that it is used or may be evicted. Of a node that lies in no tier any more, the policy may remember its uses: when
- * the same tokens come back to the same place, they count on. The memory is bounded by the policy's window.
+ * Which node leaves which tier first: the replacement policy, told what the tree does. A node is known to it from the
+ * first time that it is used or may be evicted. Of a node that lies in no tier any more, the policy may remember its
+ * uses: when the same tokens come back to the same place, they count on. The memory is bounded by the policy's window.
  *
- * From host memory, copies of what lies on the device too go before the policy is asked: losing one costs at most another copy,
- * about a hundredth of what computing costs. RAGCache (§5.1) keeps them, for host memory many times larger than the device's;
- * letting them go leaves 4 to 8 % less to compute where it is as large as the device or four times as large (`bench/tiers.js`).
+ * From host memory, copies of what lies on the device too go before the policy is asked: losing one costs at most
+ * another copy, about a hundredth of what computing costs. RAGCache (§5.1) keeps them, for host memory many times
+ * larger than the device's; letting them go leaves 4 to 8 % less to compute where it is as large as the device or four
+ * times as large (`bench/tiers.js`).
  */
 export class EvictionOrder {
   readonly #replacement: Replacement;
@@ -70,7 +70,7 @@ export class EvictionOrder {
     }
     if (node.liesNowhere) {
       if (this.#remembersEvicted) {
-        const key = pathKey(node);
+        const key = node.pathKey();
         this.#remembered.set(key, handle);
         this.#rememberedKeys.set(handle, key);
       }
@@ -139,7 +139,7 @@ export class EvictionOrder {
     if (this.#remembered.size === 0) {
       return undefined;
     }
-    const key = pathKey(node);
+    const key = node.pathKey();
     const handle = this.#remembered.get(key);
     if (handle !== undefined) {
       this.#remembered.delete(key);

@@ -41,8 +41,8 @@ export class Handover {
   }
 
   /**
-   * The tree has what the lease computed: on the device, then the lease's own cells are freed and the tree's shared; or in
-   * host memory alone, then the lease's cells are the node's from now on.
+   * The tree has what the lease computed: on the device, then the lease's own cells are freed and the tree's shared; or
+   * in host memory alone, then the lease's cells are the node's from now on.
    *
    * @returns How many tokens that was; 0 when the node was no good and is gone.
    */
@@ -71,7 +71,8 @@ export class Handover {
     const end = this.#nodeEnd(lease, lease.length + 1);
     const piece = tokens.slice(from, from + (end - lease.length));
     const { node } = lease;
-    // A leaf that only this lease uses grows in place; otherwise other leases that end here, a copy or a file would fall short.
+    // A leaf that only this lease uses grows in place; otherwise other leases that end here, a copy or a file would
+    // fall short.
     const isAlone = node.pins === 1 && node.children.size === 0 && node.copy === undefined && node.file === undefined;
     const isOwn = node.owner === lease.sequence && isAlone;
     if (isOwn && this.#nodeEnd(lease, lease.length) > lease.length) {

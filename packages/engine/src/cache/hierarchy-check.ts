@@ -11,8 +11,8 @@ export interface CheckedLease {
 }
 
 /**
- * Whether a tree is what it says of itself: the shape, the hierarchy of the tiers, who owns which sequence, every count.
- * Cost: O(tokens in the tree).
+ * Whether a tree is what it says of itself: the shape, the hierarchy of the tiers, who owns which sequence, every
+ * count. Cost: O(tokens in the tree).
  *
  * @param sequences Sequence ids in all.
  * @throws Error that names the first thing that is wrong.

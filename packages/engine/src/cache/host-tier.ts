@@ -48,8 +48,8 @@ export interface HostTierStats {
 }
 
 /**
- * Copies of nodes in host memory, under a budget in bytes. It knows bytes and not the tree: which copy leaves is the tree's
- * decision. Nothing is given back whose length, checksum or positions are not what they were when it was saved.
+ * Copies of nodes in host memory, under a budget in bytes. It knows bytes and not the tree: which copy leaves is the
+ * tree's decision. Nothing is given back whose length, checksum or positions are not what they were when it was saved.
  */
 export class HostTier {
   readonly #memory: SavableMemory;
@@ -164,7 +164,8 @@ export class HostTier {
   /**
    * Cuts a copy in two before a position; both count in its place.
    *
-   * @returns `undefined` when the copy is damaged: a fresh checksum on its parts would hide that. It counts no more then.
+   * @returns `undefined` when the copy is damaged: a fresh checksum on its parts would hide that. It counts no more
+   *   then.
    */
   split(copy: HostCopy, position: number): [upper: HostCopy, lower: HostCopy] | undefined {
     this.drop(copy);

@@ -7,7 +7,9 @@ import type { RadixNode } from './radix-node.js';
 import type { SavableMemory } from './sequence-memory.js';
 import { stateRecord } from './state-record.js';
 
-/** Fewest uses of a node that is copied: what was asked for once only is cheaper to compute again than to copy ahead. */
+/**
+ * Fewest uses of a node that is copied: what was asked for once only is cheaper to compute again than to copy ahead.
+ */
 const LEAST_USES = 2;
 /** Most nodes that are copied. */
 const MOST_COPIES = 256;
@@ -47,12 +49,13 @@ interface HotCopy {
 }
 
 /**
- * Copies of the upper nodes that are used most, outside this process, so that the one that comes after a crash begins with
- * them (RAGCache §6, fault tolerance). A copied byte saves as many computations as its node has uses, so nodes are taken in
- * the order of their uses. A parent has at least those of its children: the system prompt comes first, and no copy is taken
- * without what it stands behind.
+ * Copies of the upper nodes that are used most, outside this process, so that the one that comes after a crash begins
+ * with them (RAGCache §6, fault tolerance). A copied byte saves as many computations as its node has uses, so nodes are
+ * taken in the order of their uses. A parent has at least those of its children: the system prompt comes first, and no
+ * copy is taken without what it stands behind.
  *
- * Copying costs a copy of the cells, about a hundredth of computing them. At most one node is copied between two decodes.
+ * Copying costs a copy of the cells, about a hundredth of computing them. At most one node is copied between two
+ * decodes.
  */
 export class HotCopies {
   readonly #store: StateStore;
@@ -94,8 +97,9 @@ export class HotCopies {
   }
 
   /**
-   * Puts what a former process left back into the empty memory, parents first, up to half of the cells. What is damaged or
-   * leads nowhere is removed. Call it once, before anything is computed. Cost: a read and a copy of the cells for each.
+   * Puts what a former process left back into the empty memory, parents first, up to half of the cells. What is damaged
+   * or leads nowhere is removed. Call it once, before anything is computed. Cost: a read and a copy of the cells for
+   * each.
    */
   async restore(): Promise<void> {
     const entries = [...this.#entries].sort((a, b) => a.file.from - b.file.from);

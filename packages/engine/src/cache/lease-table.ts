@@ -29,12 +29,18 @@ export class LeaseTable {
     return this.#tree.deviceTokens + this.#privateCells;
   }
 
-  /** Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link leasedCells}. */
+  /**
+   * Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link
+   * leasedCells}.
+   */
   availableCells(): number {
     return this.cells - this.leasedCells();
   }
 
-  /** Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all leases). */
+  /**
+   * Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all
+   * leases).
+   */
   leasedCells(): number {
     const pinned = new Set<RadixNode>();
     let pinnedCells = 0;

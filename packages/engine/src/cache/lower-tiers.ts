@@ -22,9 +22,9 @@ export interface LowerTiersOptions {
 }
 
 /**
- * What lies below the device: copies in host memory, files behind them, and how nodes move between the three. What leaves
- * the device is copied to the host; what leaves the host and is nowhere nearer goes into a file ({@link NodeFiles}). A file
- * comes back through host memory.
+ * What lies below the device: copies in host memory, files behind them, and how nodes move between the three. What
+ * leaves the device is copied to the host; what leaves the host and is nowhere nearer goes into a file ({@link
+ * NodeFiles}). A file comes back through host memory.
  */
 export class LowerTiers {
   readonly #order: EvictionOrder;
@@ -79,7 +79,10 @@ export class LowerTiers {
     return file === undefined ? 0 : this.#files!.readMs(file) + this.#host.restoreMs(file.file.bytes * share);
   }
 
-  /** Whether copying a part of a node back from the host is expected to be faster than computing it, which takes `computeMs`. */
+  /**
+   * Whether copying a part of a node back from the host is expected to be faster than computing it, which takes
+   * `computeMs`.
+   */
   isWorthRestoring(node: RadixNode, length: number, computeMs: number): boolean {
     const isWorth = this.transferMs(node, length) <= computeMs;
     if (!isWorth) {
@@ -101,7 +104,8 @@ export class LowerTiers {
   }
 
   /**
-   * Cuts a node's copy in two before a position; {@link afterCut} is to follow. A copy that is no good is gone afterwards.
+   * Cuts a node's copy in two before a position; {@link afterCut} is to follow. A copy that is no good is gone
+   * afterwards.
    */
   cutCopy(node: RadixNode, position: number): [upper: HostCopy, lower: HostCopy] | undefined {
     const copies = node.copy === undefined ? undefined : this.#host.split(node.copy, position);
@@ -111,7 +115,10 @@ export class LowerTiers {
     return copies;
   }
 
-  /** A node was cut, and `upper` is what stays where it is. Two copies are larger than one, so that others may have to give way. */
+  /**
+   * A node was cut, and `upper` is what stays where it is. Two copies are larger than one, so that others may have to
+   * give way.
+   */
   afterCut(upper: RadixNode): void {
     this.#order.hold([upper], () => this.#makeRoom(0));
   }

@@ -1,8 +1,8 @@
 import type { StoredEntry } from '../store/store-folder.js';
 import type { StateRecord } from '../store/stored-state.js';
-import { type DiskCopy, DiskTier, type DiskTierOptions, type DiskTierStats } from './disk-tier.js';
+import { DiskTier, type DiskTierOptions, type DiskTierStats } from './disk-tier.js';
 import type { EvictionOrder } from './eviction-order.js';
-import { RadixNode } from './radix-node.js';
+import { type DiskCopy, RadixNode } from './radix-node.js';
 import type { TierListener } from './tier-listener.js';
 
 export interface NodeFilesOptions {
@@ -17,10 +17,11 @@ export interface NodeFilesOptions {
 }
 
 /**
- * Which nodes of the tree have files. A node's file is written after those of its ancestors and removed before them, so that
- * a file never stands without those it depends on and a restart can use every one.
+ * Which nodes of the tree have files. A node's file is written after those of its ancestors and removed before them, so
+ * that a file never stands without those it depends on and a restart can use every one.
  *
- * Files are read and written while the engine computes, but the tree changes between two decodes alone: in {@link settle}.
+ * Files are read and written while the engine computes, but the tree changes between two decodes alone: in {@link
+ * settle}.
  */
 export class NodeFiles {
   readonly #disk: DiskTier;
@@ -67,8 +68,8 @@ export class NodeFiles {
   }
 
   /**
-   * Hangs what a former process left in files into an empty tree. A file whose path is not there is removed, and then what the
-   * policy values least until the budget is held. Cost: O(tokens).
+   * Hangs what a former process left in files into an empty tree. A file whose path is not there is removed, and then
+   * what the policy values least until the budget is held. Cost: O(tokens).
    *
    * @param entries Last used last.
    */
@@ -135,7 +136,9 @@ export class NodeFiles {
     }
   }
 
-  /** Writes a node that is about to leave host memory, and those of its ancestors that have no file, if there is room. */
+  /**
+   * Writes a node that is about to leave host memory, and those of its ancestors that have no file, if there is room.
+   */
   keep(victim: RadixNode): void {
     if (victim.onDevice || victim.file !== undefined) {
       return;
@@ -157,8 +160,8 @@ export class NodeFiles {
   }
 
   /**
-   * Writes what is nowhere in a file yet, most used first among siblings, as far as there is room, and closes the files. The
-   * device must be idle.
+   * Writes what is nowhere in a file yet, most used first among siblings, as far as there is room, and closes the
+   * files. The device must be idle.
    *
    * @param isInTime Asked before each file; when not, nothing more is begun.
    */

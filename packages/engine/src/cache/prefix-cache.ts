@@ -19,12 +19,12 @@ const NO_COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens 
  *
  * - A node is a run of tokens; the cells of a node carry the sequence ids of all leaves below it. So a prefix is shared
  *   by labelling, never by copying, and only leaves need an id, of which there are few.
- * - A request takes a {@link Lease}: it shares the longest prefix on the device, takes over with {@link extend} what others
- *   have computed since and what the host and the disk hold, asks for cells with {@link grow} before it computes, and hands over what
- *   it computed with {@link commit}, at once or when it ends. Where the same tokens are in the tree by then, the duplicates
- *   are freed and the tree's cells shared instead.
- * - When cells run short, the policy's victim among the leaves goes: to host memory as a whole where there is a host tier,
- *   or else from its end, by just as much as is needed.
+ * - A request takes a {@link Lease}: it shares the longest prefix on the device, takes over with {@link extend} what
+ *   others have computed since and what the host and the disk hold, asks for cells with {@link grow} before it
+ *   computes, and hands over what it computed with {@link commit}, at once or when it ends. Where the same tokens are
+ *   in the tree by then, the duplicates are freed and the tree's cells shared instead.
+ * - When cells run short, the policy's victim among the leaves goes: to host memory as a whole where there is a host
+ *   tier, or else from its end, by just as much as is needed.
  *
  * It is synchronous and holds no native state itself: everything it does to the engine goes through
  * {@link SequenceMemory}.
@@ -69,7 +69,10 @@ export class PrefixCache {
     this.#handover = new Handover({ tree, leases: this.#leases, memory });
   }
 
-  /** The tree as it is, for reports and tests: where prompts without a salt begin, and those of each salt. Not to be changed. */
+  /**
+   * The tree as it is, for reports and tests: where prompts without a salt begin, and those of each salt. Not to be
+   * changed.
+   */
   get roots(): readonly RadixNode[] {
     return this.#tree.roots;
   }
@@ -93,12 +96,18 @@ export class PrefixCache {
     };
   }
 
-  /** Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link leasedCells}. */
+  /**
+   * Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link
+   * leasedCells}.
+   */
   availableCells(): number {
     return this.#leases.availableCells();
   }
 
-  /** Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all leases). */
+  /**
+   * Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all
+   * leases).
+   */
   leasedCells(): number {
     return this.#leases.leasedCells();
   }
@@ -125,8 +134,8 @@ export class PrefixCache {
   }
 
   /**
-   * What a prompt would find now, by tier, and how long bringing it to the device is expected to take. Cost: O(tokens) the
-   * first time that a cursor is used, then O(what has changed on its path).
+   * What a prompt would find now, by tier, and how long bringing it to the device is expected to take. Cost: O(tokens)
+   * the first time that a cursor is used, then O(what has changed on its path).
    */
   reuse(cursor: PromptCursor): TreeReuse {
     return this.#tree.reuse(cursor);
@@ -136,7 +145,8 @@ export class PrefixCache {
    * Takes a lease on the longest prefix that is on the device.
    *
    * @param limit Share no more than this many tokens: the last token of a prompt must be computed for its logits.
-   * @param boundaries Positions at which documents end, ascending: what is added to the tree for this lease is cut there.
+   * @param boundaries Positions at which documents end, ascending: what is added to the tree for this lease is cut
+   *   there.
    * @param salt Keeps the prompt apart: it shares tokens with prompts of the same salt alone.
    * @returns `undefined` when every sequence id is taken by leases and by leaves that they need.
    */
@@ -173,8 +183,8 @@ export class PrefixCache {
 
   /**
    * Takes over what others have committed since and what lies in host memory, beyond the lease's own tokens. Only for a
-   * lease without private cells. What would take longer to copy back than to compute again is left where it is. What comes
-   * next on the disk is read, and the lease waits for it no longer than computing it would take.
+   * lease without private cells. What would take longer to copy back than to compute again is left where it is. What
+   * comes next on the disk is read, and the lease waits for it no longer than computing it would take.
    *
    * @returns What the lease gained, by where it was; what was read from the disk for this prompt counts as from there.
    */
@@ -191,8 +201,8 @@ export class PrefixCache {
   }
 
   /**
-   * Begins to read what the disk holds of a prompt whose turn comes soon, so that it is in host memory by then: this goes on
-   * beside a decode. Cost: O(limit).
+   * Begins to read what the disk holds of a prompt whose turn comes soon, so that it is in host memory by then: this
+   * goes on beside a decode. Cost: O(limit).
    */
   prefetch(tokens: readonly number[], limit: number, salt?: string): void {
     const root = this.#tree.existingRoot(salt);

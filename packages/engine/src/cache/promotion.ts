@@ -13,8 +13,8 @@ export interface PromotionOptions {
 }
 
 /**
- * Brings back to the device what the lower tiers hold of a prompt, node by node and the nearest tier first (RAGCache §5.1).
- * What would take longer to bring than to compute again is left where it is.
+ * Brings back to the device what the lower tiers hold of a prompt, node by node and the nearest tier first (RAGCache
+ * §5.1). What would take longer to bring than to compute again is left where it is.
  */
 export class Promotion {
   readonly #tree: TieredTree;
@@ -73,7 +73,10 @@ export class Promotion {
     return coming;
   }
 
-  /** @returns The node, on the device and at the lease's end; `undefined` when it is not worth it, or its copy was no good. */
+  /**
+   * @returns The node, on the device and at the lease's end; `undefined` when it is not worth it, or its copy was no
+   *   good.
+   */
   #bringBack(lease: HeldLease, step: PathStep): RadixNode | undefined {
     const computeMs = this.#cost.prefillMs(step.node.start, step.length);
     if (!this.#tree.lower!.isWorthRestoring(step.node, step.length, computeMs)) {
@@ -94,8 +97,8 @@ export class Promotion {
   }
 
   /**
-   * Whether what comes next is on its way from the disk and the lease still has patience: in all as long as computing what it
-   * waits for would take, so that it loses at most that.
+   * Whether what comes next is on its way from the disk and the lease still has patience: in all as long as computing
+   * what it waits for would take, so that it loses at most that.
    */
   #awaitsDisk(lease: HeldLease, tokens: readonly number[], limit: number): boolean {
     const coming = this.fetch(lease.node, tokens, { from: lease.length, to: limit });

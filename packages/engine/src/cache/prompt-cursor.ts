@@ -1,8 +1,9 @@
 import type { RadixNode } from './radix-node.js';
 
 /**
- * How far a waiting prompt is known to follow the tree. Looking again costs what has changed since: as long as a node is in
- * the tree, the tokens above it stay what they are, so a node that still stands where it stood needs no second comparison.
+ * How far a waiting prompt is known to follow the tree. Looking again costs what has changed since: as long as a node
+ * is in the tree, the tokens above it stay what they are, so a node that still stands where it stood needs no second
+ * comparison.
  */
 export class PromptCursor {
   readonly tokens: readonly number[];
@@ -13,8 +14,8 @@ export class PromptCursor {
   #length = 0;
 
   /**
-   * @param root Where the prompt begins in the tree, `undefined` while nothing hangs there; asked again when all that was
-   *   known is gone.
+   * @param root Where the prompt begins in the tree, `undefined` while nothing hangs there; asked again when all that
+   *   was known is gone.
    */
   constructor(tokens: readonly number[], limit: number, root: () => RadixNode | undefined) {
     this.tokens = tokens;

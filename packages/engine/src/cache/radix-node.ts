@@ -1,8 +1,33 @@
 import type { Tier } from '@warmpath/core';
-import type { DiskCopy } from './disk-tier.js';
+import type { StoredState } from '../store/store-folder.js';
 import type { HostCopy } from './host-tier.js';
-import type { PathHash } from './path-key.js';
 import type { SequenceId } from './sequence-memory.js';
+
+/** A file that holds the cells of a node, or of the parts that a node was cut into since. */
+export interface DiskCopy {
+  readonly file: StoredState;
+  /** The nodes whose cells are in it; it goes with the last of them. */
+  readonly nodes: Set<RadixNode>;
+  /** Its bytes on their way to host memory. */
+  load: DiskLoad | undefined;
+}
+
+/** A file that is being read. */
+export interface DiskLoad {
+  readonly copy: DiskCopy;
+  /** What was read; `undefined` when the file was no good. */
+  state: Uint8Array | undefined;
+}
+
+/** Hashes of all tokens to a node's end, and the position of that end when they were computed. */
+interface PathHash {
+  readonly end: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+const FNV_PRIME = 0x01000193;
+const FNV_SEEDS = { low: 0x811c9dc5, high: 0x050c5d1f };
 
 /** Part of a node, or all of it, that stands on the path of some tokens. */
 export interface PathStep {
@@ -12,9 +37,9 @@ export interface PathStep {
 }
 
 /**
- * One edge of the radix tree with the node at its end: a run of tokens that stands in the context of everything above, a
- * document where the caller said where documents end. It lies on the device, in host memory, on the disk, or in several of
- * them; a node that lies nowhere is in no tree.
+ * One edge of the radix tree with the node at its end: a run of tokens that stands in the context of everything above,
+ * a document where the caller said where documents end. It lies on the device, in host memory, on the disk, or in
+ * several of them; a node that lies nowhere is in no tree.
  */
 export class RadixNode {
   parent: RadixNode | undefined;
@@ -28,7 +53,9 @@ export class RadixNode {
   hostChildren = 0;
   /** How many of the children have a file on the disk. */
   diskChildren = 0;
-  /** The sequence that covers the whole path to this node; every leaf of the device tier has one and no other node has. */
+  /**
+   * The sequence that covers the whole path to this node; every leaf of the device tier has one and no other node has.
+   */
   owner: SequenceId | undefined;
   /** Leases that end exactly here. */
   pins = 0;
@@ -36,13 +63,12 @@ export class RadixNode {
   handle: number | undefined;
   /** Requests that ended on a path through this node. */
   uses = 0;
-  /** Kept by `pathKey`. */
-  pathHash: PathHash | undefined;
   /** Of a root: what keeps the prompts below it apart from those of every other root. */
   readonly salt: string | undefined;
   #onDevice = false;
   #copy: HostCopy | undefined;
   #file: DiskCopy | undefined;
+  #pathHash: PathHash | undefined;
 
   constructor(parent: RadixNode | undefined, start: number, tokens: number[], salt?: string) {
     this.parent = parent;
@@ -103,6 +129,15 @@ export class RadixNode {
     this.#file = value;
   }
 
+  /**
+   * What the node holds, as a short text: its place and a 64-bit hash (FNV-1a twice) of the salt and all tokens to its
+   * end. Two that are equal by accident share statistics and nothing else. Cost: O(tokens) once a node.
+   */
+  pathKey(): string {
+    const { low, high } = this.#hashPath();
+    return `${this.start}:${this.end}:${low}:${high}`;
+  }
+
   /** Whether the node lies in a tier. */
   liesIn(tier: Tier): boolean {
     if (tier === 'device') {
@@ -117,8 +152,8 @@ export class RadixNode {
   }
 
   /**
-   * Whether the node may be evicted from a tier: nothing that depends on it is there, and no lease ends here that needs it
-   * there or is about to bring it back. Nothing depends on a copy of what lies on the device too.
+   * Whether the node may be evicted from a tier: nothing that depends on it is there, and no lease ends here that needs
+   * it there or is about to bring it back. Nothing depends on a copy of what lies on the device too.
    */
   mayLeave(tier: Tier): boolean {
     if (tier === 'device') {
@@ -166,7 +201,8 @@ export class RadixNode {
   /**
    * Cuts this node after `length` of its tokens. This object stays the lower part, so leases that end here still do.
    *
-   * @param copies The host copies of both parts, when the node has one. A file on the disk is of both parts from now on.
+   * @param copies The host copies of both parts, when the node has one. A file on the disk is of both parts from now
+   *   on.
    * @returns The new upper part, which lies where this node lies.
    */
   splitAt(length: number, copies?: readonly [upper: HostCopy, lower: HostCopy]): RadixNode {
@@ -195,5 +231,20 @@ export class RadixNode {
   /** Takes the node out of the tree; it must lie nowhere by now. */
   detach(): void {
     this.parent?.children.delete(this.tokens[0]!);
+  }
+
+  #hashPath(): PathHash {
+    // A node that was cut still ends where it ended; one that grew or lost tokens does not.
+    if (this.#pathHash?.end === this.end) {
+      return this.#pathHash;
+    }
+    let { low, high } = this.parent === undefined ? FNV_SEEDS : this.parent.#hashPath();
+    const numbers = this.parent === undefined ? Buffer.from(this.salt ?? '') : this.tokens;
+    for (const number of numbers) {
+      low = Math.imul(low ^ number, FNV_PRIME) >>> 0;
+      high = Math.imul(high ^ (number + 1), FNV_PRIME) >>> 0;
+    }
+    this.#pathHash = { end: this.end, low, high };
+    return this.#pathHash;
   }
 }

@@ -4,8 +4,8 @@ const SLOWER = 1.05;
 const FADE = 0.8;
 
 /**
- * What it costs to bring a byte back from a tier: the fastest of late, because one slow moment says nothing of the next.
- * Nothing before the first time, so that it is tried, unless it was measured beforehand.
+ * What it costs to bring a byte back from a tier: the fastest of late, because one slow moment says nothing of the
+ * next. Nothing before the first time, so that it is tried, unless it was measured beforehand.
  */
 export class RestoreCost {
   #msPerByte: number;

@@ -17,12 +17,13 @@ export interface SavableMemory extends SequenceMemory {
   /**
    * Copies the cells of `sequence` at positions `from` … `to - 1`, and these alone, out of the memory. They stay in it.
    *
-   * @returns The cells as bytes that hold all that {@link restore} needs; `undefined` when this memory cannot give them.
+   * @returns The cells as bytes that hold all that {@link restore} needs; `undefined` when this memory cannot give
+   *   them.
    */
   save(sequence: SequenceId, from: number, to: number): Uint8Array | undefined;
   /**
-   * Puts saved cells behind what `sequence` holds, which must end at `from` and be the very tokens that stood before them
-   * when they were saved. Takes `to - from` free cells.
+   * Puts saved cells behind what `sequence` holds, which must end at `from` and be the very tokens that stood before
+   * them when they were saved. Takes `to - from` free cells.
    *
    * @returns Whether the bytes are those positions and are in the memory now; when not, nothing has changed.
    */

@@ -2,8 +2,8 @@ import type { Tier } from '@warmpath/core';
 import type { RadixNode } from './radix-node.js';
 
 /**
- * Hears which tokens lie in which tier, as it changes. Cutting a node in two changes nothing and is not told. It must return
- * at once, leave the tree as it is, and not throw.
+ * Hears which tokens lie in which tier, as it changes. Cutting a node in two changes nothing and is not told. It must
+ * return at once, leave the tree as it is, and not throw.
  */
 export interface TierListener {
   /** The node's tokens from position `from` on lie in the tier now. */

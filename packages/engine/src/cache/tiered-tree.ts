@@ -28,14 +28,15 @@ export interface TieredTreeOptions {
 /**
  * A radix tree over tokens and where the KV of each of its nodes lies (RAGCache §5.1):
  *
- * - **device**: its cells are in the engine's memory, labelled with the ids of all device leaves below it. Its parent is on
- *   the device too.
+ * - **device**: its cells are in the engine's memory, labelled with the ids of all device leaves below it. Its parent
+ *   is on the device too.
  * - **host**: its own cells are copied to host memory. Its ancestors lie somewhere.
  * - **disk**: its own cells are in a file. So are those of its ancestors, and a restart can use it.
  *
- * A node that leaves the device is copied once; as long as the copy stays, it leaves again without one. A device leaf goes
- * before its parents, a host copy before those that it stands behind, a file before those of its parents, so nothing ever
- * lies anywhere without what it depends on. It knows leases only as pins. What lies below the device is {@link LowerTiers}'.
+ * A node that leaves the device is copied once; as long as the copy stays, it leaves again without one. A device leaf
+ * goes before its parents, a host copy before those that it stands behind, a file before those of its parents, so
+ * nothing ever lies anywhere without what it depends on. It knows leases only as pins. What lies below the device is
+ * {@link LowerTiers}'.
  *
  * Prompts of different salts share nothing: each salt has a root of its own, as long as anything hangs on it.
  */
@@ -115,7 +116,10 @@ export class TieredTree {
     return this.#order.candidates(tier);
   }
 
-  /** What a prompt would find now. Changes nothing but the cursor. Cost: what following the cursor costs, and O(nodes below the device). */
+  /**
+   * What a prompt would find now. Changes nothing but the cursor. Cost: what following the cursor costs, and O(nodes
+   * below the device).
+   */
   reuse(cursor: PromptCursor): TreeReuse {
     cursor.follow();
     const below = { host: 0, disk: 0 };
@@ -173,7 +177,8 @@ export class TieredTree {
     if (node.liesNowhere) {
       return undefined;
     }
-    // The lower part keeps its place in the order. As long as there is one, the upper one may lose nothing but a spare copy.
+    // The lower part keeps its place in the order. As long as there is one, the upper one may lose nothing but a spare
+    // copy.
     const upper = node.splitAt(length, copies);
     if (copies !== undefined) {
       this.#lower!.afterCut(upper);
@@ -181,7 +186,9 @@ export class TieredTree {
     return upper;
   }
 
-  /** Adds a device leaf below `parent`, which must have no child that begins with the same token. To be pinned at once. */
+  /**
+   * Adds a device leaf below `parent`, which must have no child that begins with the same token. To be pinned at once.
+   */
   addLeaf(parent: RadixNode, tokens: readonly number[], owner: SequenceId): RadixNode {
     const leaf = new RadixNode(parent, parent.end, [...tokens]);
     this.comeToDevice(leaf, owner);
@@ -260,7 +267,10 @@ export class TieredTree {
     }
   }
 
-  /** Frees `count` cells or, when nodes move as a whole, at least as many. The caller has checked that there are as many. */
+  /**
+   * Frees `count` cells or, when nodes move as a whole, at least as many. The caller has checked that there are as
+   * many.
+   */
   freeCells(count: number): void {
     for (let missing = count; missing > 0; ) {
       const leaf = this.#order.evict('device');
@@ -298,7 +308,10 @@ export class TieredTree {
     }
   }
 
-  /** Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are dropped. */
+  /**
+   * Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are
+   * dropped.
+   */
   #evict(leaf: RadixNode, count: number): void {
     const whole = count === leaf.tokenCount;
     if (whole && leaf.copy === undefined) {

@@ -12,13 +12,13 @@ export interface TreeReportOptions {
   readonly sort: (typeof PATH_ORDERS)[number];
 }
 
-export interface TierContent {
+interface TierContent {
   readonly nodes: number;
   readonly tokens: number;
 }
 
 /** A node without what it says. */
-export interface ReportedNode {
+interface ReportedNode {
   readonly tokens: number;
   /** Requests that ended on a path through it. */
   readonly uses: number;
@@ -29,7 +29,7 @@ export interface ReportedNode {
 }
 
 /** From where prompts begin to a leaf. */
-export interface ReportedPath {
+interface ReportedPath {
   readonly tokens: number;
   readonly uses: number;
   /** Whether it belongs to a salt. */

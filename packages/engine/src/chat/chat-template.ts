@@ -8,7 +8,10 @@ import { type PromptSegment, SpecialTextGuard, specialTextPattern } from './spec
 export interface ChatMessage {
   readonly role: 'system' | 'developer' | 'user' | 'assistant' | 'tool';
   readonly content: string;
-  /** Places in the content at which its parts end, in UTF-16 code units, ascending; the end of the content is known anyway. */
+  /**
+   * Places in the content at which its parts end, in UTF-16 code units, ascending; the end of the content is known
+   * anyway.
+   */
   readonly partEnds?: readonly number[];
   readonly name?: string | undefined;
 }
@@ -34,8 +37,8 @@ export class ChatTemplate {
 
   /**
    * @param addGenerationPrompt End with the opening of the assistant's answer.
-   * @returns The prompt's tokens, BOS included where the model wants one, and where the messages and their parts end. How a
-   *   content is cut into parts changes no token.
+   * @returns The prompt's tokens, BOS included where the model wants one, and where the messages and their parts end.
+   *   How a content is cut into parts changes no token.
    * @throws WARMPATH_CHAT_TEMPLATE when there is no template, or when it refuses the messages.
    */
   tokenize(messages: readonly ChatMessage[], addGenerationPrompt: boolean): SegmentedPrompt {
@@ -115,7 +118,9 @@ function render(template: Template, variables: Record<string, unknown>): string 
   }
 }
 
-/** Where the messages and their parts end in the rendered text. A content that the template changed has no such places. */
+/**
+ * Where the messages and their parts end in the rendered text. A content that the template changed has no such places.
+ */
 function partEnds(messages: readonly ChatMessage[], rendered: string): number[] {
   const ends: number[] = [];
   let from = 0;

@@ -14,8 +14,8 @@ export interface TokenizedText {
 }
 
 /**
- * Turns places in a text into places between tokens. A token that a place would cut belongs to what follows: it depends on
- * that, so what stands before it is the longest part that is the same whatever follows.
+ * Turns places in a text into places between tokens. A token that a place would cut belongs to what follows: it depends
+ * on that, so what stands before it is the longest part that is the same whatever follows.
  *
  * @param stretches The whole text, in order.
  * @param offsets Places in the text, in UTF-16 code units, ascending.

@@ -21,9 +21,9 @@ interface NodeDigests {
 }
 
 /**
- * The chained hashes of a tree's full blocks. A block is `size` tokens of a path, at a multiple of `size`; its digest is the
- * SHA-256 of the digest before it and its token ids, four bytes each, little end first. Before the first block stands the
- * SHA-256 of the salt, or 32 zero bytes without one: prompts of different salts have no block in common.
+ * The chained hashes of a tree's full blocks. A block is `size` tokens of a path, at a multiple of `size`; its digest
+ * is the SHA-256 of the digest before it and its token ids, four bytes each, little end first. Before the first block
+ * stands the SHA-256 of the salt, or 32 zero bytes without one: prompts of different salts have no block in common.
  *
  * Digests are kept with their node, 64 bytes and a little more a block, and go with it. Cost: one hash a block.
  */
@@ -65,8 +65,8 @@ export class BlockChain {
   }
 
   /**
-   * Those that are known of a node, and those that it has got since. A node that was cut knows those of its lower part; one that
-   * lost tokens at its end never gets others in their place.
+   * Those that are known of a node, and those that it has got since. A node that was cut knows those of its lower part;
+   * one that lost tokens at its end never gets others in their place.
    */
   #digestsOf(node: RadixNode): NodeDigests {
     const first = this.#blocksBefore(node.start);

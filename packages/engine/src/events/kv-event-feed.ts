@@ -11,8 +11,9 @@ export interface KvEventFeedOptions {
 }
 
 /**
- * From one life of a cache to a publisher that may outlive it: what changed goes out as one batch a step. The first event says
- * that nothing lies anywhere, because a consumer may still believe what an earlier life held; so does the last.
+ * From one life of a cache to a publisher that may outlive it: what changed goes out as one batch a step. The first
+ * event says that nothing lies anywhere, because a consumer may still believe what an earlier life held; so does the
+ * last.
  */
 export class KvEventFeed {
   readonly #publisher: KvEventPublisher;

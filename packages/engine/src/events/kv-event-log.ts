@@ -20,12 +20,12 @@ interface OpenEvent {
 }
 
 /**
- * What the cache does, as KV events. The tree shares single tokens, the events speak of full blocks: a block lies on a medium
- * while all its tokens do. It may begin in one node and end in another, so a node that comes to a tier can complete blocks
- * that end below it, and one that leaves takes them along.
+ * What the cache does, as KV events. The tree shares single tokens, the events speak of full blocks: a block lies on a
+ * medium while all its tokens do. It may begin in one node and end in another, so a node that comes to a tier can
+ * complete blocks that end below it, and one that leaves takes them along.
  *
- * Whoever applies all events holds exactly the full blocks that the tree holds on each tier. No block is stored twice on a
- * medium without having been removed in between.
+ * Whoever applies all events holds exactly the full blocks that the tree holds on each tier. No block is stored twice
+ * on a medium without having been removed in between.
  *
  * It collects until it is {@link drain}ed, so drain it after every step.
  */
@@ -103,8 +103,8 @@ export class KvEventLog implements TierListener {
   }
 
   /**
-   * The blocks that lie in the tier because these tokens do: those that end in the node behind `from`, and those that begin
-   * before its end and end below it.
+   * The blocks that lie in the tier because these tokens do: those that end in the node behind `from`, and those that
+   * begin before its end and end below it.
    */
   *#affected(node: RadixNode, tier: Tier, from: number): Iterable<Block> {
     for (const block of this.#chain.blocksIn(node, from)) {

@@ -2,8 +2,8 @@
 export type KvMedium = 'GPU' | 'CPU' | 'DISK';
 
 /**
- * A block's name: the last eight bytes of its chained SHA-256, as sixteen hexadecimal digits. On the wire it is the unsigned
- * integer that these digits write.
+ * A block's name: the last eight bytes of its chained SHA-256, as sixteen hexadecimal digits. On the wire it is the
+ * unsigned integer that these digits write.
  */
 export type BlockHash = string;
 
@@ -23,14 +23,14 @@ export interface BlocksStored {
 }
 
 /** Blocks lie on a medium no more. */
-export interface BlocksRemoved {
+interface BlocksRemoved {
   readonly type: 'removed';
   readonly medium: KvMedium;
   readonly blockHashes: readonly BlockHash[];
 }
 
 /** No block lies anywhere. */
-export interface AllBlocksCleared {
+interface AllBlocksCleared {
   readonly type: 'cleared';
 }
 
@@ -44,8 +44,8 @@ export interface KvEventBatch {
 }
 
 /**
- * Tells the outside what the cache holds. It numbers batches from 0 on and goes on numbering as long as it lives, whoever hands
- * them in.
+ * Tells the outside what the cache holds. It numbers batches from 0 on and goes on numbering as long as it lives,
+ * whoever hands them in.
  */
 export interface KvEventPublisher {
   /** Takes a batch; returns at once, never throws, and drops what nobody can be told any more. */

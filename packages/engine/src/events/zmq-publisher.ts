@@ -6,7 +6,9 @@ import { ReplayBuffer } from './replay-buffer.js';
 import { encodeBatch } from './wire-format.js';
 
 export interface ZmqPublisherOptions {
-  /** Where events go: bound when it names every address, any port or a file (`*`, `::`, `ipc://`), else connected to. */
+  /**
+   * Where events go: bound when it names every address, any port or a file (`*`, `::`, `ipc://`), else connected to.
+   */
   readonly endpoint: string;
   /** Where batches can be asked for again; always bound. Without one, nothing can. */
   readonly replayEndpoint?: string;
@@ -47,13 +49,13 @@ const END_OF_REPLAY = Buffer.alloc(SEQUENCE_BYTES, 0xff);
 const EMPTY = Buffer.alloc(0);
 
 /**
- * Publishes batches as vLLM does (`vllm/distributed/kv_events.py`): a PUB socket with three frames a batch, topic, sequence
- * number (8 bytes, big end first) and MessagePack; and a ROUTER socket that answers `["", first sequence number]` with
- * `["", topic, sequence number, payload]` for every batch that is kept, and -1 at the end. In the positional encoding the
- * replay has no topic frame, like the versions of vLLM that wrote it.
+ * Publishes batches as vLLM does (`vllm/distributed/kv_events.py`): a PUB socket with three frames a batch, topic,
+ * sequence number (8 bytes, big end first) and MessagePack; and a ROUTER socket that answers `["", first sequence
+ * number]` with `["", topic, sequence number, payload]` for every batch that is kept, and -1 at the end. In the
+ * positional encoding the replay has no topic frame, like the versions of vLLM that wrote it.
  *
- * What is to be sent and what can be replayed is one bounded buffer: whatever is slow, the engine is not, and a subscriber
- * that finds a gap in the numbers can ask for what it missed.
+ * What is to be sent and what can be replayed is one bounded buffer: whatever is slow, the engine is not, and a
+ * subscriber that finds a gap in the numbers can ask for what it missed.
  */
 export class ZmqKvEventPublisher implements KvEventPublisher {
   readonly #options: ZmqPublisherOptions;

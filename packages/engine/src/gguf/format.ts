@@ -49,7 +49,7 @@ export type GgufScalar =
   | { readonly type: 'string'; readonly value: string };
 
 /** An array of values of one type. Arrays of arrays do not occur: llama.cpp refuses them. */
-export type GgufArray = { readonly type: 'array' } & (
+type GgufArray = { readonly type: 'array' } & (
   | { readonly of: NumberType; readonly value: readonly number[] }
   | { readonly of: BigIntType; readonly value: readonly bigint[] }
   | { readonly of: 'bool'; readonly value: readonly boolean[] }

@@ -53,8 +53,9 @@ class Malformed extends Error {}
  * is as long as its tensors need. The same layout rules as llama.cpp's own loader, so that what passes here is not
  * refused there for its container.
  *
- * Errors: `WARMPATH_MODEL_FILE`, with the file's path (or `name`, where the user knows it by another) and what exactly is wrong: missing, a folder, another format
- * (named where it can be recognised: a web page, a git-lfs pointer, …), an unsupported version, cut short, absurd counts.
+ * Errors: `WARMPATH_MODEL_FILE`, with the file's path (or `name`, where the user knows it by another) and what exactly
+ * is wrong: missing, a folder, another format (named where it can be recognised: a web page, a git-lfs pointer, …), an
+ * unsupported version, cut short, absurd counts.
  *
  * Cost: reads the header alone, in windows of 256 KiB, whatever the size of the weights; time and memory O(header).
  * Every count is compared with the bytes that are left before anything is allocated for it.

@@ -18,7 +18,8 @@ export interface GenerationLimits {
 /**
  * Turns the fields of an OpenAI request into what the loop computes.
  *
- * With a `max_tokens` of 0 the prompt is computed for the cache alone. Without any, the answer may take what is left of the context, up to the engine's default.
+ * With a `max_tokens` of 0 the prompt is computed for the cache alone. Without any, the answer may take what is left of
+ * the context, up to the engine's default.
  *
  * @throws WARMPATH_EMPTY_PROMPT, WARMPATH_CONTEXT_TOO_LONG.
  */

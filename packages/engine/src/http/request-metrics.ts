@@ -38,8 +38,8 @@ const TOKENS = {
 } as const;
 
 /**
- * What vLLM tells of requests, by its names and with its meanings: the prefix cache proper is the device tier; what comes from
- * host memory or disk is external to it. Durations are observed when a request ends by itself.
+ * What vLLM tells of requests, by its names and with its meanings: the prefix cache proper is the device tier; what
+ * comes from host memory or disk is external to it. Durations are observed when a request ends by itself.
  */
 export class RequestMetrics {
   readonly #count: Record<keyof typeof COUNTERS, Counter>;

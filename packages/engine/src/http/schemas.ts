@@ -119,7 +119,10 @@ export function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
   throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: fieldPath(issue.path), detail: issue.message });
 }
 
-/** @returns The texts of a message's content, one a part. @throws WARMPATH_INVALID_REQUEST with the path of the part. */
+/**
+ * @returns The texts of a message's content, one a part.
+ * @throws WARMPATH_INVALID_REQUEST with the path of the part.
+ */
 export function contentTexts(content: unknown, path: string): string[] {
   if (typeof content === 'string') {
     return [content];

@@ -7,8 +7,8 @@ const QUIET_STEPS = 15;
 /** Fewer of them say nothing: one may have been disturbed. */
 const LEAST_QUIET_STEPS = 3;
 /**
- * After so many steps, what is quiet is measured anew: streams become longer and cells fill, and a step takes longer for it with
- * or without a prompt. It costs some quiet steps, which are short.
+ * After so many steps, what is quiet is measured anew: streams become longer and cells fill, and a step takes longer
+ * for it with or without a prompt. It costs some quiet steps, which are short.
  */
 const QUIET_LASTS_STEPS = 64;
 /** Share of the allowed gap that is aimed at: steps of one size do not all take the same time. */
@@ -32,10 +32,10 @@ export interface OpenStep {
 }
 
 /**
- * How many prompt tokens may be computed beside running streams, so that these get their next token in time: no later than
- * `gap` times what a step takes without any prompt. That is measured, as the median of some quiet steps with as many streams;
- * where there are none, or only old ones, the next steps are quiet. What a step with a prompt takes is estimated from what it
- * attends to, and corrected by the steps before it.
+ * How many prompt tokens may be computed beside running streams, so that these get their next token in time: no later
+ * than `gap` times what a step takes without any prompt. That is measured, as the median of some quiet steps with as
+ * many streams; where there are none, or only old ones, the next steps are quiet. What a step with a prompt takes is
+ * estimated from what it attends to, and corrected by the steps before it.
  */
 export class ChunkLimit {
   readonly #gap: number;
@@ -66,8 +66,8 @@ export class ChunkLimit {
   }
 
   /**
-   * Prompt tokens for the next step: none while it is not known what is quiet, then one at least, so that no prompt waits for
-   * ever. O(tokens of a tile + tiles).
+   * Prompt tokens for the next step: none while it is not known what is quiet, then one at least, so that no prompt
+   * waits for ever. O(tokens of a tile + tiles).
    */
   tokens({ generating, most, estimate }: OpenStep): number {
     if (this.#gap === 0) {
@@ -101,7 +101,10 @@ export class ChunkLimit {
   }
 }
 
-/** Sizes of a chunk worth considering, ascending: any that leaves the step below a tile, then those that fill whole tiles, or all there is. */
+/**
+ * Sizes of a chunk worth considering, ascending: any that leaves the step below a tile, then those that fill whole
+ * tiles, or all there is.
+ */
 function* candidates(generating: number, most: number): Generator<number> {
   for (let tokens = 1; tokens <= most && generating + tokens < TILE_ROWS; tokens++) {
     yield tokens;

@@ -10,7 +10,9 @@ import type { TokenPieces } from './task.js';
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
 
-/** How long the loop, with nothing to compute, waits for the disk before it looks whether a request lost its patience. */
+/**
+ * How long the loop, with nothing to compute, waits for the disk before it looks whether a request lost its patience.
+ */
 const DISK_POLL_MS = 10;
 
 export interface DecodeStepOptions {
@@ -51,8 +53,8 @@ export class DecodeStep {
   }
 
   /**
-   * Computes the next step. When nothing can be computed it waits for the disk, or has a request give way. Throws when the
-   * account of the cells is wrong, or native code broke its word.
+   * Computes the next step. When nothing can be computed it waits for the disk, or has a request give way. Throws when
+   * the account of the cells is wrong, or native code broke its word.
    */
   async run(): Promise<void> {
     const { running } = this.#places;

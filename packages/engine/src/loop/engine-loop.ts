@@ -127,8 +127,8 @@ export class EngineLoop {
 
   /**
    * Ends the loop: nothing new is accepted, what has not begun is refused, what has may finish, and is ended when it
-   * takes longer than `graceMs`. What is cached goes to the disk tier, as far as there is room and time. Frees the context.
-   * Safe to call again.
+   * takes longer than `graceMs`. What is cached goes to the disk tier, as far as there is room and time. Frees the
+   * context. Safe to call again.
    */
   async close(graceMs: number): Promise<void> {
     if (this.#state === 'open') {

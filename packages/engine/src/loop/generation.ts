@@ -8,11 +8,14 @@ export interface GenerationRequest {
   readonly id: string;
   readonly prompt: readonly number[];
   /**
-   * Positions in the prompt at which its documents end, ascending: there the cache cuts what it stores, so that a document
-   * is kept, moved and replaced as a whole. Left out when nobody says.
+   * Positions in the prompt at which its documents end, ascending: there the cache cuts what it stores, so that a
+   * document is kept, moved and replaced as a whole. Left out when nobody says.
    */
   readonly boundaries?: readonly number[];
-  /** Keeps the prompt apart: it shares cached tokens with prompts of the same salt alone, and without one with those without. */
+  /**
+   * Keeps the prompt apart: it shares cached tokens with prompts of the same salt alone, and without one with those
+   * without.
+   */
   readonly salt?: string;
   /** Most tokens to generate; 0 computes the prompt for the cache and nothing else. */
   readonly maxTokens: number;

@@ -2,8 +2,8 @@ import type { WarmpathError } from '@warmpath/core';
 import type { GenerationListener, GenerationResult } from './generation.js';
 
 /**
- * A listener that hears nothing but errors before it is let go: texts and the end are kept back and told in one go then. What
- * it keeps is bounded by the generation's own limit of tokens.
+ * A listener that hears nothing but errors before it is let go: texts and the end are kept back and told in one go
+ * then. What it keeps is bounded by the generation's own limit of tokens.
  */
 export class HeldAnswer implements GenerationListener {
   readonly #listener: GenerationListener;

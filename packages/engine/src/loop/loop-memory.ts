@@ -8,7 +8,9 @@ import type { EngineLoopOptions, StoreOptions } from './loop-options.js';
 
 type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
 
-/** What an engine loop computes in: the native context, the cache over its cells, and the copies for the next process. */
+/**
+ * What an engine loop computes in: the native context, the cache over its cells, and the copies for the next process.
+ */
 export interface LoopMemory {
   readonly context: NativeContext;
   readonly cache: PrefixCache;
@@ -19,8 +21,8 @@ export interface LoopMemory {
  * Creates the native context and opens the stores behind it.
  *
  * @param cost What prefill costs, as long as the options do not say it.
- * @throws What `NativeContext.create` and `StateStore.open` throw, and WARMPATH_CONFIG_INVALID for a host tier with a model of
- *   sliding windows.
+ * @throws What `NativeContext.create` and `StateStore.open` throw, and WARMPATH_CONFIG_INVALID for a host tier with a
+ *   model of sliding windows.
  */
 export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
   if (options.model.hasSlidingWindow && (options.hostTierBytes ?? 0) > 0) {

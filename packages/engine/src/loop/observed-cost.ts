@@ -7,9 +7,9 @@ const DECAY = 0.99;
 const POSITION_UNIT = 1000;
 
 /**
- * What prefill costs, learned from the steps that were computed: a share for each token and a share for each token that it
- * attends to, fitted by least squares over the latest steps. Before the first step a token costs one millisecond, wherever
- * it stands. O(1) a step.
+ * What prefill costs, learned from the steps that were computed: a share for each token and a share for each token that
+ * it attends to, fitted by least squares over the latest steps. Before the first step a token costs one millisecond,
+ * wherever it stands. O(1) a step.
  */
 export class ObservedCost implements CostModel {
   #tokensTokens = 0;

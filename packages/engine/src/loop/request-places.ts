@@ -21,8 +21,9 @@ export interface RequestPlacesOptions {
 }
 
 /**
- * Where every request of the loop is: it waits, runs with cells, or is held without any; and how it comes from one place to the
- * next. Only `add`, `abort` and `release` may be called while a decode is in flight: everything else touches the cache.
+ * Where every request of the loop is: it waits, runs with cells, or is held without any; and how it comes from one
+ * place to the next. Only `add`, `abort` and `release` may be called while a decode is in flight: everything else
+ * touches the cache.
  */
 export class RequestPlaces {
   readonly #cache: PrefixCache;
@@ -68,7 +69,10 @@ export class RequestPlaces {
     }
   }
 
-  /** Notes that a request may go on beyond the tokens after which it is held; one that is held already waits for a place. */
+  /**
+   * Notes that a request may go on beyond the tokens after which it is held; one that is held already waits for a
+   * place.
+   */
   release(task: GenerationTask): void {
     task.released = true;
     if (this.#held.delete(task)) {
@@ -127,14 +131,19 @@ export class RequestPlaces {
     }
   }
 
-  /** Puts what a running task has computed into the tree, as far as it is to be cached; the rest stays private to it. */
+  /**
+   * Puts what a running task has computed into the tree, as far as it is to be cached; the rest stays private to it.
+   */
   commit(task: GenerationTask): void {
     const lease = task.lease!;
     const end = Math.min(task.computed, task.cachedAtMost(this.#cachedDocuments));
     this.#cache.commit(lease, task.tokens.slice(lease.length, end));
   }
 
-  /** Ends the requests that wanted nothing but their prompt in the cache, and have it there; says whether there were any. */
+  /**
+   * Ends the requests that wanted nothing but their prompt in the cache, and have it there; says whether there were
+   * any.
+   */
   finishPrefills(): boolean {
     const done = this.#running.filter(
       ({ isPrefillOnly, pending, aborted }) => isPrefillOnly && pending === 0 && !aborted,
@@ -157,15 +166,17 @@ export class RequestPlaces {
     this.#announcer.end(task, outcome, reason);
   }
 
-  /** A running request has all the tokens that it may have for now: it gives its cells away and waits to be released. */
+  /**
+   * A running request has all the tokens that it may have for now: it gives its cells away and waits to be released.
+   */
   hold(task: GenerationTask): void {
     this.#takeCells(task);
     this.#held.add(task);
   }
 
   /**
-   * The running requests hold each other's cells: the youngest gives way and waits again. One alone always has enough, because
-   * no request is longer than all cells; were it ever otherwise, it would be admitted and give way for ever.
+   * The running requests hold each other's cells: the youngest gives way and waits again. One alone always has enough,
+   * because no request is longer than all cells; were it ever otherwise, it would be admitted and give way for ever.
    */
   giveWay(): void {
     if (this.#running.length === 1) {

@@ -56,12 +56,14 @@ interface Speculation {
 }
 
 /**
- * Generations that were started before the search for their documents was over (RAGCache §5.3). All generations of one user
- * request share an id; the newest is the only one that lives. One that a newer one replaces ends after the current step, and
- * what it has computed stays cached, so the newer one goes on behind the longest prefix that both have in common. Its answer is
- * held back until the id is confirmed; until then it makes `heldTokens` tokens at most and then gives its cells away.
+ * Generations that were started before the search for their documents was over (RAGCache §5.3). All generations of one
+ * user request share an id; the newest is the only one that lives. One that a newer one replaces ends after the current
+ * step, and what it has computed stays cached, so the newer one goes on behind the longest prefix that both have in
+ * common. Its answer is held back until the id is confirmed; until then it makes `heldTokens` tokens at most and then
+ * gives its cells away.
  *
- * Which documents are worth a generation is for `SpeculativePipeline` of `@warmpath/core` to say, at the side of the search.
+ * Which documents are worth a generation is for `SpeculativePipeline` of `@warmpath/core` to say, at the side of the
+ * search.
  */
 export class Speculations {
   readonly #options: SpeculationsOptions;
@@ -82,9 +84,9 @@ export class Speculations {
   /**
    * Hands in a generation of an id; an older one ends and hears WARMPATH_SPECULATION_SUPERSEDED.
    *
-   * @throws WARMPATH_SPECULATION_SUPERSEDED when a newer generation is here already, WARMPATH_SPECULATION_ENDED when the id was
-   *   confirmed or cancelled, WARMPATH_OVERLOADED when too many ids are open; and what the loop throws, and then the older one
-   *   lives on.
+   * @throws WARMPATH_SPECULATION_SUPERSEDED when a newer generation is here already, WARMPATH_SPECULATION_ENDED when
+   *   the id was confirmed or cancelled, WARMPATH_OVERLOADED when too many ids are open; and what the loop throws, and
+   *   then the older one lives on.
    */
   submit(request: GenerationRequest, tag: SpeculationTag, listener: GenerationListener): GenerationHandle {
     const { id, isConfirmed } = tag;

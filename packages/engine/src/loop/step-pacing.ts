@@ -39,7 +39,8 @@ export class StepPacing {
   }
 
   /**
-   * A step was computed. Call it before its tokens are settled: it tells prompts from answers by what is still to be computed.
+   * A step was computed. Call it before its tokens are settled: it tells prompts from answers by what is still to be
+   * computed.
    *
    * @param cells Cells that all running requests attended to.
    */
@@ -57,8 +58,8 @@ export class StepPacing {
   }
 
   /**
-   * What the next step may hold: as many prompt tokens as there is room for where nobody reads a stream, and else what keeps its
-   * gap. O(sizes that are considered × prompts).
+   * What the next step may hold: as many prompt tokens as there is room for where nobody reads a stream, and else what
+   * keeps its gap. O(sizes that are considered × prompts).
    *
    * @param cells Cells that all running requests attend to.
    */

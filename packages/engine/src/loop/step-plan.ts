@@ -22,8 +22,8 @@ const WORTH_WAITING_TOKENS = 16;
 
 /**
  * Fills one decode: first one token for every task that generates, so that no stream waits for a prompt; then prompts
- * in the order of their admission, in chunks of what is left; those whose next tokens come from the disk sit it out. Takes the cells for what it plans; tasks for which there
- * are none sit this step out.
+ * in the order of their admission, in chunks of what is left; those whose next tokens come from the disk sit it out.
+ * Takes the cells for what it plans; tasks for which there are none sit this step out.
  *
  * @param running In the order of admission; every one has a lease.
  * @param limits Most tokens in one decode, and most of them for prompts.
@@ -57,7 +57,9 @@ export function planStep(running: readonly GenerationTask[], cache: PrefixCache,
   return [...entries, ...prompts];
 }
 
-/** Takes over what other requests have computed of this prompt since its last chunk, and what lower tiers hold of it. */
+/**
+ * Takes over what other requests have computed of this prompt since its last chunk, and what lower tiers hold of it.
+ */
 function share(task: GenerationTask, cache: PrefixCache): void {
   if (task.hasPrivateTokens) {
     return;

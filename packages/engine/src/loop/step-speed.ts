@@ -7,7 +7,9 @@ const MOST_TIMES_SLOWER = 2;
 /** Milliseconds of a nanosecond: what an estimate says of itself before any step was seen. */
 const UNKNOWN = 1e-6;
 
-/** How fast this machine computes, against what was estimated: learned apart for steps in tiles and steps row by row. */
+/**
+ * How fast this machine computes, against what was estimated: learned apart for steps in tiles and steps row by row.
+ */
 export class StepSpeed {
   #tiled: number | undefined;
   #byRow: number | undefined;

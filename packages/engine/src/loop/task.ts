@@ -123,7 +123,9 @@ export class GenerationTask {
     return { queueMs: (this.#startedMs ?? nowMs) - this.#arrivedMs, totalMs: nowMs - this.#arrivedMs };
   }
 
-  /** The next tokens are there without being computed. Those that it had before it lost its cells do not count again. */
+  /**
+   * The next tokens are there without being computed. Those that it had before it lost its cells do not count again.
+   */
   share({ device, host, disk }: TokensByTier): void {
     const next = (count: number): number => {
       const from = this.computed;

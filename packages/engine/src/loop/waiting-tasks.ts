@@ -22,10 +22,10 @@ export interface WaitingTasksOptions {
 }
 
 /**
- * The requests that wait for a place in the loop. Which of them goes next is core's scheduler's decision: the first to come,
- * or the one that finds most in the cache for what it must compute (RAGCache §5.2), where what must be brought back from host
- * memory or the disk is charged with the time that takes. A request that was chosen and found no room, or lost its place, goes before all
- * others.
+ * The requests that wait for a place in the loop. Which of them goes next is core's scheduler's decision: the first to
+ * come, or the one that finds most in the cache for what it must compute (RAGCache §5.2), where what must be brought
+ * back from host memory or the disk is charged with the time that takes. A request that was chosen and found no room,
+ * or lost its place, goes before all others.
  */
 export class WaitingTasks {
   readonly #cache: PrefixCache;

@@ -120,8 +120,8 @@ function lives(holder: Holder): boolean {
 }
 
 /**
- * Removes a stale lock; false when someone else is at it. A guard file lets one process at a time look again and remove,
- * or the second of two could remove the lock that the first has just made anew.
+ * Removes a stale lock; false when someone else is at it. A guard file lets one process at a time look again and
+ * remove, or the second of two could remove the lock that the first has just made anew.
  */
 async function takeAway(path: string, stale: string): Promise<boolean> {
   const guard = `${path}.takeover`;

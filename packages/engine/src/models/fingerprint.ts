@@ -4,7 +4,9 @@ import { mkdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/prom
 import { join } from 'node:path';
 import { cacheFolder } from './cache-folder.js';
 
-/** What a file looked like when it was read; another size, time or place on the disk means that it has to be read again. */
+/**
+ * What a file looked like when it was read; another size, time or place on the disk means that it has to be read again.
+ */
 interface Reading {
   readonly bytes: number;
   readonly modifiedMs: number;
@@ -13,9 +15,9 @@ interface Reading {
 }
 
 /**
- * SHA-256 of a model's file, in hexadecimal: what tells two models, two quantisations and two versions of one apart. Remembered
- * in the cache folder by path, size, time of change and inode, so that a large file is read once and not at every start.
- * Cost: reads the file the first time, 1 to 2 s a GB.
+ * SHA-256 of a model's file, in hexadecimal: what tells two models, two quantisations and two versions of one apart.
+ * Remembered in the cache folder by path, size, time of change and inode, so that a large file is read once and not at
+ * every start. Cost: reads the file the first time, 1 to 2 s a GB.
  *
  * @param folder The cache folder.
  * @throws The file system's error when the model cannot be read.
@@ -39,8 +41,8 @@ export async function modelFingerprint(path: string, folder: string = cacheFolde
 }
 
 /**
- * What tells a file from any other while this machine runs, without reading it: for what is not to outlive a process by long.
- * No SHA-256 is like it.
+ * What tells a file from any other while this machine runs, without reading it: for what is not to outlive a process by
+ * long. No SHA-256 is like it.
  */
 export async function fileIdentity(path: string): Promise<string> {
   const real = await realpath(path);

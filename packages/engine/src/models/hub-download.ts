@@ -12,7 +12,7 @@ import { PartialFile } from './partial-file.js';
 import type { ModelProgressListener } from './progress.js';
 
 /** The public hub. */
-export const DEFAULT_HUB_URL = 'https://huggingface.co';
+const DEFAULT_HUB_URL = 'https://huggingface.co';
 
 const MAX_FAILURES = 5;
 const FIRST_DELAY_MS = 500;
@@ -44,8 +44,9 @@ export interface HubDownloadOptions {
  * the file gets its name, its length, its SHA-256 (where the hub names it) and its GGUF header are checked. One process
  * downloads at a time; others wait for it and take its file.
  *
- * Errors: `WARMPATH_DOWNLOAD_FAILED` (no such file, no access, network, disk), `WARMPATH_MODEL_FILE` (what the hub sent is
- * no GGUF file), `WARMPATH_MODEL_SPEC` (the hub's address), the signal's reason. None shows the token or a signed address.
+ * Errors: `WARMPATH_DOWNLOAD_FAILED` (no such file, no access, network, disk), `WARMPATH_MODEL_FILE` (what the hub sent
+ * is no GGUF file), `WARMPATH_MODEL_SPEC` (the hub's address), the signal's reason. None shows the token or a signed
+ * address.
  */
 export async function downloadFromHub(reference: HubReference, options: HubDownloadOptions): Promise<string> {
   const path = hubFilePath(reference, options.cacheDir);

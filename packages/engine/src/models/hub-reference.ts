@@ -18,8 +18,8 @@ const SPLIT_MODEL = /-\d{5}-of-\d{5}\.gguf$/i;
 const FORM = 'hf:org/repo/file.gguf or hf:org/repo@revision/path/file.gguf';
 
 /**
- * Reads `org/repo/path/file.gguf` or `org/repo@revision/path/file.gguf` (what follows `hf:`). A revision with a slash is
- * written with `%2F`, as in `refs%2Fpr%2F1`. Nothing that passes can leave the cache folder or change the host.
+ * Reads `org/repo/path/file.gguf` or `org/repo@revision/path/file.gguf` (what follows `hf:`). A revision with a slash
+ * is written with `%2F`, as in `refs%2Fpr%2F1`. Nothing that passes can leave the cache folder or change the host.
  * Errors: `WARMPATH_MODEL_SPEC`.
  */
 export function parseHubReference(text: string): HubReference {

@@ -45,10 +45,10 @@ export interface HubResponse {
 }
 
 /**
- * Asks the hub for a file and follows its redirects (8 at most) to the host that serves the bytes. The token goes to the
- * hub's origin only; a redirect from https to http is refused. The hub names the content (`x-linked-etag`,
- * `x-linked-size`) on its own answer, before the redirect; when that name is not the one of the bytes already there, the
- * range is left out of what follows.
+ * Asks the hub for a file and follows its redirects (8 at most) to the host that serves the bytes. The token goes to
+ * the hub's origin only; a redirect from https to http is refused. The hub names the content (`x-linked-etag`,
+ * `x-linked-size`) on its own answer, before the redirect; when that name is not the one of the bytes already there,
+ * the range is left out of what follows.
  *
  * Errors: {@link TransientFailure} for the network; `WARMPATH_DOWNLOAD_FAILED` for redirects that lead nowhere; the
  * signal's reason.

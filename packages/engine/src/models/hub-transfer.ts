@@ -26,7 +26,8 @@ export interface TransferRequest {
  * One try to bring a partial file to its full length: continues it when the hub still has the same content, starts over
  * when it has another. Returns what the finished bytes are.
  *
- * Errors: {@link TransientFailure} when another try may help; `WARMPATH_DOWNLOAD_FAILED` when none will; the signal's reason.
+ * Errors: {@link TransientFailure} when another try may help; `WARMPATH_DOWNLOAD_FAILED` when none will; the signal's
+ * reason.
  */
 export async function transferFile(request: TransferRequest): Promise<ContentIdentity> {
   const { partial } = request;
@@ -131,7 +132,10 @@ async function receive(request: TransferRequest, { body }: HubResponse, arrival:
   }
 }
 
-/** Work on the disk for the file `name`. A failure is final (`WARMPATH_DOWNLOAD_FAILED`): trying again would meet it again. */
+/**
+ * Work on the disk for the file `name`. A failure is final (`WARMPATH_DOWNLOAD_FAILED`): trying again would meet it
+ * again.
+ */
 export async function stored<T>(name: string, work: Promise<T>): Promise<T> {
   try {
     return await work;

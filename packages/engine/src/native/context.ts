@@ -21,7 +21,10 @@ export interface ContextOptions {
   /** Most tokens of one decode whose logits are wanted. */
   readonly outputs: number;
   readonly threads: number;
-  /** Which small batches are filled up, in cells of their own: where that makes their attention faster, or all. None when left out. */
+  /**
+   * Which small batches are filled up, in cells of their own: where that makes their attention faster, or all. None
+   * when left out.
+   */
   readonly padding?: 'faster' | 'all';
 }
 
@@ -106,8 +109,8 @@ export class NativeContext implements SavableMemory {
   /**
    * Computes the batch on a native thread; the event loop stays free.
    *
-   * @param span Cells that the batch attends to at most, where that is known: sequences that share cells attend to fewer than
-   *   they are long.
+   * @param span Cells that the batch attends to at most, where that is known: sequences that share cells attend to
+   *   fewer than they are long.
    * @returns llama_decode's code: 0 success, 1 no free cells, 2 aborted, negative an error.
    */
   async decode(span: number = this.cells): Promise<number> {

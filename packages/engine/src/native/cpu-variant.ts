@@ -5,7 +5,9 @@ import { readGgufHeader } from '../gguf/reader.js';
 import type { NativeLibraries } from './library.js';
 import { LEFTOVER_NS, WEIGHT_NS } from './tile-padding.js';
 
-/** The library's variants of the CPU code that compute with AVX-512, whose attention takes 64 numbers of a head at once. */
+/**
+ * The library's variants of the CPU code that compute with AVX-512, whose attention takes 64 numbers of a head at once.
+ */
 const WIDE_VARIANTS = /-(skylakex|cannonlake|cascadelake|cooperlake|icelake|sapphirerapids|zen4)\./;
 const VARIANT = /^(lib)?ggml-cpu-[a-z0-9_]+\.(so|dylib|dll)$/;
 const WIDE = 64;
@@ -13,7 +15,9 @@ const NARROW = 32;
 
 /** The cells at which attention and weights are weighed against each other: a short prompt. */
 const CELLS = 1024;
-/** How many times more than its weights a token must lose at its attention: all else may be slower with narrow vectors. */
+/**
+ * How many times more than its weights a token must lose at its attention: all else may be slower with narrow vectors.
+ */
 const CLEARLY = 8;
 
 /** What of a model the choice depends on. */
@@ -27,10 +31,10 @@ export interface HeadShape {
 }
 
 /**
- * Whether a model is faster with AVX2 where the processor has AVX-512. Row by row, llama.cpp's attention computes what is left
- * behind the last whole vector number by number (`ggml_vec_dot_f16`, `ggml_vec_mad_f16`): with heads of 32 numbers that is all of
- * it. On the demo model, a step of 8 streams took 5.9 ms with AVX-512 and 1.5 ms with AVX2, and prefill the same. Models with
- * more weights per head gain too little there to lose elsewhere.
+ * Whether a model is faster with AVX2 where the processor has AVX-512. Row by row, llama.cpp's attention computes what
+ * is left behind the last whole vector number by number (`ggml_vec_dot_f16`, `ggml_vec_mad_f16`): with heads of 32
+ * numbers that is all of it. On the demo model, a step of 8 streams took 5.9 ms with AVX-512 and 1.5 ms with AVX2, and
+ * prefill the same. Models with more weights per head gain too little there to lose elsewhere.
  */
 export function prefersNarrowVectors({ layers, heads, headWidth, weights }: HeadShape): boolean {
   const leftover = (headWidth % WIDE) - (headWidth % NARROW);

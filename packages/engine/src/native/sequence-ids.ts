@@ -2,8 +2,8 @@
 export const NATIVE_SEQUENCES = 256;
 
 /**
- * Labels the cells that are on their way out of the buffer or into it. It must be the lowest id: a state names the labels
- * below `n_seq_max` alone (`state_write_meta` in src/llama-kv-cache.cpp), which is the number of outputs here.
+ * Labels the cells that are on their way out of the buffer or into it. It must be the lowest id: a state names the
+ * labels below `n_seq_max` alone (`state_write_meta` in src/llama-kv-cache.cpp), which is the number of outputs here.
  */
 export const SCRATCH_SEQUENCE = 0;
 

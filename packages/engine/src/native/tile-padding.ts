@@ -1,14 +1,14 @@
 /**
  * Rows from which llama.cpp's CPU attention works in tiles (`GGML_FA_TILE_Q` in ggml/src/ggml-cpu/common.h). A batch of
- * fewer goes row by row and cell by cell (`ggml_compute_forward_flash_attn_ext_f16` in ops.cpp), which is many times slower
- * behind a long prefix, and less exact: row by row the values are summed up in 16-bit numbers (`VKQ16`), where a sum over
- * thousands of cells soon loses what the next one adds; tiles sum in 32 bits.
+ * fewer goes row by row and cell by cell (`ggml_compute_forward_flash_attn_ext_f16` in ops.cpp), which is many times
+ * slower behind a long prefix, and less exact: row by row the values are summed up in 16-bit numbers (`VKQ16`), where a
+ * sum over thousands of cells soon loses what the next one adds; tiles sum in 32 bits.
  */
 export const TILE_ROWS = 64;
 
 /**
- * Nanoseconds on one AVX-512 core, fitted to `bench/small-batches.js`. Only their ratios matter, and these differ little from
- * core to core. Row by row, what is left over behind the last whole vector is computed number by number.
+ * Nanoseconds on one AVX-512 core, fitted to `bench/small-batches.js`. Only their ratios matter, and these differ
+ * little from core to core. Row by row, what is left over behind the last whole vector is computed number by number.
  */
 const ROW_NS = 0.33;
 export const LEFTOVER_NS = 4.3;
@@ -50,9 +50,9 @@ export interface BatchEstimate {
 }
 
 /**
- * When a small batch is worth filling up with tokens that nobody wants, so that its attention works in tiles. With 2,048
- * cells before them, 40 tokens took 20 times longer than 64 on the demo model, and 1.4 times on `random:24m`. A function of
- * the batch alone and not of measured time, so that the same batch is always computed in the same way.
+ * When a small batch is worth filling up with tokens that nobody wants, so that its attention works in tiles. With
+ * 2,048 cells before them, 40 tokens took 20 times longer than 64 on the demo model, and 1.4 times on `random:24m`. A
+ * function of the batch alone and not of measured time, so that the same batch is always computed in the same way.
  */
 export class TilePadding {
   readonly #shape: AttentionShape;
@@ -102,7 +102,10 @@ export class TilePadding {
     return rows * this.#shape.weights * WEIGHT_NS;
   }
 
-  /** Tiles of all heads. Each thread takes four pieces of the rows of all heads, and a piece smaller than a tile costs a whole one. */
+  /**
+   * Tiles of all heads. Each thread takes four pieces of the rows of all heads, and a piece smaller than a tile costs a
+   * whole one.
+   */
   #tiles(): number {
     const { heads, threads } = this.#shape;
     const rows = heads * TILE_ROWS;

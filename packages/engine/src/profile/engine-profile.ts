@@ -34,7 +34,10 @@ export interface EngineProfile {
     /** Milliseconds a byte back, checksum included. */
     readonly restoreMsPerByte: number;
   };
-  /** Measured where there was a folder for a disk tier. Reads are of files just written: what the file system holds in memory. */
+  /**
+   * Measured where there was a folder for a disk tier. Reads are of files just written: what the file system holds in
+   * memory.
+   */
   readonly disk?: {
     readonly writeMsPerByte: number;
     readonly readMsPerByte: number;
@@ -71,7 +74,8 @@ export async function storeProfile(profile: EngineProfile, folder: string = cach
 /**
  * The profile that was stored for this model, machine, number of threads and batch.
  *
- * @returns `undefined` when there is none, or its file is damaged. Where no profile was ever stored, the model is not read.
+ * @returns `undefined` when there is none, or its file is damaged. Where no profile was ever stored, the model is not
+ *   read.
  */
 export async function storedProfile(
   modelPath: string,
@@ -93,8 +97,8 @@ export async function storedProfile(
 }
 
 /**
- * The cost model of a profile: bilinear over its grid (RAGCache Algorithm 1). More new tokens than were measured cost what
- * their parts cost, one behind the other.
+ * The cost model of a profile: bilinear over its grid (RAGCache Algorithm 1). More new tokens than were measured cost
+ * what their parts cost, one behind the other.
  *
  * @throws WARMPATH_INVALID_REQUEST when the grid is none.
  */

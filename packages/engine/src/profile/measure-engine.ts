@@ -38,8 +38,8 @@ export interface MeasureOptions {
 }
 
 /**
- * Measures what computing tokens behind cached ones takes over a grid, and copying cells to host memory and back, and files.
- * Alone on the machine, or it measures the others too. Cost: up to ten contexts of tokens.
+ * Measures what computing tokens behind cached ones takes over a grid, and copying cells to host memory and back, and
+ * files. Alone on the machine, or it measures the others too. Cost: up to ten contexts of tokens.
  *
  * @throws The signal's reason; WARMPATH_ENGINE_FAILED when a decode fails.
  */

@@ -13,8 +13,8 @@ export interface ProfileCommandHooks extends ProfileHooks {
 }
 
 /**
- * Measures and stores a profile: `warmpath engine --profile` and `warmpath-engine --profile`. Says how far it is, and in the end
- * what came out and in which file it is.
+ * Measures and stores a profile: `warmpath engine --profile` and `warmpath-engine --profile`. Says how far it is, and
+ * in the end what came out and in which file it is.
  *
  * @throws What `profileEngine` throws.
  */

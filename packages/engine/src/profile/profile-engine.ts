@@ -26,8 +26,9 @@ export interface StoredEngineProfile {
 }
 
 /**
- * Measures what computing and copying take with this model on this machine, and keeps it in the cache folder, where every later
- * start with the same number of threads and the same batch finds it. The machine should have nothing else to do.
+ * Measures what computing and copying take with this model on this machine, and keeps it in the cache folder, where
+ * every later start with the same number of threads and the same batch finds it. The machine should have nothing else
+ * to do.
  *
  * @throws What `startEngineServer` throws of the model and the library; the signal's reason.
  */

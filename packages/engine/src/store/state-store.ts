@@ -61,11 +61,12 @@ interface PendingWrite {
 /**
  * States in files of one folder, under a budget in bytes. They survive the process.
  *
- * - A file is written beside its name and renamed, so there is never half a one under its name. Nothing is forced to the disk:
- *   a power cut may cost files, which are then found damaged, and a cache can lose files.
+ * - A file is written beside its name and renamed, so there is never half a one under its name. Nothing is forced to
+ *   the disk: a power cut may cost files, which are then found damaged, and a cache can lose files.
  * - Whatever is read must have the checksum with which it left the cells; what has not is refused and removed.
  * - Nothing blocks: what is written waits in memory in a bounded queue, and can be read from there.
- * - When the disk is full or broken, nothing more is taken for a minute, with one warning; what is there can still be read.
+ * - When the disk is full or broken, nothing more is taken for a minute, with one warning; what is there can still be
+ *   read.
  *
  * It knows bytes and not the tree: which file goes, and when, is the caller's decision.
  */
@@ -102,9 +103,9 @@ export class StateStore {
   }
 
   /**
-   * Takes the folder over: removes what a former process left unfinished, what is damaged in its head, and what belongs to
-   * another model, and says what is there, last used last. States are verified when they are read, not now. What is there may
-   * be more than the budget; the caller then has files to remove. Cost: reads every head.
+   * Takes the folder over: removes what a former process left unfinished, what is damaged in its head, and what belongs
+   * to another model, and says what is there, last used last. States are verified when they are read, not now. What is
+   * there may be more than the budget; the caller then has files to remove. Cost: reads every head.
    *
    * @throws WARMPATH_CONFIG_INVALID when the folder cannot be made or read, or another process has it.
    */
@@ -156,8 +157,8 @@ export class StateStore {
   }
 
   /**
-   * Takes a record, which must have room, to be written soon. It counts and can be read from now on. Should writing fail, it
-   * is gone and {@link onLost} is called.
+   * Takes a record, which must have room, to be written soon. It counts and can be read from now on. Should writing
+   * fail, it is gone and {@link onLost} is called.
    */
   put(record: StateRecord): StoredState {
     const head = encodeHead(record, this.#options.identity);

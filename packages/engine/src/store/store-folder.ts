@@ -38,8 +38,8 @@ export interface FolderContent {
 }
 
 /**
- * Reads the heads of all files of a folder, and removes those that are unfinished, damaged, or of another identity. Files with
- * other names are nobody's business here and stay. Cost: one read a file, one after the other.
+ * Reads the heads of all files of a folder, and removes those that are unfinished, damaged, or of another identity.
+ * Files with other names are nobody's business here and stay. Cost: one read a file, one after the other.
  *
  * @throws The file system's error when the folder cannot be listed or a file cannot be removed.
  */

@@ -14,8 +14,8 @@ import { crc32 } from 'node:zlib';
  *                  the tokens: i32 each, all from the start of the prompt to the end of the state
  *                  the state, as the engine's library wrote it
  *
- * All tokens before the state stand in the file too, so that it says itself what it depends on: four bytes a token, where a
- * token's cells take a thousand and more.
+ * All tokens before the state stand in the file too, so that it says itself what it depends on: four bytes a token,
+ * where a token's cells take a thousand and more.
  */
 const MAGIC = new TextEncoder().encode('WPKVSTAT');
 const LAYOUT_VERSION = 1;
@@ -30,8 +30,8 @@ const MOST_TOKENS = 16_777_216;
 /** What computed a state: it means nothing to anything else. */
 export interface StateIdentity {
   /**
-   * SHA-256 of the model's file, in hexadecimal, which covers the quantisation of the weights; for what does not outlive the
-   * engine, whatever tells the file from any other on this machine.
+   * SHA-256 of the model's file, in hexadecimal, which covers the quantisation of the weights; for what does not
+   * outlive the engine, whatever tells the file from any other on this machine.
    */
   readonly model: string;
   /** The library and its exact version. */

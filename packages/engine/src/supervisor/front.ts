@@ -133,8 +133,9 @@ export class Front {
 }
 
 /**
- * Whether a request is a speculation that waits for its confirmation. It is not sent again: a confirmation that came before
- * the crash is forgotten, and it would wait for ever. Asked after a failure alone, so bodies are not read otherwise.
+ * Whether a request is a speculation that waits for its confirmation. It is not sent again: a confirmation that came
+ * before the crash is forgotten, and it would wait for ever. Asked after a failure alone, so bodies are not read
+ * otherwise.
  */
 function isSpeculation({ body }: RelayedRequest): boolean {
   if (body === null || !body.includes('"speculation"')) {

@@ -1,7 +1,10 @@
 import type { ChildMessage, ParentMessage } from '../child-messages.js';
 import type { ListeningChild } from '../child-process.js';
 
-/** Beats within the time that a worker may be silent. Beats are counted, so that a machine that slept does not end its worker. */
+/**
+ * Beats within the time that a worker may be silent. Beats are counted, so that a machine that slept does not end its
+ * worker.
+ */
 const BEATS = 4;
 
 /** What the watch needs of a worker's process. */
@@ -10,9 +13,9 @@ export type WatchedChild = Pick<ListeningChild, 'exited'> & {
 };
 
 /**
- * Asks a worker again and again for a sign of life. It hangs when its event loop answers none of the last questions, or when
- * one decode has taken as long: llama.cpp computes on a thread of its own, and the event loop goes on beside one that never
- * returns. One message each way in a quarter of the time.
+ * Asks a worker again and again for a sign of life. It hangs when its event loop answers none of the last questions, or
+ * when one decode has taken as long: llama.cpp computes on a thread of its own, and the event loop goes on beside one
+ * that never returns. One message each way in a quarter of the time.
  *
  * @param limitMs How long a worker may be silent, or compute one step.
  * @param onHang Hears once what is wrong; nothing is asked any more then.

@@ -195,7 +195,10 @@ class RelayExchange implements Dispatcher.DispatchHandler {
   }
 }
 
-/** Whether the engine says that it failed while it computed; it sends no other error before an answer that is its own fault. */
+/**
+ * Whether the engine says that it failed while it computed; it sends no other error before an answer that is its own
+ * fault.
+ */
 function hasFailed({ status, body }: WholeAnswer): boolean {
   const failed = new WarmpathError('WARMPATH_ENGINE_FAILED');
   if (status !== failed.status) {

@@ -21,7 +21,10 @@ export class WarmFolder {
     this.capacityBytes = capacityBytes;
   }
 
-  /** @param mostBytes Most bytes of what it will hold; half of what is free is taken at most, for containers have little. */
+  /**
+   * @param mostBytes Most bytes of what it will hold; half of what is free is taken at most, for containers have
+   *   little.
+   */
   static async create(mostBytes: number): Promise<WarmFolder> {
     const parent = (await isFolder(MEMORY_FILES)) ? MEMORY_FILES : tmpdir();
     await removeAbandoned(parent);

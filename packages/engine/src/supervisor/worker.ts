@@ -22,8 +22,8 @@ export interface Worker {
   /** Settles when the process has ended. Never rejects. */
   readonly exited: Promise<EngineExit>;
   /**
-   * Whether the process still answers. A process that has just crashed may not be known to be gone yet; this waits until
-   * it is known.
+   * Whether the process still answers. A process that has just crashed may not be known to be gone yet; this waits
+   * until it is known.
    */
   isAlive(): Promise<boolean>;
   /** Asks it to finish what runs and to end, and kills it when it takes longer than `graceMs` and a margin. */

@@ -38,7 +38,10 @@ function promptOf(fragments: readonly number[]): Prompt {
 
 const fragments = fc.array(fc.nat({ max: FRAGMENT_LENGTHS.length - 1 }), { minLength: 1, maxLength: 5 });
 
-/** The largest of some hundred differences is a little different in the next hundred; a wrong cell moves logits by whole units. */
+/**
+ * The largest of some hundred differences is a little different in the next hundred; a wrong cell moves logits by whole
+ * units.
+ */
 const SAMPLING_MARGIN = 1.5;
 
 /** What can happen to a cache; every prefill and every graft ends with the logits of the prompt's last token. */

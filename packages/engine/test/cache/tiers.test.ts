@@ -172,7 +172,8 @@ describe('the cache with a host tier', () => {
     let nowMs = 0;
     const bench = new Bench(9, 8, {
       hostBytes: PLENTY,
-      // Every look at the clock is a second later: a restored token costs a quarter of one, a computed one a millisecond.
+      // Every look at the clock is a second later: a restored token costs a quarter of one, a computed one a
+      // millisecond.
       clock: () => (nowMs += 1000),
       cost: { prefillMs: (_cached, tokens) => tokens },
     });

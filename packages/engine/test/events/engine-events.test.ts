@@ -54,7 +54,10 @@ describe('the KV events of an engine process', { timeout: 60_000 }, () => {
     }
     return replica;
   };
-  /** All batches so far, as soon as a consumer of them holds these blocks: events may reach the publisher after the answer. */
+  /**
+   * All batches so far, as soon as a consumer of them holds these blocks: events may reach the publisher after the
+   * answer.
+   */
   const batchesWith = async (expected: readonly string[]): Promise<ReceivedBatch[]> => {
     for (;;) {
       const batches = await replay(replayAt, 0);

@@ -15,7 +15,8 @@ const MODEL = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.me
 const SHAPES = [5, 13, 37, 64];
 /**
  * How many times more than there it may move here, where cells stand in other places too: the largest of a thousand
- * differences is larger than that of a hundred. Logits of this model span about 22, and a wrong cell moves them by units.
+ * differences is larger than that of a hundred. Logits of this model span about 22, and a wrong cell moves them by
+ * units.
  */
 const MARGIN = 3;
 /** The same on average, where what is rounded differently stays small and what is wrong does not. */

@@ -26,7 +26,10 @@ interface Machine {
 
 const EXACT: Machine = { byRow: 1, tiled: 1, fixedMs: 0, noise: 0 };
 
-/** Streams that were computed to a depth, and a prompt behind what is cached of it, on a machine with a cost model of its own. */
+/**
+ * Streams that were computed to a depth, and a prompt behind what is cached of it, on a machine with a cost model of
+ * its own.
+ */
 class Simulation {
   readonly #limit: ChunkLimit;
   readonly #machine: Machine;
@@ -57,7 +60,10 @@ class Simulation {
     return this.#machine.fixedMs + nanoseconds * 1e-6 * (isTiled ? this.#machine.tiled : this.#machine.byRow);
   }
 
-  /** One step; answers how many prompt tokens it held, and how many times longer than without any it took, noise left out. */
+  /**
+   * One step; answers how many prompt tokens it held, and how many times longer than without any it took, noise left
+   * out.
+   */
   step(most: number): { tokens: number; ratio: number } {
     const { streams: generating } = this;
     const tokens = most === 0 ? 0 : this.#limit.tokens({ generating, most, estimate: (count) => this.estimate(count) });
@@ -104,7 +110,8 @@ describe('the prompt tokens beside running streams', () => {
           simulation.quiet(20);
           const steps = simulation.prompt(3_000);
           const beside = steps.filter(({ tokens }) => tokens > 1);
-          // The first steps find out how the machine differs from the estimate; a single token goes in whatever it takes.
+          // The first steps find out how the machine differs from the estimate; a single token goes in whatever it
+          // takes.
           expect(Math.max(...beside.slice(8).map(({ ratio }) => ratio))).toBeLessThan(3);
           const quiet = steps.filter(({ tokens }) => tokens === 0).length;
           expect(quiet).toBeLessThanOrEqual(3 * Math.ceil(steps.length / 64));

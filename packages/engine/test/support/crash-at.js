@@ -1,7 +1,8 @@
 // Preloaded into engine processes by a test: the worker dies at a chosen place, as often as the test says.
-// CRASH_AT: `decode` (while the native thread computes), `token` (when the poison token is computed), `commit` (a defect of
-// the loop), `refused` (llama_decode finds no memory), `context` (no memory for a context), `save` and `restore` (between the
-// copy of a node's cells and the tree's knowing of it), `write` (in the middle of a file), `full` (no room for a file).
+// CRASH_AT: `decode` (while the native thread computes), `token` (when the poison token is computed), `commit` (a
+// defect of the loop), `refused` (llama_decode finds no memory), `context` (no memory for a context), `save` and
+// `restore` (between the copy of a node's cells and the tree's knowing of it), `write` (in the middle of a file),
+// `full` (no room for a file).
 // CRASH_AFTER: calls before it.
 // CRASH_MARKS: a folder with one file for each crash; CRASH_TIMES: most of them.
 import { readdirSync, writeFileSync } from 'node:fs';

@@ -5,7 +5,7 @@ import type { GenerationTimings } from '../../src/loop/generation.js';
 import type { EngineOptions } from '../../src/options.js';
 import { type EngineServer, startEngineServer } from '../../src/server.js';
 
-export interface Usage {
+interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
   total_tokens: number;

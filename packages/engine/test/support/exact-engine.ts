@@ -5,7 +5,7 @@ import type { NativeModel } from '../../src/native/model.js';
 import type { BatchAttention, BatchEstimate } from '../../src/native/tile-padding.js';
 
 /** Tokens of the model: the last one ends a generation, the others are letters and digits. */
-export const VOCABULARY_SIZE = 37;
+const VOCABULARY_SIZE = 37;
 const END_TOKEN = VOCABULARY_SIZE - 1;
 /** What a path is before its first token. */
 const NOTHING = 0x9e37_79b9;
@@ -70,8 +70,9 @@ export const noBindings = {} as unknown as LlamaBindings;
 
 /**
  * An engine's context that computes without rounding: a cell holds what its whole path is, and logits are a function of
- * the path alone. So one wrong token, cell or position before a place changes everything behind it, and what computing in
- * another order, another batch or at another time changes is nothing. It refuses what would be a defect in an engine.
+ * the path alone. So one wrong token, cell or position before a place changes everything behind it, and what computing
+ * in another order, another batch or at another time changes is nothing. It refuses what would be a defect in an
+ * engine.
  *
  * A decode lies still until it is told to end, so that a test decides what happens while it is in flight.
  */

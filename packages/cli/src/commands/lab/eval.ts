@@ -90,8 +90,8 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
 type EvalContext = CommandContext & { readonly signal: AbortSignal };
 
 /**
- * On the engine that was named, or on an embedded one. That one computes every request in the same way whatever else it does, so
- * that prompts alone decide about answers.
+ * On the engine that was named, or on an embedded one. That one computes every request in the same way whatever else it
+ * does, so that prompts alone decide about answers.
  */
 async function evaluateOn(options: EvalOptions, context: EvalContext): Promise<void> {
   if (options.engine !== undefined) return evaluate(options, context);

@@ -25,7 +25,10 @@ export interface ArrangedSettings extends PromptSettings {
 
 export const RENDER: RenderOptions = { template: 'xml', layout: 'question' };
 
-/** Documents that are given beside the messages, as a gateway puts them into the prompt; what was sent before is sent again to the byte. */
+/**
+ * Documents that are given beside the messages, as a gateway puts them into the prompt; what was sent before is sent
+ * again to the byte.
+ */
 export class ArrangedPrompts implements PromptSource {
   readonly #settings: ArrangedSettings;
   readonly #history = new ServedHistory();

@@ -2,7 +2,7 @@ import type { ChatMessage } from '@warmpath/core';
 import type { EvaluationQuestion } from '@warmpath/lab';
 
 /** What the engine said of a prompt that it answered. */
-export interface PromptUsage {
+interface PromptUsage {
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
 }

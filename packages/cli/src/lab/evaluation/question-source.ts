@@ -19,8 +19,8 @@ import { readAlmanac } from '../../demo/almanac.js';
 export const ALMANAC = 'almanac';
 const ALMANAC_CONVERSATIONS = 50;
 /**
- * With all documents again in every turn, prompts have at most some 1,700 tokens: the demo model was trained with up to 2,048, and what
- * it answers wrongly beyond them would hide what is asked here.
+ * With all documents again in every turn, prompts have at most some 1,700 tokens: the demo model was trained with up to
+ * 2,048, and what it answers wrongly beyond them would hide what is asked here.
  */
 const ALMANAC_TURNS = 4;
 const ALMANAC_TOP_K = 3;
@@ -49,7 +49,10 @@ export interface QuestionOptions {
   readonly seed: number;
 }
 
-/** The questions of a BEIR folder, of a file of MTRAG's tasks, or, by its name, of the almanac. Errors: those of the readers. */
+/**
+ * The questions of a BEIR folder, of a file of MTRAG's tasks, or, by its name, of the almanac. Errors: those of the
+ * readers.
+ */
 export async function readQuestionSource(data: string, options: QuestionOptions): Promise<QuestionSource> {
   const found = await kindOf(data);
   if (found === undefined && data === ALMANAC) return almanacConversations(options);

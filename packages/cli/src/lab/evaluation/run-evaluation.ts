@@ -32,10 +32,10 @@ interface Task {
 const FAILURES_BEFORE_AN_ANSWER = 10;
 
 /**
- * Asks every question with every strategy. They take turns question by question, and who goes first changes, so that whatever
- * else the engine does meets all alike. What the journal holds is not asked again. Failed requests are collected; an
- * interruption ends the run with what is done. Errors: that of the engine if nothing but failures comes from it; those of the
- * journal.
+ * Asks every question with every strategy. They take turns question by question, and who goes first changes, so that
+ * whatever else the engine does meets all alike. What the journal holds is not asked again. Failed requests are
+ * collected; an interruption ends the run with what is done. Errors: that of the engine if nothing but failures comes
+ * from it; those of the journal.
  */
 export async function runEvaluation(run: EvaluationRun): Promise<EvaluationOutcomes> {
   const tasks = tasksOf(run);

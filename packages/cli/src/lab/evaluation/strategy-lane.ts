@@ -16,8 +16,8 @@ export interface LaneSettings {
 }
 
 /**
- * One strategy on one engine. Its system prompt begins with a mark of its own, so that nothing it is served from the cache was
- * left there by another strategy; its history knows of its own requests only.
+ * One strategy on one engine. Its system prompt begins with a mark of its own, so that nothing it is served from the
+ * cache was left there by another strategy; its history knows of its own requests only.
  */
 export class StrategyLane {
   readonly #strategy: EvaluationStrategy;
@@ -31,7 +31,10 @@ export class StrategyLane {
     this.#prompts = promptsOf(strategy, { model, system: `${mark} ${systemPrompt}` }, policy);
   }
 
-  /** Asks one question. Errors: those of the client, and whatever made the policy fall back, which a comparison must not hide. */
+  /**
+   * Asks one question. Errors: those of the client, and whatever made the policy fall back, which a comparison must not
+   * hide.
+   */
   async ask(question: EvaluationQuestion, signal: AbortSignal): Promise<AnsweredQuestion> {
     const { client, model, maxTokens } = this.#settings;
     const prompt = this.#prompts.send(question);
