@@ -13,6 +13,7 @@ import { renderDocuments } from '@warmpath/core';
 import { spawnEngine } from '@warmpath/engine';
 import { startGateway } from '@warmpath/gateway';
 import { estimate, mtragDialogues } from '@warmpath/lab';
+import { modelPath } from '../../engine/bench/random-model/dist/model-path.js';
 import { EngineClient } from '../dist/engine-client.js';
 
 const { values } = parseArgs({
@@ -59,7 +60,11 @@ if (values.json !== undefined)
   writeFileSync(values.json, `${JSON.stringify({ settings: values, results }, undefined, 2)}\n`);
 
 async function run(strategy) {
-  const engine = await spawnEngine({ model: values.model, contextTokens: Number(values['context-tokens']), port: 0 });
+  const engine = await spawnEngine({
+    model: await modelPath(values.model),
+    contextTokens: Number(values['context-tokens']),
+    port: 0,
+  });
   const gateway = await startGateway({
     ...strategy.gateway,
     server: { port: 0 },

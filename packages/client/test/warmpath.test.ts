@@ -5,6 +5,7 @@ import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { fetch as undiciFetch } from 'undici';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { type Fetch, Warmpath } from '../src/index.js';
 
 const MESSAGES = [
@@ -89,7 +90,7 @@ describe('through a gateway to the real engine', { timeout: 120_000 }, () => {
   });
 
   it('ends the engine’s work when the reader leaves, or aborts', async () => {
-    const endless = await spawnEngine({ port: 0, model: 'random:1m', threads: 1 });
+    const endless = await spawnEngine({ port: 0, model: await modelPath('random:1m'), threads: 1 });
     open.push({ close: () => endless.stop() });
     const aborted = async () => {
       const metrics = await (await fetch(`${endless.url}/metrics`)).text();

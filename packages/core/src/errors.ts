@@ -264,7 +264,7 @@ export const ERROR_TABLE = {
     status: 500,
     type: 'configuration_error',
     message: 'The model is not named in a way that the engine understands.',
-    remedy: 'Use a path to a .gguf file, hf:org/repo/file.gguf, demo, or random:<size>.',
+    remedy: 'Use a path to a .gguf file, hf:org/repo/file.gguf, or demo.',
   },
   WARMPATH_DOWNLOAD_FAILED: {
     status: 500,

@@ -5,6 +5,7 @@ import { request as httpRequest } from 'node:http';
 import { parseArgs } from 'node:util';
 import { spawnEngine } from '../dist/index.js';
 import { quantile } from './draw.js';
+import { modelPath } from './random-model/dist/model-path.js';
 
 const { values } = parseArgs({
   options: {
@@ -64,7 +65,12 @@ async function prefill(url, salt) {
 }
 
 async function measure(model) {
-  const options = { port: 0, model, threads: Number(values.threads), batchTokens: Number(values['batch-tokens']) };
+  const options = {
+    port: 0,
+    model: await modelPath(model),
+    threads: Number(values.threads),
+    batchTokens: Number(values['batch-tokens']),
+  };
   const engine = await spawnEngine({ ...options, contextTokens: 16_384 });
   const aloneMs = await prefill(engine.url, 900);
   const times = Array.from({ length: STREAMS }, () => []);

@@ -6,6 +6,7 @@ import { resolveModel } from '../dist/index.js';
 import { llamaBindings } from '../dist/native/bindings.js';
 import { NativeContext } from '../dist/native/context.js';
 import { NativeModel } from '../dist/native/model.js';
+import { modelPath } from './random-model/dist/model-path.js';
 
 const { values } = parseArgs({ options: { models: { type: 'string' }, rounds: { type: 'string' } } });
 const MODELS = (values.models ?? 'demo,random:24m').split(',');
@@ -75,7 +76,7 @@ async function measure(context, prefix, count) {
 }
 
 for (const spec of MODELS) {
-  const { path } = await resolveModel(spec);
+  const { path } = await resolveModel(await modelPath(spec));
   const model = await NativeModel.load(llamaBindings(), path);
   const options = { cells: 4096, batchTokens: BATCH_TOKENS, outputs: 1, threads: 1 };
   const context = await NativeContext.create(llamaBindings(), model, options);

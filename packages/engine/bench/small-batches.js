@@ -8,6 +8,7 @@ import { llamaBindings } from '../dist/native/bindings.js';
 import { NativeContext } from '../dist/native/context.js';
 import { NativeModel } from '../dist/native/model.js';
 import { TILE_ROWS, TilePadding } from '../dist/native/tile-padding.js';
+import { modelPath } from './random-model/dist/model-path.js';
 
 const { values } = parseArgs({
   options: {
@@ -65,7 +66,7 @@ async function measure(context, prefix, size) {
 }
 
 for (const spec of values.models.split(',')) {
-  const { path } = await resolveModel(spec);
+  const { path } = await resolveModel(await modelPath(spec));
   const model = await NativeModel.load(llamaBindings(), path);
   const options = { cells: 8192, batchTokens: BATCH_TOKENS, outputs: 2, threads: THREADS };
   const context = await NativeContext.create(llamaBindings(), model, options);

@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util';
 import { ERROR_TABLE } from '@warmpath/core';
 import { spawnEngine } from '../dist/index.js';
 import { seeded } from './draw.js';
+import { modelPath } from './random-model/dist/model-path.js';
 
 const { values } = parseArgs({
   options: {
@@ -268,7 +269,8 @@ async function diagnose(engine) {
 
 async function soak({ clients, options: given, disk = false, killEvery }, requests, seed) {
   const folder = disk ? mkdtempSync(join(tmpdir(), 'warmpath-soak-')) : undefined;
-  const options = { hostTier: 0, ...given, ...(folder !== undefined && { diskTier: folder }) };
+  const model = await modelPath(given.model);
+  const options = { hostTier: 0, ...given, model, ...(folder !== undefined && { diskTier: folder }) };
   const crashes = [];
   const onCrash = ({ message }) => crashes.push(message);
   const engine = await spawnEngine({ port: 0, threads: 1, speculationTimeoutMs: 2_000, ...options }, { onCrash });

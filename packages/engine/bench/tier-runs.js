@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { replacementPolicy } from '../../core/dist/index.js';
 import { PrefixCache } from '../dist/cache/prefix-cache.js';
 import { spawnEngine } from '../dist/index.js';
+import { modelPath } from './random-model/dist/model-path.js';
 import { tokensOf } from './tier-trace.js';
 
 /** Requests that each engine gets before it is the next one's turn. */
@@ -37,7 +38,14 @@ function cpuMs(pid) {
 export async function measureRuns(model, { trace, contextTokens }, { configurations, warmUp }) {
   const engines = [];
   for (const { name, policy, hostTier, salted } of configurations) {
-    const engine = await spawnEngine({ port: 0, threads: 1, model, contextTokens, policy, hostTier });
+    const engine = await spawnEngine({
+      port: 0,
+      threads: 1,
+      model: await modelPath(model),
+      contextTokens,
+      policy,
+      hostTier,
+    });
     // Without a cache there is nothing to warm.
     engines.push({ name, salted, engine, worker: workerOf(engine), next: salted ? warmUp : 0, requests: [] });
   }
@@ -70,7 +78,13 @@ async function measure({ engine, worker, salted, next }, request) {
 
 /** Bytes of one token's cells, as an engine says it. */
 export async function bytesPerToken(model) {
-  const engine = await spawnEngine({ port: 0, threads: 1, model, contextTokens: 512, hostTier: 2 ** 30 });
+  const engine = await spawnEngine({
+    port: 0,
+    threads: 1,
+    model: await modelPath(model),
+    contextTokens: 512,
+    hostTier: 2 ** 30,
+  });
   for (const key of ['a', 'b']) {
     await post(engine, { prompt: tokensOf({ key, tokens: 400 }), max_tokens: 1 });
   }

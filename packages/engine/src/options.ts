@@ -47,8 +47,8 @@ export const engineOptionsSchema = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe('Path to a .gguf file, hf:org/repo/file.gguf, demo, or random:<size>; the demo model when left out'),
-  cacheDir: z.string().min(1).optional().describe('Folder for downloaded and generated models'),
+    .describe('Path to a .gguf file, hf:org/repo/file.gguf, or demo; the demo model when left out'),
+  cacheDir: z.string().min(1).optional().describe('Folder for downloaded models'),
   host: z.string().min(1).default('127.0.0.1').describe('Address to listen on'),
   port: z.int().min(0).max(65_535).default(8080).describe('Port to listen on; 0 takes any free one'),
   contextTokens: z

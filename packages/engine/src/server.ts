@@ -52,8 +52,6 @@ export interface ServedModel {
   /** Its name in `/v1/models` and in requests. */
   readonly name: string;
   readonly kind: ResolvedModel['kind'];
-  /** Random weights: the text means nothing, timings and caching are real. */
-  readonly noise: boolean;
   /** What a user must be told about this model before reading its text. */
   readonly notice?: string;
   readonly parameters: number;
@@ -189,7 +187,6 @@ async function serveModel(
   const app = createApp({
     model: resolved.name,
     created: Math.floor(Date.now() / 1000),
-    noise: resolved.noise,
     loop,
     speculations,
     vocabulary: model.vocabulary,
@@ -218,7 +215,6 @@ async function serveModel(
     model: {
       name: resolved.name,
       kind: resolved.kind,
-      noise: resolved.noise,
       ...(resolved.notice !== undefined && { notice: resolved.notice }),
       parameters: model.parameterCount,
       contextTokens: loop.contextTokens,

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { closing, gatewayAt, openRequest, send } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
@@ -10,7 +11,7 @@ const CHAT = '/v1/chat/completions';
 let engine: EngineProcess;
 
 beforeAll(async () => {
-  engine = await spawnEngine({ port: 0, model: 'random:1m', threads: 1 });
+  engine = await spawnEngine({ port: 0, model: await modelPath('random:1m'), threads: 1 });
 });
 
 afterAll(async () => {

@@ -28,8 +28,6 @@ export interface EngineApp {
   readonly model: string;
   /** Seconds since 1970 at which the model was loaded. */
   readonly created: number;
-  /** Whether the model's text is noise: random weights. */
-  readonly noise: boolean;
   readonly loop: EngineLoop;
   readonly speculations: Speculations;
   readonly vocabulary: Vocabulary;
@@ -155,7 +153,6 @@ function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
         created: app.created,
         owned_by: 'warmpath',
         max_model_len: app.loop.contextTokens,
-        noise: app.noise,
       },
     ],
   }));

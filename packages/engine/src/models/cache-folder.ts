@@ -8,7 +8,7 @@ export interface CacheEnvironment {
 }
 
 /**
- * Folder in which downloaded and generated models are kept: `$WARMPATH_CACHE_DIR`, else `$XDG_CACHE_HOME/warmpath`, else
+ * Folder in which downloaded models are kept: `$WARMPATH_CACHE_DIR`, else `$XDG_CACHE_HOME/warmpath`, else
  * `~/.cache/warmpath`. An XDG path that is not absolute is passed over, as the XDG specification asks. Absolute; the
  * folder need not be there.
  */

@@ -4,13 +4,6 @@
  */
 export type ModelProgress =
   | {
-      /** A random-weights model is being written. */
-      readonly kind: 'generate';
-      readonly name: string;
-      readonly bytes: number;
-      readonly totalBytes: number;
-    }
-  | {
       /** A file is arriving from the hub; `bytes` counts what an earlier try left behind too. */
       readonly kind: 'download';
       readonly name: string;

@@ -7,19 +7,15 @@ import { cacheFolder } from './cache-folder.js';
 import { downloadFromHub } from './hub-download.js';
 import { parseHubReference } from './hub-reference.js';
 import type { ModelProgressListener } from './progress.js';
-import { parseRandomModel, randomModel, randomModelName } from './random-model.js';
 
 /** The demo model that comes with this package; the same place from the sources and from the build. */
 const DEMO_PATH = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
 const DEMO_NAME = 'warmpath-tiny';
-/** Stands in for the demo model: as small as it, so that it is there in a second. */
-const STAND_IN = '1m';
 
-const ACCEPTED_FORMS =
-  'a path to a .gguf file, hf:org/repo/file.gguf (hf:org/repo@revision/file.gguf), demo, or random:<size> such as random:24m';
+const ACCEPTED_FORMS = 'a path to a .gguf file, hf:org/repo/file.gguf (hf:org/repo@revision/file.gguf), or demo';
 
 export interface ResolveModelOptions {
-  /** Folder for downloaded and generated models; by default what {@link cacheFolder} says. */
+  /** Folder for downloaded models; by default what {@link cacheFolder} says. */
   readonly cacheDir?: string;
   readonly onProgress?: ModelProgressListener | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -37,17 +33,13 @@ export interface ResolvedModel {
   readonly path: string;
   /** What `/v1/models` calls it. */
   readonly name: string;
-  readonly kind: 'demo' | 'random' | 'file' | 'hub';
-  /** Whether its text means nothing (random weights). */
-  readonly noise: boolean;
+  readonly kind: 'demo' | 'file' | 'hub';
   /** One plain line that the user ought to see. */
   readonly notice?: string;
 }
 
 /**
- * Turns the name of a model into a file: `demo` (or nothing), `random:<size>`, `hf:org/repo/file.gguf`, or a path. Downloads
- * and generates where needed. When the demo model is missing, a random-weights model of its size stands in and the
- * notice says so.
+ * Turns the name of a model into a file: `demo` (or nothing), `hf:org/repo/file.gguf`, or a path. Downloads where needed.
  *
  * Errors: `WARMPATH_MODEL_SPEC` (not a name of a model; says the accepted forms), `WARMPATH_MODEL_FILE`,
  * `WARMPATH_DOWNLOAD_FAILED`, the signal's reason.
@@ -57,41 +49,19 @@ export async function resolveModel(
   options: ResolveModelOptions = {},
 ): Promise<ResolvedModel> {
   if (spec === undefined || spec === 'demo') return resolveDemo(options);
-  if (spec.startsWith('random:')) return resolveRandom(spec.slice('random:'.length), options);
   if (spec.startsWith('hf:')) return resolveHub(spec.slice('hf:'.length), options);
   return resolveFile(spec);
 }
 
 async function resolveDemo(options: ResolveModelOptions): Promise<ResolvedModel> {
   const path = resolve(options.demoPath ?? DEMO_PATH);
-  if (!(await exists(path))) {
-    return {
-      ...(await resolveRandom(STAND_IN, options)),
-      notice:
-        'The demo model is missing, so a model with random weights stands in: its text is noise, timings and caching are real.',
-    };
-  }
   await readGgufHeader(path);
   return {
     path,
     name: DEMO_NAME,
     kind: 'demo',
-    noise: false,
     notice:
       'This is a tiny demonstration model: it answers simple questions from the documents it is given and is no general model.',
-  };
-}
-
-async function resolveRandom(text: string, options: ResolveModelOptions): Promise<ResolvedModel> {
-  const request = parseRandomModel(text);
-  const { onProgress, signal } = options;
-  const path = await randomModel(request, { cacheDir: cacheDirOf(options), onProgress, signal });
-  return {
-    path,
-    name: randomModelName(request),
-    kind: 'random',
-    noise: true,
-    notice: 'This model has random weights: its text is noise, timings and caching are real.',
   };
 }
 
@@ -104,7 +74,7 @@ async function resolveHub(text: string, options: ResolveModelOptions): Promise<R
     onProgress,
     signal,
   });
-  return { path, name: modelName(path), kind: 'hub', noise: false };
+  return { path, name: modelName(path), kind: 'hub' };
 }
 
 async function resolveFile(spec: string): Promise<ResolvedModel> {
@@ -117,7 +87,7 @@ async function resolveFile(spec: string): Promise<ResolvedModel> {
   }
   const path = resolve(spec);
   await readGgufHeader(path, spec);
-  return { path, name: modelName(path), kind: 'file', noise: false };
+  return { path, name: modelName(path), kind: 'file' };
 }
 
 function cacheDirOf({ cacheDir }: ResolveModelOptions): string {

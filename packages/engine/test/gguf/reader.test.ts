@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { writeGguf } from '../../bench/random-model/src/gguf-writer.js';
 import { readGgufHeader } from '../../src/gguf/reader.js';
-import { writeGguf } from '../../src/gguf/writer.js';
 
 let folder: string;
 /** A small, sound file: three keys, two tensors. */

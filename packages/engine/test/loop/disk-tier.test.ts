@@ -2,6 +2,7 @@ import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { someTokens, TestEngine } from '../support/engine.js';
 
 describe('the disk tier of a real engine', () => {
@@ -66,7 +67,7 @@ describe('the disk tier of a real engine', () => {
     await engine.close();
     const files = await states();
     expect(files.length).toBeGreaterThan(1);
-    await start({ model: 'random:1m' });
+    await start({ model: await modelPath('random:1m') });
     expect(await engine.metric('warmpath_engine_disk_refused_files_total')).toBe(files.length);
     expect(byTier(await ask(1, 2))).toEqual({ device: 0, host: 0, disk: 0 });
   });

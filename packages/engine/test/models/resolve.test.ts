@@ -16,38 +16,24 @@ afterEach(() => vi.unstubAllEnvs());
 describe('the demo model', () => {
   it.each([undefined, 'demo'])('is meant by %s, and is in this package', async (spec) => {
     const model = await resolveModel(spec);
-    expect(model).toMatchObject({ kind: 'demo', name: 'warmpath-tiny', noise: false });
+    expect(model).toMatchObject({ kind: 'demo', name: 'warmpath-tiny' });
     expect(basename(model.path)).toBe('warmpath-tiny.gguf');
     expect(model.notice).toMatch(/tiny demonstration model.*no general model/);
     await access(model.path);
   });
 
-  it('is replaced by random weights, and the user is told, when it is missing', async () => {
-    const model = await resolveModel('demo', { demoPath: join(folder, 'nowhere.gguf'), cacheDir: folder });
-    expect(model).toMatchObject({ kind: 'random', name: 'random-1m', noise: true });
-    expect(model.notice).toMatch(/demo model is missing.*noise.*timings and caching are real/);
-    await access(model.path);
+  it('is refused when it is missing', async () => {
+    const demoPath = join(folder, 'nowhere.gguf');
+    await expect(resolveModel('demo', { demoPath })).rejects.toMatchObject({
+      code: 'WARMPATH_MODEL_FILE',
+      path: demoPath,
+    });
   });
 
-  it('is not replaced when it is there and damaged', async () => {
+  it('is refused when it is damaged', async () => {
     const demoPath = join(folder, 'pointer.gguf');
     await writeFile(demoPath, 'version https://git-lfs.github.com/spec/v1\n');
     await expect(resolveModel(undefined, { demoPath })).rejects.toMatchObject({ code: 'WARMPATH_MODEL_FILE' });
-  });
-});
-
-describe('random weights', () => {
-  it('come with the notice that the text is noise', async () => {
-    const model = await resolveModel('random:1m', { cacheDir: folder });
-    expect(model).toMatchObject({ kind: 'random', name: 'random-1m', noise: true });
-    expect(model.path.startsWith(folder)).toBe(true);
-    expect(model.notice).toContain('noise');
-  });
-
-  it('lie in the cache folder that the environment names', async () => {
-    vi.stubEnv('WARMPATH_CACHE_DIR', join(folder, 'named'));
-    const { path } = await resolveModel('random:1m');
-    expect(path.startsWith(join(folder, 'named'))).toBe(true);
   });
 });
 
@@ -57,7 +43,7 @@ describe('a path', () => {
     const link = join(folder, 'My-Model.Q8_0.gguf');
     await symlink(demo, link);
     const model = await resolveModel(relative(process.cwd(), link));
-    expect(model).toStrictEqual({ path: link, name: 'My-Model.Q8_0', kind: 'file', noise: false });
+    expect(model).toStrictEqual({ path: link, name: 'My-Model.Q8_0', kind: 'file' });
   });
 
   it('needs no ending when the file is there', async () => {
@@ -84,19 +70,22 @@ describe('a path', () => {
 });
 
 describe('a name that means nothing', () => {
-  it.each(['', 'llama3', 'Demo', 'ollama:llama3', 'https://huggingface.co/org/repo/resolve/main/model.gguf'])(
-    'is refused with the accepted forms: %j',
-    async (spec) => {
-      await expect(resolveModel(spec)).rejects.toMatchObject({
-        code: 'WARMPATH_MODEL_SPEC',
-        path: 'model',
-        message: expect.stringMatching(/path to a \.gguf file, hf:org\/repo\/file\.gguf .*demo, or random:/),
-      });
-    },
-  );
+  it.each([
+    '',
+    'llama3',
+    'Demo',
+    'random:1m',
+    'ollama:llama3',
+    'https://huggingface.co/org/repo/resolve/main/model.gguf',
+  ])('is refused with the accepted forms: %j', async (spec) => {
+    await expect(resolveModel(spec)).rejects.toMatchObject({
+      code: 'WARMPATH_MODEL_SPEC',
+      path: 'model',
+      message: expect.stringMatching(/path to a \.gguf file, hf:org\/repo\/file\.gguf .*or demo/),
+    });
+  });
 
-  it('is refused where it belongs: random and hf forms that are wrong', async () => {
-    await expect(resolveModel('random:big')).rejects.toMatchObject({ code: 'WARMPATH_MODEL_SPEC', path: 'random:big' });
+  it('is refused where it belongs: an hf form that is wrong', async () => {
     await expect(resolveModel('hf:model.gguf')).rejects.toMatchObject({
       code: 'WARMPATH_MODEL_SPEC',
       path: 'hf:model.gguf',
@@ -118,7 +107,6 @@ describe('a model on the hub', () => {
         path: join(folder, 'hub', 'org--repo', 'main', 'Tiny.Q8_0.gguf'),
         name: 'Tiny.Q8_0',
         kind: 'hub',
-        noise: false,
       });
       expect(hub.requests.map(({ authorization }) => authorization)).toStrictEqual([
         'Bearer hf_from_environment',

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { resolveModel } from '../../src/models/resolve.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeContext } from '../../src/native/context.js';
@@ -157,7 +158,7 @@ describe.each(['demo', 'random:24m'] as const)('the saved cells of %s', (spec) =
   let sequences: Sequences;
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'warmpath-state-'));
-    const { path } = await resolveModel(spec, { cacheDir: folder });
+    const { path } = await resolveModel(await modelPath(spec, folder));
     model = await NativeModel.load(llamaBindings(), path);
     context = await NativeContext.create(llamaBindings(), model, {
       cells: CELLS,

@@ -1,10 +1,9 @@
 import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import type { GgufMetadata, GgufValue } from '../gguf/format.js';
-import { readGgufHeader } from '../gguf/reader.js';
-import { type GgufTensorSource, writeGguf } from '../gguf/writer.js';
-import type { ModelProgressListener } from './progress.js';
+import type { GgufMetadata, GgufValue } from '../../../dist/gguf/format.js';
+import { readGgufHeader } from '../../../dist/gguf/reader.js';
+import { type GgufTensorSource, type WriteGgufOptions, writeGguf } from './gguf-writer.js';
 import { type Architecture, chooseArchitecture } from './random-architecture.js';
 import { seededWeights } from './seeded-weights.js';
 import { buildVocabulary, CONTROL_TOKENS, VOCABULARY_SIZE, type Vocabulary } from './vocabulary.js';
@@ -24,7 +23,7 @@ const CHAT_TEMPLATE =
 /** How the matrices of a random-weights model are stored. */
 export type RandomWeightType = 'f16' | 'q8_0';
 
-/** A random-weights model, asked for. */
+/** Which random-weights model to make. */
 export interface RandomModelRequest {
   /** Millions of weights, about; the nearest sensible architecture is taken. */
   readonly millions: number;
@@ -33,11 +32,9 @@ export interface RandomModelRequest {
   readonly seed: number;
 }
 
-export interface RandomModelOptions {
+export interface RandomModelOptions extends WriteGgufOptions {
   /** Folder for models; the file lies in `random/` below it. */
   readonly cacheDir: string;
-  readonly onProgress?: ModelProgressListener | undefined;
-  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -57,7 +54,7 @@ export function parseRandomModel(text: string): RandomModelRequest {
   return { millions, seed, weights: (match[2]?.toLowerCase() ?? 'f16') as RandomWeightType };
 }
 
-/** The model's name for `/v1/models`: `random-24m`, `random-24m-q8_0`, `random-24m-seed7`. */
+/** The model's name: `random-24m`, `random-24m-q8_0`, `random-24m-seed7`. */
 export function randomModelName({ millions, weights, seed }: RandomModelRequest): string {
   const parts = [`random-${millions}m`];
   if (weights !== 'f16') parts.push(weights);
@@ -83,10 +80,7 @@ export async function randomModel(request: RandomModelRequest, options: RandomMo
   await createFolder(folder);
   const architecture = chooseArchitecture(request.millions * 1e6);
   const metadata = describeModel(name, architecture, buildVocabulary(), request.weights);
-  await writeGguf(path, metadata, planTensors(architecture, request), {
-    signal: options.signal,
-    onProgress: (bytes, totalBytes) => options.onProgress?.({ kind: 'generate', name, bytes, totalBytes }),
-  });
+  await writeGguf(path, metadata, planTensors(architecture, request), options);
   return path;
 }
 
