@@ -269,11 +269,14 @@ async function diagnose(engine) {
 
 async function soak({ clients, options: given, disk = false, killEvery }, requests, seed) {
   const folder = disk ? mkdtempSync(join(tmpdir(), 'warmpath-soak-')) : undefined;
-  const model = await modelPath(given.model);
-  const options = { hostTier: 0, ...given, model, ...(folder !== undefined && { diskTier: folder }) };
+  const options = { hostTier: 0, ...given, ...(folder !== undefined && { diskTier: folder }) };
   const crashes = [];
   const onCrash = ({ message }) => crashes.push(message);
-  const engine = await spawnEngine({ port: 0, threads: 1, speculationTimeoutMs: 2_000, ...options }, { onCrash });
+  const model = await modelPath(options.model);
+  const engine = await spawnEngine(
+    { port: 0, threads: 1, speculationTimeoutMs: 2_000, ...options, model },
+    { onCrash },
+  );
   const outcomes = new Map();
   let sent = 0;
   let lastProgress = Date.now();
