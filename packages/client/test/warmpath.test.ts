@@ -5,7 +5,7 @@ import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { type RunningGateway, startGateway } from '@warmpath/gateway';
 import { fetch as undiciFetch } from 'undici';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { modelPath } from '../../engine/bench/random-model/model-path.js';
+import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { type Fetch, Warmpath } from '../src/index.js';
 
 const MESSAGES = [

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { modelPath } from '../../engine/bench/random-model/model-path.js';
+import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
 import { closing, gatewayAt, openRequest, send, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { writeGguf } from '../../bench/random-model/gguf-writer.js';
+import { writeGguf } from '../../bench/random-model/src/gguf-writer.js';
 import { readGgufHeader } from '../../src/gguf/reader.js';
 
 let folder: string;

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { modelPath } from '../../bench/random-model/model-path.js';
+import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { someTokens, TestEngine } from '../support/engine.js';
 
 describe('the disk tier of a real engine', () => {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { writeGguf } from '../../bench/random-model/gguf-writer.js';
+import { writeGguf } from '../../bench/random-model/src/gguf-writer.js';
 import { downloadFromHub, type HubDownloadOptions } from '../../src/models/hub-download.js';
 import { hubFilePath, parseHubReference } from '../../src/models/hub-reference.js';
 import type { ModelProgress } from '../../src/models/progress.js';

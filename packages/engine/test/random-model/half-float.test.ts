@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { toHalfFloat } from '../../bench/random-model/half-float.js';
+import { toHalfFloat } from '../../bench/random-model/src/half-float.js';
 import { fromHalfFloat } from '../gguf/decode.js';
 
 describe('half-precision conversion', () => {

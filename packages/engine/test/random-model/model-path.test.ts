@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { modelPath } from '../../bench/random-model/model-path.js';
+import { modelPath } from '../../bench/random-model/src/model-path.js';
 import { resolveModel } from '../../src/models/resolve.js';
 
 let folder: string;

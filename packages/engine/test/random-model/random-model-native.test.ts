@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseRandomModel, randomModel } from '../../bench/random-model/random-model.js';
+import { parseRandomModel, randomModel } from '../../bench/random-model/src/random-model.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeContext } from '../../src/native/context.js';
 import { NativeModel } from '../../src/native/model.js';

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { chooseArchitecture } from '../../bench/random-model/random-architecture.js';
-import { parseRandomModel, randomModel, randomModelName } from '../../bench/random-model/random-model.js';
-import { type SeededWeightsRequest, seededWeights } from '../../bench/random-model/seeded-weights.js';
+import { chooseArchitecture } from '../../bench/random-model/src/random-architecture.js';
+import { parseRandomModel, randomModel, randomModelName } from '../../bench/random-model/src/random-model.js';
+import { type SeededWeightsRequest, seededWeights } from '../../bench/random-model/src/seeded-weights.js';
 import { readGgufHeader } from '../../src/gguf/reader.js';
 
 let folder: string;

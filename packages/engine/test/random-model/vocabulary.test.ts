@@ -1,11 +1,11 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { COMMON_WORDS } from '../../bench/random-model/common-words.js';
+import { COMMON_WORDS } from '../../bench/random-model/src/common-words.js';
 import {
   buildVocabulary,
   CONTROL_TOKENS,
   VOCABULARY_SIZE,
   type Vocabulary,
-} from '../../bench/random-model/vocabulary.js';
+} from '../../bench/random-model/src/vocabulary.js';
 
 const PROSE = `The cache keeps what the engine has already computed. When two requests begin with the same documents in the
 same order, the second one can start where they part; when the order differs, nothing is shared. A retrieval system that

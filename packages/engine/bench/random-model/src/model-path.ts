@@ -1,4 +1,4 @@
-import { cacheFolder } from '../../dist/models/cache-folder.js';
+import { cacheFolder } from '../../../dist/models/cache-folder.js';
 import { parseRandomModel, randomModel } from './random-model.js';
 
 const RANDOM = 'random:';

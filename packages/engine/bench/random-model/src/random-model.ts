@@ -1,8 +1,8 @@
 import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import type { GgufMetadata, GgufValue } from '../../dist/gguf/format.js';
-import { readGgufHeader } from '../../dist/gguf/reader.js';
+import type { GgufMetadata, GgufValue } from '../../../dist/gguf/format.js';
+import { readGgufHeader } from '../../../dist/gguf/reader.js';
 import { type GgufTensorSource, type WriteGgufOptions, writeGguf } from './gguf-writer.js';
 import { type Architecture, chooseArchitecture } from './random-architecture.js';
 import { seededWeights } from './seeded-weights.js';
@@ -21,7 +21,7 @@ const CHAT_TEMPLATE =
   '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
 
 /** How the matrices of a random-weights model are stored. */
-type RandomWeightType = 'f16' | 'q8_0';
+export type RandomWeightType = 'f16' | 'q8_0';
 
 /** Which random-weights model to make. */
 export interface RandomModelRequest {
@@ -161,8 +161,8 @@ async function createFolder(folder: string): Promise<void> {
  * The tensors by the names that llama.cpp expects. There is no output matrix: it takes the embedding's.
  *
  * Inputs of every matrix have a mean square near 1 (RMS norm), so a spread of 1/√inputs keeps outputs there too.
- * Queries and keys spread wider, so that attention picks some tokens out of thousands instead of averaging all, and
- * what stands in the cache shows in the logits. The embedding is small beside the layers' sum, or the tied output would
+ * Queries and keys spread wider, so that attention picks some tokens out of thousands instead of averaging all, and what
+ * stands in the cache shows in the logits. The embedding is small beside the layers' sum, or the tied output would
  * answer every token with itself.
  */
 function planTensors(architecture: Architecture, { weights: type, seed }: RandomModelRequest): GgufTensorSource[] {

@@ -12,7 +12,7 @@ import {
   MAX_TENSOR_NAME_BYTES,
   tensorType,
   VALUE_TYPES,
-} from '../../dist/gguf/format.js';
+} from '../../../dist/gguf/format.js';
 import { encodeWeights, WRITABLE_TYPE_NUMBERS, type WritableTensorType } from './tensor-encoding.js';
 
 const VERSION = 3;
