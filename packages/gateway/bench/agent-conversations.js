@@ -14,7 +14,10 @@ export const AGENT_SIZES = [
   { name: '400 KB', documents: 5, words: 220, budgetUs: 4_000 },
 ];
 
-/** So many conversations, each as its last requests, oldest first: as the agent sends them, once with a question, once with a result. */
+/**
+ * So many conversations, each as its last requests, oldest first: as the agent sends them, once with a question, once
+ * with a result.
+ */
 export function agentConversations(size, count) {
   const next = draws();
   const pool = Array.from(

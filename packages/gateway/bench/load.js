@@ -1,17 +1,21 @@
-// Sends the benchmark's requests and takes their times: so many connections for so long, one request after another on each; or one stream.
+// Sends the benchmark's requests and takes their times: so many connections for so long, one request after another
+// on each; or one stream.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { usageOf } from './processes.js';
 
 const PATH = '/v1/chat/completions';
-/** Milliseconds after the last answer in which a server finishes what it put off: that is a cost of the requests, too. */
+/**
+ * Milliseconds after the last answer in which a server finishes what it put off: that is a cost of the requests, too.
+ */
 const AFTERWARDS_MS = 40;
 /** Requests on each connection that are not counted: what opening it costs is not what a request costs. */
 const UNCOUNTED = 2;
 
 /**
- * Requests to one server for `ms` milliseconds. `lane` is `{server, headers, bodies, next}`: `next` is the place of the body to send next; where
- * several stand in one place, one connection sends them in order. CPU is that of the server's process; times are in milliseconds.
+ * Requests to one server for `ms` milliseconds. `lane` is `{server, headers, bodies, next}`: `next` is the place of the
+ * body to send next; where several stand in one place, one connection sends them in order. CPU is that of the server's
+ * process; times are in milliseconds.
  */
 export async function load(lane, { connections, ms }) {
   const { server } = lane;

@@ -1,5 +1,6 @@
-// What the gateway costs, beside a plain proxy and beside Portkey: in one run and in turns, so that a noisy neighbour meets all alike. Real sockets,
-// each server in a process of its own. `node bench/overhead.js [--json FILE] [--quick] [--without-portkey]`, after a build.
+// What the gateway costs, beside a plain proxy and beside Portkey: in one run and in turns, so that a noisy
+// neighbour meets all alike. Real sockets, each server in a process of its own. `node bench/overhead.js [--json
+// FILE] [--quick] [--without-portkey]`, after a build.
 import { writeFileSync } from 'node:fs';
 import { cpus, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';

@@ -1,4 +1,5 @@
-// Portkey's gateway, which this one is compared with: installed into `peers/` by its own lock file when it is first needed, and started.
+// Portkey's gateway, which this one is compared with: installed into `peers/` by its own lock file when it is first
+// needed, and started.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -7,7 +8,10 @@ import { startForeign } from './processes.js';
 const FOLDER = fileURLToPath(new URL('peers/', import.meta.url));
 const PACKAGE = `${FOLDER}node_modules/@portkey-ai/gateway/`;
 
-/** Starts Portkey before an engine; `headers` go with every request. Error: it cannot be installed, with what to do about it. */
+/**
+ * Starts Portkey before an engine; `headers` go with every request. Error: it cannot be installed, with what to do
+ * about it.
+ */
 export async function startPortkey(engineUrl) {
   const wanted = JSON.parse(readFileSync(`${FOLDER}package.json`, 'utf8')).dependencies['@portkey-ai/gateway'];
   if (installedVersion() !== wanted) install();

@@ -1,5 +1,6 @@
-// For comparison: a plain proxy of fastify and undici, in the way of each that costs least: fastify parses the body, `pool.stream` writes the
-// answer to the client as it comes. Headers travel, those of a connection do not. No documents, no order, no counts, no aborts, no errors.
+// For comparison: a plain proxy of fastify and undici, in the way of each that costs least: fastify parses the body,
+// `pool.stream` writes the answer to the client as it comes. Headers travel, those of a connection do not. No
+// documents, no order, no counts, no aborts, no errors.
 import { fastify } from 'fastify';
 import { Pool } from 'undici';
 

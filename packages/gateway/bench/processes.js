@@ -1,4 +1,5 @@
-// The processes of the benchmarks: engine, gateway and those it is compared with, each in one of its own, so that its CPU time and memory are its own.
+// The processes of the benchmarks: engine, gateway and those it is compared with, each in one of its own, so that
+// its CPU time and memory are its own.
 import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -18,7 +19,10 @@ export async function start(file, ...args) {
   return { child, url };
 }
 
-/** Starts a program that is not ours, at a port of its own. `arguments_(port)` are its arguments; it listens once it has printed `ready`. */
+/**
+ * Starts a program that is not ours, at a port of its own. `arguments_(port)` are its arguments; it listens once it has
+ * printed `ready`.
+ */
 export async function startForeign(program, { arguments_, ready }) {
   const port = await freePort();
   const child = spawn(process.execPath, [program, ...arguments_(port)], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -34,7 +38,9 @@ export async function startForeign(program, { arguments_, ready }) {
   return { child, url: `http://127.0.0.1:${port}` };
 }
 
-/** `{cpuUs, residentBytes}` of a process since it began: as it says itself, or, of one that is not ours, as /proc says. */
+/**
+ * `{cpuUs, residentBytes}` of a process since it began: as it says itself, or, of one that is not ours, as /proc says.
+ */
 export async function usageOf({ child }) {
   if (child.channel === undefined) return usageInProc(child.pid);
   child.send('usage');

@@ -1,6 +1,9 @@
 // What the benchmark's figures say: rows of a table, each with its bar where it has one.
 
-/** The gateway as a tenant meets it that never brought documents, with prompts that never came before, and with such documents. */
+/**
+ * The gateway as a tenant meets it that never brought documents, with prompts that never came before, and with such
+ * documents.
+ */
 export const WITHOUT_DOCUMENTS = 'gateway, no documents';
 export const NEVER_ASKED = 'gateway, never asked';
 export const NEVER_SEEN = 'gateway, never seen';
@@ -12,16 +15,16 @@ export function quantile(values, q) {
 }
 
 /**
- * Rows with `{name, unit, value, proxy, portkey, ratio, bar, verdict}`, and titles between them. Values and ratios are `{median, min, max}` over the
- * rounds; a ratio is taken within each round, where both met the same noise.
+ * Rows with `{name, unit, value, proxy, portkey, ratio, bar, verdict}`, and titles between them. Values and ratios are
+ * `{median, min, max}` over the rounds; a ratio is taken within each round, where both met the same noise.
  */
 export function rowsOf(result) {
   return rows(result).map((row) => (row.title === undefined ? measured(row) : row));
 }
 
 /**
- * `values` gives a server's values; `subject` is the server measured, the gateway if left out; `against` the one that its ratio is to.
- * A bar is a ratio where it says `times`, else a value.
+ * `values` gives a server's values; `subject` is the server measured, the gateway if left out; `against` the one that
+ * its ratio is to. A bar is a ratio where it says `times`, else a value.
  */
 function rows({ samples, streams, memory, agents, connections, agentConnections }) {
   const of = (body, at, field) => (server) =>
