@@ -6,6 +6,7 @@ import { addDemoCommand } from './commands/demo.js';
 import { addDoctorCommand } from './commands/doctor.js';
 import { addEngineCommand } from './commands/engine.js';
 import { addExplainCommand } from './commands/explain.js';
+import { addHashKeyCommand } from './commands/hash-key.js';
 import { addLabCommand } from './commands/lab.js';
 import { addPlanCommand } from './commands/plan.js';
 import { addServeCommand } from './commands/serve.js';
@@ -35,5 +36,6 @@ export function createProgram(context: CommandContext): Command {
   addPlanCommand(program, context);
   addSessionsCommand(program, context);
   addCheckConfigCommand(program, context);
+  addHashKeyCommand(program, context);
   return program;
 }

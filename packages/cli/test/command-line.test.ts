@@ -7,7 +7,7 @@ import { engineFlags } from '@warmpath/engine';
 import { describe, expect, it } from 'vitest';
 import { runCli, startCli } from './run-cli.js';
 
-const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'plan', 'check-config'];
+const COMMANDS = ['up', 'serve', 'engine', 'demo', 'doctor', 'arrange', 'plan', 'check-config', 'hash-key'];
 const ESCAPE = '\u001b';
 
 describe('warmpath', () => {
