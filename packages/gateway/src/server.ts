@@ -26,7 +26,7 @@ import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/messages-api.js';
 import { tenantOf } from './intake/authenticate.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
-import { BodyMemory, readBody } from './intake/request-body.js';
+import { BodyMemory, RequestBodies } from './intake/request-body.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
@@ -242,9 +242,9 @@ function buildServer(gateway: Gateway): FastifyInstance {
   });
   app.removeAllContentTypeParsers();
   const limitBytes = Math.min(server.bodyLimitBytes, gateway.bodies.largestBody);
+  const bodies = new RequestBodies({ memory: gateway.bodies, limitBytes, stallMs: STALL_MS });
   app.addContentTypeParser('*', (request, payload, done) => {
-    const tenant = tenantOf(request.headers);
-    readBody(payload, { memory: gateway.bodies, tenant, limitBytes, stallMs: STALL_MS }, (error, body) => {
+    bodies.receive(payload, tenantOf(request.headers), (error, body) => {
       if (body !== undefined) request.exchange.holds(body);
       done(error, body?.bytes);
     });

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { PassThrough } from 'node:stream';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BodyMemory, type ReceivedBody, readBody } from '../src/intake/request-body.js';
+import { BodyMemory, type ReceivedBody, RequestBodies } from '../src/intake/request-body.js';
 import { type ErrorBody, send, stand } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
@@ -77,15 +77,15 @@ describe('bodies over real connections', () => {
 
 function receive(request: PassThrough, memory: BodyMemory, stallMs = 60_000): Promise<ReceivedBody> {
   return new Promise((resolve, reject) => {
-    const options = { memory, tenant: 't', limitBytes: 1_000_000, stallMs };
-    readBody(request as unknown as IncomingMessage, options, (error, body) => {
+    const bodies = new RequestBodies({ memory, limitBytes: 1_000_000, stallMs });
+    bodies.receive(request as unknown as IncomingMessage, 't', (error, body) => {
       if (body === undefined) reject(error as Error);
       else resolve(body);
     });
   });
 }
 
-describe('readBody', () => {
+describe('RequestBodies', () => {
   it('gives back the bytes that came, in whichever chunks, with their length or without', async () => {
     const chunks = fc.array(fc.uint8Array({ maxLength: 40_000 }), { maxLength: 6 });
     await fc.assert(
@@ -98,11 +98,11 @@ describe('readBody', () => {
         const received = receive(request, memory);
         for (const part of parts) if (part.length > 0) request.write(Buffer.from(part));
         request.end();
-        const { bytes, release } = await received;
-        expect(bytes.equals(whole)).toBe(true);
+        const body = await received;
+        expect(body.bytes.equals(whole)).toBe(true);
         if (isTold) expect(memory.bytes).toBe(whole.length);
         expect(memory.bytes).toBeGreaterThanOrEqual(whole.length);
-        release();
+        body.release();
         expect(memory.bytes).toBe(0);
       }),
       { seed: 37, numRuns: 60 },
@@ -117,7 +117,7 @@ describe('readBody', () => {
     await expect(receive(slow, memory, 5)).rejects.toMatchObject({ code: 'WARMPATH_BODY_STALLED', status: 408 });
     const broken = Object.assign(new PassThrough(), { headers });
     const received = receive(broken, memory);
-    broken.destroy();
+    broken.destroy(new Error('aborted'));
     await expect(received).rejects.toMatchObject({ code: 'WARMPATH_CLIENT_CLOSED' });
     expect(memory.bytes).toBe(0);
   });
