@@ -31,7 +31,7 @@ import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
 import { RateLimits } from './intake/rate-limits.js';
-import { BodyMemory, readBody } from './intake/request-body.js';
+import { BodyMemory, RequestBodies } from './intake/request-body.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
@@ -272,9 +272,9 @@ function buildServer(gateway: Gateway): FastifyInstance {
   });
   app.removeAllContentTypeParsers();
   const limitBytes = Math.min(server.bodyLimitBytes, gateway.bodies.largestBody);
+  const bodies = new RequestBodies({ memory: gateway.bodies, limitBytes, stallMs: STALL_MS });
   app.addContentTypeParser('*', (request, payload, done) => {
-    const { tenant } = request.exchange.caller;
-    readBody(payload, { memory: gateway.bodies, tenant, limitBytes, stallMs: STALL_MS }, (error, body) => {
+    bodies.receive(payload, request.exchange.caller.tenant, (error, body) => {
       if (body !== undefined) request.exchange.holds(body);
       done(error, body?.bytes);
     });

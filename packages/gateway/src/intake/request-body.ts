@@ -53,10 +53,9 @@ export class BodyMemory {
   }
 }
 
-/** How the body of a request is received. */
-export interface ReadBodyOptions {
+/** How bodies are received. */
+export interface RequestBodiesOptions {
   readonly memory: BodyMemory;
-  readonly tenant: string;
   /** The largest body. */
   readonly limitBytes: number;
   /** Milliseconds in which `LEAST_BYTES` of a body must come, and `LEAST_PART` of a large one. */
@@ -69,60 +68,110 @@ export interface ReceivedBody {
   release(): void;
 }
 
+/** Called once, with an error or a body. */
+export type BodyListener = (error: WarmpathError | null, body?: ReceivedBody) => void;
+
 /** Bytes that must come in every `stallMs`: a sender that is slower does not get to hold memory. */
 const LEAST_BYTES = 65_536;
 const LEAST_PART = 1 / 16;
 /** Room for a body of unknown length at first; it doubles. */
 const FIRST_BYTES = 16_384;
 
-/**
- * Receives a body into one buffer of its length; one that does not say its length into a buffer that doubles. `done` is called once; after an
- * error nothing more is read, and the connection is to be closed.
- *
- * Errors: `WARMPATH_BODY_TOO_LARGE`; `WARMPATH_OVERLOADED` before the body is read; `WARMPATH_BODY_STALLED`; `WARMPATH_CLIENT_CLOSED`.
- */
-export function readBody(
-  request: IncomingMessage,
-  options: ReadBodyOptions,
-  done: (error: WarmpathError | null, body?: ReceivedBody) => void,
-): void {
-  new BodyReader(request, options, done).start();
-}
-
-class BodyReader {
-  readonly #request: IncomingMessage;
-  readonly #options: ReadBodyOptions;
-  readonly #done: (error: WarmpathError | null, body?: ReceivedBody) => void;
-  #buffer: Buffer = Buffer.alloc(0);
-  #length = 0;
-  /** Bytes that had come when it was last looked. */
-  #seen = 0;
+/** Receives the bodies of requests, within the memory for them, and ends those that stall. */
+export class RequestBodies {
+  readonly #options: RequestBodiesOptions;
+  /** Bodies that have not come completely. */
+  readonly #incomplete = new Set<BodyReader>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(
-    request: IncomingMessage,
-    options: ReadBodyOptions,
-    done: (error: WarmpathError | null, body?: ReceivedBody) => void,
-  ) {
+  constructor(options: RequestBodiesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Receives a body into one buffer of its length; one that does not say its length into a buffer that doubles. After an error nothing more
+   * is read, and the connection is to be closed.
+   *
+   * Errors: `WARMPATH_BODY_TOO_LARGE`; `WARMPATH_OVERLOADED` before the body is read; `WARMPATH_BODY_STALLED`; `WARMPATH_CLIENT_CLOSED`.
+   */
+  receive(request: IncomingMessage, tenant: string, done: BodyListener): void {
+    const over: BodyListener = (error, body) => {
+      this.#incomplete.delete(reader);
+      done(error, body);
+    };
+    const reader = new BodyReader(request, tenant, this.#options, over);
+    if (!reader.start()) return;
+    this.#incomplete.add(reader);
+    // One timer for all: a timer for each would cost more than receiving a small body.
+    this.#timer ??= setInterval(() => this.#checkPace(), this.#options.stallMs).unref();
+  }
+
+  #checkPace(): void {
+    for (const reader of [...this.#incomplete]) reader.checkPace();
+    if (this.#incomplete.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+}
+
+/** One body on its way, and then received. */
+class BodyReader implements ReceivedBody {
+  readonly #request: IncomingMessage;
+  readonly #tenant: string;
+  readonly #options: RequestBodiesOptions;
+  readonly #done: BodyListener;
+  #buffer: Buffer = NOTHING;
+  #length = 0;
+  /** Bytes that had come when it was last looked; `undefined` before the first look. */
+  #seen: number | undefined;
+  #isOver = false;
+
+  constructor(request: IncomingMessage, tenant: string, options: RequestBodiesOptions, done: BodyListener) {
     this.#request = request;
+    this.#tenant = tenant;
     this.#options = options;
     this.#done = done;
   }
 
-  start(): void {
+  get bytes(): Buffer {
+    return this.#length === this.#buffer.length ? this.#buffer : this.#buffer.subarray(0, this.#length);
+  }
+
+  release(): void {
+    this.#options.memory.release(this.#tenant, this.#buffer.length);
+    this.#buffer = NOTHING;
+  }
+
+  /** False for a body that is refused at once. */
+  start(): boolean {
     const request = this.#request;
     const given = request.headers['content-length'];
     try {
       if (given !== undefined) this.#makeRoom(Number(given));
     } catch (error) {
       this.#done(error as WarmpathError);
-      return;
+      return false;
     }
-    this.#timer = setInterval(() => this.#checkPace(), this.#options.stallMs);
-    request.on('data', this.#data).on('end', this.#end).on('error', this.#broken).on('close', this.#broken);
+    request.on('error', () => {
+      if (!this.#isOver) this.#fail(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+    });
+    request.on('end', () => this.#end());
+    request.on('data', (chunk: Buffer) => this.#data(chunk));
+    return true;
   }
 
-  readonly #data = (chunk: Buffer): void => {
+  /** Ends a body of which too little came since the last time. The first time comes early, and counts for nothing. */
+  checkPace(): void {
+    const least = Math.max(LEAST_BYTES, Math.ceil(this.#buffer.length * LEAST_PART));
+    if (this.#seen !== undefined && this.#length - this.#seen < least) {
+      const detail = `Less than ${least} bytes came within ${this.#options.stallMs} ms.`;
+      this.#fail(new WarmpathError('WARMPATH_BODY_STALLED', { detail }));
+    }
+    this.#seen = this.#length;
+  }
+
+  #data(chunk: Buffer): void {
+    if (this.#isOver) return;
     const length = this.#length + chunk.length;
     try {
       if (length > this.#buffer.length) this.#makeRoom(Math.max(length, FIRST_BYTES, 2 * this.#buffer.length), length);
@@ -132,64 +181,37 @@ class BodyReader {
     }
     chunk.copy(this.#buffer, this.#length);
     this.#length = length;
-  };
+  }
 
-  readonly #end = (): void => {
-    this.#stop();
-    const { memory, tenant } = this.#options;
-    const reserved = this.#buffer.length;
-    this.#done(null, {
-      bytes: this.#length === reserved ? this.#buffer : this.#buffer.subarray(0, this.#length),
-      release: () => memory.release(tenant, reserved),
-    });
-  };
-
-  readonly #broken = (): void => this.#fail(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+  #end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#done(null, this);
+  }
 
   /** `wanted`: bytes to have room for, if allowed; `needed`: those without which the body is refused. */
   #makeRoom(wanted: number, needed = wanted): void {
-    const { memory, tenant, limitBytes } = this.#options;
+    const { memory, limitBytes } = this.#options;
     if (needed > limitBytes) throw new WarmpathError('WARMPATH_BODY_TOO_LARGE');
     const bytes = Math.min(wanted, limitBytes);
-    memory.reserve(tenant, bytes - this.#buffer.length);
+    memory.reserve(this.#tenant, bytes - this.#buffer.length);
     const grown = Buffer.allocUnsafe(bytes);
-    this.#buffer.copy(grown, 0, 0, this.#length);
+    if (this.#length > 0) this.#buffer.copy(grown, 0, 0, this.#length);
     this.#buffer = grown;
   }
 
-  #checkPace(): void {
-    const least = Math.max(LEAST_BYTES, Math.ceil(this.#buffer.length * LEAST_PART));
-    if (this.#length - this.#seen < least) {
-      const detail = `Less than ${least} bytes came within ${this.#options.stallMs} ms.`;
-      this.#fail(new WarmpathError('WARMPATH_BODY_STALLED', { detail }));
-    }
-    this.#seen = this.#length;
-  }
-
   #fail(error: WarmpathError): void {
-    this.#stop();
+    this.#isOver = true;
     // Read no further: the connection is closed behind the answer.
     this.#request.pause();
-    this.#options.memory.release(this.#options.tenant, this.#buffer.length);
-    this.#buffer = Buffer.alloc(0);
+    this.release();
     this.#done(error);
   }
-
-  #stop(): void {
-    clearInterval(this.#timer);
-    this.#request
-      .off('data', this.#data)
-      .off('end', this.#end)
-      .off('error', this.#broken)
-      .off('close', this.#broken)
-      // A connection that breaks after this is nobody's concern any more.
-      .on('error', ignored);
-  }
 }
-
-function ignored(): void {}
 
 /** The bytes that came; none, without a body. */
 export function bodyOf({ body }: { readonly body: unknown }): Buffer {
-  return (body as Buffer | undefined) ?? Buffer.alloc(0);
+  return (body as Buffer | undefined) ?? NOTHING;
 }
+
+const NOTHING = Buffer.alloc(0);

@@ -26,12 +26,10 @@ interface Task {
 const CONTEXTS = 100_000;
 /** Batches that may wait. */
 const CAPACITY = 4;
-/** The heap of the thread as a part of the gateway's memory, beside which it stands while it plans. */
-const HEAP_PART = 4;
 
 /**
  * Plans batches one after the other, each on a thread of its own that ends with it and takes its memory along. A few wait; time
- * and memory of each are bounded.
+ * and memory of each are bounded: its heap may be as large as all that the gateway keeps, beside which it stands while it plans.
  */
 export class PlanJobs {
   readonly #timeoutMs: number;
@@ -42,7 +40,7 @@ export class PlanJobs {
 
   constructor({ plan, limits }: Pick<GatewayConfig, 'plan' | 'limits'>) {
     this.#timeoutMs = plan.timeoutMs;
-    this.#heapMiB = Math.ceil((HEAP_PART * limits.memoryBytes) / 1_048_576);
+    this.#heapMiB = Math.ceil(limits.memoryBytes / 1_048_576);
     this.#documents = limits.documents;
     this.#waiting = new FifoScheduler({ capacity: CAPACITY });
   }
