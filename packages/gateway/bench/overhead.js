@@ -30,7 +30,7 @@ const STREAMS = QUICK ? 4 : 30;
 const MANY_STREAMS = 512;
 const BODIES = ['small', 'prompt', 'documents', 'tags'];
 /** Response headers by which the gateway says that it saw the documents. */
-const ARRANGED_SIGNS = { documents: 'x-warmpath-policy', tags: 'x-warmpath-recognised' };
+const ARRANGED_SIGNS = { documents: 'policy=', tags: 'recognised=' };
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
 async function startServers() {
@@ -62,7 +62,7 @@ async function check({ direct, compared, gateway }, ofBody) {
     }
     const { headers } = await ask(gateway, headersOf(gateway), body);
     const sign = ARRANGED_SIGNS[name];
-    if (sign !== undefined && headers[sign] === undefined) throw new Error(`${name}: the answer has no ${sign}`);
+    if (sign !== undefined && !String(headers['x-warmpath']).includes(sign)) throw new Error(`${name}: the answer does not say ${sign}`);
   }
 }
 

@@ -285,7 +285,7 @@ export class InsertedDocuments {
     const at = prompt.start + 1;
     const hint = renderHint(arrangement, arrange.template, arrange.wording);
     const groups = arrangement.documents.map((document) => this.cache.rendered(document));
-    const edits: ByteEdit[] = [{ start: at, end: at, bytes: Buffer.concat([...groups, escaped(hint)]) }];
+    const edits: ByteEdit[] = [{ start: at, end: at, pieces: [...groups, escaped(hint)] }];
     if (upstream.segments) edits.push(parsed.body.with('segments', JSON.stringify(documentEnds(groups))));
     const tokens = arrangement.documents.reduce((sum, document) => sum + document.tokens, 0);
     return {

@@ -68,7 +68,7 @@ export class BodyView {
       const next = members[last + 1];
       const start = first === 0 ? members[0]!.start : members[first - 1]!.end;
       const end = first === 0 && next !== undefined ? next.start : members[last]!.end;
-      edits.push({ start, end, bytes: NOTHING });
+      edits.push({ start, end, pieces: NOTHING });
       first = last;
     }
     return edits;
@@ -81,11 +81,9 @@ export class BodyView {
    */
   with(key: string, value: string | Buffer, isAlone = this.members.length === 0): ByteEdit {
     const span = this.value(key);
-    const bytes = Buffer.from(value as string);
-    if (span !== undefined) return { ...span, bytes };
+    if (span !== undefined) return { ...span, pieces: [value] };
     const at = this.#root.end - 1;
-    const name = Buffer.from(`${isAlone ? '' : ','}${JSON.stringify(key)}:`);
-    return { start: at, end: at, bytes: Buffer.concat([name, bytes]) };
+    return { start: at, end: at, pieces: [`${isAlone ? '' : ','}${JSON.stringify(key)}:`, value] };
   }
 
   #closingBrace(): number {
@@ -95,4 +93,4 @@ export class BodyView {
   }
 }
 
-const NOTHING = Buffer.alloc(0);
+const NOTHING: readonly never[] = [];

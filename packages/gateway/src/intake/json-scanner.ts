@@ -297,9 +297,9 @@ function tooComplex(what: string): WarmpathError {
   return new WarmpathError('WARMPATH_BODY_TOO_COMPLEX', { detail: `The body has ${what}.` });
 }
 
-/** Bytes in place of others: `[start, end)` of the body becomes `bytes`. `start === end` inserts. */
+/** Bytes in place of others: `[start, end)` of the body becomes `pieces`, one after the other. `start === end` inserts. */
 export interface ByteEdit extends ByteSpan {
-  readonly bytes: Buffer;
+  readonly pieces: readonly (Buffer | string)[];
 }
 
 /**
@@ -310,13 +310,18 @@ export function applyEdits(body: Buffer, edits: readonly ByteEdit[]): Buffer {
   if (edits.length === 0) return body;
   const sorted = edits.length === 1 ? edits : edits.toSorted((one, other) => one.start - other.start);
   let length = body.length;
-  for (const { start, end, bytes } of sorted) length += bytes.length - (end - start);
+  for (const { start, end, pieces } of sorted) {
+    length -= end - start;
+    for (const piece of pieces) length += typeof piece === 'string' ? Buffer.byteLength(piece) : piece.length;
+  }
   const written = Buffer.allocUnsafe(length);
   let from = 0;
   let to = 0;
-  for (const { start, end, bytes } of sorted) {
+  for (const { start, end, pieces } of sorted) {
     to += body.copy(written, to, from, start);
-    to += bytes.copy(written, to);
+    for (const piece of pieces) {
+      to += typeof piece === 'string' ? written.write(piece, to) : piece.copy(written, to);
+    }
     from = end;
   }
   body.copy(written, to, from);

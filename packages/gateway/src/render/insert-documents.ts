@@ -190,7 +190,8 @@ class Inserter {
   /** The body has no system prompt: its member is added. */
   #addOpening(documents: DocumentsText, text: Buffer): void {
     const { body, members } = this.#prompt;
-    this.edits.push(body.with(members.opening!, Buffer.concat(this.#written(documents, text).map(asBuffer))));
+    const { start, end, pieces } = body.with(members.opening!, '');
+    this.#put({ start, end }, [...pieces, ...this.#written(documents, text)]);
   }
 
   /** A content of its own: one text, or parts. */
@@ -220,15 +221,11 @@ class Inserter {
   }
 
   #put({ start, end }: ByteSpan, pieces: Pieces): void {
-    this.edits.push({ start, end, bytes: Buffer.concat(pieces.map(asBuffer)) });
+    this.edits.push({ start, end, pieces });
   }
 }
 
 type Pieces = readonly (Buffer | string)[];
-
-function asBuffer(piece: Buffer | string): Buffer {
-  return typeof piece === 'string' ? Buffer.from(piece) : piece;
-}
 
 function message(role: string, content: Pieces): Pieces {
   return [`{"role":${JSON.stringify(role)},"content":`, ...content, '}'];
