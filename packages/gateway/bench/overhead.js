@@ -62,7 +62,8 @@ async function check({ direct, compared, gateway }, ofBody) {
     }
     const { headers } = await ask(gateway, headersOf(gateway), body);
     const sign = ARRANGED_SIGNS[name];
-    if (sign !== undefined && !String(headers['x-warmpath']).includes(sign)) throw new Error(`${name}: the answer does not say ${sign}`);
+    if (sign !== undefined && !String(headers['x-warmpath']).includes(sign))
+      throw new Error(`${name}: the answer does not say ${sign}`);
   }
 }
 

@@ -45,7 +45,7 @@ function inPlace(mode) {
   const orders = new SentOrders(65_536);
   const history = new ServedHistory();
   return (body, now) => {
-    const recognised = recogniseRequest(body, chatApi, { mode, maxDocuments: 1_000, blocks: false });
+    const recognised = recogniseRequest(Buffer.from(body), chatApi, { mode, maxDocuments: 1_000, blocks: false });
     if (recognised === undefined) return;
     const arrangeBlock = (block) => arrange({ ...block, hints: false }, history, now);
     const { blocks } = arrangeInPlace(recognised, { tenant: TENANT, orders, arrange: arrangeBlock });

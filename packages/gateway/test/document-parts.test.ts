@@ -21,7 +21,7 @@ function sorted(
   body: string,
   { api = messagesApi, mode = 'conservative' }: { api?: PromptApi; mode?: RecognitionMode } = {},
 ) {
-  const recognised = recogniseRequest(body, api, { mode, maxDocuments: 100, blocks: false });
+  const recognised = recogniseRequest(Buffer.from(body), api, { mode, maxDocuments: 100, blocks: false });
   if (recognised === undefined) return { body, decided: [], references: 0 };
   const history = new ServedHistory();
   const placed = arrangeInPlace(recognised, {
@@ -33,7 +33,7 @@ function sorted(
     location: DEFAULT_HINT_WORDING.location,
   });
   const references = placed.blocks.reduce((sum, block) => sum + block.references.length, 0);
-  return { body: placed.body, decided: placed.blocks.map(({ decided }) => decided), references };
+  return { body: placed.body.toString(), decided: placed.blocks.map(({ decided }) => decided), references };
 }
 
 const result = (source: string, text: string, more = '') =>
@@ -175,7 +175,7 @@ describe('parts that Anthropic calls documents', () => {
     fc.assert(
       fc.property(fc.array(part, { minLength: 1, maxLength: 8 }), fc.boolean(), (parts, inResult) => {
         const body = (inResult ? returned : user)(...parts);
-        const recognised = recogniseRequest(body, messagesApi, {
+        const recognised = recogniseRequest(Buffer.from(body), messagesApi, {
           mode: 'conservative',
           maxDocuments: 100,
           blocks: false,

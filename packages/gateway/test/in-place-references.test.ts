@@ -59,7 +59,7 @@ class InProcess {
   serve(given: readonly Message[], deduplicate: boolean): Exchange & { readonly blocks: readonly PlacedBlock[] } {
     const now = this.#now++;
     const body = JSON.stringify({ model: 'm', messages: given });
-    const recognised = recogniseRequest(body, chatApi, {
+    const recognised = recogniseRequest(Buffer.from(body), chatApi, {
       mode: 'conservative',
       maxDocuments: 100,
       blocks: this.#blocks,
@@ -77,7 +77,7 @@ class InProcess {
     for (const { arrangement } of placed.blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
     }
-    const { messages: sent } = JSON.parse(placed.body) as { messages: readonly Message[] };
+    const { messages: sent } = JSON.parse(placed.body.toString()) as { messages: readonly Message[] };
     return { given, sent, blocks: placed.blocks };
   }
 

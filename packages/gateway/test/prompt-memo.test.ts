@@ -179,7 +179,7 @@ async function expectSame(
     const options = { headers: { authorization: `Bearer ${tenant}`, 'x-request-id': `request-${count++}` } };
     const [one, other] = await Promise.all(
       [remembers, forgets].map(async (each) =>
-        told(each, await send(`${each.gateway.url}${ROUTES[route]}`, body, options), tenant),
+        allSaid(each, await send(`${each.gateway.url}${ROUTES[route]}`, body, options), tenant),
       ),
     );
     expect(one).toEqual(other);

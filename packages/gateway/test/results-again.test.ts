@@ -73,7 +73,7 @@ class InProcess {
   serve(messages: readonly Message[], { deduplicate, blocks }: Pick<Turn, 'deduplicate' | 'blocks'>) {
     const now = this.#now++;
     const body = JSON.stringify({ model: 'm', messages });
-    const recognised = recogniseRequest(body, chatApi, { mode: 'conservative', maxDocuments: 100, blocks });
+    const recognised = recogniseRequest(Buffer.from(body), chatApi, { mode: 'conservative', maxDocuments: 100, blocks });
     if (recognised === undefined) return { sent: messages, references: 0, parts: 0 };
     const placed = arrangeInPlace(recognised, {
       tenant: 't',
@@ -87,7 +87,7 @@ class InProcess {
     for (const { arrangement } of placed.blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
     }
-    const { messages: sent } = JSON.parse(placed.body) as { messages: readonly Message[] };
+    const { messages: sent } = JSON.parse(placed.body.toString()) as { messages: readonly Message[] };
     const references = placed.blocks.flatMap((each) => each.references);
     return {
       sent,

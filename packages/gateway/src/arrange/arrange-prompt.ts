@@ -53,7 +53,7 @@ export function arrangePrompt(gateway: Gateway, call: Call, prepared: PreparedPr
   } catch (error) {
     if (isBadInput(error)) throw error;
     failOpen(gateway, call.request, 'original', error);
-    const body = prepared.kind === 'found' ? asBuffer(prepared.found.searched.body) : call.body;
+    const body = prepared.kind === 'found' ? prepared.found.searched.body : call.body;
     return { ...PLAIN, body, turn: undefined };
   }
 }
@@ -122,8 +122,4 @@ function arrangedBlock({ documents, order }: Arrangement): RecordedBlock {
     references: [],
     shortened,
   };
-}
-
-function asBuffer(body: Buffer | string): Buffer {
-  return typeof body === 'string' ? Buffer.from(body) : body;
 }

@@ -166,9 +166,9 @@ function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): P
   if (recognised === undefined) return parsed;
   const { location } = gateway.config.arrange.wording;
   const body = replayInPlace(recognised, { tenant: call.tenant, orders: gateway.sentOrders, location });
-  if (body === recognised.body) return parsed;
+  if (body === recognised.view.bytes) return parsed;
   const { headers, exchange } = call.request;
-  const again = parseRequest(Buffer.from(body), call.api, { headers, endUser: exchange.caller.endUser, all: true })!;
+  const again = parseRequest(body, call.api, { headers, endUser: exchange.caller.endUser, all: true })!;
   return { ...again, conversation: parsed.conversation };
 }
 

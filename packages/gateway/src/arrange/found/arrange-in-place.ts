@@ -11,7 +11,8 @@ import {
   SeenDocuments,
   withReferences,
 } from '@warmpath/core';
-import { rewriteTexts, type TextChange } from '../../intake/apis/request-texts.js';
+import { type TextChange, textEdits } from '../../intake/apis/request-texts.js';
+import { applyEdits } from '../../intake/json-scanner.js';
 import { isOrdered } from './block-kind.js';
 import { PromptSoFar, type SentPrompt } from './prompt-so-far.js';
 import type { RecognisedMessage, RecognisedRequest } from './recognised-request.js';
@@ -32,7 +33,7 @@ export interface PlacedBlock {
 
 /** A request with its documents in their places. */
 export interface InPlace {
-  readonly body: string;
+  readonly body: Buffer;
   /** Results of tools among them, whether anything became of them or not (`isTold`). */
   readonly blocks: readonly PlacedBlock[];
   /** The whole prompt's texts, in estimated tokens. */
@@ -115,7 +116,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
   }
   const opening = before?.opening ?? changes.filter(({ place }) => place[0] !== request.api.conversation?.messages);
   return {
-    body: rewriteTexts(request.body, changes),
+    body: applyEdits(request.view.bytes, textEdits(request.view, changes)),
     blocks: placed,
     estimatedTokens: prompt.tokens,
     sent: { seen: repeats.seen, orders: prompt.orders, tokens: prompt.messageTokens, opening },
@@ -129,7 +130,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
 export function replayInPlace(
   request: RecognisedRequest,
   options: Pick<InPlaceOptions, 'tenant' | 'orders' | 'location'>,
-): string {
+): Buffer {
   const messages = request.messages.map((message) => ({ ...message, isNew: false }));
   const arrange = () => {
     throw new Error('Nothing is arranged in history.');

@@ -1,4 +1,6 @@
-import { CLOSE_BRACE, CLOSE_BRACKET, COMMA } from '../../intake/json-characters.js';
+const CLOSE_BRACE = 0x7d;
+const CLOSE_BRACKET = 0x5d;
+const COMMA = 0x2c;
 
 /** A body without its first messages: JSON if, and only if, the body is. */
 export interface CutBody {

@@ -13,7 +13,7 @@ import {
 
 /** A body in which documents may stand. */
 export interface SearchedBody {
-  readonly body: Buffer | string;
+  readonly body: Buffer;
   readonly api: PromptApi;
   readonly options: RecogniseRequestOptions;
   /** `undefined` where nothing may be remembered of it. */
@@ -35,7 +35,7 @@ export interface FoundDocuments {
 export function findDocuments(memo: PromptMemo, searched: SearchedBody, now: number): FoundDocuments | undefined {
   const { body, options, scope } = searched;
   if (!mayHoldDocuments(body, options.mode)) return undefined;
-  const known = scope === undefined || typeof body === 'string' ? undefined : memo.find(scope, body, now);
+  const known = scope === undefined ? undefined : memo.find(scope, body, now);
   if (known === undefined) return findInAll(memo, searched, now);
   const looked = lookBehind(known.checkpoint.prompt.facts, known.cut.rest, scope!.api, options);
   if (looked === undefined) return findInAll(memo, searched, now);
@@ -56,7 +56,7 @@ export function findInAll(memo: PromptMemo, searched: SearchedBody, now: number)
   const { request, facts } = looked;
   if (request !== undefined) return { searched, request, facts, known: undefined };
   // A prompt that nobody has answered is seldom the beginning of another.
-  if (scope === undefined || typeof body === 'string' || !facts.isAnswered) return undefined;
+  if (scope === undefined || !facts.isAnswered) return undefined;
   const kept = unchanged(body, scope.api, facts);
   if (kept !== undefined) memo.keep(scope, kept, now);
   return undefined;

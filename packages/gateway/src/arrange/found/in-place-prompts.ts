@@ -39,7 +39,7 @@ export class InPlacePrompts {
 
   /** Places the documents that `conservative` recognises in the body of a chat completion. O(body). */
   placeChat(body: string): PlacedPrompt {
-    const found = recogniseRequest(body, chatApi, {
+    const found = recogniseRequest(Buffer.from(body), chatApi, {
       mode: 'conservative',
       maxDocuments: Number.POSITIVE_INFINITY,
       blocks: false,
@@ -61,7 +61,7 @@ export class InPlacePrompts {
     for (const { arrangement } of placed.blocks) {
       if (arrangement !== undefined) observe({ kind: 'completed', arrangement, now }, this.#history);
     }
-    return placed;
+    return { body: placed.body.toString(), blocks: placed.blocks };
   }
 
   #arrange(block: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>, now: number): Arrangement {

@@ -9,10 +9,9 @@ import {
   recogniseBehind,
   withResults,
 } from '@warmpath/core';
-import { isObject } from '../../intake/apis/content-texts.js';
 import type { MessageApi, PromptApi } from '../../intake/apis/prompt-api.js';
 import type { JsonObject, RequestMessage, RequestText } from '../../intake/apis/request-texts.js';
-import { type JsonMember, objectMembers } from '../../intake/json-members.js';
+import { BodyView } from '../../intake/body-view.js';
 import { isOrdered } from './block-kind.js';
 import { hasExternalMarkers, withStableIds } from './stable-ids.js';
 
@@ -35,7 +34,7 @@ export interface RecognisedMessage {
 export interface RecognisedRequest {
   readonly api: PromptApi;
   /** The body, complete but for the gateway's own fields. */
-  readonly body: string;
+  readonly view: BodyView;
   readonly model: string;
   /** All texts in the order in which the model reads them, with ids of markers that do not change from request to request. */
   readonly texts: readonly RequestText[];
@@ -94,7 +93,7 @@ export interface RecogniseRequestOptions extends RecogniseOptions {
 const MARK = 'warmpath-documents';
 
 /** Whether a body may hold documents that are looked for in this mode. O(body) for marks, a native search. */
-export function mayHoldDocuments(body: Buffer | string, mode: RecogniseOptions['mode']): boolean {
+export function mayHoldDocuments(body: Buffer, mode: RecogniseOptions['mode']): boolean {
   return mode === 'conservative' || (mode === 'marked' && body.includes(MARK));
 }
 
@@ -104,7 +103,7 @@ export function mayHoldDocuments(body: Buffer | string, mode: RecogniseOptions['
  * `recognise`, O(body).
  */
 export function recogniseRequest(
-  body: Buffer | string,
+  body: Buffer,
   api: PromptApi,
   options: RecogniseRequestOptions,
 ): RecognisedRequest | undefined {
@@ -114,15 +113,14 @@ export function recogniseRequest(
 /**
  * The same, with what a longer body has to know that begins like this one. `undefined` for what is no JSON object.
  */
-export function lookAt(body: Buffer | string, api: PromptApi, options: RecogniseRequestOptions): LookedAt | undefined {
+export function lookAt(body: Buffer, api: PromptApi, options: RecogniseRequestOptions): LookedAt | undefined {
   const read = readBody(body);
   if (read === undefined) return undefined;
-  const { text, object } = read;
+  const { view, object } = read;
   const messages = api.messages(object);
-  const texts = textsOf(messages, options.mode === 'conservative' && hasExternalMarkers(text));
+  const texts = textsOf(messages, options.mode === 'conservative' && hasExternalMarkers(body));
   const { blocks: found, findings } = recogniseAll(texts.texts, options);
-  const members = objectMembers(text);
-  return looked({ api, text, object, members }, { messages, texts, options, found, findings }, undefined);
+  return looked({ api, view, object }, { messages, texts, options, found, findings }, undefined);
 }
 
 /**
@@ -137,26 +135,24 @@ export function lookBehind(
 ): LookedAt | undefined {
   const read = readBody(rest);
   if (read === undefined) return undefined;
-  const { text, object } = read;
-  const members = objectMembers(text);
-  const holdsMessages = members.filter(({ key }) => key === api.conversation.messages);
-  if (holdsMessages.length !== 1 || openingOf(text, members, api) !== before.opening) return undefined;
-  if (options.mode === 'conservative' && !before.hasStableIds && hasExternalMarkers(text)) return undefined;
+  const { view, object } = read;
+  const holdsMessages = view.members.filter(({ key }) => key === api.conversation.messages);
+  if (holdsMessages.length !== 1 || openingOf(view, api) !== before.opening) return undefined;
+  if (options.mode === 'conservative' && !before.hasStableIds && hasExternalMarkers(rest)) return undefined;
   const messages = api.messages(object).filter(({ place }) => place[0] === api.conversation.messages);
   const texts = textsOf(messages, before.hasStableIds);
   const found = recogniseBehind(before.findings, texts.texts, options);
   if (found === undefined || (found.length > 0 && before.link === undefined)) return undefined;
   if (before.link === undefined && hasTwice([...before.results, ...printsOf(texts.texts, options)])) return undefined;
   const { findings } = before;
-  return looked({ api, text, object, members }, { messages, texts, options, found, findings }, before);
+  return looked({ api, view, object }, { messages, texts, options, found, findings }, before);
 }
 
 /** What is no JSON is the engine's to refuse. */
-function readBody(body: Buffer | string): { readonly text: string; readonly object: JsonObject } | undefined {
-  const text = typeof body === 'string' ? body : body.toString('utf8');
+function readBody(body: Buffer): { readonly view: BodyView; readonly object: JsonObject } | undefined {
   try {
-    const object: unknown = JSON.parse(text);
-    return isObject(object) ? { text, object } : undefined;
+    const view = new BodyView(body);
+    return { view, object: JSON.parse(body.toString('utf8')) as JsonObject };
   } catch {
     return undefined;
   }
@@ -174,17 +170,7 @@ function textsOf(messages: readonly RequestMessage[], hasStableIds: boolean): Pr
 }
 
 function looked(
-  {
-    api,
-    text,
-    object,
-    members,
-  }: {
-    readonly api: PromptApi;
-    readonly text: string;
-    readonly object: JsonObject;
-    readonly members: readonly JsonMember[];
-  },
+  { api, view, object }: { readonly api: PromptApi; readonly view: BodyView; readonly object: JsonObject },
   {
     messages,
     texts: { given, texts, hasStableIds },
@@ -216,7 +202,7 @@ function looked(
     findings,
     concernsGateway,
     hasStableIds,
-    opening: before === undefined ? openingOf(text, members, api) : before.opening,
+    opening: before === undefined ? openingOf(view, api) : before.opening,
     link: links?.at(-1) ?? before?.link,
     results: links === undefined ? [...(before?.results ?? []), ...printsOf(texts, options)] : [],
     isAnswered: lastAnswer >= 0 || before?.isAnswered === true,
@@ -224,8 +210,8 @@ function looked(
   };
   if (!concernsGateway) return { facts, request: undefined };
   const model = typeof object['model'] === 'string' ? object['model'] : '';
-  const scope = scopeOf(text, members, api);
-  return { facts, request: { api, body: text, model, texts, given, messages: recognised, scope } };
+  const scope = scopeOf(view, api);
+  return { facts, request: { api, view, model, texts, given, messages: recognised, scope } };
 }
 
 function firstBlocks(
@@ -255,10 +241,10 @@ function printsOf(texts: readonly RequestText[], { mode }: RecogniseRequestOptio
   return withResults(texts, []).map(({ text }) => fingerprint([texts[text]!.text]));
 }
 
-function openingOf(text: string, members: readonly JsonMember[], { conversation }: PromptApi): string | undefined {
+function openingOf({ scan, members }: BodyView, { conversation }: PromptApi): string | undefined {
   if (conversation?.opening === undefined) return undefined;
   const opening = members.filter(({ key }) => key === conversation.opening);
-  return opening.map(({ start, end }) => text.slice(start, end)).join();
+  return opening.map((member) => scan.text(member)).join();
 }
 
 function stable(text: RequestText): RequestText {
@@ -316,11 +302,11 @@ function messagesWith(
   return found;
 }
 
-function scopeOf(body: string, members: readonly JsonMember[], api: PromptApi): string {
+function scopeOf({ scan, members }: BodyView, api: PromptApi): string {
   const fields = new Set(['model', ...api.promptFields]);
   return members
     .filter(({ key }) => fields.has(key))
-    .map(({ key, valueStart, end }) => `${key}:${body.slice(valueStart, end)}`)
+    .map(({ key, valueStart, end }) => `${key}:${scan.text({ start: valueStart, end })}`)
     .sort()
     .join('\n');
 }

@@ -12,7 +12,7 @@ export function wholeBody({ cut, checkpoint, conversation }: KnownBody, placed: 
 
 /** A request with its documents in their places, ready to be sent. */
 export interface SentBody {
-  readonly body: Buffer | string;
+  readonly body: Buffer;
   /** Keeps what later requests of the conversation can use; call it when the request goes out. */
   keep(memo: PromptMemo, messages: readonly SentMessage[], now: number): void;
 }
@@ -26,11 +26,10 @@ const keepNothing = (): void => {};
 
 function sentAnew({ searched: { body, scope }, facts }: FoundDocuments, placed: InPlace): SentBody {
   // A prompt that nobody has answered is seldom the beginning of another.
-  if (scope === undefined || typeof body === 'string' || !facts.isAnswered) {
+  if (scope === undefined || !facts.isAnswered) {
     return { body: placed.body, keep: keepNothing };
   }
-  const written = Buffer.from(placed.body);
-  const sent = written.equals(body) ? body : written;
+  const sent = placed.body.equals(body) ? body : placed.body;
   return {
     body: sent,
     keep: (memo, messages, now) => {
@@ -52,7 +51,7 @@ function sentAnew({ searched: { body, scope }, facts }: FoundDocuments, placed: 
 function sentBehind({ searched, facts }: FoundDocuments, placed: InPlace, known: KnownBody): SentBody {
   const { conversation: members } = searched.scope!.api;
   const { cut, checkpoint, body } = known;
-  const written = Buffer.from(placed.body);
+  const written = placed.body;
   const to = messagesSpan(written, members)!;
   const sent = wholeBody(known, written, to.open);
   return {

@@ -38,7 +38,7 @@ export function arrangeFound(gateway: Gateway, request: FastifyRequest, waiting:
   const placed = inPlace(gateway, waiting, state);
   note(request, placed, state);
   return {
-    body: asBuffer(placed.sent.body),
+    body: placed.sent.body,
     state,
     arrangements: placed.inPlace.blocks.flatMap(({ arrangement }) => arrangement ?? []),
     estimatedTokens: placed.inPlace.estimatedTokens,
@@ -47,10 +47,6 @@ export function arrangeFound(gateway: Gateway, request: FastifyRequest, waiting:
     parsed: undefined,
     keepFound: () => keepOrders(gateway, tenant, placed),
   };
-}
-
-function asBuffer(body: Buffer | string): Buffer {
-  return typeof body === 'string' ? Buffer.from(body) : body;
 }
 
 /** The documents that may be told to others while the request waits; none after a defect, which shows again at dispatch. */

@@ -10,7 +10,7 @@ const ID_LENGTH = 16;
 const SECRET = randomBytes(32);
 
 /** Whether a body may hold such markers. */
-export function hasExternalMarkers(body: string): boolean {
+export function hasExternalMarkers(body: Buffer): boolean {
   return body.includes(NAME);
 }
 

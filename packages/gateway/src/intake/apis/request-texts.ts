@@ -1,5 +1,5 @@
-import { arrayElements, type JsonSpan, objectMembers } from '../json-members.js';
-import { JsonView } from '../json-view.js';
+import type { BodyView } from '../body-view.js';
+import { type ByteEdit, type ByteSpan, JsonScanner } from '../json-scanner.js';
 
 /** Elements of an array that stand side by side. */
 export interface ElementRange {
@@ -24,7 +24,7 @@ export type TextRole = 'system' | 'user' | 'assistant' | 'tool';
 export interface RequestText {
   readonly role: TextRole;
   readonly text: string;
-  /** Leads to the JSON string that holds the text, or to the elements that are the text: what `rewriteTexts` takes. */
+  /** Leads to the JSON string that holds the text, or to the elements that are the text: what `textEdits` takes. */
   readonly place: TextPlace;
   /** `elements`: documents of the API's own, as JSON. `verbatim`: answers refer to places in it, so it must stay. */
   readonly kind?: 'elements' | 'verbatim';
@@ -57,51 +57,30 @@ function stepName(step: TextPlace[number]): string {
 }
 
 /**
- * The body with other texts at these places and every other byte as it was; with no changes, the very same string. Of changes
- * to one place the last one counts; a place that does not lead to a string is passed over. Elements in another order keep the bytes
- * that each was written with, and what stands between them its place. O(body × depth of the places).
- *
- * `body` must be the text of one JSON object that `JSON.parse` accepts.
+ * The edits that put other texts at these places. Of changes to one place the last one counts; a place that does not lead to a
+ * string is passed over. Elements in another order keep the bytes that each was written with, and what stands between them its
+ * place. O(bytes of the containers on the way).
  */
-export function rewriteTexts(body: string, changes: readonly TextChange[]): string {
-  if (changes.length === 0) return body;
+export function textEdits({ scan }: BodyView, changes: readonly TextChange[]): readonly ByteEdit[] {
+  if (changes.length === 0) return [];
   const root: Branch = { below: new Map(), text: undefined };
   for (const { place, text } of changes) branchAt(root, place).text = text;
-  const found: Written[] = [];
-  collect(body, { start: 0, end: body.length }, root, found);
-  const parts: string[] = [];
-  let copied = 0;
-  for (const { span, json } of found.sort((one, other) => one.span.start - other.span.start)) {
-    parts.push(body.slice(copied, span.start), json);
-    copied = span.end;
-  }
-  parts.push(body.slice(copied));
-  return parts.join('');
-}
-
-/** Where the value that the path leads to stands; `undefined` if there is none. O(body × depth). */
-export function valueAt(body: string, place: JsonPath): JsonSpan | undefined {
-  return new JsonView(body).at(place)?.span;
-}
-
-/** JSON for a part of the body. */
-interface Written {
-  readonly span: JsonSpan;
-  readonly json: string;
+  const edits: ByteEdit[] = [];
+  collect(scan, scan.space(0), root, edits);
+  return edits;
 }
 
 /** The elements of `text`, each in the place of one that stands there: as the client wrote it, if it did. O(both). */
-function writtenElements(body: string, slots: readonly JsonSpan[], text: string): readonly Written[] {
-  const written = new Map<string, string>();
+function writtenElements(scan: JsonScanner, slots: readonly ByteSpan[], text: string): readonly ByteEdit[] {
+  const written = new Map<string, Buffer>();
   for (const { start, end } of slots) {
-    const raw = body.slice(start, end);
-    written.set(JSON.stringify(JSON.parse(raw)), raw);
+    written.set(JSON.stringify(scan.parse({ start, end })), scan.bytes.subarray(start, end));
   }
-  const array = `[${text}]`;
-  return arrayElements(array, 0).flatMap(({ start, end }, place) => {
+  const array = new JsonScanner(Buffer.from(`[${text}]`));
+  return array.elements(0).flatMap((element, place) => {
     const span = slots[place];
-    const json = array.slice(start, end);
-    return span === undefined ? [] : [{ span, json: written.get(json) ?? json }];
+    const json = array.text(element);
+    return span === undefined ? [] : [{ ...span, pieces: [written.get(json) ?? json] }];
   });
 }
 
@@ -124,33 +103,29 @@ function branchAt(root: Branch, place: TextPlace): Branch {
   return branch;
 }
 
-function collect(body: string, span: JsonSpan, branch: Branch, found: Written[]): void {
-  const first = body[skipToValue(body, span.start)];
-  if (branch.text !== undefined && first === '"') found.push({ span, json: JSON.stringify(branch.text) });
-  if (first === '{') {
+function collect(scan: JsonScanner, start: number, branch: Branch, edits: ByteEdit[]): void {
+  const here = { start, end: start };
+  if (scan.isString(here)) {
+    if (branch.text !== undefined)
+      edits.push({ start, end: scan.stringEnd(start), pieces: [JSON.stringify(branch.text)] });
+  } else if (scan.isObject(here)) {
     // Of a key that occurs twice the last one counts, as in `JSON.parse`.
-    const last = new Map(objectMembers(body, span.start).map((member) => [member.key, member]));
+    const last = new Map(scan.members(start).map((member) => [member.key, member]));
     for (const [step, below] of branch.below) {
       const member = last.get(String(step));
-      if (typeof step === 'string' && member !== undefined)
-        collect(body, { start: member.valueStart, end: member.end }, below, found);
+      if (typeof step === 'string' && member !== undefined) collect(scan, member.valueStart, below, edits);
     }
-  } else if (first === '[') {
-    const elements = arrayElements(body, skipToValue(body, span.start));
+  } else if (scan.isArray(here)) {
+    const elements = scan.elements(start);
     for (const [step, below] of branch.below) {
       if (typeof step === 'object') {
-        if (below.text !== undefined)
-          found.push(...writtenElements(body, elements.slice(step.from, step.to + 1), below.text));
+        if (below.text !== undefined) {
+          edits.push(...writtenElements(scan, elements.slice(step.from, step.to + 1), below.text));
+        }
         continue;
       }
       const element = typeof step === 'number' ? elements[step] : undefined;
-      if (element !== undefined) collect(body, element, below, found);
+      if (element !== undefined) collect(scan, element.start, below, edits);
     }
   }
-}
-
-function skipToValue(body: string, from: number): number {
-  let at = from;
-  while (body.charCodeAt(at) <= 0x20) at++;
-  return at;
 }

@@ -173,7 +173,7 @@ function readPrompt(
   // A request that names its documents is not searched for others.
   const recognised = isGiven
     ? undefined
-    : recogniseRequest(body, api, { ...options, maxDocuments: Number.POSITIVE_INFINITY, blocks: parts });
+    : recogniseRequest(Buffer.from(body), api, { ...options, maxDocuments: Number.POSITIVE_INFINITY, blocks: parts });
   return {
     body,
     object,

@@ -2,7 +2,8 @@ import { blockDocuments, type DocumentBlock, fingerprint, type PromptPiece } fro
 import { isObject } from '../../intake/apis/content-texts.js';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import { type JsonObject, type JsonPath, pathName, type RequestMessage } from '../../intake/apis/request-texts.js';
-import { arrayElements, objectMembers } from '../../intake/json-members.js';
+import { BodyView } from '../../intake/body-view.js';
+import { JsonScanner } from '../../intake/json-scanner.js';
 
 /** A request as pieces, in the order in which chat templates write them: model, tools, settings, messages. O(body). */
 export function promptPieces(
@@ -11,11 +12,8 @@ export function promptPieces(
   { api, messages, blocks }: { api: PromptApi; messages: readonly RequestMessage[]; blocks: readonly DocumentBlock[] },
 ): readonly PromptPiece[] {
   const pieces: PromptPiece[] = [];
-  const members = objectMembers(body);
-  const raw = (key: string) => {
-    const member = members.findLast((each) => each.key === key);
-    return member === undefined ? undefined : body.slice(member.valueStart, member.end);
-  };
+  const view = new BodyView(Buffer.from(body));
+  const raw = (key: string) => view.raw(key);
   if (typeof object['model'] === 'string') pieces.push({ name: 'model', kind: 'model', text: object['model'] });
   for (const field of api.promptFields) {
     const text = raw(field);
@@ -46,9 +44,10 @@ function placed(text: string, block: DocumentBlock) {
 /** The documents that a request names itself. */
 function givenDocuments(text: string | undefined): PromptPiece | undefined {
   if (text === undefined || !text.startsWith('[')) return undefined;
-  const documents = arrayElements(text, 0).map(({ start, end }) => ({
-    start,
-    key: fingerprint([text.slice(start, end)]),
+  const scan = new JsonScanner(Buffer.from(text));
+  const documents = scan.elements(0).map((element) => ({
+    start: scan.bytes.toString('utf8', 0, element.start).length,
+    key: fingerprint([scan.text(element)]),
   }));
   return { name: 'documents', kind: 'user', text, documents };
 }

@@ -1,7 +1,7 @@
 import { isObject } from '../../intake/apis/content-texts.js';
 import { API_NAMES, type ApiName } from '../../intake/apis/prompt-api.js';
 import type { JsonObject } from '../../intake/apis/request-texts.js';
-import { objectMembers } from '../../intake/json-members.js';
+import { BodyView } from '../../intake/body-view.js';
 import { parseObject } from '../../intake/json-scanner.js';
 
 /** The body of a request, and which API it is for where that was said. */
@@ -47,8 +47,7 @@ function within({ body, object, api }: RecordedRequest): RecordedRequest | undef
     if (typeof value !== 'string' && !isObject(value)) continue;
     const said = apiOfPath(object['path'] ?? object['url']) ?? api;
     if (typeof value === 'string') return { body: value, object: parseObject(value), api: said };
-    const { valueStart, end } = objectMembers(body).findLast((member) => member.key === key)!;
-    return { body: body.slice(valueStart, end), object: value, api: said };
+    return { body: new BodyView(Buffer.from(body)).raw(key)!, object: value, api: said };
   }
   return undefined;
 }
