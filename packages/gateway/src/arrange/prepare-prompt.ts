@@ -1,4 +1,4 @@
-import type { RecalledHistory } from '@warmpath/core';
+import type { ArrangeRequest, RecalledHistory } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Translation } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
@@ -49,6 +49,8 @@ export interface PlainPrompt {
 interface Steps {
   /** `undefined` for a body that has nothing for the gateway. */
   readonly parsed: ParsedRequest | undefined;
+  /** Its documents and switches, checked; `undefined` where nothing is to be arranged. */
+  readonly asked: ArrangeRequest | undefined;
   readonly prompt: PromptView | undefined;
   /** `undefined` where no conversation is named. */
   readonly history: RecalledHistory | undefined;
@@ -69,11 +71,13 @@ export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Pr
       endUser: request.exchange.caller.endUser,
       ...(translation !== undefined && { original: request.body as Buffer }),
     });
+    const asked =
+      parsed === undefined || parsed.bypass ? undefined : gateway.documents.readDocuments(parsed, call.tenant);
     const prompt = parsed?.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
     const history = parsed && prompt && recall(gateway, call, parsed, prompt);
     if (history instanceof Promise)
-      return history.then((known) => withDocuments(gateway, call, { parsed, prompt, history: known }));
-    return withDocuments(gateway, call, { parsed, prompt, history });
+      return history.then((known) => withDocuments(gateway, call, { parsed, asked, prompt, history: known }));
+    return withDocuments(gateway, call, { parsed, asked, prompt, history });
   } catch (error) {
     return refused(gateway, call, error);
   }
@@ -106,7 +110,7 @@ function recall(
   return found instanceof Promise ? found.then(noted) : noted(found);
 }
 
-function withDocuments(gateway: Gateway, call: Call, { parsed, prompt, history }: Steps): PreparedPrompt {
+function withDocuments(gateway: Gateway, call: Call, { parsed, asked, prompt, history }: Steps): PreparedPrompt {
   try {
     if (parsed?.bypass) return plain(call, parsed, history);
     const { documents } = gateway;
@@ -114,16 +118,15 @@ function withDocuments(gateway: Gateway, call: Call, { parsed, prompt, history }
     // A conversation to which something was added goes before documents that stand in its prompt.
     const isReplayed = history?.turns.some(({ edits }) => edits.length > 0) === true;
     if (!hasDocuments && !isReplayed) {
-      const found = findInPrompt(gateway, call, parsed, history);
+      const found = findInPrompt(gateway, call, { parsed, asked, history });
       if (found !== undefined) return found;
       if (parsed === undefined || history === undefined || history.turns.length === 0)
         return plain(call, parsed, history);
     }
-    const asked = documents.readDocuments(parsed!, call.tenant);
     const whole = replayedInPlace(gateway, call, parsed!);
     const view = whole === parsed && prompt !== undefined ? prompt : PromptView.of(whole.body, call.api);
     if (view === undefined && !hasDocuments) return plain(call, parsed, history);
-    return documents.asTurn(whole, view, asked, history);
+    return documents.asTurn(whole, view, asked!, history);
   } catch (error) {
     // Without documents nothing is asked of the gateway that it could refuse.
     if (isBadInput(error) && parsed?.documents === undefined && history === undefined)
@@ -176,8 +179,7 @@ function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): P
 function findInPrompt(
   gateway: Gateway,
   call: Call,
-  parsed: ParsedRequest | undefined,
-  history: RecalledHistory | undefined,
+  { parsed, asked, history }: Pick<Steps, 'parsed' | 'asked' | 'history'>,
 ): FoundRequest | undefined {
   const options = searchOptions(gateway, call, parsed);
   if (options === undefined) return undefined;
@@ -194,13 +196,8 @@ function findInPrompt(
   };
   const found = findDocuments(gateway.promptMemo, searched, gateway.now());
   if (found === undefined) return undefined;
-  const dial = gateway.documents.withDefaults(readSwitches(gateway, parsed, tenant));
+  const dial = asked ?? gateway.documents.withDefaults({ documents: [] });
   return { kind: 'found', tenant, found, dial, deduplicate, blocks, history };
-}
-
-function readSwitches(gateway: Gateway, parsed: ParsedRequest | undefined, tenant: string) {
-  if (parsed === undefined) return { documents: [] };
-  return gateway.documents.readDocuments({ ...parsed, documents: undefined }, tenant);
 }
 
 function isUnavailable(error: unknown): boolean {
