@@ -42,7 +42,7 @@ function cpu(call, bodies) {
 }
 
 function inPlace(mode) {
-  const orders = new SentOrders(65_536);
+  const orders = new SentOrders(33_554_432);
   const history = new ServedHistory();
   return (body, now) => {
     const recognised = recogniseRequest(Buffer.from(body), chatApi, { mode, maxDocuments: 1_000, blocks: false });

@@ -93,9 +93,6 @@ export interface GatewayParts {
   readonly now?: () => number;
 }
 
-/** Bytes of the order of one message's documents: a key, and some lists. */
-const SENT_ORDER_BYTES = 1_024;
-
 /** Time a client gets to send a whole request, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 300_000;
 
@@ -177,7 +174,7 @@ function assemble(config: GatewayConfig, authenticator: Authenticator, parts: Ga
     memory: {
       bodies: () => bodies.bytes,
       histories: () => histories.bytes,
-      conversations: () => sessions.bytes + promptMemo.bytes + SENT_ORDER_BYTES * sentOrders.size,
+      conversations: () => sessions.bytes + promptMemo.bytes + sentOrders.bytes,
       documents: () => documents.cache.bytes,
       prewarm: () => prewarmer?.bytes ?? 0,
       arrangements: () => arrangements.bytes,
@@ -194,7 +191,7 @@ function assemble(config: GatewayConfig, authenticator: Authenticator, parts: Ga
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
   const requests = new RequestLog(bytesOf('requests'));
-  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 8 / SENT_ORDER_BYTES));
+  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 8));
   const promptMemo =
     parts.promptMemo ??
     new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });

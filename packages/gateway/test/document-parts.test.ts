@@ -26,7 +26,7 @@ function sorted(
   const history = new ServedHistory();
   const placed = arrangeInPlace(recognised, {
     tenant: 't',
-    orders: new SentOrders(100),
+    orders: new SentOrders(100_000),
     arrange: (block) => arrange({ ...block, policy: 'sorted', hints: false }, history, 0),
     deduplicate: true,
     blocks: false,

@@ -46,7 +46,7 @@ interface Exchange {
 /** The way through recognition and de-duplication without sockets. */
 class InProcess {
   readonly #history = new ServedHistory();
-  #orders = new SentOrders(1_000);
+  #orders = new SentOrders(1_000_000);
   #now = 0;
   readonly #policy: PolicyName;
   readonly #blocks: boolean;
@@ -83,7 +83,7 @@ class InProcess {
 
   /** A restart, or another gateway. */
   forget(): void {
-    this.#orders = new SentOrders(1_000);
+    this.#orders = new SentOrders(1_000_000);
   }
 }
 

@@ -9,7 +9,7 @@ import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
 import type { GatewayParts } from '../src/server.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
 import { type Answer, answerAsAsked } from './fake-engine.js';
-import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
+import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
 const SEED = 20_261_122;
 const ROUTES = { chat: '/v1/chat/completions', messages: '/v1/messages', responses: '/v1/responses' } as const;
@@ -17,7 +17,6 @@ type Route = keyof typeof ROUTES;
 
 /** A memory in which nothing finds room. */
 const NO_MEMORY = 1;
-const OWN_HEADERS = /^x-warmpath-(?!overhead-ms)/;
 
 /** A gateway that remembers so many bytes of prompts, and `sentMessages` orders where it is told. */
 async function remembering(answer: Answer, maxBytes: number, more: StandConfig = {}, sentMessages?: number) {
@@ -27,7 +26,7 @@ async function remembering(answer: Answer, maxBytes: number, more: StandConfig =
     recognise: { chat: 'conservative', messages: 'conservative', responses: 'marked', ...more.recognise },
     upstream: { messages: 'native', responses: 'native', ...more.upstream },
   };
-  const sentOrders = sentMessages === undefined ? undefined : new SentOrders(sentMessages);
+  const sentOrders = sentMessages === undefined ? undefined : new SentOrders(800 * sentMessages);
   const parts: GatewayParts = { promptMemo, ...(sentOrders && { sentOrders }) };
   return { ...(await stand(answer, config, parts)), memo: promptMemo };
 }
@@ -149,7 +148,7 @@ async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string)
     text: reply.text,
     body: engine.last?.body,
     sent: { ...engine.last?.headers, host: undefined, 'x-request-id': undefined },
-    headers: Object.entries(headers).filter(([name]) => OWN_HEADERS.test(name)),
+    summary: { ...told(reply), overhead: undefined },
     counts,
   };
 }

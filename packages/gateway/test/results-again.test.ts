@@ -67,13 +67,17 @@ const said = (turn: number): Message => ({
 
 class InProcess {
   readonly #history = new ServedHistory();
-  readonly #orders = new SentOrders(1_000);
+  readonly #orders = new SentOrders(1_000_000);
   #now = 0;
 
   serve(messages: readonly Message[], { deduplicate, blocks }: Pick<Turn, 'deduplicate' | 'blocks'>) {
     const now = this.#now++;
     const body = JSON.stringify({ model: 'm', messages });
-    const recognised = recogniseRequest(Buffer.from(body), chatApi, { mode: 'conservative', maxDocuments: 100, blocks });
+    const recognised = recogniseRequest(Buffer.from(body), chatApi, {
+      mode: 'conservative',
+      maxDocuments: 100,
+      blocks,
+    });
     if (recognised === undefined) return { sent: messages, references: 0, parts: 0 };
     const placed = arrangeInPlace(recognised, {
       tenant: 't',

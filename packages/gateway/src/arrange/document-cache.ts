@@ -9,14 +9,13 @@ import {
 } from '@warmpath/core';
 import type { ByteSpan, JsonScanner } from '../intake/json-scanner.js';
 import type { RequestSwitches } from '../intake/parse-request.js';
+import { TenantCache } from '../observe/tenant-cache.js';
 import { escaped } from '../render/insert-documents.js';
 
 interface Entry {
-  readonly tenant: string;
   /** The JSON that the document came in. */
   readonly json: Buffer;
   readonly document: Document;
-  readonly bytes: number;
 }
 
 /** Bytes of a document's JSON that its place in the table depends on: at either end, and spread evenly between. */
@@ -24,8 +23,8 @@ const ENDS = 48;
 const SAMPLES = 32;
 /** Documents seen once, remembered by their sample alone; a power of two. */
 const CANDIDATES = 16_384;
-/** Bytes of an entry beside its texts: objects, map slot, key. Generous. */
-const ENTRY_BYTES = 512;
+/** Bytes of a prepared document beside its texts. Generous. */
+const ENTRY_BYTES = 352;
 /** A single document takes at most this part of the cache, so that one giant does not evict all others. */
 const LARGEST_PART = 1 / 16;
 
@@ -43,22 +42,22 @@ export interface DocumentCacheOptions {
  * come once cost four bytes each. Tenants share the space and nothing else, or the time a request takes would tell what others
  * asked for.
  *
- * Bounded in bytes; the least recently used document goes first.
+ * Bounded in bytes, with a share for each tenant; the least recently used document goes first.
  */
 export class DocumentCache {
   readonly #options: DocumentCacheOptions;
-  readonly #entries = new Map<number, Entry>();
+  readonly #entries: TenantCache<Entry>;
   readonly #seenOnce = new Int32Array(CANDIDATES);
   /** Rendered documents, for as long as anybody holds the document. */
   readonly #rendered = new WeakMap<Document, Buffer>();
-  #bytes = 0;
 
   constructor(options: DocumentCacheOptions) {
     this.#options = options;
+    this.#entries = new TenantCache(options.maxBytes);
   }
 
   get bytes(): number {
-    return this.#bytes;
+    return this.#entries.bytes;
   }
 
   get size(): number {
@@ -119,11 +118,8 @@ export class DocumentCache {
   }
 
   #recall(key: number, tenant: string, json: Buffer): Document | undefined {
-    const entry = this.#entries.get(key);
-    if (entry === undefined || entry.tenant !== tenant || !entry.json.equals(json)) return undefined;
-    this.#entries.delete(key);
-    this.#entries.set(key, entry);
-    return entry.document;
+    const entry = this.#entries.get(tenant, key.toString(36));
+    return entry?.json.equals(json) === true ? entry.document : undefined;
   }
 
   #remember(key: number, tenant: string, json: Buffer, document: Document): void {
@@ -135,17 +131,7 @@ export class DocumentCache {
     // The JSON, the rendered bytes and the texts of the document.
     const bytes = ENTRY_BYTES + 2 * json.length + 2 * document.content.length;
     if (bytes > this.#options.maxBytes * LARGEST_PART) return;
-    this.#drop(key);
-    this.#entries.set(key, { tenant, json: Buffer.from(json), document, bytes });
-    this.#bytes += bytes;
-    while (this.#bytes > this.#options.maxBytes) this.#drop(this.#entries.keys().next().value!);
-  }
-
-  #drop(key: number): void {
-    const entry = this.#entries.get(key);
-    if (entry === undefined) return;
-    this.#entries.delete(key);
-    this.#bytes -= entry.bytes;
+    this.#entries.set(tenant, key.toString(36), { json: Buffer.from(json), document }, bytes);
   }
 }
 

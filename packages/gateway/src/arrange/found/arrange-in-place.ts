@@ -182,13 +182,11 @@ export function rememberOrders(
   }: { readonly tenant: string; readonly orders: SentOrders; readonly blocks: readonly PlacedBlock[] },
 ): readonly SentMessage[] {
   const sentOf = new Map(blocks.map(({ block, sent }) => [block, sent]));
-  return request.messages.map(({ link, blocks: own }) =>
-    orders.sent(
-      tenant,
-      link,
-      own.map((block) => sentOf.get(block)!),
-    ),
-  );
+  return request.messages.map(({ link, blocks: own }) => {
+    const message = { tenant, link, orders: own.map((block) => sentOf.get(block)!) };
+    orders.sent(message);
+    return message;
+  });
 }
 
 interface OpenBlock {

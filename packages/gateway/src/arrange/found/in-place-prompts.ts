@@ -18,15 +18,15 @@ export interface PlacedPrompt {
   readonly blocks: readonly PlacedBlock[];
 }
 
-/** Messages whose order is remembered. */
-const REMEMBERED = 4_096;
+/** Bytes of the orders that are remembered. */
+const REMEMBERED_BYTES = 4_194_304;
 
 /**
  * Prompts with their documents in their places, one after the other, as a gateway with one client sends them: ordered by what
  * was sent before, with references for those that stand farther up already. Sends nothing.
  */
 export class InPlacePrompts {
-  readonly #orders = new SentOrders(REMEMBERED);
+  readonly #orders = new SentOrders(REMEMBERED_BYTES);
   readonly #history = new ServedHistory();
   readonly #policy: PolicyName | undefined;
   /** Prompts so far: the history's clock. */

@@ -1,4 +1,5 @@
 import type { DocumentBlock } from '@warmpath/core';
+import { TenantCache } from '../../observe/tenant-cache.js';
 
 /** How the documents of one block were sent. */
 export interface SentOrder {
@@ -14,61 +15,57 @@ export interface SentOrder {
 
 /** How a message was sent, and where that is remembered. */
 export interface SentMessage {
-  readonly key: string;
+  readonly tenant: string;
+  /** Link of the hash chain over the client's messages up to this one. */
+  readonly link: string;
   readonly orders: readonly SentOrder[];
 }
 
+/** Bytes of one order beside its numbers, and of one number. Generous. */
+const ORDER_BYTES = 200;
+const NUMBER_BYTES = 8;
+
 /**
- * In which order the documents of a message went to the engine, so that the message is sent the same when it comes again as
- * history: bytes that the engine has had never change. Found by tenant and by the hash chain of the client's own messages up
- * to this one. Holds no text. Bounded: the least recently used message goes first, and is then sent as the client wrote it. All O(1).
+ * In which order the documents of a message went to the engine, so that the message is sent the same when it comes again: bytes that
+ * the engine has had never change. Found by tenant and by the hash chain of the client's own messages up to this one. Holds no
+ * text: what it says of another message with the same link is only an order of that message's own documents. What is forgotten
+ * is sent as the client wrote it. All O(log tenants).
  */
 export class SentOrders {
-  readonly #capacity: number;
-  readonly #orders = new Map<string, readonly SentOrder[]>();
+  readonly #orders: TenantCache<readonly SentOrder[]>;
 
-  constructor(capacity: number) {
-    this.#capacity = capacity;
+  constructor(maxBytes: number) {
+    this.#orders = new TenantCache(maxBytes);
   }
 
   get size(): number {
     return this.#orders.size;
   }
 
+  get bytes(): number {
+    return this.#orders.bytes;
+  }
+
   /** How the message at this link was sent; `undefined` if it is new, or was recognised differently then. */
   of(tenant: string, link: string, blocks: readonly DocumentBlock[]): readonly SentOrder[] | undefined {
-    const key = `${tenant}\n${link}`;
-    const orders = this.#orders.get(key);
-    if (orders === undefined) return undefined;
+    const orders = this.#orders.get(tenant, link);
     const fits =
-      orders.length === blocks.length && orders.every(({ order }, i) => order.length === blocks[i]!.documents.length);
-    if (!fits) return undefined;
-    this.#orders.delete(key);
-    this.#orders.set(key, orders);
-    return orders;
+      orders?.length === blocks.length && orders.every(({ order }, i) => order.length === blocks[i]!.documents.length);
+    return fits ? orders : undefined;
   }
 
-  /** Whether a message that was sent would be sent the same again. To the order of use, it is as if it had been asked for. */
-  isCurrent({ key, orders: sent }: SentMessage): boolean {
-    const orders = this.#orders.get(key);
-    if (orders === undefined || orders.length !== sent.length) return false;
-    if (orders !== sent && !orders.every((order, i) => order === sent[i])) return false;
-    this.#orders.delete(key);
-    this.#orders.set(key, orders);
-    return true;
+  /** Whether a message that was sent would be sent the same again. It counts as used. */
+  isCurrent({ tenant, link, orders: sent }: SentMessage): boolean {
+    const orders = this.#orders.get(tenant, link);
+    return orders?.length === sent.length && (orders === sent || orders.every((order, i) => order === sent[i]));
   }
 
-  /** The message goes out like this. */
-  sent(tenant: string, link: string, orders: readonly SentOrder[]): SentMessage {
-    const message = { key: `${tenant}\n${link}`, orders };
-    this.sentAgain(message);
-    return message;
-  }
-
-  /** The message goes out as it did before. */
-  sentAgain({ key, orders }: SentMessage): void {
-    this.#orders.delete(key);
-    if (this.#orders.size >= this.#capacity) this.#orders.delete(this.#orders.keys().next().value!);
-    this.#orders.set(key, orders);
+  /** The message goes out like this, now or once more. */
+  sent({ tenant, link, orders }: SentMessage): void {
+    let bytes = 0;
+    for (const { order, references, shortened } of orders) {
+      bytes += ORDER_BYTES + NUMBER_BYTES * (order.length + references.length + shortened.length);
+    }
+    this.#orders.set(tenant, link, orders, bytes);
   }
 }

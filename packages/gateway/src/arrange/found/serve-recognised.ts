@@ -150,7 +150,7 @@ function note({ exchange }: FastifyRequest, { inPlace, report }: PlacedRequest, 
 
 /** Remembers how the documents of a prompt were sent, so that they are sent the same when they come again. */
 function keepOrders(gateway: Gateway, tenant: string, { found, inPlace, sent }: PlacedRequest): void {
-  for (const message of found.known?.checkpoint.prompt.messages ?? []) gateway.sentOrders.sentAgain(message);
+  for (const message of found.known?.checkpoint.prompt.messages ?? []) gateway.sentOrders.sent(message);
   const messages = rememberOrders(found.request, { tenant, orders: gateway.sentOrders, blocks: inPlace.blocks });
   sent.keep(gateway.promptMemo, messages, gateway.now());
 }
