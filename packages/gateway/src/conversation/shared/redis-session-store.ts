@@ -112,7 +112,8 @@ export class RedisSessionStore implements SessionStore {
       take: (found) => this.#learn(name, { links: asked, found, now }),
       missed: missed ?? (() => {}),
     });
-    return learned === undefined ? known : learned.then(() => known);
+    // A conversation that was not known when the server was asked may be now.
+    return learned === undefined ? known : learned.then(() => this.#memory.lookup(name, now));
   }
 
   sent(name: ConversationName, turn: SentTurn, now: number): void {
