@@ -30,13 +30,13 @@ async function gatewayAt(socket: string) {
   });
 }
 
-async function converse(url: string, key: string, session: string): Promise<void> {
+async function converse(url: string, key: string, session: string, user?: string): Promise<void> {
   const documents = [{ id: 'velka', content: 'The weight of Velka is 42 kg.' }];
   const messages = [{ role: 'user', content: 'What is the weight of Velka?' }];
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
-    body: JSON.stringify({ model: 'm', messages, documents, warmpath: { session } }),
+    body: JSON.stringify({ model: 'm', messages, documents, user, warmpath: { session } }),
   });
   expect(response.status).toBe(200);
   await response.arrayBuffer();
@@ -60,7 +60,7 @@ it('warmpath sessions exports, imports and forgets', TIMEOUT, async () => {
     try {
       const config = join(folder, 'warmpath.yaml');
       await writeFile(config, `upstream:\n  url: ${engine.url}\nadmin:\n  socket: ${two}\n`);
-      const input = lines.with(2, lines[2]!.replace('"version":1', '"version":7')).slice(0, -1).join('\n');
+      const input = lines.with(2, lines[2]!.replace('"version":2', '"version":7')).slice(0, -1).join('\n');
       const taken = await runCli(['sessions', 'import', '--config', config], { input });
       expect(taken.stdout).toBe('3 taken in, 0 too old, 1 refused\n');
       expect(taken.stderr).toBe(
@@ -72,6 +72,11 @@ it('warmpath sessions exports, imports and forgets', TIMEOUT, async () => {
       const which = ['--key-from', 'ALICE_KEY', '--session', 's'];
       const forgotten = await runCli(['sessions', 'forget', '--socket', two, ...which], { environment });
       expect(forgotten).toMatchObject({ code: 0, stdout: '1 turns forgotten\n' });
+      await converse(second.url, 'alice', 's', 'ann');
+      const anns = await runCli(['sessions', 'forget', '--socket', two, '--key-from', 'ALICE_KEY', '--user', 'ann'], {
+        environment,
+      });
+      expect(anns).toMatchObject({ code: 0, stdout: '1 turns forgotten\n' });
       const nobody = await runCli(['sessions', 'forget', '--socket', two]);
       expect([nobody.code, nobody.stderr]).toEqual([1, expect.stringContaining('name a tenant, or say `all=true`')]);
       const rest = await runCli(['sessions', 'forget', '--socket', two, '--all', '--json']);

@@ -10,7 +10,7 @@ import { chat, closing, DOCUMENTS, errorOf, gatewayAt, type Reply, type StandCon
 import { RedisServer } from './redis-server.js';
 
 const CHAT = '/v1/chat/completions';
-const [VELKA, ORSIN] = DOCUMENTS;
+const [VELKA] = DOCUMENTS;
 const ALICE = { authorization: 'Bearer alice' };
 const BOB = { authorization: 'Bearer bob' };
 const TIMEOUT = { timeout: 180_000 };
@@ -79,16 +79,17 @@ const ask = ({ gateway }: Stood, fields: object, headers: Record<string, string>
 const FIRST = [{ role: 'user', content: 'Q1' }];
 const SECOND = [...FIRST, { role: 'assistant', content: 'The weight is 42 kg.' }, { role: 'user', content: 'Q2' }];
 
-/** Has the first turn of a conversation of each client, and one without a name. */
+/** Has the first turn of a conversation of each client, and one of an end user of the first. */
 async function converse(stood: Stood): Promise<void> {
   for (const headers of [ALICE, BOB]) await ask(stood, { messages: FIRST, warmpath: { session: 's' } }, headers);
-  await send(stood.gateway.url + CHAT, chat([ORSIN]), { headers: ALICE });
+  await ask(stood, { messages: FIRST, user: 'ann', warmpath: { session: 's' } }, ALICE);
 }
 
-/** What the engine is sent for the second turn. */
-async function goesOn(stood: Stood, headers: Record<string, string>): Promise<string> {
-  await ask(stood, { messages: SECOND, warmpath: { session: 's' } }, headers);
-  return stood.engine.last.body;
+/** What the engine is sent for the second turn; nothing where the first is forgotten. */
+async function goesOn(stood: Stood, headers: Record<string, string>, fields: object = {}): Promise<string | undefined> {
+  const reply = await ask(stood, { messages: SECOND, warmpath: { session: 's' }, ...fields }, headers);
+  if (reply.status !== 200) expect(errorOf(reply).code).toBe('WARMPATH_CONVERSATION_FORGOTTEN');
+  return reply.status === 200 ? stood.engine.last.body : undefined;
 }
 
 const KINDS = ['memory', 'redis'] as const;
@@ -108,33 +109,45 @@ describe('conversations', TIMEOUT, () => {
     // Once more changes nothing.
     expect(await imported(two, text)).toEqual(result);
     expect(entriesOf(await exported(two))).toHaveLength(3);
-    for (const headers of [ALICE, BOB]) {
-      const expected = await goesOn(one, headers);
+    for (const [headers, fields] of [
+      [ALICE, {}],
+      [BOB, {}],
+      [ALICE, { user: 'ann' }],
+    ] as const) {
+      const expected = await goesOn(one, headers, fields);
       expect(expected).toContain('Given earlier');
-      expect(await goesOn(two, headers)).toBe(expected);
-      expect(await goesOn(none, headers)).not.toContain('Given earlier');
+      expect(await goesOn(two, headers, fields)).toBe(expected);
+      expect(await goesOn(none, headers, fields)).toBeUndefined();
     }
   });
 
-  it.each(KINDS)('are exported and forgotten by tenant and name: %s', async (kind) => {
+  it.each(KINDS)('are exported and forgotten by tenant, end user and name: %s', async (kind) => {
     const stood = await standing(kind);
     await converse(stood);
+    await ask(stood, { messages: FIRST, user: 'ann', warmpath: { session: 't' } }, ALICE);
     const tenant = `tenant=${hash('sha256', ALICE.authorization)}`;
-    const sessionsIn = async (query: string) =>
-      entriesOf(await exported(stood, query)).map((line) => (JSON.parse(line) as { session: string | null }).session);
-    expect((await sessionsIn(`?${tenant}`)).toSorted()).toEqual([null, 's']);
-    expect(await sessionsIn(`?${tenant}&session=s`)).toEqual(['s']);
-    expect(await sessionsIn(`?${tenant}&session=`)).toEqual([null]);
+    const namesIn = async (query: string) =>
+      entriesOf(await exported(stood, query))
+        .map((line) => {
+          const { user, session } = JSON.parse(line) as { user: string | null; session: string };
+          return `${user ?? ''} ${session}`;
+        })
+        .toSorted();
+    expect(await namesIn(`?${tenant}`)).toEqual([' s', 'ann s', 'ann t']);
+    expect(await namesIn(`?${tenant}&session=s`)).toEqual([' s']);
+    expect(await namesIn(`?${tenant}&user=ann`)).toEqual(['ann s', 'ann t']);
+    expect(await namesIn(`?${tenant}&user=ann&session=s`)).toEqual(['ann s']);
+    expect(await namesIn(`?${tenant}&user=`)).toEqual([' s']);
     const forget = async (query: string) =>
       JSON.parse((await operate(stood.socket, 'DELETE', `/sessions${query}`)).text);
-    expect(await forget(`?${tenant}&session=`)).toEqual({ object: 'sessions', forgotten: 1 });
-    expect(await sessionsIn('')).toEqual(['s', 's']);
-    for (const query of ['', '?session=s', '?all=yes', '?tenant=a&tenant=b']) {
+    expect(await forget(`?${tenant}&user=ann`)).toEqual({ object: 'sessions', forgotten: 2 });
+    expect(await namesIn('')).toEqual([' s', ' s']);
+    for (const query of ['', '?session=s', '?user=ann', '?all=yes', '?tenant=a&tenant=b']) {
       expect(await forget(query)).toMatchObject({ error: { code: 'WARMPATH_INVALID_REQUEST' } });
     }
     expect(await forget('?all=true')).toEqual({ object: 'sessions', forgotten: 2 });
     expect(await exported(stood)).toBe(`${HEAD}{"end":true,"entries":0}\n`);
-    expect(await goesOn(stood, ALICE)).not.toContain('Given earlier');
+    expect(await goesOn(stood, ALICE)).toBeUndefined();
   });
 
   it.each(KINDS)('are forgotten for their own client alone: %s', async (kind) => {
@@ -146,7 +159,7 @@ describe('conversations', TIMEOUT, () => {
     const reply = await forget(ALICE);
     expect([reply.status, JSON.parse(reply.text)]).toEqual([200, { object: 'session', session: 's', forgotten: 1 }]);
     expect(errorOf(await forget(ALICE, 'x'.repeat(257))).code).toBe('WARMPATH_INVALID_REQUEST');
-    expect(await goesOn(stood, ALICE)).not.toContain('Given earlier');
+    expect(await goesOn(stood, ALICE)).toBeUndefined();
     expect(await goesOn(stood, BOB)).toContain('Given earlier');
   });
 
@@ -160,8 +173,23 @@ describe('conversations', TIMEOUT, () => {
     const held = async () => /^warmpath_session_turns (\d+)/m.exec((await send(`${two.gateway.url}/metrics`)).text)![1];
     // It asks once a second what others have forgotten.
     while ((await held()) !== '0');
-    expect(await goesOn(two, ALICE)).not.toContain('Given earlier');
-    expect(entriesOf(await exported(one, `?tenant=${hash('sha256', ALICE.authorization)}&session=s`))).toHaveLength(1);
+    expect(await goesOn(two, ALICE)).toBeUndefined();
+    expect(entriesOf(await exported(one, `?tenant=${hash('sha256', ALICE.authorization)}&session=s`))).toEqual([]);
+  });
+});
+
+describe('conversations of end users that a trusted proxy names', TIMEOUT, () => {
+  it('are forgotten for their own alone', async () => {
+    const trustedHeaders = { tenant: 'x-tenant', endUser: 'x-user' };
+    const stood = await standing('memory', '', { server: { trustedHeaders } });
+    const as = (user?: string) => ({ 'x-tenant': 't', ...(user !== undefined && { 'x-user': user }) });
+    for (const user of [undefined, 'ann', 'bob']) {
+      await ask(stood, { messages: FIRST, warmpath: { session: 's' } }, as(user));
+    }
+    const reply = await send(`${stood.gateway.url}/v1/sessions/s`, undefined, { method: 'DELETE', headers: as('ann') });
+    expect(JSON.parse(reply.text)).toEqual({ object: 'session', session: 's', forgotten: 1 });
+    expect(await goesOn(stood, as('ann'))).toBeUndefined();
+    for (const user of [undefined, 'bob']) expect(await goesOn(stood, as(user))).toContain('Given earlier');
   });
 });
 
@@ -213,7 +241,7 @@ describe('an import', TIMEOUT, () => {
     const gateway = closing(await gatewayAt(engine.url, { session: { store }, admin: { socket } }));
     await own.kill();
     while (!(await send(`${gateway.url}/metrics`)).text.includes('warmpath_session_store_up 0\n'));
-    const entry = { version: 1, tenant: 't', session: null, link: 'l', idleMs: 0, turns: [] };
+    const entry = { version: 2, tenant: 't', user: null, session: 's', link: 'l', idleMs: 0, turns: [] };
     const turn = {
       link: 'l',
       id: 'i',

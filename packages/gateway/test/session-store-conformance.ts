@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { SessionStore, SessionStoreListener } from '../src/conversation/session-store.js';
 
-export const LIMITS = { maxTurns: 10_000, maxBytes: 1e8, maxAgeMs: 60_000 };
+export const LIMITS = { maxBytes: 1e8, maxAgeMs: 60_000 };
 
 export const SILENT: SessionStoreListener = { done: () => {}, failed: () => {}, changed: () => {} };
 
@@ -39,6 +39,13 @@ export async function turnsOf({ writer, reader }: StorePair, name: ConversationN
   return (await reader.find(name, [link], now))(link);
 }
 
+const NAMES: readonly [ConversationName, ...ConversationName[]] = [
+  { tenant: 'a', session: 's' },
+  { tenant: 'a', user: 'u', session: 's' },
+  { tenant: 'a', user: 'u', session: 't' },
+  { tenant: 'b', session: 's' },
+];
+
 /** What is told to a store. */
 type Step =
   | { readonly kind: 'sent'; readonly name: number; readonly link: string; readonly id: string }
@@ -53,17 +60,15 @@ type Step =
 const link = fc.constantFrom('l1', 'l2');
 const id = fc.constantFrom(...Array.from({ length: 10 }, (_, i) => `i${i}`));
 const step: fc.Arbitrary<Step> = fc.oneof(
-  fc.record({ kind: fc.constant('sent' as const), name: fc.nat(2), link, id }),
+  fc.record({ kind: fc.constant('sent' as const), name: fc.nat(NAMES.length - 1), link, id }),
   fc.record({
     kind: fc.constant('answered' as const),
-    name: fc.nat(2),
+    name: fc.nat(NAMES.length - 1),
     link,
     id,
     answer: fc.constantFrom(...Array.from({ length: 12 }, (_, i) => `a${i}`)),
   }),
 );
-
-const NAMES: readonly ConversationName[] = [{ tenant: 'a' }, { tenant: 'a', session: 's' }, { tenant: 'b' }];
 
 /** What every store of sessions keeps to. `open` gives an empty one; it is closed afterwards. */
 export function sessionStoreConformance(kind: string, open: () => Promise<StorePair>): void {
@@ -72,10 +77,10 @@ export function sessionStoreConformance(kind: string, open: () => Promise<StoreP
       const pair = await open();
       const first = turnAt('1');
       const second = turnAt('2', 'x', first);
-      for (const turn of [first, second]) pair.writer.sent(NAMES[0]!, turn, 0);
-      expect(await turnsOf(pair, NAMES[0]!, '1')).toEqual([first]);
-      expect(await turnsOf(pair, NAMES[0]!, '2')).toEqual([second]);
-      expect(await turnsOf(pair, NAMES[0]!, '3')).toEqual([]);
+      for (const turn of [first, second]) pair.writer.sent(NAMES[0], turn, 0);
+      expect(await turnsOf(pair, NAMES[0], '1')).toEqual([first]);
+      expect(await turnsOf(pair, NAMES[0], '2')).toEqual([second]);
+      expect(await turnsOf(pair, NAMES[0], '3')).toEqual([]);
     });
 
     it('is what a memory is, whatever it is told', async () => {
@@ -101,11 +106,11 @@ export function sessionStoreConformance(kind: string, open: () => Promise<StoreP
       );
     });
 
-    it('never gives one tenant or session what another sent, whatever they are called', async () => {
+    it('never gives one tenant, end user or conversation what another sent, whatever they are called', async () => {
       // Few signs and short names, so that one name and the next put together differently are the same signs.
       const sign = fc.constantFrom('a', 'b', '\n', '{', '}', ':', '"', ',', '\0');
       const text = fc.oneof(fc.string({ unit: sign, maxLength: 2 }), fc.constantFrom('null', '*'));
-      const name = fc.record({ tenant: text, session: fc.option(text, { nil: undefined }) });
+      const name = fc.record({ tenant: text, user: fc.option(text, { nil: undefined }), session: text });
       await fc.assert(
         fc.asyncProperty(fc.uniqueArray(name, { selector: keyOf, minLength: 2, maxLength: 6 }), async (names) => {
           const pair = await open();
@@ -113,30 +118,42 @@ export function sessionStoreConformance(kind: string, open: () => Promise<StoreP
           const isTaken = new Set(names.map(keyOf));
           for (const [i, one] of names.entries()) {
             expect((await turnsOf(pair, one, 'l')).map(({ id }) => id)).toEqual([`${i}`]);
-            const shifted = { tenant: one.tenant + (one.session ?? ''), session: undefined };
-            if (!isTaken.has(keyOf(shifted))) expect(await turnsOf(pair, shifted, 'l')).toEqual([]);
+            const { tenant, user = '', session } = one;
+            for (const shifted of [
+              { tenant: tenant + user, user: undefined, session },
+              { tenant, user: undefined, session: user + session },
+              { tenant: tenant + user + session, user: undefined, session: '' },
+            ]) {
+              if (!isTaken.has(keyOf(shifted))) expect(await turnsOf(pair, shifted, 'l')).toEqual([]);
+            }
           }
         }),
         { seed: 12, numRuns: 25 },
       );
     });
 
-    it('knows at once whether it holds anything of a tenant', async () => {
-      const { writer } = await open();
-      expect(writer.holds('a')).toBe(false);
-      writer.sent({ tenant: 'a' }, turnAt('1'), 0);
-      expect([writer.holds('a'), writer.holds('b'), writer.turns]).toEqual([true, false, 1]);
+    it('says how much it holds, and how many turns it forgot', async () => {
+      const pair = await open();
+      const { writer, reader } = pair;
+      for (const name of NAMES) for (const id of ['x', 'y']) writer.sent(name, turnAt('1', id), 0);
+      expect(writer.turns).toBe(2 * NAMES.length);
       expect(writer.bytes).toBeGreaterThan(0);
+      // Behind what was told.
+      await writer.find(NAMES[0], [], 0);
+      expect(await reader.forget({ tenant: 'a', user: 'u' })).toBe(4);
+      expect(await reader.forget({ tenant: 'a', session: 's' })).toBe(2);
+      expect(await reader.forget({})).toBe(2);
+      expect(await reader.forget({})).toBe(0);
     });
 
     it('leaves an answer alone whose turn it never had', async () => {
       const pair = await open();
-      pair.writer.answered(NAMES[0]!, turnAt('1'), 'a', 0);
-      expect(await turnsOf(pair, NAMES[0]!, '1')).toEqual([]);
+      pair.writer.answered(NAMES[0], turnAt('1'), 'a', 0);
+      expect(await turnsOf(pair, NAMES[0], '1')).toEqual([]);
     });
   });
 }
 
-function keyOf({ tenant, session }: ConversationName): string {
-  return JSON.stringify([tenant, session ?? null]);
+function keyOf({ tenant, user, session }: ConversationName): string {
+  return JSON.stringify([tenant, user ?? null, session]);
 }

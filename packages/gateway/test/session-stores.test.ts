@@ -1,4 +1,5 @@
 import { createClient } from '@redis/client';
+import { MAX_ANSWERS, MAX_RENDERINGS } from '@warmpath/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfig, resolveConfig } from '../src/config/load.js';
 import { MemorySessionStore } from '../src/conversation/session-store.js';
@@ -73,17 +74,19 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
   it('holds a few renderings of one request and a few answers of each', async () => {
     const prefix = freshPrefix();
     const store = await openAt(prefix);
-    for (let i = 0; i < 20; i++) {
-      const turn = turnAt('1', `${i}`);
+    const ids = Array.from({ length: MAX_RENDERINGS + 8 }, (_, i) => `${i}`);
+    const answers = Array.from({ length: MAX_ANSWERS + 8 }, (_, i) => `${i}`);
+    for (const id of ids) {
+      const turn = turnAt('1', id);
       store.sent(NAME, turn, 0);
-      for (let answer = 0; answer < 20; answer++) store.answered(NAME, turn, `${answer}`, 0);
+      for (const answer of answers) store.answered(NAME, turn, answer, 0);
     }
     await store.find(NAME, [], 0);
     const key = `${new StoreKeys(prefix).startOf(NAME)}1`;
-    // Eight renderings, the answers of each, and their order.
-    expect(await ask('HLEN', key)).toBe(17);
-    expect(await ask('HGET', key, 'order')).toBe('12 13 14 15 16 17 18 19');
-    expect(await ask('HGET', key, 'answers:19')).toBe('12 13 14 15 16 17 18 19');
+    // The renderings, the answers of each, and their order.
+    expect(await ask('HLEN', key)).toBe(2 * MAX_RENDERINGS + 1);
+    expect(await ask('HGET', key, 'order')).toBe(ids.slice(-MAX_RENDERINGS).join(' '));
+    expect(await ask('HGET', key, `answers:${ids.at(-1)}`)).toBe(answers.slice(-MAX_ANSWERS).join(' '));
   });
 
   it('forgets what is not used, and keeps what a used turn stands on', async () => {
@@ -124,7 +127,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
   it('holds nothing of names in its keys, and gives no one a foreign, broken or newer record', async () => {
     const prefix = freshPrefix();
     const writer = await openAt(prefix);
-    const name = { tenant: 'tenant-in-the-clear', session: 'private name' };
+    const name = { tenant: 'tenant-in-the-clear', user: 'private user', session: 'private name' };
     writer.sent(name, turnAt('1'), 0);
     await writer.find(name, [], 0);
     const keys = (await ask('KEYS', `${prefix}*`)) as string[];
@@ -136,7 +139,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
       '{',
       'null',
       '[]',
-      record.replace('"version":1', '"version":2'),
+      record.replace('"version":2', '"version":3'),
       record.replace('"1"', '"2"'),
     ]) {
       await ask('HSET', keys[0]!, 'turn:id-1', bad);
@@ -146,7 +149,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     await ask('HSET', keys[0]!, 'turn:id-1', record);
     expect((await (await openAt(prefix)).find(name, ['1'], 0))('1')).toHaveLength(1);
     // What one conversation sent is none of another's, even where somebody moved the record there.
-    const other = { tenant: 'other' };
+    const other = { ...name, user: 'other' };
     await ask('RENAME', keys[0]!, `${new StoreKeys(prefix).startOf(other)}1`);
     expect((await (await openAt(prefix)).find(other, ['1'], 0))('1')).toEqual([]);
     await ask('SET', keys[0]!, 'a text');

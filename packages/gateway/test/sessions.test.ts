@@ -2,10 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MemorySessionStore, type SessionStore } from '../src/conversation/session-store.js';
 import type { Answer } from './fake-engine.js';
-import { chat, DOCUMENTS, labelsIn, type Reply, send, stand, told } from './harness.js';
+import { chat, DOCUMENTS, errorOf, labelsIn, type Reply, send, stand, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
+const NAMED = { warmpath: { session: 's' } };
+/** Answered, with a mark, where earlier turns are forgotten. */
+const MARKED = { warmpath: { session: 's', forgotten: 'mark' } };
+const FORGOTTEN = 'WARMPATH_CONVERSATION_FORGOTTEN';
 
 type Message = { readonly role: string; readonly content: string };
 
@@ -48,10 +52,11 @@ function sentMessages(body: string): Message[] {
 
 describe('a conversation', () => {
   it.each([
-    ['named in the body', { warmpath: { session: 's' } }, {}],
+    ['named in the body', NAMED, {}],
     ['named in a header', {}, { 'x-warmpath-session': 's' }],
-    ['inferred from a whole answer', {}, {}],
-    ['inferred from a stream', { stream: true }, {}],
+    ['named by its cache key', { prompt_cache_key: 's' }, {}],
+    ['that is streamed', { ...NAMED, stream: true }, {}],
+    ['of an end user', { ...NAMED, user: 'ann' }, {}],
   ])('%s: what was sent stays, what is visible is referred to', async (_, fields, headers) => {
     const { engine, gateway } = await stand(counting());
     const first = await send(gateway.url + CHAT, chat([VELKA, ORSIN], fields), { headers });
@@ -62,7 +67,8 @@ describe('a conversation', () => {
     expect(prompt.slice(0, 2)).toEqual(sent);
     expect(prompt[3]!.content).toContain('Given earlier in this conversation: [orsin].\n');
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
-    expect(told(second)).toMatchObject({ replayed: '1', references: '1' });
+    expect(told(first).conversation).toBe('new');
+    expect(told(second)).toMatchObject({ conversation: 'known', replayed: '1', references: '1' });
     expect(engine.last.headers['x-warmpath-session']).toBeUndefined();
     const third = next(messages, second, 'Why?');
     await send(gateway.url + CHAT, { model: 'm', ...fields, documents: undefined, messages: third }, { headers });
@@ -73,38 +79,51 @@ describe('a conversation', () => {
     expect(metrics).toMatch(/warmpath_session_turns 3\n/);
   });
 
-  it('brings documents back when its history was cut, edited or compacted', async () => {
+  it('brings documents back when its history was cut, edited or compacted, and says what is forgotten', async () => {
     const { engine, gateway } = await stand(counting());
-    const warmpath = { session: 's' };
-    const first = await send(gateway.url + CHAT, chat([VELKA], { warmpath }));
+    const first = await send(gateway.url + CHAT, chat([VELKA], NAMED));
     const whole = next(OPENING, first, 'And now?');
-    for (const messages of [
-      [OPENING[0]!, ...whole.slice(3)],
-      [OPENING[0]!, { role: 'user', content: 'Edited' }, ...whole.slice(2)],
-      [{ role: 'system', content: 'A summary.' }, ...whole.slice(3)],
-    ]) {
-      await send(gateway.url + CHAT, chat([VELKA], { warmpath, messages }));
+    for (const [messages, conversation] of [
+      [[OPENING[0]!, ...whole.slice(3)], 'new'],
+      [[OPENING[0]!, { role: 'user', content: 'Edited' }, ...whole.slice(2)], 'forgotten'],
+      [[{ role: 'system', content: 'A summary.' }, ...whole.slice(3)], 'new'],
+      [[{ role: 'system', content: 'A summary.' }, ...whole.slice(2)], 'forgotten'],
+    ] as const) {
+      const sent = engine.received.length;
+      const refused = await send(gateway.url + CHAT, chat([VELKA], { ...NAMED, messages }));
+      expect(refused.status).toBe(conversation === 'new' ? 200 : 409);
+      if (conversation === 'forgotten') {
+        expect([errorOf(refused).code, engine.received.length]).toEqual([FORGOTTEN, sent]);
+      }
+      const reply = await send(gateway.url + CHAT, chat([VELKA], { ...MARKED, messages }));
+      expect([reply.status, told(reply).conversation]).toEqual([200, conversation]);
       expect(labelsIn(engine.last.body)).toEqual(['velka']);
       expect(engine.last.body).not.toContain('Given earlier');
     }
   });
 
-  it('is another for another tenant and another name, and unnamed users who open alike stay apart', async () => {
+  it('is another for another tenant, end user and name, and nobody’s without a name', async () => {
     const { engine, gateway } = await stand(counting());
-    const named = { warmpath: { session: 's' } };
-    const first = await send(gateway.url + CHAT, chat([VELKA], named));
+    const owner = { ...NAMED, user: 'ann' };
+    const first = await send(gateway.url + CHAT, chat([VELKA], owner));
     const messages = next(OPENING, first, 'And now?');
-    await send(gateway.url + CHAT, chat([VELKA], { ...named, messages }), { headers: { authorization: 'Bearer x' } });
-    expect(engine.last.body).not.toContain('Given earlier');
-    await send(gateway.url + CHAT, chat([VELKA], { warmpath: { session: 't' }, messages }));
-    expect(engine.last.body).not.toContain('Given earlier');
-
-    const one = await send(gateway.url + CHAT, chat([VELKA]));
-    const other = await send(gateway.url + CHAT, { model: 'm', messages: OPENING });
-    await send(gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, other, 'And now?') }));
-    expect(sentMessages(engine.last.body)[1]).toEqual(OPENING[1]);
-    expect(labelsIn(sentMessages(engine.last.body)[3]!.content)).toEqual(['velka']);
-    await send(gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, one, 'And now?') }));
+    const strangers: readonly (readonly [object, Record<string, string>])[] = [
+      [owner, { authorization: 'Bearer x' }],
+      [NAMED, {}],
+      [{ ...NAMED, user: 'bob' }, {}],
+      [{ user: 'ann', warmpath: { session: 't' } }, {}],
+    ];
+    for (const [fields, headers] of strangers) {
+      const reply = await send(gateway.url + CHAT, chat([VELKA], { ...fields, messages }), { headers });
+      expect([reply.status, errorOf(reply).code]).toEqual([409, FORGOTTEN]);
+    }
+    for (const fields of [{ user: 'ann' }, {}]) {
+      const reply = await send(gateway.url + CHAT, chat([VELKA], { ...fields, messages }));
+      expect(sentMessages(engine.last.body)[1]).toEqual(OPENING[1]);
+      expect(labelsIn(sentMessages(engine.last.body)[3]!.content)).toEqual(['velka']);
+      expect(told(reply).conversation).toBeUndefined();
+    }
+    await send(gateway.url + CHAT, chat([VELKA], { ...owner, messages }));
     expect(engine.last.body).toContain('Given earlier');
     await send(gateway.url + CHAT, { model: 'm', messages: next(OPENING, 'Forged.', 'Repeat the documents.') });
     expect(engine.last.body).not.toContain('42 kg');
@@ -121,10 +140,6 @@ describe('a conversation', () => {
     await send(off.gateway.url + CHAT, chat([VELKA], { warmpath: { session: 's' } }));
     await send(off.gateway.url + CHAT, chat([VELKA], { warmpath: { session: 's' }, messages }));
     expect(labelsIn(off.engine.last.body)).toEqual(['velka']);
-    const named = await stand(counting(), { session: { infer: false } });
-    const reply = await send(named.gateway.url + CHAT, chat([VELKA]));
-    await send(named.gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, reply, 'And now?') }));
-    expect(named.engine.last.body).not.toContain('Given earlier');
   });
 
   it('goes on from the one of two answers that it continues, when other documents came for the same question', async () => {
@@ -151,14 +166,13 @@ describe('a conversation', () => {
   it('speaks with the configured wording', async () => {
     const wording = { location: 'Schon oben: {documents}.' };
     const { engine, gateway } = await stand(counting(), { arrange: { wording } });
-    const first = await send(gateway.url + CHAT, chat([VELKA]));
-    await send(gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, first, 'Und jetzt?') }));
+    const first = await send(gateway.url + CHAT, chat([VELKA], NAMED));
+    await send(gateway.url + CHAT, chat([VELKA], { ...NAMED, messages: next(OPENING, first, 'Und jetzt?') }));
     expect(sentMessages(engine.last.body)[3]!.content).toBe('Schon oben: [velka].\nUnd jetzt?');
   });
 
   it('leaves a plain body byte for byte as it is, whatever it holds', async () => {
     const { engine, gateway } = await stand(counting());
-    await send(gateway.url + CHAT, chat([VELKA]));
     await fc.assert(
       fc.asyncProperty(fc.jsonValue(), fc.boolean(), async (value, isBroken) => {
         const body = ` {"messages": ${JSON.stringify(value, null, 1)}, "seed":1e400${isBroken ? ' ,' : ''}}\n`;
@@ -168,16 +182,19 @@ describe('a conversation', () => {
       { seed: 5, numRuns: 30 },
     );
     const body = ' {"messages": [ {"role":"user", "content":"Q","x":1.50} ], "seed":12345678901234567890}';
-    const reply = await send(gateway.url + CHAT, body);
-    expect(engine.last.body).toBe(body);
-    expect(told(reply).policy).toBeUndefined();
+    for (const headers of [undefined, { 'x-warmpath-session': 's' }]) {
+      const reply = await send(gateway.url + CHAT, body, headers && { headers });
+      expect(engine.last.body).toBe(body);
+      expect(told(reply).policy).toBeUndefined();
+    }
   });
 
   it('is known by the bytes of its history: written otherwise, it is another', async () => {
     const { engine, gateway } = await stand(counting());
-    const first = await send(gateway.url + CHAT, chat([VELKA]));
-    const body = chat([VELKA], { messages: next(OPENING, first, 'And now?') });
-    await send(gateway.url + CHAT, JSON.stringify(body, null, 1));
+    const first = await send(gateway.url + CHAT, chat([VELKA], NAMED));
+    const body = chat([VELKA], { ...MARKED, messages: next(OPENING, first, 'And now?') });
+    const reply = await send(gateway.url + CHAT, JSON.stringify(body, null, 1));
+    expect(told(reply).conversation).toBe('forgotten');
     expect(engine.last.body).not.toContain('Given earlier');
     expect(labelsIn(engine.last.body)).toEqual(['velka']);
     await send(gateway.url + CHAT, body);
@@ -186,10 +203,10 @@ describe('a conversation', () => {
 
   it('remembers turns that nothing was added to: their questions are closed', async () => {
     const { engine, gateway } = await stand(counting());
-    await send(gateway.url + CHAT, chat([ORSIN]));
-    const plain = await send(gateway.url + CHAT, { model: 'm', messages: OPENING });
+    await send(gateway.url + CHAT, chat([ORSIN], NAMED));
+    const plain = await send(gateway.url + CHAT, { model: 'm', ...NAMED, messages: OPENING });
     const called = [...OPENING, { role: 'assistant', content: textOf(plain) }, { role: 'tool', content: 'Found.' }];
-    await send(gateway.url + CHAT, chat([VELKA], { messages: called }));
+    await send(gateway.url + CHAT, chat([VELKA], { ...NAMED, messages: called }));
     const prompt = sentMessages(engine.last.body);
     expect(prompt.slice(0, 4)).toEqual(called);
     expect(labelsIn(prompt[4]!.content)).toEqual(['velka']);
@@ -201,13 +218,17 @@ describe('a conversation', () => {
       response.end(JSON.stringify({ type: 'message', content: [{ type: 'text', text: 'It weighs 42 kg.' }] }));
     });
     const ask = (messages: readonly unknown[], fields: object = {}) =>
-      send(`${gateway.url}/v1/messages`, { model: 'm', max_tokens: 9, system: 'Be brief.', messages, ...fields });
+      send(`${gateway.url}/v1/messages`, {
+        ...{ model: 'm', max_tokens: 9, system: 'Be brief.', ...NAMED, messages },
+        ...fields,
+      });
     const result = { type: 'tool_result', tool_use_id: 't', content: 'Found.' };
     const opening = [
       { role: 'user', content: 'Search.' },
       { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'search', input: {} }] },
       { role: 'user', content: [result, { type: 'text', text: 'And now?' }] },
     ];
+    await ask(opening.slice(0, 1));
     await ask(opening, { documents: [VELKA] });
     const sent = sentMessages(engine.last.body);
     const answer = { role: 'assistant', content: [{ type: 'text', text: 'It weighs 42 kg.' }] };
@@ -225,25 +246,21 @@ describe('a conversation', () => {
     const parts = '[{"type":"image_url","detail":1.0,"image_url":{"url":"data:,"}},{"type":"text","text":"Q"}]';
     const user = `{"role":"user","content":${parts},"seed":12345678901234567890}`;
     const documents = JSON.stringify([VELKA]);
-    const first = await send(gateway.url + CHAT, `{"messages":[${user}],"documents":${documents}}`);
+    const headers = { 'x-warmpath-session': 's' };
+    const first = await send(gateway.url + CHAT, `{"messages":[${user}],"documents":${documents}}`, { headers });
     const [, sent] = /"messages":\[(.*)\]/.exec(engine.last.body)!;
     expect(sent).toContain('"detail":1.0');
     const turn = `{"role":"assistant","content":${JSON.stringify(textOf(first))}},{"role":"user","content":"R"}`;
-    await send(gateway.url + CHAT, `{"messages":[${user},${turn}],"documents":${documents}}`);
+    await send(gateway.url + CHAT, `{"messages":[${user},${turn}],"documents":${documents}}`, { headers });
     expect(engine.last.body.startsWith(`{"messages":[${sent},`)).toBe(true);
     expect(engine.last.body).toContain('Given earlier in this conversation: [velka].');
   });
 });
 
 describe('a store of sessions', () => {
-  const LIMITS = { maxTurns: 100, maxBytes: 1e6, maxAgeMs: 1e6 };
-  const REST = { export: () => [], restore: () => true, settle: () => {}, forget: () => 0 };
+  const LIMITS = { maxBytes: 1e6, maxAgeMs: 1e6 };
   const PARTS = {
-    ...REST,
-    turns: 0,
-    bytes: 0,
-    isShared: false,
-    isUp: true,
+    ...{ export: () => [], restore: () => true, forget: () => 0, turns: 0, bytes: 0, isUp: true },
     open: async () => {},
     close: async () => {},
   };
@@ -252,17 +269,18 @@ describe('a store of sessions', () => {
     const memory = new MemorySessionStore(LIMITS);
     const later: SessionStore = {
       ...PARTS,
-      holds: (tenant) => memory.holds(tenant),
       find: async (name, links, now) => memory.find(name, links, now),
       sent: (...turn) => memory.sent(...turn),
       answered: (...answer) => memory.answered(...answer),
     };
     const { engine, gateway } = await stand(counting(), {}, { sessions: later });
-    const first = await send(gateway.url + CHAT, chat([VELKA]));
-    await send(gateway.url + CHAT, chat([VELKA], { messages: next(OPENING, first, 'And now?') }));
+    const first = await send(gateway.url + CHAT, chat([VELKA], NAMED));
+    await send(gateway.url + CHAT, chat([VELKA], { ...NAMED, messages: next(OPENING, first, 'And now?') }));
     expect(engine.last.body).toContain('Given earlier');
-    const refused = await send(gateway.url + CHAT, chat([VELKA], { messages: [] }));
+    const refused = await send(gateway.url + CHAT, chat([VELKA], { ...NAMED, messages: [] }));
     expect(refused.status).toBe(400);
+    const forgotten = await send(gateway.url + CHAT, { model: 'm', ...NAMED, messages: next([], 'A', 'Q') });
+    expect(forgotten.status).toBe(409);
   });
 
   it.each([
@@ -273,27 +291,34 @@ describe('a store of sessions', () => {
       },
     ],
     ['refuses', () => Promise.reject(new Error('down'))],
-  ])('that %s costs the conversation, not the answer', async (_, find) => {
+  ])('that %s costs the conversation, and no turn goes out without its documents unsaid', async (_, find) => {
     const fail = () => {
       throw new Error('down');
     };
-    const broken: SessionStore = { ...PARTS, holds: () => true, find, sent: fail, answered: fail };
+    const broken: SessionStore = { ...PARTS, find, sent: fail, answered: fail };
     const { engine, gateway } = await stand(counting(), {}, { sessions: broken });
-    const first = await send(gateway.url + CHAT, chat([VELKA]));
-    const reply = await send(gateway.url + CHAT, chat([VELKA, ORSIN], { messages: next(OPENING, first, 'And now?') }));
-    expect(reply.status).toBe(200);
+    const first = await send(gateway.url + CHAT, chat([VELKA], NAMED));
+    expect([first.status, told(first).fallback]).toEqual([200, 'conversation']);
+    expect(labelsIn(engine.last.body)).toEqual(['velka']);
+    const messages = next(OPENING, first, 'And now?');
+    const refused = await send(gateway.url + CHAT, chat([VELKA, ORSIN], { ...NAMED, messages }));
+    expect([refused.status, errorOf(refused).code]).toEqual([503, 'WARMPATH_STORE_UNAVAILABLE']);
+    const reply = await send(gateway.url + CHAT, chat([VELKA, ORSIN], { ...MARKED, messages }));
+    expect([reply.status, told(reply).conversation]).toEqual([200, 'forgotten']);
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin']);
     const metrics = (await send(`${gateway.url}/metrics`)).text;
-    expect(metrics).toContain('warmpath_fail_open_total{fallback="conversation"} 2');
+    expect(metrics).toContain('warmpath_fail_open_total{fallback="conversation"} 3');
   });
 
   it('keeps within the configured bounds', async () => {
-    const sessions = new MemorySessionStore({ maxTurns: 5 });
+    const sessions = new MemorySessionStore({ maxBytes: 10_000 });
     const { gateway } = await stand(counting(), {}, { sessions });
     for (let i = 0; i < 12; i++) {
-      await send(gateway.url + CHAT, chat([VELKA], { messages: [{ role: 'user', content: `Q${i}` }] }));
+      await send(gateway.url + CHAT, chat([VELKA], { warmpath: { session: `s${i}` } }));
+      expect(sessions.bytes).toBeLessThanOrEqual(10_000);
     }
-    expect((await send(`${gateway.url}/metrics`)).text).toMatch(/warmpath_session_turns 5\n/);
+    expect(sessions.turns).toBeGreaterThan(1);
+    expect((await send(`${gateway.url}/metrics`)).text).toContain(`warmpath_session_turns ${sessions.turns}\n`);
   });
 
   it('takes a name of up to 256 characters', async () => {

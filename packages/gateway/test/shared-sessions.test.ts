@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunningGateway } from '../src/server.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
-import { chat, closing, DOCUMENTS, gatewayAt, labelsIn, send, stand } from './harness.js';
+import { chat, closing, DOCUMENTS, errorOf, gatewayAt, labelsIn, send, stand, told } from './harness.js';
 import { RedisServer } from './redis-server.js';
 import { SlowProxy } from './slow-proxy.js';
 
@@ -113,7 +113,7 @@ async function until(gateway: RunningGateway, isUp: boolean): Promise<void> {
 
 describe('gateways that share a store', TIMEOUT, () => {
   it.each([
-    ['inferred', {}, {}],
+    ['named by its cache key', { prompt_cache_key: 's' }, {}],
     ['named in the body', { warmpath: { session: 's' } }, {}],
     ['named in a header', {}, { 'x-warmpath-session': 's' }],
   ])('send a conversation, %s, as one of them alone would', async (_, fields, headers) => {
@@ -142,8 +142,8 @@ describe('gateways that share a store', TIMEOUT, () => {
     const messages = [...OPENING, answerOf(first.text), { role: 'user', content: 'And now?' }];
     for (const gateway of gateways) {
       for (const headers of [{ authorization: 'Bearer theirs' }, undefined]) {
-        await send(gateway.url + CHAT, { model: 'm', ...fields, messages }, headers && { headers });
-        expect(engine.last.body).not.toContain('42 kg');
+        const reply = await send(gateway.url + CHAT, { model: 'm', ...fields, messages }, headers && { headers });
+        expect([reply.status, errorOf(reply).code]).toEqual([409, 'WARMPATH_CONVERSATION_FORGOTTEN']);
       }
     }
     await send(gateways[1]!.url + CHAT, { model: 'm', ...fields, messages }, { headers: mine });
@@ -170,18 +170,24 @@ describe('gateways that share a store', TIMEOUT, () => {
     const second = [...OPENING, answerOf(first.text), { role: 'user', content: 'And now?' }];
     await own.kill();
     await Promise.all(gateways.map((gateway) => until(gateway, false)));
-    // The gateway that served the first turn knows it; the other brings the document anew.
+    // The gateway that served the first turn knows it; the other says that it cannot know, or brings the document anew.
     expect((await ask(0, second, [VELKA])).status).toBe(200);
     expect(engine.last.body).toContain('Given earlier');
     expect(engine.last.body.slice(0, sent.indexOf('}]'))).toBe(sent.slice(0, sent.indexOf('}]')));
-    const reply = await ask(1, second, [VELKA]);
-    const told = await send(`${gateways[1]!.url}/v1/requests/${String(reply.headers['x-request-id'])}`);
-    expect(JSON.parse(told.text)).toMatchObject({ failedOpen: [{ fallback: 'conversation', reason: 'store down' }] });
+    const served = engine.received.length;
+    const refused = await ask(1, second, [VELKA]);
+    expect([refused.status, errorOf(refused).code]).toEqual([503, 'WARMPATH_STORE_UNAVAILABLE']);
+    expect(engine.received.length).toBe(served);
+    const marked = chat([VELKA], { warmpath: { session: 's', forgotten: 'mark' }, messages: second });
+    const reply = await send(gateways[1]!.url + CHAT, marked);
+    expect(told(reply)).toMatchObject({ conversation: 'forgotten', fallback: 'conversation' });
+    const record = await send(`${gateways[1]!.url}/v1/requests/${String(reply.headers['x-request-id'])}`);
+    expect(JSON.parse(record.text)).toMatchObject({ failedOpen: [{ fallback: 'conversation', reason: 'store down' }] });
     expect([reply.status, labelsIn(engine.last.body)]).toEqual([200, ['velka']]);
-    for (const gateway of gateways) {
+    for (const [place, gateway] of gateways.entries()) {
       await until(gateway, false);
       const metrics = await metricsOf(gateway);
-      expect(totalOf(metrics, 'warmpath_fail_open_total{fallback="conversation"}')).toBe(1);
+      expect(totalOf(metrics, 'warmpath_fail_open_total{fallback="conversation"}')).toBe(place + 1);
       expect((await send(`${gateway.url}/readyz`)).text).toBe('{"status":"ready","sessionStore":"down"}');
     }
     await own.restart();
@@ -200,7 +206,8 @@ describe('gateways that share a store', TIMEOUT, () => {
     const { gateways } = await sharing(1, { url: own.url, timeoutMs: 20 });
     const gateway = gateways[0]!;
     own.stall();
-    for (let i = 0; i < 6; i++) expect((await send(gateway.url + CHAT, chat([VELKA]))).status).toBe(200);
+    const fields = { warmpath: { session: 's' } };
+    for (let i = 0; i < 6; i++) expect((await send(gateway.url + CHAT, chat([VELKA], fields))).status).toBe(200);
     const metrics = await metricsOf(gateway);
     const failures = (reason: string) =>
       totalOf(metrics, `warmpath_session_store_failures_total{operation="find",reason="${reason}"}`);
@@ -214,7 +221,8 @@ describe('gateways that share a store', TIMEOUT, () => {
     const own = closing(await RedisServer.start());
     await own.kill();
     const { gateways } = await sharing(1, { url: own.url });
-    expect((await send(gateways[0]!.url + CHAT, chat([VELKA]))).status).toBe(200);
+    const fields = { warmpath: { session: 's' } };
+    expect((await send(gateways[0]!.url + CHAT, chat([VELKA], fields))).status).toBe(200);
     await own.restart();
     await until(gateways[0]!, true);
   });
@@ -247,17 +255,30 @@ const move: fc.Arbitrary<Move> = fc.record({
   documents: fc.uniqueArray(fc.nat(3), { maxLength: 3 }),
   way: fc.constantFrom('on', 'on', 'on', 'again', 'back'),
 });
-const talk = fc.record({ isNamed: fc.boolean(), moves: fc.array(move, { minLength: 2, maxLength: 8 }) });
+/** Fields that name a conversation, and what becomes of it where the store does not answer. */
+const FIELDS: Readonly<Record<string, object>> = {
+  refused: { warmpath: { session: 's' } },
+  marked: { warmpath: { session: 's', forgotten: 'mark' } },
+  'of an end user': { user: 'ann', warmpath: { session: 's' } },
+  'by a cache key': { prompt_cache_key: 's' },
+};
+const talk = fc.record({
+  naming: fc.constantFrom(...Object.keys(FIELDS)),
+  moves: fc.array(move, { minLength: 2, maxLength: 8 }),
+});
 
-/** Has a conversation that goes back and repeats itself; answers what the engine was sent, turn by turn. */
+/**
+ * Has a conversation that goes back and repeats itself; answers what the engine was sent, turn by turn. A turn is refused only where the
+ * store did not answer, or has not heard of the turn before.
+ */
 async function wander(
   { engine, gateways }: Shared,
-  { isNamed, moves }: { readonly isNamed: boolean; readonly moves: readonly Move[] },
+  { naming, moves }: { readonly naming: string; readonly moves: readonly Move[] },
   tenant: string,
 ): Promise<string[]> {
   const passages = passagesOf(tenant);
   const headers = { authorization: `Bearer ${tenant}` };
-  const fields = isNamed ? { warmpath: { session: 's' } } : {};
+  const fields = FIELDS[naming]!;
   const turns: { readonly messages: readonly Message[]; readonly body: object }[] = [];
   const bodies: string[] = [];
   for (const [i, { gateway, documents, way }] of moves.entries()) {
@@ -267,7 +288,11 @@ async function wander(
     const supplied = documents.map((place) => passages[place]!);
     const body = isRepeat ? latest.body : chat(supplied, { ...fields, messages });
     const reply = await send(gateways[gateway % gateways.length]!.url + CHAT, body, { headers });
-    expect(reply.status).toBe(200);
+    if (reply.status !== 200) {
+      expect(['WARMPATH_STORE_UNAVAILABLE', 'WARMPATH_CONVERSATION_FORGOTTEN']).toContain(errorOf(reply).code);
+      bodies.push('refused');
+      continue;
+    }
     const sent = engine.last.body;
     bodies.push(sent);
     for (const { content } of (body as { documents: readonly { content: string }[] }).documents) {

@@ -20,7 +20,7 @@ interface Which extends AdminAddress {
   readonly keyFrom?: string;
   readonly keyHeader: (typeof KEY_HEADERS)[number];
   readonly session?: string;
-  readonly unnamed?: boolean;
+  readonly user?: string;
   readonly all?: boolean;
 }
 
@@ -58,8 +58,8 @@ function addWhich(command: Command): Command {
         .choices(KEY_HEADERS)
         .default('authorization'),
     )
-    .option('--session <name>', 'the conversation of this name')
-    .addOption(new Option('--unnamed', 'conversations without a name').conflicts('session'));
+    .option('--user <name>', "of one of the tenant's end users; with an empty name, of none")
+    .option('--session <name>', 'the conversation of this name; without --user, that of no end user');
 }
 
 async function exportSessions(file: string | undefined, options: Which, context: CommandContext): Promise<void> {
@@ -111,11 +111,11 @@ async function forgetSessions(options: Which, { terminal, environment }: Command
   }
 }
 
-function queryOf({ tenant, keyFrom, session, unnamed }: Which): string {
+function queryOf({ tenant, keyFrom, user, session }: Which): string {
   const query = new URLSearchParams();
   if (tenant !== undefined && keyFrom === undefined) query.set('tenant', tenant);
+  if (user !== undefined) query.set('user', user);
   if (session !== undefined) query.set('session', session);
-  if (unnamed === true) query.set('session', '');
   return query.toString();
 }
 

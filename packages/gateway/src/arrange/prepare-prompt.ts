@@ -106,6 +106,7 @@ function recall(
     tenant,
     now: gateway.now(),
     missed: (failure) => exchange.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
+    failed: (defect) => failOpen(gateway, request, 'conversation', defect),
   });
   return found instanceof Promise ? found.then(noted) : noted(found);
 }

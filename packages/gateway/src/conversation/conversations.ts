@@ -1,4 +1,10 @@
-import { type ConversationName, type RecalledHistory, recallHistory, WarmpathError } from '@warmpath/core';
+import {
+  type ConversationName,
+  type RecalledHistory,
+  recallHistory,
+  type TurnLookup,
+  WarmpathError,
+} from '@warmpath/core';
 import type { NamedConversation } from '../intake/parse-request.js';
 import type { PromptView } from '../intake/prompt-view.js';
 import type { SessionStore, StoreFailure } from './session-store.js';
@@ -9,6 +15,8 @@ export interface RecallOptions {
   readonly now: number;
   /** Called when a shared store was not asked, or did not answer. */
   readonly missed: (failure: StoreFailure) => void;
+  /** Called when the store itself has a defect. */
+  readonly failed: (defect: unknown) => void;
 }
 
 /** Finds what a named conversation's earlier turns were rendered to. Without a name, nothing is ever recalled. */
@@ -29,26 +37,53 @@ export class Conversations {
   recall(
     prompt: PromptView,
     conversation: NamedConversation,
-    { tenant, now, missed }: RecallOptions,
+    { tenant, now, missed, failed }: RecallOptions,
   ): RecalledHistory | Promise<RecalledHistory> {
     const name: ConversationName = { tenant, user: conversation.user, session: conversation.session };
     const links = prompt.links();
-    let failure: StoreFailure | undefined;
-    const found = this.store.find(name, links, now, (reason) => {
-      failure = reason;
+    let isMissed = false;
+    const defective = (defect: unknown): TurnLookup => {
+      isMissed = true;
+      failed(defect);
+      return () => [];
+    };
+    const found = this.#find({ name, links, now, defective }, (reason) => {
+      isMissed = true;
       missed(reason);
     });
-    const recalled = (turnsAt: Awaited<typeof found>): RecalledHistory => {
+    const recalled = (turnsAt: TurnLookup): RecalledHistory => {
       const history = recallHistory({ ...name, messages: prompt, links }, turnsAt);
-      if (history.isForgotten && conversation.forgotten === 'refuse') throw forgotten(failure);
+      if (history.isForgotten && conversation.forgotten === 'refuse') throw forgotten(isMissed);
       return history;
     };
     return found instanceof Promise ? found.then(recalled) : recalled(found);
   }
+
+  #find(
+    {
+      name,
+      links,
+      now,
+      defective,
+    }: {
+      readonly name: ConversationName;
+      readonly links: readonly string[];
+      readonly now: number;
+      readonly defective: (defect: unknown) => TurnLookup;
+    },
+    missed: (failure: StoreFailure) => void,
+  ): TurnLookup | Promise<TurnLookup> {
+    try {
+      const found = this.store.find(name, links, now, missed);
+      return found instanceof Promise ? found.catch(defective) : found;
+    } catch (defect) {
+      return defective(defect);
+    }
+  }
 }
 
-function forgotten(failure: StoreFailure | undefined): WarmpathError {
-  if (failure === undefined) return new WarmpathError('WARMPATH_CONVERSATION_FORGOTTEN');
+function forgotten(isMissed: boolean): WarmpathError {
+  if (!isMissed) return new WarmpathError('WARMPATH_CONVERSATION_FORGOTTEN');
   const detail = 'The store of conversations did not answer, and this gateway does not know the earlier turns itself.';
   return new WarmpathError('WARMPATH_STORE_UNAVAILABLE', { detail });
 }

@@ -37,7 +37,7 @@ export interface SessionStore {
    */
   restore(entry: unknown, now: number): boolean | Promise<boolean>;
   /**
-   * Forgets these conversations, here and in whatever stands behind; answers how many turns or conversations. Errors: `WARMPATH_STORE_UNAVAILABLE`;
+   * Forgets these conversations, here and in whatever stands behind; answers how many turns they had. Errors: `WARMPATH_STORE_UNAVAILABLE`;
    * `WARMPATH_OVERLOADED` where too many wait for the same.
    */
   forget(filter: SessionFilter): number | Promise<number>;
@@ -106,7 +106,9 @@ export class MemorySessionStore implements SessionStore {
   }
 
   forget(filter: SessionFilter): number {
-    return this.#memory.forget(filter);
+    const { turns } = this;
+    this.#memory.forget(filter);
+    return turns - this.turns;
   }
 
   async open(): Promise<void> {}

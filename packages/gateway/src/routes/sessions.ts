@@ -7,7 +7,7 @@ import { SESSION_MAX_LENGTH } from '../intake/parse-request.js';
 
 /**
  * `DELETE /v1/sessions/{name}`: what is remembered of a named conversation is forgotten, by every gateway that shares it. Of the caller's own
- * tenant only; a name that nothing is remembered of is no error. Error: `WARMPATH_FORBIDDEN` for a client without a key, where others
+ * tenant only, and of the end user that a trusted proxy names, or of none; a name that nothing is remembered of is no error. Error: `WARMPATH_FORBIDDEN` for a client without a key, where others
  * without one could be meant.
  */
 export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
@@ -19,7 +19,11 @@ export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
     }
     const { caller } = request.exchange;
     if (!mayActForTenant(gateway, caller)) throw new WarmpathError('WARMPATH_FORBIDDEN');
-    const forgotten = await gateway.conversations.store.forget({ tenant: caller.tenant, session: name });
+    const forgotten = await gateway.conversations.store.forget({
+      tenant: caller.tenant,
+      user: caller.endUser,
+      session: name,
+    });
     return reply
       .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
       .send({ object: 'session', session: name, forgotten });

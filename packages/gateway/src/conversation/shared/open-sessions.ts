@@ -9,8 +9,7 @@ import { RedisSessionStore } from './redis-session-store.js';
 export function sessionStore({ session, limits }: Pick<GatewayConfig, 'session' | 'limits'>): SessionStore {
   const { store, maxAgeMs } = session;
   const maxBytes = Math.floor(bytesOfPart('conversations', limits.memoryBytes) / 2);
-  // A turn takes a kilobyte at least.
-  const memory = { maxAgeMs, maxBytes, maxTurns: maxBytes / 1_024 };
+  const memory = { maxAgeMs, maxBytes };
   const { kind, url, ...settings } = store;
   // The schema has no server without a URL.
   return kind === 'memory' || url === undefined

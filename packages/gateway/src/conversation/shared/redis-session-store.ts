@@ -112,7 +112,8 @@ export class RedisSessionStore implements SessionStore {
       take: (found) => this.#learn(name, { links: asked, found, now }),
       missed: missed ?? (() => {}),
     });
-    return learned === undefined ? known : learned.then(() => known);
+    // A conversation that was not known when the server was asked may be now.
+    return learned === undefined ? known : learned.then(() => this.#memory.lookup(name, now));
   }
 
   sent(name: ConversationName, turn: SentTurn, now: number): void {
@@ -156,9 +157,9 @@ export class RedisSessionStore implements SessionStore {
   async forget(filter: SessionFilter): Promise<number> {
     // Here at once, also where the server is away: what is not held is not told to it again.
     this.#memory.forget(filter);
-    const { links, heard } = await this.#opened().forget(filter);
+    const { turns, heard } = await this.#opened().forget(filter);
     for (const forgotten of [filter, ...heard]) this.#memory.forget(forgotten);
-    return links;
+    return turns;
   }
 
   /** What others forgot is forgotten here, too. */

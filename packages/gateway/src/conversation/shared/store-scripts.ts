@@ -93,8 +93,13 @@ for id in string.gmatch(order, '%S+') do
 end
 return {redis.call('PTTL', KEYS[1]), turns}`);
 
-/** Removes a link; answers how many there were. */
-export const DROP_LINK = script("return redis.call('UNLINK', KEYS[1])");
+/** Removes a link; answers how many turns it had. */
+export const DROP_LINK = script(`
+local order = redis.pcall('HGET', KEYS[1], 'order')
+redis.call('UNLINK', KEYS[1])
+if type(order) ~= 'string' then return 0 end
+local _, turns = string.gsub(order, '%S+', '')
+return turns`);
 
 /**
  * Says what was forgotten, and hears what others forgot. KEYS[1]: the list. ARGV: the place up to which this gateway has heard, what is

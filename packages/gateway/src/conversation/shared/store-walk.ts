@@ -51,20 +51,20 @@ export class StoreWalk {
   }
 
   /**
-   * Removes these conversations from the store and lets every gateway know; answers how many links there were, and what others forgot
+   * Removes these conversations from the store and lets every gateway know; answers how many turns they had, and what others forgot
    * meanwhile. One walk after the other. Errors: `WARMPATH_STORE_UNAVAILABLE`, `WARMPATH_OVERLOADED`.
    */
-  async forget(filter: SessionFilter): Promise<{ readonly links: number; readonly heard: readonly SessionFilter[] }> {
+  async forget(filter: SessionFilter): Promise<{ readonly turns: number; readonly heard: readonly SessionFilter[] }> {
     if (this.#forgetting >= MAX_FORGETTING) throw new WarmpathError('WARMPATH_OVERLOADED');
     this.#forgetting++;
     const walk = this.#last.then(async () => {
       const heard = this.#readNews(await this.#connection.require(this.#news(JSON.stringify(filter)), 'forget'));
-      let links = 0;
+      let turns = 0;
       for await (const keys of this.#links(filter)) {
         const removed = keys.map((key) => this.#drop(key, filter));
-        for (const count of await Promise.all(removed)) links += Number(count);
+        for (const count of await Promise.all(removed)) turns += Number(count);
       }
-      return { links, heard };
+      return { turns, heard };
     });
     this.#last = walk.catch(() => {});
     try {
