@@ -38,23 +38,19 @@ import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
 import { ServedHistories } from './observe/served-histories.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
-import { recordOf } from './operate/explain/record-of.js';
-import { RequestLog } from './operate/explain/request-log.js';
+import { RequestLog, recordOf } from './operate/explain/request-log.js';
 import { Metrics } from './operate/metrics.js';
 import { PlanJobs } from './plan/plan-jobs.js';
 import { CacheSalts } from './render/cache-salts.js';
 import { arrangeRoute } from './routes/arrange.js';
-import { chatCompletionsRoute } from './routes/chat-completions.js';
-import { completionsRoute } from './routes/completions.js';
 import { countTokensRoute } from './routes/count-tokens.js';
 import { healthRoutes } from './routes/health.js';
-import { messagesRoute } from './routes/messages.js';
 import { metricsRoute } from './routes/metrics.js';
 import { observeRoute } from './routes/observe.js';
 import { passthroughRoute, speculationsRoute } from './routes/passthrough.js';
 import { planRoute } from './routes/plan.js';
+import { promptRoutes } from './routes/prompts.js';
 import { requestsRoute } from './routes/requests.js';
-import { responsesRoute } from './routes/responses.js';
 import { sessionsRoute } from './routes/sessions.js';
 import { warmupRoute } from './routes/warmup.js';
 import { Prewarmer } from './warm/prewarmer.js';
@@ -297,7 +293,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
   app.setNotFoundHandler((request, reply) => {
     sendTableError(request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
   });
-  for (const route of [chatCompletionsRoute, completionsRoute, messagesRoute, responsesRoute]) route(app, gateway);
+  promptRoutes(app, gateway);
   countTokensRoute(app, gateway);
   for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute, sessionsRoute])
     route(app, gateway);

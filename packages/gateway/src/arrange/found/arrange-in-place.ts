@@ -13,9 +13,8 @@ import {
 } from '@warmpath/core';
 import { type TextChange, textEdits } from '../../intake/apis/request-texts.js';
 import { applyEdits } from '../../intake/json-scanner.js';
-import { isOrdered } from './block-kind.js';
 import { PromptSoFar, type SentPrompt } from './prompt-so-far.js';
-import type { RecognisedMessage, RecognisedRequest } from './recognised-request.js';
+import { isOrdered, type RecognisedMessage, type RecognisedRequest } from './recognised-request.js';
 import type { SentMessage, SentOrder, SentOrders } from './sent-orders.js';
 
 /** A block of a request, and what became of its documents. */

@@ -1,6 +1,6 @@
 import type { MessageApi, PromptApi } from '../../intake/apis/prompt-api.js';
 import { NO_BLOCKS } from './block-report.js';
-import { messagesSpan } from './messages-span.js';
+import { messagesSpan } from './message-bytes.js';
 import type { KeptPrompt, KnownBody, MemoScope, PromptMemo } from './prompt-memo.js';
 import {
   lookAt,

@@ -1,7 +1,6 @@
 import type { MessageApi } from '../../intake/apis/prompt-api.js';
-import { type CutBody, cutBody } from './cut-body.js';
 import { type Checkpoint, KnownConversation, type KnownPrompt, type MessageBytes } from './known-conversation.js';
-import { firstMessages } from './messages-span.js';
+import { type CutBody, cutBody, firstMessages } from './message-bytes.js';
 
 /** What is kept apart: tenants, APIs, and requests that ask for something else. */
 export interface MemoScope {

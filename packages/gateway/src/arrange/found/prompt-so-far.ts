@@ -1,7 +1,6 @@
 import { type DocumentBlock, estimateTokens, fingerprint, type Preamble, type SeenDocuments } from '@warmpath/core';
 import type { TextChange } from '../../intake/apis/request-texts.js';
-import { isOrdered } from './block-kind.js';
-import type { RecognisedMessage } from './recognised-request.js';
+import { isOrdered, type RecognisedMessage } from './recognised-request.js';
 import type { SentOrder } from './sent-orders.js';
 
 /** What became of messages, as far as it matters to those behind them. */

@@ -12,7 +12,6 @@ import {
 import type { MessageApi, PromptApi } from '../../intake/apis/prompt-api.js';
 import type { JsonObject, RequestMessage, RequestText } from '../../intake/apis/request-texts.js';
 import { BodyView } from '../../intake/body-view.js';
-import { isOrdered } from './block-kind.js';
 import { hasExternalMarkers, withStableIds } from './stable-ids.js';
 
 /** The blocks of one message, and when the message was said. */
@@ -309,4 +308,9 @@ function scopeOf({ scan, members }: BodyView, api: PromptApi): string {
     .map(({ key, valueStart, end }) => `${key}:${scan.text({ start: valueStart, end })}`)
     .sort()
     .join('\n');
+}
+
+/** Whether there is an order to decide about: a tool's result is one document. */
+export function isOrdered({ format }: Pick<DocumentBlock, 'format'>): boolean {
+  return format !== 'result';
 }

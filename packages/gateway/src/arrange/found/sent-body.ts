@@ -1,7 +1,7 @@
 import type { InPlace } from './arrange-in-place.js';
 import { reportOnAgain } from './block-report.js';
 import type { FoundDocuments } from './find-documents.js';
-import { messagesSpan } from './messages-span.js';
+import { messagesSpan } from './message-bytes.js';
 import type { KeptPrompt, KnownBody, PromptMemo } from './prompt-memo.js';
 import type { SentMessage } from './sent-orders.js';
 

@@ -13,6 +13,7 @@ import type { PlacedBlock } from '../../arrange/found/arrange-in-place.js';
 import type { Fallback } from '../../arrange/inserted-documents.js';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import { readObject } from '../../intake/json-body.js';
+import type { Exchange } from '../../observe/exchange.js';
 import { TenantCache } from '../../observe/tenant-cache.js';
 import { promptPieces } from './prompt-pieces.js';
 
@@ -179,4 +180,26 @@ function nearest(outlines: readonly Outlined[], scope: string, outline: PromptOu
     if (best === undefined || shared >= best.shared) best = { earlier, shared };
   }
   return best?.earlier;
+}
+
+/** What is kept of a request when it is over. */
+export function recordOf(exchange: Exchange, route: string, status: number): RequestRecord {
+  return {
+    object: 'request',
+    id: exchange.requestId,
+    route,
+    status,
+    overheadMs: exchange.overheadMs ?? null,
+    queuedMs: exchange.queuedMs ?? null,
+    ttftMs: exchange.ttftMs ?? null,
+    promptTokens: exchange.promptTokens ?? null,
+    cachedTokens: exchange.cachedTokens ?? null,
+    predictedCachedTokens: exchange.predictedCachedTokens ?? null,
+    blocks: exchange.blocks,
+    references: exchange.references,
+    shortened: exchange.shortened,
+    deduplicatedTokens: exchange.deduplicatedTokens,
+    failedOpen: exchange.failedOpen,
+    prefix: exchange.prefix ?? null,
+  };
 }
