@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type FoundDocuments, findDocuments } from '../src/arrange/found/find-documents.js';
@@ -9,7 +8,7 @@ import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
 import type { GatewayParts } from '../src/server.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
 import { type Answer, answerAsAsked } from './fake-engine.js';
-import { type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
+import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';
 
 const SEED = 20_261_122;
 const ROUTES = { chat: '/v1/chat/completions', messages: '/v1/messages', responses: '/v1/responses' } as const;
@@ -17,7 +16,6 @@ type Route = keyof typeof ROUTES;
 
 /** A memory in which nothing finds room. */
 const NO_MEMORY = 1;
-const OWN_HEADERS = /^x-warmpath-(?!overhead-ms)/;
 
 /** A gateway that remembers so many bytes of prompts, and `sentMessages` orders where it is told. */
 async function remembering(answer: Answer, maxBytes: number, more: StandConfig = {}, sentMessages?: number) {
@@ -139,7 +137,8 @@ function* bodiesOf(route: Route, all: readonly Turn[]): Generator<{ readonly bod
 
 /** All that is said of a request but for its times. */
 async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string): Promise<object> {
-  const headers: IncomingHttpHeaders = reply.headers;
+  const { headers } = reply;
+  const { overhead: _ownTime, ...summary } = told(reply);
   const record = await send(`${gateway.url}/v1/requests/${String(headers['x-request-id'])}`, undefined, {
     headers: { authorization: `Bearer ${tenant}` },
   });
@@ -149,7 +148,7 @@ async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string)
     text: reply.text,
     body: engine.last?.body,
     sent: { ...engine.last?.headers, host: undefined, 'x-request-id': undefined },
-    headers: Object.entries(headers).filter(([name]) => OWN_HEADERS.test(name)),
+    summary,
     counts,
   };
 }
@@ -179,7 +178,7 @@ async function expectSame(
     const options = { headers: { authorization: `Bearer ${tenant}`, 'x-request-id': `request-${count++}` } };
     const [one, other] = await Promise.all(
       [remembers, forgets].map(async (each) =>
-        told(each, await send(`${each.gateway.url}${ROUTES[route]}`, body, options), tenant),
+        allSaid(each, await send(`${each.gateway.url}${ROUTES[route]}`, body, options), tenant),
       ),
     );
     expect(one).toEqual(other);
