@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { checkConfig, resolveConfig } from '../src/config/load.js';
 import { Authenticator, type Caller } from '../src/intake/authenticate.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
-import { chat, errorOf, type StandConfig, send, stand } from './harness.js';
+import { chat, errorOf, type StandConfig, send, stand, told } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 const ALICE = 'alice-has-this-key';
@@ -54,7 +54,7 @@ describe('without keys in the configuration, a tenant', () => {
     const { engine, gateway } = await stand();
     const ask = async (key: string) => {
       const options = { headers: { 'api-key': key, 'x-warmpath-session': 's' } };
-      return (await send(gateway.url + PATH, chat(), options)).headers['x-warmpath-predicted-cached-tokens'];
+      return told(await send(gateway.url + PATH, chat(), options)).predicted;
     };
     expect(await ask('a')).toBe('0');
     expect(await ask('b')).toBe('0');
@@ -126,11 +126,7 @@ describe('server.keys', () => {
     expect(await callerOf(server, bearer(BOB))).toMatchObject({ tenant: 'bob', isAuthenticated: true });
     const { gateway } = await stand(undefined, { server });
     const predicted = async (key: string) =>
-      Number(
-        (await send(gateway.url + PATH, chat(), { headers: bearer(key) })).headers[
-          'x-warmpath-predicted-cached-tokens'
-        ],
-      );
+      Number(told(await send(gateway.url + PATH, chat(), { headers: bearer(key) })).predicted);
     expect(await predicted(ALICE)).toBe(0);
     expect(await predicted(BOB)).toBe(0);
     expect(await predicted('carol-has-a-third-key')).toBeGreaterThan(0);

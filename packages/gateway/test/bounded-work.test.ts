@@ -3,7 +3,18 @@ import { type ErrorBody, send, stand } from './harness.js';
 
 const TRANSLATED = { upstream: { messages: 'translate', responses: 'translate' } } as const;
 const DEEP = `${'['.repeat(5_000)}${']'.repeat(5_000)}`;
-const MANY = `[${'1,'.repeat(60_000)}1]`;
+const valuesOf = (count: number) => `[${'1,'.repeat(count - 1)}1]`;
+/** More than becomes JavaScript objects, and more than is looked at. */
+const MANY = valuesOf(60_000);
+const TOO_MANY = valuesOf(2_100_000);
+
+/** Where a body becomes JavaScript objects as a whole. */
+const PARSED_WHOLE: ReadonlySet<string> = new Set([
+  '/v1/messages',
+  '/v1/responses',
+  '/v1/messages/count_tokens',
+  '/v1/observe',
+]);
 
 /** Bodies that the gateway must read, with something in them. */
 const bodies = (inside: string): readonly (readonly [path: string, body: string])[] => [
@@ -26,12 +37,9 @@ const bodies = (inside: string): readonly (readonly [path: string, body: string]
   ['/v1/observe', `{"id":"a","outcome":"failed","x":${inside}}`],
 ];
 
-test.each([
-  ['nested 5,000 deep', DEEP],
-  ['of 60,000 values', MANY],
-])('a body %s is refused on every route that would read it', async (_name, inside) => {
+async function expectRefused(requests: ReturnType<typeof bodies>): Promise<void> {
   const { engine, gateway } = await stand(undefined, TRANSLATED);
-  for (const [path, body] of bodies(inside)) {
+  for (const [path, body] of requests) {
     const reply = await send(gateway.url + path, body);
     const { code } = (JSON.parse(reply.text) as ErrorBody).error;
     expect([path, reply.status, code]).toEqual([path, 413, 'WARMPATH_BODY_TOO_COMPLEX']);
@@ -39,6 +47,23 @@ test.each([
   const plan = await send(`${gateway.url}/v1/plan`, `{"contexts":${DEEP}}`);
   expect(plan.status).toBe(400);
   expect(engine.received).toHaveLength(0);
+}
+
+test.each([
+  ['nested 5,000 deep', DEEP],
+  ['of 2,100,000 values', TOO_MANY],
+])('a body %s is refused on every route that would look into it', (_name, inside) => expectRefused(bodies(inside)));
+
+test('a body of 60,000 values is refused where all of it would be parsed', () =>
+  expectRefused(bodies(MANY).filter(([path]) => PARSED_WHOLE.has(path))));
+
+test('and goes through, byte for byte, where the gateway only adds to it', async () => {
+  const { engine, gateway } = await stand(undefined, TRANSLATED);
+  for (const [path, body] of bodies(MANY).filter(([path]) => path.endsWith('completions'))) {
+    expect((await send(gateway.url + path, body)).status).toBe(200);
+    expect(engine.last.body.endsWith(`,"x":${MANY}}`)).toBe(true);
+    expect(engine.last.body).toContain('<document');
+  }
 });
 
 test('such a body goes to the engine unread where nothing is asked of the gateway', async () => {

@@ -118,7 +118,11 @@ describe('parts that the conversation shows already', () => {
       ['tool', true],
       ['assistant', false],
     ] as const) {
-      const reply = await send(gateway.url + CHAT, request(quoting(role), [NEXT], { blocks: true, session: role }));
+      const reply = await send(
+        gateway.url + CHAT,
+        request(quoting(role), [NEXT], { blocks: true, session: role, forgotten: 'mark' }),
+      );
+      expect(reply.status).toBe(200);
       expect([role, isShortened(reply), told(reply).fallback]).toEqual([role, isCounted, undefined]);
       expect(REFERENCE.exec(lastText(engine.last.body))?.[1]).toBeUndefined();
     }
@@ -126,7 +130,8 @@ describe('parts that the conversation shows already', () => {
 
   it('may stand in a result on /v1/messages and /v1/responses', async () => {
     const { gateway } = await stand();
-    const warmpath = { blocks: true, session: 's' };
+    // Turns that the gateway has not served.
+    const named = (session: string) => ({ blocks: true, session, forgotten: 'mark' });
     const result = { type: 'tool_result', tool_use_id: 't', content: [{ type: 'text', text: pages(0, 40) }] };
     const anthropic = await send(`${gateway.url}/v1/messages`, {
       model: 'm',
@@ -137,7 +142,7 @@ describe('parts that the conversation shows already', () => {
         { role: 'user', content: [result, { type: 'text', text: 'And now?' }] },
       ],
       documents: [NEXT],
-      warmpath,
+      warmpath: named('messages'),
     });
     expect(isShortened(anthropic)).toBe(true);
     const responses = await send(`${gateway.url}/v1/responses`, {
@@ -149,7 +154,7 @@ describe('parts that the conversation shows already', () => {
         { role: 'user', content: 'And now?' },
       ],
       documents: [NEXT],
-      warmpath,
+      warmpath: named('responses'),
     });
     expect(isShortened(responses)).toBe(true);
   });

@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type FoundDocuments, findDocuments } from '../src/arrange/found/find-documents.js';
@@ -138,7 +137,8 @@ function* bodiesOf(route: Route, all: readonly Turn[]): Generator<{ readonly bod
 
 /** All that is said of a request but for its times. */
 async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string): Promise<object> {
-  const headers: IncomingHttpHeaders = reply.headers;
+  const { headers } = reply;
+  const { overhead: _ownTime, ...summary } = told(reply);
   const record = await send(`${gateway.url}/v1/requests/${String(headers['x-request-id'])}`, undefined, {
     headers: { authorization: `Bearer ${tenant}` },
   });

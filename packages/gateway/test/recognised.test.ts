@@ -278,14 +278,14 @@ describe('what the configuration and the request say', () => {
   });
 
   it('explicit documents come first, and large bodies are left alone', async () => {
-    const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', maxBodyBytes: 2_000 } });
+    const gateway = await stand(answerAsAsked, CONSERVATIVE);
     const explicit = await ask(gateway, {
       ...chat(question(tagged('harbour', 'lantern'))),
       documents: [{ id: 'a', content: 'A.' }],
     });
     expect(told(explicit.reply).recognised).toBeUndefined();
     await ask(gateway, chat(question(tagged('harbour', 'lantern'))));
-    const large = chat(question(tagged('lantern', 'harbour')), { role: 'user', content: 'x'.repeat(2_000) });
+    const large = chat(question(tagged('lantern', 'harbour')), { role: 'user', content: 'x'.repeat(4_194_304) });
     expect((await ask(gateway, large)).body).toBe(JSON.stringify(large));
   });
 

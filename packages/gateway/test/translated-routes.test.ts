@@ -209,9 +209,13 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
       `:${'['.repeat(5_000)}${']'.repeat(5_000)}`,
     );
     expect(await tell(nested)).toMatchObject({
+      type: api === 'messages' ? 'request_too_large' : type,
+      code: 'WARMPATH_BODY_TOO_COMPLEX',
+    });
+    expect(await tell(body(api, { tools: [7] }))).toMatchObject({
       type,
       code: 'WARMPATH_INVALID_REQUEST',
-      param: 'metadata.user_id[0][0][0][0][0][0]',
+      param: 'tools[0]',
     });
     expect(engine.received.some((request) => request.path === '/v1/chat/completions')).toBe(false);
   });
@@ -360,12 +364,14 @@ async function abortsCounted({ gateway }: Stand, count: number): Promise<void> {
 }
 
 describe('a conversation', () => {
+  const NAMED = { headers: { 'x-warmpath-session': 's' } };
+
   it.each(APIS)(
-    'of %s is known by its answers: what was sent stays the same, documents still shown are referred to',
+    'of %s that has a name goes on: what was sent stays the same, documents still shown are referred to',
     async (api) => {
       const { engine, gateway } = await stand(chatOnlyEngine());
       const question = { role: 'user', content: 'What do they weigh?' };
-      const first = await send(gateway.url + PATHS[api], body(api, { documents: [VELKA, ORSIN] }));
+      const first = await send(gateway.url + PATHS[api], body(api, { documents: [VELKA, ORSIN] }), NAMED);
       const sent = (JSON.parse(engine.last.body) as { messages: object[] }).messages;
       const answer = JSON.parse(first.text) as { content: object[]; output: { call_id?: string }[] };
       const next = { role: 'user', content: 'And Tamir?' };
@@ -379,8 +385,9 @@ describe('a conversation', () => {
       const outputs = calls.map((id) => ({ type: 'function_call_output', call_id: id, output: '42' }));
       const turn =
         api === 'messages' ? { messages } : { input: [question, ...(answer.output ?? []), ...outputs, next] };
-      await send(gateway.url + PATHS[api], body(api, { ...turn, documents: [TAMIR, VELKA] }));
+      const reply = await send(gateway.url + PATHS[api], body(api, { ...turn, documents: [TAMIR, VELKA] }), NAMED);
       const again = (JSON.parse(engine.last.body) as { messages: object[] }).messages;
+      expect(told(reply)).toMatchObject({ conversation: 'known', replayed: '1', references: '1' });
       expect(again.slice(0, sent.length)).toEqual(sent);
       expect(engine.last.body.split('The weight of Velka').length).toBe(2);
       expect(JSON.stringify(again.at(-1))).toContain('The weight of Tamir');

@@ -7,6 +7,7 @@ import {
   translate,
 } from '@warmpath/translate';
 import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
+import { checkBounds } from '../intake/json-body.js';
 
 export type { TranslatedApi } from '@warmpath/translate';
 
@@ -24,9 +25,10 @@ export interface Translation {
 /**
  * Translates a request; `documents` and `warmpath` come along as they are. O(body).
  *
- * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`, `WARMPATH_NOT_TRANSLATABLE`, with a path.
+ * @throws WarmpathError those of `checkBounds`; `WARMPATH_INVALID_REQUEST`, `WARMPATH_NOT_TRANSLATABLE`, with a path.
  */
 export function translateRequest(request: TranslateRequest): Translation {
+  checkBounds(request.body);
   const { body, warnings, answer } = withTableErrors(() => translate(request));
   return { body: Buffer.from(body), warnings, answer: new TranslatedBody(answer) };
 }

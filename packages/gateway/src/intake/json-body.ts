@@ -11,10 +11,26 @@ const MODEL_MAX_LENGTH = 256;
 
 /**
  * A body as one JSON object. It is scanned before it is parsed, so that none takes long however it is built. O(body).
- * Errors: `WARMPATH_INVALID_JSON`, without any of the body's text; `WARMPATH_BODY_TOO_LARGE` and `WARMPATH_BODY_TOO_COMPLEX` for one that is
- * not parsed; `WARMPATH_INVALID_REQUEST` for a model's name that is too long.
+ * Errors: those of `checkBounds`; `WARMPATH_INVALID_REQUEST` for a model's name that is too long.
  */
 export function readObject(body: Buffer): JsonObject {
+  checkBounds(body);
+  const object = parseJson(body.toString('utf8')) as JsonObject;
+  const { model } = object;
+  if (typeof model === 'string' && model.length > MODEL_MAX_LENGTH) {
+    const detail = `a name of at most ${MODEL_MAX_LENGTH} characters was expected`;
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'model', detail });
+  }
+  return object;
+}
+
+/**
+ * Checks that a body is one JSON object that is parsed in a bounded time. O(body).
+ *
+ * @throws WarmpathError `WARMPATH_INVALID_JSON`, without any of the body's text; `WARMPATH_BODY_TOO_LARGE` and
+ * `WARMPATH_BODY_TOO_COMPLEX` for one that is not parsed.
+ */
+export function checkBounds(body: Buffer): void {
   if (body.length > PARSED_BYTES) {
     const detail = `Only bodies of at most ${PARSED_BYTES} bytes are read, and this one has ${body.length}.`;
     throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
@@ -25,15 +41,8 @@ export function readObject(body: Buffer): JsonObject {
     const detail = `Only bodies of at most ${PARSED_VALUES} values are read, and this one has ${scanner.values}.`;
     throw new WarmpathError('WARMPATH_BODY_TOO_COMPLEX', { detail });
   }
-  if (!scanner.isObject(root))
-    throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The body is not a JSON object.' });
-  const object = parseJson(body.toString('utf8')) as JsonObject;
-  const { model } = object;
-  if (typeof model === 'string' && model.length > MODEL_MAX_LENGTH) {
-    const detail = `a name of at most ${MODEL_MAX_LENGTH} characters was expected`;
-    throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'model', detail });
-  }
-  return object;
+  if (scanner.isObject(root)) return;
+  throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The body is not a JSON object.' });
 }
 
 /** Whether a body is one that `readObject` would parse; what is not is forwarded as it is, and nothing is learned from it. O(body). */
