@@ -40,18 +40,12 @@ export interface StreamPart {
  * Middleware for AI SDK 6: documents under `providerOptions.warmpath` go into the prompt, in an order that the engine
  * holds.
  */
-export function warmpathMiddleware(
-  warmpath: LocalWarmpath,
-  options: PromptOptions = {},
-): WarmpathMiddleware<'v3'> {
+export function warmpathMiddleware(warmpath: LocalWarmpath, options: PromptOptions = {}): WarmpathMiddleware<'v3'> {
   return middleware('v3', warmpath, options);
 }
 
 /** The same for AI SDK 7. */
-export function warmpathMiddlewareV4(
-  warmpath: LocalWarmpath,
-  options: PromptOptions = {},
-): WarmpathMiddleware<'v4'> {
+export function warmpathMiddlewareV4(warmpath: LocalWarmpath, options: PromptOptions = {}): WarmpathMiddleware<'v4'> {
   return middleware('v4', warmpath, options);
 }
 

@@ -1,7 +1,7 @@
 import { Agent } from '@mastra/core/agent';
+import { MockMemory } from '@mastra/core/memory';
 import { RequestContext } from '@mastra/core/request-context';
 import { MastraLanguageModelV2Mock } from '@mastra/core/test-utils/llm-mock';
-import { MockMemory } from '@mastra/core/memory';
 import { createTool } from '@mastra/core/tools';
 import { LocalWarmpath } from '@warmpath/client';
 import { describe, expect, it } from 'vitest';
