@@ -1,4 +1,4 @@
-import { arrange, prepareRequest, renderHint, SeenBlocks, ServedHistory, SessionMemory } from '@warmpath/core';
+import { arrange, ConversationLog, prepareRequest, renderHint, SeenBlocks, ServedHistory } from '@warmpath/core';
 import { expect } from 'vitest';
 import { copies, Pipeline } from '../../packages/core/test/conversation-model.js';
 import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/warm/warm-prefixes.js';
@@ -35,7 +35,7 @@ export const sessionCases: readonly ConformanceCase[] = [
       const { documents } = prepareRequest({ documents: [text(4)] });
       const visible = {
         find: () => ({ print: '', label: 'doc-4', ...text(4), title: undefined }),
-        hasLabel: () => true,
+        namesOther: () => false,
       };
       const arrangement = arrange({ documents, visible }, new ServedHistory(), 0);
       const wording = { order: '{documents}', location: 'See {documents} above.' };
@@ -73,19 +73,17 @@ export const sessionCases: readonly ConformanceCase[] = [
       pipeline.serve(NAMED, [user('Q1'), said('R1'), user('Q2')], [text(2)], said('R2'));
       const cut = pipeline.serve(NAMED, [user('Q2')], [1, 2].map(text), said('R'));
       expect([cut.references, copies(cut, text(1)), copies(cut, text(2))]).toEqual([0, 1, 1]);
-      const unnamed = { tenant: 'us', session: undefined };
-      pipeline.serve(unnamed, [user('Hello')], [text(1)], said('To the first.'));
-      pipeline.serve(unnamed, [user('Hello')], [text(2)], said('To the second.'));
+      const [ada, bob] = ['ada', 'bob'].map((each) => ({ ...NAMED, user: each }));
+      pipeline.serve(ada!, [user('Hello')], [text(1)], said('To the first.'));
+      pipeline.serve(bob!, [user('Hello')], [text(2)], said('To the second.'));
       const messages = [user('Hello'), said('To the second.'), user('Q')];
-      const second = pipeline.serve(unnamed, messages, [1, 2].map(text), said('R'));
+      const second = pipeline.serve(bob!, messages, [1, 2].map(text), said('R'));
       expect(second.references).toBe(1);
       expect(second.prompt[0]!.content).toContain(text(2).content);
       expect(second.prompt[0]!.content).not.toContain(text(1).content);
-      for (const name of [
-        { tenant: 'them', session: 'one' },
-        { tenant: 'them', session: undefined },
-      ]) {
-        expect(pipeline.serve(name, messages, [text(2)], said('R')).references).toBe(0);
+      for (const name of [{ ...bob!, tenant: 'them' }, { ...bob!, session: 'two' }, NAMED]) {
+        const other = pipeline.serve(name, messages, [text(2)], said('R'));
+        expect([other.references, other.isForgotten]).toEqual([0, true]);
       }
     },
   },
@@ -141,9 +139,9 @@ export const sessionCases: readonly ConformanceCase[] = [
         const messages = [user('Q1'), said('R1'), user('Q2')];
         expect(pipeline.serve(NAMED, messages, [text(1)], said('R2')).references).toBe(known);
       }
-      const memory = new SessionMemory({ maxAgeMs: 10 });
-      memory.answered(NAMED, { link: 'l', id: 'gone' }, 'a', 0);
-      expect([memory.turns, memory.holds('us')]).toEqual([0, false]);
+      const log = new ConversationLog({ maxAgeMs: 10 });
+      log.answered(NAMED, { link: 'l', id: 'gone' }, 'a', 0);
+      expect(log.turns).toBe(0);
     },
   },
 ];
