@@ -22,15 +22,22 @@ export interface CallDocuments extends Dial {
   readonly documents: readonly DocumentInput[];
   /** Names the conversation that the messages are the history of. */
   readonly session?: string;
+  /** The end user whose conversation it is. */
+  readonly user?: string;
 }
 
 /** Key of the provider options that the middleware reads. */
 const OPTIONS_KEY = 'warmpath';
 
-/** The documents of a call; undefined if it has none. What they are is checked when they are arranged. */
-export function documentsOf({ providerOptions }: CallParams): CallDocuments | undefined {
-  const options = providerOptions?.[OPTIONS_KEY] as CallDocuments | undefined;
-  return options?.documents === undefined ? undefined : options;
+/**
+ * The documents of a call; `undefined` if it has none and is no turn of a conversation. What they are is checked when
+ * they are arranged.
+ */
+export function documentsOf({ prompt, providerOptions }: CallParams): CallDocuments | undefined {
+  const options = providerOptions?.[OPTIONS_KEY] as Partial<CallDocuments> | undefined;
+  if (options?.documents !== undefined) return { ...options, documents: options.documents };
+  const isTurn = options?.session !== undefined && prompt.some(({ role }) => role === 'user');
+  return isTurn ? { ...options, documents: [] } : undefined;
 }
 
 /** The call without what was meant for Warmpath. */

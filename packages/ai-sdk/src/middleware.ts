@@ -1,4 +1,10 @@
-import { type ArrangedChat, arrangePrompt, type LocalWarmpath, type PromptMessage } from '@warmpath/client';
+import {
+  type ArrangedChat,
+  arrangePrompt,
+  type LocalWarmpath,
+  type PromptMessage,
+  type PromptOptions,
+} from '@warmpath/client';
 import { canonicalJson } from '@warmpath/core';
 import { type CallParams, type CallUsage, documentsOf, withoutDocuments } from './call.js';
 
@@ -34,18 +40,19 @@ export interface StreamPart {
  * Middleware for AI SDK 6: documents under `providerOptions.warmpath` go into the prompt, in an order that the engine
  * holds.
  */
-export function warmpathMiddleware(warmpath: LocalWarmpath): WarmpathMiddleware<'v3'> {
-  return middleware('v3', warmpath);
+export function warmpathMiddleware(warmpath: LocalWarmpath, options: PromptOptions = {}): WarmpathMiddleware<'v3'> {
+  return middleware('v3', warmpath, options);
 }
 
 /** The same for AI SDK 7. */
-export function warmpathMiddlewareV4(warmpath: LocalWarmpath): WarmpathMiddleware<'v4'> {
-  return middleware('v4', warmpath);
+export function warmpathMiddlewareV4(warmpath: LocalWarmpath, options: PromptOptions = {}): WarmpathMiddleware<'v4'> {
+  return middleware('v4', warmpath, options);
 }
 
 function middleware<Version extends SpecificationVersion>(
   specificationVersion: Version,
   warmpath: LocalWarmpath,
+  options: PromptOptions,
 ): WarmpathMiddleware<Version> {
   /** By the parameters that were handed on, which the wrapping functions are given in turn. */
   const chats = new WeakMap<CallParams, ArrangedChat<PromptMessage>>();
@@ -56,7 +63,7 @@ function middleware<Version extends SpecificationVersion>(
       const asked = documentsOf(params);
       if (asked === undefined) return params;
       const scope = `${model.modelId}\n${canonicalJson(params.tools ?? [])}`;
-      const chat = arrangePrompt(warmpath, { ...asked, messages: params.prompt, scope });
+      const chat = arrangePrompt(warmpath, { ...asked, messages: params.prompt, scope }, options);
       const transformed = { ...withoutDocuments(params), prompt: chat.messages };
       chats.set(transformed, chat);
       return transformed;

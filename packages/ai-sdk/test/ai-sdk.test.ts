@@ -95,6 +95,47 @@ describe.each(VERSIONS.map((version) => [version.name, version] as const))('%s',
     expect(labelsIn(textOf(mock))).toBe('bc');
   });
 
+  it('repeats a conversation in a turn without documents, and knows turns that had none', async () => {
+    const warmpath = new LocalWarmpath();
+    const forgotten: string[] = [];
+    const mock = model({ onForgotten: (session) => forgotten.push(session) });
+    const messages: Ask['messages'] = [{ role: 'user', content: 'Hello.' }];
+    const goOn = (content: string) =>
+      messages.push({ role: 'assistant', content: 'Two words' }, { role: 'user', content });
+    const turn = (fields: Partial<Ask>) =>
+      version.generate(warmpath, mock, { system: 'Be brief.', messages, session: 's', ...fields });
+    await turn({});
+    goOn('What was found?');
+    await turn({ documents: [passage('a')] });
+    goOn('And then?');
+    await turn({});
+    const [, sent, again] = mock.received.map(({ prompt }) => prompt);
+    expect(again!.slice(0, sent!.length)).toEqual(sent);
+    expect(JSON.stringify(again)).toContain('a was found');
+    expect(forgotten).toEqual([]);
+  });
+
+  it('tells of a conversation that is not known, which may be refused', async () => {
+    const forgotten: string[] = [];
+    const messages: Ask['messages'] = [
+      { role: 'user', content: 'What was found?' },
+      { role: 'assistant', content: 'Two words' },
+      { role: 'user', content: 'And then?' },
+    ];
+    const mock = model({ onForgotten: (session) => forgotten.push(session) });
+    await version.generate(new LocalWarmpath(), mock, ask('a', { messages, session: 's' }));
+    expect([forgotten, mock.received.length]).toEqual([['s'], 1]);
+    const refusing = model({
+      onForgotten: () => {
+        throw new Error('Send the documents again.');
+      },
+    });
+    const warmpath = new LocalWarmpath();
+    const asked = version.generate(warmpath, refusing, ask('a', { messages, session: 's' }));
+    await expect(asked).rejects.toThrow('Send the documents again.');
+    expect([refusing.received.length, warmpath.history.tree.nodes]).toEqual([0, 0]);
+  });
+
   it('refuses what is no document', async () => {
     const refused = version.generate(new LocalWarmpath(), model(), ask('', { documents: [{ content: '' }] }));
     await expect(refused).rejects.toMatchObject({ code: 'WARMPATH_EMPTY_DOCUMENT' });

@@ -23,6 +23,8 @@ export interface Ask {
 /** What the model in place of a provider does. */
 export interface Model {
   readonly cachedTokens?: number;
+  /** The middleware's. */
+  readonly onForgotten?: (session: string) => void;
   readonly fails?: 'at once' | 'before content' | 'after content';
   /** Prompts and provider options as they reached it. */
   readonly received: { prompt: { role: string; content: unknown }[]; providerOptions: unknown }[];
@@ -83,7 +85,7 @@ function answerStream(model: Model, params: { prompt: unknown; providerOptions?:
 
 /** Provider options are JSON, and so are documents. */
 function options({ documents, session }: Ask): Record<string, Record<string, boolean>> {
-  const warmpath = documents === undefined ? undefined : { documents, session };
+  const warmpath = { documents, session };
   return JSON.parse(JSON.stringify({ other: { kept: true }, warmpath })) as Record<string, Record<string, boolean>>;
 }
 
@@ -135,13 +137,13 @@ const answers = (model: Model) => ({
 const modelOfSix = (warmpath: LocalWarmpath, model: Model) =>
   six.wrapLanguageModel({
     model: new sixTest.MockLanguageModelV3(answers(model)),
-    middleware: warmpathMiddleware(warmpath),
+    middleware: warmpathMiddleware(warmpath, model),
   });
 
 const modelOfSeven = (warmpath: LocalWarmpath, model: Model) =>
   seven.wrapLanguageModel({
     model: new sevenTest.MockLanguageModelV4(answers(model)),
-    middleware: warmpathMiddlewareV4(warmpath),
+    middleware: warmpathMiddlewareV4(warmpath, model),
   });
 
 export const VERSIONS: readonly Version[] = [

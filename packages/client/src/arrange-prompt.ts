@@ -7,6 +7,14 @@ export interface PromptMessage {
   readonly content: string | readonly unknown[];
 }
 
+export interface PromptOptions {
+  /**
+   * Called, with the conversation's name, where `ArrangedChat.isForgotten`: documents of earlier turns are missing from
+   * the prompt. What it throws refuses the call.
+   */
+  readonly onForgotten?: (session: string) => void;
+}
+
 /** Stands for a part that is no text: files may be bytes or URLs, which JSON would not bring back. */
 interface StandIn {
   readonly type: 'stand-in';
@@ -18,13 +26,23 @@ interface StandIn {
 
 /**
  * `LocalWarmpath.arrangeChat` for a prompt in that form: user messages stay lists of parts, and parts that are no text
- * (images as bytes or URLs) stay the very objects they were, in repeated turns as well. Same errors, same cost.
+ * (images as bytes or URLs) stay the very objects they were, in repeated turns as well. Same errors and that of
+ * `onForgotten`; same cost.
  */
 export function arrangePrompt(
   warmpath: LocalWarmpath,
   request: LocalChatRequest<PromptMessage>,
+  { onForgotten }: PromptOptions = {},
 ): ArrangedChat<PromptMessage> {
   const chat = warmpath.arrangeChat({ ...request, messages: asPlainData(request.messages) });
+  if (chat.isForgotten && request.session !== undefined) {
+    try {
+      onForgotten?.(request.session);
+    } catch (error) {
+      void chat.failed();
+      throw error;
+    }
+  }
   return { ...chat, messages: asPrompt(chat.messages, request.messages) };
 }
 

@@ -8,6 +8,11 @@ import { toError } from './transport.js';
 export interface ChatSwitches extends Dial {
   /** Names the conversation; the client's own without it. */
   readonly session?: string;
+  /**
+   * What becomes of a turn whose earlier turns the gateway does not know: an error, `WARMPATH_CONVERSATION_FORGOTTEN`
+   * (default), or an answer without their documents, with `conversation: 'forgotten'` in its report.
+   */
+  readonly forgotten?: 'refuse' | 'mark';
   /** Sends the request on as it is. */
   readonly bypass?: boolean;
 }

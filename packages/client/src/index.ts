@@ -1,5 +1,5 @@
 export { arrangeOrKeep, type KeepOptions } from './arrange-or-keep.js';
-export { arrangePrompt, type PromptMessage } from './arrange-prompt.js';
+export { arrangePrompt, type PromptMessage, type PromptOptions } from './arrange-prompt.js';
 export type {
   ArrangedContext,
   ArrangedDocument,

@@ -1,5 +1,6 @@
 import {
   type Arrangement,
+  answerPrint,
   arrange,
   type ChatMessage,
   ConversationLog,
@@ -55,6 +56,8 @@ export interface LocalChatRequest<Message extends object = ChatMessage> extends 
    * chat is by itself.
    */
   readonly session?: string;
+  /** The end user whose conversation it is: the same name of another one is another conversation. */
+  readonly user?: string;
 }
 
 /** One instance serves one tenant. */
@@ -64,6 +67,16 @@ const TENANT = '';
 export interface ArrangedChat<Message extends object = ChatMessage> extends Feedback {
   readonly messages: readonly Message[];
   readonly arrangement: Arrangement;
+  /**
+   * Whether the messages hold an answer to a turn of the conversation that is not known: what was put into that turn is
+   * missing from this prompt. Send those documents again, or ask without them.
+   */
+  readonly isForgotten: boolean;
+  /**
+   * Says what the model answered, as it will stand in the next turn. Needed only where the same messages may go out with
+   * other documents, as when an answer is asked for again: the next turn then continues the one with its answer.
+   */
+  answered(message: Message): void;
 }
 
 /**
@@ -125,13 +138,15 @@ export class LocalWarmpath implements Arranger {
   arrangeChat<Message extends object = ChatMessage>(request: LocalChatRequest<Message>): ArrangedChat<Message> {
     // What a message has beside role and content is no concern of the order.
     const messages = request.messages as readonly object[] as readonly ChatMessage[];
-    const { arrangement, rendered } =
+    const { arrangement, rendered, isForgotten, answered } =
       request.session === undefined
         ? this.#alone(messages, request)
         : this.#turn(messages, { ...request, session: request.session });
     return {
       messages: rendered as readonly object[] as readonly Message[],
       arrangement,
+      isForgotten,
+      answered: (message) => answered(message as object as ChatMessage),
       ...this.#dispatch(arrangement),
     };
   }
@@ -142,19 +157,21 @@ export class LocalWarmpath implements Arranger {
   ): RenderedChat {
     const preamble = chatPreamble(messages, request.scope ?? '', this.#style);
     const arrangement = arrange({ ...this.#prepare(request), preamble }, this.history, this.#now());
-    return { arrangement, rendered: renderChat(messages, arrangement, this.#style) };
+    const rendered = renderChat(messages, arrangement, this.#style);
+    return { arrangement, rendered, isForgotten: false, answered: () => undefined };
   }
 
   #turn(
     messages: readonly ChatMessage[],
     {
       session,
+      user,
       scope = '',
       ...request
-    }: Pick<LocalChatRequest, 'documents' | 'scope'> & Dial & { readonly session: string },
+    }: Pick<LocalChatRequest, 'documents' | 'scope' | 'user'> & Dial & { readonly session: string },
   ): RenderedChat {
     const now = this.#now();
-    const name = { tenant: TENANT, session };
+    const name = { tenant: TENANT, user, session };
     const history = recallHistory({ ...name, messages }, this.#sessions.lookup(name, now));
     const asked = { ...this.#prepare(request), visible: history.visible };
     const preamble = turnPreamble(history, messages, scope, this.#style);
@@ -162,7 +179,11 @@ export class LocalWarmpath implements Arranger {
     const supplied = suppliedPrint(asked, this.#style);
     const rendered = renderTurn({ history, messages, arrangement, supplied }, this.#style);
     this.#sessions.sent(name, rendered.turn, now);
-    return { arrangement, rendered: rendered.messages };
+    const answered = (message: ChatMessage): void => {
+      const print = answerPrint(message);
+      if (print !== undefined) this.#sessions.answered(name, rendered.turn, print, this.#now());
+    };
+    return { arrangement, rendered: rendered.messages, isForgotten: history.isForgotten, answered };
   }
 
   #prepare({ documents, ...asked }: Dial & { readonly documents: readonly DocumentInput[] }) {
@@ -198,6 +219,8 @@ export class LocalWarmpath implements Arranger {
 interface RenderedChat {
   readonly arrangement: Arrangement;
   readonly rendered: readonly ChatMessage[];
+  readonly isForgotten: boolean;
+  readonly answered: (message: ChatMessage) => void;
 }
 
 function definedDial({ policy, maxShift, pin, hints }: Dial): Dial {

@@ -9,6 +9,11 @@ export interface WarmpathOptions extends TransportOptions {
   readonly model?: string;
   /** Conversation of chats that name none. */
   readonly session?: string;
+  /**
+   * End user of chats that name none, sent as OpenAI's `user`: conversations of different end users are kept apart, even
+   * under one name.
+   */
+  readonly user?: string;
 }
 
 /** A batch whose requests are known together. */
@@ -59,9 +64,9 @@ export class Warmpath implements Arranger {
     this.#transport = new Transport(options);
   }
 
-  /** The same client, with all its chats in one conversation. */
-  session(name: string): Warmpath {
-    return new Warmpath({ ...this.#options, session: name });
+  /** The same client, with all its chats in one conversation, of one end user where it is named. */
+  session(name: string, user = this.#options.user): Warmpath {
+    return new Warmpath({ ...this.#options, session: name, ...(user !== undefined && { user }) });
   }
 
   /**
@@ -110,8 +115,13 @@ export class Warmpath implements Arranger {
   #chat(request: ChatRequest): object {
     const { warmpath, ...rest } = this.#named(request);
     const session = warmpath?.session ?? this.#options.session;
+    const user = rest['user'] ?? this.#options.user;
     const switches = { ...warmpath, ...(session !== undefined && { session }) };
-    return Object.keys(switches).length === 0 ? rest : { ...rest, warmpath: switches };
+    return {
+      ...rest,
+      ...(user !== undefined && { user }),
+      ...(Object.keys(switches).length > 0 && { warmpath: switches }),
+    };
   }
 
   #context(answer: ArrangeAnswer, { positions, warnings }: Sources): ArrangedContext {

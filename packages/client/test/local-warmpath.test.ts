@@ -57,11 +57,31 @@ describe('a chat without a gateway', () => {
     expect(String(second.messages.at(-1)!.content)).toMatch(
       /^<document id="c">[\s\S]*earlier[\s\S]*\[b\][\s\S]*And then\?$/,
     );
-    // Another conversation has seen nothing, and a history that was cut off brings its documents back.
-    const other = warmpath.arrangeChat({ messages: next, documents: ['b', 'c'].map(passage), session: 't' });
-    expect(other.arrangement.references).toEqual([]);
+    expect([first.isForgotten, second.isForgotten]).toEqual([false, false]);
+    // Another conversation has seen nothing, and says so; a history that was cut off brings its documents back.
+    for (const name of [{ session: 't' }, { session: 's', user: 'another' }]) {
+      const other = warmpath.arrangeChat({ messages: next, documents: ['b', 'c'].map(passage), ...name });
+      expect([other.arrangement.references, other.isForgotten]).toEqual([[], true]);
+    }
     const cut = warmpath.arrangeChat({ messages: next.slice(3), documents: ['b', 'c'].map(passage), session: 's' });
-    expect(cut.arrangement.references).toEqual([]);
+    expect([cut.arrangement.references, cut.isForgotten]).toEqual([[], false]);
+  });
+
+  it('goes on from the answer that the client kept, where the same messages went out with other documents', () => {
+    const warmpath = new LocalWarmpath();
+    const messages = [{ role: 'user', content: 'What was found?' }];
+    const said = (content: string) => ({ role: 'assistant', content });
+    for (const id of ['a', 'b']) {
+      warmpath.arrangeChat({ messages, documents: [passage(id)], session: 's' }).answered(said(`Of ${id}.`));
+    }
+    const goOn = (answer: string) =>
+      warmpath.arrangeChat({
+        messages: [...messages, said(answer), { role: 'user', content: 'And then?' }],
+        documents: [],
+        session: 's',
+      });
+    expect(goOn('Of a.').messages[0]!.content).toContain('a was found');
+    expect(goOn('Of b.').messages[0]!.content).toContain('b was found');
   });
 
   it('keeps conversations within the bounds that it is given', () => {

@@ -80,6 +80,15 @@ describe('through a gateway to the real engine', { timeout: 120_000 }, () => {
     expect(stream.usage.promptTokens).toBeGreaterThan(50);
   });
 
+  it('refuses a conversation that the gateway does not know, unless it is to be marked', async () => {
+    const warmpath = new Warmpath({ baseURL: gateway.url, model: 'warmpath-tiny' }).session('forgotten');
+    const messages = [...MESSAGES, { role: 'assistant', content: '42 kg.' }, { role: 'user', content: 'And Orsin?' }];
+    const asked = warmpath.chat({ messages, documents: DOCUMENTS });
+    await expect(asked).rejects.toMatchObject({ code: 'WARMPATH_CONVERSATION_FORGOTTEN', status: 409 });
+    const marked = { messages, documents: DOCUMENTS, warmpath: { forgotten: 'mark' } } as const;
+    expect((await warmpath.chat(marked)).gateway.conversation).toBe('forgotten');
+  });
+
   it('plans and warms up', async () => {
     const warmpath = new Warmpath({ baseURL: gateway.url });
     const plan = await warmpath.plan({ contexts: [['a', 'b'], ['c'], ['b', 'a']] });
@@ -132,10 +141,15 @@ describe('what is sent', () => {
       seed: 7,
     });
     await new Warmpath({ baseURL }).chat({ messages });
+    const ada = new Warmpath({ baseURL }).session('s3', 'ada');
+    await ada.chat({ messages, warmpath: { forgotten: 'mark' } });
+    await ada.chat({ messages, user: 'bob' });
     expect(received.map(({ body }) => body)).toEqual([
       { messages, model: 'm', warmpath: { session: 's1' }, stream: false },
       { messages, documents: DOCUMENTS, model: 'n', seed: 7, warmpath: { session: 's2', maxShift: 1 }, stream: false },
       { messages, stream: false },
+      { messages, user: 'ada', warmpath: { session: 's3', forgotten: 'mark' }, stream: false },
+      { messages, user: 'bob', warmpath: { session: 's3' }, stream: false },
     ]);
     expect(received[0]!.headers).toMatchObject({ authorization: 'Bearer key', 'x-team': 't' });
     expect(received[2]!.headers).not.toHaveProperty('authorization');
@@ -153,6 +167,12 @@ describe('what goes wrong', () => {
 
   it.each([
     ['a code of the table', 429, '{"error":{"code":"WARMPATH_OVERLOADED","message":"full"}}', 'WARMPATH_OVERLOADED'],
+    [
+      'a conversation that is forgotten',
+      409,
+      '{"error":{"code":"WARMPATH_CONVERSATION_FORGOTTEN","message":"unknown"}}',
+      'WARMPATH_CONVERSATION_FORGOTTEN',
+    ],
     ['an engine’s own error', 400, '{"error":{"code":"boom","message":"too hot"}}', 'WARMPATH_UPSTREAM_ERROR'],
     ['an error without a body', 500, '', 'WARMPATH_UPSTREAM_ERROR'],
     ['an answer that is no JSON', 200, '<html>', 'WARMPATH_UPSTREAM_ERROR'],

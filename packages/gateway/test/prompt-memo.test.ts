@@ -148,7 +148,7 @@ async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string)
     text: reply.text,
     body: engine.last?.body,
     sent: { ...engine.last?.headers, host: undefined, 'x-request-id': undefined },
-    summary: { ...told(reply), overhead: undefined },
+    summary,
     counts,
   };
 }

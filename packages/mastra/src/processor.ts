@@ -11,6 +11,7 @@ import {
   type Feedback,
   type LocalWarmpath,
   type PromptMessage,
+  type PromptOptions,
 } from '@warmpath/client';
 import type { DocumentInput } from '@warmpath/core';
 
@@ -18,8 +19,10 @@ import type { DocumentInput } from '@warmpath/core';
 export interface WarmpathContext extends Dial {
   /** In retrieval order. */
   readonly documents: readonly DocumentInput[];
-  /** Names the conversation that the messages are the history of. */
+  /** Names the conversation that the messages are the history of. Default: the id of the memory's thread. */
   readonly session?: string;
+  /** The end user whose conversation it is. Default: the id of the memory's resource. */
+  readonly user?: string;
 }
 
 /** A processor for `inputProcessors` of an agent. */
@@ -34,35 +37,52 @@ export interface WarmpathProcessor {
 /** What a request keeps from one step of the agent to the next. */
 interface RequestState {
   readonly session: string;
+  readonly user: string | undefined;
   chat: Feedback;
 }
 
 const KEY = 'warmpath';
 
+/** Where Mastra keeps which thread and resource a request belongs to. */
+const MEMORY_KEY = 'MastraMemory';
+
+interface MemoryContext {
+  readonly thread?: { readonly id: string };
+  readonly resourceId?: string;
+}
+
 /**
  * Documents under `warmpath` of the request context go in front of the user's message, in an order that the engine
  * holds. Only what is sent to the model changes; memory keeps the messages without documents. In further steps of the
- * same request, behind tool calls, the prompt begins with the same bytes.
+ * same request, behind tool calls, the prompt begins with the same bytes. An agent with a memory names its conversations
+ * by itself: the thread is the session, the resource the end user.
  */
-export function warmpathProcessor(warmpath: LocalWarmpath): WarmpathProcessor {
+export function warmpathProcessor(warmpath: LocalWarmpath, options: PromptOptions = {}): WarmpathProcessor {
   let requests = 0;
   return {
     id: KEY,
 
     processLLMRequest({ prompt, model, agent, requestContext, state }) {
-      const asked = requestContext?.get(KEY) as WarmpathContext | undefined;
-      if (asked?.documents === undefined) return undefined;
+      const asked = requestContext?.get(KEY) as Partial<WarmpathContext> | undefined;
+      const memory = requestContext?.get(MEMORY_KEY) as MemoryContext | undefined;
+      const named = asked?.session ?? memory?.thread?.id;
+      const isTurn = named !== undefined && prompt.some(({ role }) => role === 'user');
+      if (asked?.documents === undefined && !isTurn) return undefined;
       const known = state[KEY] as RequestState | undefined;
       // The steps of one request are the turns of a conversation: documents that still stand in it are not sent again,
       // and those that another processor cut away come back.
-      const session = known?.session ?? asked.session ?? `request ${requests++}`;
-      const chat = arrangePrompt(warmpath, {
+      const session = known?.session ?? named ?? `request ${requests++}`;
+      const user = known?.user ?? asked?.user ?? memory?.resourceId;
+      const request = {
         ...asked,
+        documents: asked?.documents ?? [],
         session,
+        ...(user !== undefined && { user }),
         messages: prompt.map(withoutTimes),
         scope: `${model.provider}\n${model.modelId}\n${agent?.id ?? ''}`,
-      });
-      state[KEY] = { session, chat } satisfies RequestState;
+      };
+      const chat = arrangePrompt(warmpath, request, options);
+      state[KEY] = { session, user, chat } satisfies RequestState;
       // Messages that were added to have the form they had.
       return { prompt: chat.messages as typeof prompt };
     },

@@ -1,4 +1,5 @@
 import { Agent } from '@mastra/core/agent';
+import { MockMemory } from '@mastra/core/memory';
 import { RequestContext } from '@mastra/core/request-context';
 import { MastraLanguageModelV2Mock } from '@mastra/core/test-utils/llm-mock';
 import { createTool } from '@mastra/core/tools';
@@ -31,8 +32,9 @@ const clock = createTool({
 });
 
 /** An agent whose model takes these steps, one a call, and afterwards answers with text. */
-function agentOver(cachedInputTokens: number, steps: readonly Step[] = []) {
+function agentOver(cachedInputTokens: number, steps: readonly Step[] = [], memory?: MockMemory) {
   const warmpath = new LocalWarmpath();
+  const forgotten: string[] = [];
   const prompts: Prompted[][] = [];
   const usage = { inputTokens: 400, outputTokens: 2, totalTokens: 402, cachedInputTokens };
   const model = new MastraLanguageModelV2Mock({
@@ -68,17 +70,25 @@ function agentOver(cachedInputTokens: number, steps: readonly Step[] = []) {
     model,
     maxRetries: 0,
     tools: { clock },
-    inputProcessors: [warmpathProcessor(warmpath)],
+    inputProcessors: [warmpathProcessor(warmpath, { onForgotten: (session) => forgotten.push(session) })],
+    ...(memory !== undefined && { memory }),
   });
-  const ask = async (messages: Parameters<typeof agent.stream>[0], requestContext?: RequestContext) => {
-    const output = await agent.stream(messages, requestContext === undefined ? {} : { requestContext });
+  const ask = async (
+    messages: Parameters<typeof agent.stream>[0],
+    requestContext?: RequestContext,
+    thread?: { readonly thread: string; readonly resource: string },
+  ) => {
+    const output = await agent.stream(messages, {
+      ...(requestContext !== undefined && { requestContext }),
+      ...(thread !== undefined && { memory: thread }),
+    });
     return output.text;
   };
   const questionOf = (call: number) => {
     const { content } = prompts[call]!.findLast(({ role }) => role === 'user')!;
     return typeof content === 'string' ? content : content.map(({ text }) => text ?? '').join('');
   };
-  return { warmpath, prompts, ask, questionOf };
+  return { warmpath, prompts, ask, questionOf, forgotten };
 }
 
 describe('an agent with the processor', { timeout: 60_000 }, () => {
@@ -113,6 +123,27 @@ describe('an agent with the processor', { timeout: 60_000 }, () => {
     expect(prompts[1]!.slice(0, prompts[0]!.length)).toEqual(prompts[0]);
     expect(labelsIn(questionOf(1))).toBe('c');
     expect(questionOf(1)).toMatch(/earlier.*\[b\]/);
+  });
+
+  it('knows a conversation by the thread and the resource of its memory', async () => {
+    const { ask, prompts, questionOf, forgotten } = agentOver(0, [], new MockMemory());
+    const ada = { thread: 't', resource: 'ada' };
+    await ask('What was found?', context('ab'), ada);
+    await ask('And then?', context('bc'), ada);
+    expect(prompts[1]!.slice(0, prompts[0]!.length)).toEqual(prompts[0]);
+    expect(labelsIn(questionOf(1))).toBe('c');
+    await ask('And after that?', undefined, ada);
+    expect(prompts[2]!.slice(0, prompts[1]!.length)).toEqual(prompts[1]);
+    expect(forgotten).toEqual([]);
+    // The same history under another name, or of another user, is another conversation.
+    const history = [
+      { role: 'user' as const, content: 'What was found?' },
+      { role: 'assistant' as const, content: 'Much.' },
+      { role: 'user' as const, content: 'And then?' },
+    ];
+    await ask(history, context('bc'), { thread: 'u', resource: 'bob' });
+    expect(labelsIn(questionOf(3))).toBe('bc');
+    expect(forgotten).toEqual(['u']);
   });
 
   it('tells what was cached, and what failed', async () => {

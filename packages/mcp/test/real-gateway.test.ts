@@ -2,7 +2,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { Warmpath } from '@warmpath/client';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { lettersIn, passages, type RealGateway, realGateway, timesIn } from '../../../test/real-gateway.js';
+import { callsTool, lettersIn, passages, type RealGateway, realGateway, timesIn } from '../../../test/real-gateway.js';
 import { Corpus, startMcpHttp } from '../src/index.js';
 
 let gateway: RealGateway;
@@ -47,24 +47,31 @@ it.each(['arrange', 'search'])('a conversation whose documents come from `%s`: n
   const model = { model: 'warmpath-tiny', max_tokens: 8, temperature: 0 };
   const warmpath = new Warmpath({ baseURL: gateway.url, apiKey: name }).session('one');
   const messages: object[] = [{ role: 'system', content: 'Answer from the documents.' }];
-  const turn = async (question: string, letters: string) => {
-    const id = `call ${letters}`;
-    const called = { id, type: 'function' as const, function: { name, arguments: '{}' } };
-    messages.push({ role: 'user', content: question }, { role: 'assistant', content: null, tool_calls: [called] });
-    messages.push({ role: 'tool', tool_call_id: id, content: (await found(letters)).text });
+  interface Message {
+    readonly tool_calls?: readonly { readonly id: string }[];
+  }
+  const answer = async () => {
     const { body, usage } = await warmpath.chat({ ...model, messages });
-    messages.push((body['choices'] as { readonly message: object }[])[0]!.message);
-    return usage.cachedTokens;
+    const { message } = (body['choices'] as { readonly message: Message }[])[0]!;
+    messages.push(message);
+    return { ...message, cachedTokens: usage.cachedTokens };
+  };
+  const turn = async (question: string, letters: string) => {
+    messages.push({ role: 'user', content: question });
+    gateway.script(callsTool(name, {}, false));
+    const { tool_calls: calls } = await answer();
+    messages.push({ role: 'tool', tool_call_id: calls![0]!.id, content: (await found(letters)).text });
+    return (await answer()).cachedTokens;
   };
   expect(await turn('What is the weight of Velka?', 'vo')).toBe(0);
   // What the engine had cached of the second turn: all of the first one's documents.
   expect(await turn('What is the weight of Tamir?', 'otv')).toBeGreaterThan(200);
-  const [first, second] = gateway.prompts();
+  const [, first, , second] = gateway.prompts();
   expect([...lettersIn(first!)].sort().join('')).toBe('ov');
   expect(second!.messages.slice(0, first!.messages.length)).toEqual(first!.messages);
   expect([...'vot'].map((letter) => timesIn(second!, letter))).toEqual([1, 1, 1]);
   const chats = gateway.asked.filter(({ path }) => path === '/v1/chat/completions');
-  expect(await gateway.account(gateway.asked.indexOf(chats[1]!))).toMatchObject({ references: 2 });
+  expect(await gateway.account(gateway.asked.indexOf(chats[3]!))).toMatchObject({ references: 2 });
   expect(gateway.asked.filter(({ path }) => path === '/v1/arrange')).toHaveLength(2);
 });
 
