@@ -250,11 +250,26 @@ export class ConversationLog {
     const { maxBytes } = this.#limits;
     if (latest.bytes > LARGEST_PART * maxBytes) this.#drop(latest);
     if (this.#bytes > maxBytes) this.#sort();
-    while (this.#bytes > maxBytes) {
-      const { users, bySize } = this.#tenants.get(this.#bySize.largest()!)!;
-      const [oldest, next] = users.get(bySize.largest()!)!.conversations.values();
-      this.#drop(oldest === latest && next !== undefined ? next : oldest!);
-    }
+    while (this.#bytes > maxBytes) this.#drop(this.#victim(latest));
+  }
+
+  /**
+   * The oldest conversation of the largest user of the largest tenant. Where that is `latest` and they have no other: the one of the
+   * next user, or tenant, who holds at least half as much.
+   */
+  #victim(latest: Conversation): Conversation {
+    const tenant = this.#bySize.largest()!;
+    const share = this.#tenants.get(tenant)!;
+    const user = share.bySize.largest()!;
+    const own = share.users.get(user)!;
+    const [oldest, next] = own.conversations.values();
+    if (oldest !== latest || next !== undefined) return oldest === latest ? next! : oldest!;
+    const otherUser = share.users.get(share.bySize.largest(user) ?? '');
+    if (otherUser !== undefined && 2 * otherUser.bytes >= own.bytes)
+      return otherUser.conversations.values().next().value!;
+    const otherTenant = this.#tenants.get(this.#bySize.largest(tenant) ?? '');
+    if (otherTenant === undefined || 2 * otherTenant.bytes < share.bytes) return latest;
+    return otherTenant.users.get(otherTenant.bySize.largest()!)!.conversations.values().next().value!;
   }
 
   #drop(conversation: Conversation): void {
@@ -311,10 +326,10 @@ class SizeClasses {
     if (holders?.delete(holder)) holders.add(holder);
   }
 
-  /** A holder that has at least half of what the largest has. O(classes), of which there are at most 32. */
-  largest(): string | undefined {
+  /** A holder, not `except`, that has at least half of what the largest of them has. O(classes), of which there are at most 32. */
+  largest(except?: string): string | undefined {
     for (let size = this.#classes.length - 1; size >= 0; size--) {
-      for (const holder of this.#classes[size]!) return holder;
+      for (const holder of this.#classes[size]!) if (holder !== except) return holder;
     }
     return undefined;
   }
