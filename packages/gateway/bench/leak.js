@@ -2,7 +2,7 @@
 // test/leak-property.test.ts but as many as asked for. `node bench/leak.js [--requests 100000] [--seed 1] [--all]`; with --all it
 // goes on after a violation, for one of every kind. Exits with 1 after a violation and prints how to see it again.
 import { parseArgs } from 'node:util';
-import { startGateway } from '@warmpath/gateway';
+import { MemorySessionStore, startGateway } from '@warmpath/gateway';
 import { describeReport, isClean, runLeak } from '../dist-test/leak-property.js';
 import { RedisServer } from '../dist-test/redis-server.js';
 
@@ -24,7 +24,11 @@ try {
     requests: Number(values.requests),
     findsAll: values.all,
     redisUrl: redis.url,
-    start: startGateway,
+    start: (config, { conversationBytes: maxBytes, now }) =>
+      startGateway(config, {
+        ...(maxBytes !== undefined && { sessions: new MemorySessionStore({ maxBytes }) }),
+        ...(now !== undefined && { now }),
+      }),
     translates: true,
     onProgress: ({ requests, replays, refused, marked }) => {
       if (performance.now() - told < PROGRESS_MS) return;

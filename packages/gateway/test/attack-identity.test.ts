@@ -17,7 +17,7 @@ const CHAT = '/v1/chat/completions';
 const SALTS = { upstream: { cacheSaltKey: 'a secret of the gateways' } };
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
 /** In the text of the first document and nowhere else. */
-const SECRET = '42 kg';
+const SECRET = 'The colour of Velka is teal.';
 const SAID = { role: 'assistant', content: 'The weight is 42 g.' };
 const OPENING = [
   { role: 'system', content: 'Answer from the documents.' },

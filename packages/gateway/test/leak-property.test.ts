@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { GatewayConfigInput } from '../src/config.js';
+import type { GatewayConfigInput } from '../src/config/schema.js';
+import { MemorySessionStore } from '../src/conversation/session-store.js';
 import { startGateway } from '../src/server.js';
 import { type Fault, naiveGateway } from './leak/naive-gateway.js';
 import { describeReport, isClean, runLeak } from './leak-property.js';
@@ -19,10 +20,14 @@ describe('documents of conversations', TIMEOUT, () => {
   it.each([1, 2, 3])('enter no prompt but their own, and are in every one of these (seed %i)', async (seed) => {
     const report = await runLeak({
       seed,
-      requests: 500,
+      requests: 1_000,
       redisUrl: redis.url,
       translates: true,
-      start: (config) => startGateway(config as GatewayConfigInput),
+      start: (config, { conversationBytes: maxBytes, now }) =>
+        startGateway(config as GatewayConfigInput, {
+          ...(maxBytes !== undefined && { sessions: new MemorySessionStore({ maxBytes }) }),
+          ...(now !== undefined && { now }),
+        }),
     });
     expect(isClean(report), describeReport(report)).toBe(true);
     // The requests did what they are for.
@@ -34,7 +39,10 @@ describe('documents of conversations', TIMEOUT, () => {
 
 describe('the property itself', TIMEOUT, () => {
   const runNaive = (requests: number, fault?: Fault) =>
-    runLeak({ seed: 4, requests, redisUrl: 'redis://unused', translates: false, start: naiveGateway(fault) });
+    runLeak({
+      ...{ seed: 4, requests, findsAll: fault !== undefined },
+      ...{ redisUrl: 'redis://unused', translates: false, start: naiveGateway(fault) },
+    });
 
   it('finds nothing wrong with the shortest gateway that keeps the contract', async () => {
     const report = await runNaive(1_500);

@@ -160,5 +160,5 @@ async function shows(
 }
 
 function noCounts(): Counts {
-  return { requests: 0, replays: 0, refused: 0, marked: 0, crossings: 0, crossingsForgotten: 0 };
+  return { requests: 0, replays: 0, refused: 0, unavailable: 0, marked: 0, crossings: 0, crossingsForgotten: 0 };
 }

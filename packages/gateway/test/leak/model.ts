@@ -40,6 +40,8 @@ export interface Expectation {
   readonly mayForget: boolean;
   /** Some earlier turn is known to other gateways, and to this one only by the store. */
   readonly crossesGateways: boolean;
+  /** Whether a shared store is asked that may not answer. */
+  readonly isShared: boolean;
 }
 
 /** Where in a history an earlier request ended, and what was sent there. */
@@ -71,9 +73,11 @@ export class ConversationModel {
     const { documents = [], warmpath } = ask.body;
     const own = markersOf(documents);
     for (const marker of own) if (!this.#owners.has(marker)) this.#owners.set(marker, identity);
-    const places = identity.name === undefined || warmpath?.bypass === true ? [] : this.#places(ask, identity);
+    const places = identity.name === undefined ? [] : this.#places(ask, identity);
+    // What is sent as it came gets nothing of earlier turns and lacks nothing, whatever is known of them.
+    const isBypassed = warmpath?.bypass === true;
     const permitted = new Set(own);
-    for (const { sent } of places) {
+    for (const { sent } of isBypassed ? [] : places) {
       for (const turn of sent) for (const marker of markersOf(turn.documents)) permitted.add(marker);
     }
     const afterCut = places.slice(Math.max(0, lastCut(places)));
@@ -86,19 +90,20 @@ export class ConversationModel {
           sent.some(({ isBypassed }) => isBypassed),
       );
     const isUnknown = ({ known, sent }: Place) => known.length === 0 && !sent.some(({ isBypassed }) => isBypassed);
-    const mustForget = afterCut.some(isUnknown);
+    const isMissing = afterCut.some(isUnknown);
     const served = this.#process(ask.gateway);
     return {
       identity,
       permitted,
-      required: afterCut
+      required: (isBypassed ? [] : afterCut)
         .filter(({ known, sent }) => known.length > 0 && !sent.some(({ isBypassed }) => isBypassed))
         .map(({ known }) => known.map((turn) => turn.documents)),
-      mustForget,
-      mayForget: mustForget || (places.length > 0 && isUncertain),
+      mustForget: isMissing && !isBypassed,
+      mayForget: isMissing || (places.length > 0 && isUncertain),
       crossesGateways: places.some(
         ({ known }) => known.length > 0 && known.every(({ knownTo }) => !knownTo.has(served)),
       ),
+      isShared: this.#world.isShared,
     };
   }
 

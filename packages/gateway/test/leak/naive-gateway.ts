@@ -4,6 +4,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo } from 'node:net';
 import { request as forward } from 'undici';
 import { type AskBody, type ClientDocument, isAssistant, tenantOf } from './actions.js';
+import type { LittleRoom } from './world.js';
 
 /** What such a gateway may do wrong. */
 export type Fault =
@@ -24,8 +25,11 @@ interface Turn {
 
 interface NaiveConfig {
   readonly upstream: { readonly url: string; readonly cacheSaltKey?: string };
-  readonly session: { readonly maxTurns?: number; readonly store?: { readonly prefix: string } };
+  readonly session: { readonly store?: { readonly prefix: string } };
 }
+
+/** What a turn counts for. */
+const TURN_BYTES = 4_096;
 
 /** By the prefix that gateways share. */
 const shared = new Map<string, Map<string, Turn>>();
@@ -35,8 +39,8 @@ const shared = new Map<string, Map<string, Turn>>();
  * nothing wrong with, and with one fault put in, must find that.
  */
 export function naiveGateway(fault?: Fault) {
-  return async (config: object) => {
-    const gateway = new NaiveGateway(config as NaiveConfig, fault);
+  return async (config: object, { conversationBytes = Number.POSITIVE_INFINITY }: LittleRoom) => {
+    const gateway = new NaiveGateway(config as NaiveConfig, conversationBytes / TURN_BYTES, fault);
     const server = createServer((request, response) => void gateway.serve(request, response));
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
@@ -53,12 +57,14 @@ export function naiveGateway(fault?: Fault) {
 
 class NaiveGateway {
   readonly #config: NaiveConfig;
+  readonly #maxTurns: number;
   readonly #fault: Fault | undefined;
   readonly #turns: Map<string, Turn>;
 
-  constructor(config: NaiveConfig, fault: Fault | undefined) {
+  constructor(config: NaiveConfig, maxTurns: number, fault: Fault | undefined) {
     const { store } = config.session;
     this.#config = config;
+    this.#maxTurns = maxTurns;
     this.#fault = fault;
     this.#turns = (store && shared.get(store.prefix)) ?? new Map();
     if (store !== undefined) shared.set(store.prefix, this.#turns);
@@ -177,8 +183,7 @@ class NaiveGateway {
   #remember(key: string, turn: Turn): void {
     this.#turns.delete(key);
     this.#turns.set(key, turn);
-    const { maxTurns = Number.POSITIVE_INFINITY } = this.#config.session;
-    if (this.#turns.size > maxTurns) this.#turns.delete(this.#turns.keys().next().value!);
+    if (this.#turns.size > this.#maxTurns) this.#turns.delete(this.#turns.keys().next().value!);
   }
 }
 

@@ -2,13 +2,20 @@ import { hash } from 'node:crypto';
 import { Pool } from 'undici';
 import { FakeEngine } from '../fake-engine.js';
 import { type Action, type Ask, PATHS, tenantOf } from './actions.js';
-import { check, isMarkedForgotten, type Outcome, type Violation } from './check.js';
+import { check, isMarkedForgotten, isUnavailable, type Outcome, type Violation } from './check.js';
 import type { Draw } from './draw.js';
 import { LeakEngine } from './leak-engine.js';
 import { ConversationModel, type WorldMemory } from './model.js';
 
+/** What a gateway has in place of the room for conversations and of the clock that it would have. */
+export interface LittleRoom {
+  /** Bytes of the conversations that it remembers by itself. */
+  readonly conversationBytes?: number;
+  readonly now?: () => number;
+}
+
 /** Starts a gateway with this configuration, as `startGateway` does. */
-type StartGateway = (config: object) => Promise<{ readonly url: string; close(): Promise<void> }>;
+type StartGateway = (config: object, room: LittleRoom) => Promise<{ readonly url: string; close(): Promise<void> }>;
 
 /** How the gateways of a world are set up. */
 export interface WorldSettings extends WorldMemory {
@@ -17,6 +24,8 @@ export interface WorldSettings extends WorldMemory {
   /** Whether the engine says the same to everybody. */
   readonly answersAlike: boolean;
   readonly isSalted: boolean;
+  /** Whether a gateway by itself forgets what was not used lately; a shared store does not. */
+  readonly hasLittleRoom: boolean;
 }
 
 /** Where the gateways of all worlds are started. */
@@ -34,6 +43,8 @@ export interface Counts {
   /** Requests that went out with documents of earlier turns. */
   replays: number;
   refused: number;
+  /** Requests that the shared store did not answer in time. */
+  unavailable: number;
   marked: number;
   /** Continuations whose turns only the store can know, and how many of them were forgotten. */
   crossings: number;
@@ -41,14 +52,21 @@ export interface Counts {
 }
 
 const KEY = 'a secret of the gateways';
-/** Turns that a gateway with little room keeps. */
-const FEW_TURNS = 12;
+/** What a gateway with little room keeps of conversations: some dozen turns. */
+const FEW_BYTES = 50_000;
+/** With a shared store, it is time that makes a gateway forget: what was not used for as many requests. */
+const FEW_REQUESTS = 8;
+const MAX_AGE_MS = 3_600_000;
 
 export function drawWorld(draw: Draw, { translates }: Pick<Surroundings, 'translates'>): WorldSettings {
+  const gateways = draw.pick([1, 1, 2, 3]);
+  const isShared = draw.chance(0.5);
+  const hasLittleRoom = draw.chance(0.2);
   return {
-    gateways: draw.pick([1, 1, 2, 3]),
-    isShared: draw.chance(0.5),
-    keepsAll: draw.chance(0.8),
+    gateways,
+    isShared,
+    hasLittleRoom,
+    keepsAll: isShared || !hasLittleRoom,
     layout: draw.pick(['question', 'question', 'message', 'system'] as const),
     engine: draw.pick(translates ? (['native', 'translate'] as const) : (['native'] as const)),
     answersAlike: draw.chance(0.7),
@@ -68,6 +86,7 @@ export class World {
   readonly #prefix = `leak${process.pid}-${++worlds}:`;
   readonly #salts: Map<string, string> | undefined;
   readonly #gateways: { close(): Promise<void>; pool: Pool }[] = [];
+  #now = 0;
 
   private constructor(settings: WorldSettings, around: Surroundings, engine: FakeEngine, says: LeakEngine) {
     this.#settings = settings;
@@ -96,6 +115,7 @@ export class World {
     action: Action,
     counts: Counts,
   ): Promise<{ readonly violations: readonly Violation[]; readonly isAnswered: boolean }> {
+    this.#now += MAX_AGE_MS / FEW_REQUESTS;
     if (action.kind === 'restart') await this.#restart(action.gateway);
     else if (action.kind === 'delete') await this.#delete(action);
     else return this.#ask(action, counts);
@@ -129,6 +149,7 @@ export class World {
     const isForgotten = status === 409 || isMarkedForgotten(outcome);
     counts.requests++;
     if (status === 409) counts.refused++;
+    if (isUnavailable(outcome)) counts.unavailable++;
     if (isMarkedForgotten(outcome)) counts.marked++;
     const isCrossing = expected.crossesGateways && !expected.mayForget;
     if (isCrossing) counts.crossings++;
@@ -176,16 +197,18 @@ export class World {
   }
 
   async #start(at: number): Promise<void> {
-    const { layout, engine, isShared, isSalted, keepsAll } = this.#settings;
+    const { layout, engine, isShared, isSalted, hasLittleRoom } = this.#settings;
     // Requests wait for the store as long as a loaded machine may need.
     const store = { kind: 'redis', url: this.#around.redisUrl, prefix: this.#prefix, timeoutMs: 20_000 };
-    const gateway = await this.#around.start({
+    const config = {
       server: { port: 0 },
       upstream: { url: this.#engine.url, messages: engine, responses: engine, ...(isSalted && { cacheSaltKey: KEY }) },
       arrange: { layout },
-      session: { ...(isShared && { store }), ...(!keepsAll && { maxTurns: FEW_TURNS }) },
+      session: { maxAgeMs: MAX_AGE_MS, ...(isShared && { store }) },
       log: { level: 'silent' },
-    });
+    };
+    const room = isShared ? { now: () => this.#now } : { conversationBytes: FEW_BYTES };
+    const gateway = await this.#around.start(config, hasLittleRoom ? room : {});
     const pool = new Pool(gateway.url, { connections: 1 });
     this.#gateways[at] = { close: () => gateway.close(), pool };
   }
