@@ -1,6 +1,7 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import type { Arrange } from '../src/arrange/inserted-documents.js';
+import { MemorySessionStore } from '../src/conversation/session-store.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
 
@@ -20,6 +21,19 @@ const withTornArrangement: Arrange = (request, view, now) => {
   const arrangement = arrange(request, view, now);
   return { ...arrangement, documents: [...arrangement.documents, undefined as never] };
 };
+
+class FailingStore extends MemorySessionStore {
+  override find = failing;
+}
+
+/** Fails the fourth time: behind the request's arrival, its body and the look at its conversation. */
+function failingClock(): () => number {
+  let calls = 0;
+  return () => {
+    calls++;
+    return calls === 4 ? failing() : calls;
+  };
+}
 
 describe('a defect of the gateway never costs an answer', () => {
   it.each([
@@ -41,16 +55,12 @@ describe('a defect of the gateway never costs an answer', () => {
     expect(record.text).not.toContain('a defect');
   });
 
-  it('a defect that retrieval order does not mend: the original body goes out', async () => {
-    // A clock that fails once the body is there stands for any defect outside of arrange.
-    let calls = 0;
-    const now = () => {
-      calls++;
-      if (calls === 4) failing();
-      return calls;
-    };
-    const { engine, gateway } = await stand(undefined, {}, { now });
-    const body = JSON.stringify(chat([VELKA, ORSIN], { warmpath: {} }));
+  it.each([
+    ['of the store of conversations', () => ({ sessions: new FailingStore({ maxBytes: 1e6, maxAgeMs: 1e6 }) })],
+    ['of the clock, once the order is to be decided', () => ({ now: failingClock() })],
+  ])('a defect %s, which retrieval order does not mend: the original body goes out', async (_, parts) => {
+    const { engine, gateway } = await stand(undefined, {}, parts());
+    const body = JSON.stringify(chat([VELKA, ORSIN], { warmpath: { session: 's' } }));
     const reply = await send(gateway.url + PATH, body);
     expect(reply.text).toBe(CHAT_RESPONSE);
     expect(told(reply).fallback).toBe('original');

@@ -407,7 +407,7 @@ describe('references of a running gateway', () => {
   });
 
   it('stay as they were sent when the conversation brings documents of its own', async () => {
-    for (const warmpath of [{ session: 's' }, {}]) {
+    for (const warmpath of [{ session: 's', forgotten: 'mark' }, {}]) {
       const one = await stand(answerAsAsked, CONSERVATIVE);
       const serve = async (messages: readonly Message[], documents: readonly object[] = []) => {
         await send(`${one.gateway.url}/v1/chat/completions`, { model: 'm', messages, documents, warmpath });

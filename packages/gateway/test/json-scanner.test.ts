@@ -144,6 +144,33 @@ describe('edits of a body', () => {
     );
   });
 
+  it('are made in any order, also where bytes are added at either end of others that are taken away', () => {
+    const piece = fc.record({
+      text: fc.string({ minLength: 1, maxLength: 4 }),
+      before: fc.constantFrom('', '<', 'é'),
+      isReplaced: fc.boolean(),
+      rank: fc.nat(),
+    });
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 6 }), (pieces) => {
+        const edits: (ByteEdit & { readonly rank: number })[] = [];
+        let start = 0;
+        for (const { text, before, isReplaced, rank } of pieces) {
+          const end = start + Buffer.byteLength(text);
+          if (isReplaced) edits.push({ start, end, bytes: Buffer.from('-'), rank });
+          if (before !== '') edits.push({ start, end: start, bytes: Buffer.from(before), rank: rank % 7 });
+          start = end;
+        }
+        const body = Buffer.from(pieces.map(({ text }) => text).join(''));
+        const inOrder = edits.toSorted((one, other) => one.rank - other.rank);
+        expect(applyEdits(body, inOrder).toString()).toBe(
+          pieces.map(({ text, before, isReplaced }) => before + (isReplaced ? '-' : text)).join(''),
+        );
+      }),
+      SEED,
+    );
+  });
+
   it('keep numbers, order and repeated keys as the client wrote them', () => {
     const text =
       '{"seed":12345678901234567890,"logit_bias":{"50256":-100,"11":1.0},"documents":[],"n":1e2,"n":2,"documents":[1]}';

@@ -146,7 +146,7 @@ describe('where the documents go', () => {
     const documents = `"documents":${JSON.stringify([VELKA])}}`;
     await send(gateway.url + PATHS.messages, `${body},${documents}`);
     expect(engine.last.body.replace(/<document.*?<\/document>\\n+/s, '<D>')).toBe(
-      `{"max_tokens":1,"messages":[{"role":"user","content":"A"},{"role":"user","x":2.50,"content":[${result},{"type":"text","text":"<D>"},{"type":"text","text":"Q"}]}]}`,
+      `{"max_tokens":1,"messages":[{"role":"user","content":"A"},{"role":"user", "x":2.50,"content":[${result},{"type":"text","text":"<D>"} , {"type":"text","text":"Q"}]}]}`,
     );
     // Nothing but results: the question is further up, and the results keep their bytes.
     await send(gateway.url + PATHS.messages, `${body.replace(' , {"type":"text","text":"Q"}', '')},${documents}`);
@@ -163,10 +163,8 @@ describe('where the documents go', () => {
     });
     const messages = [{ role: 'user', content: [...results, ...text] }];
     expect(JSON.parse(await arranged(PATHS.messages, { messages }, 'message'))).toEqual({
-      messages: [
-        { role: 'user', content: [...results, { type: 'text', text: '<D>' }] },
-        { role: 'user', content: text },
-      ],
+      // Results come first in their message, and messages of one role are joined: the documents stay in it.
+      messages: [{ role: 'user', content: [...results, { type: 'text', text: '<D>' }, ...text] }],
     });
   });
 
@@ -245,9 +243,9 @@ describe('where the documents go', () => {
       `{"messages":[${calls}, ${tool}, ${question}],"tools":${tools},"documents":${JSON.stringify([VELKA])}}`,
     );
     const added = '{"type":"text","text":"<D>"}';
-    const expected = `{"role":"user","seed":1.0,"content":[${added},${parts.replace(' , ', ',')},{"type":"text","text":"Q"}]}`;
+    const expected = `{"role":"user", "seed":1.0,"content":[${added},${parts},{"type":"text","text":"Q"}]}`;
     expect(engine.last.body.replace(/<document.*?<\/document>\\n+/s, '<D>')).toBe(
-      `{"messages":[${calls}, ${tool},${expected}],"tools":${tools}}`,
+      `{"messages":[${calls}, ${tool}, ${expected}],"tools":${tools}}`,
     );
   });
 });

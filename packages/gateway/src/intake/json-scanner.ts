@@ -304,11 +304,13 @@ export interface ByteEdit extends ByteSpan {
 
 /**
  * The body with all edits made, every other byte as it was; with no edits, the very same buffer. Edits may come in any order
- * and must not overlap; those at one place are made in the order given. O(body), native copies.
+ * and must not overlap. What is inserted at one place stands in the order given, before what replaces the bytes that begin
+ * there. O(body), native copies.
  */
 export function applyEdits(body: Buffer, edits: readonly ByteEdit[]): Buffer {
   if (edits.length === 0) return body;
-  const sorted = edits.length === 1 ? edits : edits.toSorted((one, other) => one.start - other.start);
+  const sorted =
+    edits.length === 1 ? edits : edits.toSorted((one, other) => one.start - other.start || one.end - other.end);
   let length = body.length;
   for (const { start, end, pieces } of sorted) {
     length -= end - start;
