@@ -157,8 +157,8 @@ describe('edits of a body', () => {
         let start = 0;
         for (const { text, before, isReplaced, rank } of pieces) {
           const end = start + Buffer.byteLength(text);
-          if (isReplaced) edits.push({ start, end, bytes: Buffer.from('-'), rank });
-          if (before !== '') edits.push({ start, end: start, bytes: Buffer.from(before), rank: rank % 7 });
+          if (isReplaced) edits.push({ start, end, pieces: [Buffer.from('-')], rank });
+          if (before !== '') edits.push({ start, end: start, pieces: [Buffer.from(before)], rank: rank % 7 });
           start = end;
         }
         const body = Buffer.from(pieces.map(({ text }) => text).join(''));
