@@ -76,10 +76,6 @@ export const session = z.strictObject({
     .boolean()
     .default(true)
     .describe('Replay what earlier turns of a conversation were rendered to, so that bytes already sent never change.'),
-  infer: z
-    .boolean()
-    .default(true)
-    .describe('Know conversations without a name by their messages and answers; otherwise only named ones.'),
   deduplicate: z
     .boolean()
     .default(true)
