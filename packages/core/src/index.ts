@@ -116,6 +116,12 @@ export type { ShortenedText } from './session/blocks.js';
 export { SeenBlocks } from './session/blocks.js';
 export type { ConversationLogOptions } from './session/conversation-log.js';
 export { ConversationLog } from './session/conversation-log.js';
+export type {
+  ConversationStore,
+  ConversationStoreListener,
+  StoreFailure,
+  StoreOperation,
+} from './session/conversation-store.js';
 export type { MessageBytes } from './session/message-chain.js';
 export { answerPrint, byteChain, messageChain } from './session/message-chain.js';
 export type {

@@ -14,13 +14,10 @@ export {
   gatewayConfigSchema,
 } from './config/schema.js';
 export {
-  MemorySessionStore,
-  type SessionStore,
-  type SessionStoreListener,
-  type StoreFailure,
-  type StoreOperation,
-} from './conversation/session-store.js';
-export { probeSessionStore, type SessionStoreProbe } from './conversation/shared/open-sessions.js';
+  type ConversationStoreProbe,
+  MemoryConversationStore,
+  probeConversationStore,
+} from './conversation/conversation-store.js';
 export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';
 export {

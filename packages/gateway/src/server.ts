@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
-import { WarmpathError } from '@warmpath/core';
+import { type ConversationStore, WarmpathError } from '@warmpath/core';
 import {
   type FastifyError,
   type FastifyInstance,
@@ -14,9 +14,8 @@ import { SentOrders } from './arrange/found/sent-orders.js';
 import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
 import { resolveConfig } from './config/load.js';
 import type { GatewayConfig, GatewayConfigInput } from './config/schema.js';
+import { createConversationStore } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
-import type { SessionStore } from './conversation/session-store.js';
-import { openSessions, sessionStore } from './conversation/shared/open-sessions.js';
 import { DispatchQueue } from './dispatch/dispatch-queue.js';
 import { engineHeaders } from './dispatch/forward.js';
 import { engineCredentials, RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
@@ -84,7 +83,7 @@ export interface GatewayParts {
   /** What became of the messages of conversations. */
   readonly promptMemo?: PromptMemo;
   /** Where conversations are remembered; in this process by default. */
-  readonly sessions?: SessionStore;
+  readonly sessions?: ConversationStore;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
@@ -117,13 +116,14 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
  */
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);
-  const gateway = assemble(config, await Authenticator.open(config.server), parts);
+  const sessions = parts.sessions ?? (await createConversationStore(config));
+  const gateway = assemble(config, await Authenticator.open(config.server), { ...parts, sessions });
   const app = buildServer(gateway);
   const { socket } = gateway.config.admin;
   let url: string;
   let admin: AdminServer | undefined;
   try {
-    await openSessions(gateway, app.log);
+    await openConversationStore(gateway, app);
     if (socket !== undefined) admin = await startAdminServer(socket, gateway, app.log);
     url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port });
   } catch (error) {
@@ -142,7 +142,23 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   };
 }
 
-function assemble(config: GatewayConfig, authenticator: Authenticator, parts: GatewayParts): Gateway {
+/** Opens the store of conversations. How it does shows in the metrics, and in the log where the server comes or goes. */
+async function openConversationStore({ conversations, metrics }: Gateway, { log }: FastifyInstance): Promise<void> {
+  await conversations.store.open({
+    done: (operation, ms) => metrics.stored(operation, ms),
+    failed: (operation, failure) => metrics.notStored(operation, failure),
+    changed: (isUp, reason) => {
+      if (isUp) log.info({ reason }, 'session store up');
+      else log.warn({ reason }, 'session store down');
+    },
+  });
+}
+
+function assemble(
+  config: GatewayConfig,
+  authenticator: Authenticator,
+  parts: GatewayParts & { readonly sessions: ConversationStore },
+): Gateway {
   const now = parts.now ?? (() => performance.now());
   const upstream = new Upstream(config.upstream);
   const { memoryBytes } = config.limits;
@@ -151,7 +167,7 @@ function assemble(config: GatewayConfig, authenticator: Authenticator, parts: Ga
   const histories = new ServedHistories(bytesOf('histories'), config.residency);
   const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.warmup.ttlMs);
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
-  const sessions = parts.sessions ?? sessionStore(config);
+  const { sessions } = parts;
   const conversations = new Conversations(sessions);
   const metrics = new Metrics({
     sessionTurns: () => sessions.turns,

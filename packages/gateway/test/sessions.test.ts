@@ -1,6 +1,7 @@
+import type { ConversationStore } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MemorySessionStore, type SessionStore } from '../src/conversation/session-store.js';
+import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import type { Answer } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, type Reply, send, stand, told } from './harness.js';
 
@@ -266,8 +267,8 @@ describe('a store of sessions', () => {
   };
 
   it('may answer later, as a database does', async () => {
-    const memory = new MemorySessionStore(LIMITS);
-    const later: SessionStore = {
+    const memory = new MemoryConversationStore(LIMITS);
+    const later: ConversationStore = {
       ...PARTS,
       find: async (name, links, now) => memory.find(name, links, now),
       sent: (...turn) => memory.sent(...turn),
@@ -295,7 +296,7 @@ describe('a store of sessions', () => {
     const fail = () => {
       throw new Error('down');
     };
-    const broken: SessionStore = { ...PARTS, find, sent: fail, answered: fail };
+    const broken: ConversationStore = { ...PARTS, find, sent: fail, answered: fail };
     const { engine, gateway } = await stand(counting(), {}, { sessions: broken });
     const first = await send(gateway.url + CHAT, chat([VELKA], NAMED));
     expect([first.status, told(first).fallback]).toEqual([200, 'conversation']);
@@ -311,7 +312,7 @@ describe('a store of sessions', () => {
   });
 
   it('keeps within the configured bounds', async () => {
-    const sessions = new MemorySessionStore({ maxBytes: 10_000 });
+    const sessions = new MemoryConversationStore({ maxBytes: 10_000 });
     const { gateway } = await stand(counting(), {}, { sessions });
     for (let i = 0; i < 12; i++) {
       await send(gateway.url + CHAT, chat([VELKA], { warmpath: { session: `s${i}` } }));

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
-import { type ConfigProblem, checkConfig, probeSessionStore } from '@warmpath/gateway';
+import { type ConfigProblem, checkConfig, probeConversationStore } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EXIT_CODES } from '../exit-codes.js';
@@ -17,7 +17,7 @@ async function check(file: string, connects: boolean, context: CommandContext): 
   const { terminal, environment } = context;
   const { config, problems } = checkConfig(await readConfig(file), environment);
   const ok = problems.length === 0;
-  const sessionStore = connects && config !== undefined ? await probeSessionStore(config) : undefined;
+  const sessionStore = connects && config !== undefined ? await probeConversationStore(config) : undefined;
   terminal.data({ file, ok, problems, ...(sessionStore !== undefined && { sessionStore }) });
   for (const problem of problems) terminal.line(describe(file, problem));
   if (ok) terminal.line(`${file} is valid`);

@@ -1,13 +1,14 @@
 import {
   type ConversationName,
+  type ConversationStore,
   type RecalledHistory,
   recallHistory,
+  type StoreFailure,
   type TurnLookup,
   WarmpathError,
 } from '@warmpath/core';
 import type { NamedConversation } from '../intake/parse-request.js';
 import type { PromptView } from '../intake/prompt-view.js';
-import type { SessionStore, StoreFailure } from './session-store.js';
 
 /** What a recall needs beside the request. */
 export interface RecallOptions {
@@ -21,9 +22,9 @@ export interface RecallOptions {
 
 /** Finds what a named conversation's earlier turns were rendered to. Without a name, nothing is ever recalled. */
 export class Conversations {
-  readonly store: SessionStore;
+  readonly store: ConversationStore;
 
-  constructor(store: SessionStore) {
+  constructor(store: ConversationStore) {
     this.store = store;
   }
 

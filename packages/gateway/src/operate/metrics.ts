@@ -1,7 +1,6 @@
-import type { ErrorCode } from '@warmpath/core';
+import type { ErrorCode, StoreFailure, StoreOperation } from '@warmpath/core';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Fallback } from '../arrange/inserted-documents.js';
-import type { StoreFailure, StoreOperation } from '../conversation/session-store.js';
 import type { Exchange } from '../observe/exchange.js';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../observe/memory-budget.js';
 

@@ -1,5 +1,4 @@
-import { type SessionEntry, type SessionFilter, WarmpathError } from '@warmpath/core';
-import type { SessionStore } from '../../conversation/session-store.js';
+import { type ConversationStore, type SessionEntry, type SessionFilter, WarmpathError } from '@warmpath/core';
 
 /** The first line of an export, by which an import knows it. */
 const HEAD = { format: 'warmpath-sessions', version: 1 } as const;
@@ -35,7 +34,11 @@ export interface SessionImport {
  * An export: a head, one entry a line, and an end that says how many there were, so that a file that was cut off is known as one. Error:
  * `WARMPATH_STORE_UNAVAILABLE`, then or on the way.
  */
-export async function* exportLines(store: SessionStore, filter: SessionFilter, now: number): AsyncGenerator<string> {
+export async function* exportLines(
+  store: ConversationStore,
+  filter: SessionFilter,
+  now: number,
+): AsyncGenerator<string> {
   yield `${JSON.stringify(HEAD)}\n`;
   let entries = 0;
   for await (const entry of store.export(filter, now)) {
@@ -51,7 +54,7 @@ export async function* exportLines(store: SessionStore, filter: SessionFilter, n
  * `WARMPATH_STORE_UNAVAILABLE` with the line that was not taken in any more.
  */
 export async function importLines(
-  store: SessionStore,
+  store: ConversationStore,
   bytes: AsyncIterable<Buffer>,
   now: number,
 ): Promise<SessionImport> {

@@ -1,11 +1,16 @@
-import { ConversationLog, type ConversationName, type SentTurn } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { SessionStore, SessionStoreListener } from '../src/conversation/session-store.js';
+import {
+  ConversationLog,
+  type ConversationName,
+  type ConversationStore,
+  type ConversationStoreListener,
+  type SentTurn,
+} from '../../src/index.js';
 
 export const LIMITS = { maxBytes: 1e8, maxAgeMs: 60_000 };
 
-export const SILENT: SessionStoreListener = { done: () => {}, failed: () => {}, changed: () => {} };
+export const SILENT: ConversationStoreListener = { done: () => {}, failed: () => {}, changed: () => {} };
 
 /** A turn at a link, with everything that a turn may have. */
 export function turnAt(link: string, id = `id-${link}`, parent?: SentTurn): SentTurn {
@@ -29,8 +34,8 @@ export function turnAt(link: string, id = `id-${link}`, parent?: SentTurn): Sent
 
 /** A store to write to, and one that sees what was written: the same, or another gateway's over the same server. */
 export interface StorePair {
-  readonly writer: SessionStore;
-  readonly reader: SessionStore;
+  readonly writer: ConversationStore;
+  readonly reader: ConversationStore;
 }
 
 /** What a store says of a link, once everything before has arrived. */
@@ -70,9 +75,9 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   }),
 );
 
-/** What every store of sessions keeps to. `open` gives an empty one; it is closed afterwards. */
-export function sessionStoreConformance(kind: string, open: () => Promise<StorePair>): void {
-  describe(`${kind}, as a store of sessions`, { timeout: 180_000 }, () => {
+/** What every store of conversations keeps to. `open` gives an empty one; it is closed afterwards. */
+export function conversationStoreCases(kind: string, open: () => Promise<StorePair>): void {
+  describe(`${kind}, as a store of conversations`, { timeout: 180_000 }, () => {
     it('gives back what was sent, where it was sent', async () => {
       const pair = await open();
       const first = turnAt('1');

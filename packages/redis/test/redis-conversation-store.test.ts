@@ -1,19 +1,18 @@
-import { createClient } from '@redis/client';
-import { MAX_ANSWERS, MAX_RENDERINGS } from '@warmpath/core';
+import { type ConversationName, MAX_ANSWERS, MAX_RENDERINGS } from '@warmpath/core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { checkConfig, resolveConfig } from '../src/config/load.js';
-import { MemorySessionStore } from '../src/conversation/session-store.js';
-import { probeSessionStore } from '../src/conversation/shared/open-sessions.js';
-import { RedisSessionStore } from '../src/conversation/shared/redis-session-store.js';
-import { StoreKeys } from '../src/conversation/shared/store-keys.js';
-import { closing } from './harness.js';
-import { RedisServer } from './redis-server.js';
-import { LIMITS, SILENT, sessionStoreConformance, turnAt, turnsOf } from './session-store-conformance.js';
+import {
+  conversationStoreCases,
+  LIMITS,
+  SILENT,
+  turnAt,
+  turnsOf,
+} from '../../core/test/conformance/conversation-store.cases.js';
+import { RedisServer } from '../../gateway/test/redis-server.js';
+import type { RedisConversationStore } from '../src/redis-conversation-store.js';
+import { StoredTurns } from '../src/stored-turns.js';
+import { ask as askAt, openStore } from './stores.js';
 
 const NAME = { tenant: 'a', session: 's' };
-/** A store whose requests wait as long as a loaded machine may need. */
-const PATIENT = { timeoutMs: 20_000, memory: LIMITS };
-
 let server: RedisServer;
 let stores = 0;
 
@@ -23,38 +22,25 @@ beforeAll(async () => {
 
 afterAll(() => server.close());
 
-async function openAt(prefix: string, options: object = {}): Promise<RedisSessionStore> {
-  const store = closing(new RedisSessionStore({ url: server.url, prefix, ...PATIENT, ...options }));
-  await store.open(SILENT);
-  return store;
-}
+const openAt = (prefix: string): Promise<RedisConversationStore> => openStore({ url: server.url, prefix });
 
 const freshPrefix = () => `test${++stores}:`;
 
-async function ask(...command: string[]): Promise<unknown> {
-  const client = createClient({ url: server.url, RESP: 2 });
-  await client.connect();
-  const reply: unknown = await client.sendCommand(command);
-  await client.close();
-  return reply;
-}
+const ask = (...command: readonly string[]) => askAt(server.url, ...command);
 
-sessionStoreConformance("a process's memory", async () => {
-  const store = new MemorySessionStore(LIMITS);
-  return { writer: store, reader: store };
-});
+const keyOf = (prefix: string, name: ConversationName, link: string) => new StoredTurns(prefix).keyOf(name, link);
 
-sessionStoreConformance('a server', async () => {
+conversationStoreCases('a server', async () => {
   const store = await openAt(freshPrefix());
   return { writer: store, reader: store };
 });
 
-sessionStoreConformance('a server, seen by another gateway', async () => {
+conversationStoreCases('a server, seen by another gateway', async () => {
   const prefix = freshPrefix();
   return { writer: await openAt(prefix), reader: await openAt(prefix) };
 });
 
-describe('a server of sessions', { timeout: 180_000 }, () => {
+describe('a server of conversations', { timeout: 180_000 }, () => {
   it('loses no rendering and no answer of gateways that write at the same time', async () => {
     const prefix = freshPrefix();
     const writers = await Promise.all([1, 2, 3, 4].map(() => openAt(prefix)));
@@ -82,7 +68,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
       for (const answer of answers) store.answered(NAME, turn, answer, 0);
     }
     await store.find(NAME, [], 0);
-    const key = `${new StoreKeys(prefix).startOf(NAME)}1`;
+    const key = keyOf(prefix, NAME, '1');
     // The renderings, the answers of each, and their order.
     expect(await ask('HLEN', key)).toBe(2 * MAX_RENDERINGS + 1);
     expect(await ask('HGET', key, 'order')).toBe(ids.slice(-MAX_RENDERINGS).join(' '));
@@ -93,7 +79,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     const prefix = freshPrefix();
     const store = await openAt(prefix);
     const [first, second] = [turnAt('1'), turnAt('2', 'x', turnAt('1'))];
-    const key = (link: string) => `${new StoreKeys(prefix).startOf(NAME)}${link}`;
+    const key = (link: string) => keyOf(prefix, NAME, link);
     const left = async (link: string) => Number(await ask('PTTL', key(link)));
     store.sent(NAME, first, 0);
     await store.find(NAME, [], 0);
@@ -131,7 +117,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     writer.sent(name, turnAt('1'), 0);
     await writer.find(name, [], 0);
     const keys = (await ask('KEYS', `${prefix}*`)) as string[];
-    expect(keys).toEqual([`${new StoreKeys(prefix).startOf(name)}1`]);
+    expect(keys).toEqual([keyOf(prefix, name, '1')]);
     expect(keys[0]).not.toMatch(/clear|private/);
     const record = String(await ask('HGET', keys[0]!, 'turn:id-1'));
     for (const bad of [
@@ -150,7 +136,7 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     expect((await (await openAt(prefix)).find(name, ['1'], 0))('1')).toHaveLength(1);
     // What one conversation sent is none of another's, even where somebody moved the record there.
     const other = { ...name, user: 'other' };
-    await ask('RENAME', keys[0]!, `${new StoreKeys(prefix).startOf(other)}1`);
+    await ask('RENAME', keys[0]!, keyOf(prefix, other, '1'));
     expect((await (await openAt(prefix)).find(other, ['1'], 0))('1')).toEqual([]);
     await ask('SET', keys[0]!, 'a text');
     expect((await (await openAt(prefix)).find(name, ['1'], 0))('1')).toEqual([]);
@@ -160,8 +146,8 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     const prefix = freshPrefix();
     const writer = await openAt(prefix);
     const failures: string[] = [];
-    const reader = closing(new RedisSessionStore({ url: server.url, prefix, ...PATIENT }));
-    await reader.open({ ...SILENT, failed: (operation, reason) => failures.push(`${operation} ${reason}`) });
+    const failed = (operation: string, reason: string) => failures.push(`${operation} ${reason}`);
+    const reader = await openStore({ url: server.url, prefix }, { ...SILENT, failed });
     const text = 'x'.repeat(1_000_000);
     writer.sent(NAME, { ...turnAt('1'), edits: [{ at: 0, add: 'text-before', text }] }, 0);
     const sentBytes = async () => Number(/total_net_output_bytes:(\d+)/.exec(String(await ask('INFO', 'stats')))![1]);
@@ -172,34 +158,5 @@ describe('a server of sessions', { timeout: 180_000 }, () => {
     reader.sent(NAME, { ...turnAt('2'), edits: [{ at: 0, add: 'text-before', text: text.repeat(5) }] }, 0);
     expect(failures).toEqual(['keep too-large']);
     expect(await turnsOf({ writer: reader, reader: writer }, NAME, '2')).toEqual([]);
-  });
-
-  it('says how it stands, without a secret', async () => {
-    const at = (url: string) => {
-      const session = { store: { kind: 'redis' as const, url } };
-      return probeSessionStore(resolveConfig({ upstream: { url: 'http://127.0.0.1:1' }, session }));
-    };
-    expect(await at(server.url)).toEqual({ kind: 'redis', isUp: true, reason: 'connected' });
-    const secured = closing(await RedisServer.start('--requirepass', 'right'));
-    expect(await at(secured.url)).toEqual({ kind: 'redis', isUp: false, reason: 'NOAUTH' });
-    const wrong = secured.url.replace('//', '//:secret@');
-    expect(await at(wrong)).toEqual({ kind: 'redis', isUp: false, reason: 'WRONGPASS' });
-    await secured.close();
-    expect(await at(wrong)).toEqual({ kind: 'redis', isUp: false, reason: 'ECONNREFUSED' });
-  });
-
-  it('needs a URL, of a kind that it knows', () => {
-    const problems = (store: string) =>
-      checkConfig(`upstream: { url: 'http://h' }\nsession: { store: ${store} }`, {}).problems;
-    expect(problems('{ kind: redis }')).toMatchObject([
-      { path: 'session.store.url', message: 'is required where `kind` is `redis`' },
-    ]);
-    expect(problems("{ kind: redis, url: 'http://user:secret@h' }")).toMatchObject([
-      { path: 'session.store.url', message: 'must be a redis://, rediss:// or unix:// URL' },
-    ]);
-    expect(problems('{ kind: redis, urll: x }')[0]!.message).toContain('did you mean session.store.url?');
-    for (const url of ['rediss://user@h:6380/1', 'unix:///run/redis.sock?db=1']) {
-      expect(problems(`{ kind: redis, url: '${url}' }`)).toEqual([]);
-    }
   });
 });

@@ -5,13 +5,10 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { createClient } from '@redis/client';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { SessionStoreListener } from '../src/conversation/session-store.js';
-import { RedisSessionStore, type RedisSessionStoreOptions } from '../src/conversation/shared/redis-session-store.js';
-import { closing } from './harness.js';
-import { RedisServer } from './redis-server.js';
-import { LIMITS, SILENT, turnAt, turnsOf } from './session-store-conformance.js';
+import { SILENT, turnAt, turnsOf } from '../../core/test/conformance/conversation-store.cases.js';
+import { RedisServer } from '../../gateway/test/redis-server.js';
+import { ask, closing, openStore, type StoreSettings } from './stores.js';
 
 const NAME = { tenant: 'a', session: 's' };
 const run = promisify(execFile);
@@ -26,43 +23,23 @@ beforeAll(async () => {
 
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-async function openAt(
-  options: Partial<RedisSessionStoreOptions> & { readonly url: string },
-  listener: SessionStoreListener = SILENT,
-): Promise<RedisSessionStore> {
-  const store = closing(new RedisSessionStore({ prefix: 'w:', timeoutMs: 20_000, memory: LIMITS, ...options }));
-  await store.open(listener);
-  return store;
-}
-
 /** Whether what one store is told, another over the same server gives back. */
-async function expectShared(options: Partial<RedisSessionStoreOptions> & { readonly url: string }): Promise<void> {
-  const [writer, reader] = [await openAt(options), await openAt(options)];
+async function expectShared(options: StoreSettings): Promise<void> {
+  const [writer, reader] = [await openStore(options), await openStore(options)];
   expect([writer.isUp, reader.isUp]).toEqual([true, true]);
   writer.sent(NAME, turnAt('1'), 0);
   expect(await turnsOf({ writer, reader }, NAME, '1')).toEqual([turnAt('1')]);
 }
 
 /** The reason that a store gives for not being there. */
-async function reasonAt(options: Partial<RedisSessionStoreOptions> & { readonly url: string }): Promise<string> {
+async function reasonAt(options: StoreSettings): Promise<string> {
   let reason = '';
   const changed = (isUp: boolean, said: string) => {
     expect(isUp).toBe(false);
     reason = said;
   };
-  await openAt(options, { ...SILENT, changed });
+  await openStore(options, { ...SILENT, changed });
   return reason;
-}
-
-async function ask(url: string, ...command: readonly string[]): Promise<unknown> {
-  const client = createClient({ url, RESP: 2 });
-  client.on('error', () => {});
-  await client.connect();
-  try {
-    return await client.sendCommand(command);
-  } finally {
-    client.destroy();
-  }
 }
 
 /** A key, and a certificate for this machine that an authority of our own has signed. */
@@ -135,7 +112,7 @@ class MovingAddress {
   }
 }
 
-describe('a server of sessions', TIMEOUT, () => {
+describe('a server of conversations', TIMEOUT, () => {
   it('is reached over TLS, by whoever knows its authority and is known to it', async () => {
     const { ca, cert, key } = await certificates();
     const files = ['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', ca];
@@ -145,7 +122,7 @@ describe('a server of sessions', TIMEOUT, () => {
     expect(await reasonAt({ url, tls: { certFile: cert, keyFile: key } })).toMatch(/SELF_SIGNED|UNABLE_TO_/);
     expect(await reasonAt({ url, tls: { caFile: ca } })).not.toBe('');
     expect(await reasonAt({ url: server.url })).not.toBe('');
-    const missing = openAt({ url, tls: { caFile: join(folder, 'nowhere.pem') } });
+    const missing = openStore({ url, tls: { caFile: join(folder, 'nowhere.pem') } });
     await expect(missing).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', path: 'session.store.tls.caFile' });
   });
 
@@ -196,7 +173,7 @@ describe('a server of sessions', TIMEOUT, () => {
         tell = () => heard.at(-1) === said && resolve();
         tell();
       });
-    const writer = await openAt({ url: address.url }, { ...SILENT, changed });
+    const writer = await openStore({ url: address.url }, { ...SILENT, changed });
     writer.sent(NAME, turnAt('1'), 0);
     await writer.find(NAME, [], 0);
     await ask(first.url, 'WAIT', '1', '0');
@@ -207,7 +184,7 @@ describe('a server of sessions', TIMEOUT, () => {
     await until('READONLY');
     await ask(second.url, 'REPLICAOF', 'NO', 'ONE');
     await until('up');
-    const reader = await openAt({ url: address.url });
+    const reader = await openStore({ url: address.url });
     expect(await turnsOf({ writer, reader }, NAME, '1')).toEqual([turnAt('1')]);
     // Demoted with its connections open, it would go on to answer and to keep nothing.
     await ask(second.url, 'REPLICAOF', '127.0.0.1', `${first.port}`);
@@ -257,8 +234,8 @@ describe('a cluster of servers', TIMEOUT, () => {
       isUp = now;
       tell?.();
     };
-    const writer = await openAt({ url: two.url, timeoutMs: 20_000 }, { ...SILENT, changed });
-    const reader = await openAt({ url: one.url });
+    const writer = await openStore({ url: two.url, timeoutMs: 20_000 }, { ...SILENT, changed });
+    const reader = await openStore({ url: one.url });
     const names = Array.from({ length: 24 }, (_, i) => ({ tenant: `t${i}`, session: `s${i}` }));
     for (const name of names) {
       writer.sent(name, turnAt('1'), 0);
@@ -274,7 +251,7 @@ describe('a cluster of servers', TIMEOUT, () => {
       tell = () => isUp && resolve();
       tell();
     });
-    const later = await openAt({ url: three.url });
+    const later = await openStore({ url: three.url });
     for (const name of names) expect(await turnsOf({ writer, reader: later }, name, '2')).toHaveLength(1);
   });
 });

@@ -1,0 +1,121 @@
+import {
+  ConversationLog,
+  type ConversationLogOptions,
+  type ConversationName,
+  type ConversationStore,
+  type SentTurn,
+  type SessionEntry,
+  type SessionFilter,
+  type TurnLookup,
+  type TurnName,
+  WarmpathError,
+} from '@warmpath/core';
+import type { GatewayConfig } from '../config/schema.js';
+import { bytesOfPart } from '../observe/memory-budget.js';
+
+/** Conversations in the memory of this process. */
+export class MemoryConversationStore implements ConversationStore {
+  readonly isUp = true;
+  readonly #log: ConversationLog;
+
+  constructor(options: ConversationLogOptions) {
+    this.#log = new ConversationLog(options);
+  }
+
+  get turns(): number {
+    return this.#log.turns;
+  }
+
+  get bytes(): number {
+    return this.#log.bytes;
+  }
+
+  find(name: ConversationName, _links: readonly string[], now: number): TurnLookup {
+    this.#log.expire(now);
+    return this.#log.lookup(name, now);
+  }
+
+  sent(name: ConversationName, turn: SentTurn, now: number): void {
+    this.#log.sent(name, turn, now);
+  }
+
+  answered(name: ConversationName, turn: TurnName, answer: string, now: number): void {
+    this.#log.answered(name, turn, answer, now);
+  }
+
+  export(filter: SessionFilter, now: number): Iterable<SessionEntry> {
+    return this.#log.export(now, filter);
+  }
+
+  restore(entry: unknown, now: number): boolean {
+    return this.#log.restore(entry, now);
+  }
+
+  forget(filter: SessionFilter): number {
+    const { turns } = this;
+    this.#log.forget(filter);
+    return turns - this.turns;
+  }
+
+  async open(): Promise<void> {}
+
+  async close(): Promise<void> {}
+}
+
+/**
+ * The store that a configuration asks for, not yet open.
+ *
+ * @throws WarmpathError `WARMPATH_CONFIG_INVALID` where a store needs a package that is not installed.
+ */
+export async function createConversationStore({
+  session,
+  limits,
+}: Pick<GatewayConfig, 'session' | 'limits'>): Promise<ConversationStore> {
+  const { store, maxAgeMs } = session;
+  const memory = { maxAgeMs, maxBytes: Math.floor(bytesOfPart('conversations', limits.memoryBytes) / 2) };
+  const { kind, url, ...settings } = store;
+  // The schema requires a URL for every kind but `memory`.
+  if (kind === 'memory' || url === undefined) return new MemoryConversationStore(memory);
+  const { RedisConversationStore } = await loadRedis();
+  return new RedisConversationStore({ url, ...settings, memory });
+}
+
+async function loadRedis(): Promise<typeof import('@warmpath/redis')> {
+  try {
+    return await import('@warmpath/redis');
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'session.store.kind',
+      detail: 'The package @warmpath/redis cannot be loaded. Run: npm install @warmpath/redis',
+      cause,
+    });
+  }
+}
+
+/** Whether the store of a configuration can be asked. */
+export interface ConversationStoreProbe {
+  readonly kind: GatewayConfig['session']['store']['kind'];
+  readonly isUp: boolean;
+  /** `connected`, or why not: an error code of the system or of the server. Holds no secret. */
+  readonly reason: string;
+}
+
+/**
+ * Connects to the store of a configuration once, and disconnects.
+ *
+ * @throws WarmpathError `WARMPATH_CONFIG_INVALID`, as `createConversationStore` does.
+ */
+export async function probeConversationStore(config: GatewayConfig): Promise<ConversationStoreProbe> {
+  const store = await createConversationStore(config);
+  let reason = 'connected';
+  await store.open({
+    done: () => {},
+    failed: () => {},
+    changed: (_, said) => {
+      reason = said;
+    },
+  });
+  const { isUp } = store;
+  await store.close();
+  return { kind: config.session.store.kind, isUp, reason };
+}

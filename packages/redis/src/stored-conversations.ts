@@ -1,0 +1,146 @@
+import { performance } from 'node:perf_hooks';
+import {
+  type ConversationName,
+  isAmong,
+  type SentTurn,
+  type SessionEntry,
+  type SessionFilter,
+  WarmpathError,
+} from '@warmpath/core';
+import type { Connection } from './connection.js';
+import { readRecord, renderingsOf, type StoredTurns } from './stored-turns.js';
+
+/** Links that are read, or removed, at the same time: what a scan holds in memory and puts before the requests of clients. */
+const CONCURRENT_LINKS = 8;
+/** Calls of `forget` that run or wait; each looks at every key of the store. */
+const MAX_FORGETTING = 8;
+
+export interface StoredConversationsOptions {
+  readonly stored: StoredTurns;
+  readonly maxAgeMs: number;
+  /** Called for every record that cannot be read. */
+  readonly unreadable: () => void;
+}
+
+/** All conversations of the server: exported, or forgotten and hidden from every gateway. For operators, and for privacy. */
+export class StoredConversations {
+  readonly #connection: Connection;
+  readonly #options: StoredConversationsOptions;
+  /** Up to where this gateway has read the list of filters that were forgotten. */
+  #position = '0';
+  #forgetting = 0;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(connection: Connection, options: StoredConversationsOptions) {
+    this.#connection = connection;
+    this.#options = options;
+  }
+
+  /**
+   * What the server holds of these conversations, in no order; `idleMs` as of the beginning.
+   *
+   * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE`.
+   */
+  async *export(filter: SessionFilter): AsyncGenerator<SessionEntry> {
+    const began = performance.now();
+    for await (const keys of this.#keys(filter)) {
+      const entries = await Promise.all(keys.map((key) => this.#read(key, began)));
+      for (const entry of entries) if (entry !== undefined && isAmong(entry, filter)) yield entry;
+    }
+  }
+
+  /**
+   * Removes these conversations and publishes the filter to every gateway. One call runs after the other.
+   *
+   * @returns how many turns they had, and the filters that other gateways published meanwhile.
+   * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE`, `WARMPATH_OVERLOADED`.
+   */
+  async forget(
+    filter: SessionFilter,
+  ): Promise<{ readonly turns: number; readonly published: readonly SessionFilter[] }> {
+    if (this.#forgetting >= MAX_FORGETTING) throw new WarmpathError('WARMPATH_OVERLOADED');
+    this.#forgetting++;
+    const removal = this.#last.then(async () => {
+      const reply = await this.#connection.run('forget', this.#forgottenCall(JSON.stringify(filter)));
+      const published = this.#readPublished(reply);
+      let turns = 0;
+      for await (const keys of this.#keys(filter)) {
+        const removed = keys.map((key) => this.#remove(key, filter));
+        for (const count of await Promise.all(removed)) turns += Number(count);
+      }
+      return { turns, published };
+    });
+    this.#last = removal.catch(() => {});
+    try {
+      return await removal;
+    } finally {
+      this.#forgetting--;
+    }
+  }
+
+  /** The filters that were published since the last call; none if the server does not answer. Never rejects. */
+  async published(): Promise<readonly SessionFilter[]> {
+    return this.#readPublished(await this.#connection.attempt('forget', this.#forgottenCall('')));
+  }
+
+  #forgottenCall(filter: string) {
+    const { stored, maxAgeMs } = this.#options;
+    return stored.forgotten(this.#position, filter, maxAgeMs);
+  }
+
+  #readPublished(reply: unknown): readonly SessionFilter[] {
+    if (!Array.isArray(reply)) return [];
+    const [position, ...published] = reply.map(String) as [string, ...string[]];
+    this.#position = position;
+    return published.flatMap((text) => readFilter(text) ?? []);
+  }
+
+  async *#keys(filter: SessionFilter): AsyncGenerator<readonly string[]> {
+    const { stored } = this.#options;
+    for await (const found of this.#connection.keys(stored.patternFor(filter))) {
+      const keys = found.filter((key) => stored.placeOf(key) !== undefined);
+      for (let from = 0; from < keys.length; from += CONCURRENT_LINKS) yield keys.slice(from, from + CONCURRENT_LINKS);
+    }
+  }
+
+  /** Removes a link. Which end user's it is, only its record says. */
+  async #remove(key: string, filter: SessionFilter): Promise<unknown> {
+    if (filter.user !== undefined && filter.session === undefined) {
+      const entry = await this.#read(key, performance.now());
+      if (entry === undefined || !isAmong(entry, filter)) return 0;
+    }
+    return this.#connection.run('forget', this.#options.stored.remove(key));
+  }
+
+  async #read(key: string, began: number): Promise<SessionEntry | undefined> {
+    const { stored, maxAgeMs, unreadable } = this.#options;
+    const place = stored.placeOf(key)!;
+    const reply = await this.#connection.run('keep', stored.read(key));
+    if (!Array.isArray(reply)) return undefined;
+    const [timeLeft, list] = reply as [unknown, readonly unknown[]];
+    const turns: SentTurn[] = [];
+    let name: ConversationName | undefined;
+    for (const rendering of renderingsOf(list)) {
+      const found = readRecord(rendering, place);
+      name = found?.name ?? name;
+      if (found === undefined) unreadable();
+      else turns.push({ ...found.turn, answers: rendering.answers });
+    }
+    if (name === undefined) return undefined;
+    const idleMs = Math.max(0, maxAgeMs - Number(timeLeft) - (performance.now() - began));
+    const { tenant, user = null, session } = name;
+    return { version: 2, tenant, user, session, link: place.link, idleMs, turns };
+  }
+}
+
+/** A filter as a gateway published it; `undefined` for what none wrote. */
+function readFilter(text: string): SessionFilter | undefined {
+  try {
+    const { tenant, user, session } = JSON.parse(text) as Record<string, unknown>;
+    const isText = (value: unknown): value is string | undefined => value === undefined || typeof value === 'string';
+    const isFilter = isText(tenant) && isText(session) && (user === null || isText(user));
+    return isFilter ? { tenant, user, session } : undefined;
+  } catch {
+    return undefined;
+  }
+}
