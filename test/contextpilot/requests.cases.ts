@@ -103,7 +103,7 @@ async function refusedSwitches(): Promise<void> {
 }
 
 async function sessionHeader(): Promise<void> {
-  const { gateway, engine } = await stand(undefined, { session: { infer: false } });
+  const { gateway, engine } = await stand();
   const opening = (chat() as { messages: object[] }).messages;
   const messages = [
     ...opening,

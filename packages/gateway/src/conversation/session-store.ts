@@ -37,8 +37,8 @@ export interface SessionStore {
    */
   restore(entry: unknown, now: number): boolean | Promise<boolean>;
   /**
-   * Forgets these conversations, here and in whatever stands behind; answers how many turns they had. Errors: `WARMPATH_STORE_UNAVAILABLE`;
-   * `WARMPATH_OVERLOADED` where too many wait for the same.
+   * Forgets these conversations, here and in whatever stands behind; answers how many turns they had. Errors:
+   * `WARMPATH_STORE_UNAVAILABLE`; `WARMPATH_OVERLOADED` where too many wait for the same.
    */
   forget(filter: SessionFilter): number | Promise<number>;
   /** Turns and bytes that this process holds. */

@@ -51,8 +51,8 @@ export class StoreWalk {
   }
 
   /**
-   * Removes these conversations from the store and lets every gateway know; answers how many turns they had, and what others forgot
-   * meanwhile. One walk after the other. Errors: `WARMPATH_STORE_UNAVAILABLE`, `WARMPATH_OVERLOADED`.
+   * Removes these conversations from the store and lets every gateway know; answers how many turns they had, and what
+   * others forgot meanwhile. One walk after the other. Errors: `WARMPATH_STORE_UNAVAILABLE`, `WARMPATH_OVERLOADED`.
    */
   async forget(filter: SessionFilter): Promise<{ readonly turns: number; readonly heard: readonly SessionFilter[] }> {
     if (this.#forgetting >= MAX_FORGETTING) throw new WarmpathError('WARMPATH_OVERLOADED');
