@@ -63,7 +63,9 @@ const store = z
     prefix: z.string().max(64).default('warmpath:').describe('What each of its keys begins with.'),
     timeoutMs: milliseconds()
       .default(50)
-      .describe('Milliseconds that a request waits for it; then it goes on with what this gateway knows by itself.'),
+      .describe(
+        'Milliseconds that a request waits for it; then it goes on with what this gateway knows by itself, or is refused where that is not enough.',
+      ),
   })
   .refine(({ kind, url }) => kind === 'memory' || url !== undefined, {
     path: ['url'],

@@ -43,15 +43,18 @@ export class Conversations {
     const name: ConversationName = { tenant, user: conversation.user, session: conversation.session };
     const links = prompt.links();
     let isMissed = false;
-    const defective = (defect: unknown): TurnLookup => {
-      isMissed = true;
-      failed(defect);
-      return () => [];
-    };
-    const found = this.#find({ name, links, now, defective }, (reason) => {
+    const missedFor = (reason: StoreFailure) => {
       isMissed = true;
       missed(reason);
-    });
+    };
+    const found = orInstead<TurnLookup>(
+      () => this.store.find(name, links, now, missedFor),
+      (defect) => {
+        isMissed = true;
+        failed(defect);
+        return () => [];
+      },
+    );
     const recalled = (turnsAt: TurnLookup): RecalledHistory => {
       const history = recallHistory({ ...name, messages: prompt, links }, turnsAt);
       if (history.isForgotten && conversation.forgotten === 'refuse') throw forgotten(isMissed);
@@ -59,27 +62,18 @@ export class Conversations {
     };
     return found instanceof Promise ? found.then(recalled) : recalled(found);
   }
+}
 
-  #find(
-    {
-      name,
-      links,
-      now,
-      defective,
-    }: {
-      readonly name: ConversationName;
-      readonly links: readonly string[];
-      readonly now: number;
-      readonly defective: (defect: unknown) => TurnLookup;
-    },
-    missed: (failure: StoreFailure) => void,
-  ): TurnLookup | Promise<TurnLookup> {
-    try {
-      const found = this.store.find(name, links, now, missed);
-      return found instanceof Promise ? found.catch(defective) : found;
-    } catch (defect) {
-      return defective(defect);
-    }
+/** What a call answers, now or later, or what stands in for that where it fails. */
+function orInstead<Value>(
+  call: () => Value | Promise<Value>,
+  instead: (defect: unknown) => Value,
+): Value | Promise<Value> {
+  try {
+    const value = call();
+    return value instanceof Promise ? value.catch(instead) : value;
+  } catch (defect) {
+    return instead(defect);
   }
 }
 
