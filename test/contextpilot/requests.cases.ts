@@ -1,6 +1,5 @@
 import { expect } from 'vitest';
 import { resolveConfig } from '../../packages/gateway/src/config/load.js';
-import { withBreakpoints } from '../../packages/gateway/src/render/cache-breakpoints.js';
 import {
   chat,
   DOCUMENTS,
@@ -63,7 +62,7 @@ const breakpoints = (body: string) => body.split('"cache_control":{').length - 1
 async function bareDefaults(): Promise<void> {
   expect(resolveConfig({ upstream: { url } })).toMatchObject({
     arrange: { policy: 'foresight', hints: true },
-    session: { enabled: true, infer: true, deduplicate: true },
+    session: { enabled: true, deduplicate: true },
     recognise: { chat: 'marked', completions: 'marked', messages: 'marked', responses: 'marked', relabel: true },
   });
   expect(resolveConfig({ upstream: { url } }).arrange.maxShift).toBeUndefined();
@@ -103,21 +102,27 @@ async function refusedSwitches(): Promise<void> {
 }
 
 async function sessionHeader(): Promise<void> {
-  const { gateway, engine } = await stand(undefined, { session: { infer: false } });
+  const { gateway, engine } = await stand();
   const opening = (chat() as { messages: object[] }).messages;
   const messages = [
     ...opening,
     { role: 'assistant', content: 'The weight is 42 kg.' },
     { role: 'user', content: 'Why?' },
   ];
-  const ask = (fields: object, options?: RequestOptions) =>
-    send(gateway.url + CHAT, chat([VELKA], fields), options).then((reply) => told(reply).references);
+  const ask = async (fields: object, options?: RequestOptions) => {
+    const reply = await send(gateway.url + CHAT, chat([VELKA], fields), options);
+    return reply.status === 200 ? told(reply).references : errorOf(reply).code;
+  };
   const named = (name: string, value: string) => ({ headers: { [name]: value } });
   await ask({}, named('X-WarmPath-SESSION', 'one'));
   expect(engine.last.headers).not.toHaveProperty('x-warmpath-session');
   expect(await ask({ messages }, named('x-warmpath-session', 'one'))).toBe('1');
   expect(await ask({ messages })).toBeUndefined();
-  expect(await ask({ messages, warmpath: { session: 'two' } }, named('x-warmpath-session', 'one'))).toBeUndefined();
+  expect(await ask({ messages, warmpath: { session: 'two' } }, named('x-warmpath-session', 'one'))).toBe(
+    'WARMPATH_CONVERSATION_FORGOTTEN',
+  );
+  const marked = { session: 'two', forgotten: 'mark' };
+  expect(await ask({ messages, warmpath: marked }, named('x-warmpath-session', 'one'))).toBeUndefined();
   expect(await ask({ messages, warmpath: { session: 'one' } }, named('x-warmpath-session', 'two'))).toBe('1');
 }
 
@@ -177,11 +182,16 @@ async function longResults(): Promise<void> {
   }
 }
 
-function inputUnchanged(): void {
-  const messages = [{ role: 'user', content: [{ type: 'text', text: 'DOCS and a question' }] }];
-  const before = structuredClone(messages);
-  expect(withBreakpoints(messages, ['DOCS'])).toMatchObject([{ content: [MARK] }]);
-  expect(messages).toEqual(before);
+/** What the client wrote stays, byte for byte, beside what is added. */
+async function inputUnchanged(): Promise<void> {
+  const upstream = { messages: 'native', cacheBreakpoints: true } as const;
+  const { gateway, engine } = await stand(undefined, { upstream, arrange: { hints: false } });
+  const question = '{"text" : "DOCS and a qu\\u00e9stion", "type":"text"}';
+  const before = '{"max_tokens":9, "messages" :[ {"content":[ ';
+  const document = '{"id":"a","content":"DOCS"}';
+  await send(gateway.url + MESSAGES, `${before}${question} ],"role":"user"} ], "documents": [${document}]}`);
+  const added = { type: 'text', text: '<document id="a">\nDOCS\n</document>\n', ...MARK };
+  expect(engine.last.body).toBe(`${before}${JSON.stringify(added)},${question} ],"role":"user"} ]}`);
 }
 
 const PLACES = [0, 1, 2, 3];
@@ -247,7 +257,7 @@ export const requestCases: readonly ConformanceCase[] = [
       await systemText();
       await atMostFour();
       await longResults();
-      inputUnchanged();
+      await inputUnchanged();
     },
   },
   {
