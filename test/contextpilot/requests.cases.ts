@@ -88,7 +88,6 @@ async function refusedSwitches(): Promise<void> {
     ['bypass', 'true'],
     ['recognise', 'all'],
     ['session', ''],
-    ['forgotten', 'no'],
     ['scope', 'all'],
   ] as const) {
     const reply = await send(gateway.url + CHAT, chat(DOCUMENTS, { warmpath: { [name]: value } }));
@@ -110,19 +109,20 @@ async function sessionHeader(): Promise<void> {
     { role: 'assistant', content: 'The weight is 42 kg.' },
     { role: 'user', content: 'Why?' },
   ];
-  const ask = (fields: object, options?: RequestOptions) =>
-    send(gateway.url + CHAT, chat([VELKA], fields), options).then((reply) => told(reply).references);
+  const ask = async (fields: object, options?: RequestOptions) => {
+    const reply = await send(gateway.url + CHAT, chat([VELKA], fields), options);
+    return reply.status === 200 ? told(reply).references : errorOf(reply).code;
+  };
   const named = (name: string, value: string) => ({ headers: { [name]: value } });
   await ask({}, named('X-WarmPath-SESSION', 'one'));
   expect(engine.last.headers).not.toHaveProperty('x-warmpath-session');
   expect(await ask({ messages }, named('x-warmpath-session', 'one'))).toBe('1');
   expect(await ask({ messages })).toBeUndefined();
+  expect(await ask({ messages, warmpath: { session: 'two' } }, named('x-warmpath-session', 'one'))).toBe(
+    'WARMPATH_CONVERSATION_FORGOTTEN',
+  );
   const marked = { session: 'two', forgotten: 'mark' };
-  const reply = await send(gateway.url + CHAT, chat([VELKA], { messages, warmpath: marked }), {
-    headers: { 'x-warmpath-session': 'one' },
-  });
-  expect(told(reply)).toMatchObject({ conversation: 'forgotten' });
-  expect(told(reply)).not.toHaveProperty('references');
+  expect(await ask({ messages, warmpath: marked }, named('x-warmpath-session', 'one'))).toBeUndefined();
   expect(await ask({ messages, warmpath: { session: 'one' } }, named('x-warmpath-session', 'two'))).toBe('1');
 }
 
@@ -180,6 +180,18 @@ async function longResults(): Promise<void> {
     expect(body).toContain(JSON.stringify(result));
     expect(breakpoints(body)).toBe(2);
   }
+}
+
+/** What the client wrote stays, byte for byte, beside what is added. */
+async function inputUnchanged(): Promise<void> {
+  const upstream = { messages: 'native', cacheBreakpoints: true } as const;
+  const { gateway, engine } = await stand(undefined, { upstream, arrange: { hints: false } });
+  const question = '{"text" : "DOCS and a qu\\u00e9stion", "type":"text"}';
+  const before = '{"max_tokens":9, "messages" :[ {"content":[ ';
+  const document = '{"id":"a","content":"DOCS"}';
+  await send(gateway.url + MESSAGES, `${before}${question} ],"role":"user"} ], "documents": [${document}]}`);
+  const added = { type: 'text', text: '<document id="a">\nDOCS\n</document>\n', ...MARK };
+  expect(engine.last.body).toBe(`${before}${JSON.stringify(added)},${question} ],"role":"user"} ]}`);
 }
 
 const PLACES = [0, 1, 2, 3];
@@ -245,6 +257,7 @@ export const requestCases: readonly ConformanceCase[] = [
       await systemText();
       await atMostFour();
       await longResults();
+      await inputUnchanged();
     },
   },
   {

@@ -1,7 +1,7 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import type { Arrange } from '../src/arrange/inserted-documents.js';
-import { MemorySessionStore } from '../src/conversation/session-store.js';
+import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
 
@@ -22,7 +22,7 @@ const withTornArrangement: Arrange = (request, view, now) => {
   return { ...arrangement, documents: [...arrangement.documents, undefined as never] };
 };
 
-class FailingStore extends MemorySessionStore {
+class FailingStore extends MemoryConversationStore {
   override find = failing;
 }
 

@@ -433,8 +433,9 @@ describe('references of a running gateway', () => {
       arrange: { wording: { location: 'Steht weiter oben: {documents}.' } },
     });
     const headers = { 'x-warmpath-session': 's' };
-    await ask(one, TWICE.slice(0, 2), headers);
-    const { sent } = await ask(one, TWICE, headers);
+    for (const turn of [2, 3]) await ask(one, TWICE.slice(0, turn), headers);
+    const { sent, reply } = await ask(one, TWICE, headers);
+    expect(told(reply).conversation).toBe('known');
     expect(sent[4]!.content).toContain('Steht weiter oben: [https://h.example/harbour].');
   });
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GatewayConfigInput } from '../src/config/schema.js';
-import { MemorySessionStore } from '../src/conversation/session-store.js';
+import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { startGateway } from '../src/server.js';
 import { type Fault, naiveGateway } from './leak/naive-gateway.js';
 import { describeReport, isClean, runLeak } from './leak-property.js';
@@ -25,7 +25,7 @@ describe('documents of conversations', TIMEOUT, () => {
       translates: true,
       start: (config, { conversationBytes: maxBytes, now }) =>
         startGateway(config as GatewayConfigInput, {
-          ...(maxBytes !== undefined && { sessions: new MemorySessionStore({ maxBytes }) }),
+          ...(maxBytes !== undefined && { sessions: new MemoryConversationStore({ maxBytes }) }),
           ...(now !== undefined && { now }),
         }),
     });

@@ -96,7 +96,8 @@ describe('parts that the conversation shows already', () => {
       [SYSTEM, { role: 'user', content: 'Edited' }, ...FOLLOWING.slice(2)],
       [{ role: 'system', content: 'A summary.' }, FOLLOWING[3]!],
     ]) {
-      await send(gateway.url + CHAT, request(messages, [NEXT], { blocks: true }));
+      const reply = await send(gateway.url + CHAT, request(messages, [NEXT], { blocks: true, forgotten: 'mark' }));
+      expect(reply.status).toBe(200);
       expect(lastText(engine.last.body)).toContain(NEXT.content.trimEnd());
     }
   });

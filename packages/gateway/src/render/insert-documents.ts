@@ -107,13 +107,22 @@ class Inserter {
 
   #addBefore(origin: MessageOrigin, content: ByteSpan, documents: DocumentsText, text: Buffer): void {
     const { scan, bytes } = this.#prompt.body;
-    if (content.start === content.end) {
-      const isEmpty = bytes[scan.space(content.start)] === CLOSE_BRACE;
-      this.#put(content, ['"content":', ...this.#written(documents, text), isEmpty ? '' : ',']);
-    } else if (scan.isNull(content)) this.#put(content, this.#written(documents, text));
+    if (this.#isNothing(content)) this.#fill(content, documents, text);
     else if (bytes[content.start] === QUOTE) this.#addBeforeText(content, documents, text);
     else if (scan.isArray(content)) this.#addBeforeParts(origin, content, documents, text);
     else throw notText(origin);
+  }
+
+  #isNothing(content: ByteSpan): boolean {
+    return content.start === content.end || this.#prompt.body.scan.isNull(content);
+  }
+
+  /** The message has no content, or null: it gets one. */
+  #fill(content: ByteSpan, documents: DocumentsText, text: Buffer): void {
+    const { scan, bytes } = this.#prompt.body;
+    const written = this.#written(documents, text);
+    if (content.start < content.end) this.#put(content, written);
+    else this.#put(content, ['"content":', ...written, bytes[scan.space(content.start)] === CLOSE_BRACE ? '' : ',']);
   }
 
   /** The content is one text: it stays one, unless the documents are parts of their own. */
@@ -158,7 +167,7 @@ class Inserter {
     const { scan, bytes } = this.#prompt.body;
     const behind = { start: content.end, end: content.end };
     const last = { start: content.end - 1, end: content.end - 1 };
-    if (scan.isNull(content)) this.#put(content, this.#written(documents, text));
+    if (this.#isNothing(content)) this.#fill(content, documents, text);
     else if (bytes[content.start] !== QUOTE) {
       const isEmpty = bytes[scan.space(content.start + 1)] === CLOSE_BRACKET;
       this.#put(last, [isEmpty ? '' : ',', ...this.#parts(documents, text)]);
