@@ -73,8 +73,8 @@ export interface ArrangedChat<Message extends object = ChatMessage> extends Feed
    */
   readonly isForgotten: boolean;
   /**
-   * Says what the model answered, as it will stand in the next turn. Needed only where the same messages may go out with
-   * other documents, as when an answer is asked for again: the next turn then continues the one with its answer.
+   * Says what the model answered, as it will stand in the next turn. Needed only where the same messages may go out
+   * with other documents, as when an answer is asked for again: the next turn then continues the one with its answer.
    */
   answered(message: Message): void;
 }

@@ -10,8 +10,8 @@ export interface WarmpathOptions extends TransportOptions {
   /** Conversation of chats that name none. */
   readonly session?: string;
   /**
-   * End user of chats that name none, sent as OpenAI's `user`: conversations of different end users are kept apart, even
-   * under one name.
+   * End user of chats that name none, sent as OpenAI's `user`: conversations of different end users are kept apart,
+   * even under one name.
    */
   readonly user?: string;
 }

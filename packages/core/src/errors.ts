@@ -74,7 +74,7 @@ export const ERROR_TABLE = {
     message:
       'The gateway does not remember the earlier turns of this conversation, so their documents would be missing.',
     remedy:
-      'Send the documents of the earlier turns again, under a new conversation name or with `warmpath: {"forgotten": "mark"}`.',
+      'Send the documents of the earlier turns again with `warmpath: {"forgotten": "mark"}`, or begin a new conversation without the old answers.',
   },
   WARMPATH_NOT_FOUND: {
     status: 404,

@@ -54,8 +54,8 @@ interface MemoryContext {
 /**
  * Documents under `warmpath` of the request context go in front of the user's message, in an order that the engine
  * holds. Only what is sent to the model changes; memory keeps the messages without documents. In further steps of the
- * same request, behind tool calls, the prompt begins with the same bytes. An agent with a memory names its conversations
- * by itself: the thread is the session, the resource the end user.
+ * same request, behind tool calls, the prompt begins with the same bytes. An agent with a memory names its
+ * conversations by itself: the thread is the session, the resource the end user.
  */
 export function warmpathProcessor(warmpath: LocalWarmpath, options: PromptOptions = {}): WarmpathProcessor {
   let requests = 0;
