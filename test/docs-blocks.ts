@@ -24,6 +24,7 @@ export const PAGES = [
   'packages/llamaindex/README.md',
   'packages/engine/README.md',
   'packages/translate/README.md',
+  'packages/redis/README.md',
   'packages/gateway/README.md',
   'packages/lab/README.md',
   'packages/papers/README.md',

@@ -27,8 +27,8 @@ export interface ServerClient {
 }
 
 /**
- * Makes a connected client. `lost` is called, perhaps several times, when the connection fails; such a client is not used again.
- * Rejects with the library's error.
+ * Makes a connected client. `lost` is called, perhaps several times, when the connection fails; such a client is not
+ * used again. Rejects with the library's error.
  */
 export type Connect = (lost: (error: unknown) => void) => Promise<ServerClient>;
 

@@ -23,13 +23,16 @@ const MAX_PENDING = 1_024;
 const MAX_PENDING_CHARACTERS = 67_108_864;
 /** Keys that a server looks at in one step of a scan. */
 const SCAN_COUNT = '500';
-/** Errors of a server that is there and of no use for now: a replica, one that still loads, one that lost the others. */
+/**
+ * Errors of a server that is there and of no use for now: a replica, one that still loads, one that lost the others.
+ */
 const UNUSABLE: ReadonlySet<string> = new Set(['READONLY', 'LOADING', 'MASTERDOWN', 'CLUSTERDOWN']);
 
 /**
- * The connection to a server that speaks Redis's protocol. While the server is away, nothing is sent, nothing waits, and a request
- * costs a look at one field. A server that closes the connection, or is too slow several times in a row, counts as away. It is tried
- * again in the background, ever more rarely, and is there again when it lets this gateway write: a replica does not count.
+ * The connection to a server that speaks Redis's protocol. While the server is away, nothing is sent, nothing waits,
+ * and a request costs a look at one field. A server that closes the connection, or is too slow several times in a row,
+ * counts as away. It is tried again in the background, ever more rarely, and is there again when it lets this gateway
+ * write: a replica does not count.
  */
 export class Connection {
   readonly #timeoutMs: number;
@@ -77,8 +80,8 @@ export class Connection {
   }
 
   /**
-   * Runs a script for a request. Settles with the reply, with a failure, or when the time is up; `undefined` where nothing was sent.
-   * Never rejects.
+   * Runs a script for a request. Settles with the reply, with a failure, or when the time is up; `undefined` where
+   * nothing was sent. Never rejects.
    */
   find(call: ScriptCall, { answered, missed }: FindHandlers): Promise<void> | undefined {
     const client = this.#client;
@@ -114,7 +117,8 @@ export class Connection {
   /**
    * Runs a script.
    *
-   * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE` where the server is away, refuses, or has too many commands before it.
+   * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE` where the server is away, refuses, or has too many commands
+   * before it.
    */
   async run(operation: StoreOperation, call: ScriptCall): Promise<unknown> {
     const client = this.#client;
@@ -233,7 +237,10 @@ export class Connection {
     }
   }
 
-  /** A client of a server that runs scripts on keys of this store and may be written to. Rejects with the server's error. */
+  /**
+   * A client of a server that runs scripts on keys of this store and may be written to. Rejects with the server's
+   * error.
+   */
   async #connectWritable(): Promise<ServerClient> {
     let connected: ServerClient | undefined;
     const client = await this.#connectClient((error) => {
@@ -308,7 +315,10 @@ function destroy(client: ServerClient): void {
   }
 }
 
-/** A system's code (`ECONNREFUSED`), the first word of a server's refusal (`WRONGPASS`), or the error's class. Holds no secret. */
+/**
+ * A system's code (`ECONNREFUSED`), the first word of a server's refusal (`WRONGPASS`), or the error's class. Holds no
+ * secret.
+ */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown';
   const { code } = error as { readonly code?: unknown };

@@ -39,11 +39,11 @@ interface TurnUpdate {
 }
 
 /**
- * Conversations in a server that several gateways share: Redis, Valkey, or any other that speaks the protocol and runs scripts.
- * A log in this process stands in front. A request asks the server once for all its links, adds what the log lacks, and is
- * answered from the log. So turns that this gateway served itself travel only once, and without the server it goes on as a
- * gateway alone would. The server forgets what was not used for `maxAgeMs`. A turn that is used keeps the turns before it, and
- * what the server has lost of them is written again.
+ * Conversations in a server that several gateways share: Redis, Valkey, or any other that speaks the protocol and runs
+ * scripts. A log in this process stands in front. A request asks the server once for all its links, adds what the log
+ * lacks, and is answered from the log. So turns that this gateway served itself travel only once, and without the
+ * server it goes on as a gateway alone would. The server forgets what was not used for `maxAgeMs`. A turn that is used
+ * keeps the turns before it, and what the server has lost of them is written again.
  */
 export class RedisConversationStore implements ConversationStore {
   readonly #options: RedisConversationStoreOptions;
@@ -195,7 +195,10 @@ export class RedisConversationStore implements ConversationStore {
       .find((turn) => turn.id === id);
   }
 
-  /** Adds the server's reply to the log, from the latest link to the first: a turn is always older than those it stands on. */
+  /**
+   * Adds the server's reply to the log, from the latest link to the first: a turn is always older than those it stands
+   * on.
+   */
   #merge(
     name: ConversationName,
     { links, reply, now }: { readonly links: readonly string[]; readonly reply: unknown; readonly now: number },

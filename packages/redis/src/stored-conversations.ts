@@ -10,7 +10,10 @@ import {
 import type { Connection } from './connection.js';
 import { readRecord, renderingsOf, type StoredTurns } from './stored-turns.js';
 
-/** Links that are read, or removed, at the same time: what a scan holds in memory and puts before the requests of clients. */
+/**
+ * Links that are read, or removed, at the same time: what a scan holds in memory and puts before the requests of
+ * clients.
+ */
 const CONCURRENT_LINKS = 8;
 /** Calls of `forget` that run or wait; each looks at every key of the store. */
 const MAX_FORGETTING = 8;
@@ -22,7 +25,10 @@ export interface StoredConversationsOptions {
   readonly unreadable: () => void;
 }
 
-/** All conversations of the server: exported, or forgotten and hidden from every gateway. For operators, and for privacy. */
+/**
+ * All conversations of the server: exported, or forgotten and hidden from every gateway. For operators, and for
+ * privacy.
+ */
 export class StoredConversations {
   readonly #connection: Connection;
   readonly #options: StoredConversationsOptions;

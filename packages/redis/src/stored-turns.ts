@@ -22,7 +22,7 @@ const SCOPE_DIGITS = 32;
 const AFTER_PREFIX = /^[0-9a-f]{16}\{([0-9a-f]{32})\}(.+)$/s;
 
 /** A script that the server runs as one atomic step, so that gateways that write at the same time lose nothing. */
-export interface Script {
+interface Script {
   readonly text: string;
   /** Names the script to a server that has run it before. */
   readonly sha1: string;
@@ -50,9 +50,9 @@ export interface StoredRendering {
 }
 
 /**
- * The keys of a store, and the calls on them. A key is a prefix, the hash of the tenant, by which all that a tenant has is found,
- * the hash of the conversation's name in braces, and the link. A cluster places keys by what stands in braces: the keys
- * of one conversation are on one server. No name of a client ever stands in a key.
+ * The keys of a store, and the calls on them. A key is a prefix, the hash of the tenant, by which all that a tenant has
+ * is found, the hash of the conversation's name in braces, and the link. A cluster places keys by what stands in
+ * braces: the keys of one conversation are on one server. No name of a client ever stands in a key.
  */
 export class StoredTurns {
   readonly prefix: string;
@@ -93,8 +93,8 @@ export class StoredTurns {
   }
 
   /**
-   * Stores the first of these turns, or only answers to it if `record` is empty, and extends the life of them all. Answers the positions,
-   * from 1, of turns that the server does not have.
+   * Stores the first of these turns, or only answers to it if `record` is empty, and extends the life of them all.
+   * Answers the positions, from 1, of turns that the server does not have.
    */
   keep(
     name: ConversationName,
@@ -121,8 +121,8 @@ export class StoredTurns {
   }
 
   /**
-   * Publishes a filter that was forgotten, or nothing if it is empty. Answers the position up to which the gateway has read now, then the
-   * filters that were published after `position`.
+   * Publishes a filter that was forgotten, or nothing if it is empty. Answers the position up to which the gateway has
+   * read now, then the filters that were published after `position`.
    */
   forgotten(position: string, filter: string, maxAgeMs: number): ScriptCall {
     const values = [position, filter, `${maxAgeMs}`, `${MAX_FORGOTTEN}`];
@@ -171,7 +171,9 @@ export function writeRecord({ tenant, user, session }: ConversationName, turn: S
   return record.length > MAX_RECORD ? undefined : record;
 }
 
-/** The turn in a record; `undefined` for a record that is broken, of another version, or of another place. Never throws. */
+/**
+ * The turn in a record; `undefined` for a record that is broken, of another version, or of another place. Never throws.
+ */
 export function readRecord(
   { id, record }: StoredRendering,
   { scope, link }: TurnPlace,
@@ -188,10 +190,12 @@ export function readRecord(
   }
 }
 
-// A link is one hash in the server: `order`, the ids of its renderings, the last used one at the end; `turn:<id>`, a record;
-// `answers:<id>`, hashes of answers, the latest at the end. Ids and hashes hold no spaces.
+// A link is one hash in the server: `order`, the ids of its renderings, the last used one at the end; `turn:<id>`, a
+// record; `answers:<id>`, hashes of answers, the latest at the end. Ids and hashes hold no spaces.
 
-/** KEYS: the links. ARGV[i]: ids held at KEYS[i], between spaces. Answers nil for a link that the server does not have. */
+/**
+ * KEYS: the links. ARGV[i]: ids held at KEYS[i], between spaces. Answers nil for a link that the server does not have.
+ */
 const FIND_TURNS = script(`
 local found = {}
 for i, key in ipairs(KEYS) do
@@ -212,8 +216,9 @@ end
 return found`);
 
 /**
- * KEYS[1]: the link of the turn; the others: links of the turns before it. ARGV: milliseconds to live, most renderings of a link, most
- * answers of a rendering, the record, the answers between spaces, and the id of the turn at each of KEYS.
+ * KEYS[1]: the link of the turn; the others: links of the turns before it. ARGV: milliseconds to live, most renderings
+ * of a link, most answers of a rendering, the record, the answers between spaces, and the id of the turn at each of
+ * KEYS.
  */
 const KEEP_TURN = script(`
 local ttl, renderings, answers = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -274,8 +279,9 @@ local _, turns = string.gsub(order, '%S+', '')
 return turns`);
 
 /**
- * KEYS[1]: a sorted set of filters. ARGV: the position up to which this gateway has read, the filter to publish or '', milliseconds that
- * filters are kept, and how many. A position is the server's time at which a filter was published, made unique.
+ * KEYS[1]: a sorted set of filters. ARGV: the position up to which this gateway has read, the filter to publish or '',
+ * milliseconds that filters are kept, and how many. A position is the server's time at which a filter was published,
+ * made unique.
  */
 const FORGOTTEN = script(`
 local list, since, filter, ttl, most = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -3,9 +3,9 @@ import type { SentTurn, TurnName } from './sent-turn.js';
 import type { SessionEntry, SessionFilter } from './session-entry.js';
 
 /**
- * Where conversations are remembered: in one process, or in a server that several gateways share. A store may forget whatever
- * it likes; it must never give the turns of one tenant, or of one end user, to another. `now` is the caller's monotonic clock,
- * in milliseconds.
+ * Where conversations are remembered: in one process, or in a server that several gateways share. A store may forget
+ * whatever it likes; it must never give the turns of one tenant, or of one end user, to another. `now` is the caller's
+ * monotonic clock, in milliseconds.
  */
 export interface ConversationStore {
   /**
@@ -33,7 +33,8 @@ export interface ConversationStore {
    * Takes an exported entry in. What is remembered there already stays.
    *
    * @returns false for an entry that was not used for too long.
-   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path, for what no export wrote; `WARMPATH_STORE_UNAVAILABLE`.
+   * @throws WarmpathError `WARMPATH_INVALID_REQUEST` with the path, for what no export wrote;
+   * `WARMPATH_STORE_UNAVAILABLE`.
    */
   restore(entry: unknown, now: number): boolean | Promise<boolean>;
   /**

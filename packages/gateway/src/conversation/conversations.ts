@@ -29,11 +29,12 @@ export class Conversations {
   }
 
   /**
-   * What is known of the conversation that a prompt continues. Cost: O(body), mostly native: 0.3 ms for 400 KB; with a shared store,
-   * one look-up.
+   * What is known of the conversation that a prompt continues. Cost: O(body), mostly native: 0.3 ms for 400 KB; with a
+   * shared store, one look-up.
    *
-   * @throws WarmpathError `WARMPATH_CONVERSATION_FORGOTTEN` where documents of earlier turns may be missing and the request
-   * does not ask for a marked answer; `WARMPATH_STORE_UNAVAILABLE` where that is because the shared store did not answer.
+   * @throws WarmpathError `WARMPATH_CONVERSATION_FORGOTTEN` where documents of earlier turns may be missing and the
+   * request does not ask for a marked answer; `WARMPATH_STORE_UNAVAILABLE` where that is because the shared store did
+   * not answer.
    */
   recall(
     prompt: PromptView,
