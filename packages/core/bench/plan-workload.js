@@ -17,8 +17,8 @@ export function zipfContexts({ count, k, documents, seed }) {
 }
 
 /**
- * Contexts about 60 topics of 40 documents: two documents from a common pool of 300, the others of one topic, shuffled. Topics are
- * asked for with popularity Zipf(1), documents of a topic with Zipf(0.7), those of the pool evenly.
+ * Contexts about 60 topics of 40 documents: two documents from a common pool of 300, the others of one topic, shuffled.
+ * Topics are asked for with popularity Zipf(1), documents of a topic with Zipf(0.7), those of the pool evenly.
  */
 export function topicContexts({ count, k, seed }) {
   const random = randomSource(seed);

@@ -1,6 +1,6 @@
 /**
- * Plans batches by every method: share of documents reused, time, memory. Each run is a process of its own, so that `rssMiB` is its peak.
- * Usage: node bench/plan.js [--json] [--seeds 1,2,3]
+ * Plans batches by every method: share of documents reused, time, memory. Each run is a process of its own, so that
+ * `rssMiB` is its peak. Usage: node bench/plan.js [--json] [--seeds 1,2,3]
  */
 import { execFileSync } from 'node:child_process';
 import { cpus } from 'node:os';

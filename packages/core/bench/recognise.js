@@ -1,6 +1,6 @@
 /**
- * Times the recogniser on prompts as they are, and on texts that would take a careless one the square of their length: one and ten
- * megabytes of each. Usage: node bench/recognise.js [--json]
+ * Times the recogniser on prompts as they are, and on texts that would take a careless one the square of their length:
+ * one and ten megabytes of each. Usage: node bench/recognise.js [--json]
  */
 import { recognise } from '../dist/index.js';
 import { HOSTILE, hostilePrompt } from './hostile-prompts.js';

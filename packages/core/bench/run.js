@@ -16,7 +16,9 @@ const PREAMBLE = { key: 'preamble#0123456789abcdef', tokens: 40 };
 const PATHS_PER_TOPIC = 50;
 const REQUESTS = 20_000;
 
-/** Serves requests until the tree has the paths asked for; returns the history and the same paths as a trie of objects. */
+/**
+ * Serves requests until the tree has the paths asked for; returns the history and the same paths as a trie of objects.
+ */
 function grow({ k, paths }) {
   const history = new ServedHistory({ tree: { maxNodes: 2 ** 22, maxBytes: 2 ** 30 } });
   const trie = new StraightforwardTrie();
@@ -38,7 +40,10 @@ function grow({ k, paths }) {
   return { history, trie, topics, requests };
 }
 
-/** Microseconds of every call, sorted. Each request's documents are prepared right before it is timed, as in a real request. */
+/**
+ * Microseconds of every call, sorted. Each request's documents are prepared right before it is timed, as in a real
+ * request.
+ */
 function time(call, stream) {
   const times = [];
   for (const context of stream) {

@@ -5,9 +5,9 @@ const TOPIC_SIZE = 40;
 const COMMON_SIZE = 300;
 
 /**
- * Requests as retrieval gives them: topics of 40 passages, popular topics and passages more often (Zipf), most documents of
- * one topic, some from a pool that all topics share, in an order that differs from request to request. Yields contexts as
- * arrays of document ids; about `contextsPerTopic` of them fall on a topic.
+ * Requests as retrieval gives them: topics of 40 passages, popular topics and passages more often (Zipf), most
+ * documents of one topic, some from a pool that all topics share, in an order that differs from request to request.
+ * Yields contexts as arrays of document ids; about `contextsPerTopic` of them fall on a topic.
  */
 export function* contexts({ count, k, topics, seed }) {
   const random = randomSource(seed);
@@ -32,7 +32,10 @@ function shuffled(items, random) {
   return items;
 }
 
-/** Prepared documents of a context, new objects and strings each time, as every request brings its own. 100 to 400 tokens each. */
+/**
+ * Prepared documents of a context, new objects and strings each time, as every request brings its own. 100 to 400
+ * tokens each.
+ */
 export function documentsOf(context) {
   const input = context.map((id) => ({
     id,

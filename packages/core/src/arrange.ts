@@ -16,12 +16,13 @@ const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
 const NONE: readonly never[] = [];
 
 /**
- * The one way in: takes out the documents that the conversation already holds, refers to parts that it shows, and decides in which order the others stand in
- * the prompt, so that it starts with what the engine already holds. Pure: same request, view and now, same arrangement; nothing changes until `observe`.
+ * The one way in: takes out the documents that the conversation already holds, refers to parts that it shows, and
+ * decides in which order the others stand in the prompt, so that it starts with what the engine already holds. Pure:
+ * same request, view and now, same arrangement; nothing changes until `observe`.
  *
  * Loses no document and keeps within `maxShift` and `pin`. If the policy fails, the answer is retrieval order and
- * `trace.fellBack` says why. Errors: `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_PIN` for a
- * request that `prepareRequest` would have refused. `now` in milliseconds of the caller's clock.
+ * `trace.fellBack` says why. Errors: `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_PIN`
+ * for a request that `prepareRequest` would have refused. `now` in milliseconds of the caller's clock.
  *
  * Cost: that of the policy; some tens of microseconds with `foresight`, some with `exact` (see `bench/`).
  */

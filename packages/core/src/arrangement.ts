@@ -22,21 +22,21 @@ export interface ArrangeRequest {
   /** Whether to state the retrieval order in a hint when it changed. Default true. */
   readonly hints?: boolean;
   /**
-   * The documents of requests that are known to be waiting for the same engine behind the same preamble, in the order they
-   * will be served, so that `foresight` can leave a prefix they share. At most the first 64 are looked at; other policies
-   * ignore them.
+   * The documents of requests that are known to be waiting for the same engine behind the same preamble, in the order
+   * they will be served, so that `foresight` can leave a prefix they share. At most the first 64 are looked at; other
+   * policies ignore them.
    */
   readonly waiting?: readonly (readonly Document[])[];
   /**
-   * What the conversation holds already (`recallHistory`): a document whose full text stands there becomes a reference. Left
-   * out, nothing is taken out, not even a text that comes twice.
+   * What the conversation holds already (`recallHistory`): a document whose full text stands there becomes a reference.
+   * Left out, nothing is taken out, not even a text that comes twice.
    */
   readonly visible?: VisibleDocuments;
   /** Set false to send documents again that `visible` holds. Labels still never name two texts. Default true. */
   readonly deduplicate?: boolean;
   /**
-   * What the prompt shows before its documents (`shownBlocks`): parts of a document that stand there, letter by letter, become
-   * references. Left out, every document that is sent is sent whole.
+   * What the prompt shows before its documents (`shownBlocks`): parts of a document that stand there, letter by letter,
+   * become references. Left out, every document that is sent is sent whole.
    */
   readonly shown?: Pick<SeenBlocks, 'shorten'>;
   /** Carried into the trace: what `prepareDocuments` mended. */
@@ -44,8 +44,8 @@ export interface ArrangeRequest {
 }
 
 /**
- * Tells the model the retrieval order of all documents, by label, when they stand in another one (RAGBoost §5.3). References
- * count as standing behind the documents.
+ * Tells the model the retrieval order of all documents, by label, when they stand in another one (RAGBoost §5.3).
+ * References count as standing behind the documents.
  */
 export interface OrderHint {
   /** Labels, most relevant first. */
@@ -68,7 +68,9 @@ export interface ArrangementTrace {
   readonly fellBack: ErrorCode | undefined;
 }
 
-/** The answer to «in which order?»: documents in prompt order, the hint, what the engine should already hold, and why. */
+/**
+ * The answer to «in which order?»: documents in prompt order, the hint, what the engine should already hold, and why.
+ */
 export interface Arrangement {
   /** In prompt order, without those that `references` stand for; `whole` says which are shortened. */
   readonly documents: readonly Document[];
@@ -80,7 +82,10 @@ export interface Arrangement {
   /** Whether the prompt says where the references stand (RAGBoost §6). */
   readonly locationHint: boolean;
   readonly preamble: Preamble | undefined;
-  /** Tokens of the prompt's start that the engine is believed to hold: the preamble and the leading documents of a known path. */
+  /**
+   * Tokens of the prompt's start that the engine is believed to hold: the preamble and the leading documents of a known
+   * path.
+   */
   readonly predictedCachedTokens: number;
   readonly trace: ArrangementTrace;
 }
@@ -94,7 +99,9 @@ export interface RawArrangeRequest {
   readonly hints?: boolean;
 }
 
-/** What became of a request; the only thing that changes state. Times in milliseconds of the caller's monotonic clock. */
+/**
+ * What became of a request; the only thing that changes state. Times in milliseconds of the caller's monotonic clock.
+ */
 export type Outcome =
   | { readonly kind: 'dispatched'; readonly arrangement: ServedRequest; readonly now: number }
   | {

@@ -4,7 +4,10 @@ import { fingerprint } from './fingerprint.js';
 /** Prints of documents that were asked for before: callers keep passages that come again. */
 const prints = new WeakMap<object, string>();
 
-/** Print of what a document says: title and content. The same text under two ids is the same text. O(length), once for each object. */
+/**
+ * Print of what a document says: title and content. The same text under two ids is the same text. O(length), once for
+ * each object.
+ */
 export function contentPrint(document: Pick<Document, 'title' | 'content'>): string {
   const known = prints.get(document);
   if (known !== undefined) return known;

@@ -39,9 +39,9 @@ export interface RenderedTurn {
 }
 
 /**
- * What stands before the documents of this turn: everything that earlier turns were rendered to, which is a path that the
- * engine has seen, and what came since. The knowledge tree so knows a conversation as the one growing prompt that it is.
- * Same errors as `renderChat`. Cost: O(new messages + documents of the conversation).
+ * What stands before the documents of this turn: everything that earlier turns were rendered to, which is a path that
+ * the engine has seen, and what came since. The knowledge tree so knows a conversation as the one growing prompt that
+ * it is. Same errors as `renderChat`. Cost: O(new messages + documents of the conversation).
  */
 export function turnPreamble(
   history: RecalledHistory,
@@ -65,8 +65,8 @@ export function turnPreamble(
 
 /**
  * What this turn adds to the client's messages; what earlier turns added stands in their records. Documents and
- * hints go in front of the question, into no message that was sent before: where everything since is the model's own and its
- * tools', they are appended as a user message. Same errors as `renderChat`. Cost: O(length of the documents).
+ * hints go in front of the question, into no message that was sent before: where everything since is the model's own
+ * and its tools', they are appended as a user message. Same errors as `renderChat`. Cost: O(length of the documents).
  */
 export function turnEdits(
   history: RecalledHistory,
@@ -122,8 +122,8 @@ export function recordTurn(
 }
 
 /**
- * The record of a turn to which nothing is added: the client's messages went out as they are, behind what earlier turns were
- * rendered to. `history` may have been recalled from links alone. O(1).
+ * The record of a turn to which nothing is added: the client's messages went out as they are, behind what earlier turns
+ * were rendered to. `history` may have been recalled from links alone. O(1).
  */
 export function plainTurn({ links, turns }: RecalledHistory): SentTurn {
   const link = links.at(-1) ?? '';
@@ -149,8 +149,8 @@ function turnId(link: string, latest: SentTurn | undefined, added: readonly stri
 }
 
 /**
- * Renders a turn for a caller who has messages as objects: earlier turns as they were sent, then this one. Error: that of
- * `renderChat`. Cost: O(length of the prompt).
+ * Renders a turn for a caller who has messages as objects: earlier turns as they were sent, then this one. Error: that
+ * of `renderChat`. Cost: O(length of the prompt).
  */
 export function renderTurn(
   turn: ConversationTurn,
@@ -163,8 +163,8 @@ export function renderTurn(
 }
 
 /**
- * A print of what was asked: the documents, in their order, and whatever decides how they are written. `scope` is what else
- * decides the prompt's beginning, as in `chatPreamble`. O(documents).
+ * A print of what was asked: the documents, in their order, and whatever decides how they are written. `scope` is what
+ * else decides the prompt's beginning, as in `chatPreamble`. O(documents).
  */
 export function suppliedPrint(request: ArrangeRequest, options: RenderOptions, scope = ''): string {
   const { documents, policy, maxShift, pin, hints, visible, deduplicate = true, shown } = request;
@@ -188,7 +188,10 @@ export function repeatedTurn(history: RecalledHistory, supplied: string): SentTu
   return history.siblings.findLast((turn) => turn.supplied === supplied);
 }
 
-/** A policy that repeats the order of a turn, so that a retry sends the same bytes. `name` is that of the policy it stands in for. */
+/**
+ * A policy that repeats the order of a turn, so that a retry sends the same bytes. `name` is that of the policy it
+ * stands in for.
+ */
 export function repeatedOrder(turn: SentTurn, name: string): OrderingPolicy {
   const places = new Map(turn.order.map((label, place) => [label, place]));
   return {
@@ -207,9 +210,10 @@ export function editsOf(turns: readonly SentTurn[]): readonly ChatEdit[] {
 }
 
 /**
- * What a prompt shows before the documents of this turn: the documents of earlier turns, by their names, and what the client has its
- * system prompt, its users and its tools say. What the model said is left out: a document must not rest on the model's word for it.
- * For `ArrangeRequest.shown`. O(length of the messages and of the conversation's documents).
+ * What a prompt shows before the documents of this turn: the documents of earlier turns, by their names, and what the
+ * client has its system prompt, its users and its tools say. What the model said is left out: a document must not rest
+ * on the model's word for it. For `ArrangeRequest.shown`. O(length of the messages and of the conversation's
+ * documents).
  */
 export function shownBlocks(
   history: RecalledHistory,

@@ -24,11 +24,11 @@ interface Bracket {
 }
 
 /**
- * The cost model of a measured profile: bilinear between the four points around a prompt, and the edge's value beyond the
- * grid (RAGCache §5.1 and Algorithm 1 estimate the cost like this). O(log grid) a prompt.
+ * The cost model of a measured profile: bilinear between the four points around a prompt, and the edge's value beyond
+ * the grid (RAGCache §5.1 and Algorithm 1 estimate the cost like this). O(log grid) a prompt.
  *
- * Error: `WARMPATH_INVALID_REQUEST` with a path if an axis is empty or not ascending, a row is missing or short, or a value
- * is not a finite number of 0 or more.
+ * Error: `WARMPATH_INVALID_REQUEST` with a path if an axis is empty or not ascending, a row is missing or short, or a
+ * value is not a finite number of 0 or more.
  */
 export function profiledCost(profile: PrefillProfile): CostModel {
   const { cachedTokens: rows, newTokens: columns, prefillMs } = profile;

@@ -19,7 +19,9 @@ export interface Document {
    * the same id is another document, because its old KV is of no use to the engine.
    */
   readonly key: string;
-  /** What the prompt calls it. Derives from the id alone, never from the position, or moving it would change its tokens. */
+  /**
+   * What the prompt calls it. Derives from the id alone, never from the position, or moving it would change its tokens.
+   */
   readonly label: string;
   readonly title: string | undefined;
   readonly content: string;

@@ -15,10 +15,10 @@ const words = new Uint32Array(bytes.buffer);
 /**
  * A fast, non-cryptographic 64-bit fingerprint of a list of texts, in two 32-bit lanes.
  *
- * The lanes take two UTF-16 units a step, or four bytes of a long text in UTF-8, and are folded into each other at the end. The
- * length of every part is mixed in, so `'ab', 'c'` and `'a', 'bc'` differ. Lone surrogates are units like any other. It tells texts
- * apart that differ by chance; it does not withstand someone who looks for collisions. Machines whose words begin with the highest
- * byte have other prints. An instance may be used again after `reset`.
+ * The lanes take two UTF-16 units a step, or four bytes of a long text in UTF-8, and are folded into each other at the
+ * end. The length of every part is mixed in, so `'ab', 'c'` and `'a', 'bc'` differ. Lone surrogates are units like any
+ * other. It tells texts apart that differ by chance; it does not withstand someone who looks for collisions. Machines
+ * whose words begin with the highest byte have other prints. An instance may be used again after `reset`.
  */
 export class Fingerprint {
   low = 0;

@@ -2,9 +2,9 @@ import type { Outcome } from './arrangement.js';
 import type { ServedHistory } from './residency/history.js';
 
 /**
- * The one way state changes: tells the history what became of a request. Report `dispatched` when the request goes to the
- * engine, then `completed` or `failed`, each with the arrangement object that `arrange` returned; and `prewarmed` when it has
- * prefilled a path of `planPrewarm`. Cost: O(path).
+ * The one way state changes: tells the history what became of a request. Report `dispatched` when the request goes to
+ * the engine, then `completed` or `failed`, each with the arrangement object that `arrange` returned; and `prewarmed`
+ * when it has prefilled a path of `planPrewarm`. Cost: O(path).
  */
 export function observe(outcome: Outcome, history: ServedHistory): void {
   switch (outcome.kind) {

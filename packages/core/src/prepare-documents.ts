@@ -9,7 +9,10 @@ import { estimateTokens } from './token-estimate.js';
 /** The default bounds on what one request may bring. */
 export const DEFAULT_DOCUMENT_LIMITS: DocumentLimits = { maxDocuments: 1_000, maxContentLength: 1_000_000 };
 
-/** UTF-16 units of an id; longer ones are refused, because ids are kept for as long as the knowledge tree remembers them. */
+/**
+ * UTF-16 units of an id; longer ones are refused, because ids are kept for as long as the knowledge tree remembers
+ * them.
+ */
 const MAX_ID_LENGTH = 512;
 
 /** Token counts are summed in 32 bits. */
@@ -31,9 +34,9 @@ export interface PrepareDocumentsOptions {
 }
 
 /**
- * Remembers prepared documents from one request to the next, for a caller that knows a document by the bytes it came in. A
- * document that is recalled is neither read, nor fingerprinted, nor counted again. One memo serves one template and one token
- * counter, and its owner bounds it.
+ * Remembers prepared documents from one request to the next, for a caller that knows a document by the bytes it came
+ * in. A document that is recalled is neither read, nor fingerprinted, nor counted again. One memo serves one template
+ * and one token counter, and its owner bounds it.
  */
 export interface DocumentMemo {
   /** What was remembered for the document that came in exactly the bytes of this position. */
@@ -67,7 +70,9 @@ export function prepareDocuments(input: unknown, options: PrepareDocumentsOption
   return prepareDocumentList({ length: input.length, read: (position) => input[position] }, options);
 }
 
-/** The same for documents that are read when they are needed: those that `memo` knows are not. Same errors, same cost. */
+/**
+ * The same for documents that are read when they are needed: those that `memo` knows are not. Same errors, same cost.
+ */
 export function prepareDocumentList(input: DocumentList, options: PrepareDocumentsOptions = {}): PreparedDocuments {
   const path = options.path ?? 'documents';
   const limits = { ...DEFAULT_DOCUMENT_LIMITS, ...options.limits };

@@ -28,7 +28,9 @@ export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}
   return withSwitches(prepareDocuments(input['documents'], options), input, options);
 }
 
-/** The same for documents that are read when they are needed. `switches`: policy, maxShift, pin and hints, unchecked. */
+/**
+ * The same for documents that are read when they are needed. `switches`: policy, maxShift, pin and hints, unchecked.
+ */
 export function prepareRequestList(
   documents: DocumentList,
   switches: Readonly<Record<string, unknown>>,

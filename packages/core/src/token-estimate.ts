@@ -28,13 +28,14 @@ const encoder = new TextEncoder();
 const bytes = new Uint8Array(STEP);
 
 /**
- * Estimates the tokens of a text when no tokenizer is at hand, by kind of character: ASCII letters and white space, digits
- * and signs, letters of other alphabets, ideograms with kana and Hangul. Never below 1.
+ * Estimates the tokens of a text when no tokenizer is at hand, by kind of character: ASCII letters and white space,
+ * digits and signs, letters of other alphabets, ideograms with kana and Hangul. Never below 1.
  *
- * The weights were fitted to what `o200k_base` counts: within a quarter of it for English prose, papers, Markdown, code and
- * numbers, within a half for other languages; older vocabularies spend up to three times as much on Greek, Arabic or Hindi.
- * Orders depend on the ratio between documents, which such an estimate keeps. Give a `TokenCounter` for exact counts.
- * Cost: O(length), under 1 ns a character: bytes and a table, because reading a string unit by unit took three times as long.
+ * The weights were fitted to what `o200k_base` counts: within a quarter of it for English prose, papers, Markdown, code
+ * and numbers, within a half for other languages; older vocabularies spend up to three times as much on Greek, Arabic
+ * or Hindi. Orders depend on the ratio between documents, which such an estimate keeps. Give a `TokenCounter` for exact
+ * counts. Cost: O(length), under 1 ns a character: bytes and a table, because reading a string unit by unit took three
+ * times as long.
  */
 export function estimateTokens(text: string): number {
   let cost = 0;

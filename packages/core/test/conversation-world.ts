@@ -262,15 +262,18 @@ export class World {
     for (const hint of hintedLabels(prompt)) expect(labelsIn(prompt.slice(0, hint.messages))).toContain(hint.label);
   }
 
-  /** What may stand in a prompt: what it brings, and what requests brought that were word for word the beginning of this one. */
+  /**
+   * What may stand in a prompt: what it brings, and what requests brought that were word for word the beginning of this
+   * one.
+   */
   ownPassages(one: Branch, messages: readonly ChatMessage[], supplied: readonly Passage[]): readonly string[] {
     const beginnings = messages.map((_, place) => this.supplied.get(keyOf(one, messages.slice(0, place + 1))) ?? []);
     return [...supplied.map(({ content }) => content), ...beginnings.flat()];
   }
 
   /**
-   * Nothing is forgotten: the prompt begins with what the latest request was rendered to that these messages continue, and what is
-   * reported as not known are answers to what was never asked.
+   * Nothing is forgotten: the prompt begins with what the latest request was rendered to that these messages continue,
+   * and what is reported as not known are answers to what was never asked.
    */
   checkRecall(one: Branch, messages: readonly ChatMessage[], { prompt, isForgotten }: Served): Rendering | undefined {
     const place = messages.findLastIndex((_, at) => at > 0 && this.renderings.has(keyOf(one, messages.slice(0, at))));
@@ -289,7 +292,10 @@ export class World {
     return continued;
   }
 
-  /** Something may be forgotten: then the caller is told, or the prompt begins with what was rendered for the latest answered turn. */
+  /**
+   * Something may be forgotten: then the caller is told, or the prompt begins with what was rendered for the latest
+   * answered turn.
+   */
   checkCompleteness(
     one: Branch,
     messages: readonly ChatMessage[],

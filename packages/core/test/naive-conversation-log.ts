@@ -105,7 +105,10 @@ export class NaiveConversationLog {
   }
 }
 
-/** Of the groups of conversations that share this part of the name, those that hold at least half of what the largest holds. */
+/**
+ * Of the groups of conversations that share this part of the name, those that hold at least half of what the largest
+ * holds.
+ */
 function largestBy(
   conversations: readonly NaiveConversation[],
   part: (name: ConversationName) => string | undefined,

@@ -13,8 +13,8 @@ interface Wish {
 }
 
 /**
- * The estimate of `foresight` written down without masks, tables or dynamic programme: what an order is worth, and the most
- * that any order within the dial is worth.
+ * The estimate of `foresight` written down without masks, tables or dynamic programme: what an order is worth, and the
+ * most that any order within the dial is worth.
  */
 export class NaiveForesight {
   readonly #context: Context;
@@ -39,7 +39,9 @@ export class NaiveForesight {
     });
   }
 
-  /** Tokens now, and later by the estimate, of the best way to see this order as a cached path and what is added to it. */
+  /**
+   * Tokens now, and later by the estimate, of the best way to see this order as a cached path and what is added to it.
+   */
   worth(order: readonly number[]): number {
     const documents = order.map((rank) => this.#context.documents[rank]!);
     const later = documents.map((document, place) => {
@@ -148,7 +150,9 @@ function survivals(served: readonly Served[]): Expectation[] {
     .map(({ kept, weight }) => ({ keep: (_key: string, rank: number) => kept.has(rank), weight }));
 }
 
-/** The last 100 requests, of which 20 come again with weight 0.3, or less where fewer than one of 20 shares a document. */
+/**
+ * The last 100 requests, of which 20 come again with weight 0.3, or less where fewer than one of 20 shares a document.
+ */
 function recents(served: readonly Served[]): Expectation[] {
   const recurrence = sum(pairsOf(served).map(({ weight }) => weight)) / Math.max(1, requestsOf(served));
   const weight = 0.3 * (20 / 100) * Math.min(1, recurrence);

@@ -76,7 +76,8 @@ it('the tree stays sound, and refinement never raises its cost and says what it 
 });
 
 it('refinement moves what the recursion hung in the wrong place', () => {
-  // `a` leads four contexts; the fourth shares one document with them and three with the fifth, which `a` keeps it from.
+  // `a` leads four contexts; the fourth shares one document with them and three with the fifth, which `a` keeps it
+  // from.
   const batch = ['ab', 'ac', 'ad', 'aefg', 'efgh'].map((documents) => [...documents]);
   const interned = internBatch(batch);
   const tree = new PlanTree(interned);

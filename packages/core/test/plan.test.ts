@@ -24,7 +24,10 @@ function naiveTrie(orders: readonly (readonly string[])[], tokens: (id: string) 
   return { trieNodes: nodes.size, trieTokens };
 }
 
-/** Documents found by each order, one after the other, in a cache that evicts the least recently used leaf when it is too full. */
+/**
+ * Documents found by each order, one after the other, in a cache that evicts the least recently used leaf when it is
+ * too full.
+ */
 function naiveCache(orders: readonly (readonly string[])[], capacity: number): number[] {
   const lastUse = new Map<string, number>();
   return orders.map((order, now) => {

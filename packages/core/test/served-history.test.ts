@@ -130,7 +130,9 @@ describe("what the engine's cached tokens teach", () => {
   const pairs = Array.from({ length: 16 }, (_, i) => [`first-${i}`, `second-${i}`]);
   const tokensOfPair = (pair: readonly string[]) => documentsOf(pair).reduce((sum, { tokens }) => sum + tokens, 0);
 
-  /** Serves pairs by an engine with room for so many tokens that evicts what is least recent, and says what came of it. */
+  /**
+   * Serves pairs by an engine with room for so many tokens that evicts what is least recent, and says what came of it.
+   */
   function withEngine(history: ServedHistory, room: () => number) {
     const held: (readonly string[])[] = [];
     return (pair: readonly string[]): 'hit' | 'miss' | 'wrongly expected' | 'not expected' => {

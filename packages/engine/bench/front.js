@@ -1,5 +1,6 @@
-// What the supervising process in front of the engine adds to a request: the same engine asked directly and through it, in
-// turns, one request at a time. `node bench/front.js [--requests 2000] [--rounds 5]`. Times mean nothing on a busy machine.
+// What the supervising process in front of the engine adds to a request: the same engine asked directly and through it,
+// in turns, one request at a time. `node bench/front.js [--requests 2000] [--rounds 5]`. Times mean nothing on a busy
+// machine.
 import { fork } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

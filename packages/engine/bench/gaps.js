@@ -1,6 +1,6 @@
-// How long running streams wait for their next token while a long prompt is computed, against when they are alone; and how
-// long that prompt takes when nobody streams.
-// `node bench/gaps.js [--models demo,random:24m] [--streams 8] [--prompt 4000] [--quiet 200] [--threads 1] [--batch-tokens 128]`
+// How long running streams wait for their next token while a long prompt is computed, against when they are alone; and
+// how long that prompt takes when nobody streams. `node bench/gaps.js [--models demo,random:24m] [--streams 8]
+// [--prompt 4000] [--quiet 200] [--threads 1] [--batch-tokens 128]`
 import { request as httpRequest } from 'node:http';
 import { parseArgs } from 'node:util';
 import { spawnEngine } from '../dist/index.js';

@@ -5,9 +5,9 @@ function sum(numbers) {
 }
 
 /**
- * How many times less the second is than the first, where both were measured on the same requests: the ratio of the sums, and its
- * standard error by the delta method. What makes a request long makes it long for both, so this error is far smaller than
- * that of two means.
+ * How many times less the second is than the first, where both were measured on the same requests: the ratio of the
+ * sums, and its standard error by the delta method. What makes a request long makes it long for both, so this error is
+ * far smaller than that of two means.
  */
 export function pairedRatio(first, second) {
   const ratio = sum(first) / sum(second);

@@ -1,5 +1,5 @@
-// What it costs to bring cells back from host memory, against computing them again. One thread, nothing but the library.
-// `node bench/restore.js [--models demo,random:24m] [--rounds 7]`
+// What it costs to bring cells back from host memory, against computing them again. One thread, nothing but the
+// library. `node bench/restore.js [--models demo,random:24m] [--rounds 7]`
 import { parseArgs } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { resolveModel } from '../dist/index.js';

@@ -1,8 +1,9 @@
-// First come, first served against cache-aware order, on a RAGCache-like trace (two documents a request, popularity by Zipf)
-// that arrives as a Poisson process at, and beyond, what the engine can serve. The rate is measured first, with a queue that
-// never runs dry; both disciplines then get the same requests at the same times. Ratios are means over seeds, with their standard
-// errors: requests of one run wait for each other and say little apart. Seeds below 100 are for tuning.
-// `node bench/schedule.js [--model demo] [--requests 300] [--documents 60] [--tokens 150] [--loads 0.8,1,1.2] [--seeds 101,102,103]
+// First come, first served against cache-aware order, on a RAGCache-like trace (two documents a request, popularity by
+// Zipf) that arrives as a Poisson process at, and beyond, what the engine can serve. The rate is measured first, with a
+// queue that never runs dry; both disciplines then get the same requests at the same times. Ratios are means over
+// seeds, with their standard errors: requests of one run wait for each other and say little apart. Seeds below 100 are
+// for tuning. `node bench/schedule.js [--model demo] [--requests 300] [--documents 60] [--tokens 150] [--loads
+// 0.8,1,1.2] [--seeds 101,102,103]
 //   [--answer 8] [--running 4] [--host 0] [--window 32] [--threads 1]
 //   [--stream-gap 3]`
 import { request as httpRequest } from 'node:http';
@@ -175,7 +176,10 @@ function figures(answers) {
   };
 }
 
-/** Both disciplines at a load: the same requests at the same times, one seed after the other, and which goes first takes turns. */
+/**
+ * Both disciplines at a load: the same requests at the same times, one seed after the other, and which goes first takes
+ * turns.
+ */
 async function compare(load, perSecond) {
   const runs = new Map(DISCIPLINES.map((schedule) => [schedule, []]));
   for (const [turn, seed] of SEEDS.entries()) {

@@ -1,6 +1,6 @@
-// What scheduling costs a request (RAGCache §7.5 reports about 900 µs): choosing it from the queue, looking it up, taking and
-// bringing back what is cached, making room by eviction, and putting what was computed into the tree. The real data structures
-// on a memory that computes nothing; trees of device and host together of up to 100,000 nodes.
+// What scheduling costs a request (RAGCache §7.5 reports about 900 µs): choosing it from the queue, looking it up,
+// taking and bringing back what is cached, making room by eviction, and putting what was computed into the tree. The
+// real data structures on a memory that computes nothing; trees of device and host together of up to 100,000 nodes.
 // `node bench/scheduling-work.js [--nodes 1000,10000,100000] [--waiting 8,64,256] [--requests 2000] [--policy pgdsf]`
 import { parseArgs } from 'node:util';
 import { replacementPolicy } from '@warmpath/core';

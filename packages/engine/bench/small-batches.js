@@ -1,7 +1,7 @@
 // What a small batch costs behind a long prefix, as llama.cpp computes it and filled up to a whole tile of attention.
-// Behind 2,000 cached tokens, a batch of fewer than 64 goes row by row: on the demo model it is many times slower than a
-// larger one. `TilePadding` decides by an estimate fitted to this table; the last column is its choice.
-// `node bench/small-batches.js [--models demo,random:24m] [--prefixes 0,512,2048,6144] [--rounds 5] [--threads 1]`
+// Behind 2,000 cached tokens, a batch of fewer than 64 goes row by row: on the demo model it is many times slower than
+// a larger one. `TilePadding` decides by an estimate fitted to this table; the last column is its choice. `node
+// bench/small-batches.js [--models demo,random:24m] [--prefixes 0,512,2048,6144] [--rounds 5] [--threads 1]`
 import { parseArgs } from 'node:util';
 import { resolveModel } from '../dist/index.js';
 import { llamaBindings } from '../dist/native/bindings.js';

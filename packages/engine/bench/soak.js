@@ -1,7 +1,7 @@
 // Whether the engine can be brought to a standstill, to a wrong account of its cells, or to growth: thousands of
-// overlapping, aborted and identical requests on contexts that are far too small for them, with every tier, tenants, and
-// workers that are killed. Loopback only, seeded; the processes are looked at in /proc, so it needs Linux.
-// `node bench/soak.js [--requests 4000] [--seed 1] [--rounds 0,4,6] [--parallel 2]`. Exits with 1 when something is wrong.
+// overlapping, aborted and identical requests on contexts that are far too small for them, with every tier, tenants,
+// and workers that are killed. Loopback only, seeded; the processes are looked at in /proc, so it needs Linux. `node
+// bench/soak.js [--requests 4000] [--seed 1] [--rounds 0,4,6] [--parallel 2]`. Exits with 1 when something is wrong.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -42,7 +42,8 @@ const ROUNDS = [
     clients: 24,
     options: { model: 'random:1m', contextTokens: 2048, batchTokens: 32, maxRunning: 32, queueLimit: 64 },
   },
-  // Everything comes and goes between two tiers that are both too small, and every invariant is checked after every step.
+  // Everything comes and goes between two tiers that are both too small, and every invariant is checked after every
+  // step.
   {
     clients: 12,
     options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, policy: 'pgdsf', verifyCache: true },
@@ -362,8 +363,8 @@ async function idle(url) {
 }
 
 /**
- * Requests for as many tokens as there are cells, which nobody has sent: everything else has to leave, and with it every
- * sequence id that is not leaked.
+ * Requests for as many tokens as there are cells, which nobody has sent: everything else has to leave, and with it
+ * every sequence id that is not leaked.
  */
 async function flush({ url, cells, model }) {
   const length = Math.min(cells, model.contextTokens) - 1;

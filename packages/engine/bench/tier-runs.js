@@ -30,8 +30,8 @@ function cpuMs(pid) {
 }
 
 /**
- * Every configuration on a trace, each on an engine of its own. All engines stand side by side and take turns of a few requests,
- * so that a slow moment of the machine meets all of them and the same requests.
+ * Every configuration on a trace, each on an engine of its own. All engines stand side by side and take turns of a few
+ * requests, so that a slow moment of the machine meets all of them and the same requests.
  *
  * @returns By configuration, what each counted request took.
  */
@@ -105,7 +105,10 @@ const NO_MEMORY = {
 /** A token costs twice as much behind 4,096 others. */
 const COST = { prefillMs: (cached, count) => count * (1 + (cached + count / 2) / 4096) };
 
-/** What {@link measureRuns} counts, by the cache alone, over a memory that holds nothing; a host tier's bytes are tokens. */
+/**
+ * What {@link measureRuns} counts, by the cache alone, over a memory that holds nothing; a host tier's bytes are
+ * tokens.
+ */
 export function countRuns({ trace, contextTokens }, { configurations, warmUp }) {
   return Object.fromEntries(
     configurations.map(({ name, policy, hostTier, salted }) => {

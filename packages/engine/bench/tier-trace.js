@@ -14,8 +14,9 @@ export function tokensOf({ key, tokens }) {
 }
 
 /**
- * The prompts of a seed, the tokens that a cache which never forgets would hold of their documents, each in the context of what
- * stands before it, and the cells of a device for a tenth of them, but at least for the longest prompt and its answer.
+ * The prompts of a seed, the tokens that a cache which never forgets would hold of their documents, each in the context
+ * of what stands before it, and the cells of a device for a tenth of them, but at least for the longest prompt and its
+ * answer.
  */
 export function drawTrace(seed, { requests, documents, shrink, drift }) {
   const workload = ragCacheWorkload(seed, { dataset: 'mmlu', k: 2, requests, documents, drift, shrink });

@@ -1,22 +1,24 @@
-// What tiers and replacement policies are worth on a real engine: RAGCache's workload in small, one request after the other.
+// What tiers and replacement policies are worth on a real engine: RAGCache's workload in small, one request after the
+// other.
 //
-// The trace is the lab's `ragcache-mmlu` (the paper's skew: 60 % of the requests go to 3 % of the documents; two documents a
-// request, the second a neighbour of the first), of a smaller corpus, with all lengths divided by the same number: documents
-// of 3,718 tokens on average in the paper and questions of about 100 become documents of 232 and questions of 6 on the demo
-// model, 155 and 4 on the larger one, which takes ten times as long for a token. So most of a prompt is documents, as in the
-// paper, and a corpus of half as many documents as requests lets the first half of the requests, which is not counted, warm
-// the tiers. The working set is what a cache that never forgets would hold of the trace's documents, each in the context of what
-// stands before it; the device holds a tenth of it.
+// The trace is the lab's `ragcache-mmlu` (the paper's skew: 60 % of the requests go to 3 % of the documents; two
+// documents a request, the second a neighbour of the first), of a smaller corpus, with all lengths divided by the same
+// number: documents of 3,718 tokens on average in the paper and questions of about 100 become documents of 232 and
+// questions of 6 on the demo model, 155 and 4 on the larger one, which takes ten times as long for a token. So most of
+// a prompt is documents, as in the paper, and a corpus of half as many documents as requests lets the first half of the
+// requests, which is not counted, warm the tiers. The working set is what a cache that never forgets would hold of the
+// trace's documents, each in the context of what stands before it; the device holds a tenth of it.
 //
-// All configurations run side by side and take turns of ten requests: a slow moment of the machine meets all of them. Errors are
-// standard errors over requests, paired: two configurations are compared request by request. TTFT is the engine's own, from its
-// admission to the first token; CPU is that of the process that computes, with everything it does for a request.
+// All configurations run side by side and take turns of ten requests: a slow moment of the machine meets all of them.
+// Errors are standard errors over requests, paired: two configurations are compared request by request. TTFT is the
+// engine's own, from its admission to the first token; CPU is that of the process that computes, with everything it
+// does for a request.
 //
 // `node bench/tiers.js [--models demo,random:24m] [--requests 300,200] [--documents 150,100] [--shrink 16,24]
-//   [--seeds 301+302,301] [--drift 0] [--policies pgdsf,gdsf,lru,lfu] [--json <file>] [--count]`; lists of models, requests,
-// documents, shrinks and seeds go together. With `--count` nothing is computed: the cache alone runs, over a memory that holds
-// nothing, so hit rates of many seeds take seconds; what prefill costs is a formula then.
-// The sizes were chosen on seeds 1 to 40.
+//   [--seeds 301+302,301] [--drift 0] [--policies pgdsf,gdsf,lru,lfu] [--json <file>] [--count]`; lists of models,
+// requests, documents, shrinks and seeds go together. With `--count` nothing is computed: the cache alone runs, over a
+// memory that holds nothing, so hit rates of many seeds take seconds; what prefill costs is a formula then. The sizes
+// were chosen on seeds 1 to 40.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { fitLine, pairedRatio } from './paired.js';

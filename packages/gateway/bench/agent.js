@@ -1,6 +1,6 @@
-// What a request of an agent costs: conversations of 50 turns, each with a search and its result, at 30 KB and at 400 KB, through real
-// sockets with a plain engine behind. CPU of the gateway's process a request, beside that of a plain proxy in the same run.
-// `node bench/agent.js [--json] [--quick]`, after a build.
+// What a request of an agent costs: conversations of 50 turns, each with a search and its result, at 30 KB and at 400
+// KB, through real sockets with a plain engine behind. CPU of the gateway's process a request, beside that of a plain
+// proxy in the same run. `node bench/agent.js [--json] [--quick]`, after a build.
 import { Pool } from 'undici';
 import { AGENT_SIZES, agentConversations, LAST } from './agent-conversations.js';
 import { draws, prose } from './draw.js';
@@ -46,7 +46,10 @@ async function cpuOf(target, conversations, headers) {
   return (after.cpuUs - before.cpuUs) / (ROUNDS * conversations.length * LAST);
 }
 
-/** Makes every conversation one of the tenant that begins with documents: `documents` in the request before the last ones. */
+/**
+ * Makes every conversation one of the tenant that begins with documents: `documents` in the request before the last
+ * ones.
+ */
 async function beginWithDocuments(target, conversations, headers) {
   const pool = new Pool(target.url, { connections: CLIENTS });
   const documents = Array.from({ length: 5 }, (_, i) => ({ id: `given-${i}`, content: prose(next, 200) }));
@@ -59,7 +62,9 @@ async function beginWithDocuments(target, conversations, headers) {
   if (!/replayed=1/.test(replayed['x-warmpath'])) throw new Error('nothing was replayed');
 }
 
-/** A tenant of which the gateway remembers some conversation, so that it has to look whether a request continues one. */
+/**
+ * A tenant of which the gateway remembers some conversation, so that it has to look whether a request continues one.
+ */
 async function makeKnown(target, headers) {
   const pool = new Pool(target.url, { connections: 1 });
   const messages = [{ role: 'user', content: 'Question?' }];

@@ -1,7 +1,7 @@
-// What one client can do to all others: each attack of test/attacks in its real size, against a gateway in a process of its own with a heap
-// of 1 GiB, while another thread asks /healthz every 5 ms. `node bench/attacks.js [--memory-mib 64] [--wait-ms 100] [--only words] [--json]`.
-// Exits with 1 where an answer was wrong, the gateway ended, somebody waited longer, or it took more memory than what is configured plus
-// 150 MB. Linux only: resident memory is read from /proc.
+// What one client can do to all others: each attack of test/attacks in its real size, against a gateway in a process of
+// its own with a heap of 1 GiB, while another thread asks /healthz every 5 ms. `node bench/attacks.js [--memory-mib 64]
+// [--wait-ms 100] [--only words] [--json]`. Exits with 1 where an answer was wrong, the gateway ended, somebody waited
+// longer, or it took more memory than what is configured plus 150 MB. Linux only: resident memory is read from /proc.
 import { once } from 'node:events';
 import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';

@@ -1,5 +1,6 @@
-// Asks a gateway's /healthz every 5 ms, on as many connections as it takes, and tells on a message the longest that one waited for its
-// answer. A thread of its own: what the attacking clients do does not count. `lagMs` is how late it was itself.
+// Asks a gateway's /healthz every 5 ms, on as many connections as it takes, and tells on a message the longest that one
+// waited for its answer. A thread of its own: what the attacking clients do does not count. `lagMs` is how late it was
+// itself.
 import { connect } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';
 

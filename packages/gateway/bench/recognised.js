@@ -1,4 +1,5 @@
-// CPU a request of finding and ordering documents that stand in prompts, without HTTP. `node bench/recognised.js`, after a build.
+// CPU a request of finding and ordering documents that stand in prompts, without HTTP. `node bench/recognised.js`,
+// after a build.
 import { arrange, observe, ServedHistory } from '@warmpath/core';
 import { chatApi } from '../dist/apis/chat-api.js';
 import { RequestLog } from '../dist/explain/request-log.js';

@@ -1,6 +1,7 @@
-// What a shared store of conversations costs a request: the same conversations through a gateway that remembers by itself, through one over
-// a Redis on the loopback, and through two over that Redis in turns, so that every turn travels. CPU and latency of a request, what
-// the store is asked, and its own CPU. Needs `redis-server` (or REDIS_SERVER). `node bench/shared.js [--json] [--quick]`, after a build.
+// What a shared store of conversations costs a request: the same conversations through a gateway that remembers by
+// itself, through one over a Redis on the loopback, and through two over that Redis in turns, so that every turn
+// travels. CPU and latency of a request, what the store is asked, and its own CPU. Needs `redis-server` (or
+// REDIS_SERVER). `node bench/shared.js [--json] [--quick]`, after a build.
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { createClient } from '@redis/client';

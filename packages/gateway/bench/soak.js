@@ -1,5 +1,6 @@
 // Does the gateway's memory stay flat? A million mixed requests (plain bodies, known and never seen documents, streams,
-// clients that leave, more tenants than are kept), and its resident memory as they go. `node bench/soak.js [requests] [--json]`.
+// clients that leave, more tenants than are kept), and its resident memory as they go. `node bench/soak.js [requests]
+// [--json]`.
 import { Pool } from 'undici';
 import { draws } from './draw.js';
 import { start, stopAll, usageOf } from './processes.js';

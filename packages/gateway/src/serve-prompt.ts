@@ -13,9 +13,10 @@ import type { PromptApi } from './intake/apis/prompt-api.js';
 import { bodyOf } from './intake/request-body.js';
 
 /**
- * The way of a prompt through the gateway: intake, conversation, arrange, render, dispatch, answer, observe. A body that has nothing
- * for the gateway passes through as it is. A defect of the gateway forwards the original body; only bad input is refused. Documents
- * are arranged when the engine has room and not before, so that the order knows what was served meanwhile, and what still waits.
+ * The way of a prompt through the gateway: intake, conversation, arrange, render, dispatch, answer, observe. A body
+ * that has nothing for the gateway passes through as it is. A defect of the gateway forwards the original body; only
+ * bad input is refused. Documents are arranged when the engine has room and not before, so that the order knows what
+ * was served meanwhile, and what still waits.
  */
 export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
@@ -24,7 +25,10 @@ export function servePrompt(gateway: Gateway, api: PromptApi) {
   };
 }
 
-/** The same for an API that the engine may not speak: then the request is translated first, and its answer on the way back. */
+/**
+ * The same for an API that the engine may not speak: then the request is translated first, and its answer on the way
+ * back.
+ */
 export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly name: TranslatedApi }) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     const { headers, exchange } = request;
@@ -101,8 +105,9 @@ function enter(gateway: Gateway, call: Call, prepared: PreparedPrompt): void {
 }
 
 /**
- * What the queue may know of a request: enough to be told to policies, and to be weighed against others. `undefined` for one without
- * documents whose order is open. O(1); where documents stand in the prompt, O(text up to the end of the first).
+ * What the queue may know of a request: enough to be told to policies, and to be weighed against others. `undefined`
+ * for one without documents whose order is open. O(1); where documents stand in the prompt, O(text up to the end of the
+ * first).
  */
 function waitingContext(gateway: Gateway, tenant: string, prepared: PreparedPrompt): WaitingContext | undefined {
   if (prepared.kind === 'inserted') return contextOf(gateway, tenant, prepared.parsed.model, prepared.request);

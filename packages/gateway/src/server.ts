@@ -142,7 +142,9 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   };
 }
 
-/** Opens the store of conversations. How it does shows in the metrics, and in the log where the server comes or goes. */
+/**
+ * Opens the store of conversations. How it does shows in the metrics, and in the log where the server comes or goes.
+ */
 async function openConversationStore({ conversations, metrics }: Gateway, { log }: FastifyInstance): Promise<void> {
   await conversations.store.open({
     done: (operation, ms) => metrics.stored(operation, ms),

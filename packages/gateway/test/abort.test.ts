@@ -11,7 +11,9 @@ function leaving(url: string, body: object): ClientRequest {
   return openRequest(url, body).on('error', () => {});
 }
 
-/** The gateway counts a client that left when its connection closes; asking for metrics takes a turn of the event loop. */
+/**
+ * The gateway counts a client that left when its connection closes; asking for metrics takes a turn of the event loop.
+ */
 async function abortsCounted({ gateway }: Stand, count: number): Promise<void> {
   while (!(await send(`${gateway.url}/metrics`)).text.includes(`warmpath_client_aborts_total ${count}\n`));
 }

@@ -10,8 +10,9 @@ const PROGRAM = new URL('../bench/gateway-process.js', import.meta.url);
 const TIMEOUT = { timeout: 120_000 };
 
 /**
- * The attacks in small, against the built gateway in a process of its own: every one is answered, and the gateway serves on. How long
- * others wait meanwhile and what memory it takes is measured by `npm run attacks`, with the real sizes.
+ * The attacks in small, against the built gateway in a process of its own: every one is answered, and the gateway
+ * serves on. How long others wait meanwhile and what memory it takes is measured by `npm run attacks`, with the real
+ * sizes.
  */
 async function run(attack: Attack): Promise<readonly string[]> {
   const engine = closing(await SinkEngine.start());

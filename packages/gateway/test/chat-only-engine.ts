@@ -16,8 +16,8 @@ const USAGE = {
 };
 
 /**
- * In place of an engine that speaks chat completions only and calls tools, which the demo model cannot. Says 404 to every other
- * path, as FastAPI does; answers results of tools with a sentence.
+ * In place of an engine that speaks chat completions only and calls tools, which the demo model cannot. Says 404 to
+ * every other path, as FastAPI does; answers results of tools with a sentence.
  */
 export function chatOnlyEngine(then: Answer = answerWithTools): Answer {
   return (response, request) => {

@@ -18,10 +18,16 @@ export interface ReceivedRequest {
 
 export type Answer = (response: ServerResponse, request: ReceivedRequest) => void;
 
-/** A plain HTTP server in place of an engine, for what a healthy engine does not do: fail in chosen ways, at chosen bytes. */
+/**
+ * A plain HTTP server in place of an engine, for what a healthy engine does not do: fail in chosen ways, at chosen
+ * bytes.
+ */
 export class FakeEngine {
   readonly received: ReceivedRequest[] = [];
-  /** Emits `request` when one has come completely, and `abort` when its client's connection closed before the answer was complete. */
+  /**
+   * Emits `request` when one has come completely, and `abort` when its client's connection closed before the answer was
+   * complete.
+   */
   readonly events = new EventEmitter();
   answer: Answer;
   aborted = 0;

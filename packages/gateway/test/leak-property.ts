@@ -43,15 +43,17 @@ interface LeakReport {
 const WORLD_REQUESTS = 150;
 /** How often a part of the actions is tried before the reproduction is as small as it gets. */
 const REDUCTIONS = 200;
-/** Of the continuations that only a shared store can know, those that may come before the store has heard of the turn. */
+/**
+ * Of the continuations that only a shared store can know, those that may come before the store has heard of the turn.
+ */
 const MOST_FORGOTTEN = 0.2;
 /** Below as many, one that came too early proves nothing. */
 const FEW_CROSSINGS = 20;
 
 /**
- * Runs random conversations of many clients through real gateways and looks at every byte that the engine gets: no document may stand in
- * a prompt whose caller did not bring it, in this request or in earlier turns of the very conversation, and none of these may be missing
- * where the answer does not say that the conversation was forgotten.
+ * Runs random conversations of many clients through real gateways and looks at every byte that the engine gets: no
+ * document may stand in a prompt whose caller did not bring it, in this request or in earlier turns of the very
+ * conversation, and none of these may be missing where the answer does not say that the conversation was forgotten.
  */
 export async function runLeak(options: LeakOptions): Promise<LeakReport> {
   const counts = noCounts();
@@ -126,7 +128,10 @@ async function runWorld(
   }
 }
 
-/** Leaves out actions, halves first and single ones last, as long as the last one is still answered wrongly in the same way. */
+/**
+ * Leaves out actions, halves first and single ones last, as long as the last one is still answered wrongly in the same
+ * way.
+ */
 async function reduced(around: Surroundings, found: Reproduction): Promise<Reproduction> {
   let { actions } = found;
   let tries = 0;

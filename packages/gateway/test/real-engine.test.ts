@@ -28,7 +28,10 @@ const running = () => metric(/vllm:num_requests_running\{[^}]*\} (\d+)/);
 
 const topics = ['granite', 'harbour', 'orchard'];
 
-/** Twelve contexts in bursts of four about one topic: four documents that a burst shares, in turning order, and a new one. */
+/**
+ * Twelve contexts in bursts of four about one topic: four documents that a burst shares, in turning order, and a new
+ * one.
+ */
 const contexts = topics.flatMap((topic) =>
   Array.from({ length: 4 }, (_, request) => {
     const shared = Array.from({ length: 4 }, (_, rank) => passage(topic, (rank + request) % 4));
@@ -50,7 +53,10 @@ interface Answer {
   };
 }
 
-/** Asks about every context, one after the other, behind a system prompt of its own: nothing of an earlier run is cached. */
+/**
+ * Asks about every context, one after the other, behind a system prompt of its own: nothing of an earlier run is
+ * cached.
+ */
 async function run(policy: 'retrieval' | 'exact') {
   const gateway = closing(await gatewayAt(engine.url, { arrange: { policy, hints: false } }));
   const totals = { prompt: 0, cached: 0, predicted: 0, documents: 0 };

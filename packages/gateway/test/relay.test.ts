@@ -105,7 +105,8 @@ describe('relay', () => {
     });
     const request = openRequest(gateway.url + PATH, { messages: [] });
     const [response] = (await once(request, 'response')) as [import('node:http').IncomingMessage];
-    // Nobody reads: what is under way fills the sockets' buffers and then stands still, however often others are served.
+    // Nobody reads: what is under way fills the sockets' buffers and then stands still, however often others are
+    // served.
     for (let i = 0; i < 300 && written < chunks; i++) await send(`${gateway.url}/healthz`);
     expect(written).toBeLessThan(chunks);
     let bytes = 0;

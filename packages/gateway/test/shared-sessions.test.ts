@@ -268,8 +268,8 @@ const talk = fc.record({
 });
 
 /**
- * Has a conversation that goes back and repeats itself; answers what the engine was sent, turn by turn. A turn is refused only where the
- * store did not answer, or has not heard of the turn before.
+ * Has a conversation that goes back and repeats itself; answers what the engine was sent, turn by turn. A turn is
+ * refused only where the store did not answer, or has not heard of the turn before.
  */
 async function wander(
   { engine, gateways }: Shared,

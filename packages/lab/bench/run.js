@@ -1,6 +1,6 @@
 /**
- * How fast the server is simulated: an hour of virtual time, in requests a second of processor time (of all threads, so that other
- * work on the machine disturbs little).
+ * How fast the server is simulated: an hour of virtual time, in requests a second of processor time (of all threads, so
+ * that other work on the machine disturbs little).
  *
  * `npm run bench -w packages/lab` (with `-- --json` for raw figures).
  */

@@ -26,8 +26,9 @@ export interface ExperimentSettings {
   /** The engine's cache as the report calls it, and as it is made. */
   readonly cache: { readonly name: string; readonly create: () => PrefixCacheModel };
   /**
-   * A server with clients, in virtual time: policies then know of the requests that are really waiting, at most `queue`, and TTFT
-   * counts the wait. Default: each request comes when the one before is done, and the next `queue` are known.
+   * A server with clients, in virtual time: policies then know of the requests that are really waiting, at most
+   * `queue`, and TTFT counts the wait. Default: each request comes when the one before is done, and the next `queue`
+   * are known.
    */
   /** What the engine prefills ahead while it is idle. Default nothing. The bounds are those without it. */
   readonly prewarm?: PrewarmOptions;
@@ -38,7 +39,10 @@ export interface ExperimentSettings {
   readonly warmUp?: number;
   /** Where the earlier turns of a conversation stand. Default `documents-first`. */
   readonly conversations?: ConversationLayout;
-  /** Finds the offline bound of a seed (`loadOfflineSolver`); counts every request, so there must be no warm-up. Default: none. */
+  /**
+   * Finds the offline bound of a seed (`loadOfflineSolver`); counts every request, so there must be no warm-up.
+   * Default: none.
+   */
   readonly offline?: OfflineSolver;
   /** Milliseconds of a monotonic clock, to time `arrange`. */
   readonly clock: () => number;
@@ -57,7 +61,9 @@ export interface PolicyResult {
   readonly cachedDocumentShare: Estimate;
   /** Reused tokens over all prompt tokens, by seed. */
   readonly cachedTokenShare: Estimate;
-  /** How much larger both are than those of the first policy, seed by seed: what a comparison goes by. Not of the first. */
+  /**
+   * How much larger both are than those of the first policy, seed by seed: what a comparison goes by. Not of the first.
+   */
   readonly difference?: {
     readonly cachedDocumentShare: Estimate;
     readonly cachedTokenShare: Estimate;
@@ -91,8 +97,8 @@ export interface ExperimentReport {
     /** The best order of each request by itself, on the same cache, with nothing known of coming requests. */
     readonly oracle: number;
     /**
-     * The best orders of all requests together, on a cache that forgets nothing, as a share of the documents' tokens: its
-     * value where it was proven for every seed, else what is known of it. Only where it was asked for.
+     * The best orders of all requests together, on a cache that forgets nothing, as a share of the documents' tokens:
+     * its value where it was proven for every seed, else what is known of it. Only where it was asked for.
      */
     readonly offline?: { readonly value: number } | OfflineBound;
   };
@@ -113,16 +119,17 @@ export interface SeedFigures {
 }
 
 /**
- * Compares policies on a workload, seed by seed: `step` does one seed, `report` sums up the seeds that are done, so a long
- * experiment can show progress, can be stopped without losing what it has, and can be gone on with later. Deterministic but
- * for `arrangeUs`.
+ * Compares policies on a workload, seed by seed: `step` does one seed, `report` sums up the seeds that are done, so a
+ * long experiment can show progress, can be stopped without losing what it has, and can be gone on with later.
+ * Deterministic but for `arrangeUs`.
  */
 export class Experiment {
   readonly #settings: ExperimentSettings;
   readonly #done: SeedFigures[];
 
   /**
-   * @param done seeds that another experiment of the same settings did: the first of `settings.seeds`, in their order. Error:
+   * @param done seeds that another experiment of the same settings did: the first of `settings.seeds`, in their order.
+   *   Error:
    *   `WARMPATH_INVALID_REQUEST` with a path if they are others, or lack a policy.
    */
   constructor(settings: ExperimentSettings, done: readonly SeedFigures[] = []) {
@@ -205,7 +212,10 @@ export class Experiment {
     };
   }
 
-  /** Both shares and the mean TTFT minus those of the first policy, by seed; what two policies have in common (the seed) cancels out. */
+  /**
+   * Both shares and the mean TTFT minus those of the first policy, by seed; what two policies have in common (the seed)
+   * cancels out.
+   */
   #differenceOf(policy: LabPolicyName): PolicyResult['difference'] {
     const first = this.#settings.policies[0]!;
     if (policy === first) return undefined;

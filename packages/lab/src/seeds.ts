@@ -4,8 +4,8 @@ import { WarmpathError } from '@warmpath/core';
 const MAX_SEEDS = 1_000;
 
 /**
- * Reads seeds as a command line gives them: single numbers and ranges, separated by commas, for instance `42`, `1..10` or
- * `1,5,7`. Each seed counts once.
+ * Reads seeds as a command line gives them: single numbers and ranges, separated by commas, for instance `42`, `1..10`
+ * or `1,5,7`. Each seed counts once.
  *
  * @throws WARMPATH_USAGE at `--seeds` for anything else, and for more than 1,000 seeds.
  */

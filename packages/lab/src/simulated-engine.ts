@@ -29,8 +29,8 @@ import { createLabPolicy, type LabPolicyName, readLabPolicyName } from './orderi
 import type { PromptSpan, WorkloadRequest } from './workloads/workload.js';
 
 /**
- * When the history learns of a request: as it is sent, so that requests in flight follow each other (what Warmpath does), or when
- * its answer is complete (RAGCache++'s trie, which is updated between batches).
+ * When the history learns of a request: as it is sent, so that requests in flight follow each other (what Warmpath
+ * does), or when its answer is complete (RAGCache++'s trie, which is updated between batches).
  */
 export const LEARNING_TIMES = ['dispatch', 'completion'] as const;
 
@@ -92,8 +92,8 @@ export interface PreparedRequest {
 }
 
 /**
- * One engine with its history: the real `arrange` and `observe` of the core around a simulated cache. A request is prepared,
- * started and finished; `serve` does it all at once.
+ * One engine with its history: the real `arrange` and `observe` of the core around a simulated cache. A request is
+ * prepared, started and finished; `serve` does it all at once.
  */
 export class SimulatedEngine {
   readonly #preamble: Preamble;
@@ -132,8 +132,8 @@ export class SimulatedEngine {
   }
 
   /**
-   * Arranges a request as the history suggests now. Errors: whatever made the policy fall back to retrieval order (a comparison
-   * must not hide that). Cost: that of the policy.
+   * Arranges a request as the history suggests now. Errors: whatever made the policy fall back to retrieval order (a
+   * comparison must not hide that). Cost: that of the policy.
    */
   prepare(request: WorkloadRequest, { number, waiting, now }: Dispatch): PreparedRequest {
     const turn = this.#conversations.begin(request);
@@ -159,8 +159,8 @@ export class SimulatedEngine {
   }
 
   /**
-   * Dispatches a prepared request; undefined if the engine has no room for it now. `answer` is what will be generated behind it and
-   * kept. Errors: those of the cache.
+   * Dispatches a prepared request; undefined if the engine has no room for it now. `answer` is what will be generated
+   * behind it and kept. Errors: those of the cache.
    */
   start(prepared: PreparedRequest, now: number, answer?: PromptSpan): Admission | undefined {
     const { prompt, arrangement } = prepared;
@@ -214,8 +214,8 @@ export class SimulatedEngine {
   }
 
   /**
-   * Arranges and prefills one request while nothing else is under way. Errors: those of `prepare` and of the cache. Cost: that
-   * of the policy and O(tokens / granularity).
+   * Arranges and prefills one request while nothing else is under way. Errors: those of `prepare` and of the cache.
+   * Cost: that of the policy and O(tokens / granularity).
    */
   serve(request: WorkloadRequest, dispatch: Dispatch): ServedOutcome {
     const prepared = this.prepare(request, dispatch);

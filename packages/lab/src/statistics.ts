@@ -24,8 +24,8 @@ export function percentile(values: readonly number[], share: number): number {
 }
 
 /**
- * The value at or below which `share` of the weight lies, where each value counts as often as its weight says; 0 for none. With equal
- * weights, `percentile`. O(n log n).
+ * The value at or below which `share` of the weight lies, where each value counts as often as its weight says; 0 for
+ * none. With equal weights, `percentile`. O(n log n).
  */
 export function weightedPercentile(values: readonly number[], weights: readonly number[], share: number): number {
   const places = values.map((_, place) => place).sort((a, b) => values[a]! - values[b]!);

@@ -3,7 +3,10 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll } from 'vitest';
 
-/** A folder for the tests of one file: `write` puts a file into it, by relative path, and answers with the path of its top. */
+/**
+ * A folder for the tests of one file: `write` puts a file into it, by relative path, and answers with the path of its
+ * top.
+ */
 export function dataFolder() {
   let folder = '';
   beforeAll(async () => {

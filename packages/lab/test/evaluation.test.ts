@@ -333,7 +333,8 @@ describe('evaluationReport', () => {
     expect(report.questions).toEqual({ asked: 5, scored: 4, unanswerable: 0, tooLong: 1, conversations: 2 });
     expect(tooLongNote(report)).toContain('1 of 5 questions did not fit the 4,096 tokens of the model');
     expect(tooLongNote(report)).toContain('(retrieval 1, arranged 1)');
-    // Sums over conversations: -1 and 2 for arranged, of four patterns of signs two are as far from 0; both gained for the hints.
+    // Sums over conversations: -1 and 2 for arranged, of four patterns of signs two are as far from 0; both gained for
+    // the hints.
     const [arranged, hints] = report.differences;
     expect(arranged!.answers).toEqual({ lost: 1, gained: 2, p: 1 });
     expect(hints!.answers).toEqual({ lost: 0, gained: 2, p: 1 });

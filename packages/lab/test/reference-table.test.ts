@@ -3,8 +3,8 @@ import { createWorkload, mean, percentile, seenBeforeShare, simulate } from '../
 
 /**
  * Measured with an independent simulator (seed 42, 16-token blocks, unlimited, 28 + 200k + 24 tokens): mean and median
- * share of cached tokens, share of requests above 0.4, all after 5 requests; then the share of cached documents over all
- * requests. `random` is another shuffle there, so it is not compared.
+ * share of cached tokens, share of requests above 0.4, all after 5 requests; then the share of cached documents over
+ * all requests. `random` is another shuffle there, so it is not compared.
  */
 const TABLE = {
   headline: {

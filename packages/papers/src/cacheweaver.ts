@@ -47,7 +47,10 @@ const TF_IDF_PASSAGE = 46;
 const CAMPAIGNS =
   'The paper compares within a table only: the same strategy on the same trace has p50 59.6 in Table 3 and 60.3 in Table 4. Ours is one model for all.';
 
-/** CacheWeaver's tables and figures that a simulation can have a counterpart of; Table 7 (answers) needs a model. Takes about a second. */
+/**
+ * CacheWeaver's tables and figures that a simulation can have a counterpart of; Table 7 (answers) needs a model. Takes
+ * about a second.
+ */
 export const CACHEWEAVER_TABLES: readonly PaperTable[] = [
   { name: 'table-3a', reproduce: () => headlineTable('A') },
   { name: 'table-3b', reproduce: () => headlineTable('B') },

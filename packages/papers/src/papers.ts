@@ -29,8 +29,8 @@ export function tablesOf(paper: PaperName): readonly string[] {
 }
 
 /**
- * The tables of a paper beside ours, or the one of that name. Error: `WARMPATH_INVALID_REQUEST` at `table` for a name that the paper
- * does not have. Cost: seconds a table of RAGCache, by the number of seeds; less for the others.
+ * The tables of a paper beside ours, or the one of that name. Error: `WARMPATH_INVALID_REQUEST` at `table` for a name
+ * that the paper does not have. Cost: seconds a table of RAGCache, by the number of seeds; less for the others.
  */
 export function reproduce(
   paper: PaperName,

@@ -71,7 +71,10 @@ function perRequest({ outcomes }: ServerRun, batch: number, retrievalMs = 0): nu
 /** The paper's trie learns of a batch when it is done. */
 const PAPERS_GREEDY = { policy: 'greedy', learnsAt: 'completion' } as const;
 
-/** The table of concurrent load, which both papers print with the same figures: Table 8 of RAGCache++, Table 11 of CacheWeaver. */
+/**
+ * The table of concurrent load, which both papers print with the same figures: Table 8 of RAGCache++, Table 11 of
+ * CacheWeaver.
+ */
 export function concurrencyTable(name = 'Table 8'): ReproducedTable {
   const workload = createWorkload('headline', { seed: SEED });
   return {

@@ -94,7 +94,10 @@ function events(text: string): ServerEvent[] {
     });
 }
 
-/** Puts a stream of Messages together, by Anthropic's documentation: blocks one after the other, each started and stopped. */
+/**
+ * Puts a stream of Messages together, by Anthropic's documentation: blocks one after the other, each started and
+ * stopped.
+ */
 function assembleMessages(stream: readonly ServerEvent[]): unknown {
   let message: Record<string, unknown> = {};
   const content: Record<string, unknown>[] = [];

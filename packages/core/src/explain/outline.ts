@@ -21,7 +21,10 @@ export interface OutlinedPiece {
   readonly length: number;
   /** A print of every `CHUNK` characters. */
   readonly chunks: Int32Array;
-  /** Of JSON: a print that does not depend on the order of keys, and one that does not depend on the order of elements either. */
+  /**
+   * Of JSON: a print that does not depend on the order of keys, and one that does not depend on the order of elements
+   * either.
+   */
   readonly sameKeys: string | undefined;
   readonly sameElements: string | undefined;
   readonly documents: readonly string[];
@@ -39,8 +42,8 @@ export const CHUNK = 64;
 const JSON_LENGTH = 200_000;
 
 /**
- * The outline of a prompt. Without `keepText` it holds prints only, four bytes for every 64 characters, from which no text can be
- * read; whoever guesses a text can confirm the guess. O(length).
+ * The outline of a prompt. Without `keepText` it holds prints only, four bytes for every 64 characters, from which no
+ * text can be read; whoever guesses a text can confirm the guess. O(length).
  */
 export function outlinePrompt(
   pieces: readonly PromptPiece[],

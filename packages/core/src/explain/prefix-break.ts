@@ -29,7 +29,10 @@ export interface PrefixBreak {
   readonly piece: string;
   /** UTF-16 units from the piece's start to the first one that differs. */
   readonly offset: number;
-  /** False if only the outline of the earlier prompt is known: then the difference stands within 64 units behind the offset. */
+  /**
+   * False if only the outline of the earlier prompt is known: then the difference stands within 64 units behind the
+   * offset.
+   */
   readonly exact: boolean;
   /** Tokens of the later prompt before the difference, and of the whole of it, estimated. */
   readonly sharedTokens: number;
@@ -37,8 +40,8 @@ export interface PrefixBreak {
 }
 
 /**
- * Compares a prompt with one before it: where is the first difference, and what caused it? `undefined` if the later one continues
- * the earlier one to the end. O(length of both).
+ * Compares a prompt with one before it: where is the first difference, and what caused it? `undefined` if the later one
+ * continues the earlier one to the end. O(length of both).
  */
 export function findPrefixBreak(before: PromptOutline, after: readonly PromptPiece[]): PrefixBreak | undefined {
   const outline = outlinePrompt(after, { keepText: false }).pieces;

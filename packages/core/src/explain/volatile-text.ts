@@ -17,7 +17,10 @@ const RANDOM_ID =
 /** Characters around a difference in which it is looked for. */
 const AROUND = 80;
 
-/** What changes by itself at a place of a text, if something of the kind stands there; within `slack` characters behind it. O(1). */
+/**
+ * What changes by itself at a place of a text, if something of the kind stands there; within `slack` characters behind
+ * it. O(1).
+ */
 export function volatileAt(text: string, offset: number, slack: number): 'timestamp' | 'random-id' | undefined {
   const start = Math.max(0, offset - AROUND);
   const window = text.slice(start, offset + slack + AROUND);

@@ -9,8 +9,8 @@ const FIRST_ROOM = 256;
 const TABLED_DOCUMENTS = 8;
 
 /**
- * All paths of the knowledge tree that use only documents of one context, the empty path included: as sets (bit masks by
- * retrieval rank), tokens, and whether the dial allows them. In lexicographic order of ranks.
+ * All paths of the knowledge tree that use only documents of one context, the empty path included: as sets (bit masks
+ * by retrieval rank), tokens, and whether the dial allows them. In lexicographic order of ranks.
  *
  * Flat arrays that are reused: one instance serves call after call and must not be re-entered.
  */

@@ -8,13 +8,16 @@ import { createSortedPolicy } from './sorted.js';
 
 export interface PolicyOptions {
   /**
-   * Most operations of one call of `foresight`. Above it, `foresight` plans more simply or answers like `exact`. Default
-   * 65,536, a fraction of a millisecond.
+   * Most operations of one call of `foresight`. Above it, `foresight` plans more simply or answers like `exact`.
+   * Default 65,536, a fraction of a millisecond.
    */
   readonly maxOperations?: number;
 }
 
-/** The ordering policy of a name. Policies keep no state between calls and may be shared. `readPolicyName` checks a name from outside. */
+/**
+ * The ordering policy of a name. Policies keep no state between calls and may be shared. `readPolicyName` checks a name
+ * from outside.
+ */
 export function createPolicy(name: PolicyName, options: PolicyOptions = {}): OrderingPolicy {
   switch (name) {
     case 'retrieval':

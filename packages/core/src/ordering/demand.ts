@@ -17,12 +17,12 @@ const RECENT_WEIGHT = 0.3;
 const LEAST_EXPECTED = 1e-4;
 
 /**
- * What coming requests will want of a context: for each of them the set of documents it shares with the context (a bit mask
- * by retrieval rank), the tokens it will find cached anyway, and how sure it is. The waiting requests stand first, then the
- * likely ones: sets learned from rank survival, and the overlaps with recent requests.
+ * What coming requests will want of a context: for each of them the set of documents it shares with the context (a bit
+ * mask by retrieval rank), the tokens it will find cached anyway, and how sure it is. The waiting requests stand first,
+ * then the likely ones: sets learned from rank survival, and the overlaps with recent requests.
  *
- * A waiting request may follow another waiting one instead of this context, the sooner the more it shares with that one:
- * it weighs `shared / (shared + most tokens shared with another)`, 1 if with none.
+ * A waiting request may follow another waiting one instead of this context, the sooner the more it shares with that
+ * one: it weighs `shared / (shared + most tokens shared with another)`, 1 if with none.
  *
  * Flat arrays that are reused: one instance serves call after call and must not be re-entered.
  */
@@ -78,7 +78,8 @@ export class Demand {
       // Learned from longer contexts too, of which this one has the first ranks.
       if (expected > LEAST_EXPECTED && (kept & ranks) !== 0) this.#add(kept & ranks, expected);
     }
-    // Where documents do not come back soon, what came along with them long ago says nothing (it cost .003 of true-zero).
+    // Where documents do not come back soon, what came along with them long ago says nothing (it cost .003 of
+    // true-zero).
     const weight = RECENT_WEIGHT * recent.horizonShare * Math.min(1, recent.recurrence);
     if (weight === 0) return;
     const found = recent.overlaps(documents, preamble, this.#overlaps);

@@ -3,8 +3,8 @@ import type { OrderingPolicy } from './policy.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
 
 /**
- * The cached path that saves most tokens, then the rest in retrieval order: the optimum of Eq. 1 in CacheWeaver §3.3 with
- * tokens for documents, at a cost near that of the greedy walk. See `tree/best-path.ts` for exactness and cost.
+ * The cached path that saves most tokens, then the rest in retrieval order: the optimum of Eq. 1 in CacheWeaver §3.3
+ * with tokens for documents, at a cost near that of the greedy walk. See `tree/best-path.ts` for exactness and cost.
  */
 export function createExactPolicy(): OrderingPolicy {
   return {

@@ -12,12 +12,12 @@ export const CHAIN_MAX_DOCUMENTS = 30;
 const STARTS = 8;
 
 /**
- * For contexts with too many subsets: from each of the 8 longest cached paths, adds the document that is worth most next,
- * by the worth of `SubsetSearch`, until no coming request wants what is left; the rest follows in retrieval order. The best
- * of these chains wins; among equals the first found.
+ * For contexts with too many subsets: from each of the 8 longest cached paths, adds the document that is worth most
+ * next, by the worth of `SubsetSearch`, until no coming request wants what is left; the rest follows in retrieval
+ * order. The best of these chains wins; among equals the first found.
  *
- * Up to 30 documents. O(8 × demand × k²) at most, far less as a rule, for each step keeps only the requests that want all
- * documents before it. Allocates some small arrays of ranks; must not be re-entered.
+ * Up to 30 documents. O(8 × demand × k²) at most, far less as a rule, for each step keeps only the requests that want
+ * all documents before it. Allocates some small arrays of ranks; must not be re-entered.
  */
 export class ChainSearch {
   readonly #lengths = new Int32Array(CHAIN_MAX_DOCUMENTS);

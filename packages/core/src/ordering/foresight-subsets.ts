@@ -10,19 +10,22 @@ export const SUBSETS_MAX_DOCUMENTS = 8;
 const SUBSETS = 1 << SUBSETS_MAX_DOCUMENTS;
 
 /**
- * The best order by the worth of what it reuses and leaves behind: a dynamic programme over the subsets of the documents.
+ * The best order by the worth of what it reuses and leaves behind: a dynamic programme over the subsets of the
+ * documents.
  *
- * A prompt that starts with the documents of a set X leaves a path over X, worth `worthOf` what coming requests could save
- * with it. The best way on from X adds the document whose length, times the worth of the longer set, plus the best way on
- * from there, is largest; the order starts with the cached path whose tokens plus the best way on from its set are largest.
- * Among equals the first in lexicographic order of ranks. The dial is held at every step: what may come next depends on
- * the set before it alone.
+ * A prompt that starts with the documents of a set X leaves a path over X, worth `worthOf` what coming requests could
+ * save with it. The best way on from X adds the document whose length, times the worth of the longer set, plus the best
+ * way on from there, is largest; the order starts with the cached path whose tokens plus the best way on from its set
+ * are largest. Among equals the first in lexicographic order of ranks. The dial is held at every step: what may come
+ * next depends on the set before it alone.
  *
  * Up to 8 documents. O(k 2^k + sum of 2^|set| over the demand); allocates the answer alone, and must not be re-entered.
  */
 export class SubsetSearch {
   readonly #lengths = new Int32Array(SUBSETS_MAX_DOCUMENTS);
-  /** All by set: its tokens; requests waiting and expected that could use a path over it; its worth; the best way on. */
+  /**
+   * All by set: its tokens; requests waiting and expected that could use a path over it; its worth; the best way on.
+   */
   readonly #tokens = new Float64Array(SUBSETS);
   readonly #waiting = new Float64Array(SUBSETS);
   readonly #expected = new Float64Array(SUBSETS);

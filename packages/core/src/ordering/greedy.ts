@@ -5,9 +5,9 @@ import type { Context, Ordering, OrderingPolicy } from './policy.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
 
 /**
- * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child; when
- * there is none, append the rest in retrieval order. Under a dial, a document that may not stand at the place is passed over.
- * O(k²) look-ups.
+ * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child;
+ * when there is none, append the rest in retrieval order. Under a dial, a document that may not stand at the place is
+ * passed over. O(k²) look-ups.
  */
 export function createGreedyPolicy(): OrderingPolicy {
   return { name: 'greedy', arrange: arrangeGreedily };

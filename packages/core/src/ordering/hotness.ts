@@ -4,12 +4,18 @@ import type { OrderingPolicy } from './policy.js';
 import { retrievalOrder } from './retrieval-order.js';
 import { limitShift } from './shift-limit.js';
 
-/** Orders by requests in the sliding window that held a document, most first: the CA-Table of the CP-Tree paper. O(k log k). */
+/**
+ * Orders by requests in the sliding window that held a document, most first: the CA-Table of the CP-Tree paper. O(k log
+ * k).
+ */
 export function createHotnessPolicy(): OrderingPolicy {
   return createStatisticPolicy('hotness', (hotness, key) => hotness.frequency(key));
 }
 
-/** A policy that orders by a statistic of each document, highest first; equal documents keep retrieval order. O(k log k). */
+/**
+ * A policy that orders by a statistic of each document, highest first; equal documents keep retrieval order. O(k log
+ * k).
+ */
 export function createStatisticPolicy(
   name: string,
   statistic: (hotness: HotnessView, key: string) => number,

@@ -16,10 +16,10 @@ export function isFree(dial: Dial): boolean {
 /**
  * The dial as a rule for building an order from the front.
  *
- * Pinned documents hold their places. The others fill the free places, and a prefix can be completed within `maxShift` if,
- * and only if, the documents left, taken in retrieval order, fit the free places left, taken in order: windows of equal
- * width around sorted centres match sorted places best in sorted order. So a document may come next if all that it
- * overtakes can still wait for one place more.
+ * Pinned documents hold their places. The others fill the free places, and a prefix can be completed within `maxShift`
+ * if, and only if, the documents left, taken in retrieval order, fit the free places left, taken in order: windows of
+ * equal width around sorted centres match sorted places best in sorted order. So a document may come next if all that
+ * it overtakes can still wait for one place more.
  */
 export class DialRule implements PlacementRule {
   readonly #count: number;

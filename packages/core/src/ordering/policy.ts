@@ -7,7 +7,10 @@ export const POLICY_NAMES = ['retrieval', 'sorted', 'hotness', 'greedy', 'exact'
 
 export type PolicyName = (typeof POLICY_NAMES)[number];
 
-/** The policy of requests that name none: never measurably worse than `exact`, and better where there is something to win. */
+/**
+ * The policy of requests that name none: never measurably worse than `exact`, and better where there is something to
+ * win.
+ */
 export const DEFAULT_POLICY = 'foresight' satisfies PolicyName;
 
 /** One request's documents, and how far they may move. */
@@ -20,8 +23,8 @@ export interface Context {
   /** Retrieval ranks whose documents keep their place; sorted ascending. */
   readonly pinned: readonly number[];
   /**
-   * The documents of requests known to be waiting for the same engine behind the same preamble, in the order they will be
-   * served. Only `foresight` reads them, and only the first 64.
+   * The documents of requests known to be waiting for the same engine behind the same preamble, in the order they will
+   * be served. Only `foresight` reads them, and only the first 64.
    */
   readonly waiting?: readonly (readonly Document[])[] | undefined;
 }

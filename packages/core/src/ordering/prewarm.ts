@@ -32,7 +32,10 @@ export interface PrewarmOptions {
   readonly leastReturn?: number;
 }
 
-/** A path worth prefilling: the start of one that was served, and one document more. Also what to tell `observe` when done. */
+/**
+ * A path worth prefilling: the start of one that was served, and one document more. Also what to tell `observe` when
+ * done.
+ */
 export interface PrewarmPath {
   readonly preamble: Preamble | undefined;
   /** In prompt order; all but the last stand in the cache already, as far as the view knows. */
@@ -44,17 +47,18 @@ export interface PrewarmPath {
 }
 
 /**
- * What is worth prefilling while the engine is idle: beginnings of the path served last, each with one document more that
- * came along with its documents before. Of the sets of its documents that coming requests will want (rank survival and
- * recent requests, as `foresight` expects them) those count that the longer path takes further than what is cached.
+ * What is worth prefilling while the engine is idle: beginnings of the path served last, each with one document more
+ * that came along with its documents before. Of the sets of its documents that coming requests will want (rank survival
+ * and recent requests, as `foresight` expects them) those count that the longer path takes further than what is cached.
  *
- * `served`: requests served lately, the last one last; at most the last 100 are looked at. Arrangements will do. Prefill each
- * path as a prompt that ends behind its documents, then `observe` it as `prewarmed`; called again, the plan goes on from there.
+ * `served`: requests served lately, the last one last; at most the last 100 are looked at. Arrangements will do.
+ * Prefill each path as a prompt that ends behind its documents, then `observe` it as `prewarmed`; called again, the
+ * plan goes on from there.
  *
- * Pure. Empty for a first request, for more than 29 documents, and where no path returns enough. Paths stand in order of
- * return, best first. O(100 × k² + 64 × (paths within the documents + k × sets expected)), up to some milliseconds: for idle
- * time, not for a request's way. It costs the engine's work and, where the cache is full, older entries: measured gains and
- * tokens are in docs/foresight.md.
+ * Pure. Empty for a first request, for more than 29 documents, and where no path returns enough. Paths stand in order
+ * of return, best first. O(100 × k² + 64 × (paths within the documents + k × sets expected)), up to some milliseconds:
+ * for idle time, not for a request's way. It costs the engine's work and, where the cache is full, older entries:
+ * measured gains and tokens are in docs/foresight.md.
  */
 export function planPrewarm(
   served: readonly ServedRequest[],
@@ -149,7 +153,9 @@ class Extensions {
     return extensions;
   }
 
-  /** Tokens that requests would save, all of which also want the document. Those who want less of the path gain nothing. */
+  /**
+   * Tokens that requests would save, all of which also want the document. Those who want less of the path gain nothing.
+   */
   #gainOf({ set, tokens }: Beginning, newTokens: number): number {
     const { sets, weights, count } = this.#demand;
     const withDocument = 2 ** this.#documents.length;

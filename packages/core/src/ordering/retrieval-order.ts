@@ -5,7 +5,10 @@ export function retrievalOrder(count: number): number[] {
   return order;
 }
 
-/** `prefix`, then all other ranks below `count` in retrieval order. O(count × prefix) without allocation beside the answer. */
+/**
+ * `prefix`, then all other ranks below `count` in retrieval order. O(count × prefix) without allocation beside the
+ * answer.
+ */
 export function followedByRetrievalOrder(prefix: readonly number[], count: number): readonly number[] {
   const order: number[] = new Array(count);
   const length = prefix.length;

@@ -10,8 +10,8 @@ const WAITING_RATE = 2;
 const EXPECTED_LATER = 0.8;
 
 /**
- * Share of a path's tokens that leaving it behind will save, when so many requests could use it and find nothing as long.
- * It saturates: of all who would use the path only the first would have had to create it. In [0, 1.1). O(1).
+ * Share of a path's tokens that leaving it behind will save, when so many requests could use it and find nothing as
+ * long. It saturates: of all who would use the path only the first would have had to create it. In [0, 1.1). O(1).
  */
 export function worthOf(waiting: number, expected: number, queueKnown: boolean): number {
   const byExpected = expected === 0 ? 0 : 1 - Math.exp(-expected);
@@ -20,8 +20,8 @@ export function worthOf(waiting: number, expected: number, queueKnown: boolean):
 }
 
 /**
- * How much a request counts that finds `held` tokens cached anyway, for a path of `tokens`: fully if the path takes it a
- * document of mean length further, else in part, and not at all if it takes it no further. In [0, 1]. O(1).
+ * How much a request counts that finds `held` tokens cached anyway, for a path of `tokens`: fully if the path takes it
+ * a document of mean length further, else in part, and not at all if it takes it no further. In [0, 1]. O(1).
  */
 export function shareGained(tokens: number, held: number, meanLength: number): number {
   const gained = tokens - held;
@@ -38,9 +38,9 @@ export function weightOfLater(queueKnown: boolean): number {
 const TELLING_DEVIATION = 0.15;
 
 /**
- * Whether the lengths of documents differ enough to plan by what recent requests let expect alone. What differs in length is
- * known; which documents come back is a guess, and among documents of like length plans by it lost as often as they won
- * (docs/foresight.md). O(k).
+ * Whether the lengths of documents differ enough to plan by what recent requests let expect alone. What differs in
+ * length is known; which documents come back is a guess, and among documents of like length plans by it lost as often
+ * as they won (docs/foresight.md). O(k).
  */
 export function lengthsDiffer(documents: readonly Document[]): boolean {
   let sum = 0;

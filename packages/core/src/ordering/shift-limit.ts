@@ -34,8 +34,8 @@ interface Placing {
 }
 
 /**
- * Looks at the documents left in retrieval order, as long as all those passed over can wait one free place more. The first
- * of them may always come next, so there is an answer whenever the order so far can be completed.
+ * Looks at the documents left in retrieval order, as long as all those passed over can wait one free place more. The
+ * first of them may always come next, so there is an answer whenever the order so far can be completed.
  */
 function mostDesired(place: number, state: Placing): number {
   const { maxShift, wish, taken, rule } = state;

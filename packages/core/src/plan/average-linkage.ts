@@ -2,8 +2,9 @@
 export type Merge = readonly [one: number, other: number];
 
 /**
- * Hierarchical clustering by average linkage: all `count - 1` merges, parts before wholes. Follows chains of nearest neighbours, which
- * finds the same tree as merging the closest pair each time. Cost: O(count²) time, 8 bytes x count² memory.
+ * Hierarchical clustering by average linkage: all `count - 1` merges, parts before wholes. Follows chains of nearest
+ * neighbours, which finds the same tree as merging the closest pair each time. Cost: O(count²) time, 8 bytes x count²
+ * memory.
  */
 export function averageLinkage(count: number, distance: (one: number, other: number) => number): readonly Merge[] {
   const distances = new Float64Array(count * count);

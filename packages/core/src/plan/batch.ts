@@ -1,8 +1,8 @@
 import { WarmpathError } from '../errors.js';
 
 /**
- * A batch with its documents interned. A symbol is a document and which copy of it this is within its context: the second
- * copy of a document is a symbol of its own, so that a context is always a set of symbols.
+ * A batch with its documents interned. A symbol is a document and which copy of it this is within its context: the
+ * second copy of a document is a symbol of its own, so that a context is always a set of symbols.
  */
 export interface Batch {
   /** Contexts of the batch. */
@@ -25,7 +25,8 @@ export interface Batch {
 
 /**
  * Interns a batch; contexts with the same documents become one set. Errors: `WARMPATH_INVALID_REQUEST` with a path if
- * `tokens` answers with anything but a finite number of 0 or more. Cost: O(total documents x log k), three integers each.
+ * `tokens` answers with anything but a finite number of 0 or more. Cost: O(total documents x log k), three integers
+ * each.
  */
 export function internBatch(contexts: readonly (readonly string[])[], tokens?: (document: string) => number): Batch {
   const starts = new Int32Array(contexts.length + 1);

@@ -40,17 +40,19 @@ export interface ContextIndexOptions {
 }
 
 /**
- * RAGBoost's context index (sections 4 and 5), for comparison: hierarchical clustering of a batch by Eq. 1, a node's content being
- * the intersection of its children; greedy search and insertion for contexts that come later. No document may stand twice in a context.
+ * RAGBoost's context index (sections 4 and 5), for comparison: hierarchical clustering of a batch by Eq. 1, a node's
+ * content being the intersection of its children; greedy search and insertion for contexts that come later. No document
+ * may stand twice in a context.
  *
- * Where the paper is silent: a search enters the nearest child whose first own document the context has, and what such a
- * child shares is the longest start of its documents that the context has, because that is what a prefix cache can use.
+ * Where the paper is silent: a search enters the nearest child whose first own document the context has, and what such
+ * a child shares is the longest start of its documents that the context has, because that is what a prefix cache can
+ * use.
  *
- * Eviction (section 4.1, «index update»): a min-heap by last use names the node to shrink; what it shares with nobody goes
- * document by document from its end, and a node that is left with nothing goes, with its empty parents. A node counts as used whenever
- * one below it is, so that what goes is always at the end of a path. Each node stands in the heap once, under a key that may
- * be old and is put right when it comes up. Bounded by `capacity` and `maxContexts`, or by what `evict` and `remove` take out: one
- * node or two a context.
+ * Eviction (section 4.1, «index update»): a min-heap by last use names the node to shrink; what it shares with nobody
+ * goes document by document from its end, and a node that is left with nothing goes, with its empty parents. A node
+ * counts as used whenever one below it is, so that what goes is always at the end of a path. Each node stands in the
+ * heap once, under a key that may be old and is put right when it comes up. Bounded by `capacity` and `maxContexts`, or
+ * by what `evict` and `remove` take out: one node or two a context.
  */
 export class ContextIndex {
   readonly #alpha: number;
@@ -145,15 +147,18 @@ export class ContextIndex {
   }
 
   /**
-   * The engine has dropped that many tokens: takes the least recently used ends of paths out, whole documents, until at least as
-   * many are gone or nothing is left. Answers with the ids of the requests that are no longer in the index. Cost: O(log n)
-   * for each node and each use since it last came up.
+   * The engine has dropped that many tokens: takes the least recently used ends of paths out, whole documents, until at
+   * least as many are gone or nothing is left. Answers with the ids of the requests that are no longer in the index.
+   * Cost: O(log n) for each node and each use since it last came up.
    */
   evict(tokens: number): readonly number[] {
     return this.#evictTo(this.#tokens - tokens);
   }
 
-  /** The engine has dropped this request: takes its end out, with the parents that nothing else needs. False for an unknown id. */
+  /**
+   * The engine has dropped this request: takes its end out, with the parents that nothing else needs. False for an
+   * unknown id.
+   */
   remove(requestId: number): boolean {
     const leaf = this.#leaves.get(requestId);
     if (leaf === undefined) return false;
@@ -298,8 +303,8 @@ export class ContextIndex {
 }
 
 /**
- * Puts the documents of a node and of all below it in order, the parent's first, and notes how many those are. Returns the
- * nodes that take its place: itself, or its children if it shares nothing that `prefix` does not hold.
+ * Puts the documents of a node and of all below it in order, the parent's first, and notes how many those are. Returns
+ * the nodes that take its place: itself, or its children if it shares nothing that `prefix` does not hold.
  */
 function orderBelow(top: IndexNode, above: readonly number[], matched: Map<IndexNode, number>): IndexNode[] {
   const result: IndexNode[] = [];

@@ -1,14 +1,17 @@
-/** Contexts in prompt order, as numbers of documents: context `i` from `starts[i]` up to, not including, `starts[i + 1]`. */
+/**
+ * Contexts in prompt order, as numbers of documents: context `i` from `starts[i]` up to, not including, `starts[i +
+ * 1]`.
+ */
 export interface NumberedOrders {
   readonly starts: Int32Array;
   readonly items: Int32Array;
 }
 
 /**
- * The order in which to send the contexts: depth first through the trie of their orders, so that contexts with a common prefix
- * follow each other. Then each context finds in a cache with room for one context all that any earlier one left it: whatever it
- * shares with an earlier context it shares with the one right before it. Contexts with equal orders keep the order of the
- * batch. Cost: O(n log n) comparisons of prefixes.
+ * The order in which to send the contexts: depth first through the trie of their orders, so that contexts with a common
+ * prefix follow each other. Then each context finds in a cache with room for one context all that any earlier one left
+ * it: whatever it shares with an earlier context it shares with the one right before it. Contexts with equal orders
+ * keep the order of the batch. Cost: O(n log n) comparisons of prefixes.
  */
 export function executionOrder({ starts, items }: NumberedOrders): Int32Array {
   const order = Int32Array.from({ length: starts.length - 1 }, (_, i) => i);

@@ -1,8 +1,8 @@
 import type { Batch } from './batch.js';
 
 /**
- * Every set in the order of an FP-tree: the documents that most contexts have first, weighted by their tokens. Returns symbols in the
- * layout of the batch. Cost: O(total documents x log k).
+ * Every set in the order of an FP-tree: the documents that most contexts have first, weighted by their tokens. Returns
+ * symbols in the layout of the batch. Cost: O(total documents x log k).
  */
 export function frequencyOrder({ items, starts, weights, documentOf }: Batch): Int32Array {
   const counts = new Float64Array(documentOf.length);

@@ -12,11 +12,12 @@ export interface Group {
 export type FinishGroup = (group: Group) => void;
 
 /**
- * Greedy group recursion: the document that saves most in a group (its tokens times the contexts that have it, less one) leads
- * the contexts that have it; the others are split on; recurse. It is the order of an FP-tree, chosen anew in every group.
+ * Greedy group recursion: the document that saves most in a group (its tokens times the contexts that have it, less
+ * one) leads the contexts that have it; the others are split on; recurse. It is the order of an FP-tree, chosen anew in
+ * every group.
  *
- * Groups of at most `groupLimit` sets go to `finish`, and so do the sets of a group in which nothing is shared any more. Cost:
- * O(total documents x depth + splits x log documents).
+ * Groups of at most `groupLimit` sets go to `finish`, and so do the sets of a group in which nothing is shared any
+ * more. Cost: O(total documents x depth + splits x log documents).
  */
 export function groupRecursion(tree: PlanTree, remainders: Remainders, groupLimit: number, finish: FinishGroup): void {
   const counter = new GroupCounter(tree.batch.weights, remainders);
@@ -59,7 +60,10 @@ export function hangLeaves(tree: PlanTree, remainders: Remainders, { node, sets 
   }
 }
 
-/** In how many sets of the current group each symbol is. Counts only fall, so the heap is put right when its top is read. */
+/**
+ * In how many sets of the current group each symbol is. Counts only fall, so the heap is put right when its top is
+ * read.
+ */
 class GroupCounter {
   readonly #weights: Float64Array;
   readonly #remainders: Remainders;
@@ -84,7 +88,10 @@ class GroupCounter {
     for (const symbol of this.#touched) this.#offer(symbol);
   }
 
-  /** The symbol that saves most if it leads the sets that have it, each symbol once; -1 if none is left that saves anything. */
+  /**
+   * The symbol that saves most if it leads the sets that have it, each symbol once; -1 if none is left that saves
+   * anything.
+   */
   takeBest(): number {
     for (let symbol = this.#heap.top(); symbol >= 0; symbol = this.#heap.top()) {
       const stated = this.#heap.topKey();

@@ -31,7 +31,9 @@ export interface PlannedOrders {
 
 /** Batches of up to this many sets are agglomerated whole. Quadratic: four times the time for twice as many. */
 const WHOLE_LIMIT = 2000;
-/** Larger ones in groups of this size. On 100,000 Zipf contexts, 1,000 found 0.1 points more in nearly twice the time. */
+/**
+ * Larger ones in groups of this size. On 100,000 Zipf contexts, 1,000 found 0.1 points more in nearly twice the time.
+ */
 const GROUP_LIMIT = 512;
 /** 1,000 contexts settle within 3 million labels, 4,000 within 10 million; 100,000 stop there, after half a second. */
 const REFINEMENT: RefinementLimits = { rounds: 16, labels: 10_000_000 };

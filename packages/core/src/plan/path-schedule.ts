@@ -1,6 +1,7 @@
 /**
- * RAGBoost's schedule (section 5.2): contexts grouped by the first element of their search paths, larger groups first, and within a
- * group longer paths first, then by path, then by index. Empty paths form a group of their own. Cost: O(n log n) comparisons.
+ * RAGBoost's schedule (section 5.2): contexts grouped by the first element of their search paths, larger groups first,
+ * and within a group longer paths first, then by path, then by index. Empty paths form a group of their own. Cost: O(n
+ * log n) comparisons.
  */
 export function schedulePaths(paths: readonly (readonly number[])[]): number[] {
   const groups = new Map<number, number[]>();

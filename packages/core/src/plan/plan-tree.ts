@@ -1,9 +1,10 @@
 import type { Batch } from './batch.js';
 
 /**
- * A tree over the sets of a batch in which every node is labelled with a *set* of symbols: what all contexts below it share
- * and no ancestor has. The order within a label is open until the orders are written down, so that whatever part of a label a
- * newcomer shares can be split off. Leaf `s` is the batch's set `s`; inner nodes other than the root have two children or more.
+ * A tree over the sets of a batch in which every node is labelled with a *set* of symbols: what all contexts below it
+ * share and no ancestor has. The order within a label is open until the orders are written down, so that whatever part
+ * of a label a newcomer shares can be split off. Leaf `s` is the batch's set `s`; inner nodes other than the root have
+ * two children or more.
  *
  * Its cost, the sum of all labels, is the trie's cost, or more where two children of a node still share something.
  */
@@ -24,7 +25,8 @@ export class PlanTree {
     this.batch = batch;
     this.leaves = batch.sets.length;
     this.root = this.leaves;
-    // An inner node has at least two children, so there are fewer of them than leaves; one more may be under construction.
+    // An inner node has at least two children, so there are fewer of them than leaves; one more may be under
+    // construction.
     const nodes = 2 * this.leaves + 2;
     this.parent = new Int32Array(nodes).fill(-1);
     this.firstChild = new Int32Array(nodes).fill(-1);

@@ -8,9 +8,9 @@ import { sharedWithAnyEarlier } from './shared-earlier.js';
 /** How to plan a batch. */
 export interface PlanOptions {
   /**
-   * What the engine's prefix cache holds, in tokens (without `tokens`: in documents). Default: no limit. A cache with room for the
-   * longest context is as good as an unlimited one; of a context that is longer than the cache, only the documents that fit from
-   * its start are counted as found again.
+   * What the engine's prefix cache holds, in tokens (without `tokens`: in documents). Default: no limit. A cache with
+   * room for the longest context is as good as an unlimited one; of a context that is longer than the cache, only the
+   * documents that fit from its start are counted as found again.
    */
   readonly capacity?: number;
   /** Tokens of a document by its id, finite and 0 or more. Without it, every document counts as 1. */
@@ -48,22 +48,26 @@ export interface BatchPlan {
 }
 
 /**
- * Orders a batch that is known whole: the documents of every context, and the contexts themselves. The objective is the fewest trie
- * tokens (documents without `tokens`), which is the prefill left if nothing is forgotten; contexts then run depth first through
- * the trie, so that a cache with room for one context is enough to reach it. Deterministic.
+ * Orders a batch that is known whole: the documents of every context, and the contexts themselves. The objective is the
+ * fewest trie tokens (documents without `tokens`), which is the prefill left if nothing is forgotten; contexts then run
+ * depth first through the trie, so that a cache with room for one context is enough to reach it. Deterministic.
  *
  * Methods, by what they cost for 1,000 and 100,000 Zipf contexts of 15 documents:
  *
- * - `combined` (default): group recursion down to groups small enough to agglomerate, agglomeration, refinement. 0.3 s, 3 s.
- * - `agglomeration`: merges the two clusters that share most, over the whole batch; O(n²) at least, so minutes for 100,000. 0.2 s.
+ * - `combined` (default): group recursion down to groups small enough to agglomerate, agglomeration, refinement. 0.3 s,
+ *   3 s.
+ * - `agglomeration`: merges the two clusters that share most, over the whole batch; O(n²) at least, so minutes for
+ *   100,000. 0.2 s.
  * - `group-recursion`: the document that saves most leads, group by group. 0.1 s, 1.2 s.
  * - `frequency`: one order for all, most frequent documents first (an FP-tree's). 0.05 s, 0.7 s.
  * - `retrieval`: documents as they came.
- * - `context-index`: RAGBoost's clustering and schedule, for comparison; the first 2,000 contexts are clustered, the others
+ * - `context-index`: RAGBoost's clustering and schedule, for comparison; the first 2,000 contexts are clustered, the
+ *   others
  *   inserted one by one.
  *
- * A context may hold a document twice, or nothing; every context gets a step of its own. Errors: `WARMPATH_INVALID_REQUEST` with
- * path `tokens`, `capacity` or `method`. Memory: some 200 bytes a document of a context.
+ * A context may hold a document twice, or nothing; every context gets a step of its own. Errors:
+ * `WARMPATH_INVALID_REQUEST` with path `tokens`, `capacity` or `method`. Memory: some 200 bytes a document of a
+ * context.
  */
 export function planBatch(contexts: readonly (readonly string[])[], options: PlanOptions = {}): BatchPlan {
   const { capacity = Number.POSITIVE_INFINITY } = options;

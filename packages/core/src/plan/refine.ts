@@ -9,9 +9,10 @@ export interface RefinementLimits {
 }
 
 /**
- * Refinement: takes every node with all below it (a context, or a group of contexts with what they share) out of the tree and
- * puts it back where most of its path is shared, until nothing moves to its gain or a limit is met. Labels are sets, so a node
- * may share any part of the last label on its way. Never raises the cost. Cost: O(labels looked at x label length).
+ * Refinement: takes every node with all below it (a context, or a group of contexts with what they share) out of the
+ * tree and puts it back where most of its path is shared, until nothing moves to its gain or a limit is met. Labels are
+ * sets, so a node may share any part of the last label on its way. Never raises the cost. Cost: O(labels looked at x
+ * label length).
  *
  * @returns tokens (documents) saved
  */

@@ -1,8 +1,9 @@
 import type { NumberedOrders } from './execution-order.js';
 
 /**
- * How many documents of each step, from the start, an earlier step had in the same places: what a cache that forgets nothing
- * holds of it, whatever the execution order. Cost: O(total documents) expected, one entry of a hash table a trie node.
+ * How many documents of each step, from the start, an earlier step had in the same places: what a cache that forgets
+ * nothing holds of it, whatever the execution order. Cost: O(total documents) expected, one entry of a hash table a
+ * trie node.
  */
 export function sharedWithAnyEarlier({ starts, items }: NumberedOrders, order: Int32Array): Int32Array {
   const shared = new Int32Array(order.length);

@@ -1,9 +1,10 @@
 import type { PlanTree } from './plan-tree.js';
 
 /**
- * Writes down the orders that a plan tree stands for: every context's labels from the root down. Within a label, documents stand in
- * the retrieval order of the first context below it, so that the plan moves nothing that it need not move. Returns symbols in the
- * layout of the batch; contexts with the same documents get the same order. Cost: O(total documents x log k).
+ * Writes down the orders that a plan tree stands for: every context's labels from the root down. Within a label,
+ * documents stand in the retrieval order of the first context below it, so that the plan moves nothing that it need not
+ * move. Returns symbols in the layout of the batch; contexts with the same documents get the same order. Cost: O(total
+ * documents x log k).
  */
 export function treeOrders(tree: PlanTree): Int32Array {
   const { batch } = tree;
@@ -28,7 +29,10 @@ export function treeOrders(tree: PlanTree): Int32Array {
   return orders;
 }
 
-/** Leaves come in the order of their first contexts, so the first leaf to reach a node on its way up is the one it goes by. */
+/**
+ * Leaves come in the order of their first contexts, so the first leaf to reach a node on its way up is the one it goes
+ * by.
+ */
 function sortLabels({ batch, labels, parent, leaves, size }: PlanTree): void {
   const sorted = new Uint8Array(size);
   const rank = new Int32Array(batch.documentOf.length);

@@ -1,4 +1,7 @@
-/** Who says a text of a prompt: `tool` is what a tool returned; what the model said before (`assistant`) holds no documents. */
+/**
+ * Who says a text of a prompt: `tool` is what a tool returned; what the model said before (`assistant`) holds no
+ * documents.
+ */
 export type PromptRole = 'system' | 'user' | 'tool' | 'assistant';
 
 /** One text of a prompt in the order in which the model reads them: a message, a part of it, a tool's result. */
@@ -6,8 +9,8 @@ export interface PromptText {
   readonly role: PromptRole;
   readonly text: string;
   /**
-   * `elements`: the text is JSON, elements of an array with commas between them, each of which the API itself calls a document.
-   * `verbatim`: its bytes must stay, because an answer refers to places in it; nothing is looked for.
+   * `elements`: the text is JSON, elements of an array with commas between them, each of which the API itself calls a
+   * document. `verbatim`: its bytes must stay, because an answer refers to places in it; nothing is looked for.
    */
   readonly kind?: 'elements' | 'verbatim';
 }
@@ -38,7 +41,10 @@ export interface DocumentSpan {
   /** What moves as one. */
   readonly start: number;
   readonly end: number;
-  /** What the document says, inside `[start, end)`: without tags, label, title. In JSON, a string literal with its quotes. */
+  /**
+   * What the document says, inside `[start, end)`: without tags, label, title. In JSON, a string literal with its
+   * quotes.
+   */
   readonly contentStart: number;
   readonly contentEnd: number;
   /** What the prompt itself calls the document, where it does and where that is no mere number of its place. */
@@ -57,7 +63,10 @@ export type LabelRule = 'none' | 'free' | 'referred';
 
 /** Why documents that were recognised stay in their order. */
 export type FixedReason =
-  /** The prompt speaks of the order («the first document», «most relevant first»), or JSON refers to its own elements by their places. */
+  /**
+   * The prompt speaks of the order («the first document», «most relevant first»), or JSON refers to its own elements by
+   * their places.
+   */
   'order-referred';
 
 /** Documents that stand side by side in one text and may change places. */

@@ -22,8 +22,8 @@ const WORDS =
 const HEAD = 1_500;
 
 /**
- * The words of a document apart from what names it: ids, titles, sources and scores are kept when other words take their place.
- * O(length of the document).
+ * The words of a document apart from what names it: ids, titles, sources and scores are kept when other words take
+ * their place. O(length of the document).
  */
 export function documentText(text: string, document: DocumentSpan, format: BlockFormat): DocumentText {
   const { contentStart, contentEnd } = document;

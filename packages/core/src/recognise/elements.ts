@@ -7,8 +7,9 @@ const ID_KEYS = ['source', 'file_id', 'id'];
 const TITLE_KEYS = ['title', 'filename'];
 
 /**
- * The documents in elements that an API calls documents (Anthropic's `search_result` and `document`, results of OpenAI's file search):
- * each moves as a whole, with every member. `undefined` for what are not at least two objects. O(text).
+ * The documents in elements that an API calls documents (Anthropic's `search_result` and `document`, results of
+ * OpenAI's file search): each moves as a whole, with every member. `undefined` for what are not at least two objects.
+ * O(text).
  */
 export function documentElements(text: string): Found | undefined {
   const value = new JsonScanner(`[${text}]`).value(0);

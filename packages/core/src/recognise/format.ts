@@ -25,7 +25,10 @@ export class Region {
 /** What a format found: documents side by side. */
 export interface Found {
   readonly documents: readonly DocumentSpan[];
-  /** Text in front of the documents that belongs to the form (a wrapper's tag, a lead-in), or the first document's start. */
+  /**
+   * Text in front of the documents that belongs to the form (a wrapper's tag, a lead-in), or the first document's
+   * start.
+   */
   readonly start: number;
   /** The same behind them. */
   readonly end: number;
@@ -34,12 +37,13 @@ export interface Found {
 }
 
 /**
- * One way of writing documents. `find` answers blocks of at least two documents in the order of the text, none overlapping,
- * and changes nothing: a text written back piece by piece is the text. It throws for no input.
+ * One way of writing documents. `find` answers blocks of at least two documents in the order of the text, none
+ * overlapping, and changes nothing: a text written back piece by piece is the text. It throws for no input.
  *
- * Cost: O(region), whatever stands in it, and next to nothing where there is no sign of the form, because every text of every
- * request is looked through. So a format looks at the region's `openings` (a form with another kind of line adds a list there), or
- * for a string that it cannot do without, with `indexOf`; patterns are tried where these are found (flag `y`), never over the text.
+ * Cost: O(region), whatever stands in it, and next to nothing where there is no sign of the form, because every text of
+ * every request is looked through. So a format looks at the region's `openings` (a form with another kind of line adds
+ * a list there), or for a string that it cannot do without, with `indexOf`; patterns are tried where these are found
+ * (flag `y`), never over the text.
  */
 export interface DocumentFormat {
   readonly name: FormatName;

@@ -30,8 +30,9 @@ interface Opened {
 }
 
 /**
- * Documents between headers that stand in the order of the text. Numbers must rise; a number that falls back to 0 or 1 opens a new
- * block; anything else makes it uncertain what is a header and what is quoted, and there is no block at all. O(headers + text between).
+ * Documents between headers that stand in the order of the text. Numbers must rise; a number that falls back to 0 or 1
+ * opens a new block; anything else makes it uncertain what is a header and what is quoted, and there is no block at
+ * all. O(headers + text between).
  */
 export function blocksBetween(region: Region, headers: readonly Header[], closerOf?: CloserOf): readonly Found[] {
   const found: Found[] = [];

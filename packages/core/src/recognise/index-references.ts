@@ -8,9 +8,10 @@ const INDEX_KEY =
 const PLACE = /^\d{1,6}$/;
 
 /**
- * Whether a value of JSON refers to elements of its own arrays by their places: objects of another array have an integer `index`, or
- * `indices`. So Brave's `mixed` says in which order its lists are to be shown, and so citations say what they stand on. `found` are the
- * documents in the value; by what counts them in their own order they refer to nothing. O(value).
+ * Whether a value of JSON refers to elements of its own arrays by their places: objects of another array have an
+ * integer `index`, or `indices`. So Brave's `mixed` says in which order its lists are to be shown, and so citations say
+ * what they stand on. `found` are the documents in the value; by what counts them in their own order they refer to
+ * nothing. O(value).
  */
 export function refersByIndex(text: string, value: JsonValue, found: readonly Found[]): boolean {
   const own = new Map(found.map((block) => [block.documents[0]!.start, block]));

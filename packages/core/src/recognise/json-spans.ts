@@ -51,8 +51,8 @@ export class JsonScanner {
   }
 
   /**
-   * The value that stands here, behind white space, and not before `at`; `undefined` if there is none. O(value, or what was read
-   * until it turned out to be none).
+   * The value that stands here, behind white space, and not before `at`; `undefined` if there is none. O(value, or what
+   * was read until it turned out to be none).
    */
   value(from: number): JsonValue | undefined {
     this.#at = from;
@@ -154,7 +154,10 @@ export class JsonScanner {
   }
 }
 
-/** Where a sign stands in a text, asked for from its start towards its end: all answers together are one pass over the text. */
+/**
+ * Where a sign stands in a text, asked for from its start towards its end: all answers together are one pass over the
+ * text.
+ */
 class SignPlaces {
   readonly #text: string;
   readonly #sign: string;

@@ -1,7 +1,8 @@
 /**
- * Where lines of a text begin with what may open a document. One pass finds them for all formats, which then read those lines alone:
- * most texts have none, and a pattern tried at every line costs more than all the rest. Each list has starts of lines, in the order of
- * the text, and holds every line that its formats could accept; whether one of them is a document's is for the format to say.
+ * Where lines of a text begin with what may open a document. One pass finds them for all formats, which then read those
+ * lines alone: most texts have none, and a pattern tried at every line costs more than all the rest. Each list has
+ * starts of lines, in the order of the text, and holds every line that its formats could accept; whether one of them is
+ * a document's is for the format to say.
  */
 export interface LineOpenings {
   /** `{` or `[`, behind at most eight blanks. */

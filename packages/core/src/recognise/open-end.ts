@@ -42,8 +42,9 @@ export function shapeOf(text: string, spans: readonly (readonly [number, number]
 }
 
 /**
- * Where the last of several documents ends that nothing closes, or `undefined` if what follows it cannot be told from it. Then the
- * document stays where it is, for a question must not move with it, nor half of a document without the other. O(its length).
+ * Where the last of several documents ends that nothing closes, or `undefined` if what follows it cannot be told from
+ * it. Then the document stays where it is, for a question must not move with it, nor half of a document without the
+ * other. O(its length).
  */
 export function endOfLast(
   text: string,
@@ -115,8 +116,8 @@ function beforeQuestion(text: string, start: number, end: number): number | unde
 }
 
 /**
- * Whether what is left asks or tells something, rather than go on telling: its first paragraph must, because a question farther on
- * says nothing of what stands before it.
+ * Whether what is left asks or tells something, rather than go on telling: its first paragraph must, because a question
+ * farther on says nothing of what stands before it.
  */
 function addressesModel(text: string, start: number, end: number): boolean {
   const [from, to] = trimmed(text, start, end);

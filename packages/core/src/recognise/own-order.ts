@@ -13,8 +13,8 @@ const HEAD = 60;
 const OWN_ORDER = [PART, SPEAKER, MOMENT];
 
 /**
- * Whether what was found has an order of its own, whatever form it has: parts of a whole, turns of a talk, entries of a log. Such
- * things must not change places. O(documents), mostly O(1).
+ * Whether what was found has an order of its own, whatever form it has: parts of a whole, turns of a talk, entries of a
+ * log. Such things must not change places. O(documents), mostly O(1).
  */
 export function hasOwnOrder(text: string, documents: readonly DocumentSpan[]): boolean {
   const said = ({ contentStart, contentEnd }: DocumentSpan) =>

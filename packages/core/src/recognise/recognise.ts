@@ -29,8 +29,8 @@ const UNASKED = DOCUMENT_FORMATS.filter((format) => format.unasked);
 
 export const RECOGNITION_MODES = ['off', 'marked', 'conservative'] as const;
 /**
- * How documents are recognised in prompts that nobody wrote for Warmpath. `off`: not at all. `marked`: only where the prompt marks
- * them (`<warmpath-documents>`). `conservative`: also where their form leaves no reasonable doubt.
+ * How documents are recognised in prompts that nobody wrote for Warmpath. `off`: not at all. `marked`: only where the
+ * prompt marks them (`<warmpath-documents>`). `conservative`: also where their form leaves no reasonable doubt.
  */
 export type RecognitionMode = (typeof RECOGNITION_MODES)[number];
 
@@ -58,10 +58,11 @@ const NOTHING: References = { order: false, labels: false };
 const NO_FINDINGS: PromptFindings = { asked: NOTHING, found: NOTHING };
 
 /**
- * Finds the documents in the texts of a prompt. Answers blocks in the order of the texts, none overlapping; a block's documents may
- * change places unless it is `fixed`. What the model said is never searched. Throws for no input.
+ * Finds the documents in the texts of a prompt. Answers blocks in the order of the texts, none overlapping; a block's
+ * documents may change places unless it is `fixed`. What the model said is never searched. Throws for no input.
  *
- * Cost: O(length of the texts), some ns a character; next to nothing for texts without any sign of documents (`bench/recognise.js`).
+ * Cost: O(length of the texts), some ns a character; next to nothing for texts without any sign of documents
+ * (`bench/recognise.js`).
  */
 export function recognise(texts: readonly PromptText[], options: RecogniseOptions): readonly DocumentBlock[] {
   return recogniseAll(texts, options).blocks;
@@ -77,9 +78,10 @@ export function recogniseAll(texts: readonly PromptText[], options: RecogniseOpt
 }
 
 /**
- * The documents in texts that stand behind others, from what was found there, and nothing of which is read again: the blocks are those
- * that `recognise` finds in these texts when it is given all. `undefined` where these texts change what is true of documents before
- * them, because they speak of their order or labels first, or have the first documents: then all has to be read. O(length of these texts).
+ * The documents in texts that stand behind others, from what was found there, and nothing of which is read again: the
+ * blocks are those that `recognise` finds in these texts when it is given all. `undefined` where these texts change
+ * what is true of documents before them, because they speak of their order or labels first, or have the first
+ * documents: then all has to be read. O(length of these texts).
  */
 export function recogniseBehind(
   findings: PromptFindings,
@@ -230,7 +232,9 @@ function moved(span: DocumentSpan, by: number): DocumentSpan {
   };
 }
 
-/** What the formats see unasked: outside code, outside what is marked, and the surer format's where two see something. */
+/**
+ * What the formats see unasked: outside code, outside what is marked, and the surer format's where two see something.
+ */
 function guessed(region: Region, marked: readonly Pick<MarkedRegion, 'outerStart' | 'outerEnd'>[]): readonly FoundAs[] {
   let taken = marked.map(({ outerStart, outerEnd }) => ({ start: outerStart, end: outerEnd }));
   const accepted: FoundAs[] = [];
@@ -261,8 +265,8 @@ function overlapsAny(sorted: readonly { readonly start: number; readonly end: nu
 }
 
 /**
- * Leaves out what opens inside a fence of code. Fences are counted from the end of the documents before, because a passage may have
- * been cut in the middle of its code. JSON stands in fences by custom.
+ * Leaves out what opens inside a fence of code. Fences are counted from the end of the documents before, because a
+ * passage may have been cut in the middle of its code. JSON stands in fences by custom.
  */
 function outsideCode(text: string, found: readonly FoundAs[]): readonly FoundAs[] {
   if (!text.includes('```')) return found;

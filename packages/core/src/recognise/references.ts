@@ -4,8 +4,8 @@ const NOUN =
   '(?:document|doc|source|passage|context|chunk|snippet|excerpt|result|article|reference|citation|file|item|entry)s?';
 
 /**
- * One pattern of those that begin a word and of others: where no word begins, none of the first is tried. To a pattern, only ASCII
- * letters are parts of words, so what begins with another letter stands among the others.
+ * One pattern of those that begin a word and of others: where no word begins, none of the first is tried. To a pattern,
+ * only ASCII letters are parts of words, so what begins with another letter stands among the others.
  */
 function anyOf(atWordStart: readonly string[], anywhere: readonly string[]): RegExp {
   return new RegExp([`\\b(?:${atWordStart.join('|')})`, ...anywhere].join('|'), 'i');
@@ -62,8 +62,9 @@ export interface References {
 }
 
 /**
- * Reads the texts around documents for what is asked of them. Takes too much for a reference rather than too little: the price is a smaller gain, where the
- * other error would be a wrong citation. What documents say is not read: they do not know their labels. O(texts).
+ * Reads the texts around documents for what is asked of them. Takes too much for a reference rather than too little:
+ * the price is a smaller gain, where the other error would be a wrong citation. What documents say is not read: they do
+ * not know their labels. O(texts).
  */
 export function referencesIn(
   texts: Iterable<{ readonly role: PromptRole; readonly text: string }>,
@@ -84,7 +85,10 @@ export function referencesIn(
   return { order: asked.order && order, labels: asked.labels && labels };
 }
 
-/** Whether a tool says itself, around its results, in which order they are: «sorted by date», `"sort_by": "date"`. O(pieces). */
+/**
+ * Whether a tool says itself, around its results, in which order they are: «sorted by date», `"sort_by": "date"`.
+ * O(pieces).
+ */
 export function saysOwnOrder(pieces: Iterable<string>): boolean {
   for (const piece of pieces) if (ORDER.test(piece) || SORT_MEMBER.test(piece)) return true;
   return false;

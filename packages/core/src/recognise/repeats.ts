@@ -45,14 +45,15 @@ export interface SeenMark {
 }
 
 /**
- * The documents of one prompt, seen in its order, and which of them are repeated (RAGBoost §6 for prompts that their clients write).
- * Their words decide, letter by letter but for white space at the ends: the same id with other words is another document, the
- * same words under another id are a repetition. The first one always stays whole, and so does one that is no longer than the
- * hint, or that no name tells from the documents before it. What the model itself said never counts, because blocks are not looked for there: it may have
- * quoted wrongly, or in part.
+ * The documents of one prompt, seen in its order, and which of them are repeated (RAGBoost §6 for prompts that their
+ * clients write). Their words decide, letter by letter but for white space at the ends: the same id with other words is
+ * another document, the same words under another id are a repetition. The first one always stays whole, and so does one
+ * that is no longer than the hint, or that no name tells from the documents before it. What the model itself said never
+ * counts, because blocks are not looked for there: it may have quoted wrongly, or in part.
  *
- * What is found of a document depends on the prompt up to it and on nothing else, so that a conversation's next request finds
- * the same of everything it had before. Cost: O(length of the documents), one hash of each; memory: the same, until it is dropped.
+ * What is found of a document depends on the prompt up to it and on nothing else, so that a conversation's next request
+ * finds the same of everything it had before. Cost: O(length of the documents), one hash of each; memory: the same,
+ * until it is dropped.
  */
 export class SeenDocuments {
   readonly #wording: string;
@@ -65,8 +66,9 @@ export class SeenDocuments {
   readonly #blocks: SeenBlocks | undefined;
 
   /**
-   * `wording`: of the location hint, with `{documents}` for the name (`HintWording.location`). `blocks`: whether parts of a document
-   * that stand in an earlier one, or in a text beside them, are referred to as well (`SeenBlocks`); default false.
+   * `wording`: of the location hint, with `{documents}` for the name (`HintWording.location`). `blocks`: whether parts
+   * of a document that stand in an earlier one, or in a text beside them, are referred to as well (`SeenBlocks`);
+   * default false.
    */
   constructor(wording: string = DEFAULT_HINT_WORDING.location, { blocks = false }: { readonly blocks?: boolean } = {}) {
     this.#wording = wording;
@@ -94,7 +96,10 @@ export class SeenDocuments {
     };
   }
 
-  /** Forgets everything seen since then, for a prompt that goes on otherwise from there. Later marks are void. O(what is forgotten). */
+  /**
+   * Forgets everything seen since then, for a prompt that goes on otherwise from there. Later marks are void. O(what is
+   * forgotten).
+   */
   rewind({ first, named, words, quoted }: SeenMark): void {
     this.#first.rewind(first);
     this.#named.rewind(named);
@@ -128,7 +133,9 @@ export class SeenDocuments {
     return repeats;
   }
 
-  /** A short key of these words: hashing all of them took a fifth of the time of a prompt. Equal keys are equal words. */
+  /**
+   * A short key of these words: hashing all of them took a fifth of the time of a prompt. Equal keys are equal words.
+   */
   #keyOf(words: string): string {
     const { length } = words;
     const middle = length >> 1;
@@ -216,8 +223,8 @@ export interface WithReferences {
 }
 
 /**
- * The text with references in place of repeated documents, everything else as it was: labels, titles, the form around them. Blocks
- * are of this text and in its order; with nothing to replace, the very text and blocks. O(text).
+ * The text with references in place of repeated documents, everything else as it was: labels, titles, the form around
+ * them. Blocks are of this text and in its order; with nothing to replace, the very text and blocks. O(text).
  */
 export function withReferences(
   text: string,
@@ -246,7 +253,9 @@ export function withReferences(
   return { text: parts.join(''), blocks };
 }
 
-/** A document farther up in its text; what stands at `from` or behind it moves by `after`, everything else by `before`. */
+/**
+ * A document farther up in its text; what stands at `from` or behind it moves by `after`, everything else by `before`.
+ */
 function moved(
   document: DocumentSpan,
   { before, after, from }: { readonly before: number; readonly after: number; readonly from: number },

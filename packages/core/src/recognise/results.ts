@@ -4,9 +4,9 @@ import type { DocumentBlock, PromptText } from './block.js';
 const MIN_RESULT = 400;
 
 /**
- * What tools returned, as blocks of one document each: texts in which no documents were recognised, and which are long enough to be
- * referred to when they come again. Nothing is guessed here: the same result is the same text. `blocks` are those of `recognise`, in the
- * order of the texts; so is the answer, with them. O(texts + blocks).
+ * What tools returned, as blocks of one document each: texts in which no documents were recognised, and which are long
+ * enough to be referred to when they come again. Nothing is guessed here: the same result is the same text. `blocks`
+ * are those of `recognise`, in the order of the texts; so is the answer, with them. O(texts + blocks).
  */
 export function withResults(texts: readonly PromptText[], blocks: readonly DocumentBlock[]): readonly DocumentBlock[] {
   const all: DocumentBlock[] = [];

@@ -1,6 +1,6 @@
 /**
- * A map that can go back to how it was: every change is written down with what stood there before. Memory: an entry for every `set`
- * since the start. `rewind` costs O(changes taken back), everything else O(1).
+ * A map that can go back to how it was: every change is written down with what stood there before. Memory: an entry for
+ * every `set` since the start. `rewind` costs O(changes taken back), everything else O(1).
  */
 export class RewindableMap<Key, Value> {
   readonly #values = new Map<Key, Value>();

@@ -11,9 +11,9 @@ export interface BlockRewrite {
 }
 
 /**
- * The text with its blocks in another order. Everything outside the documents keeps its place, white space and commas between them
- * included; a document moves as it is written, but for labels that are `free`, which count the places as before. In the order of
- * the text, the very text. Blocks must be of this text, in its order. O(text).
+ * The text with its blocks in another order. Everything outside the documents keeps its place, white space and commas
+ * between them included; a document moves as it is written, but for labels that are `free`, which count the places as
+ * before. In the order of the text, the very text. Blocks must be of this text, in its order. O(text).
  */
 export function rewriteText(text: string, rewrites: readonly BlockRewrite[]): string {
   const parts: string[] = [];
@@ -55,8 +55,8 @@ function withLabels(text: string, { start, end, labels }: DocumentSpan, written:
 }
 
 /**
- * A block's documents as `arrange` takes them, in the order of the text. Their key tells what of their bytes goes with them, so
- * labels count where they move along. Two of the same text stay two. O(length of the block).
+ * A block's documents as `arrange` takes them, in the order of the text. Their key tells what of their bytes goes with
+ * them, so labels count where they move along. Two of the same text stay two. O(length of the block).
  */
 export function blockDocuments(text: string, block: DocumentBlock): readonly Document[] {
   const seen = new Map<string, number>();

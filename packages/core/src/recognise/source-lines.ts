@@ -15,8 +15,9 @@ const NAME_LENGTH = 120;
 const RULE = /^[ \t]*[-=*_]{3,}[ \t]*\r?$/;
 
 /**
- * Headers of documents that are told by a line with their source alone. What stands behind passages instead of before them looks the
- * same, so each must stand under an empty line, a rule, or a line that ends in a colon, and over its text. O(lines that could be one).
+ * Headers of documents that are told by a line with their source alone. What stands behind passages instead of before
+ * them looks the same, so each must stand under an empty line, a rule, or a line that ends in a colon, and over its
+ * text. O(lines that could be one).
  */
 export function sourceLines(region: Region): readonly Header[] {
   const bracketed = inBrackets(region);

@@ -20,7 +20,10 @@ export interface TemplateRegion {
   readonly outerEnd: number;
 }
 
-/** The first frame of each template that holds two documents or more, in the order of the text, none overlapping. O(templates × text). */
+/**
+ * The first frame of each template that holds two documents or more, in the order of the text, none overlapping.
+ * O(templates × text).
+ */
 export function templateRegions(text: string, templates: readonly DocumentTemplate[]): readonly TemplateRegion[] {
   const regions = templates.flatMap((template) => regionOf(text, template) ?? []);
   regions.sort((a, b) => a.outerStart - b.outerStart);

@@ -1,6 +1,6 @@
 /**
- * JSON with object keys in sorted order, so that equal data gives equal text whatever order a client wrote its fields in.
- * For data that came out of a JSON parser. O(size).
+ * JSON with object keys in sorted order, so that equal data gives equal text whatever order a client wrote its fields
+ * in. For data that came out of a JSON parser. O(size).
  */
 export function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_key, inner: unknown) => {

@@ -21,9 +21,9 @@ export const DEFAULT_HINT_WORDING: HintWording = {
 };
 
 /**
- * The hints of an arrangement: where the documents stand that are not repeated (RAGBoost §6), then the retrieval order, if it
- * differs from what the prompt shows (RAGBoost §5.3). They go behind the documents, so that no document's tokens depend on
- * them, and in front of the question. Empty when there is nothing to say. O(documents).
+ * The hints of an arrangement: where the documents stand that are not repeated (RAGBoost §6), then the retrieval order,
+ * if it differs from what the prompt shows (RAGBoost §5.3). They go behind the documents, so that no document's tokens
+ * depend on them, and in front of the question. Empty when there is nothing to say. O(documents).
  */
 export function renderHint(
   arrangement: Arrangement,

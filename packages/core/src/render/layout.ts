@@ -29,7 +29,8 @@ export interface RenderChatOptions extends RenderOptions {
  * - `question`: documents, hint, then the question, in the last user message. In a message of content parts they become
  *   a text part in front.
  * - `message`: documents in a user message of their own before the last one; the hint opens the question.
- * - `system`: documents at the end of the first system (or developer) message, which is created at the start if there is
+ * - `system`: documents at the end of the first system (or developer) message, which is created at the start if there
+ *   is
  *   none; the hint opens the question.
  *
  * Error: `WARMPATH_INVALID_REQUEST` (path `messages`) when there is no user message to ask the question, or when the
@@ -66,8 +67,9 @@ export function chatEdits(
 }
 
 /**
- * Makes changes, each in its place; those of one message in their order. A message that nothing is added to stays the very
- * object it was. Error: `WARMPATH_INVALID_REQUEST` where the content to add to is neither text nor parts. O(messages + text).
+ * Makes changes, each in its place; those of one message in their order. A message that nothing is added to stays the
+ * very object it was. Error: `WARMPATH_INVALID_REQUEST` where the content to add to is neither text nor parts.
+ * O(messages + text).
  */
 export function applyEdits(messages: readonly ChatMessage[], edits: readonly ChatEdit[]): readonly ChatMessage[] {
   if (edits.length === 0) return messages;
@@ -103,10 +105,10 @@ export function renderCompletion(
 }
 
 /**
- * What stands before the documents of a chat under this layout. `scope` is whatever else decides the prompt's beginning:
- * model, tools, cache salt. The key is a fingerprint of scope, layout, template and all message fields in front of the
- * documents, whatever order their JSON had; it reveals no text. Tokens count text only, and the chat template's own at a
- * flat rate. Same errors as `renderChat`. Cost: O(length of the messages before the documents).
+ * What stands before the documents of a chat under this layout. `scope` is whatever else decides the prompt's
+ * beginning: model, tools, cache salt. The key is a fingerprint of scope, layout, template and all message fields in
+ * front of the documents, whatever order their JSON had; it reveals no text. Tokens count text only, and the chat
+ * template's own at a flat rate. Same errors as `renderChat`. Cost: O(length of the messages before the documents).
  */
 export function chatPreamble(messages: readonly ChatMessage[], scope: string, options: PreambleOptions): Preamble {
   const before = messagesBeforeDocuments(messages, options);

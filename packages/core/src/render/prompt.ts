@@ -31,7 +31,10 @@ export interface ContentPart {
   readonly [field: string]: unknown;
 }
 
-/** One thing that rendering adds to the client's messages. Plain data that survives JSON; nothing of the client's is ever taken away. */
+/**
+ * One thing that rendering adds to the client's messages. Plain data that survives JSON; nothing of the client's is
+ * ever taken away.
+ */
 export interface ChatEdit {
   /** Position of the client's message. */
   readonly at: number;

@@ -1,8 +1,9 @@
 const ABSENT = -1;
 
 /**
- * The nodes of one tier that may be evicted, lowest priority first; of equals, the one whose priority was set longest ago.
- * A binary heap over node handles in typed arrays: O(log candidates) an operation, 20 bytes a handle and 4 a candidate.
+ * The nodes of one tier that may be evicted, lowest priority first; of equals, the one whose priority was set longest
+ * ago. A binary heap over node handles in typed arrays: O(log candidates) an operation, 20 bytes a handle and 4 a
+ * candidate.
  *
  * Handles are small whole numbers; memory grows with the largest.
  */

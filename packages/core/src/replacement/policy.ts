@@ -17,21 +17,24 @@ export interface NodeUse {
   readonly frequency: number;
   /** The same, but a use counts half for every `USE_HALF_LIFE` requests since. */
   readonly recentFrequency: number;
-  /** Mean milliseconds a token over the requests that had to compute the node (RAGCache Eq. 4); 0 if none had to yet. */
+  /**
+   * Mean milliseconds a token over the requests that had to compute the node (RAGCache Eq. 4); 0 if none had to yet.
+   */
   readonly costPerToken: number;
 }
 
 /**
- * How long a node is worth keeping: a pure function, so that it serves any tree and any number of tiers. The tree says what
- * may be evicted (leaves that no running request uses); the candidate with the lowest priority goes first.
+ * How long a node is worth keeping: a pure function, so that it serves any tree and any number of tiers. The tree says
+ * what may be evicted (leaves that no running request uses); the candidate with the lowest priority goes first.
  */
 export interface ReplacementPolicy {
   readonly name: ReplacementPolicyName;
   /** Whether a node's uses still count after it was evicted, as long as the window holds them. */
   readonly remembersEvicted: boolean;
   /**
-   * Priority of a node, computed when it is used and when it comes into a tier. `clock` is the tier's: the highest priority
-   * that was evicted from it (RAGCache Eq. 3), so that priorities given later are higher and old ones are overtaken.
+   * Priority of a node, computed when it is used and when it comes into a tier. `clock` is the tier's: the highest
+   * priority that was evicted from it (RAGCache Eq. 3), so that priorities given later are higher and old ones are
+   * overtaken.
    */
   priority(use: NodeUse, clock: number): number;
 }

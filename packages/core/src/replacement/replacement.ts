@@ -11,7 +11,9 @@ export interface ReplacementOptions {
   readonly tiers: readonly Tier[];
   /** Requests whose uses count for frequencies. Default 4,096. */
   readonly window?: number;
-  /** Told of every node that lies in no tier and of which nothing is known any more: its handle may be given to another. */
+  /**
+   * Told of every node that lies in no tier and of which nothing is known any more: its handle may be given to another.
+   */
   readonly onForgotten: (node: number) => void;
 }
 
@@ -21,18 +23,21 @@ export interface PathUse {
   readonly nodes: readonly number[];
   /** Place in `nodes` from which they had to be computed; the number of nodes if none. */
   readonly computedFrom: number;
-  /** Milliseconds a token of what had to be computed: prefill time over all uncached tokens, the question's too (RAGCache Eq. 4). */
+  /**
+   * Milliseconds a token of what had to be computed: prefill time over all uncached tokens, the question's too
+   * (RAGCache Eq. 4).
+   */
   readonly costPerToken: number;
 }
 
 /**
- * Decides which node of a KV tree goes first, in each tier: one policy, statistics shared by the tiers, and for each tier a
- * queue of candidates with a logical clock (RAGCache §5.1 keeps one for GPU and one for host memory). The tree
+ * Decides which node of a KV tree goes first, in each tier: one policy, statistics shared by the tiers, and for each
+ * tier a queue of candidates with a logical clock (RAGCache §5.1 keeps one for GPU and one for host memory). The tree
  * holds the KV and knows what may be evicted; it says what enters and leaves a tier, offers its unpinned leaves and
  * withdraws what is pinned or grows a child. No clock but the number of requests.
  *
- * Nodes are handles: small whole numbers that the tree chooses. Cost: O(log candidates) an operation; a `use` that for each
- * of its nodes. About 76 bytes a handle; handles that are only remembered are bounded by the uses in the window.
+ * Nodes are handles: small whole numbers that the tree chooses. Cost: O(log candidates) an operation; a `use` that for
+ * each of its nodes. About 76 bytes a handle; handles that are only remembered are bounded by the uses in the window.
  */
 export class Replacement {
   readonly #policy: ReplacementPolicy;
@@ -70,7 +75,9 @@ export class Replacement {
     this.#prioritise(node, tier);
   }
 
-  /** A node lies in a tier no more. What is known of it is forgotten with the last tier, unless the policy remembers. */
+  /**
+   * A node lies in a tier no more. What is known of it is forgotten with the last tier, unless the policy remembers.
+   */
   leave(node: number, tier: Tier): void {
     this.#queue(tier).withdraw(node);
     const tiers = this.#tiersOf(node);
@@ -90,8 +97,8 @@ export class Replacement {
   }
 
   /**
-   * Chooses what to evict from a tier, and moves its clock; undefined if nothing may be. The node still lies there until
-   * the tree says `leave`, so that it can enter another tier first.
+   * Chooses what to evict from a tier, and moves its clock; undefined if nothing may be. The node still lies there
+   * until the tree says `leave`, so that it can enter another tier first.
    */
   evict(tier: Tier): number | undefined {
     return this.#queue(tier).evict();

@@ -9,8 +9,9 @@ export interface UseStatisticsOptions {
 }
 
 /**
- * How often nodes were used in the last requests, and what computing them cost. Bounded by the window: its uses are kept in a
- * ring, and a use that leaves it is no longer counted. O(nodes of a request) amortised; 48 bytes a handle, 8 a use.
+ * How often nodes were used in the last requests, and what computing them cost. Bounded by the window: its uses are
+ * kept in a ring, and a use that leaves it is no longer counted. O(nodes of a request) amortised; 48 bytes a handle, 8
+ * a use.
  */
 export class UseStatistics {
   readonly #window: number;

@@ -1,7 +1,9 @@
 import type { HotnessView } from './view.js';
 
 export interface DocumentStatisticsOptions {
-  /** Requests in the sliding window. Default 100 (the gain is insensitive to it: measured on the RAGCache++ workloads). */
+  /**
+   * Requests in the sliding window. Default 100 (the gain is insensitive to it: measured on the RAGCache++ workloads).
+   */
   readonly window?: number;
   /** Documents remembered; the one seen longest ago is forgotten first. Default 65,536. */
   readonly maxDocuments?: number;
@@ -17,8 +19,8 @@ interface Statistic {
 }
 
 /**
- * Access statistics of documents: how often in the window, how often ever, when last (the CA-Table of the CP-Tree paper).
- * Bounded in requests and documents.
+ * Access statistics of documents: how often in the window, how often ever, when last (the CA-Table of the CP-Tree
+ * paper). Bounded in requests and documents.
  */
 export class DocumentStatistics implements HotnessView {
   readonly #window: number;

@@ -14,12 +14,15 @@ export interface ServedHistoryOptions {
   readonly tree?: KnowledgeTreeOptions;
   /** Window and bound of the access statistics. */
   readonly hotness?: DocumentStatisticsOptions;
-  /** Paths not used for so many milliseconds are forgotten, for engines that keep a cache for a limited time. Default: never. */
+  /**
+   * Paths not used for so many milliseconds are forgotten, for engines that keep a cache for a limited time. Default:
+   * never.
+   */
   readonly maxAgeMs?: number;
   /**
-   * Whether the engine evicts what it used least recently (vLLM, SGLang and the embedded engine do): then a document found
-   * missing shows that everything last used before it is gone too. Default true; set false for engines that cache by slot
-   * (llama-server) and for hosted APIs, where a miss may only mean another machine.
+   * Whether the engine evicts what it used least recently (vLLM, SGLang and the embedded engine do): then a document
+   * found missing shows that everything last used before it is gone too. Default true; set false for engines that cache
+   * by slot (llama-server) and for hosted APIs, where a miss may only mean another machine.
    */
   readonly evictsLeastRecent?: boolean;
 }
@@ -44,9 +47,9 @@ export interface EngineReport {
  * instance per engine replica and tenant, for caches are never shared across either.
  *
  * A request's path counts as resident from its dispatch, so that requests in flight at the same time follow each other;
- * it is taken back if the request fails. Where the engine reports cached tokens, they correct the history (`completed`).
- * State changes through `observe` alone. Everything is bounded: the tree, the statistics, and the notes on requests in
- * flight, which live as long as their arrangement.
+ * it is taken back if the request fails. Where the engine reports cached tokens, they correct the history
+ * (`completed`). State changes through `observe` alone. Everything is bounded: the tree, the statistics, and the notes
+ * on requests in flight, which live as long as their arrangement.
  */
 export class ServedHistory implements ResidencyView {
   readonly #tree: KnowledgeTree;
@@ -112,11 +115,12 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * The engine has prefilled the prompt: the path is resident. When it reports cached tokens, the prediction is judged on
-   * the part of the path that completed requests had confirmed before the dispatch, and, if the engine evicts what is
-   * least recent, everything last used before the first document that was certainly missing is forgotten (the watermark:
-   * it needs neither the engine's capacity nor its events). What is left then bounds the engine's capacity, and from then on
-   * what exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). O(path + forgotten).
+   * The engine has prefilled the prompt: the path is resident. When it reports cached tokens, the prediction is judged
+   * on the part of the path that completed requests had confirmed before the dispatch, and, if the engine evicts what
+   * is least recent, everything last used before the first document that was certainly missing is forgotten (the
+   * watermark: it needs neither the engine's capacity nor its events). What is left then bounds the engine's capacity,
+   * and from then on what exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). O(path +
+   * forgotten).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);
@@ -133,7 +137,10 @@ export class ServedHistory implements ResidencyView {
     this.#tree.pruneToTokens(this.#capacity.tokens);
   }
 
-  /** The prompt never reached the cache: the part of the path that only this request had promised is taken back. O(path). */
+  /**
+   * The prompt never reached the cache: the part of the path that only this request had promised is taken back.
+   * O(path).
+   */
   failed(request: ServedRequest): void {
     const dispatch = this.#dispatches.get(request);
     if (dispatch === undefined) return;

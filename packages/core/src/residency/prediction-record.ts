@@ -11,7 +11,10 @@ const MISSED_SHARE = 0.5;
  * elsewhere) and always recomputes the last token.
  */
 const BLOCK_SLACK = 64;
-/** A document counts as certainly missing only beyond this multiple of the cached tokens, because our counts may be estimates. */
+/**
+ * A document counts as certainly missing only beyond this multiple of the cached tokens, because our counts may be
+ * estimates.
+ */
 const ESTIMATE_SLACK = 1.25;
 
 /** What the engine counted. */
@@ -44,9 +47,9 @@ export class PredictionRecord {
   }
 
   /**
-   * Judges one prediction. `tokens` of the path's steps, by the counts of Warmpath. Returns the access number of the last
-   * use of the first step of which some was certainly missing, or 0 if none was; `exceeded` says that certainly more was
-   * cached than all steps that were known. O(path).
+   * Judges one prediction. `tokens` of the path's steps, by the counts of Warmpath. Returns the access number of the
+   * last use of the first step of which some was certainly missing, or 0 if none was; `exceeded` says that certainly
+   * more was cached than all steps that were known. O(path).
    */
   judge(tokens: readonly number[], dispatch: Insertion, engine: EngineCount): Judgement {
     const scale = overestimate(tokens, engine.promptTokens);
@@ -75,7 +78,9 @@ export class PredictionRecord {
   }
 }
 
-/** The whole path cannot have more tokens than the prompt: if it does by our counts, they are too high by that factor. */
+/**
+ * The whole path cannot have more tokens than the prompt: if it does by our counts, they are too high by that factor.
+ */
 function overestimate(tokens: readonly number[], promptTokens: number | undefined): number {
   if (promptTokens === undefined) return 1;
   let total = 0;

@@ -19,10 +19,14 @@ export interface HotnessView {
 export interface RecentRequestsView {
   /**
    * For each recent request behind the same preamble that held some of `documents`: which ones, as a bit mask by index
-   * (documents from index 30 on are left out). Fills `masks` from the front and returns how many there are. O(window × k).
+   * (documents from index 30 on are left out). Fills `masks` from the front and returns how many there are. O(window ×
+   * k).
    */
   overlaps(documents: readonly Document[], preamble: Preamble | undefined, masks: Int32Array): number;
-  /** Of the 20 requests that follow one, how many keep exactly these retrieval ranks of it (a bit mask of the first 8). O(1). */
+  /**
+   * Of the 20 requests that follow one, how many keep exactly these retrieval ranks of it (a bit mask of the first 8).
+   * O(1).
+   */
   survival(ranks: number): number;
   /** Of the 20 requests that follow one, how many keep any of its first 8 ranks. O(1). */
   readonly recurrence: number;
@@ -39,8 +43,8 @@ export interface ResidencyView {
   /** Requests observed so far; a deterministic source for seeded policies. */
   readonly requests: number;
   /**
-   * The resident path of `documents`, in any order that `rule` allows, that saves most tokens; among equals the first in
-   * lexicographic order of ranks. See tree/best-path.ts for cost and exactness.
+   * The resident path of `documents`, in any order that `rule` allows, that saves most tokens; among equals the first
+   * in lexicographic order of ranks. See tree/best-path.ts for cost and exactness.
    */
   bestPath(documents: readonly Document[], preamble: Preamble | undefined, rule: PlacementRule | undefined): CachedPath;
 }

@@ -10,7 +10,10 @@ export interface CacheAwareSchedulerOptions<Request> {
   readonly lookup: ReuseLookup<Request>;
   /** How often a request may be overtaken before it goes next, whatever it finds. Default 32. */
   readonly window?: number;
-  /** What bringing one token from host to device costs, in tokens computed, where a look-up does not say. Default 0: nothing. */
+  /**
+   * What bringing one token from host to device costs, in tokens computed, where a look-up does not say. Default 0:
+   * nothing.
+   */
   readonly hostTokenCost?: number;
   /** Oldest requests that are looked up at a dispatch; bounds its cost. Default 256. */
   readonly candidates?: number;
@@ -19,10 +22,10 @@ export interface CacheAwareSchedulerOptions<Request> {
 }
 
 /**
- * Cache-aware reordering (RAGCache §5.2): the request with the largest `cached / computed` tokens goes first, so that what
- * is held is used before it is evicted and little is computed before much. Looked up anew at every dispatch, for the
- * cache has changed since the last. A request that was overtaken `window` times goes next; as a dispatch overtakes everyone
- * before it, that is always the oldest. Equal requests go in order of arrival.
+ * Cache-aware reordering (RAGCache §5.2): the request with the largest `cached / computed` tokens goes first, so that
+ * what is held is used before it is evicted and little is computed before much. Looked up anew at every dispatch, for
+ * the cache has changed since the last. A request that was overtaken `window` times goes next; as a dispatch overtakes
+ * everyone before it, that is always the oldest. Equal requests go in order of arrival.
  *
  * Cost of `next`: `candidates` look-ups.
  */

@@ -4,8 +4,8 @@ export const SCHEDULER_NAMES = ['fifo', 'cache-aware'] as const;
 export type SchedulerName = (typeof SCHEDULER_NAMES)[number];
 
 /**
- * Requests that wait for one engine, and the rule that says which goes next. Iterates over them in order of arrival: what
- * `foresight` reads as `waiting`. Deterministic: same pushes, same answers.
+ * Requests that wait for one engine, and the rule that says which goes next. Iterates over them in order of arrival:
+ * what `foresight` reads as `waiting`. Deterministic: same pushes, same answers.
  */
 export interface Scheduler<Request> extends Iterable<Request> {
   readonly name: SchedulerName;
@@ -15,7 +15,10 @@ export interface Scheduler<Request> extends Iterable<Request> {
   push(request: Request): void;
   /** Takes out the request that goes next; undefined if none waits. `now` in the caller's milliseconds. */
   next(now: number): Request | undefined;
-  /** Takes a request out that will not be served, for instance because its client left; false if it does not wait. O(size). */
+  /**
+   * Takes a request out that will not be served, for instance because its client left; false if it does not wait.
+   * O(size).
+   */
   remove(request: Request): boolean;
 }
 

@@ -8,10 +8,16 @@ const MIN_BLOCK = 120;
 const MAX_BLOCK = 4_000;
 /** A unit ends a block by chance of one in so many. */
 const BOUNDARY = 4;
-/** Characters that a reference quotes of the beginning and of the end of what it stands for; more where fewer fit several blocks. */
+/**
+ * Characters that a reference quotes of the beginning and of the end of what it stands for; more where fewer fit
+ * several blocks.
+ */
 const FIRST = [56, 112];
 const LAST = [32, 64, 112];
-/** A reference stands for at least so many times its own tokens: for less, it is not worth that the model has to look elsewhere. */
+/**
+ * A reference stands for at least so many times its own tokens: for less, it is not worth that the model has to look
+ * elsewhere.
+ */
 const WORTH = 2;
 /** Stands for words that several blocks begin, or end, with. */
 const SHARED = Symbol('the words of several blocks');
@@ -38,7 +44,10 @@ interface Holder {
   readonly name: string | undefined;
 }
 
-/** Known blocks beside each other, which stand beside each other in the text that held them first, and wherever the first one stands. */
+/**
+ * Known blocks beside each other, which stand beside each other in the text that held them first, and wherever the
+ * first one stands.
+ */
 interface Run {
   readonly first: string;
   last: string;
@@ -48,12 +57,13 @@ interface Run {
 }
 
 /**
- * The second stage of de-duplication: texts that are alike in parts. Texts are cut into blocks of lines and sentences where their
- * own content says so, so that an insertion moves no cut but its neighbours; what an earlier text holds, letter by letter and white
- * space by white space, becomes a location hint that quotes its first and last words. What differs in one character stays. References point backward only, since a
- * text is shortened before it is added, and the block that they lead to is never one itself: a block is replaced only where it is not
- * the first. What two blocks begin, or end, with is never quoted, and a reference spans no place where two texts part, so that it
- * leads to one text; and none is written that spares less than half of what it stands for. Memory: the texts added.
+ * The second stage of de-duplication: texts that are alike in parts. Texts are cut into blocks of lines and sentences
+ * where their own content says so, so that an insertion moves no cut but its neighbours; what an earlier text holds,
+ * letter by letter and white space by white space, becomes a location hint that quotes its first and last words. What
+ * differs in one character stays. References point backward only, since a text is shortened before it is added, and the
+ * block that they lead to is never one itself: a block is replaced only where it is not the first. What two blocks
+ * begin, or end, with is never quoted, and a reference spans no place where two texts part, so that it leads to one
+ * text; and none is written that spares less than half of what it stands for. Memory: the texts added.
  */
 export class SeenBlocks {
   readonly #wording: string;
@@ -68,8 +78,9 @@ export class SeenBlocks {
   }
 
   /**
-   * Takes in a text that stands in the prompt, shortened or not. `name`: what the prompt calls it, if it has a name there. `shown`: what
-   * stands there in its place, if it was shortened at another time; only what is found in it counts. O(length).
+   * Takes in a text that stands in the prompt, shortened or not. `name`: what the prompt calls it, if it has a name
+   * there. `shown`: what stands there in its place, if it was shortened at another time; only what is found in it
+   * counts. O(length).
    */
   add(text: string, { name, shown }: { readonly name?: string; readonly shown?: string | undefined } = {}): void {
     const holder: Holder = { name };
@@ -95,7 +106,10 @@ export class SeenBlocks {
     }
   }
 
-  /** The text with what is known replaced; a text that holds nothing known comes back as it is. Changes nothing. O(length). */
+  /**
+   * The text with what is known replaced; a text that holds nothing known comes back as it is. Changes nothing.
+   * O(length).
+   */
   shorten(text: string): ShortenedText {
     const end = text.trimEnd();
     const blocks = this.#seen.size === 0 ? [] : blocksOf(end);
@@ -121,7 +135,10 @@ export class SeenBlocks {
     return { text: replaced === 0 ? text : parts.join(''), blocks: blocks.length, replaced };
   }
 
-  /** The hint for a run of blocks, with the white space at its ends; `undefined` if it would lead astray, or spare too little. */
+  /**
+   * The hint for a run of blocks, with the white space at its ends; `undefined` if it would lead astray, or spare too
+   * little.
+   */
   #reference({ first, last, text, seen: { holder } }: Run): string | undefined {
     const begins = firstWords(first).find((words) => this.#firsts.get(words) === first);
     const ends = lastWords(last).find((words) => this.#lasts.get(words) === last);
@@ -178,7 +195,10 @@ function blocksOf(text: string): readonly string[] {
   return blocks;
 }
 
-/** A line, or a sentence of one, with what parts it from the next. Where words are written without spaces, so are sentences. */
+/**
+ * A line, or a sentence of one, with what parts it from the next. Where words are written without spaces, so are
+ * sentences.
+ */
 const UNIT = /[^\n.!?。！？؟।]*(?:[.!?؟।]+(?=\s|$)\s*|[。！？]+\s*|\n+|[.!?؟।]+|$)/g;
 
 function unitsOf(text: string): readonly string[] {

@@ -40,11 +40,11 @@ interface TenantShare {
 }
 
 /**
- * Remembers what was sent in named conversations, so that later turns send the same bytes again. Conversations belong to a
- * tenant and an end user. Bounded in bytes and in age; a conversation is forgotten as a whole, so none ever lacks only some of
- * its documents. When the log is full, the conversation goes that the largest user of the largest tenant has not used for
- * the longest time: nobody can push out the conversations of somebody who holds less. `now` is the caller's clock, in
- * milliseconds. All operations are O(1) amortised unless they say otherwise.
+ * Remembers what was sent in named conversations, so that later turns send the same bytes again. Conversations belong
+ * to a tenant and an end user. Bounded in bytes and in age; a conversation is forgotten as a whole, so none ever lacks
+ * only some of its documents. When the log is full, the conversation goes that the largest user of the largest tenant
+ * has not used for the longest time: nobody can push out the conversations of somebody who holds less. `now` is the
+ * caller's clock, in milliseconds. All operations are O(1) amortised unless they say otherwise.
  */
 export class ConversationLog {
   readonly #limits: Required<ConversationLogOptions>;
@@ -107,7 +107,9 @@ export class ConversationLog {
     this.#use(conversation, now);
   }
 
-  /** What is remembered of these conversations, the least recently used first. Holds prompts and documents in the clear. */
+  /**
+   * What is remembered of these conversations, the least recently used first. Holds prompts and documents in the clear.
+   */
   *export(now: number, filter: SessionFilter = {}): Generator<SessionEntry> {
     this.#sort();
     // A conversation that is used meanwhile moves to the end, and would come again.
@@ -211,7 +213,10 @@ export class ConversationLog {
     this.#bySize.use(tenant, share.bytes);
   }
 
-  /** Puts conversations that were restored among the others by their last use. O(conversations · log conversations), once. */
+  /**
+   * Puts conversations that were restored among the others by their last use. O(conversations · log conversations),
+   * once.
+   */
   #sort(): void {
     if (this.#isSorted) return;
     this.#isSorted = true;
@@ -254,8 +259,8 @@ export class ConversationLog {
   }
 
   /**
-   * The oldest conversation of the largest user of the largest tenant. Where that is `latest` and they have no other: the one of the
-   * next user, or tenant, who holds at least half as much.
+   * The oldest conversation of the largest user of the largest tenant. Where that is `latest` and they have no other:
+   * the one of the next user, or tenant, who holds at least half as much.
    */
   #victim(latest: Conversation): Conversation {
     const tenant = this.#bySize.largest()!;
@@ -326,7 +331,10 @@ class SizeClasses {
     if (holders?.delete(holder)) holders.add(holder);
   }
 
-  /** A holder, not `except`, that has at least half of what the largest of them has. O(classes), of which there are at most 32. */
+  /**
+   * A holder, not `except`, that has at least half of what the largest of them has. O(classes), of which there are at
+   * most 32.
+   */
   largest(except?: string): string | undefined {
     for (let size = this.#classes.length - 1; size >= 0; size--) {
       for (const holder of this.#classes[size]!) if (holder !== except) return holder;

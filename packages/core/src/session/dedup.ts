@@ -20,10 +20,10 @@ export interface Deduplication {
 const LABEL_DIGITS = 8;
 
 /**
- * Takes out the documents whose full text the conversation already holds, and those that this context brings twice (RAGBoost
- * §6). Title and content decide, letter by letter: the same id with other content is another document and stays, the same
- * text under another id is a reference. Loses nothing: each document is in `remaining` or in `references`.
- * Cost: O(length of the documents).
+ * Takes out the documents whose full text the conversation already holds, and those that this context brings twice
+ * (RAGBoost §6). Title and content decide, letter by letter: the same id with other content is another document and
+ * stays, the same text under another id is a reference. Loses nothing: each document is in `remaining` or in
+ * `references`. Cost: O(length of the documents).
  */
 export function deduplicate(documents: readonly Document[], visible: VisibleDocuments): Deduplication {
   const remaining: Document[] = [];
@@ -48,8 +48,8 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
 }
 
 /**
- * The documents with labels that name no other text of the conversation, for a turn that sends again what the conversation
- * shows. A document that the conversation shows under its label keeps it. O(length of the documents).
+ * The documents with labels that name no other text of the conversation, for a turn that sends again what the
+ * conversation shows. A document that the conversation shows under its label keeps it. O(length of the documents).
  */
 export function withFreeLabels(documents: readonly Document[], visible: VisibleDocuments): readonly Document[] {
   const labels = new Set<string>();
@@ -63,9 +63,9 @@ export function withFreeLabels(documents: readonly Document[], visible: VisibleD
 }
 
 /**
- * The second stage: parts of the documents that `shown` holds become references, each document by itself, so that its text hangs on
- * what stands before the documents and not on their order. One without such parts stays the object it was. Loses nothing: `whole` is the
- * document as it came. O(length of the documents).
+ * The second stage: parts of the documents that `shown` holds become references, each document by itself, so that its
+ * text hangs on what stands before the documents and not on their order. One without such parts stays the object it
+ * was. Loses nothing: `whole` is the document as it came. O(length of the documents).
  */
 export function shortenDocuments(
   documents: readonly Document[],

@@ -2,10 +2,10 @@ import { Fingerprint } from '../fingerprint.js';
 import type { ChatMessage, ContentPart } from '../render/prompt.js';
 
 /**
- * The hash chain over a conversation: link `i` stands for messages 0 to `i`, all of them and in this order, by their exact
- * text. Two conversations share a link if, and only if, they are equal up to there; the same message behind another history
- * has another link. `texts` are the messages as JSON, as the client wrote them; `before` is the link that they stand behind, if any.
- * O(length), about 0.5 ns a character of long messages.
+ * The hash chain over a conversation: link `i` stands for messages 0 to `i`, all of them and in this order, by their
+ * exact text. Two conversations share a link if, and only if, they are equal up to there; the same message behind
+ * another history has another link. `texts` are the messages as JSON, as the client wrote them; `before` is the link
+ * that they stand behind, if any. O(length), about 0.5 ns a character of long messages.
  */
 export function messageChain(texts: readonly string[], before = ''): readonly string[] {
   const print = new Fingerprint();
@@ -25,8 +25,8 @@ export interface MessageBytes {
 }
 
 /**
- * The same chain over messages of which only the bytes are known. Its links are others than those of `messageChain`. O(bytes), below
- * 0.5 ns a byte.
+ * The same chain over messages of which only the bytes are known. Its links are others than those of `messageChain`.
+ * O(bytes), below 0.5 ns a byte.
  */
 export function byteChain(bytes: Uint8Array, messages: readonly MessageBytes[]): readonly string[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -38,9 +38,9 @@ export function byteChain(bytes: Uint8Array, messages: readonly MessageBytes[]):
 }
 
 /**
- * A print of what the model said in one message: its text without white space around it, and its tool calls. `undefined` if
- * it said nothing, for that tells no two conversations apart. The text may come as a string or as parts, for clients hand
- * back either. O(length).
+ * A print of what the model said in one message: its text without white space around it, and its tool calls.
+ * `undefined` if it said nothing, for that tells no two conversations apart. The text may come as a string or as parts,
+ * for clients hand back either. O(length).
  */
 export function answerPrint(
   message: Pick<ChatMessage, 'content'> & { readonly tool_calls?: unknown },

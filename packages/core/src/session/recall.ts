@@ -28,8 +28,8 @@ export interface RecalledHistory extends ConversationName {
   /** Turns that were sent for exactly these messages behind the same history: this request may be one of them again. */
   readonly siblings: readonly SentTurn[];
   /**
-   * Whether the messages hold an answer to a turn that is not known: the log has forgotten it, or it went past the log. What was
-   * added to that turn is missing from the prompt, and whoever sends the request must be told.
+   * Whether the messages hold an answer to a turn that is not known: the log has forgotten it, or it went past the log.
+   * What was added to that turn is missing from the prompt, and whoever sends the request must be told.
    */
   readonly isForgotten: boolean;
 }
@@ -55,11 +55,12 @@ interface Continued {
 }
 
 /**
- * Finds what a request's history was rendered to when it was sent. The latest turn whose messages this request begins with
- * decides, and all turns before it must be known as well. The caller vouches for the conversation by naming it: equal words
- * in another conversation are never looked at.
+ * Finds what a request's history was rendered to when it was sent. The latest turn whose messages this request begins
+ * with decides, and all turns before it must be known as well. The caller vouches for the conversation by naming it:
+ * equal words in another conversation are never looked at.
  *
- * Pure. Cost: O(messages), and O(length of the messages) without `links`. Reads only messages behind the latest known turn.
+ * Pure. Cost: O(messages), and O(length of the messages) without `links`. Reads only messages behind the latest known
+ * turn.
  */
 export function recallHistory(request: RecallRequest, turnsAt: TurnLookup): RecalledHistory {
   const { tenant, user, session, messages } = request;

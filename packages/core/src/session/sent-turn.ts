@@ -1,7 +1,9 @@
 import type { PathStep } from '../preamble.js';
 import type { ChatEdit } from '../render/prompt.js';
 
-/** A document whose text stands in a prompt that was sent: in full, or with references for parts that stand before it. */
+/**
+ * A document whose text stands in a prompt that was sent: in full, or with references for parts that stand before it.
+ */
 export interface SentDocument {
   /** Fingerprint of title and content. */
   readonly print: string;

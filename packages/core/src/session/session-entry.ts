@@ -14,8 +14,8 @@ export interface SessionEntry {
 }
 
 /**
- * Which conversations: all, those of a tenant, of one of its end users (`null`: those that name none), or one by its name. A
- * name alone is that of a conversation without an end user.
+ * Which conversations: all, those of a tenant, of one of its end users (`null`: those that name none), or one by its
+ * name. A name alone is that of a conversation without an end user.
  */
 export interface SessionFilter {
   readonly tenant?: string | undefined;
@@ -112,9 +112,9 @@ const ENTRY = record({
 });
 
 /**
- * Reads an entry that came from outside: every field that a replay relies on is looked at, so that what was written by another
- * version, or by somebody else, is refused as a whole. Error: `WARMPATH_INVALID_REQUEST` with the path of the first field that no export
- * wrote, for instance `turns[2].edits[0].at`. Cost: O(edits + documents + steps).
+ * Reads an entry that came from outside: every field that a replay relies on is looked at, so that what was written by
+ * another version, or by somebody else, is refused as a whole. Error: `WARMPATH_INVALID_REQUEST` with the path of the
+ * first field that no export wrote, for instance `turns[2].edits[0].at`. Cost: O(edits + documents + steps).
  */
 export function readSessionEntry(input: unknown): SessionEntry {
   const wrong = ENTRY(input);

@@ -10,7 +10,10 @@ export interface SearchStage {
 
 /** What to tell the engine after a stage. `generation` numbers the generations of one request from 0. */
 export type SpeculationAction =
-  /** The generation is on the wrong documents: end it after the engine's current step. The KV of documents that it shares with later ones stays. */
+  /**
+   * The generation is on the wrong documents: end it after the engine's current step. The KV of documents that it
+   * shares with later ones stays.
+   */
   | { readonly kind: 'end'; readonly generation: number }
   /** Begin a generation on these documents. Keep its tokens back, unless it is not speculative. */
   | {
@@ -26,8 +29,8 @@ export type SpeculationAction =
 
 export interface SpeculativePipelineOptions {
   /**
-   * A speculation starts only while fewer requests than this wait for prefill (RAGCache's `max_prefill_bs`), so that it takes time
-   * from no one. 0 never speculates.
+   * A speculation starts only while fewer requests than this wait for prefill (RAGCache's `max_prefill_bs`), so that it
+   * takes time from no one. 0 never speculates.
    */
   readonly maxPending: number;
 }
@@ -38,12 +41,13 @@ interface Generation {
 }
 
 /**
- * Dynamic speculative pipelining for one request (RAGCache §5.3, Algorithm 2): generation starts on a stage's candidates
- * before the search is over, goes on while they stay, and is ended when they change. A state machine: stages in, actions out,
- * no clock and no I/O. At most one generation lives at a time; the last is always on the final documents.
+ * Dynamic speculative pipelining for one request (RAGCache §5.3, Algorithm 2): generation starts on a stage's
+ * candidates before the search is over, goes on while they stay, and is ended when they change. A state machine: stages
+ * in, actions out, no clock and no I/O. At most one generation lives at a time; the last is always on the final
+ * documents.
  *
- * Other than in Algorithm 2, candidates that were passed over because the engine was busy are tried again at the next stage,
- * though they are the same: there, they count as submitted.
+ * Other than in Algorithm 2, candidates that were passed over because the engine was busy are tried again at the next
+ * stage, though they are the same: there, they count as submitted.
  */
 export class SpeculativePipeline {
   readonly #maxPending: number;
@@ -61,8 +65,8 @@ export class SpeculativePipeline {
   }
 
   /**
-   * Takes a stage's candidates in. `pending` is the number of other requests that wait for prefill at the engine. Actions are to be carried out
-   * in order. Error: `WARMPATH_INVALID_REQUEST` after the final stage or `abort`. O(k).
+   * Takes a stage's candidates in. `pending` is the number of other requests that wait for prefill at the engine.
+   * Actions are to be carried out in order. Error: `WARMPATH_INVALID_REQUEST` after the final stage or `abort`. O(k).
    */
   stage({ documents, isFinal }: SearchStage, pending: number): SpeculationAction[] {
     if (this.#isOver) {

@@ -8,7 +8,10 @@ import type { CachedPath, PlacementRule } from './view.js';
 /** Up to this many documents the search is never cut short. */
 export const EXACT_MAX_DOCUMENTS = 20;
 
-/** Longer sibling lists are not followed: their nodes wait for each other's cache lines, probes of the table overlap (measured). */
+/**
+ * Longer sibling lists are not followed: their nodes wait for each other's cache lines, probes of the table overlap
+ * (measured).
+ */
 const SCAN_UP_TO = 8;
 
 /** Children looked at in one search of more than `EXACT_MAX_DOCUMENTS` documents; some milliseconds at the most. */
@@ -18,13 +21,14 @@ const NOTHING_CACHED: CachedPath = { order: [], tokens: 0 };
 
 /**
  * Finds the path of the tree that uses only documents of a given set, each at most once, and saves most tokens; among
- * equals the one whose retrieval ranks come first in lexicographic order, which is what trying every permutation in order
- * finds first. (Maximises the reusable prefix of CacheWeaver §3.3, Eq. 1, in tokens instead of documents.)
+ * equals the one whose retrieval ranks come first in lexicographic order, which is what trying every permutation in
+ * order finds first. (Maximises the reusable prefix of CacheWeaver §3.3, Eq. 1, in tokens instead of documents.)
  *
  * Depth-first over the nodes whose whole path lies in the set, each visited once. At a node it follows a short
- * sibling list, or else probes the child table for every document left. The first dive is the greedy walk of Algorithm 1, so
- * the answer is never worse. Exact for any set of up to 20 documents; above, the search ends after 65,536 looks at a child
- * (a check of the placement rule costs as many looks as there are documents) with the best path found so far.
+ * sibling list, or else probes the child table for every document left. The first dive is the greedy walk of Algorithm
+ * 1, so the answer is never worse. Exact for any set of up to 20 documents; above, the search ends after 65,536 looks
+ * at a child (a check of the placement rule costs as many looks as there are documents) with the best path found so
+ * far.
  *
  * Cost: O(nodes inside the set × documents left) expected; allocates the answer alone. One instance per
  * tree: its scratch memory is reused, so it must not be re-entered.

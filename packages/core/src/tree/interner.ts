@@ -1,18 +1,21 @@
 import { Fingerprint } from '../fingerprint.js';
 import { PairTable } from './pair-table.js';
 
-/** Estimated bytes that one interned key takes beside its characters and the table: the string's header, its links, two numbers. */
+/**
+ * Estimated bytes that one interned key takes beside its characters and the table: the string's header, its links, two
+ * numbers.
+ */
 const BYTES_PER_KEY = 48;
 
 const SMALLEST_CAPACITY = 256;
 
 /**
- * Gives every key a small positive integer, so that the tree compares and hashes integers. A number is held by the nodes
- * that use it and is given to another key once nobody holds it: memory follows the tree, not the history of keys.
+ * Gives every key a small positive integer, so that the tree compares and hashes integers. A number is held by the
+ * nodes that use it and is given to another key once nobody holds it: memory follows the tree, not the history of keys.
  *
- * Keys are told apart by the two lanes of their fingerprint (unfolded: the table mixes them), as texts are by their key.
- * A look-up then costs one cache line, where a `Map` of strings costs about five. A chance collision (1 in 10¹⁹ a pair)
- * would make a prediction wrong and nothing else.
+ * Keys are told apart by the two lanes of their fingerprint (unfolded: the table mixes them), as texts are by their
+ * key. A look-up then costs one cache line, where a `Map` of strings costs about five. A chance collision (1 in 10¹⁹ a
+ * pair) would make a prediction wrong and nothing else.
  */
 export class KeyInterner {
   readonly #print = new Fingerprint();

@@ -73,13 +73,13 @@ export interface KnowledgeNode {
 }
 
 /**
- * The knowledge tree (RAGCache++ §3.2, CP-Tree): a trie of recently served document orders. A path is an order; a node is
- * a document in the context of all before it, because the engine can reuse its KV only behind the same prefix. A prefix of
- * a longer path is found like any other path.
+ * The knowledge tree (RAGCache++ §3.2, CP-Tree): a trie of recently served document orders. A path is an order; a node
+ * is a document in the context of all before it, because the engine can reuse its KV only behind the same prefix. A
+ * prefix of a longer path is found like any other path.
  *
  * Bounded in nodes and bytes by a recency window: when full, the least recently used leaf goes. All nodes stand in one
- * list by last use in which a parent is always newer than its children (a path is renewed from its end to its start), so
- * the oldest node is a leaf and each eviction is O(1). Nodes are flat records (`node-store.ts`), never objects.
+ * list by last use in which a parent is always newer than its children (a path is renewed from its end to its start),
+ * so the oldest node is a leaf and each eviction is O(1). Nodes are flat records (`node-store.ts`), never objects.
  */
 export class KnowledgeTree implements KnowledgeTreeView {
   readonly #maxNodes: number;
@@ -138,8 +138,8 @@ export class KnowledgeTree implements KnowledgeTreeView {
   }
 
   /**
-   * Looks where the child would be found first, without a branch; several such loads overlap, so that the `childByNumber`
-   * that follow each find their line in the cache. The result means nothing. O(1).
+   * Looks where the child would be found first, without a branch; several such loads overlap, so that the
+   * `childByNumber` that follow each find their line in the cache. The result means nothing. O(1).
    */
   preload(node: number, number: number): number {
     return this.#table.preload(node, number);
@@ -162,8 +162,8 @@ export class KnowledgeTree implements KnowledgeTreeView {
   }
 
   /**
-   * Enters a served order and renews it as the most recent; what exceeds the bounds is evicted, least recently used first.
-   * `now` in milliseconds of the caller's clock. O(path) expected, amortised over growth.
+   * Enters a served order and renews it as the most recent; what exceeds the bounds is evicted, least recently used
+   * first. `now` in milliseconds of the caller's clock. O(path) expected, amortised over growth.
    */
   insert(path: ServedPath, mark: ResidencyMark, now: number): Insertion {
     const access = ++this.#access;
@@ -196,8 +196,8 @@ export class KnowledgeTree implements KnowledgeTreeView {
   }
 
   /**
-   * Takes an order back that never reached the engine's cache: from its end, the nodes that are only expected and that no
-   * later insertion has used. Returns the number of nodes removed. O(path).
+   * Takes an order back that never reached the engine's cache: from its end, the nodes that are only expected and that
+   * no later insertion has used. Returns the number of nodes removed. O(path).
    */
   withdraw(keys: readonly string[], access: number): number {
     let node = ROOT;
@@ -226,7 +226,10 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return removed;
   }
 
-  /** Removes every node that was last used before `time` (milliseconds of the caller's clock). Returns how many. O(removed). */
+  /**
+   * Removes every node that was last used before `time` (milliseconds of the caller's clock). Returns how many.
+   * O(removed).
+   */
   pruneUsedBefore(time: number): number {
     let removed = 0;
     while (this.#oldest !== ROOT && this.#store.lastTime(this.#oldest) < time) {
@@ -237,8 +240,8 @@ export class KnowledgeTree implements KnowledgeTreeView {
   }
 
   /**
-   * Removes the least recently used nodes until those left have at most `tokens` tokens; what the last insertion used stays
-   * in any case. Returns how many were removed. O(removed).
+   * Removes the least recently used nodes until those left have at most `tokens` tokens; what the last insertion used
+   * stays in any case. Returns how many were removed. O(removed).
    */
   pruneToTokens(tokens: number): number {
     let removed = 0;
@@ -288,7 +291,9 @@ export class KnowledgeTree implements KnowledgeTreeView {
     }
   }
 
-  /** Makes room for one more node with this key by growing or evicting; false if only the path of this access is left. */
+  /**
+   * Makes room for one more node with this key by growing or evicting; false if only the path of this access is left.
+   */
   #makeRoom(key: string, access: number): boolean {
     for (;;) {
       const budget = this.#maxBytes - this.#interner.bytes - this.#interner.costOf(key);

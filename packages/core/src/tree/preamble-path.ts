@@ -17,8 +17,8 @@ export function preambleNode(tree: Tree, preamble: Preamble | undefined): number
 }
 
 /**
- * Tokens of the preamble that are resident: a conversation's new turn finds what the turns before it left. `node` is what
- * `preambleNode` answered. O(1), or O(steps) where the whole preamble is not resident.
+ * Tokens of the preamble that are resident: a conversation's new turn finds what the turns before it left. `node` is
+ * what `preambleNode` answered. O(1), or O(steps) where the whole preamble is not resident.
  */
 export function residentPreambleTokens(tree: Tree, preamble: Preamble | undefined, node: number): number {
   if (preamble === undefined) return 0;

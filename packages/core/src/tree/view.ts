@@ -8,7 +8,10 @@ export interface CachedPath {
 
 /** Whether a document may stand at a place; lets a search keep within the dial. */
 export interface PlacementRule {
-  /** May `order` (the prefix chosen so far, retrieval ranks) be extended by `rank`, such that the rest can still be placed? */
+  /**
+   * May `order` (the prefix chosen so far, retrieval ranks) be extended by `rank`, such that the rest can still be
+   * placed?
+   */
   allows(prefix: readonly number[], rank: number): boolean;
 }
 

@@ -125,7 +125,10 @@ describe('twice the text', () => {
   });
 });
 
-/** Characters that searches of strings and patterns pass while a function runs: those up to what they find, or to the end. */
+/**
+ * Characters that searches of strings and patterns pass while a function runs: those up to what they find, or to the
+ * end.
+ */
 function charactersSearched(run: () => unknown): number {
   let characters = 0;
   const spies = [

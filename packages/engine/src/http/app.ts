@@ -118,7 +118,10 @@ function targetOf(
   return { submit: (request, listener) => speculations.submit(request, tag, listener) };
 }
 
-/** Whose speculation it is: the key and the cache salt of a request tell callers apart, the salt behind a gateway with one key. */
+/**
+ * Whose speculation it is: the key and the cache salt of a request tell callers apart, the salt behind a gateway with
+ * one key.
+ */
 function ownerOf(headers: IncomingHttpHeaders, salt: string | null | undefined): string {
   const keys = [headers.authorization, headers['x-api-key'], headers['api-key']];
   return hash('sha256', JSON.stringify([salt ?? null, ...keys]));

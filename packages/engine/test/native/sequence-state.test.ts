@@ -148,7 +148,10 @@ async function apply(sequences: Sequences, step: Operation): Promise<void> {
   }
 }
 
-/** Prompts behind each other whose logits are compared; few for the larger model, which needs a second for hundred tokens. */
+/**
+ * Prompts behind each other whose logits are compared; few for the larger model, which needs a second for hundred
+ * tokens.
+ */
 const RUNS = { demo: 60, 'random:24m': 8 };
 
 describe.each(['demo', 'random:24m'] as const)('the saved cells of %s', (spec) => {
@@ -204,9 +207,9 @@ describe.each(['demo', 'random:24m'] as const)('the saved cells of %s', (spec) =
       { seed: 4, numRuns: RUNS[spec] },
     );
     expect(grafts).toBeGreaterThan(RUNS[spec] / 2);
-    // Measured over 120 sequences of the demo model and 24 of the other, as largest (mean): batches of another shape 0.032
-    // (0.010) and 0.042 (0.019); what was computed in mixed shapes and came back 0.074 (0.008) and 0.043 (0.018). Rows
-    // that stand one cell off move a logit of the demo model by 2.6; random weights hardly notice.
+    // Measured over 120 sequences of the demo model and 24 of the other, as largest (mean): batches of another shape
+    // 0.032 (0.010) and 0.042 (0.019); what was computed in mixed shapes and came back 0.074 (0.008) and 0.043 (0.018).
+    // Rows that stand one cell off move a logit of the demo model by 2.6; random weights hardly notice.
     expect(Math.max(...differences)).toBeLessThan(4 * Math.max(...shapes));
     expect(mean(differences)).toBeLessThan(2 * mean(shapes));
   }, 60_000);

@@ -16,8 +16,9 @@ interface Draft {
 }
 
 /**
- * Reads what the model said, of whichever API, so that an unnamed conversation is known by it on its next turn. Only a print
- * of it is kept. It is read on the way through: what is not understood has no print, and that conversation is left alone.
+ * Reads what the model said, of whichever API, so that an unnamed conversation is known by it on its next turn. Only a
+ * print of it is kept. It is read on the way through: what is not understood has no print, and that conversation is
+ * left alone.
  */
 export class AnswerReader {
   /** By choice. */

@@ -7,7 +7,9 @@ import type { Exchange } from '../observe/exchange.js';
 import type { ResponseBody, ResponseHead } from './response-body.js';
 import { ResponseSniffer } from './response-sniffer.js';
 
-/** After the error event of a cut stream, milliseconds that a slow client gets to take it before the connection is cut. */
+/**
+ * After the error event of a cut stream, milliseconds that a slow client gets to take it before the connection is cut.
+ */
 const CUT_GRACE_MS = 1_000;
 
 /** Whoever failed otherwise, it was the engine. */
@@ -33,7 +35,10 @@ export interface RelayOptions {
   readonly errors: ErrorShape;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
-  /** What is read on the way through: the engine's counts, and what the model says, to be recognised later (`ResponseSniffer.answers`). */
+  /**
+   * What is read on the way through: the engine's counts, and what the model says, to be recognised later
+   * (`ResponseSniffer.answers`).
+   */
   readonly reads: 'nothing' | 'usage' | 'answer';
   /** Called once, when the engine's answer begins and is no error. Must not throw. */
   readonly onAccepted: () => void;

@@ -28,7 +28,10 @@ export class ResponseSniffer {
   #firstContentAt: number | undefined;
   #prefilled = false;
 
-  /** `now`: the monotonic clock, in milliseconds. `readsAnswer`: whether `answers` is wanted, for which every event is parsed. */
+  /**
+   * `now`: the monotonic clock, in milliseconds. `readsAnswer`: whether `answers` is wanted, for which every event is
+   * parsed.
+   */
   constructor(now: () => number, readsAnswer = false) {
     this.#now = now;
     this.#answer = readsAnswer ? new AnswerReader() : undefined;

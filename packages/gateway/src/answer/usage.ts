@@ -8,9 +8,9 @@ export interface Usage {
 }
 
 /**
- * Reads the `usage` of any of the APIs; `undefined` for anything else. OpenAI's chat counts `prompt_tokens` and, of these,
- * cached ones; so do its Responses, as `input_tokens`. Anthropic's `input_tokens` are those that were neither read from the
- * cache nor written to it: the prompt is the sum of all three.
+ * Reads the `usage` of any of the APIs; `undefined` for anything else. OpenAI's chat counts `prompt_tokens` and, of
+ * these, cached ones; so do its Responses, as `input_tokens`. Anthropic's `input_tokens` are those that were neither
+ * read from the cache nor written to it: the prompt is the sum of all three.
  */
 export function readUsage(value: unknown): Usage | undefined {
   if (!isObject(value)) return undefined;

@@ -36,11 +36,11 @@ export interface DocumentCacheOptions {
 }
 
 /**
- * Remembers documents that come again, as they do in every prompt that Warmpath is for: prepared, and rendered as the inside of a
- * JSON string. A document is found by a few bytes of its JSON and then compared whole, so it can never be taken for another
- * one, and what is found is neither parsed nor counted nor escaped. A document is kept from its second request on: the many that
- * come once cost four bytes each. Tenants share the space and nothing else, or the time a request takes would tell what others
- * asked for.
+ * Remembers documents that come again, as they do in every prompt that Warmpath is for: prepared, and rendered as the
+ * inside of a JSON string. A document is found by a few bytes of its JSON and then compared whole, so it can never be
+ * taken for another one, and what is found is neither parsed nor counted nor escaped. A document is kept from its
+ * second request on: the many that come once cost four bytes each. Tenants share the space and nothing else, or the
+ * time a request takes would tell what others asked for.
  *
  * Bounded in bytes, with a share for each tenant; the least recently used document goes first.
  */
@@ -65,8 +65,8 @@ export class DocumentCache {
   }
 
   /**
-   * Reads and checks the documents of a request, and its switches. Cost: O(length) to compare documents that are known, and core's
-   * `prepareRequest` for the others.
+   * Reads and checks the documents of a request, and its switches. Cost: O(length) to compare documents that are known,
+   * and core's `prepareRequest` for the others.
    *
    * @param span The array of documents; `undefined` for none.
    * @throws WarmpathError those of core's `prepareRequest`, with paths into the body.
@@ -107,7 +107,10 @@ export class DocumentCache {
     });
   }
 
-  /** A document as it stands in a prompt, as the inside of a JSON string. O(length), once for a document that is remembered. */
+  /**
+   * A document as it stands in a prompt, as the inside of a JSON string. O(length), once for a document that is
+   * remembered.
+   */
   rendered(document: Document): Buffer {
     let rendered = this.#rendered.get(document);
     if (rendered === undefined) {

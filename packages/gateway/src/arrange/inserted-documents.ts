@@ -41,7 +41,10 @@ export type Arrange = typeof arrangeByPolicy;
 /** What the gateway did instead, when a defect of its own kept it from arranging. */
 export type Fallback = 'retrieval' | 'original' | 'conversation';
 
-/** A request whose documents are put into its prompt, or that continues a conversation with such documents, before its order is decided. */
+/**
+ * A request whose documents are put into its prompt, or that continues a conversation with such documents, before its
+ * order is decided.
+ */
 export interface InsertedRequest {
   readonly kind: 'inserted';
   readonly parsed: ParsedRequest;
@@ -53,7 +56,9 @@ export interface InsertedRequest {
   readonly history: RecalledHistory;
   /** Whether the turn is to be remembered. */
   readonly isNamed: boolean;
-  /** What is asked (core's `suppliedPrint`), and the same turn, where it was sent before: it goes out as it did then. */
+  /**
+   * What is asked (core's `suppliedPrint`), and the same turn, where it was sent before: it goes out as it did then.
+   */
   readonly supplied: string;
   readonly repeated: SentTurn | undefined;
 }
@@ -88,8 +93,8 @@ const MAX_BREAKPOINTS = 4;
 const BREAKPOINT = /"cache_control"\s*:\s*\{/g;
 
 /**
- * Documents that a request brings beside its messages: decides their order and puts them into the prompt. Pure but for the policy's
- * view and `now`.
+ * Documents that a request brings beside its messages: decides their order and puts them into the prompt. Pure but for
+ * the policy's view and `now`.
  */
 export class InsertedDocuments {
   /** Core's `arrange`, or what stands in for it. */
@@ -120,8 +125,8 @@ export class InsertedDocuments {
   }
 
   /**
-   * The request as one turn of its conversation, or by itself: documents that the conversation still shows become references, as
-   * far as the client or the configuration wants it.
+   * The request as one turn of its conversation, or by itself: documents that the conversation still shows become
+   * references, as far as the client or the configuration wants it.
    *
    * @throws WarmpathError `WARMPATH_INVALID_REQUEST` where there is nothing that documents could be put before.
    */
@@ -164,8 +169,8 @@ export class InsertedDocuments {
   }
 
   /**
-   * Decides the order and what changes in the body. A defect in between costs the order, not the answer: the documents go out in retrieval
-   * order. Should that fail as well, or the input be bad, this throws.
+   * Decides the order and what changes in the body. A defect in between costs the order, not the answer: the documents
+   * go out in retrieval order. Should that fail as well, or the input be bad, this throws.
    */
   decide(asked: InsertedRequest, request: InsertedRequest['request'], state: TenantModel, now: number) {
     try {
@@ -192,8 +197,9 @@ export class InsertedDocuments {
   }
 
   /**
-   * The body that prefills a path behind a served request's preamble: its documents and an empty question. It is a prefix of every
-   * prompt that begins with these documents, up to what the chat template writes behind the user's text.
+   * The body that prefills a path behind a served request's preamble: its documents and an empty question. It is a
+   * prefix of every prompt that begins with these documents, up to what the chat template writes behind the user's
+   * text.
    */
   prefill(parsed: ParsedRequest, path: readonly Document[], state: TenantModel): Buffer {
     const { arrange } = this.#config;
@@ -296,7 +302,10 @@ export class InsertedDocuments {
     };
   }
 
-  /** The documents as the engine is to see where they end: each by itself (`segments`), up to cache breakpoints, or all in one. */
+  /**
+   * The documents as the engine is to see where they end: each by itself (`segments`), up to cache breakpoints, or all
+   * in one.
+   */
   #documentsText(
     { api, body }: ParsedRequest,
     documents: readonly Document[],
@@ -308,9 +317,11 @@ export class InsertedDocuments {
     if (segments && api.name === 'chat') return { groups: rendered, isCut: true, hasBreakpoints: false };
     const room = cacheBreakpoints && api.name === 'messages' ? roomForBreakpoints(body) : 0;
     if (room < 1) return { groups: rendered, isCut: false, hasBreakpoints: false };
-    // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages only.
+    // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages
+    // only.
     if (isTurn) return { groups: rendered, isCut: false, hasBreakpoints: true };
-    // Up to where a path goes that was served before, and all others: what requests have in common, and what the next may have.
+    // Up to where a path goes that was served before, and all others: what requests have in common, and what the next
+    // may have.
     const isSplit = room > 1 && cachedDocuments > 0 && cachedDocuments < documents.length;
     const first = rendered.slice(0, isSplit ? cachedDocuments : documents.length);
     const groups = isSplit ? [first, rendered.slice(cachedDocuments)] : [first];
@@ -318,7 +329,10 @@ export class InsertedDocuments {
   }
 }
 
-/** What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. O(their length). */
+/**
+ * What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. O(their
+ * length).
+ */
 export function promptScope({ api, model, body }: Pick<ParsedRequest, 'api' | 'model' | 'body'>): string {
   const parts = [JSON.stringify(model)];
   for (const field of api.promptFields) {
@@ -354,7 +368,10 @@ function tokensOf(turns: readonly SentTurn[]): number {
   return turns.reduce((total, { steps }) => steps.reduce((sum, { tokens }) => sum + tokens, total), 0);
 }
 
-/** Tokens of the whole prompt, estimated: what stands before the documents, the documents, the hint, and what comes after. */
+/**
+ * Tokens of the whole prompt, estimated: what stands before the documents, the documents, the hint, and what comes
+ * after.
+ */
 function estimatePrompt(messages: readonly ChatMessage[], arrangement: Arrangement, layout: LayoutName): number {
   let tokens = arrangement.preamble?.tokens ?? 0;
   for (const document of arrangement.documents) tokens += document.tokens;

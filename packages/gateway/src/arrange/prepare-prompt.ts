@@ -57,8 +57,8 @@ interface Steps {
 }
 
 /**
- * Reads a request as far as the gateway has to: 1. what it asks for, 2. which conversation it continues, 3. where its documents are. A
- * body that has nothing for the gateway is not read.
+ * Reads a request as far as the gateway has to: 1. what it asks for, 2. which conversation it continues, 3. where its
+ * documents are. A body that has nothing for the gateway is not read.
  *
  * @throws WarmpathError bad input, with a path; a conversation that is forgotten. A defect forwards the original.
  */
@@ -161,8 +161,8 @@ function searchOptions(
 }
 
 /**
- * The request with documents of earlier prompts as they were sent, where it brings documents of its own: a conversation may
- * do so after results of tools. The very same request if nothing in it was changed.
+ * The request with documents of earlier prompts as they were sent, where it brings documents of its own: a conversation
+ * may do so after results of tools. The very same request if nothing in it was changed.
  */
 function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): ParsedRequest {
   const options = searchOptions(gateway, call, parsed);
@@ -176,7 +176,10 @@ function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): P
   return { ...again, conversation: parsed.conversation };
 }
 
-/** Whether documents stand in the prompt of a request that brings none, as far as the configuration or the request wants to know. */
+/**
+ * Whether documents stand in the prompt of a request that brings none, as far as the configuration or the request wants
+ * to know.
+ */
 function findInPrompt(
   gateway: Gateway,
   call: Call,

@@ -133,7 +133,9 @@ function pathOf(ancestors: readonly unknown[], leaf: unknown): string {
   return parts.join('.');
 }
 
-/** Gives keys that want a string their text back, where a variable made it look like a number (an API key of digits). */
+/**
+ * Gives keys that want a string their text back, where a variable made it look like a number (an API key of digits).
+ */
 function restoreStrings(
   value: unknown,
   issues: readonly z.core.$ZodIssue[],

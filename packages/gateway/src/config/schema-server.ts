@@ -150,7 +150,9 @@ export const server = z
 
 export type ServerConfig = z.output<typeof server>;
 
-/** Whether the gateway checks keys or tokens itself: then what a client sends as one is the gateway's, not the engine's. */
+/**
+ * Whether the gateway checks keys or tokens itself: then what a client sends as one is the gateway's, not the engine's.
+ */
 export function checksKeys({ keys, jwt: tokens }: Pick<ServerConfig, 'keys' | 'jwt'>): boolean {
   return keys !== undefined || tokens !== undefined;
 }

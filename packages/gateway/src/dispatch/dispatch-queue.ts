@@ -23,7 +23,9 @@ export interface Dispatch {
   readonly tenant: string;
   /** Asked for only once the request waits; `undefined` for one without documents. Must not throw. */
   readonly context: WaitingContext | undefined;
-  /** Sends it; called once, when the engine has room. Calls `release` when the engine is done with it. Must not throw. */
+  /**
+   * Sends it; called once, when the engine has room. Calls `release` when the engine is done with it. Must not throw.
+   */
   start(queuedMs: number, release: () => void): void;
   /** Waited for too long. */
   refuse(error: WarmpathError): void;
@@ -44,10 +46,10 @@ const MAX_TOLD = 64;
 const NONE: readonly never[] = [];
 
 /**
- * Requests for one engine, of which a limited number is under way at once; the others wait here. Tenants take turns, so that none
- * waits behind the whole of another's queue: the one with the fewest under way is next. Among a tenant's own requests core's
- * scheduler decides. Where all places are taken, the latest request of the tenant that has most of them gives way to one of a
- * tenant that has fewer. While there is room, a request passes straight through.
+ * Requests for one engine, of which a limited number is under way at once; the others wait here. Tenants take turns, so
+ * that none waits behind the whole of another's queue: the one with the fewest under way is next. Among a tenant's own
+ * requests core's scheduler decides. Where all places are taken, the latest request of the tenant that has most of them
+ * gives way to one of a tenant that has fewer. While there is room, a request passes straight through.
  */
 export class DispatchQueue {
   readonly #limit: number;
@@ -83,7 +85,10 @@ export class DispatchQueue {
     return this.#underWay;
   }
 
-  /** Starts a request, or lets it wait. Error: `WARMPATH_OVERLOADED` when there is no place for it. O(1); O(waiting) when the queue is full. */
+  /**
+   * Starts a request, or lets it wait. Error: `WARMPATH_OVERLOADED` when there is no place for it. O(1); O(waiting)
+   * when the queue is full.
+   */
   enter(dispatch: Dispatch): void {
     if (this.#underWay < this.#limit && this.#places.size === 0) {
       this.#start(dispatch, 0);
@@ -113,8 +118,8 @@ export class DispatchQueue {
   }
 
   /**
-   * The documents of a tenant's requests that wait behind this preamble, in order of arrival: what may be told to an ordering
-   * policy. At most 64. O(requests of the tenant).
+   * The documents of a tenant's requests that wait behind this preamble, in order of arrival: what may be told to an
+   * ordering policy. At most 64. O(requests of the tenant).
    */
   waitingBehind(preamble: Preamble, tenant: string): readonly (readonly Document[])[] {
     const scheduler = this.#tenants.get(tenant);

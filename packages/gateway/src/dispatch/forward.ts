@@ -53,7 +53,8 @@ export function forward(
     },
     { raw: reply.raw, exchange },
     {
-      // Decided when the head is written: an answer that begins while the gateway stops must say that its connection closes.
+      // Decided when the head is written: an answer that begins while the gateway stops must say that its connection
+      // closes.
       headers: () => ({
         [RESPONSE_HEADERS.requestId]: exchange.requestId,
         [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
@@ -103,7 +104,9 @@ export function engineHeaders(gateway: Gateway, requestId: string): Record<strin
   return { ...gateway.engineCredentials, [RESPONSE_HEADERS.requestId]: requestId };
 }
 
-/** Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter. */
+/**
+ * Path and query. A request line may name a whole URL (RFC 9112, section 3.2.2); whose host that is must not matter.
+ */
 function originForm(url: string): string {
   return url.startsWith('/') ? url : url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
 }

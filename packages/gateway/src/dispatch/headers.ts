@@ -34,8 +34,8 @@ export const RESPONSE_HEADERS = {
 const WARNINGS_SHOWN = 8;
 
 /**
- * What became of a request, in one header: for instance `overhead=0.412, policy=foresight, documents=20, moved=7, predicted=3012`. Keys
- * without anything to say are left out. `GET /v1/requests/{id}` tells the rest.
+ * What became of a request, in one header: for instance `overhead=0.412, policy=foresight, documents=20, moved=7,
+ * predicted=3012`. Keys without anything to say are left out. `GET /v1/requests/{id}` tells the rest.
  */
 export function summaryHeader(exchange: Exchange): string {
   const { errorSource, overheadMs, policy, documents, recognised, documentsMoved, blocks } = exchange;
@@ -78,8 +78,8 @@ function quoted(text: string): string {
 }
 
 /**
- * The client's headers for the engine: hop-by-hop ones removed, `overrides` (names in lower case) in place of the client's; one
- * that is `undefined` there is left out.
+ * The client's headers for the engine: hop-by-hop ones removed, `overrides` (names in lower case) in place of the
+ * client's; one that is `undefined` there is left out.
  */
 export function requestHeaders(
   incoming: IncomingHttpHeaders,
@@ -106,8 +106,8 @@ export function forwardsClientKey({ upstream, server }: GatewayConfig): boolean 
 }
 
 /**
- * Overrides for every request to the engine: the gateway's own key in place of the client's, and nothing that is only between
- * the client, a proxy in front and the gateway.
+ * Overrides for every request to the engine: the gateway's own key in place of the client's, and nothing that is only
+ * between the client, a proxy in front and the gateway.
  */
 export function engineCredentials(config: GatewayConfig): Record<string, string | undefined> {
   const { apiKey, apiKeyHeader } = config.upstream;
@@ -122,8 +122,8 @@ export function engineCredentials(config: GatewayConfig): Record<string, string 
 const ANTHROPIC_ONLY = ['anthropic-version', 'anthropic-beta', 'anthropic-dangerous-direct-browser-access'];
 
 /**
- * Overrides for a request that was translated into chat completions: the client's key, if that is what the engine gets, stands
- * where chat completions have it, and the answer must come as it can be read.
+ * Overrides for a request that was translated into chat completions: the client's key, if that is what the engine gets,
+ * stands where chat completions have it, and the answer must come as it can be read.
  */
 export function translatedHeaders(
   incoming: IncomingHttpHeaders,

@@ -47,14 +47,17 @@ function isRead(prompt: ArrangedPrompt): boolean {
 }
 
 /**
- * Whether the answer is to be known again: where other documents went out for the very same messages before, whoever goes on
- * continues one of the two.
+ * Whether the answer is to be known again: where other documents went out for the very same messages before, whoever
+ * goes on continues one of the two.
  */
 function readsAnswer({ turn }: ArrangedPrompt): boolean {
   return turn?.history.siblings.some(({ id }) => id !== turn.sent.id) === true;
 }
 
-/** Where prompts are compared, says where this one parts from an earlier one. Behind the dispatch: the client does not wait for it. */
+/**
+ * Where prompts are compared, says where this one parts from an earlier one. Behind the dispatch: the client does not
+ * wait for it.
+ */
 function comparePrefix(gateway: Gateway, { request, api, tenant }: Call, body: Buffer): void {
   if (gateway.config.explain.prompts === 'off' || !isReadable(request)) return;
   const { exchange } = request;

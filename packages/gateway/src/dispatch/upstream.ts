@@ -12,7 +12,10 @@ export interface UpstreamRequest {
   readonly body: Buffer | string | null;
 }
 
-/** Who listens to one exchange. After `onHead` came any number of `onData`; exactly one of `onEnd` and `onError` is last. */
+/**
+ * Who listens to one exchange. After `onHead` came any number of `onData`; exactly one of `onEnd` and `onError` is
+ * last.
+ */
 export interface UpstreamListener {
   /** Response status and headers, names in lower case. */
   onHead(status: number, headers: IncomingHttpHeaders): void;
@@ -38,7 +41,9 @@ export interface StartOptions {
   readonly isBackground?: boolean;
 }
 
-/** A second try after a failed connection waits between half and all of this, at random: clients must not come in step. */
+/**
+ * A second try after a failed connection waits between half and all of this, at random: clients must not come in step.
+ */
 const RETRY_DELAY_MS = 100;
 
 const CONNECTION_FAILURES = new Set([
@@ -82,7 +87,9 @@ export class Upstream {
     return this.#retries;
   }
 
-  /** Tells of the engine's activity from now on: of requests that may make it compute, which those for reading do not. */
+  /**
+   * Tells of the engine's activity from now on: of requests that may make it compute, which those for reading do not.
+   */
   watch(watcher: ActivityWatcher): void {
     this.#watcher = watcher;
   }
@@ -145,7 +152,10 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     this.#dispatch();
   }
 
-  /** Ends the exchange: the engine's connection is closed, or never opened. The listener hears `onError(reason)` at once. */
+  /**
+   * Ends the exchange: the engine's connection is closed, or never opened. The listener hears `onError(reason)` at
+   * once.
+   */
   abort(reason: WarmpathError): void {
     if (this.#settled) return;
     this.#settle();
@@ -200,7 +210,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     }
   }
 
-  /** Only a connection that was never opened: not one byte of the request has left, so the engine cannot have seen it. */
+  /**
+   * Only a connection that was never opened: not one byte of the request has left, so the engine cannot have seen it.
+   */
   #mayRetry(error: Error): boolean {
     return this.#attempt === 0 && this.#controller === undefined && CONNECTION_FAILURES.has(codeOf(error));
   }

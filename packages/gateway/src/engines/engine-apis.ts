@@ -16,7 +16,9 @@ const REMEMBERED_ANSWERS = 1_024;
 
 /** What servers answer at a path that they do not have. */
 const NO_SUCH_ROUTE = new Set([404, 405, 501]);
-/** Refusals that come from something in front of the route: a key that is wrong, a proxy, an engine that is not ready. */
+/**
+ * Refusals that come from something in front of the route: a key that is wrong, a proxy, an engine that is not ready.
+ */
 const SAYS_NOTHING = new Set([401, 403, 407, 408, 425, 429]);
 
 /** What the engine speaks besides chat completions: configured, or found out by asking. */
@@ -41,10 +43,11 @@ export class EngineApis {
   }
 
   /**
-   * How a request of that caller goes to the engine. What is not known is asked for, once for all who wait: an empty request,
-   * which an engine that has the route refuses. It carries the gateway's own key, and the answer is everybody's; where the
-   * engine gets clients' keys, it carries nothing but that client's, and the answer is that tenant's alone. Where the answer
-   * says nothing, the request goes as it is, and the next one asks again. Never rejects.
+   * How a request of that caller goes to the engine. What is not known is asked for, once for all who wait: an empty
+   * request, which an engine that has the route refuses. It carries the gateway's own key, and the answer is
+   * everybody's; where the engine gets clients' keys, it carries nothing but that client's, and the answer is that
+   * tenant's alone. Where the answer says nothing, the request goes as it is, and the next one asks again. Never
+   * rejects.
    */
   way(api: TranslatedApi, { tenant }: Pick<Caller, 'tenant'>, headers: IncomingHttpHeaders): Way | Promise<Way> {
     const setting = this.#settings[api];

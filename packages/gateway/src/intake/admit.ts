@@ -11,9 +11,9 @@ const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/healthz', '/read
 const REQUESTS_ROUTE = '/v1/requests/:id';
 
 /**
- * Decides, before the body is read, who sends a request and whether it goes on: `done` gets the error if not, and is not called
- * for what is answered here. Everything that is not named as open needs the key that the configuration asks for, unknown paths
- * included.
+ * Decides, before the body is read, who sends a request and whether it goes on: `done` gets the error if not, and is
+ * not called for what is answered here. Everything that is not named as open needs the key that the configuration asks
+ * for, unknown paths included.
  */
 export function admit(
   gateway: Gateway,
@@ -47,7 +47,10 @@ export function admit(
   }
 }
 
-/** Whether a caller may act on what is its tenant's alone: one that could be anybody may where only this machine can ask. */
+/**
+ * Whether a caller may act on what is its tenant's alone: one that could be anybody may where only this machine can
+ * ask.
+ */
 export function mayActForTenant({ config: { server } }: Gateway, { isAuthenticated }: Caller): boolean {
   return isAuthenticated || isLoopback(server.host);
 }
@@ -77,7 +80,10 @@ function enter(
   return undefined;
 }
 
-/** Error: `WARMPATH_UNAUTHORIZED` without the operator's key; `WARMPATH_FORBIDDEN` where there is none and others could ask. */
+/**
+ * Error: `WARMPATH_UNAUTHORIZED` without the operator's key; `WARMPATH_FORBIDDEN` where there is none and others could
+ * ask.
+ */
 function requireOperator(gateway: Gateway, { headers }: FastifyRequest): void {
   if (gateway.config.server.operatorKey !== undefined) {
     if (gateway.authenticator.isOperator(headers)) return;

@@ -85,8 +85,8 @@ export class Authenticator {
   }
 
   /**
-   * Whose request has these headers. Errors: `WARMPATH_UNAUTHORIZED` where a key, a token or a trusted header is needed and
-   * missing or wrong; `WARMPATH_INVALID_REQUEST` for a name that cannot be one.
+   * Whose request has these headers. Errors: `WARMPATH_UNAUTHORIZED` where a key, a token or a trusted header is needed
+   * and missing or wrong; `WARMPATH_INVALID_REQUEST` for a name that cannot be one.
    */
   callerOf(headers: IncomingHttpHeaders): Caller | Promise<Caller> {
     const endUser = this.#trusted(headers, 'endUser');
@@ -165,8 +165,8 @@ function presentedKeys(headers: IncomingHttpHeaders): string[] {
 }
 
 /**
- * What keys are compared by. Digests may be compared, and looked up, in a time that depends on them: a client cannot choose
- * the digest of what it sends byte by byte, so the time tells it nothing about a key.
+ * What keys are compared by. Digests may be compared, and looked up, in a time that depends on them: a client cannot
+ * choose the digest of what it sends byte by byte, so the time tells it nothing about a key.
  */
 function digestOf(key: string): string {
   return hash('sha256', key);

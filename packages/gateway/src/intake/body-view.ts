@@ -4,7 +4,10 @@ import { type ByteEdit, type ByteSpan, type JsonMember, JsonScanner } from './js
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-/** A request body that is one JSON object, with the places of its members. Nothing in it is parsed until it is asked for. */
+/**
+ * A request body that is one JSON object, with the places of its members. Nothing in it is parsed until it is asked
+ * for.
+ */
 export class BodyView {
   readonly scan: JsonScanner;
   readonly members: readonly JsonMember[];
@@ -75,7 +78,8 @@ export class BodyView {
   }
 
   /**
-   * The edit that gives a member another value; one that the object lacks is added at its end, behind every other edit there.
+   * The edit that gives a member another value; one that the object lacks is added at its end, behind every other edit
+   * there.
    *
    * @param isAlone whether no other member is left in the object.
    */

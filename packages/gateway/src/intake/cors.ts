@@ -10,7 +10,9 @@ export const CORS_HEADERS: readonly string[] = [
 /** Seconds for which a browser may remember the answer to a preflight. */
 const MAX_AGE_S = '86400';
 
-/** Lets pages of certain origins call the gateway from a browser. Pages send keys in headers; cookies are not for them. */
+/**
+ * Lets pages of certain origins call the gateway from a browser. Pages send keys in headers; cookies are not for them.
+ */
 export class Cors {
   readonly #origins: ReadonlySet<string>;
 
@@ -19,8 +21,8 @@ export class Cors {
   }
 
   /**
-   * Sets the headers of an answer, whoever writes it. Returns whether the request was a preflight, which is answered by that:
-   * it has no key.
+   * Sets the headers of an answer, whoever writes it. Returns whether the request was a preflight, which is answered by
+   * that: it has no key.
    */
   answer({ method, headers }: FastifyRequest, reply: FastifyReply): boolean {
     const { origin } = headers;

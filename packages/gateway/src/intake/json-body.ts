@@ -2,7 +2,10 @@ import { WarmpathError } from '@warmpath/core';
 import type { JsonObject } from './apis/request-texts.js';
 import { JsonScanner, parseJson } from './json-scanner.js';
 
-/** The largest body that becomes JavaScript objects, in bytes, and the values in it: together some 50 ms of `JSON.parse`. */
+/**
+ * The largest body that becomes JavaScript objects, in bytes, and the values in it: together some 50 ms of
+ * `JSON.parse`.
+ */
 const PARSED_BYTES = 8_388_608;
 const PARSED_VALUES = 50_000;
 
@@ -45,7 +48,10 @@ export function checkBounds(body: Buffer): void {
   throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The body is not a JSON object.' });
 }
 
-/** Whether a body is one that `readObject` would parse; what is not is forwarded as it is, and nothing is learned from it. O(body). */
+/**
+ * Whether a body is one that `readObject` would parse; what is not is forwarded as it is, and nothing is learned from
+ * it. O(body).
+ */
 export function isWorthReading(body: Buffer): boolean {
   if (body.length > PARSED_BYTES) return false;
   try {

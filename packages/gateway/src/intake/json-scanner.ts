@@ -1,10 +1,10 @@
 import { WarmpathError } from '@warmpath/core';
 
 /**
- * The one JSON scanner of the gateway. It finds where values stand in the bytes of a body, so that a body is changed in a
- * few places and forwarded otherwise as the client wrote it: numbers beyond 2^53, `1.0` and the order of keys would not
- * survive a round trip through JavaScript objects. A scan costs a tenth of `JSON.parse`, because long strings are skipped by
- * native searches.
+ * The one JSON scanner of the gateway. It finds where values stand in the bytes of a body, so that a body is changed in
+ * a few places and forwarded otherwise as the client wrote it: numbers beyond 2^53, `1.0` and the order of keys would
+ * not survive a round trip through JavaScript objects. A scan costs a tenth of `JSON.parse`, because long strings are
+ * skipped by native searches.
  *
  * It checks structure (brackets, commas, colons, quotes, literals), not the inside of strings: that is the engine's.
  */
@@ -32,10 +32,15 @@ const COLON = 0x3a;
 
 /** Levels of arrays and objects. Real requests have about ten (schemas of tools). */
 export const MAX_DEPTH = 256;
-/** Brackets, commas and quotes that one scan steps over: some 20 ms of work. A real body of 32 MB has a tenth of that. */
+/**
+ * Brackets, commas and quotes that one scan steps over: some 20 ms of work. A real body of 32 MB has a tenth of that.
+ */
 const MAX_STEPS = 2_000_000;
 
-/** Bytes of a string that are looked at one by one before a native search is worth its call: names and roles are shorter. */
+/**
+ * Bytes of a string that are looked at one by one before a native search is worth its call: names and roles are
+ * shorter.
+ */
 const SHORT_STRING = 24;
 
 const LITERAL = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
@@ -94,7 +99,9 @@ export class JsonScanner {
     return found;
   }
 
-  /** Where the value of the first member of this name begins, without a look behind it; `undefined` if there is none. */
+  /**
+   * Where the value of the first member of this name begins, without a look behind it; `undefined` if there is none.
+   */
   firstValue(name: string): number | undefined {
     const start = this.space(0);
     let at = this.#open(OPEN_BRACE, start);
@@ -111,7 +118,10 @@ export class JsonScanner {
     return undefined;
   }
 
-  /** The value of the last member of this name, as in `JSON.parse`; `undefined` where the value is no object or lacks it. O(object). */
+  /**
+   * The value of the last member of this name, as in `JSON.parse`; `undefined` where the value is no object or lacks
+   * it. O(object).
+   */
   member(start: number, name: string): ByteSpan | undefined {
     if (this.bytes[start] !== OPEN_BRACE) return undefined;
     const member = this.members(start).findLast(({ key }) => key === name);
@@ -139,7 +149,9 @@ export class JsonScanner {
     return this.bytes.toString('utf8', start, end);
   }
 
-  /** A string's value; `undefined` for any other value. O(string). Error: `WARMPATH_INVALID_JSON` for a broken escape. */
+  /**
+   * A string's value; `undefined` for any other value. O(string). Error: `WARMPATH_INVALID_JSON` for a broken escape.
+   */
   string(span: ByteSpan): string | undefined {
     if (!this.isString(span)) return undefined;
     const raw = this.bytes.toString('utf8', span.start + 1, span.end - 1);
@@ -297,15 +309,17 @@ function tooComplex(what: string): WarmpathError {
   return new WarmpathError('WARMPATH_BODY_TOO_COMPLEX', { detail: `The body has ${what}.` });
 }
 
-/** Bytes in place of others: `[start, end)` of the body becomes `pieces`, one after the other. `start === end` inserts. */
+/**
+ * Bytes in place of others: `[start, end)` of the body becomes `pieces`, one after the other. `start === end` inserts.
+ */
 export interface ByteEdit extends ByteSpan {
   readonly pieces: readonly (Buffer | string)[];
 }
 
 /**
- * The body with all edits made, every other byte as it was; with no edits, the very same buffer. Edits may come in any order
- * and must not overlap. What is inserted at one place stands in the order given, before what replaces the bytes that begin
- * there. O(body), native copies.
+ * The body with all edits made, every other byte as it was; with no edits, the very same buffer. Edits may come in any
+ * order and must not overlap. What is inserted at one place stands in the order given, before what replaces the bytes
+ * that begin there. O(body), native copies.
  */
 export function applyEdits(body: Buffer, edits: readonly ByteEdit[]): Buffer {
   if (edits.length === 0) return body;

@@ -35,7 +35,10 @@ export interface ParsedRequest {
   readonly switches: RequestSwitches;
   /** How documents in the prompt are looked for, where the request says so. */
   readonly recognise: RecognitionMode | undefined;
-  /** Whether to refer to documents, and to parts of documents, that the conversation still shows, where the request says so. */
+  /**
+   * Whether to refer to documents, and to parts of documents, that the conversation still shows, where the request says
+   * so.
+   */
   readonly deduplicate: boolean | undefined;
   readonly blocks: boolean | undefined;
   /** `undefined` for a request that names no conversation. */
@@ -80,8 +83,8 @@ export interface RequestContext {
 }
 
 /**
- * Reads what a request asks of the gateway. Cost: one native search of the body for each sign, and a scan of the body where
- * there is one.
+ * Reads what a request asks of the gateway. Cost: one native search of the body for each sign, and a scan of the body
+ * where there is one.
  *
  * @returns `undefined` for a body that goes through as it is.
  * @throws WarmpathError `WARMPATH_INVALID_JSON`, `WARMPATH_BODY_TOO_COMPLEX`, `WARMPATH_INVALID_REQUEST`,
@@ -157,8 +160,8 @@ function documentsOf(body: BodyView): ByteSpan | undefined {
 }
 
 /**
- * The name from the body, else from the header, else from OpenAI's `prompt_cache_key`. Clients that send that key may know
- * nothing of Warmpath and cannot mend a conversation that is forgotten: they are answered, with a mark.
+ * The name from the body, else from the header, else from OpenAI's `prompt_cache_key`. Clients that send that key may
+ * know nothing of Warmpath and cannot mend a conversation that is forgotten: they are answered, with a mark.
  */
 function conversationOf(
   body: BodyView,

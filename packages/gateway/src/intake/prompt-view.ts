@@ -69,7 +69,9 @@ export class PromptView implements MessagesByPlace {
     return span === undefined || this.body.scan.isNull(span) ? undefined : span;
   }
 
-  /** The client's message of that place. Errors: `WARMPATH_INVALID_REQUEST`, `WARMPATH_INVALID_JSON`. O(message), once. */
+  /**
+   * The client's message of that place. Errors: `WARMPATH_INVALID_REQUEST`, `WARMPATH_INVALID_JSON`. O(message), once.
+   */
   at(place: number): ChatMessage | undefined {
     const span = this.elements[place];
     if (span === undefined) return undefined;

@@ -44,8 +44,8 @@ export interface RateRefusal {
 }
 
 /**
- * The limits of keys: requests and tokens a minute, requests under way. A request enters while any token is left, and is charged
- * with what it used when its answer is over. Holds three numbers for each key that was used.
+ * The limits of keys: requests and tokens a minute, requests under way. A request enters while any token is left, and
+ * is charged with what it used when its answer is over. Holds three numbers for each key that was used.
  */
 export class RateLimits {
   readonly #now: () => number;

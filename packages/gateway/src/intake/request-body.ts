@@ -7,8 +7,8 @@ const NEWCOMERS_PART = 1 / 8;
 const TENANT_PART = 1 / 2;
 
 /**
- * The memory for bodies: of requests that are being received, that wait, and whose answer is not over. What exceeds it is refused
- * before a byte of the body is read. All O(1).
+ * The memory for bodies: of requests that are being received, that wait, and whose answer is not over. What exceeds it
+ * is refused before a byte of the body is read. All O(1).
  */
 export class BodyMemory {
   readonly maxBytes: number;
@@ -89,10 +89,11 @@ export class RequestBodies {
   }
 
   /**
-   * Receives a body into one buffer of its length; one that does not say its length into a buffer that doubles. After an error nothing more
-   * is read, and the connection is to be closed.
+   * Receives a body into one buffer of its length; one that does not say its length into a buffer that doubles. After
+   * an error nothing more is read, and the connection is to be closed.
    *
-   * Errors: `WARMPATH_BODY_TOO_LARGE`; `WARMPATH_OVERLOADED` before the body is read; `WARMPATH_BODY_STALLED`; `WARMPATH_CLIENT_CLOSED`.
+   * Errors: `WARMPATH_BODY_TOO_LARGE`; `WARMPATH_OVERLOADED` before the body is read; `WARMPATH_BODY_STALLED`;
+   * `WARMPATH_CLIENT_CLOSED`.
    */
   receive(request: IncomingMessage, tenant: string, done: BodyListener): void {
     const over: BodyListener = (error, body) => {

@@ -38,7 +38,10 @@ export class EngineCounts {
     return Math.round(counted / this.#factor);
   }
 
-  /** What became of a prompt as the knowledge tree compares it: in estimated tokens. What the engine did not count is left out. */
+  /**
+   * What became of a prompt as the knowledge tree compares it: in estimated tokens. What the engine did not count is
+   * left out.
+   */
   outcome({ promptTokens, cachedTokens }: EngineTokens): {
     readonly promptTokens?: number;
     readonly cachedTokens?: number;

@@ -23,7 +23,10 @@ export class Exchange {
   caller: Caller = ANONYMOUS_CALLER;
   /** When the request's body was complete and the gateway's own work began. */
   bodyAt: number;
-  /** Milliseconds of the gateway's own work, from the complete body until the request went out to the engine, waiting not counted. */
+  /**
+   * Milliseconds of the gateway's own work, from the complete body until the request went out to the engine, waiting
+   * not counted.
+   */
   overheadMs: number | undefined;
   /** Milliseconds in the queue; `undefined` for a request that did not wait. */
   queuedMs: number | undefined;
@@ -43,7 +46,10 @@ export class Exchange {
   /** Of these, found where they stand in the prompt. */
   recognised: number | undefined;
   documentsMoved: number | undefined;
-  /** Documents that the conversation shows already, those of which it shows parts, and tokens of both that were not sent again. */
+  /**
+   * Documents that the conversation shows already, those of which it shows parts, and tokens of both that were not sent
+   * again.
+   */
   references = 0;
   shortened = 0;
   deduplicatedTokens = 0;

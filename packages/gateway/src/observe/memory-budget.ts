@@ -1,7 +1,7 @@
 /**
- * How the budget (`limits.memoryBytes`) is divided. Everything that a client can make the gateway keep is a part with a bound in
- * bytes, so that the whole process stays within the budget, the process itself (some 100 MB) and what is being parsed or
- * written at the moment (a few times the largest body). Sixty-fourths; they add up to 64.
+ * How the budget (`limits.memoryBytes`) is divided. Everything that a client can make the gateway keep is a part with a
+ * bound in bytes, so that the whole process stays within the budget, the process itself (some 100 MB) and what is being
+ * parsed or written at the moment (a few times the largest body). Sixty-fourths; they add up to 64.
  */
 const SHARES = {
   /** Bodies that are being received, that wait, and that are kept until their answer is over. */

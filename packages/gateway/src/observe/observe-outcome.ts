@@ -15,7 +15,9 @@ export interface RequestOutcome {
   readonly result: RelayResult;
 }
 
-/** A prompt goes to the engine: its paths count as resident from now on, so that concurrent requests follow each other. */
+/**
+ * A prompt goes to the engine: its paths count as resident from now on, so that concurrent requests follow each other.
+ */
 export function observeDispatch(gateway: Gateway, { arrangements, state, keepFound }: ArrangedPrompt): void {
   guard(gateway, () => {
     keepFound?.();
@@ -72,7 +74,10 @@ function observeTurn(gateway: Gateway, { prompt: { turn }, result }: RequestOutc
   }
 }
 
-/** Whether the engine has the prompt's KV now. A client that left after the first content left a prompt that is prefilled. */
+/**
+ * Whether the engine has the prompt's KV now. A client that left after the first content left a prompt that is
+ * prefilled.
+ */
 function isPrefilled({ status, complete, sniffer }: RelayResult): boolean {
   return status !== undefined && status < 300 && (complete || sniffer.prefilled);
 }

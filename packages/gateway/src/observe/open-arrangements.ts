@@ -13,8 +13,9 @@ export interface OpenArrangement {
 const DOCUMENT_BYTES = 128;
 
 /**
- * Arrangements that clients took away to write their own prompts, by the name under which they may report back. Within a budget
- * of bytes, shared fairly among tenants; one that is forgotten counts as served, which is what it was taken for.
+ * Arrangements that clients took away to write their own prompts, by the name under which they may report back. Within
+ * a budget of bytes, shared fairly among tenants; one that is forgotten counts as served, which is what it was taken
+ * for.
  */
 export class OpenArrangements {
   readonly #open: TenantCache<OpenArrangement>;

@@ -20,8 +20,8 @@ const STATISTIC_BYTES = 256;
 const HISTORY_BYTES = 2_048;
 
 /**
- * State per tenant and model, never shared between them. Bounded in bytes, which are taken when a history is asked for, so they lag by
- * one request; what goes is the least recently used history of the tenant that holds most.
+ * State per tenant and model, never shared between them. Bounded in bytes, which are taken when a history is asked for,
+ * so they lag by one request; what goes is the least recently used history of the tenant that holds most.
  */
 export class ServedHistories {
   readonly #maxBytes: number;

@@ -25,9 +25,10 @@ const ENTRY_BYTES = 160;
 const SHARE_BYTES = 512;
 
 /**
- * The one bounded map of the gateway: what is remembered per tenant and key, within a budget of bytes for all together. Beyond the
- * budget the tenant that holds most loses its least recently used entry, of equals the tenant that was idle longest. So no
- * tenant, however much it sends, can push out what another one holds within its fair share (the budget divided by tenants).
+ * The one bounded map of the gateway: what is remembered per tenant and key, within a budget of bytes for all together.
+ * Beyond the budget the tenant that holds most loses its least recently used entry, of equals the tenant that was idle
+ * longest. So no tenant, however much it sends, can push out what another one holds within its fair share (the budget
+ * divided by tenants).
  *
  * Cost: O(log tenants) per use, where tenants are those with entries.
  */
@@ -72,8 +73,8 @@ export class TenantCache<Value> {
   }
 
   /**
-   * Keeps a value of so many bytes, in place of the one of that name; it counts as used now. Answers whether it is kept: one that
-   * is larger than the whole budget is not.
+   * Keeps a value of so many bytes, in place of the one of that name; it counts as used now. Answers whether it is
+   * kept: one that is larger than the whole budget is not.
    */
   set(tenant: string, key: string, value: Value, valueBytes: number): boolean {
     const kept = keptKey(key);

@@ -120,7 +120,10 @@ export class Metrics {
     else if (exchange.errorCode !== undefined) this.error(exchange.errorCode, exchange.errorSource ?? 'gateway');
   }
 
-  /** The counter of a route and a status: looking it up by its labels costs more than counting. As many as Prometheus is told of. */
+  /**
+   * The counter of a route and a status: looking it up by its labels costs more than counting. As many as Prometheus is
+   * told of.
+   */
   #answered(route: string, status: number): { inc(): void } {
     let byStatus = this.#byRoute.get(route);
     if (byStatus === undefined) {
@@ -162,7 +165,9 @@ export class Metrics {
     this.#plans.inc({ outcome });
   }
 
-  /** `done` with the tokens that were computed, `aborted`, `failed`, or `nothing` more that was worth it or affordable. */
+  /**
+   * `done` with the tokens that were computed, `aborted`, `failed`, or `nothing` more that was worth it or affordable.
+   */
   prewarmed(outcome: string, tokens = 0): void {
     this.#prewarms.inc({ outcome });
     this.#prewarmTokens.inc(tokens);

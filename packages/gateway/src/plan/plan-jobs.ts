@@ -28,8 +28,9 @@ const CONTEXTS = 100_000;
 const CAPACITY = 4;
 
 /**
- * Plans batches one after the other, each on a thread of its own that ends with it and takes its memory along. A few wait; time
- * and memory of each are bounded: its heap may be as large as all that the gateway keeps, beside which it stands while it plans.
+ * Plans batches one after the other, each on a thread of its own that ends with it and takes its memory along. A few
+ * wait; time and memory of each are bounded: its heap may be as large as all that the gateway keeps, beside which it
+ * stands while it plans.
  */
 export class PlanJobs {
   readonly #timeoutMs: number;

@@ -18,9 +18,10 @@ const CONTEXT_FIELDS = ['documents'];
 const DOCUMENT_FIELDS = ['id', 'tokens'];
 
 /**
- * Reads the body of `POST /v1/plan`: `{contexts: [["id", …] | {documents: ["id" | {id, tokens?}, …]}, …], capacity?, method?}`. Tokens
- * count only if every document has some: a guess for the others would decide over them. The first count of a document holds.
- * Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST` and `WARMPATH_TOO_MANY_DOCUMENTS`, with paths. Cost: O(body).
+ * Reads the body of `POST /v1/plan`: `{contexts: [["id", …] | {documents: ["id" | {id, tokens?}, …]}, …], capacity?,
+ * method?}`. Tokens count only if every document has some: a guess for the others would decide over them. The first
+ * count of a document holds. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST` and
+ * `WARMPATH_TOO_MANY_DOCUMENTS`, with paths. Cost: O(body).
  */
 export function readPlanRequest(text: string, limits: PlanLimits): PlanRequest {
   const body = parseObject(text);

@@ -14,7 +14,10 @@ export type PlanOutcome =
   | { readonly json: Uint8Array<ArrayBuffer> }
   | { readonly error: { readonly code: ErrorCode; readonly path: string | undefined; readonly message: string } };
 
-/** Plans one batch on a thread of its own: reading and planning 100,000 contexts takes seconds in which nothing else runs. */
+/**
+ * Plans one batch on a thread of its own: reading and planning 100,000 contexts takes seconds in which nothing else
+ * runs.
+ */
 function work({ body, limits }: PlanTask): PlanOutcome {
   try {
     const { contexts, options } = readPlanRequest(

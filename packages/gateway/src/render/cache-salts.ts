@@ -5,9 +5,9 @@ import { applyEdits } from '../intake/json-scanner.js';
 const FIELD = 'cache_salt';
 
 /**
- * Keeps tenants apart in the engine's cache: every body gets a `cache_salt` that only this key and the tenant give, so that
- * nobody can learn from cached tokens or from the time what another tenant has sent. A client's own salt is mixed into it: it
- * separates within the tenant and never reaches another's.
+ * Keeps tenants apart in the engine's cache: every body gets a `cache_salt` that only this key and the tenant give, so
+ * that nobody can learn from cached tokens or from the time what another tenant has sent. A client's own salt is mixed
+ * into it: it separates within the tenant and never reaches another's.
  */
 export class CacheSalts {
   readonly #key: string;
@@ -18,8 +18,8 @@ export class CacheSalts {
   }
 
   /**
-   * A request's body with the salt. What is no JSON object, or compressed, stays as it is: it can share nothing with what is
-   * salted. Cost: a scan of the body.
+   * A request's body with the salt. What is no JSON object, or compressed, stays as it is: it can share nothing with
+   * what is salted. Cost: a scan of the body.
    */
   salted(bytes: Buffer, tenant: string): Buffer {
     const body = readBody(bytes);

@@ -30,8 +30,8 @@ export function escaped(text: string): Buffer {
 const escapedTexts = new WeakMap<ChatEdit, Buffer>();
 
 /**
- * What rendering adds to the messages of a body, as edits of its bytes: everything else stays as the client wrote it. Nothing
- * of the client's is ever taken away.
+ * What rendering adds to the messages of a body, as edits of its bytes: everything else stays as the client wrote it.
+ * Nothing of the client's is ever taken away.
  *
  * @param edits What core's rendering adds; `at` counts the messages of `viewed`.
  * @param documents What stands for `DOCUMENTS_PLACE` at the beginning of an edit's text.

@@ -4,7 +4,10 @@ import { BodyView } from '../intake/body-view.js';
 import { applyEdits } from '../intake/json-scanner.js';
 import { PromptView } from '../intake/prompt-view.js';
 
-/** What would make a request more than the prefill of a prompt, or is none of the engine's business: members to leave out. */
+/**
+ * What would make a request more than the prefill of a prompt, or is none of the engine's business: members to leave
+ * out.
+ */
 const NO_MORE_THAN_PREFILL: ReadonlySet<string> = new Set([
   'documents',
   'warmpath',
@@ -21,8 +24,8 @@ const NO_MORE_THAN_PREFILL: ReadonlySet<string> = new Set([
 const EMPTY_QUESTION = '{"role":"user","content":""}';
 
 /**
- * The body that prefills what stands before a question: the messages up to there, a user's message that has just begun, and the
- * least answer that every engine gives. O(body).
+ * The body that prefills what stands before a question: the messages up to there, a user's message that has just begun,
+ * and the least answer that every engine gives. O(body).
  */
 export function prefillBody(body: BodyView, api: PromptApi, layout: LayoutName): BodyView {
   const { field, least } = api.answerLimit;

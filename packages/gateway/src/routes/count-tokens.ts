@@ -15,8 +15,8 @@ import { bodyOf } from '../intake/request-body.js';
 const TOKENS_PER_MESSAGE = 5;
 
 /**
- * `POST /v1/messages/count_tokens`: Anthropic's. An engine that speaks Messages counts itself. For any other the gateway
- * estimates, with what it has learned of the model's way of counting.
+ * `POST /v1/messages/count_tokens`: Anthropic's. An engine that speaks Messages counts itself. For any other the
+ * gateway estimates, with what it has learned of the model's way of counting.
  */
 export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post(`${messagesApi.path}/count_tokens`, (request, reply) => {

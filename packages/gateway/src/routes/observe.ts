@@ -19,8 +19,8 @@ interface Report {
 
 /**
  * `POST /v1/observe`: what became of a prompt whose order came from `/v1/arrange`. Body: `id` of that answer, `outcome`
- * (`completed` or `failed`), and what the engine counted. A report about an arrangement that is known no more is no error:
- * the answer says `forgotten`, and the prompt counts as served.
+ * (`completed` or `failed`), and what the engine counted. A report about an arrangement that is known no more is no
+ * error: the answer says `forgotten`, and the prompt counts as served.
  */
 export function observeRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/observe', (request, reply) => {

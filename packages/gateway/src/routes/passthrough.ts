@@ -3,7 +3,9 @@ import type { FastifyInstance } from 'fastify';
 import { forward } from '../dispatch/forward.js';
 import type { Gateway } from '../gateway.js';
 
-/** A segment that leads out of `/v1/`, plain or escaped: what an engine has elsewhere is not for the gateway's clients. */
+/**
+ * A segment that leads out of `/v1/`, plain or escaped: what an engine has elsewhere is not for the gateway's clients.
+ */
 const DOT_SEGMENT = /[/\\](?:\.|%2e){1,2}(?:[/\\]|%2f|%5c|$)|(?:%2f|%5c)(?:\.|%2e){1,2}/i;
 
 /** Every other path under `/v1/` (models, embeddings, …): the engine's, untouched in both directions. */
@@ -16,8 +18,8 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
 }
 
 /**
- * `POST /v1/speculations/{id}/confirm` and `…/cancel`: the embedded engine's. It tells callers apart by the salt that their prompts
- * had, so these bodies get the same; without a key for salts they pass through.
+ * `POST /v1/speculations/{id}/confirm` and `…/cancel`: the embedded engine's. It tells callers apart by the salt that
+ * their prompts had, so these bodies get the same; without a key for salts they pass through.
  */
 export function speculationsRoute(app: FastifyInstance, gateway: Gateway): void {
   const { cacheSalts } = gateway;

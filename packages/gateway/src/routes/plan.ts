@@ -5,9 +5,9 @@ import type { Gateway } from '../gateway.js';
 import { bodyOf } from '../intake/request-body.js';
 
 /**
- * `POST /v1/plan`: the orders of a whole batch, and the order in which to send it, by core's `planBatch`. Planned on a thread of
- * its own, within the time and memory of the configuration; a client that leaves ends it. Nothing is sent to the engine, and
- * nothing counts as served.
+ * `POST /v1/plan`: the orders of a whole batch, and the order in which to send it, by core's `planBatch`. Planned on a
+ * thread of its own, within the time and memory of the configuration; a client that leaves ends it. Nothing is sent to
+ * the engine, and nothing counts as served.
  */
 export function planRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/plan', async (request, reply) => {

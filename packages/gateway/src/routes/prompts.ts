@@ -7,8 +7,9 @@ import { responsesApi } from '../intake/apis/responses-api.js';
 import { servePrompt, serveTranslatable } from '../serve-prompt.js';
 
 /**
- * Everything that takes a prompt, each with `documents` and `warmpath` beside its own members: OpenAI's chat completions, plain
- * completions and Responses, and Anthropic's Messages. The last two are translated for an engine that does not speak them.
+ * Everything that takes a prompt, each with `documents` and `warmpath` beside its own members: OpenAI's chat
+ * completions, plain completions and Responses, and Anthropic's Messages. The last two are translated for an engine
+ * that does not speak them.
  */
 export function promptRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.post(chatApi.path, servePrompt(gateway, chatApi));

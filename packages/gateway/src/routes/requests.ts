@@ -5,9 +5,9 @@ import type { Gateway } from '../gateway.js';
 import { isPrivate } from '../intake/admit.js';
 
 /**
- * `GET /v1/requests/{id}`: what became of a request just served, by its `x-request-id`. For the tenant whose request it was, and for
- * the operator; for everybody else there is no such request. Error: `WARMPATH_FORBIDDEN` for a client without a key, where not
- * everybody who reaches the gateway is meant to see what others without a key have sent.
+ * `GET /v1/requests/{id}`: what became of a request just served, by its `x-request-id`. For the tenant whose request it
+ * was, and for the operator; for everybody else there is no such request. Error: `WARMPATH_FORBIDDEN` for a client
+ * without a key, where not everybody who reaches the gateway is meant to see what others without a key have sent.
  */
 export function requestsRoute(app: FastifyInstance, gateway: Gateway): void {
   const isOpenToAnonymous = isPrivate(gateway) && gateway.config.server.operatorKey === undefined;

@@ -6,9 +6,10 @@ import { mayActForTenant } from '../intake/admit.js';
 import { SESSION_MAX_LENGTH } from '../intake/parse-request.js';
 
 /**
- * `DELETE /v1/sessions/{name}`: what is remembered of a named conversation is forgotten, by every gateway that shares it.
- * Of the caller's own tenant only, and of the end user that a proxy or a token names, or of none; a name that nothing is
- * remembered of is no error. Error: `WARMPATH_FORBIDDEN` for a client without a key, where others without one could be meant.
+ * `DELETE /v1/sessions/{name}`: what is remembered of a named conversation is forgotten, by every gateway that shares
+ * it. Of the caller's own tenant only, and of the end user that a proxy or a token names, or of none; a name that
+ * nothing is remembered of is no error. Error: `WARMPATH_FORBIDDEN` for a client without a key, where others without
+ * one could be meant.
  */
 export function sessionsRoute(app: FastifyInstance, gateway: Gateway): void {
   app.delete<{ Params: { name: string } }>('/v1/sessions/:name', async (request, reply) => {

@@ -45,9 +45,9 @@ export interface PrewarmerParts {
 }
 
 /**
- * Prefills, while the engine has nothing to do that someone asked for, what core's `planPrewarm` expects to be worth it: extensions
- * of the path that was served last, one at a time, in the name of the tenant whose request that was. Spends at most
- * `tokensPerMinute`. The first request that comes aborts the prefill under way.
+ * Prefills, while the engine has nothing to do that someone asked for, what core's `planPrewarm` expects to be worth
+ * it: extensions of the path that was served last, one at a time, in the name of the tenant whose request that was.
+ * Spends at most `tokensPerMinute`. The first request that comes aborts the prefill under way.
  */
 export class Prewarmer implements ActivityWatcher {
   readonly #settings: GatewayConfig['prewarm'];

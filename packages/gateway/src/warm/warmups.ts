@@ -6,8 +6,8 @@ import type { PromptPrefix, WarmPrefixes } from './warm-prefixes.js';
 export type WarmupState = 'warming' | 'warm';
 
 /**
- * Prefills of prompt prefixes while a retrieval is under way (RAGCache++ §3.6): the prefill of the system prompt and the
- * search overlap, which saves the shorter of the two on a cold prefix. One prefill per prefix at a time.
+ * Prefills of prompt prefixes while a retrieval is under way (RAGCache++ §3.6): the prefill of the system prompt and
+ * the search overlap, which saves the shorter of the two on a cold prefix. One prefill per prefix at a time.
  */
 export class Warmups {
   readonly #upstream: Upstream;

@@ -8,7 +8,10 @@ export type ChatAnswer = (response: ServerResponse, isStream: boolean) => void;
 /** Bodies of at most as many bytes are kept to be looked at. */
 const KEPT_BYTES = 1e6;
 
-/** An engine that speaks chat completions only and keeps nothing of large bodies, so that only the gateway's memory counts. */
+/**
+ * An engine that speaks chat completions only and keeps nothing of large bodies, so that only the gateway's memory
+ * counts.
+ */
 export class SinkEngine {
   /** The latest body, if it is not large. */
   lastBody = '';
@@ -70,8 +73,8 @@ function answerChat(response: ServerResponse): void {
 }
 
 /**
- * A stream in which this many calls of tools are begun, one after the other, before the first of them gets an argument; then each gets
- * one, in the same order.
+ * A stream in which this many calls of tools are begun, one after the other, before the first of them gets an argument;
+ * then each gets one, in the same order.
  */
 export function answerInterleaved(calls: number): ChatAnswer {
   return (response) => {

@@ -113,7 +113,10 @@ function checkLabels({ shown, referred }: PromptText): Violation[] {
   return found;
 }
 
-/** A document that an earlier turn brought as well stands behind that turn, or is referred to there by the label of its text. */
+/**
+ * A document that an earlier turn brought as well stands behind that turn, or is referred to there by the label of its
+ * text.
+ */
 function checkReferences(
   ask: Ask,
   required: Expectation['required'],

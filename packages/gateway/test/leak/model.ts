@@ -33,7 +33,10 @@ export interface Expectation {
   readonly identity: Identity;
   /** Markers that may stand in the prompt. */
   readonly permitted: ReadonlySet<string>;
-  /** For each earlier turn: renderings, of one of which all documents stand in the prompt. Holds only where the conversation is not forgotten. */
+  /**
+   * For each earlier turn: renderings, of one of which all documents stand in the prompt. Holds only where the
+   * conversation is not forgotten.
+   */
   readonly required: readonly (readonly (readonly ClientDocument[])[])[];
   /** Answered by 409 or by the mark and by nothing else. */
   readonly mustForget: boolean;
@@ -52,8 +55,8 @@ interface Place {
 }
 
 /**
- * What the contract lets gateways know: for each named conversation the turns that were answered, by the messages they had.
- * It reads requests and answers, and nothing of how a gateway works.
+ * What the contract lets gateways know: for each named conversation the turns that were answered, by the messages they
+ * had. It reads requests and answers, and nothing of how a gateway works.
  */
 export class ConversationModel {
   readonly #world: WorldMemory;
@@ -132,8 +135,8 @@ export class ConversationModel {
   }
 
   /**
-   * A tenant asked that a conversation be forgotten. Of a single gateway it is gone at once; others hear of it later. Which end user's
-   * it is such a request does not say, so those of users may be forgotten or not.
+   * A tenant asked that a conversation be forgotten. Of a single gateway it is gone at once; others hear of it later.
+   * Which end user's it is such a request does not say, so those of users may be forgotten or not.
    */
   deleted(tenant: string, name: string): void {
     for (const [key, turns] of this.#turns) {

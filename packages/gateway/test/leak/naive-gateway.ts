@@ -35,8 +35,8 @@ const TURN_BYTES = 4_096;
 const shared = new Map<string, Map<string, Turn>>();
 
 /**
- * The contract of conversations in as few lines as it takes, with no order, no queue and no translation: what the property must find
- * nothing wrong with, and with one fault put in, must find that.
+ * The contract of conversations in as few lines as it takes, with no order, no queue and no translation: what the
+ * property must find nothing wrong with, and with one fault put in, must find that.
  */
 export function naiveGateway(fault?: Fault) {
   return async (config: object, { conversationBytes = Number.POSITIVE_INFINITY }: LittleRoom) => {

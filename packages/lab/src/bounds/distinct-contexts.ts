@@ -11,8 +11,8 @@ export interface DistinctContexts {
 }
 
 /**
- * What matters of a workload when nothing is ever forgotten: requests for the same documents count once, and documents without
- * tokens not at all. O(total documents x log k).
+ * What matters of a workload when nothing is ever forgotten: requests for the same documents count once, and documents
+ * without tokens not at all. O(total documents x log k).
  */
 export function distinctContexts(workload: Workload): DistinctContexts {
   const numbers = new Map<string, number>();
@@ -37,7 +37,10 @@ export function distinctContexts(workload: Workload): DistinctContexts {
   return { sets: [...sets.values()], weights, totalTokens };
 }
 
-/** Groups of sets such that sets of different groups share no document: each can be ordered by itself. O(total documents). */
+/**
+ * Groups of sets such that sets of different groups share no document: each can be ordered by itself. O(total
+ * documents).
+ */
 export function connectedGroups({ sets, weights }: DistinctContexts): readonly (readonly (readonly number[])[])[] {
   const parents = Int32Array.from(weights, (_, document) => document);
   const rootOf = (document: number): number => {

@@ -1,8 +1,8 @@
 /**
- * A bound on the tokens that a group of sets can find in a cache that forgets nothing: whatever the orders, each set but the first
- * finds no more than it shares with one served before it, so all together find no more than the edges of the heaviest
- * spanning tree of what pairs share. Never below the optimum, and never above the tokens seen before at any position.
- * Cost: O(sets² + shared pairs), by Prim's algorithm over an inverted index.
+ * A bound on the tokens that a group of sets can find in a cache that forgets nothing: whatever the orders, each set
+ * but the first finds no more than it shares with one served before it, so all together find no more than the edges of
+ * the heaviest spanning tree of what pairs share. Never below the optimum, and never above the tokens seen before at
+ * any position. Cost: O(sets² + shared pairs), by Prim's algorithm over an inverted index.
  */
 export function mostShared(sets: readonly (readonly number[])[], weights: readonly number[]): number {
   const holders = new Map<number, number[]>();

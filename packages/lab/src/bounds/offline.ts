@@ -7,7 +7,10 @@ import { sharedSets } from './shared-sets.js';
 import { type LeastCost, solveProgram } from './solve-program.js';
 import { trieProgram } from './trie-program.js';
 
-/** What the best orders of all requests together could find cached: shares of the documents' tokens. Equal where it is proven. */
+/**
+ * What the best orders of all requests together could find cached: shares of the documents' tokens. Equal where it is
+ * proven.
+ */
 export interface OfflineBound {
   /** Found by orders that were seen. */
   readonly low: number;
@@ -19,11 +22,16 @@ export interface OfflineBound {
 export interface OfflineLimits {
   /** Seconds for the whole workload. Default 10. */
   readonly seconds?: number;
-  /** Sets that paths can have in common, in one group of requests that share documents; with more, the group is not solved. Default 1,500. */
+  /**
+   * Sets that paths can have in common, in one group of requests that share documents; with more, the group is not
+   * solved. Default 1,500.
+   */
   readonly sharedSets?: number;
 }
 
-/** Finds the offline bound of a workload. Blocks the thread for up to the seconds allowed, and for what planning takes. */
+/**
+ * Finds the offline bound of a workload. Blocks the thread for up to the seconds allowed, and for what planning takes.
+ */
 export type OfflineSolver = (workload: Workload, limits?: OfflineLimits) => OfflineBound;
 
 /** Groups of more sets than this are bounded by what was seen before alone: pairs are too many. */
@@ -35,11 +43,11 @@ const LEAST_SECONDS = 0.02;
 /**
  * Loads the solver of the offline optimum (HiGHS as WebAssembly, read when this is called).
  *
- * With a cache that forgets nothing, what is not in the trie of all orders is found: the requests' order does not matter, and the
- * optimum is the trie of fewest tokens over the requests' sets, a Steiner tree in the lattice of their intersections. Requests
- * that share no document are solved apart, small groups first. A group that is too large, or for which no time is left, gets
- * what `planBatch` or the solver found as `low`, and the solver's relaxation or the heaviest spanning tree of what pairs of
- * requests share as `high`. An upper bound for smaller caches too.
+ * With a cache that forgets nothing, what is not in the trie of all orders is found: the requests' order does not
+ * matter, and the optimum is the trie of fewest tokens over the requests' sets, a Steiner tree in the lattice of their
+ * intersections. Requests that share no document are solved apart, small groups first. A group that is too large, or
+ * for which no time is left, gets what `planBatch` or the solver found as `low`, and the solver's relaxation or the
+ * heaviest spanning tree of what pairs of requests share as `high`. An upper bound for smaller caches too.
  */
 export async function loadOfflineSolver(): Promise<OfflineSolver> {
   // Its types describe the CommonJS module, whose default export `import` does not see.

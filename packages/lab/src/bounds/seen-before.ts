@@ -1,8 +1,8 @@
 import type { Workload } from '../workloads/workload.js';
 
 /**
- * Share of documents that some earlier request held too: what reuse at any position could reach, and no order of prefixes
- * can pass. Leaves the first `warmUp` requests out of the count, not out of memory. O(total documents).
+ * Share of documents that some earlier request held too: what reuse at any position could reach, and no order of
+ * prefixes can pass. Leaves the first `warmUp` requests out of the count, not out of memory. O(total documents).
  */
 export function seenBeforeShare(workload: Workload, warmUp = 0): number {
   const seen = new Set<string>();

@@ -10,10 +10,10 @@ export interface SharedSet {
 }
 
 /**
- * The empty set, the sets that requests ask for, and all intersections of some of them, smaller ones first. A best trie branches at
- * no other set: what all requests below a node share can stand above it. Only the largest sets within a set count as its
- * parents, for a path that passes through one more set costs nothing more. `undefined` if there are more than `limit`.
- * Cost: O(sets found x requests + sets²) operations on masks.
+ * The empty set, the sets that requests ask for, and all intersections of some of them, smaller ones first. A best trie
+ * branches at no other set: what all requests below a node share can stand above it. Only the largest sets within a set
+ * count as its parents, for a path that passes through one more set costs nothing more. `undefined` if there are more
+ * than `limit`. Cost: O(sets found x requests + sets²) operations on masks.
  */
 export function sharedSets(
   requested: readonly (readonly number[])[],

@@ -12,8 +12,8 @@ export interface LeastCost {
 const TOLERANCE = 1e-5;
 
 /**
- * Solves a binary program whose costs are whole numbers by branch and cut, in at most `seconds`. Blocks the thread, and the
- * answer depends on the machine if time is short.
+ * Solves a binary program whose costs are whole numbers by branch and cut, in at most `seconds`. Blocks the thread, and
+ * the answer depends on the machine if time is short.
  */
 export function solveProgram(highs: Highs, { costs, rows }: BinaryProgram, seconds: number): LeastCost {
   const starts = [0];

@@ -20,12 +20,13 @@ interface Arc {
 }
 
 /**
- * The trie of fewest tokens as a binary program: a Steiner tree in the lattice of shared sets. A variable is an arc from a set to a
- * larger one and costs the tokens between them. A requested set has one arc into it, another one at most one; and a set that
- * is reached is reached at every level: for each number of tokens at which a set within it ends, at least one arc within it passes
- * that number. So where an arc starts at a set that nothing reaches, another set of at least as many tokens is reached within
- * its end, from where the way is no longer: every solution is worth a tree. (Rows that forbid such starts outright are therefore
- * left out; with them, geospatial is not proven in a minute.)
+ * The trie of fewest tokens as a binary program: a Steiner tree in the lattice of shared sets. A variable is an arc
+ * from a set to a larger one and costs the tokens between them. A requested set has one arc into it, another one at
+ * most one; and a set that is reached is reached at every level: for each number of tokens at which a set within it
+ * ends, at least one arc within it passes that number. So where an arc starts at a set that nothing reaches, another
+ * set of at least as many tokens is reached within its end, from where the way is no longer: every solution is worth a
+ * tree. (Rows that forbid such starts outright are therefore left out; with them, geospatial is not proven in a
+ * minute.)
  */
 export function trieProgram(sets: readonly SharedSet[]): BinaryProgram {
   const arcs = sets.flatMap(({ parents }, to) => parents.map((from): Arc => ({ from, to })));
@@ -40,7 +41,9 @@ export function trieProgram(sets: readonly SharedSet[]): BinaryProgram {
   return { costs: arcs.map(({ from, to }) => sets[to]!.tokens - sets[from]!.tokens), rows };
 }
 
-/** For every number of tokens at which a set within this one ends: the arcs that pass it, against those into this set. */
+/**
+ * For every number of tokens at which a set within this one ends: the arcs that pass it, against those into this set.
+ */
 function levelRows(
   sets: readonly SharedSet[],
   { arcs, into, place }: { arcs: readonly Arc[]; into: readonly (readonly number[])[]; place: number },

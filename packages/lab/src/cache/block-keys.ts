@@ -1,9 +1,9 @@
 import { allSpans, type CachedPrompt } from './prefix-cache.js';
 
 /**
- * The chained key of each full block of a prompt and its answer: equal for equal tokens behind equal blocks. The salt goes in
- * first, as in vLLM, where it reaches every block through the chain. Keys are hashes of 53 bits: among a million different
- * blocks, two share one with a probability of 1 in 18,000. O(blocks + characters of the spans' keys).
+ * The chained key of each full block of a prompt and its answer: equal for equal tokens behind equal blocks. The salt
+ * goes in first, as in vLLM, where it reaches every block through the chain. Keys are hashes of 53 bits: among a
+ * million different blocks, two share one with a probability of 1 in 18,000. O(blocks + characters of the spans' keys).
  */
 export function blockKeys(prompt: CachedPrompt, blockSize: number): number[] {
   const keys: number[] = [];

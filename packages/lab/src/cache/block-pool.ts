@@ -11,8 +11,8 @@ export interface Block {
 }
 
 /**
- * The blocks of a KV cache and the queue of free ones, least recently freed first. Blocks that were never used count but
- * do not exist, so that an unlimited pool costs what is used. All operations O(1).
+ * The blocks of a KV cache and the queue of free ones, least recently freed first. Blocks that were never used count
+ * but do not exist, so that an unlimited pool costs what is used. All operations O(1).
  */
 export class BlockPool {
   readonly capacity: number;
@@ -38,7 +38,10 @@ export class BlockPool {
     return this.#created;
   }
 
-  /** Takes the block that stood in the queue longest, unused ones first, for one user; undefined if none is free. Its key is still set. */
+  /**
+   * Takes the block that stood in the queue longest, unused ones first, for one user; undefined if none is free. Its
+   * key is still set.
+   */
   take(): Block | undefined {
     if (this.#unused > 0) {
       this.#unused--;

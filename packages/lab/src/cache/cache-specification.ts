@@ -12,8 +12,8 @@ export const CACHE_SPECIFICATIONS =
 
 /**
  * The cache that a short text names: `unlimited` and a number of blocks are vLLM's, `radix` SGLang's, `slots`
- * llama-server's (with the tokens that its saved prompts may have together, `--cache-ram`), `tiered` RAGCache's over device
- * and host, `off` none. Returns what makes one. Error: `WARMPATH_INVALID_REQUEST` at `cache`.
+ * llama-server's (with the tokens that its saved prompts may have together, `--cache-ram`), `tiered` RAGCache's over
+ * device and host, `off` none. Returns what makes one. Error: `WARMPATH_INVALID_REQUEST` at `cache`.
  */
 export function readCache(specification: string): () => PrefixCacheModel {
   const tiered = readTiered(specification);

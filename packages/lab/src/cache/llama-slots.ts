@@ -12,7 +12,10 @@ const LOAD_FROM = 0.25;
 export interface LlamaSlotsOptions {
   /** Slots (`-np`). Default 4, as llama-server chooses. */
   readonly slots?: number;
-  /** Tokens that saved prompts may have together (`--cache-ram`, by what the model needs a token). Default unlimited; 0 saves none. */
+  /**
+   * Tokens that saved prompts may have together (`--cache-ram`, by what the model needs a token). Default unlimited; 0
+   * saves none.
+   */
   readonly savedTokens?: number;
   /** Whether every request saves and clears the other slots, as llama-server does with unified KV. Default true. */
   readonly clearsIdleSlots?: boolean;
@@ -40,10 +43,11 @@ interface Likeness {
 }
 
 /**
- * The prompt cache of llama-server (`get_available_slot` and its RAM cache): a request takes the slot most like its prompt, or the one
- * used longest ago; a slot's prompt that would mostly be lost is saved first, and a saved one that fits better is moved
- * in. One prompt serves one consumer: slots share nothing, busy ones lend nothing, and a saved prompt that is loaded (it lies in host memory) is gone. `--cache-reuse` and
- * context checkpoints are not modelled. Cost: O((slots + saved prompts) × runs).
+ * The prompt cache of llama-server (`get_available_slot` and its RAM cache): a request takes the slot most like its
+ * prompt, or the one used longest ago; a slot's prompt that would mostly be lost is saved first, and a saved one that
+ * fits better is moved in. One prompt serves one consumer: slots share nothing, busy ones lend nothing, and a saved
+ * prompt that is loaded (it lies in host memory) is gone. `--cache-reuse` and context checkpoints are not modelled.
+ * Cost: O((slots + saved prompts) × runs).
  */
 export class LlamaSlots implements PrefixCacheModel {
   readonly name = 'llama-slots';
@@ -115,7 +119,10 @@ export class LlamaSlots implements PrefixCacheModel {
     this.#uses = 0;
   }
 
-  /** What serving a prompt would start from: the slot, what it then holds, and what is saved; undefined if all are busy. Changes nothing. */
+  /**
+   * What serving a prompt would start from: the slot, what it then holds, and what is saved; undefined if all are busy.
+   * Changes nothing.
+   */
   #prepare(runs: readonly TokenRun[]): Preparation | undefined {
     const choice = this.#choose(runs);
     if (choice === undefined) return undefined;
@@ -172,7 +179,9 @@ function bestSaved(saved: Prompts, runs: readonly TokenRun[], held: readonly Tok
   return best;
 }
 
-/** The saved prompts after one more is saved: none that another contains, and the oldest out first beyond `room` tokens. */
+/**
+ * The saved prompts after one more is saved: none that another contains, and the oldest out first beyond `room` tokens.
+ */
 function withSaved(saved: Prompts, runs: readonly TokenRun[], room: number): Prompts {
   const tokens = countTokens(runs);
   if (tokens === 0 || tokens > room) return saved;

@@ -6,8 +6,8 @@ export interface CachedPrompt {
   /** From the start of the prompt; spans of no tokens count as absent. */
   readonly spans: readonly PromptSpan[];
   /**
-   * What will be generated behind the prompt and stand in memory: all of the answer but its last token. It takes room while
-   * the prompt runs, and a later prompt that repeats it can reuse it. Default nothing.
+   * What will be generated behind the prompt and stand in memory: all of the answer but its last token. It takes room
+   * while the prompt runs, and a later prompt that repeats it can reuse it. Default nothing.
    */
   readonly answer?: PromptSpan;
   /** Prompts of different salts share nothing (vLLM's `cache_salt`). */
@@ -21,28 +21,36 @@ export interface CachedPromptReuse {
   readonly hostTokens: number;
 }
 
-/** A prompt that an engine works on: what it uses is pinned, and room for all of it is set aside, until it is released. */
+/**
+ * A prompt that an engine works on: what it uses is pinned, and room for all of it is set aside, until it is released.
+ */
 export interface Admission {
   /** Tokens at the start of the prompt that are reused; at least one token of the prompt is always computed. */
   readonly cachedTokens: number;
   /** Reused tokens that must be copied from host memory to the device first. Default 0. */
   readonly hostTokens?: number;
   /**
-   * The first `tokens` tokens of prompt and answer are computed, and other prompts can share them from now on, where the
-   * engine lets running prompts share. Counts only upwards; fewer than before changes nothing.
+   * The first `tokens` tokens of prompt and answer are computed, and other prompts can share them from now on, where
+   * the engine lets running prompts share. Counts only upwards; fewer than before changes nothing.
    */
   enter(tokens: number): void;
-  /** Ends the prompt, done or not: what was entered stays until its room is needed, the rest is free at once. To be called once. */
+  /**
+   * Ends the prompt, done or not: what was entered stays until its room is needed, the rest is free at once. To be
+   * called once.
+   */
   release(): void;
 }
 
 /**
- * The prefix cache of one engine. A prompt is admitted (looked up, pinned, room made for it), entered as it is computed, and
- * released; several can be under way at a time. Deterministic; capacity is never exceeded.
+ * The prefix cache of one engine. A prompt is admitted (looked up, pinned, room made for it), entered as it is
+ * computed, and released; several can be under way at a time. Deterministic; capacity is never exceeded.
  */
 export interface PrefixCacheModel {
   readonly name: string;
-  /** The cache counts in multiples of this many tokens: a span is as good as held if fewer than this are missing at its end. */
+  /**
+   * The cache counts in multiples of this many tokens: a span is as good as held if fewer than this are missing at its
+   * end.
+   */
   readonly granularity: number;
   /** Whether what was used least recently goes first, so that one miss tells of others (see `ServedHistory`). */
   readonly evictsLeastRecent: boolean;
@@ -64,8 +72,8 @@ export interface PrefixCacheModel {
 }
 
 /**
- * Serves a prompt as an engine does that works on one at a time: admitted, computed and released at once. Returns how many
- * of its tokens were reused. Errors: `WARMPATH_CONTEXT_TOO_LONG`, also if prompts under way leave no room.
+ * Serves a prompt as an engine does that works on one at a time: admitted, computed and released at once. Returns how
+ * many of its tokens were reused. Errors: `WARMPATH_CONTEXT_TOO_LONG`, also if prompts under way leave no room.
  */
 export function serveAtOnce(cache: PrefixCacheModel, prompt: CachedPrompt): number {
   const admission = cache.admit(prompt);

@@ -15,8 +15,9 @@ export interface RadixNode {
 }
 
 /**
- * Token sequences by common prefix, with locks and an order of last use in which a node is always newer than those below it: the
- * oldest node without a lock is a leaf, for a lock holds all above it too. Walks cost O(runs), an evicted node O(1).
+ * Token sequences by common prefix, with locks and an order of last use in which a node is always newer than those
+ * below it: the oldest node without a lock is a leaf, for a lock holds all above it too. Walks cost O(runs), an evicted
+ * node O(1).
  */
 export class RadixTree {
   /** Tokens of room set aside for what prompts under way have not entered yet; kept by the owner. */
@@ -37,7 +38,10 @@ export class RadixTree {
     return this.#tokens - this.#locked;
   }
 
-  /** How many tokens at the start of the runs are held, at most `most`, and how many of them are in nodes without a lock. */
+  /**
+   * How many tokens at the start of the runs are held, at most `most`, and how many of them are in nodes without a
+   * lock.
+   */
   match(runs: readonly TokenRun[], most: number): { readonly tokens: number; readonly unlockedTokens: number } {
     let node = this.#root;
     let left = runs;
@@ -56,7 +60,10 @@ export class RadixTree {
     return { tokens, unlockedTokens };
   }
 
-  /** Adds what is missing of the runs, splitting edges where they part or end, and touches all on the way; returns the last node. */
+  /**
+   * Adds what is missing of the runs, splitting edges where they part or end, and touches all on the way; returns the
+   * last node.
+   */
   enter(runs: readonly TokenRun[]): RadixNode {
     let node = this.#root;
     let left = runs;

@@ -9,9 +9,9 @@ export interface SglangRadixCacheOptions {
 }
 
 /**
- * The prefix cache of SGLang with pages of one token: a radix tree that matches to the token, the last token of a prompt
- * always computed. When memory is needed, whole leaf edges go, the one of the oldest access first; what a prompt under
- * way reuses or has entered is locked. What two prompts computed side by side is kept once.
+ * The prefix cache of SGLang with pages of one token: a radix tree that matches to the token, the last token of a
+ * prompt always computed. When memory is needed, whole leaf edges go, the one of the oldest access first; what a prompt
+ * under way reuses or has entered is locked. What two prompts computed side by side is kept once.
  *
  * Cost: O(runs) a prompt, and O(1) an evicted edge.
  */

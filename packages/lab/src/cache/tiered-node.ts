@@ -1,6 +1,7 @@
 /**
- * A document behind the documents before it. It lies on the device, in the host, in both, or in neither: then it is only
- * remembered. What lies on the device stands above what lies in the host alone, so a node without its parent cannot be.
+ * A document behind the documents before it. It lies on the device, in the host, in both, or in neither: then it is
+ * only remembered. What lies on the device stands above what lies in the host alone, so a node without its parent
+ * cannot be.
  */
 export interface TieredNode {
   /** What the replacement calls it. */

@@ -10,9 +10,10 @@ export interface TiersOptions {
 }
 
 /**
- * What of a knowledge tree lies on the device and what in the host, and how it moves between them (RAGCache §5.1). Room on the
- * device is made by its unpinned leaves, lowest priority first: a node that has no copy in the host is copied there, once; if the
- * host is full, its own leaves go. A node that finds no room in the host is lost, and what stood behind it in the host too.
+ * What of a knowledge tree lies on the device and what in the host, and how it moves between them (RAGCache §5.1). Room
+ * on the device is made by its unpinned leaves, lowest priority first: a node that has no copy in the host is copied
+ * there, once; if the host is full, its own leaves go. A node that finds no room in the host is lost, and what stood
+ * behind it in the host too.
  */
 export class Tiers {
   readonly nodes = new TieredNodes();

@@ -25,12 +25,14 @@ export interface TieredTreeOptions {
 }
 
 /**
- * RAGCache's knowledge tree over device and host memory: a node is a whole span of a prompt (the system prompt, a document)
- * behind the spans before it; the last span, the question, and the answer are never kept. A prompt finds the
- * longest path that lies on the device or in the host, brings the latter part over, and pins it all until it is released; what it
- * computes becomes nodes as it is entered. When a prompt is released, its nodes' uses and costs are counted.
+ * RAGCache's knowledge tree over device and host memory: a node is a whole span of a prompt (the system prompt, a
+ * document) behind the spans before it; the last span, the question, and the answer are never kept. A prompt finds the
+ * longest path that lies on the device or in the host, brings the latter part over, and pins it all until it is
+ * released; what it computes becomes nodes as it is entered. When a prompt is released, its nodes' uses and costs are
+ * counted.
  *
- * Cost: O(spans) a prompt and O(log nodes) for each node that it uses or evicts. Remembered nodes are bounded by the uses in the window.
+ * Cost: O(spans) a prompt and O(log nodes) for each node that it uses or evicts. Remembered nodes are bounded by the
+ * uses in the window.
  */
 export class TieredTree implements PrefixCacheModel {
   readonly name: string;

@@ -8,7 +8,8 @@ export interface TokenRun {
 }
 
 /**
- * Spans as runs; those without tokens are left out. A salt is a namespace: it changes the identity of every token. O(spans).
+ * Spans as runs; those without tokens are left out. A salt is a namespace: it changes the identity of every token.
+ * O(spans).
  */
 export function toRuns(spans: readonly PromptSpan[], salt = ''): TokenRun[] {
   const space = `${salt.length}:${salt}`;

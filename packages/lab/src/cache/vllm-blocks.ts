@@ -11,12 +11,12 @@ export interface VllmBlockCacheOptions {
 }
 
 /**
- * The prefix cache of vLLM V1: full blocks found by a chained key, so that a block counts only behind the same blocks; the
- * last token is always computed, so a hit ends before it; free blocks wait in a queue and are taken least recently
+ * The prefix cache of vLLM V1: full blocks found by a chained key, so that a block counts only behind the same blocks;
+ * the last token is always computed, so a hit ends before it; free blocks wait in a queue and are taken least recently
  * freed first; a finished request frees its blocks from the tail, so that the end of a prompt is lost before its start.
  *
- * A block computed twice stays beside its copy, as in vLLM. Room for the whole prompt and answer is taken at admission, where vLLM
- * takes it step by step and sets requests back if it ends. Cost: O(blocks of the prompt).
+ * A block computed twice stays beside its copy, as in vLLM. Room for the whole prompt and answer is taken at admission,
+ * where vLLM takes it step by step and sets requests back if it ends. Cost: O(blocks of the prompt).
  */
 export class VllmBlockCache implements PrefixCacheModel {
   readonly name = 'vllm-blocks';

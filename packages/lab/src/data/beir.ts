@@ -20,8 +20,8 @@ export interface BeirQuery {
 }
 
 /**
- * Reads `queries.jsonl`: `{_id, text, metadata?: {context?: [id, …], …}}` a line; `readGoldAnswers` says where answers stand. Errors
- * with line and path.
+ * Reads `queries.jsonl`: `{_id, text, metadata?: {context?: [id, …], …}}` a line; `readGoldAnswers` says where answers
+ * stand. Errors with line and path.
  */
 export async function* readQueries(folder: string): AsyncGenerator<BeirQuery> {
   for await (const line of readLines(join(folder, 'queries.jsonl'))) {
@@ -72,8 +72,9 @@ export async function* beirContextRequests(
 }
 
 /**
- * Share of the judged passages of `qrels/test.tsv` (a score above 0) that stand in the requests, over all queries: what tells
- * whether retrieval works at all. `undefined` if the folder has no judgements. Error: `WARMPATH_INVALID_REQUEST` with the line.
+ * Share of the judged passages of `qrels/test.tsv` (a score above 0) that stand in the requests, over all queries: what
+ * tells whether retrieval works at all. `undefined` if the folder has no judgements. Error: `WARMPATH_INVALID_REQUEST`
+ * with the line.
  */
 export async function readRecall(folder: string, requests: readonly WorkloadRequest[]): Promise<number | undefined> {
   const file = join(folder, 'qrels', 'test.tsv');

@@ -8,9 +8,11 @@ import { readLines } from './lines.js';
 /**
  * Layouts of data that can be run:
  *
- * - `beir`: a BEIR folder, BM25 finds the passages; `beir-contexts`: the same, each query brings its own (`metadata.context`);
+ * - `beir`: a BEIR folder, BM25 finds the passages; `beir-contexts`: the same, each query brings its own
+ *   (`metadata.context`);
  * - `mtrag`: conversations of MTRAG, BM25 finds the passages of every turn; `mtrag-contexts`: each task with its own;
- * - `nq-open`: questions with answers; `mooncake`: recorded prefixes; `log`: a log of requests; `trace`: document ids as JSON.
+ * - `nq-open`: questions with answers; `mooncake`: recorded prefixes; `log`: a log of requests; `trace`: document ids
+ *   as JSON.
  */
 export const DATA_FORMATS = [
   'beir',
@@ -33,9 +35,9 @@ export interface LocatedData {
 }
 
 /**
- * Finds out what a path holds: a folder with `corpus.jsonl` and `queries.jsonl` is BEIR, one with a single `.jsonl` file stands
- * for that file, and a file is told by the fields of its first line. Error: `WARMPATH_USAGE` at `data` if it cannot be read,
- * `WARMPATH_INVALID_REQUEST` if no layout fits.
+ * Finds out what a path holds: a folder with `corpus.jsonl` and `queries.jsonl` is BEIR, one with a single `.jsonl`
+ * file stands for that file, and a file is told by the fields of its first line. Error: `WARMPATH_USAGE` at `data` if
+ * it cannot be read, `WARMPATH_INVALID_REQUEST` if no layout fits.
  */
 export async function locateData(path: string, forced?: DataFormat): Promise<LocatedData> {
   const names = await namesIn(path);

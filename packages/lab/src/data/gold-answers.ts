@@ -8,8 +8,9 @@ export interface GoldAnswers {
 
 /**
  * The right answers in a query's `metadata`, in one of three layouts: `answer: "text"`, `answers: ["text", …]`, or
- * `ground_truth: {answers: ["text", …]}`. Beside a list, `is_impossible: true` says that there is none, whatever the list holds;
- * so does an empty list. `undefined` where the metadata speak of no answer. Error: `WARMPATH_INVALID_REQUEST` with the path.
+ * `ground_truth: {answers: ["text", …]}`. Beside a list, `is_impossible: true` says that there is none, whatever the
+ * list holds; so does an empty list. `undefined` where the metadata speak of no answer. Error:
+ * `WARMPATH_INVALID_REQUEST` with the path.
  */
 export function readGoldAnswers(metadata: JsonFields): GoldAnswers | undefined {
   if (metadata.has('ground_truth')) return readList(metadata.object('ground_truth'));

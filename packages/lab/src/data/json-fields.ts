@@ -4,8 +4,8 @@ import type { Line } from './lines.js';
 type Values = Readonly<Record<string, unknown>>;
 
 /**
- * The fields of a JSON object from outside. Every reader answers with a checked value or throws `WARMPATH_INVALID_REQUEST` whose
- * path says where in the input it stands: `corpus.jsonl line 3: contexts[0].text`.
+ * The fields of a JSON object from outside. Every reader answers with a checked value or throws
+ * `WARMPATH_INVALID_REQUEST` whose path says where in the input it stands: `corpus.jsonl line 3: contexts[0].text`.
  */
 export class JsonFields {
   /** Where this object stands; empty for the input as a whole. */
@@ -20,7 +20,8 @@ export class JsonFields {
   }
 
   /**
-   * The object that a line holds. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST` if it is JSON but no object.
+   * The object that a line holds. Errors: `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST` if it is JSON but no
+   * object.
    *
    * @param file stands before the line's number in every path; nothing by default
    */

@@ -21,8 +21,8 @@ export interface ReadLinesOptions {
 /**
  * The lines of a UTF-8 file that are not blank, one at a time. Holds one line and one piece of the file in memory.
  *
- * Errors: `WARMPATH_USAGE` if the file cannot be read; `WARMPATH_BODY_TOO_LARGE` with the line's number for a line of more
- * than 16 Mi characters.
+ * Errors: `WARMPATH_USAGE` if the file cannot be read; `WARMPATH_BODY_TOO_LARGE` with the line's number for a line of
+ * more than 16 Mi characters.
  */
 export async function* readLines(
   file: string,

@@ -30,8 +30,9 @@ export interface LogSummary {
 }
 
 /**
- * Turns the lines of a log into requests, one by one. A document has the tokens of its first mention, so that it is the same
- * stretch of prompt wherever it stands. Timestamps count if the first request has one. Memory for at most 2^20 documents.
+ * Turns the lines of a log into requests, one by one. A document has the tokens of its first mention, so that it is the
+ * same stretch of prompt wherever it stands. Timestamps count if the first request has one. Memory for at most 2^20
+ * documents.
  */
 export class LoggedRequests {
   /** In order of last mention. */

@@ -9,9 +9,10 @@ const BLOCK_TOKENS = 512;
 const MAX_BLOCKS = 2 ** 15;
 
 /**
- * A Mooncake trace: `{timestamp, input_length, output_length, hash_ids}` a line, in milliseconds and tokens; equal ids stand for equal
- * blocks of 512 tokens behind equal blocks, the last one partly filled. A request is a recorded prefix with no documents: it tells caches
- * apart, and there is nothing to reorder. Errors with line and path, also for a length that does not fit the ids.
+ * A Mooncake trace: `{timestamp, input_length, output_length, hash_ids}` a line, in milliseconds and tokens; equal ids
+ * stand for equal blocks of 512 tokens behind equal blocks, the last one partly filled. A request is a recorded prefix
+ * with no documents: it tells caches apart, and there is nothing to reorder. Errors with line and path, also for a
+ * length that does not fit the ids.
  */
 export async function* mooncakeRequests(file: string): AsyncGenerator<WorkloadRequest> {
   let first: number | undefined;

@@ -26,8 +26,8 @@ interface Task {
 }
 
 /**
- * Every task with the passages that the data give it, in their order, at most `topK`, and with the conversation so far behind
- * them. Errors with line and path.
+ * Every task with the passages that the data give it, in their order, at most `topK`, and with the conversation so far
+ * behind them. Errors with line and path.
  */
 export async function* mtragContextRequests(
   file: string,
@@ -56,9 +56,9 @@ export interface Dialogue {
 }
 
 /**
- * The conversations of a file of tasks, each a list of turns: every question of the user with the `topK` passages that BM25 finds
- * by it and the question before, among all passages of its collection in the file. A conversation with several tasks
- * counts once, at its longest. Errors with line and path.
+ * The conversations of a file of tasks, each a list of turns: every question of the user with the `topK` passages that
+ * BM25 finds by it and the question before, among all passages of its collection in the file. A conversation with
+ * several tasks counts once, at its longest. Errors with line and path.
  */
 export async function mtragDialogues(file: string, topK: number): Promise<readonly Dialogue[]> {
   const { tasks, retrieverOf } = await searchable(file);
@@ -114,7 +114,10 @@ function dialogueOf(task: Task, retriever: Retriever<IndexedPassage>, topK: numb
   return turns;
 }
 
-/** Reads tasks: `{conversation_id, Collection?, input: [{speaker, text}], contexts: [{document_id, title?, text}], targets?: [{text}]}`. */
+/**
+ * Reads tasks: `{conversation_id, Collection?, input: [{speaker, text}], contexts: [{document_id, title?, text}],
+ * targets?: [{text}]}`.
+ */
 async function readTasks(file: string): Promise<readonly Task[]> {
   const tasks: Task[] = [];
   const known = new Map<string, IndexedPassage>();

@@ -21,8 +21,8 @@ export function indexedPassage(passage: Passage): IndexedPassage {
 }
 
 /**
- * Reads the `corpus.jsonl` of a BEIR folder: `{_id, title?, text}` a line. Error: `WARMPATH_INVALID_REQUEST` with line and path, for an
- * id that is taken too; those of `readLines`. At most 200,000 passages.
+ * Reads the `corpus.jsonl` of a BEIR folder: `{_id, title?, text}` a line. Error: `WARMPATH_INVALID_REQUEST` with line
+ * and path, for an id that is taken too; those of `readLines`. At most 200,000 passages.
  */
 export async function readCorpus(folder: string): Promise<readonly IndexedPassage[]> {
   const passages = new Map<string, IndexedPassage>();

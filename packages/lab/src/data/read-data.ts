@@ -36,10 +36,11 @@ export interface DataSet {
 }
 
 /**
- * Reads a data set: see `DATA_FORMATS` for the layouts. Texts count the tokens that core estimates for them as rendered documents.
+ * Reads a data set: see `DATA_FORMATS` for the layouts. Texts count the tokens that core estimates for them as rendered
+ * documents.
  *
- * Errors: `WARMPATH_USAGE` for what cannot be read, `WARMPATH_INVALID_JSON` and `WARMPATH_INVALID_REQUEST` with file, line and path.
- * Files are streamed; passages (at most 200,000) and requests (at most a million) are held.
+ * Errors: `WARMPATH_USAGE` for what cannot be read, `WARMPATH_INVALID_JSON` and `WARMPATH_INVALID_REQUEST` with file,
+ * line and path. Files are streamed; passages (at most 200,000) and requests (at most a million) are held.
  */
 export async function readData(path: string, options: ReadDataOptions = {}): Promise<DataSet> {
   const located = await locateData(path, options.format);

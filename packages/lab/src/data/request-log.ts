@@ -34,12 +34,12 @@ export interface ReadRequestLogOptions extends ReadLinesOptions {
 
 /**
  * Reads a log of requests, one JSON object a line, as a stream:
- * `{documents: [{id, tokens?} | "id"], timestamp?, session?, query_tokens?}`. `timestamp` is a number of milliseconds or an ISO 8601 date,
- * `session` a text or a number. Blank lines are skipped and fields of other names ignored.
+ * `{documents: [{id, tokens?} | "id"], timestamp?, session?, query_tokens?}`. `timestamp` is a number of milliseconds
+ * or an ISO 8601 date, `session` a text or a number. Blank lines are skipped and fields of other names ignored.
  *
  * Errors: `WARMPATH_USAGE` if the file cannot be read; `WARMPATH_INVALID_JSON`, `WARMPATH_INVALID_REQUEST`,
- * `WARMPATH_INVALID_DOCUMENTS` and `WARMPATH_TOO_MANY_DOCUMENTS` (above 1,000) with line number and path. Cost: O(length); memory for one
- * line, and for one string an id.
+ * `WARMPATH_INVALID_DOCUMENTS` and `WARMPATH_TOO_MANY_DOCUMENTS` (above 1,000) with line number and path. Cost:
+ * O(length); memory for one line, and for one string an id.
  */
 export async function* readRequestLog(
   file: string,

@@ -19,7 +19,10 @@ export function singleRequest(id: string, text: string, documents: readonly Docu
   return { documents, question: textSpan(questionKey(id), text) };
 }
 
-/** The requests of a source as a workload behind the papers' preamble. Error: `WARMPATH_INVALID_REQUEST` above a million. */
+/**
+ * The requests of a source as a workload behind the papers' preamble. Error: `WARMPATH_INVALID_REQUEST` above a
+ * million.
+ */
 export async function collectWorkload(
   name: string,
   source: AsyncIterable<WorkloadRequest> | Iterable<WorkloadRequest>,

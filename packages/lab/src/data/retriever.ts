@@ -7,7 +7,10 @@ export interface Passage {
   readonly content: string;
 }
 
-/** Words that every question has and that say nothing about its subject; some corpora are so terse that BM25 would find them rare. */
+/**
+ * Words that every question has and that say nothing about its subject; some corpora are so terse that BM25 would find
+ * them rare.
+ */
 const STOP_WORDS = new Set(
   (
     'a about after all also am an and any are as at be because been before being both but by can could did do does doing for ' +
@@ -18,8 +21,8 @@ const STOP_WORDS = new Set(
 );
 
 /**
- * BM25 over title and text, with the library's own parameters: the retriever is not what is measured here, so nothing in it
- * is tuned. Stop words are English.
+ * BM25 over title and text, with the library's own parameters: the retriever is not what is measured here, so nothing
+ * in it is tuned. Stop words are English.
  */
 export class Retriever<Found extends Passage = Passage> {
   readonly #index: MiniSearch<Found>;

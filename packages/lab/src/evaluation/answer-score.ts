@@ -21,8 +21,8 @@ const PUNCTUATION = /[!"#$%&'()*+,\-./:;<=>?@[\\\]^_`{|}~]/g;
 const ARTICLES = /(?<![\p{L}\p{N}_])(?:a|an|the)(?![\p{L}\p{N}_])/gu;
 
 /**
- * The words of an answer as SQuAD's evaluation compares them (Rajpurkar et al. 2016): lower case, without punctuation and
- * without articles, parted by white space. O(length).
+ * The words of an answer as SQuAD's evaluation compares them (Rajpurkar et al. 2016): lower case, without punctuation
+ * and without articles, parted by white space. O(length).
  */
 export function normalisedWords(text: string): readonly string[] {
   const plain = text.toLowerCase().replace(PUNCTUATION, '').replace(ARTICLES, ' ').trim();
@@ -31,7 +31,8 @@ export function normalisedWords(text: string): readonly string[] {
 
 /**
  * Scores an answer. For a question without an answer (SQuAD 2.0) all three are 1 if the model refuses, with the word
- * `unanswerable` or with nothing, and 0 if it does not; `contains` forgives words around the refusal. O(length × right answers).
+ * `unanswerable` or with nothing, and 0 if it does not; `contains` forgives words around the refusal. O(length × right
+ * answers).
  */
 export function scoreAnswer(answer: string, { answers }: GoldAnswers): AnswerScore {
   const words = normalisedWords(answer);

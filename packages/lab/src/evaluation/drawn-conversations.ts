@@ -25,10 +25,11 @@ export interface DrawOptions {
 const ABOUT_SHOWN = 2 / 3;
 
 /**
- * Conversations out of questions that stand alone. Retrieval is that of a chat: BM25 by the question before and this one, so it brings
- * again what it brought before. Two of three questions behind the first are about a passage that an earlier turn showed, the others
- * about one that is new; retrieval finds it anew in either case, and nothing that was said gives an answer away. All questions are used
- * equally often. Error: `WARMPATH_INVALID_REQUEST` if there are too few. Deterministic. O(conversations × turns × a search).
+ * Conversations out of questions that stand alone. Retrieval is that of a chat: BM25 by the question before and this
+ * one, so it brings again what it brought before. Two of three questions behind the first are about a passage that an
+ * earlier turn showed, the others about one that is new; retrieval finds it anew in either case, and nothing that was
+ * said gives an answer away. All questions are used equally often. Error: `WARMPATH_INVALID_REQUEST` if there are too
+ * few. Deterministic. O(conversations × turns × a search).
  */
 export function drawConversations(
   questions: readonly SourcedQuestion[],

@@ -6,7 +6,10 @@ import { signFlipTest } from './sign-flip-test.js';
 
 /** What questions that stand alone are asked with; the first is what the others are compared with. */
 export const EVALUATION_STRATEGIES = ['retrieval', 'arranged', 'arranged-hints'] as const;
-/** The same for the turns of conversations. Arranging alone is none: behind a history of its own, no order is in the cache. */
+/**
+ * The same for the turns of conversations. Arranging alone is none: behind a history of its own, no order is in the
+ * cache.
+ */
 export const CONVERSATION_STRATEGIES = [
   'retrieval',
   'forwarded',
@@ -15,11 +18,12 @@ export const CONVERSATION_STRATEGIES = [
   'in-place',
 ] as const;
 /**
- * How documents are put into the prompt. `retrieval`: in retrieval order, and in a conversation all of them again, behind earlier turns
- * with theirs. `arranged`: in the order of the policy; `arranged-hints`: with a hint that states the retrieval order. `deduplicated`:
- * arranged, and what the conversation still shows left out; `deduplicated-hints`: with the hints that say where it stands and in which
- * order all were retrieved. `forwarded`: in retrieval order, behind earlier turns without documents. `in-place`: the prompt of
- * `retrieval`, in which a gateway recognises the documents, and writes where they stand in the place of those that it shows already.
+ * How documents are put into the prompt. `retrieval`: in retrieval order, and in a conversation all of them again,
+ * behind earlier turns with theirs. `arranged`: in the order of the policy; `arranged-hints`: with a hint that states
+ * the retrieval order. `deduplicated`: arranged, and what the conversation still shows left out; `deduplicated-hints`:
+ * with the hints that say where it stands and in which order all were retrieved. `forwarded`: in retrieval order,
+ * behind earlier turns without documents. `in-place`: the prompt of `retrieval`, in which a gateway recognises the
+ * documents, and writes where they stand in the place of those that it shows already.
  */
 export type EvaluationStrategy = (typeof EVALUATION_STRATEGIES)[number] | (typeof CONVERSATION_STRATEGIES)[number];
 
@@ -60,7 +64,10 @@ export interface EvaluationSettings {
   readonly topK: number;
   /** Requests under way at a time. */
   readonly concurrency: number;
-  /** Of the bootstrap, of the numbers that keep the strategies' cached prompts apart, and of conversations that are drawn. */
+  /**
+   * Of the bootstrap, of the numbers that keep the strategies' cached prompts apart, and of conversations that are
+   * drawn.
+   */
   readonly seed: number;
   /** What prompt and answer must fit in; `null` where the engine does not say. */
   readonly contextTokens: number | null;
@@ -153,8 +160,8 @@ export interface EvaluationOutcomes {
 const TOO_LONG = 'WARMPATH_CONTEXT_TOO_LONG';
 
 /**
- * Sums an evaluation up; `undefined` while no question is answered by all strategies. Questions of one conversation count as one in
- * intervals and tests, for they share most of their prompts. Cost: that of `bootstrapMeans`.
+ * Sums an evaluation up; `undefined` while no question is answered by all strategies. Questions of one conversation
+ * count as one in intervals and tests, for they share most of their prompts. Cost: that of `bootstrapMeans`.
  */
 export function evaluationReport(
   settings: EvaluationSettings,

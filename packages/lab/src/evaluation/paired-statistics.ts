@@ -22,7 +22,9 @@ export interface BootstrapOptions {
   readonly seed: number;
   /** Default 10,000. */
   readonly replicates?: number;
-  /** Questions that belong together, by their places: a replicate draws all of them or none. Default: each stands alone. */
+  /**
+   * Questions that belong together, by their places: a replicate draws all of them or none. Default: each stands alone.
+   */
   readonly units?: readonly (readonly number[])[];
 }
 
@@ -32,8 +34,9 @@ const OUTSIDE = 0.05;
 
 /**
  * Bootstrap intervals of the means of several samples over the same questions, and of differences between them: every
- * replicate draws questions (or units of them), and all samples see the same draw, which makes the differences paired (Efron's percentile
- * interval). Deterministic for a seed. All samples must have the same length, above 0. O(replicates × values).
+ * replicate draws questions (or units of them), and all samples see the same draw, which makes the differences paired
+ * (Efron's percentile interval). Deterministic for a seed. All samples must have the same length, above 0. O(replicates
+ * × values).
  */
 export function bootstrapMeans(
   samples: readonly (readonly number[])[],

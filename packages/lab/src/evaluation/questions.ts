@@ -34,9 +34,10 @@ export interface EvaluationQuestions {
 }
 
 /**
- * The first `limit` questions of a BEIR folder that state their answers, each with the `topK` passages that BM25 finds. Errors:
- * `WARMPATH_INVALID_REQUEST` if no query states one, naming where answers are looked for, and for an id that stands twice; those of the
- * readers. Passages without text are passed over, for there is nothing to read in them. Holds corpus and questions in memory.
+ * The first `limit` questions of a BEIR folder that state their answers, each with the `topK` passages that BM25 finds.
+ * Errors: `WARMPATH_INVALID_REQUEST` if no query states one, naming where answers are looked for, and for an id that
+ * stands twice; those of the readers. Passages without text are passed over, for there is nothing to read in them.
+ * Holds corpus and questions in memory.
  */
 export async function readQuestions(
   folder: string,
@@ -64,8 +65,9 @@ export async function readQuestions(
 }
 
 /**
- * The first `limit` turns of MTRAG's conversations that have an answer in the data, each with the `topK` passages that BM25 finds and with the turns before it, answered as
- * the data answer them. Errors: those of `mtragDialogues`; `WARMPATH_INVALID_REQUEST` if no turn has an answer.
+ * The first `limit` turns of MTRAG's conversations that have an answer in the data, each with the `topK` passages that
+ * BM25 finds and with the turns before it, answered as the data answer them. Errors: those of `mtragDialogues`;
+ * `WARMPATH_INVALID_REQUEST` if no turn has an answer.
  */
 export async function readConversationQuestions(
   file: string,

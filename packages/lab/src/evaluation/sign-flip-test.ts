@@ -2,10 +2,11 @@
 const MAX_SUM = 1_000_000;
 
 /**
- * Fisher's exact randomisation test of paired whole-number differences, two-sided: how often signs drawn by chance give a sum at
- * least as far from 0 as the one found, over all sign patterns. For differences of -1, 0 and 1 it is McNemar's exact test; with
- * one difference a conversation, questions of a conversation need not be independent of each other. 1 where nothing differs.
- * Differences must be whole numbers with a sum of magnitudes of at most 1,000,000. O(differences × sum of magnitudes).
+ * Fisher's exact randomisation test of paired whole-number differences, two-sided: how often signs drawn by chance give
+ * a sum at least as far from 0 as the one found, over all sign patterns. For differences of -1, 0 and 1 it is McNemar's
+ * exact test; with one difference a conversation, questions of a conversation need not be independent of each other. 1
+ * where nothing differs. Differences must be whole numbers with a sum of magnitudes of at most 1,000,000. O(differences
+ * × sum of magnitudes).
  */
 export function signFlipTest(differences: readonly number[]): number {
   const sizes = differences.map(Math.abs).filter((size) => size > 0);

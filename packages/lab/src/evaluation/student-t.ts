@@ -10,8 +10,8 @@ const PRECISION = 1e-15;
 const MAX_STEPS = 1_000;
 
 /**
- * Two-sided p-value of Student's t: how likely a value at least this far from 0 is, if there is no difference. By the regularised
- * incomplete beta function, `p = I(df / (df + t²); df / 2, 1 / 2)`.
+ * Two-sided p-value of Student's t: how likely a value at least this far from 0 is, if there is no difference. By the
+ * regularised incomplete beta function, `p = I(df / (df + t²); df / 2, 1 / 2)`.
  *
  * @param degreesOfFreedom above 0
  */
@@ -22,7 +22,9 @@ export function studentTPValue(t: number, degreesOfFreedom: number): number {
   return regularisedBeta({ x: degreesOfFreedom / total, rest: (t * t) / total }, degreesOfFreedom / 2, 0.5);
 }
 
-/** `I(x; a, b)` for x from 0 to 1; `rest` is `1 - x`, given apart because a difference of numbers near 1 has few digits. */
+/**
+ * `I(x; a, b)` for x from 0 to 1; `rest` is `1 - x`, given apart because a difference of numbers near 1 has few digits.
+ */
 function regularisedBeta({ x, rest }: { readonly x: number; readonly rest: number }, a: number, b: number): number {
   if (x <= 0) return 0;
   if (rest <= 0) return 1;
@@ -32,7 +34,10 @@ function regularisedBeta({ x, rest }: { readonly x: number; readonly rest: numbe
   return (Math.exp(logFront) / a) * betaFraction(x, a, b);
 }
 
-/** The continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz's method as Thompson and Barnett changed it. */
+/**
+ * The continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz's method as Thompson and Barnett
+ * changed it.
+ */
 function betaFraction(x: number, a: number, b: number): number {
   const away = (value: number) =>
     Math.abs(value) < Number.MIN_VALUE / PRECISION ? Number.MIN_VALUE / PRECISION : value;

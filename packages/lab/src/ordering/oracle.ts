@@ -4,8 +4,9 @@ import { type Context, type Ordering, type OrderingPolicy, WarmpathError, withCa
 const MAX_DOCUMENTS = 8;
 
 /**
- * Tries every permutation within `maxShift` and `pinned`, in lexicographic order of ranks. Keeps the first of those that save
- * most tokens. It shares no code with the search of the core's `exact`, which must give the same answer. O(k!).
+ * Tries every permutation within `maxShift` and `pinned`, in lexicographic order of ranks. Keeps the first of those
+ * that save most tokens. It shares no code with the search of the core's `exact`, which must give the same answer.
+ * O(k!).
  *
  * @throws WARMPATH_INVALID_REQUEST for more than 8 documents.
  */

@@ -1,8 +1,9 @@
 import { type Context, fingerprint, limitShift, type OrderingPolicy, withCachedPrefix } from '@warmpath/core';
 
 /**
- * Shuffles: every other policy should save more than this one. The permutation derives from the seed, the number of requests
- * observed so far and the documents' keys, so the same state gives the same answer and the next request another. O(k).
+ * Shuffles: every other policy should save more than this one. The permutation derives from the seed, the number of
+ * requests observed so far and the documents' keys, so the same state gives the same answer and the next request
+ * another. O(k).
  */
 export function createRandomPolicy(seed = 0): OrderingPolicy {
   return {

@@ -3,8 +3,8 @@ const STEP = 1.01;
 const LOG_STEP = Math.log(STEP);
 
 /**
- * Mean and percentiles of any number of values of 0 or more in constant memory: the mean exact, percentiles within half a percent,
- * from counts in steps of one percent. 0 and values below 0.001 count as 0.
+ * Mean and percentiles of any number of values of 0 or more in constant memory: the mean exact, percentiles within half
+ * a percent, from counts in steps of one percent. 0 and values below 0.001 count as 0.
  */
 export class Distribution {
   /** By step; the first stands for 0. */

@@ -27,8 +27,9 @@ interface Run {
 }
 
 /**
- * Replays a log at its own times on a simulated server: TTFT counts the wait, and policies know of the requests that really wait.
- * The log is read whole first (at most a million requests); then each pair of policy and cache is one step.
+ * Replays a log at its own times on a simulated server: TTFT counts the wait, and policies know of the requests that
+ * really wait. The log is read whole first (at most a million requests); then each pair of policy and cache is one
+ * step.
  *
  * Errors: `WARMPATH_INVALID_REQUEST` for a look-ahead out of range, a longer log, and for one without timestamps.
  */

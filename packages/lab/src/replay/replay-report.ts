@@ -61,14 +61,20 @@ export interface ReplaySaving {
 /** What a replay amounts to: one plain object, the same for the screen, for JSON and for a page. */
 export interface ReplayReport {
   readonly log: string;
-  /** `sequential`: each request when the one before is done; `recorded`: at the times of the log, and TTFT counts the wait. */
+  /**
+   * `sequential`: each request when the one before is done; `recorded`: at the times of the log, and TTFT counts the
+   * wait.
+   */
   readonly arrivals: 'sequential' | 'recorded';
   /** Coming or waiting requests that policies may know of. */
   readonly queue: number;
   readonly traffic: ReplayTraffic;
   readonly results: readonly ReplayResult[];
   readonly bounds: readonly ReplayBounds[];
-  /** What the best orders of all requests together would find in a cache that forgets nothing, as shares of the documents' tokens. */
+  /**
+   * What the best orders of all requests together would find in a cache that forgets nothing, as shares of the
+   * documents' tokens.
+   */
   readonly offline?: OfflineBound;
   /** Share of the time in which the engines work in retrieval order on the first cache, for recorded arrivals. */
   readonly utilisation?: number;
@@ -124,8 +130,8 @@ function savingsOf(results: readonly ReplayResult[]): readonly ReplaySaving[] {
 }
 
 /**
- * What the user would save: the policy that saves most on the first cache, the figures there, and the range over the caches. Empty
- * savings say that there was nothing to compare with.
+ * What the user would save: the policy that saves most on the first cache, the figures there, and the range over the
+ * caches. Empty savings say that there was nothing to compare with.
  */
 function findingOf(results: readonly ReplayResult[], savings: readonly ReplaySaving[]): string {
   const first = results[0];

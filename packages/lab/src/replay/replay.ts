@@ -8,10 +8,11 @@ import type { ReplaySettings } from './replay-settings.js';
 import { Traffic } from './traffic.js';
 
 /**
- * Replays a user's own log, request by request, on every cache with every policy at once: what would I save? Requests are
- * served one after another. Memory does not grow with the log: what the caches hold, 2^20 documents, and sums.
+ * Replays a user's own log, request by request, on every cache with every policy at once: what would I save? Requests
+ * are served one after another. Memory does not grow with the log: what the caches hold, 2^20 documents, and sums.
  *
- * Errors: `WARMPATH_INVALID_REQUEST` for a look-ahead out of range. Cost: that of `SimulatedEngine.serve` for each pair of policy and cache.
+ * Errors: `WARMPATH_INVALID_REQUEST` for a look-ahead out of range. Cost: that of `SimulatedEngine.serve` for each pair
+ * of policy and cache.
  */
 export class Replay {
   readonly #settings: ReplaySettings;

@@ -21,7 +21,9 @@ export interface IntervalRow {
   readonly isBound?: boolean;
 }
 
-/** Values with their uncertainty, one under the other: a dot and a bar for each row, bounds as lines through all rows. */
+/**
+ * Values with their uncertainty, one under the other: a dot and a bar for each row, bounds as lines through all rows.
+ */
 export interface IntervalChart {
   readonly kind: 'intervals';
   readonly title: string;

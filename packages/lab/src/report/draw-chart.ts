@@ -12,8 +12,8 @@ export interface DrawnChart {
 }
 
 /**
- * Draws a chart with Vega, which needs no document for that; it is loaded when first asked for. Vega escapes text. Cost:
- * milliseconds.
+ * Draws a chart with Vega, which needs no document for that; it is loaded when first asked for. Vega escapes text.
+ * Cost: milliseconds.
  */
 export async function drawChart(chart: Chart): Promise<DrawnChart> {
   const [wide, narrow] = await Promise.all([draw(chart, CHART_WIDTHS.wide), draw(chart, CHART_WIDTHS.narrow)]);

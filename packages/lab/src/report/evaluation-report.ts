@@ -66,7 +66,9 @@ function tooLongFacts(report: EvaluationReport): Report['facts'] {
   return note === undefined ? [] : [{ name: 'Too long', value: note }];
 }
 
-/** How many questions did not fit the model's context, with which strategies, and what helps; `undefined` if all did. */
+/**
+ * How many questions did not fit the model's context, with which strategies, and what helps; `undefined` if all did.
+ */
 export function tooLongNote({ questions, strategies, contextTokens }: EvaluationReport): string | undefined {
   if (questions.tooLong === 0) return undefined;
   const context =
@@ -89,7 +91,10 @@ const JUDGED: ReadonlyMap<EvaluationStrategy, string> = new Map([
   ['deduplicated-hints', 'de-duplication with hints'],
 ]);
 
-/** The result in one sentence: whether arranging, or de-duplication, changed the answers, by token F1, and what it saved. */
+/**
+ * The result in one sentence: whether arranging, or de-duplication, changed the answers, by token F1, and what it
+ * saved.
+ */
 export function evaluationFinding({ questions, strategies, differences, data }: EvaluationReport): string {
   const judged = differences.find(({ strategy }) => JUDGED.has(strategy));
   const [baseline] = strategies;

@@ -12,8 +12,8 @@ const TABLE_PERCENTILES = [1, 5, 10, 25, 50, 75, 90, 95, 99];
 const LAST_PERCENTILE = 99;
 
 /**
- * The report of an experiment. `report` must hold at least one result with at least one seed, and `series` be of the same
- * experiment.
+ * The report of an experiment. `report` must hold at least one result with at least one seed, and `series` be of the
+ * same experiment.
  */
 export function experimentPage(report: ExperimentReport, series: ExperimentSeries): Report {
   return {

@@ -3,7 +3,9 @@ export class Html {
   constructor(readonly text: string) {}
 }
 
-/** What can stand in a template: text and numbers are escaped, arrays are joined, `undefined` and `false` are nothing. */
+/**
+ * What can stand in a template: text and numbers are escaped, arrays are joined, `undefined` and `false` are nothing.
+ */
 export type HtmlValue = string | number | Html | undefined | false | readonly HtmlValue[];
 
 const ESCAPES: Readonly<Record<string, string>> = {
@@ -15,8 +17,8 @@ const ESCAPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * HTML with values put in, safe in element content and in quoted attributes: whatever a value holds, it comes out as the
- * text that it is.
+ * HTML with values put in, safe in element content and in quoted attributes: whatever a value holds, it comes out as
+ * the text that it is.
  */
 export function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
   let text = strings[0]!;

@@ -1,4 +1,7 @@
-/** How one of several series looks. Lines differ in dashes and dots in shape as well, for those who cannot tell the colours. */
+/**
+ * How one of several series looks. Lines differ in dashes and dots in shape as well, for those who cannot tell the
+ * colours.
+ */
 export interface SeriesStyle {
   /** A CSS colour that follows the page's light or dark theme. */
   readonly colour: string;

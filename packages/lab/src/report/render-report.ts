@@ -8,9 +8,9 @@ import type { Report, ReportFigure, ReportOrigin, ReportSection, ReportTable } f
 import { STYLE } from './style.js';
 
 /**
- * A report as one page of HTML: no script, no request to anywhere (its policy forbids both), the same bytes for the same
- * report. Charts are SVG with a text alternative and a table of their figures; hostile text comes out as text. Cost:
- * milliseconds a chart, and the loading of Vega once.
+ * A report as one page of HTML: no script, no request to anywhere (its policy forbids both), the same bytes for the
+ * same report. Charts are SVG with a text alternative and a table of their figures; hostile text comes out as text.
+ * Cost: milliseconds a chart, and the loading of Vega once.
  */
 export async function renderReport(report: Report, origin: ReportOrigin): Promise<string> {
   const sections: Html[] = [];

@@ -34,7 +34,10 @@ export interface ReportSection {
   readonly notes: readonly string[];
 }
 
-/** What a report page says. Plain data: the same report gives the same bytes. Any text may be hostile; the page escapes it. */
+/**
+ * What a report page says. Plain data: the same report gives the same bytes. Any text may be hostile; the page escapes
+ * it.
+ */
 export interface Report {
   readonly title: string;
   /** The result in one plain sentence. */

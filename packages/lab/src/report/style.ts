@@ -1,6 +1,6 @@
 /**
- * The style sheet of a report page. System fonts, light and dark by the reader's setting; the palette is Okabe and Ito's,
- * darkened or lightened until each colour has a contrast of 3 : 1 against its background.
+ * The style sheet of a report page. System fonts, light and dark by the reader's setting; the palette is Okabe and
+ * Ito's, darkened or lightened until each colour has a contrast of 3 : 1 against its background.
  */
 export const STYLE = `
 :root {

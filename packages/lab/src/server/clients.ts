@@ -51,7 +51,10 @@ export function poissonClients({ perSecond, seed }: PoissonArrivals): CreateClie
   return ({ requests }) => openLoop(poissonTimes(requests.length, perSecond, seed));
 }
 
-/** Open loop: each request comes at its `arrivalMs`. Error: `WARMPATH_INVALID_REQUEST` with the path of one that has none. */
+/**
+ * Open loop: each request comes at its `arrivalMs`. Error: `WARMPATH_INVALID_REQUEST` with the path of one that has
+ * none.
+ */
 export function recordedClients(): CreateClients {
   return ({ requests }) =>
     openLoop(
@@ -63,8 +66,8 @@ export function recordedClients(): CreateClients {
 }
 
 /**
- * Closed loop: so many clients take the requests of the workload in order; each thinks after an answer before it asks again.
- * Error: `WARMPATH_INVALID_REQUEST` for a number of clients or a time out of range.
+ * Closed loop: so many clients take the requests of the workload in order; each thinks after an answer before it asks
+ * again. Error: `WARMPATH_INVALID_REQUEST` for a number of clients or a time out of range.
  */
 export function closedLoopClients({ clients, ...thinking }: ClosedLoop): CreateClients {
   if (!(Number.isSafeInteger(clients) && clients > 0)) throw invalid('clients', 'A whole number above 0 was expected.');
@@ -81,8 +84,9 @@ export function closedLoopClients({ clients, ...thinking }: ClosedLoop): CreateC
 }
 
 /**
- * Sessions: the next turn of a session comes after the answer to its last one and a time to think; sessions begin at random in the
- * order of the workload. A request without a session is one by itself. Error: `WARMPATH_INVALID_REQUEST` for a rate or time out of range.
+ * Sessions: the next turn of a session comes after the answer to its last one and a time to think; sessions begin at
+ * random in the order of the workload. A request without a session is one by itself. Error: `WARMPATH_INVALID_REQUEST`
+ * for a rate or time out of range.
  */
 export function sessionClients({ startsPerSecond, ...thinking }: SessionArrivals): CreateClients {
   if (startsPerSecond !== undefined) checkRate(startsPerSecond, 'startsPerSecond');

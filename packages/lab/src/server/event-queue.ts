@@ -1,4 +1,7 @@
-/** Events in virtual time: the earliest first, and of several at the same time the one that was added first. A binary heap: O(log n). */
+/**
+ * Events in virtual time: the earliest first, and of several at the same time the one that was added first. A binary
+ * heap: O(log n).
+ */
 export class EventQueue<Event> {
   readonly #times: number[] = [];
   readonly #numbers: number[] = [];

@@ -56,7 +56,10 @@ export interface ServerFigures {
   readonly utilisation: number;
 }
 
-/** Sums a run up. Counts outcomes from place `warmUp` on; steps, throughput and balance are those of the whole run. O(n log n). */
+/**
+ * Sums a run up. Counts outcomes from place `warmUp` on; steps, throughput and balance are those of the whole run. O(n
+ * log n).
+ */
 export function serverFigures({ outcomes, replicas }: ServerRun, warmUp = 0): ServerFigures {
   const counted = outcomes.slice(warmUp);
   const endToEnd = counted.map(({ arrivedMs, doneMs }) => doneMs - arrivedMs);

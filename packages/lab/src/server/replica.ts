@@ -7,8 +7,8 @@ import type { CreateScheduler, QueuedRequest } from './schedulers.js';
 import type { StepCost } from './step-cost.js';
 
 /**
- * From so many shared tokens on, a request waits for the one that computes them (SGLang's in-batch rule for cache-aware policies
- * uses the same number).
+ * From so many shared tokens on, a request waits for the one that computes them (SGLang's in-batch rule for cache-aware
+ * policies uses the same number).
  */
 const LEADER_TOKENS = 32;
 
@@ -28,7 +28,10 @@ export interface BatchSettings {
   readonly queue: number;
   /** Tokens of the answer to a request, at least 1. */
   readonly answerTokens: (request: WorkloadRequest, number: number) => number;
-  /** What the replica may prefill ahead while it is idle; a request that comes waits for the path under way. Default nothing. */
+  /**
+   * What the replica may prefill ahead while it is idle; a request that comes waits for the path under way. Default
+   * nothing.
+   */
   readonly prewarm?: PrewarmOptions;
 }
 
@@ -55,9 +58,9 @@ export interface ReplicaParts {
 }
 
 /**
- * One engine replica with continuous batching. A step gives every sequence that decodes its next token, goes on with prompts
- * begun, and starts waiting requests while batch, tokens and memory allow (vLLM V1's order). Whoever drives it calls
- * `beginStep` when it is idle and `endStep` when the time has passed.
+ * One engine replica with continuous batching. A step gives every sequence that decodes its next token, goes on with
+ * prompts begun, and starts waiting requests while batch, tokens and memory allow (vLLM V1's order). Whoever drives it
+ * calls `beginStep` when it is idle and `endStep` when the time has passed.
  */
 export class Replica {
   readonly #engine: SimulatedEngine;
@@ -211,7 +214,9 @@ export class Replica {
     return 'started';
   }
 
-  /** Whether a step of whole prompts has tokens left for one more. One that no step has tokens for goes as the only one. */
+  /**
+   * Whether a step of whole prompts has tokens left for one more. One that no step has tokens for goes as the only one.
+   */
   #fitsStep(prepared: PreparedRequest): boolean {
     const { chunked, stepTokens } = this.#settings;
     if (chunked || stepTokens === Number.POSITIVE_INFINITY) return true;

@@ -4,7 +4,9 @@ export interface ReplicaLoad {
   readonly requests: number;
   /** Prompt tokens that those still have to compute, as far as is known. */
   readonly pendingTokens: number;
-  /** Prompt tokens that the request would have to compute there; all of them where the router does not look at caches. */
+  /**
+   * Prompt tokens that the request would have to compute there; all of them where the router does not look at caches.
+   */
   readonly newTokens: number;
 }
 
@@ -24,9 +26,9 @@ export const ROUTER_NAMES = ['round-robin', 'least-loaded', 'cache-aware'] as co
 export type RouterName = (typeof ROUTER_NAMES)[number];
 
 /**
- * Routers by name. `round-robin`: each in turn. `least-loaded`: the fewest requests. `cache-aware`: where the fewest tokens stand
- * between the request and its first token, those pending and its own: what is cached weighs as much as what waits, without a weight to tune.
- * Equals are taken in turn.
+ * Routers by name. `round-robin`: each in turn. `least-loaded`: the fewest requests. `cache-aware`: where the fewest
+ * tokens stand between the request and its first token, those pending and its own: what is cached weighs as much as
+ * what waits, without a weight to tune. Equals are taken in turn.
  */
 export const ROUTERS: Readonly<Record<RouterName, CreateRouter>> = {
   'round-robin': () => leastOf(false, () => 0),

@@ -9,8 +9,8 @@ import { SCHEDULERS } from './schedulers.js';
 import { type ServerOptions, simulateServer } from './simulate-server.js';
 
 /**
- * Who sends the requests of an experiment. A `load` is a multiple of what the server can just serve in retrieval order, first
- * come first served.
+ * Who sends the requests of an experiment. A `load` is a multiple of what the server can just serve in retrieval order,
+ * first come first served.
  */
 export type ClientSettings =
   | { readonly kind: 'poisson'; readonly load: number }
@@ -50,8 +50,8 @@ export interface PreparedServer {
 }
 
 /**
- * Prepares the server for a workload; a load is turned into a rate by serving all requests at once in retrieval order. Errors: those of
- * `simulateServer`. Cost: that of one run where there is a load.
+ * Prepares the server for a workload; a load is turned into a rate by serving all requests at once in retrieval order.
+ * Errors: those of `simulateServer`. Cost: that of one run where there is a load.
  */
 export function prepareServer(
   workload: Workload,

@@ -29,7 +29,10 @@ export interface ServerOptions extends Omit<SimulatedEngineOptions, 'cache'>, Pa
   readonly maxBatch?: number;
   /** Tokens that a step computes at most; at least `maxBatch`. Default unlimited. */
   readonly stepTokens?: number;
-  /** Whether a prompt may be computed over several steps. Default false: one longer than `stepTokens` gets a step of its own. */
+  /**
+   * Whether a prompt may be computed over several steps. Default false: one longer than `stepTokens` gets a step of its
+   * own.
+   */
   readonly chunked?: boolean;
   /** Whether prompts of one step share what they compute, as in vLLM V1; else from the next step on. Default true. */
   readonly sharesInStep?: boolean;
@@ -41,7 +44,10 @@ export interface ServerOptions extends Omit<SimulatedEngineOptions, 'cache'>, Pa
   readonly answerTokens?: (request: WorkloadRequest, number: number) => number;
   /** Milliseconds from a request's arrival until its documents are found; counted in TTFT. Default 0. */
   readonly retrievalMs?: number;
-  /** What a replica may prefill ahead while it is idle; a request that comes waits for the path under way. Default nothing. */
+  /**
+   * What a replica may prefill ahead while it is idle; a request that comes waits for the path under way. Default
+   * nothing.
+   */
   readonly prewarm?: PrewarmOptions;
   /** Time of decoding. Default: that of the papers' RTX 4090. */
   readonly decode?: DecodeCost;
@@ -57,12 +63,13 @@ type ServerEvent =
 const MAX_REPLICAS = 1_024;
 
 /**
- * Serves a workload in virtual time: clients send requests, a router deals them out to replicas, each with continuous batching, a
- * queue, a cache and a history. Deterministic, but for `arrangeMs` where a clock is given.
+ * Serves a workload in virtual time: clients send requests, a router deals them out to replicas, each with continuous
+ * batching, a queue, a cache and a history. Deterministic, but for `arrangeMs` where a clock is given.
  *
- * Whatever happens at one time happens before any replica forms a step at that time, so that a step knows of all that has come.
- * Errors: those of `SimulatedEngine` and of the parts; `WARMPATH_INVALID_REQUEST` with a path for an option out of range.
- * Cost: that of the policy and the cache for each request, O(batch) for each step, O(log n) for each event.
+ * Whatever happens at one time happens before any replica forms a step at that time, so that a step knows of all that
+ * has come. Errors: those of `SimulatedEngine` and of the parts; `WARMPATH_INVALID_REQUEST` with a path for an option
+ * out of range. Cost: that of the policy and the cache for each request, O(batch) for each step, O(log n) for each
+ * event.
  */
 export function simulateServer(
   workload: Workload,

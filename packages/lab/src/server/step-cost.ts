@@ -9,9 +9,9 @@ export interface DecodeCost {
 }
 
 /**
- * 16 ms a step and 0.15 ms a sequence, from RAGCache++'s Table 4 (RTX 4090, Qwen2.5-7B, 50 tokens an answer): one request after
- * another 1.19 a second, so 49 steps after the first token take 784 ms; 200 at once with all prompts cached 82 a second, so
- * a step of 200 sequences takes about 45 ms.
+ * 16 ms a step and 0.15 ms a sequence, from RAGCache++'s Table 4 (RTX 4090, Qwen2.5-7B, 50 tokens an answer): one
+ * request after another 1.19 a second, so 49 steps after the first token take 784 ms; 200 at once with all prompts
+ * cached 82 a second, so a step of 200 sequences takes about 45 ms.
  */
 export const RTX_4090_DECODE: DecodeCost = { stepMs: 16, sequenceMs: 0.15 };
 
@@ -29,13 +29,18 @@ export interface StepCostOptions {
 /**
  * The time of one engine step, from the time T(cached, new) that a prompt takes alone:
  *
- * - A prompt, or a chunk of one, that is the step's only prefill costs T(tokens before it, its tokens): a chunk attends to the chunks
+ * - A prompt, or a chunk of one, that is the step's only prefill costs T(tokens before it, its tokens): a chunk attends
+ *   to the chunks
  *   before it as new tokens attend to cached ones.
- * - T(0, 0) is what a step costs without any work: reading the weights, launching kernels, sampling. Prompts share it, so each
- *   further one in a step costs T less T(0, 0), and each further chunk of one prompt costs T(0, 0) more. RAGCache++'s Table 8
- *   confirms it: without a cache, wall time over batch size is 114.7, 110.5, 103.4, 100.9 ms for batches of 1, 2, 4, 8, and
+ * - T(0, 0) is what a step costs without any work: reading the weights, launching kernels, sampling. Prompts share it,
+ *   so each
+ *   further one in a step costs T less T(0, 0), and each further chunk of one prompt costs T(0, 0) more. RAGCache++'s
+ * Table 8
+ *   confirms it: without a cache, wall time over batch size is 114.7, 110.5, 103.4, 100.9 ms for batches of 1, 2, 4, 8,
+ * and
  *   `20 / batch + 0.092 × 1,052` gives 116.8, 106.8, 101.8, 99.3.
- * - Sequences that decode add `sequenceMs` each. A step reads the weights once, so it takes the longer of its prefill and
+ * - Sequences that decode add `sequenceMs` each. A step reads the weights once, so it takes the longer of its prefill
+ *   and
  *   `stepMs`, as in engines that mix both (vLLM V1; Sarathi-Serve's «piggybacked» decodes).
  * - Copies from host memory stand before it all.
  *

@@ -31,7 +31,10 @@ export interface CatalogueEntry {
 /** How a catalogue workload is made. */
 export interface CreateWorkloadOptions {
   readonly seed: number;
-  /** `equal`: 200 tokens a document, or the workload's own number; `unequal`: drawn evenly from 64 to 512. Default `equal`. */
+  /**
+   * `equal`: 200 tokens a document, or the workload's own number; `unequal`: drawn evenly from 64 to 512. Default
+   * `equal`.
+   */
   readonly lengths?: LengthsName;
 }
 

@@ -11,9 +11,9 @@ const CANDIDATES = 15;
 const K = 5;
 
 /**
- * The geospatial workload of RAGCache++ (§4.7): 20 cities on a grid with 10 documents each; 7 of 10 requests stay at the
- * city of the one before. Five documents are drawn at random from the first 15 of the cities within reach, so rank means
- * nothing here, and only one and a half of those cities are ever used.
+ * The geospatial workload of RAGCache++ (§4.7): 20 cities on a grid with 10 documents each; 7 of 10 requests stay at
+ * the city of the one before. Five documents are drawn at random from the first 15 of the cities within reach, so rank
+ * means nothing here, and only one and a half of those cities are ever used.
  */
 export function geospatialTrace(seed: number, requests = 200): Trace {
   const random = new MersenneTwister(seed);

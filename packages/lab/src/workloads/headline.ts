@@ -17,9 +17,9 @@ export interface HeadlineOptions {
 }
 
 /**
- * The main workload of RAGCache++ (§4.1), of its overlap sweep (§4.4) and of its sweep over k: bursts of ten requests to
- * a region, each keeping the first `max(1, floor(k × overlap))` documents of the one before, in place. So an overlap of
- * 0 still shares one document, and retrieval order alone already reuses them. Questions depend on the region only.
+ * The main workload of RAGCache++ (§4.1), of its overlap sweep (§4.4) and of its sweep over k: bursts of ten requests
+ * to a region, each keeping the first `max(1, floor(k × overlap))` documents of the one before, in place. So an overlap
+ * of 0 still shares one document, and retrieval order alone already reuses them. Questions depend on the region only.
  */
 export function headlineTrace(seed: number, options: HeadlineOptions): Trace {
   const { corpus, requests, k, overlap } = options;

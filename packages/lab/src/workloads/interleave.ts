@@ -1,6 +1,6 @@
 /**
- * Conversations that go on at the same time, turn by turn: `atOnce` are open, each takes one turn a round, and where one ends the
- * next begins. The order of turns within a conversation stays. O(turns).
+ * Conversations that go on at the same time, turn by turn: `atOnce` are open, each takes one turn a round, and where
+ * one ends the next begins. The order of turns within a conversation stays. O(turns).
  */
 export function interleave<Turn>(conversations: readonly (readonly Turn[])[], atOnce: number): Turn[] {
   const turns: Turn[] = [];

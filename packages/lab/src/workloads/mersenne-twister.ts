@@ -2,9 +2,9 @@ const STATE_WORDS = 624;
 const SHIFT_WORDS = 397;
 
 /**
- * CPython's `random.Random` for a whole-number seed, draw for draw: MT19937 seeded by array, and the sampling rules built
- * on it. The papers' workloads are defined by this generator, so that a trace can be compared with theirs byte for byte.
- * Every draw is O(1) amortised.
+ * CPython's `random.Random` for a whole-number seed, draw for draw: MT19937 seeded by array, and the sampling rules
+ * built on it. The papers' workloads are defined by this generator, so that a trace can be compared with theirs byte
+ * for byte. Every draw is O(1) amortised.
  */
 export class MersenneTwister {
   readonly #state = new Uint32Array(STATE_WORDS);

@@ -10,8 +10,8 @@ const KEPT = 3;
 const K = 5;
 
 /**
- * The mixed workload of RAGCache++: three of ten requests jump to another region, three of ten draw fresh documents, the
- * others keep up to three documents of the request before, in place.
+ * The mixed workload of RAGCache++: three of ten requests jump to another region, three of ten draw fresh documents,
+ * the others keep up to three documents of the request before, in place.
  */
 export function mixedTrace(seed: number, requests = 200): Trace {
   const random = new MersenneTwister(seed);

@@ -16,9 +16,10 @@ export interface MultiSessionOptions {
 }
 
 /**
- * RAGBoost's multi-session RAG (§7.1): independent users, one question each, k = 15. The paper gives data sets and, for each, the share of
- * accesses that go to the most accessed fifth of the documents (§3.1: 79.2 %, 57.4 %, 49.6 %); topics, noise and the number of questions
- * are ours, so chosen that this share and the reuse of retrieval order come out.
+ * RAGBoost's multi-session RAG (§7.1): independent users, one question each, k = 15. The paper gives data sets and, for
+ * each, the share of accesses that go to the most accessed fifth of the documents (§3.1: 79.2 %, 57.4 %, 49.6 %);
+ * topics, noise and the number of questions are ours, so chosen that this share and the reuse of retrieval order come
+ * out.
  */
 export const RAGBOOST_SESSIONS = {
   multihoprag: { requests: 1_000, k: 15, topics: 20, topicSize: 80, exponent: 1.2, noise: 1.2 },

@@ -21,8 +21,9 @@ export interface MultiTurnOptions {
 }
 
 /**
- * RAGBoost's multi-turn RAG (§7.1), one conversation after another. From the paper: 40 % of the documents of a turn have been in the
- * session before (§3.1). Ours, for the paper is silent: 100 conversations of 4 to 10 turns (MTRAG's are about that long), k = 5, topics.
+ * RAGBoost's multi-turn RAG (§7.1), one conversation after another. From the paper: 40 % of the documents of a turn
+ * have been in the session before (§3.1). Ours, for the paper is silent: 100 conversations of 4 to 10 turns (MTRAG's
+ * are about that long), k = 5, topics.
  */
 export const RAGBOOST_TURNS = {
   conversations: 100,
@@ -35,8 +36,9 @@ export const RAGBOOST_TURNS = {
 } as const satisfies MultiTurnOptions;
 
 /**
- * Conversations about one topic each. Every document of a later turn is, by chance, one that the conversation has had or a new one
- * of its topic, the popular ones first; ranks are shuffled, for retrievers return what repeats «with slightly different rankings».
+ * Conversations about one topic each. Every document of a later turn is, by chance, one that the conversation has had
+ * or a new one of its topic, the popular ones first; ranks are shuffled, for retrievers return what repeats «with
+ * slightly different rankings».
  */
 export function multiTurnTrace(seed: number, options: MultiTurnOptions): Trace {
   const random = new MersenneTwister(seed);

@@ -25,10 +25,10 @@ export interface RagCacheDataset {
 }
 
 /**
- * RAGCache §3.2 and §7: MMLU sends 60 % of its requests to 3 % of the documents, which 5,000 documents of Zipf(0.986) do, and answers
- * with one token. Natural Questions is skewed less (Fig. 5; the paper gives no number): 60 % to 10 %, Zipf(0.842); its answers have
- * 6 tokens on average and at most 32 in 99 % (§7), a log-normal of median 4. The number of documents and the lengths of
- * questions (MMLU's come with four choices) are inferred.
+ * RAGCache §3.2 and §7: MMLU sends 60 % of its requests to 3 % of the documents, which 5,000 documents of Zipf(0.986)
+ * do, and answers with one token. Natural Questions is skewed less (Fig. 5; the paper gives no number): 60 % to 10 %,
+ * Zipf(0.842); its answers have 6 tokens on average and at most 32 in 99 % (§7), a log-normal of median 4. The number
+ * of documents and the lengths of questions (MMLU's come with four choices) are inferred.
  */
 export const RAGCACHE_DATASETS = {
   mmlu: {
@@ -53,12 +53,15 @@ const POPULAR_REQUESTS = 0.6;
 export type RagCacheDatasetName = keyof typeof RAGCACHE_DATASETS;
 
 /**
- * Lengths of documents: mean 3,718 tokens (RAGCache §3.2, popular Wikipedia pages). The shape is inferred: log-normal, as article lengths
- * are, with deviation 0.8, cut at 8,192.
+ * Lengths of documents: mean 3,718 tokens (RAGCache §3.2, popular Wikipedia pages). The shape is inferred: log-normal,
+ * as article lengths are, with deviation 0.8, cut at 8,192.
  */
 const DOCUMENT_LENGTH: LogNormalLength = { median: 3_075, deviation: 0.8, least: 64, most: 8_192 };
 
-/** Documents that follow a given one in a retrieval: it has that many neighbours, the i-th with weight `1 / i` (inferred). */
+/**
+ * Documents that follow a given one in a retrieval: it has that many neighbours, the i-th with weight `1 / i`
+ * (inferred).
+ */
 const NEIGHBOURS = 8;
 
 const SYSTEM_PROMPT = 32;
@@ -71,22 +74,28 @@ export interface RagCacheOptions {
   /** Documents of a request. */
   readonly k: number;
   readonly requests: number;
-  /** Share of requests at which a popular document changes places with any other; 0 for none, as in the paper's shuffled questions. Default 0. */
+  /**
+   * Share of requests at which a popular document changes places with any other; 0 for none, as in the paper's shuffled
+   * questions. Default 0.
+   */
   readonly drift?: number;
   /** Longer documents are cut to so many tokens. Default 8,192. */
   readonly mostTokens?: number;
   /**
-   * A smaller corpus of the same skew: the same share of its documents gets the same share of the requests. Fewer requests then
-   * make the cache warm. Default: the dataset's documents.
+   * A smaller corpus of the same skew: the same share of its documents gets the same share of the requests. Fewer
+   * requests then make the cache warm. Default: the dataset's documents.
    */
   readonly documents?: number;
-  /** All lengths but the answers' are this many times smaller, for models that are slower or caches that are smaller. Default 1. */
+  /**
+   * All lengths but the answers' are this many times smaller, for models that are slower or caches that are smaller.
+   * Default 1.
+   */
   readonly shrink?: number;
 }
 
 /**
- * Who asks for which documents: the first by popularity, each further one among the neighbours of the one before it. Documents are
- * numbered by their popularity at the start.
+ * Who asks for which documents: the first by popularity, each further one among the neighbours of the one before it.
+ * Documents are numbered by their popularity at the start.
  */
 export function ragCacheTrace(seed: number, options: RagCacheOptions): Trace {
   const { k, requests, drift = 0 } = options;
@@ -114,7 +123,9 @@ export function ragCacheTrace(seed: number, options: RagCacheOptions): Trace {
   });
 }
 
-/** RAGCache's workload of a dataset, with lengths: those of a document are the same in every request. O(requests × k). */
+/**
+ * RAGCache's workload of a dataset, with lengths: those of a document are the same in every request. O(requests × k).
+ */
 export function ragCacheWorkload(seed: number, options: RagCacheOptions): Workload {
   const { question, answer } = RAGCACHE_DATASETS[options.dataset];
   const { documents } = corpusOf(options);
@@ -145,7 +156,10 @@ function corpusOf({ dataset, documents }: RagCacheOptions): Pick<RagCacheDataset
   return { documents, exponent: exponentOf(documents, Math.round(documents * whole.popularDocuments)) };
 }
 
-/** The exponent with which {@link POPULAR_REQUESTS} of the draws fall on the `popular` first of `documents`; by bisection. */
+/**
+ * The exponent with which {@link POPULAR_REQUESTS} of the draws fall on the `popular` first of `documents`; by
+ * bisection.
+ */
 function exponentOf(documents: number, popular: number): number {
   const weight = (count: number, exponent: number) =>
     Array.from({ length: count }, (_, rank) => (rank + 1) ** -exponent).reduce((sum, each) => sum + each, 0);

@@ -6,8 +6,9 @@ const MAX_REQUESTS = 1_000_000;
 const MAX_DOCUMENTS = 1_000;
 
 /**
- * A workload from a trace file's JSON: `{requests: [[id, …], …], tokens?: {id: number}}`, ids (numbers or texts) in retrieval order.
- * Documents have the tokens that `tokens` gives them, by the id as written, or 200; every question is another, for the format knows none.
+ * A workload from a trace file's JSON: `{requests: [[id, …], …], tokens?: {id: number}}`, ids (numbers or texts) in
+ * retrieval order. Documents have the tokens that `tokens` gives them, by the id as written, or 200; every question is
+ * another, for the format knows none.
  *
  * Error: `WARMPATH_INVALID_REQUEST` with the path of what is wrong. O(total documents).
  */

@@ -21,8 +21,9 @@ export interface SessionHabits {
 export const CASUAL: SessionHabits = { turn: 0.1, taste: 0.5, noise: 0.8, distribution: 'uniform' };
 
 /**
- * Fitted to the published figures of a workload that is described in words only (eight interleaved sessions, 40 topics of 25
- * documents, Zipf topics, rank by popularity, taste and noise, 1,000 requests): see docs/foresight.md. Inferred are all four.
+ * Fitted to the published figures of a workload that is described in words only (eight interleaved sessions, 40 topics
+ * of 25 documents, Zipf topics, rank by popularity, taste and noise, 1,000 requests): see docs/foresight.md. Inferred
+ * are all four.
  */
 export const SETTLED: SessionHabits = { turn: 0.2, taste: 1, noise: 0.7, distribution: 'normal' };
 
@@ -40,9 +41,9 @@ interface Session {
 }
 
 /**
- * Eight conversations at once, each about one of 40 topics of 25 documents; topics have Zipf popularity. A request comes
- * from any of the sessions and retrieves the topic's best `k` by popularity, the session's taste and noise, so that ranks
- * repeat within a session more than between them. The workload in which a small cache is shared by many.
+ * Eight conversations at once, each about one of 40 topics of 25 documents; topics have Zipf popularity. A request
+ * comes from any of the sessions and retrieves the topic's best `k` by popularity, the session's taste and noise, so
+ * that ranks repeat within a session more than between them. The workload in which a small cache is shared by many.
  */
 export function sessionsTrace(seed: number, options: SessionsOptions): Trace {
   const { turn, taste: tasteWeight, noise, distribution } = options.habits ?? CASUAL;

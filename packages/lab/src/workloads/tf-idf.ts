@@ -17,12 +17,13 @@ const RECORDED =
   '073b0l0x0h000r2l1120052j0d0f0o050z1w0a0d0000111b0u2u0h090x1a0s2w0f0m12210l0x00000s1g11000a0x0h031100';
 
 /**
- * The TF-IDF workload of RAGCache++ («Wikipedia»), seed 42, as recorded: 200 questions on 20 topics of 50 template passages.
+ * The TF-IDF workload of RAGCache++ («Wikipedia»), seed 42, as recorded: 200 questions on 20 topics of 50 template
+ * passages.
  *
- * It is degenerate. A tokenizer that drops one-digit words leaves the passages of a topic without a difference but their
- * template, so every request returns passages 1, 3, 5, 7, 9 or 0, 2, 4, 6, 8 of its topic: 25 sets in all, each in the order of floating-point noise
- * between equal scores. That order depends on the linear algebra library, which is why this one is kept as data and
- * takes no seed. Any canonical order reaches the bound of 1 - 25/200.
+ * It is degenerate. A tokenizer that drops one-digit words leaves the passages of a topic without a difference but
+ * their template, so every request returns passages 1, 3, 5, 7, 9 or 0, 2, 4, 6, 8 of its topic: 25 sets in all, each
+ * in the order of floating-point noise between equal scores. That order depends on the linear algebra library, which is
+ * why this one is kept as data and takes no seed. Any canonical order reaches the bound of 1 - 25/200.
  */
 export function tfIdfTrace(): Trace {
   const requests = RECORDED.length / (2 * DIGITS);

@@ -1,4 +1,6 @@
-/** Documents of one request by number, in retrieval order, and the number of its question: equal numbers, equal text. */
+/**
+ * Documents of one request by number, in retrieval order, and the number of its question: equal numbers, equal text.
+ */
 export interface TraceRequest {
   readonly documents: readonly number[];
   readonly question: number;
@@ -10,8 +12,8 @@ export interface TraceRequest {
 export type Trace = readonly TraceRequest[];
 
 /**
- * Mean Jaccard similarity of the document sets of adjacent requests, the papers' measure of overlap; 0 for fewer than two
- * requests. O(total documents).
+ * Mean Jaccard similarity of the document sets of adjacent requests, the papers' measure of overlap; 0 for fewer than
+ * two requests. O(total documents).
  */
 export function meanAdjacentJaccard(trace: readonly { readonly documents: readonly unknown[] }[]): number {
   if (trace.length < 2) return 0;

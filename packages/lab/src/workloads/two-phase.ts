@@ -7,12 +7,12 @@ const KEPT = 3;
 const K = 5;
 
 /**
- * The two-phase workload of RAGCache++: regions 0 to 9 in the first half, 40 to 49 in the second; six of ten requests keep
- * up to three documents of the request before, where the region is the same.
+ * The two-phase workload of RAGCache++: regions 0 to 9 in the first half, 40 to 49 in the second; six of ten requests
+ * keep up to three documents of the request before, where the region is the same.
  *
  * The published generator draws the kept documents from a Python set of strings, whose order changes with the process's
- * hash seed, so that its own traces differ from run to run. Here they are taken in the order of the request before, one of
- * the orders such a set can have.
+ * hash seed, so that its own traces differ from run to run. Here they are taken in the order of the request before, one
+ * of the orders such a set can have.
  */
 export function twoPhaseTrace(seed: number, requests = 200): Trace {
   const random = new MersenneTwister(seed);

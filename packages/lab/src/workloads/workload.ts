@@ -39,14 +39,19 @@ export interface WorkloadLengths {
   readonly documents: DocumentLengths;
   readonly preamble: number;
   readonly question: number;
-  /** Of what the model says, for conversations: with it, later turns bring earlier ones along. Default: requests stand alone. */
+  /**
+   * Of what the model says, for conversations: with it, later turns bring earlier ones along. Default: requests stand
+   * alone.
+   */
   readonly answer?: number;
 }
 
 /** Lengths that fit the papers' prompts: 28 + k × 200 + 24 tokens. */
 export const PAPER_LENGTHS = { documents: 200, preamble: 28, question: 24 } as const satisfies WorkloadLengths;
 
-/** A trace with lengths given to everything in it. A document has the same length in every request. O(total documents). */
+/**
+ * A trace with lengths given to everything in it. A document has the same length in every request. O(total documents).
+ */
 export function toWorkload(name: string, trace: Trace, lengths: WorkloadLengths = PAPER_LENGTHS): Workload {
   const lengthOf = lengthsOf(trace, lengths.documents);
   const known = new Map<number, Document>();
@@ -76,7 +81,8 @@ export function labDocument(id: string, tokens: number): Document {
 
 function lengthsOf(trace: Trace, lengths: DocumentLengths): (number: number) => number {
   if (typeof lengths === 'number') return () => lengths;
-  // Drawn for every number up to the largest, so that a document's length depends on nothing but its number and the seed.
+  // Drawn for every number up to the largest, so that a document's length depends on nothing but its number and the
+  // seed.
   const largest = trace.reduce((most, { documents }) => Math.max(most, ...documents), -1);
   const random = new MersenneTwister(lengths.seed);
   const drawn = Array.from({ length: largest + 1 }, () => random.randint(lengths.least, lengths.most));

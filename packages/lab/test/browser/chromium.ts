@@ -4,7 +4,10 @@ import { type Browser, chromium } from 'playwright-core';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome'];
 
-/** The Chromium of this machine: what `CHROMIUM` names, or the first on the path. Throws, naming the package, if there is none. */
+/**
+ * The Chromium of this machine: what `CHROMIUM` names, or the first on the path. Throws, naming the package, if there
+ * is none.
+ */
 export function findChromium(environment: NodeJS.ProcessEnv = process.env): string {
   const { CHROMIUM, PATH = '' } = environment;
   if (CHROMIUM !== undefined && CHROMIUM !== '') return CHROMIUM;

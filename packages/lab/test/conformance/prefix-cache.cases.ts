@@ -10,7 +10,10 @@ import {
 import { spellOut } from '../naive-caches.js';
 import { type Action, actionsArbitrary, promptsArbitrary } from '../prompts.js';
 
-/** What every prefix cache keeps to, whatever its rules; `isShared` says whether a prompt under way lends what it has entered. */
+/**
+ * What every prefix cache keeps to, whatever its rules; `isShared` says whether a prompt under way lends what it has
+ * entered.
+ */
 export function itIsAPrefixCache(
   name: string,
   create: () => PrefixCacheModel,

@@ -16,7 +16,10 @@ const WAITING = 32;
 /** Stages of each search. */
 const STAGES = 16;
 
-/** §7.5: time that the decisions take: reordering, the tree's look-up and update, speculation. On this machine, in wall-clock time. */
+/**
+ * §7.5: time that the decisions take: reordering, the tree's look-up and update, speculation. On this machine, in
+ * wall-clock time.
+ */
 export function schedulingTimeTable({ seeds, requests = REQUESTS }: ReproduceOptions): ReproducedTable {
   const times = seeds.map((seed) => {
     const options = { dataset: 'mmlu', k: 2, requests, mostTokens: MOST_DOCUMENT_TOKENS } as const;

@@ -23,7 +23,10 @@ export interface Search {
 /** What a request waited for. */
 export interface SpeculationOutcome {
   readonly ttftMs: number;
-  /** From arrival until the documents of the answer were sent to the engine (§7.4): what of the search nothing can overlap with. */
+  /**
+   * From arrival until the documents of the answer were sent to the engine (§7.4): what of the search nothing can
+   * overlap with.
+   */
   readonly notOverlappedMs: number;
 }
 
@@ -62,8 +65,8 @@ type Event =
   | { readonly kind: 'done'; readonly generation: Generation };
 
 /**
- * Staged searches beside an engine that prefills one prompt at a time, first come first served, and ends a wrong one after the
- * current iteration (§5.3); documents that are computed by then stay in the cache.
+ * Staged searches beside an engine that prefills one prompt at a time, first come first served, and ends a wrong one
+ * after the current iteration (§5.3); documents that are computed by then stay in the cache.
  */
 export class SpeculationRun {
   readonly #workload: Workload;

@@ -18,7 +18,10 @@ const PER_SECOND = 0.1;
 const MAX_PENDING = 4;
 /** Stages that the vectors are searched in; the paper does not say how many. */
 const STAGES = 16;
-/** Milliseconds before the first vector is looked at, inferred: where Table 3's times with speculation start, on both datasets. */
+/**
+ * Milliseconds before the first vector is looked at, inferred: where Table 3's times with speculation start, on both
+ * datasets.
+ */
 const LEAD_IN = 40;
 /** The search until which most requests have found their final documents (Fig. 8). */
 const EARLY = 0.13;
@@ -45,7 +48,9 @@ const TABLE_3: Readonly<
   ],
 };
 
-/** Table 3 and Fig. 22: search that generation does not overlap with, and TTFT, with and without speculative pipelining. */
+/**
+ * Table 3 and Fig. 22: search that generation does not overlap with, and TTFT, with and without speculative pipelining.
+ */
 export function speculationTable({ seeds, requests = REQUESTS }: ReproduceOptions): ReproducedTable {
   const rows = DATASETS.flatMap((dataset) =>
     TABLE_3[dataset].map(([share, paperWith, paperWithout]): ReproducedRow => {

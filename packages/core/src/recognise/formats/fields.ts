@@ -12,7 +12,9 @@ const CONTENT =
   /[ \t]{0,8}(?:[└├]─{1,3} )?(?:\*\*)?(?:(?:Page|Markdown) )?(?:Content|Text|Snippets?|Description|Summary|Passage|Excerpts?|Highlights?|Body|Abstract|content|text|snippet|page_content)(?:\*\*)?[ \t]*[:：]/y;
 /** Characters of a record in which the line of its text must come. */
 const RECORD_HEAD = 1_500;
-/** The frame of LlamaIndex's question-answering templates; inside, a node is its metadata, an empty line, and its text. */
+/**
+ * The frame of LlamaIndex's question-answering templates; inside, a node is its metadata, an empty line, and its text.
+ */
 const FRAME = /[Cc]ontext information[^\n]{0,80}\n$/;
 const FRAME_RULE = /-{5,}[ \t]*\r?(?:\n|$)/y;
 /** Characters before a rule that are read. */
@@ -22,8 +24,8 @@ const PAGE = /^page/i;
 const METADATA = /^([A-Za-z][\w -]{0,40}): (\S[^\n]{0,300})/;
 
 /**
- * Records of named fields: `Source: …` and `Content: …` as LangChain's tutorials write retrieved documents, `Title:`, `URL:`,
- * `Content:` of search tools, and LlamaIndex's nodes between the lines of its templates.
+ * Records of named fields: `Source: …` and `Content: …` as LangChain's tutorials write retrieved documents, `Title:`,
+ * `URL:`, `Content:` of search tools, and LlamaIndex's nodes between the lines of its templates.
  */
 export const fields: DocumentFormat = {
   name: 'fields',

@@ -37,7 +37,10 @@ const SEQUENCE_KEYS = new Set(
     'status state done completed action phase iteration round depends_on dependencies',
   ].flatMap((keys) => keys.split(' ')),
 );
-/** Members that say which part of a whole an element is; where they count on from one to the next, the whole is there in its order. */
+/**
+ * Members that say which part of a whole an element is; where they count on from one to the next, the whole is there in
+ * its order.
+ */
 const PART_NUMBERS = new Set(
   'page page_number pageNumber slide chapter section_number chunk_index chunkIndex chunk part paragraph segment'.split(
     ' ',
@@ -156,7 +159,10 @@ function onlyPart(parts: readonly JsonValue[]): JsonValue | undefined {
   return part.members.find(({ key }) => key === 'text')?.value;
 }
 
-/** `{"type": "text", "text": …}`, and nothing that tells it from its neighbours: parts of one answer, said in this order. */
+/**
+ * `{"type": "text", "text": …}`, and nothing that tells it from its neighbours: parts of one answer, said in this
+ * order.
+ */
 function isPart(element: JsonValue): boolean {
   if (element.kind !== 'object' || !element.members.some(({ key }) => key === 'type')) return false;
   return element.members.every(({ key }) => PART_KEYS.has(key));

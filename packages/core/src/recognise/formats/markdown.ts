@@ -8,8 +8,8 @@ const ORIGIN =
   /^(?:\*\*)?(?:(?:source|file|document|doc|title|url|passage|page|from|quelle|datei)\b[^\n:]{0,30}:|https?:\/\/|\[(?!v?\d+(?:\.\d+)+[^\]\n]*\]|unreleased)[^\]\n]{1,200}\]\(|`?[\w./ -]{1,200}\.(?:md|mdx|txt|pdf|html?|docx?|rst|csv|pptx?)`?(?:[\s(#:]|$))/i;
 
 /**
- * Sections under headings of one level. Unasked, only where each heading says where its section comes from (`### Source: a.md`, a
- * path, a link); the sections of an ordinary page have an order that means something.
+ * Sections under headings of one level. Unasked, only where each heading says where its section comes from (`###
+ * Source: a.md`, a path, a link); the sections of an ordinary page have an order that means something.
  */
 export const markdown: DocumentFormat = {
   name: 'markdown',

@@ -9,8 +9,9 @@ const ANYWHERE = /\[(\d{1,4})\]/g;
 const FIELD = /^[ \t]*(?:title|url|source|link|content|snippet)\b[^\n:]{0,20}:/i;
 
 /**
- * `[1] text`, at the start of a line, under a line that speaks of documents or from a search tool. Citations, array indices and
- * numbered steps have the same signs and are no documents; where the prompt marks documents, the next number counts anywhere.
+ * `[1] text`, at the start of a line, under a line that speaks of documents or from a search tool. Citations, array
+ * indices and numbered steps have the same signs and are no documents; where the prompt marks documents, the next
+ * number counts anywhere.
  */
 export const numbered: DocumentFormat = {
   name: 'numbered',

@@ -4,7 +4,10 @@ import { trimmed } from '../plausible.js';
 /** A line of one sign, `---` or `=====` or `***`. */
 const RULE = /[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|#{3,}|~{3,})[ \t]*$/my;
 
-/** Documents parted by rules. Never looked for unasked: rules part everything, and nothing says which part is a document. */
+/**
+ * Documents parted by rules. Never looked for unasked: rules part everything, and nothing says which part is a
+ * document.
+ */
 export const separator: DocumentFormat = {
   name: 'separator',
   unasked: false,

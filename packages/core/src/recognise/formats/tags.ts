@@ -135,7 +135,9 @@ function isOfName(code: number): boolean {
   return (code >= 0x61 && code <= 0x7a) || code === DASH || code === LOW_LINE;
 }
 
-/** The elements that have another of their name beside them; `<context>` around documents has none, and is a wrapper. */
+/**
+ * The elements that have another of their name beside them; `<context>` around documents has none, and is a wrapper.
+ */
 function withSiblings(text: string, elements: readonly Element[]): ReadonlySet<Element> {
   const openOf = new Map<string, Element[]>();
   const beside = new Set<Element>();

@@ -24,7 +24,8 @@ const SIZE_WEIGHT = 20;
 
 /**
  * The architecture with about `parameters` weights whose proportions are nearest to those of real small models.
- * Every width is a multiple of 32, so that rows are made of whole q8_0 blocks. O(widths × layers), some 2 000 candidates.
+ * Every width is a multiple of 32, so that rows are made of whole q8_0 blocks. O(widths × layers), some 2 000
+ * candidates.
  */
 export function chooseArchitecture(parameters: number): Architecture {
   let best = architecture(64, MIN_LAYERS);

@@ -161,8 +161,8 @@ async function createFolder(folder: string): Promise<void> {
  * The tensors by the names that llama.cpp expects. There is no output matrix: it takes the embedding's.
  *
  * Inputs of every matrix have a mean square near 1 (RMS norm), so a spread of 1/√inputs keeps outputs there too.
- * Queries and keys spread wider, so that attention picks some tokens out of thousands instead of averaging all, and what
- * stands in the cache shows in the logits. The embedding is small beside the layers' sum, or the tied output would
+ * Queries and keys spread wider, so that attention picks some tokens out of thousands instead of averaging all, and
+ * what stands in the cache shows in the logits. The embedding is small beside the layers' sum, or the tied output would
  * answer every token with itself.
  */
 function planTensors(architecture: Architecture, { weights: type, seed }: RandomModelRequest): GgufTensorSource[] {

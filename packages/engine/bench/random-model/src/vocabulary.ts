@@ -102,8 +102,8 @@ function trainMerges(weighted: ReadonlyMap<string, number>, count: number): [str
 }
 
 /**
- * Weight and whereabouts of every adjacent pair of symbols. Pairs are numbered, so that the search for the heaviest one,
- * which would be nearly all of the work, runs over a flat array.
+ * Weight and whereabouts of every adjacent pair of symbols. Pairs are numbered, so that the search for the heaviest
+ * one, which would be nearly all of the work, runs over a flat array.
  */
 class PairCounts {
   readonly #pieces: Piece[];

@@ -24,7 +24,10 @@ export interface PlacedBlock {
   readonly sent: SentOrder;
   /** Its documents that stand farther up in full, or in part, and are referred to. */
   readonly references: readonly RepeatedDocument[];
-  /** `replayed`: sent before, sent the same. `fixed`: the prompt forbids it, or it is one result. `history`: no longer new, and never seen. */
+  /**
+   * `replayed`: sent before, sent the same. `fixed`: the prompt forbids it, or it is one result. `history`: no longer
+   * new, and never seen.
+   */
   readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
   /** For arranged ones. */
   readonly arrangement: Arrangement | undefined;
@@ -63,14 +66,16 @@ export interface InPlaceOptions {
 }
 
 /**
- * Refers to documents that the prompt shows already, and orders the others where they stand, one block after the other in the order
- * of the prompt, because what stands before a block decides which of its documents are cached. A message that was sent before is sent the same.
- * Only texts in which something changes are written anew; if nothing does, the body is the very same. O(body).
+ * Refers to documents that the prompt shows already, and orders the others where they stand, one block after the other
+ * in the order of the prompt, because what stands before a block decides which of its documents are cached. A message
+ * that was sent before is sent the same. Only texts in which something changes are written anew; if nothing does, the
+ * body is the very same. O(body).
  *
- * References hang on nothing but the messages up to theirs, so a history that nobody remembers (another gateway served it, the
- * record of it is gone) gets the same ones again. What was sent whole while de-duplication was off stays whole.
+ * References hang on nothing but the messages up to theirs, so a history that nobody remembers (another gateway served
+ * it, the record of it is gone) gets the same ones again. What was sent whole while de-duplication was off stays whole.
  *
- * `before`: what became of messages that were left out of the request at its beginning. Its `seen` goes on with this request.
+ * `before`: what became of messages that were left out of the request at its beginning. Its `seen` goes on with this
+ * request.
  */
 export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptions, before?: SentPrompt): InPlace {
   const placed: PlacedBlock[] = [];
@@ -123,8 +128,8 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
 }
 
 /**
- * The body with messages that were sent before as they were sent, and everything else as it came: for a request whose own documents
- * are arranged, so that nothing new is looked for in its prompt. O(body).
+ * The body with messages that were sent before as they were sent, and everything else as it came: for a request whose
+ * own documents are arranged, so that nothing new is looked for in its prompt. O(body).
  */
 export function replayInPlace(
   request: RecognisedRequest,
@@ -138,8 +143,9 @@ export function replayInPlace(
 }
 
 /**
- * The documents of a request whose order is open and before which nothing else is decided: what other requests with the same
- * beginning can be told of while it waits. `undefined` where its first block is history, or must stay as it is. O(text up to the block's end).
+ * The documents of a request whose order is open and before which nothing else is decided: what other requests with the
+ * same beginning can be told of while it waits. `undefined` where its first block is history, or must stay as it is.
+ * O(text up to the block's end).
  */
 export function firstOpenDocuments(
   request: RecognisedRequest,

@@ -29,8 +29,8 @@ export interface FoundDocuments {
 }
 
 /**
- * Looks for the documents of a prompt. Messages of which is known what became of them are not read again. `undefined` where there is nothing to
- * change. O(messages that are new), and O(body) in native compares and copies.
+ * Looks for the documents of a prompt. Messages of which is known what became of them are not read again. `undefined`
+ * where there is nothing to change. O(messages that are new), and O(body) in native compares and copies.
  */
 export function findDocuments(memo: PromptMemo, searched: SearchedBody, now: number): FoundDocuments | undefined {
   const { body, options, scope } = searched;

@@ -22,8 +22,8 @@ export interface PlacedPrompt {
 const REMEMBERED_BYTES = 4_194_304;
 
 /**
- * Prompts with their documents in their places, one after the other, as a gateway with one client sends them: ordered by what
- * was sent before, with references for those that stand farther up already. Sends nothing.
+ * Prompts with their documents in their places, one after the other, as a gateway with one client sends them: ordered
+ * by what was sent before, with references for those that stand farther up already. Sends nothing.
  */
 export class InPlacePrompts {
   readonly #orders = new SentOrders(REMEMBERED_BYTES);

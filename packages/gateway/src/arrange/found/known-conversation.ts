@@ -22,7 +22,9 @@ export interface MessageBytes {
   readonly open: number;
 }
 
-/** Where a request ended: how far its messages reach behind the bracket, as the client wrote them and as they were sent. */
+/**
+ * Where a request ended: how far its messages reach behind the bracket, as the client wrote them and as they were sent.
+ */
 export interface Checkpoint {
   readonly end: number;
   readonly sentEnd: number;
@@ -37,8 +39,9 @@ const OWN_BYTES = 4_096;
 const DOCUMENT_BYTES = 1_024;
 
 /**
- * A conversation as its last request had it, with what became of its messages up to the ends of its last requests. Holds bytes, not
- * prints: what is taken for known has been compared. One that goes back, by a new try or an edit, goes on from the last end before that.
+ * A conversation as its last request had it, with what became of its messages up to the ends of its last requests.
+ * Holds bytes, not prints: what is taken for known has been compared. One that goes back, by a new try or an edit, goes
+ * on from the last end before that.
  */
 export class KnownConversation {
   readonly #checkpoints: Checkpoint[];

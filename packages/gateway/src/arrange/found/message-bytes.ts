@@ -1,13 +1,18 @@
 import type { ConversationMembers } from '../../intake/apis/prompt-api.js';
 import { JsonScanner } from '../../intake/json-scanner.js';
 
-/** Where an array of messages stands: behind its bracket, and behind its last message. Without messages, the two are one. */
+/**
+ * Where an array of messages stands: behind its bracket, and behind its last message. Without messages, the two are
+ * one.
+ */
 export interface MessagesSpan {
   readonly open: number;
   readonly end: number;
 }
 
-/** The same of a JSON body that has one such array; `undefined` for any other. O(body), long strings in native searches. */
+/**
+ * The same of a JSON body that has one such array; `undefined` for any other. O(body), long strings in native searches.
+ */
 export function messagesSpan(
   body: Buffer,
   { messages }: Pick<ConversationMembers, 'messages'>,
@@ -29,8 +34,8 @@ export function messagesSpan(
 }
 
 /**
- * Where the first array of messages begins, behind its bracket, and where its first messages end, `most` of them. Nothing behind
- * them is read. `undefined` where no array comes first. O(bytes up to there).
+ * Where the first array of messages begins, behind its bracket, and where its first messages end, `most` of them.
+ * Nothing behind them is read. `undefined` where no array comes first. O(bytes up to there).
  */
 export function firstMessages(
   body: Buffer,
@@ -63,8 +68,9 @@ export interface CutBody {
 }
 
 /**
- * Leaves the messages out that stand in the `length` bytes behind the bracket at `open`. Those must be elements of an array in JSON, and the
- * last of them an object. `undefined` where something else follows than a further message or the end of the array. O(body), native.
+ * Leaves the messages out that stand in the `length` bytes behind the bracket at `open`. Those must be elements of an
+ * array in JSON, and the last of them an object. `undefined` where something else follows than a further message or the
+ * end of the array. O(body), native.
  */
 export function cutBody(body: Buffer, open: number, length: number): CutBody | undefined {
   const end = open + length;

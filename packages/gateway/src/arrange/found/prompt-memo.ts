@@ -48,13 +48,15 @@ const SAMPLE = 128;
 const ALIKE = 8;
 /** A conversation takes at most this part of the memory, so that one giant does not evict all others. */
 const LARGEST_PART = 1 / 4;
-/** A request goes on from what is known if that is at least this part of the conversation; below it, it is another one. */
+/**
+ * A request goes on from what is known if that is at least this part of the conversation; below it, it is another one.
+ */
 const LEAST_SHARED = 1 / 2;
 
 /**
- * What became of the messages of conversations when they went out, so that the next request is read from there on. Conversations
- * are found by a sample of their first messages and then compared whole, byte by byte, so that none can be taken for another. Nothing
- * hangs on it but time: what is not known here is read.
+ * What became of the messages of conversations when they went out, so that the next request is read from there on.
+ * Conversations are found by a sample of their first messages and then compared whole, byte by byte, so that none can
+ * be taken for another. Nothing hangs on it but time: what is not known here is read.
  *
  * Bounded in bytes, and in milliseconds without use; the least recently used conversation goes first.
  */

@@ -16,8 +16,9 @@ export interface SentPrompt {
 }
 
 /**
- * What stands before a point of the prompt, as one key, and its tokens. The hash chain stands for the messages before as the client
- * wrote them, and the orders of their documents for what became of them: together they say what was sent without reading it again.
+ * What stands before a point of the prompt, as one key, and its tokens. The hash chain stands for the messages before
+ * as the client wrote them, and the orders of their documents for what became of them: together they say what was sent
+ * without reading it again.
  */
 export class PromptSoFar {
   readonly #scope: string;

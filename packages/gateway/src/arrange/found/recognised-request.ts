@@ -35,7 +35,10 @@ export interface RecognisedRequest {
   /** The body, complete but for the gateway's own fields. */
   readonly view: BodyView;
   readonly model: string;
-  /** All texts in the order in which the model reads them, with ids of markers that do not change from request to request. */
+  /**
+   * All texts in the order in which the model reads them, with ids of markers that do not change from request to
+   * request.
+   */
   readonly texts: readonly RequestText[];
   /** The same as the client wrote them. */
   readonly given: readonly RequestText[];
@@ -88,7 +91,9 @@ export interface RecogniseRequestOptions extends RecogniseOptions {
   readonly blocks: boolean;
 }
 
-/** What marks documents in a prompt; without it, there is nothing to do for bodies of routes that look for marks only. */
+/**
+ * What marks documents in a prompt; without it, there is nothing to do for bodies of routes that look for marks only.
+ */
 const MARK = 'warmpath-documents';
 
 /** Whether a body may hold documents that are looked for in this mode. O(body) for marks, a native search. */
@@ -97,9 +102,9 @@ export function mayHoldDocuments(body: Buffer, mode: RecogniseOptions['mode']): 
 }
 
 /**
- * Looks for documents in the texts of a body. Answers `undefined` where there are none, and then the body may go through as it
- * came; it never throws. Cost: a scan for the mark in `marked` mode; otherwise one `JSON.parse` and core's
- * `recognise`, O(body).
+ * Looks for documents in the texts of a body. Answers `undefined` where there are none, and then the body may go
+ * through as it came; it never throws. Cost: a scan for the mark in `marked` mode; otherwise one `JSON.parse` and
+ * core's `recognise`, O(body).
  */
 export function recogniseRequest(
   body: Buffer,
@@ -123,8 +128,9 @@ export function lookAt(body: Buffer, api: PromptApi, options: RecogniseRequestOp
 }
 
 /**
- * The same of a body from which messages at the beginning were left out, when it is known what they hold: what is found in the others is
- * what would be found in the whole body. `undefined` where that cannot be told without reading all. O(what is left of the body).
+ * The same of a body from which messages at the beginning were left out, when it is known what they hold: what is found
+ * in the others is what would be found in the whole body. `undefined` where that cannot be told without reading all.
+ * O(what is left of the body).
  */
 export function lookBehind(
   before: PromptFacts,

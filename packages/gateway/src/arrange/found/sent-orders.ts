@@ -26,10 +26,10 @@ const ORDER_BYTES = 200;
 const NUMBER_BYTES = 8;
 
 /**
- * In which order the documents of a message went to the engine, so that the message is sent the same when it comes again: bytes that
- * the engine has had never change. Found by tenant and by the hash chain of the client's own messages up to this one. Holds no
- * text: what it says of another message with the same link is only an order of that message's own documents. What is forgotten
- * is sent as the client wrote it. All O(log tenants).
+ * In which order the documents of a message went to the engine, so that the message is sent the same when it comes
+ * again: bytes that the engine has had never change. Found by tenant and by the hash chain of the client's own messages
+ * up to this one. Holds no text: what it says of another message with the same link is only an order of that message's
+ * own documents. What is forgotten is sent as the client wrote it. All O(log tenants).
  */
 export class SentOrders {
   readonly #orders: TenantCache<readonly SentOrder[]>;

@@ -29,8 +29,8 @@ export interface FoundRequest {
 }
 
 /**
- * The engine has room: orders the documents where they stand, with references for those that the prompt shows already. No order hint
- * is put into a prompt that is not ours.
+ * The engine has room: orders the documents where they stand, with references for those that the prompt shows already.
+ * No order hint is put into a prompt that is not ours.
  */
 export function arrangeFound(gateway: Gateway, request: FastifyRequest, waiting: FoundRequest): ArrangedPrompt {
   const { tenant, found, history } = waiting;
@@ -49,7 +49,9 @@ export function arrangeFound(gateway: Gateway, request: FastifyRequest, waiting:
   };
 }
 
-/** The documents that may be told to others while the request waits; none after a defect, which shows again at dispatch. */
+/**
+ * The documents that may be told to others while the request waits; none after a defect, which shows again at dispatch.
+ */
 export function openDocuments(
   gateway: Gateway,
   waiting: FoundRequest,
@@ -98,7 +100,10 @@ function inPlace(gateway: Gateway, waiting: FoundRequest, { history }: TenantMod
   return { found, inPlace: placed, report: reportOn(placed.blocks, before?.report), sent: sentBody(found, placed) };
 }
 
-/** Whether the messages that were left out would still be sent as they were; if so, their conversation can go on from there. */
+/**
+ * Whether the messages that were left out would still be sent as they were; if so, their conversation can go on from
+ * there.
+ */
 function isStillKnown({ sentOrders }: Gateway, { tenant, found: { known, request } }: FoundRequest): boolean {
   if (known === undefined) return true;
   const { conversation, checkpoint, cut } = known;

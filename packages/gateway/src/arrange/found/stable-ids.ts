@@ -1,6 +1,9 @@
 import { createHmac, randomBytes } from 'node:crypto';
 
-/** What clients put around text from outside, with an id that nobody can foresee: whoever wrote the text cannot close the marker. */
+/**
+ * What clients put around text from outside, with an id that nobody can foresee: whoever wrote the text cannot close
+ * the marker.
+ */
 const NAME = 'EXTERNAL_UNTRUSTED_CONTENT';
 const OPEN = new RegExp(`<<<${NAME} id="([\\w-]{4,64})">>>`, 'g');
 /** Hexadecimal digits of an id. */
@@ -15,8 +18,9 @@ export function hasExternalMarkers(body: Buffer): boolean {
 }
 
 /**
- * The text with ids of external-content markers that depend on what stands between them: the same content gets the same id in every
- * request, where the client drew a new one each time and broke the prefix there. A marker that is not closed by its own id stays. O(text).
+ * The text with ids of external-content markers that depend on what stands between them: the same content gets the same
+ * id in every request, where the client drew a new one each time and broke the prefix there. A marker that is not
+ * closed by its own id stays. O(text).
  */
 export function withStableIds(text: string): string {
   const parts: string[] = [];

@@ -1,7 +1,10 @@
 import { recognise } from '@warmpath/core';
 import type { ElementRange, JsonObject, JsonPath, RequestText, TextPlace, TextRole } from './request-texts.js';
 
-/** The texts of a content that is a string or an array of parts; `textOf` says what to read of a part that is no plain text. */
+/**
+ * The texts of a content that is a string or an array of parts; `textOf` says what to read of a part that is no plain
+ * text.
+ */
 export function contentTexts(
   content: unknown,
   place: JsonPath,
@@ -31,7 +34,10 @@ const DOCUMENT_PARTS: ReadonlySet<string> = new Set(['search_result', 'document'
 const TEXT_SOURCES: ReadonlySet<unknown> = new Set(['text', 'content']);
 const NO_RANGES: readonly ElementRange[] = [];
 
-/** Parts of one kind that stand side by side and may change places. One that marks documents in its text is read for these instead. */
+/**
+ * Parts of one kind that stand side by side and may change places. One that marks documents in its text is read for
+ * these instead.
+ */
 function elementRanges(content: readonly unknown[], isMarked: (part: JsonObject) => boolean): readonly ElementRange[] {
   const movable = content.map((part) => isMovable(part) && !isMarked(part as JsonObject));
   // Nearly all contents have none.
@@ -51,8 +57,8 @@ function hasMarkedDocuments(text: RequestText): boolean {
 }
 
 /**
- * A document in text that nothing holds in its place: answers cite by number where citations are on, and a mark of the cache says how far the
- * prompt is to be kept.
+ * A document in text that nothing holds in its place: answers cite by number where citations are on, and a mark of the
+ * cache says how far the prompt is to be kept.
  */
 function isMovable(part: unknown): boolean {
   if (!isObject(part) || !DOCUMENT_PARTS.has(part['type'] as string)) return false;

@@ -53,8 +53,9 @@ function documentTexts({ type, content, source }: JsonObject, place: JsonPath, r
 }
 
 /**
- * Anthropic puts results of tools into a user's message, in front of the user's own words, and refuses any other order. For
- * rendering the two stand apart, as they do in OpenAI's chat: documents belong before the user's words, behind the results.
+ * Anthropic puts results of tools into a user's message, in front of the user's own words, and refuses any other order.
+ * For rendering the two stand apart, as they do in OpenAI's chat: documents belong before the user's words, behind the
+ * results.
  */
 function splitResults(message: ChatMessage): readonly ChatMessage[] {
   const end = resultsEnd(message);

@@ -2,7 +2,10 @@ import type { ChatMessage } from '@warmpath/core';
 import type { JsonObject, RequestMessage } from './request-texts.js';
 
 export const API_NAMES = ['chat', 'completions', 'messages', 'responses'] as const;
-/** An API that takes prompts: OpenAI's chat completions, its plain completions, Anthropic's Messages, OpenAI's Responses. */
+/**
+ * An API that takes prompts: OpenAI's chat completions, its plain completions, Anthropic's Messages, OpenAI's
+ * Responses.
+ */
 export type ApiName = (typeof API_NAMES)[number];
 
 /** How an API of conversations writes them. */
@@ -45,8 +48,8 @@ export interface PromptApi {
   /** The member that bounds the answer, with the fewest tokens that every engine takes. */
   readonly answerLimit: { readonly field: string; readonly least: number };
   /**
-   * The request's messages in the order in which the model reads them, with all their texts. What is not as the API wants it
-   * has no texts; it never throws. O(parts), no text is copied.
+   * The request's messages in the order in which the model reads them, with all their texts. What is not as the API
+   * wants it has no texts; it never throws. O(parts), no text is copied.
    */
   messages(body: JsonObject): readonly RequestMessage[];
 }

@@ -17,7 +17,10 @@ export type TextPlace = readonly (string | number | ElementRange)[];
 /** A JSON object as `JSON.parse` gives it. */
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Whose words a text is, under one name for all APIs: `developer` is `system`, and a tool's result is `tool` wherever it stands. */
+/**
+ * Whose words a text is, under one name for all APIs: `developer` is `system`, and a tool's result is `tool` wherever
+ * it stands.
+ */
 export type TextRole = 'system' | 'user' | 'assistant' | 'tool';
 
 /** A text that a request puts before the model, with its place in the body. */
@@ -57,9 +60,9 @@ function stepName(step: TextPlace[number]): string {
 }
 
 /**
- * The edits that put other texts at these places. Of changes to one place the last one counts; a place that does not lead to a
- * string is passed over. Elements in another order keep the bytes that each was written with, and what stands between them its
- * place. O(bytes of the containers on the way).
+ * The edits that put other texts at these places. Of changes to one place the last one counts; a place that does not
+ * lead to a string is passed over. Elements in another order keep the bytes that each was written with, and what stands
+ * between them its place. O(bytes of the containers on the way).
  */
 export function textEdits({ scan }: BodyView, changes: readonly TextChange[]): readonly ByteEdit[] {
   if (changes.length === 0) return [];

@@ -14,9 +14,9 @@ export interface AdminServer {
 }
 
 /**
- * Serves the operator at a Unix socket that only this process's user can open: no key is asked for, since whoever can open it could
- * read the process's memory as well. Clients cannot reach it, and neither can a page in a browser. Error: `WARMPATH_CONFIG_INVALID` where
- * the socket cannot be made, or somebody answers there.
+ * Serves the operator at a Unix socket that only this process's user can open: no key is asked for, since whoever can
+ * open it could read the process's memory as well. Clients cannot reach it, and neither can a page in a browser. Error:
+ * `WARMPATH_CONFIG_INVALID` where the socket cannot be made, or somebody answers there.
  */
 export async function startAdminServer(path: string, gateway: Gateway, log: FastifyBaseLogger): Promise<AdminServer> {
   const app = fastify({ logger: false, forceCloseConnections: true, requestTimeout: 0 });

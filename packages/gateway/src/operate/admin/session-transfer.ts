@@ -31,8 +31,8 @@ export interface SessionImport {
 }
 
 /**
- * An export: a head, one entry a line, and an end that says how many there were, so that a file that was cut off is known as one. Error:
- * `WARMPATH_STORE_UNAVAILABLE`, then or on the way.
+ * An export: a head, one entry a line, and an end that says how many there were, so that a file that was cut off is
+ * known as one. Error: `WARMPATH_STORE_UNAVAILABLE`, then or on the way.
  */
 export async function* exportLines(
   store: ConversationStore,
@@ -49,9 +49,9 @@ export async function* exportLines(
 }
 
 /**
- * Takes an export in, as it comes; holds one line at a time. An entry that no export wrote is refused, with its line and the path
- * into it, and the others are taken in. Errors: `WARMPATH_INVALID_REQUEST` for what does not begin as an export;
- * `WARMPATH_STORE_UNAVAILABLE` with the line that was not taken in any more.
+ * Takes an export in, as it comes; holds one line at a time. An entry that no export wrote is refused, with its line
+ * and the path into it, and the others are taken in. Errors: `WARMPATH_INVALID_REQUEST` for what does not begin as an
+ * export; `WARMPATH_STORE_UNAVAILABLE` with the line that was not taken in any more.
  */
 export async function importLines(
   store: ConversationStore,

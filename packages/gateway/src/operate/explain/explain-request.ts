@@ -54,7 +54,10 @@ export interface ExplainOptions {
   readonly recognise?: Pick<GatewayConfig['recognise'], ApiName | 'relabel' | 'templates'>;
   /** The body of a request that was served before. */
   readonly after?: string;
-  /** Whether parts that documents have in common are referred to; what a body's `warmpath.blocks` says without it, else false. */
+  /**
+   * Whether parts that documents have in common are referred to; what a body's `warmpath.blocks` says without it, else
+   * false.
+   */
   readonly blocks?: boolean;
 }
 
@@ -70,7 +73,10 @@ export interface ExplainedBlock {
   readonly decided: PlacedBlock['decided'];
   /** `order[place]` is the rank of the document that would stand there. */
   readonly order: readonly number[];
-  /** Documents that stand farther up in full, or in part: what would stand for each, and the estimated tokens that this spares. */
+  /**
+   * Documents that stand farther up in full, or in part: what would stand for each, and the estimated tokens that this
+   * spares.
+   */
   readonly references: readonly {
     readonly rank: number;
     readonly partly: boolean;
@@ -113,8 +119,9 @@ export interface Explanation {
 }
 
 /**
- * What would be recognised in a request, what would move, what that saves behind an earlier request, and why the two part where
- * they do. A request may be its body or a record of it (`readRecorded`). Keeps nothing. Errors: `WARMPATH_INVALID_JSON`. O(both bodies).
+ * What would be recognised in a request, what would move, what that saves behind an earlier request, and why the two
+ * part where they do. A request may be its body or a record of it (`readRecorded`). Keeps nothing. Errors:
+ * `WARMPATH_INVALID_JSON`. O(both bodies).
  */
 export function explainRequest(given: string, options: ExplainOptions): Explanation {
   const recorded = readRecorded(given);

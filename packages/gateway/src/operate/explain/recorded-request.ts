@@ -24,8 +24,8 @@ const BODIES = ['body', 'params', 'request', 'postData', 'text', 'json'];
 const MAX_DEPTH = 4;
 
 /**
- * Reads a request: a body, or a record of one with the body inside and its path beside it (a line of a batch, an entry of an HTTP archive,
- * `{"path", "body"}`). Errors: `WARMPATH_INVALID_JSON`. O(text).
+ * Reads a request: a body, or a record of one with the body inside and its path beside it (a line of a batch, an entry
+ * of an HTTP archive, `{"path", "body"}`). Errors: `WARMPATH_INVALID_JSON`. O(text).
  */
 export function readRecorded(text: string): RecordedRequest {
   let found: RecordedRequest = { body: text, object: parseObject(text), api: undefined };
@@ -85,7 +85,8 @@ export function apiOfBody(object: JsonObject): ApiName {
   const isChat =
     isList(tools, (tool) => isObject(tool['function'])) ||
     isList(messages, ({ role, tool_calls: calls }) => !isTurn(role) || Array.isArray(calls));
-  // Messages must say how long the answer may be; whoever does so and asks one of Anthropic's models, or for its thinking, means them.
+  // Messages must say how long the answer may be; whoever does so and asks one of Anthropic's models, or for its
+  // thinking, means them.
   const isMeant = (typeof model === 'string' && /claude/i.test(model)) || Object.hasOwn(object, 'thinking');
   return isMeant && Object.hasOwn(object, 'max_tokens') && !isChat ? 'messages' : 'chat';
 }

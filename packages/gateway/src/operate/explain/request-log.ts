@@ -42,7 +42,10 @@ export interface RecordedPrefix {
 /** What a request went without, and why. */
 export interface RecordedFallback {
   readonly fallback: Fallback;
-  /** The name of an error or its code, or what became of the store of conversations; never its message, which may quote the request. */
+  /**
+   * The name of an error or its code, or what became of the store of conversations; never its message, which may quote
+   * the request.
+   */
   readonly reason: string;
 }
 
@@ -89,8 +92,8 @@ const NUMBER_BYTES = 8;
 const PIECE_BYTES = 384;
 
 /**
- * What became of the last requests, for the tenant whose they were to ask. Holds counts, and where prompts are compared prints of
- * them, but no text. Within a budget of bytes, shared fairly among tenants.
+ * What became of the last requests, for the tenant whose they were to ask. Holds counts, and where prompts are compared
+ * prints of them, but no text. Within a budget of bytes, shared fairly among tenants.
  */
 export class RequestLog {
   readonly #records: TenantCache<RequestRecord>;
@@ -131,8 +134,8 @@ export class RequestLog {
   }
 
   /**
-   * Compares a prompt with the earlier one of this tenant that it shares most with, and remembers its outline. `body` is what the
-   * engine gets. O(body), and one `JSON.parse`.
+   * Compares a prompt with the earlier one of this tenant that it shares most with, and remembers its outline. `body`
+   * is what the engine gets. O(body), and one `JSON.parse`.
    */
   compare(
     tenant: string,
