@@ -82,8 +82,9 @@ export type { BlockRewrite } from './recognise/rewrite.js';
 export { blockDocuments, rewriteText } from './recognise/rewrite.js';
 export type { DocumentTemplate } from './recognise/template-regions.js';
 export { canonicalJson } from './render/canonical-json.js';
-export type { HintWording } from './render/hints.js';
-export { DEFAULT_HINT_WORDING, HINT_PLACE, renderHint } from './render/hints.js';
+export type { HintWording } from './render/hint-wording.js';
+export { DEFAULT_HINT_WORDING, HINT_PLACE } from './render/hint-wording.js';
+export { renderHint } from './render/hints.js';
 export type { PreambleOptions, RenderChatOptions } from './render/layout.js';
 export {
   applyEdits,

@@ -13,7 +13,6 @@ import {
   prepareRequest,
   type RenderOptions,
   recallHistory,
-  renderDocument,
   renderTurn,
   type SentTurn,
   ServedHistory,
@@ -131,8 +130,3 @@ export function passage(number: number): Passage {
 }
 
 export const PASSAGES = 21;
-
-/** The prompt's text of a passage under its usual label. */
-export function textOf(of: Passage): string {
-  return renderDocument({ label: of.id, title: undefined, content: of.content }, 'xml');
-}

@@ -105,6 +105,6 @@ export class NaiveTree {
   }
 }
 
-export function pathOf(keys: readonly string[]): string {
+function pathOf(keys: readonly string[]): string {
   return keys.join('/');
 }

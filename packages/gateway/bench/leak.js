@@ -3,7 +3,7 @@
 // [--all]`; with --all it goes on after a violation, for one of every kind. Exits with 1 after a violation and prints
 // how to see it again.
 import { parseArgs } from 'node:util';
-import { MemorySessionStore, startGateway } from '@warmpath/gateway';
+import { MemoryConversationStore, startGateway } from '@warmpath/gateway';
 import { describeReport, isClean, runLeak } from '../dist-test/leak-property.js';
 import { RedisServer } from '../dist-test/redis-server.js';
 
@@ -27,7 +27,7 @@ try {
     redisUrl: redis.url,
     start: (config, { conversationBytes: maxBytes, now }) =>
       startGateway(config, {
-        ...(maxBytes !== undefined && { sessions: new MemorySessionStore({ maxBytes }) }),
+        ...(maxBytes !== undefined && { sessions: new MemoryConversationStore({ maxBytes }) }),
         ...(now !== undefined && { now }),
       }),
     translates: true,

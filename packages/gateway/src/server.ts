@@ -17,9 +17,7 @@ import type { GatewayConfig, GatewayConfigInput } from './config/schema.js';
 import { createConversationStore } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
 import { DispatchQueue } from './dispatch/dispatch-queue.js';
-import { engineHeaders } from './dispatch/forward.js';
 import { engineCredentials, RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
-import { promptHeaders } from './dispatch/send-prompt.js';
 import { Upstream } from './dispatch/upstream.js';
 import { EngineApis } from './engines/engine-apis.js';
 import type { Gateway } from './gateway.js';
@@ -218,10 +216,6 @@ function assemble(
         cacheSalts,
         metrics,
         now,
-        headersFor: (call) => ({
-          ...engineHeaders(gateway, call.request.exchange.requestId),
-          ...promptHeaders(gateway, call),
-        }),
       })
     : undefined;
   const engineApis = new EngineApis(upstream, config, now);

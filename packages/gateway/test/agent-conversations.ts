@@ -38,7 +38,7 @@ export const PASSAGES = [
 export type Passage = (typeof PASSAGES)[number];
 export const SHORT = PASSAGES[6]!;
 
-export const FORMATS = ['tags', 'anthropic', 'json', 'numbered', 'fields'] as const;
+const FORMATS = ['tags', 'anthropic', 'json', 'numbered', 'fields'] as const;
 export type Format = (typeof FORMATS)[number];
 
 /** What a tool or a retriever would write. */

@@ -26,7 +26,7 @@ export function chatOnlyEngine(then: Answer = answerWithTools): Answer {
   };
 }
 
-export function answerWithTools(response: ServerResponse, request: ReceivedRequest): void {
+function answerWithTools(response: ServerResponse, request: ReceivedRequest): void {
   const { stream, messages } = JSON.parse(request.body) as { stream?: boolean; messages: { role: string }[] };
   const calls = messages.some(({ role }) => role === 'tool') ? [] : TOOL_CALLS;
   const content = calls.length > 0 ? TEXT : 'They weigh 59 kg.';

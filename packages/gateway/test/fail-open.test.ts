@@ -1,7 +1,6 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import type { Arrange } from '../src/arrange/inserted-documents.js';
-import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
 
@@ -15,16 +14,6 @@ function failing(): never {
 /** Core's arrange with a policy that fails. */
 const withFailingPolicy: Arrange = (request, view, now) =>
   arrange({ ...request, policy: { name: 'exact', arrange: failing } }, view, now);
-
-/** An arrangement that cannot be rendered. */
-const withTornArrangement: Arrange = (request, view, now) => {
-  const arrangement = arrange(request, view, now);
-  return { ...arrangement, documents: [...arrangement.documents, undefined as never] };
-};
-
-class FailingStore extends MemoryConversationStore {
-  override find = failing;
-}
 
 /** Fails the fourth time: behind the request's arrival, its body and the look at its conversation. */
 function failingClock(): () => number {
@@ -55,11 +44,8 @@ describe('a defect of the gateway never costs an answer', () => {
     expect(record.text).not.toContain('a defect');
   });
 
-  it.each([
-    ['of the store of conversations', () => ({ sessions: new FailingStore({ maxBytes: 1e6, maxAgeMs: 1e6 }) })],
-    ['of the clock, once the order is to be decided', () => ({ now: failingClock() })],
-  ])('a defect %s, which retrieval order does not mend: the original body goes out', async (_, parts) => {
-    const { engine, gateway } = await stand(undefined, {}, parts());
+  it('a defect that retrieval order does not mend: the original body goes out', async () => {
+    const { engine, gateway } = await stand(undefined, {}, { now: failingClock() });
     const body = JSON.stringify(chat([VELKA, ORSIN], { warmpath: { session: 's' } }));
     const reply = await send(gateway.url + PATH, body);
     expect(reply.text).toBe(CHAT_RESPONSE);

@@ -21,7 +21,7 @@ const promptArbitrary: fc.Arbitrary<CachedPrompt> = fc
 export const promptsArbitrary = fc.array(promptArbitrary, { minLength: 1, maxLength: 25 });
 
 /** No prompt of `promptsArbitrary` has more tokens. */
-export const LONGEST_PROMPT = 6 * 33 + 3;
+const LONGEST_PROMPT = 6 * 33 + 3;
 
 /** What happens to several prompts under way: `pick` chooses one of them by its place. */
 export type Action =

@@ -21,7 +21,7 @@ export type PaperName = keyof typeof REPRODUCTIONS;
 export const PAPERS = Object.keys(REPRODUCTIONS) as readonly PaperName[];
 
 /** Seeds of workloads that are drawn, unless others are asked for: none of them was used to choose anything. */
-export const REPRODUCTION_SEEDS: readonly number[] = Array.from({ length: 10 }, (_, place) => 101 + place);
+const REPRODUCTION_SEEDS: readonly number[] = Array.from({ length: 10 }, (_, place) => 101 + place);
 
 /** Names of a paper's tables and figures that have a counterpart, for instance `table-3` or `figure-7`. */
 export function tablesOf(paper: PaperName): readonly string[] {

@@ -22,7 +22,7 @@ export interface ChatMessage {
 }
 
 /** A tool call in an assistant's message. */
-export interface ToolCall {
+interface ToolCall {
   readonly id: string;
   readonly type: 'function';
   readonly function: { readonly name: string; readonly arguments: JsonText };

@@ -67,7 +67,7 @@ function outlinePiece({ name, kind, text, documents = [] }: PromptPiece, keepTex
 }
 
 /** The prints of a text's chunks; the last one may stand for fewer characters. */
-export function printsOf(text: string): Int32Array {
+function printsOf(text: string): Int32Array {
   const prints = new Int32Array(Math.ceil(text.length / CHUNK));
   const fingerprint = new Fingerprint();
   for (let i = 0; i < prints.length; i++) {
@@ -84,7 +84,7 @@ function print(text: string): string {
 }
 
 /** What a text says as JSON: an object or an array. */
-export function jsonIn(text: string): unknown {
+function jsonIn(text: string): unknown {
   if (text.length > JSON_LENGTH || !/^\s*[[{]/.test(text)) return undefined;
   try {
     return JSON.parse(text) as unknown;

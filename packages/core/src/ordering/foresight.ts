@@ -11,7 +11,7 @@ import { lengthsDiffer } from './reuse-worth.js';
 import { WaitingRequests } from './waiting-requests.js';
 
 /** Operations one call may take, where nothing else is asked for; a fraction of a millisecond. */
-export const DEFAULT_MAX_OPERATIONS = 65_536;
+const DEFAULT_MAX_OPERATIONS = 65_536;
 
 /** A look-up in the tree waits for memory: it takes as long as some eight steps of arithmetic (measured). */
 const OPERATIONS_A_LOOK_UP = 8;

@@ -15,7 +15,7 @@ export interface MarkedRegion {
 }
 
 /** The name of the tag that marks documents. */
-export const MARKER = 'warmpath-documents';
+const MARKER = 'warmpath-documents';
 
 const OPEN = new RegExp(`<${MARKER}((?:\\s[^<>]{0,200})?)>`, 'g');
 const CLOSE = `</${MARKER}>`;

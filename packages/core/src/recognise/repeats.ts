@@ -1,4 +1,4 @@
-import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/hints.js';
+import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/hint-wording.js';
 import { inOneLine, SeenBlocks } from '../session/blocks.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan } from './block.js';

@@ -1,4 +1,4 @@
-import type { HintWording } from './hints.js';
+import type { HintWording } from './hint-wording.js';
 
 export const TEMPLATE_NAMES = ['xml', 'brackets', 'plain'] as const;
 /** How one document is written. */

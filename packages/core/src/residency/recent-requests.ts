@@ -11,7 +11,7 @@ const WINDOW = 100;
 const HORIZON = 20;
 
 /** Documents remembered of a request, the highest ranked ones; also the width of an overlap's bit mask. */
-export const REMEMBERED_DOCUMENTS = 30;
+const REMEMBERED_DOCUMENTS = 30;
 
 const SURVIVAL_MASK = 2 ** SURVIVAL_RANKS - 1;
 

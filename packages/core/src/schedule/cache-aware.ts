@@ -3,7 +3,7 @@ import { ArrivalQueue, checkCount } from './queue.js';
 import type { PromptReuse, ReuseLookup, Scheduler } from './scheduler.js';
 
 /** Requests that may overtake one, at most (RAGCache §7.4 uses 32). */
-export const DEFAULT_WINDOW = 32;
+const DEFAULT_WINDOW = 32;
 
 export interface CacheAwareSchedulerOptions<Request> {
   /** Says what a waiting request would find in the cache. */

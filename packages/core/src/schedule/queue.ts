@@ -1,7 +1,7 @@
 import { WarmpathError } from '../errors.js';
 
 /** Default bound of a scheduler's queue. */
-export const DEFAULT_QUEUE_CAPACITY = 65_536;
+const DEFAULT_QUEUE_CAPACITY = 65_536;
 
 /** Below this many vacated places at the front, it is not worth moving the rest. */
 const COMPACT_FROM = 64;

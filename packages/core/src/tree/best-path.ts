@@ -6,7 +6,7 @@ import { preambleNode, residentPreambleTokens } from './preamble-path.js';
 import type { CachedPath, PlacementRule } from './view.js';
 
 /** Up to this many documents the search is never cut short. */
-export const EXACT_MAX_DOCUMENTS = 20;
+const EXACT_MAX_DOCUMENTS = 20;
 
 /**
  * Longer sibling lists are not followed: their nodes wait for each other's cache lines, probes of the table overlap

@@ -26,7 +26,7 @@ const FLOAT_SHIFT = 3;
 const LAST_ACCESS = 6;
 const LAST_TIME = 7;
 
-export const BYTES_PER_NODE = 64;
+const BYTES_PER_NODE = 64;
 
 /** Node 0 is the root; in the links of a node, 0 therefore means none. */
 export const ROOT = 0;

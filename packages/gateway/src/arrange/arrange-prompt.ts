@@ -1,34 +1,15 @@
-import { type Arrangement, plainTurn, type RecalledHistory, type SentTurn } from '@warmpath/core';
+import { type Arrangement, plainTurn, type RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
 import type { Gateway } from '../gateway.js';
 import { applyEdits } from '../intake/json-scanner.js';
-import type { ParsedRequest } from '../intake/parse-request.js';
+import type { RecordedBlock } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import type { TenantModel } from '../observe/served-histories.js';
-import type { RecordedBlock } from '../operate/explain/request-log.js';
-import { type PromptPrefix, prefixOf } from '../warm/warm-prefixes.js';
+import { prefixOf } from '../warm/warm-prefixes.js';
+import type { ArrangedPrompt } from './arranged-prompt.js';
 import { arrangeFound } from './found/serve-recognised.js';
 import { type ArrangedInsertion, type InsertedRequest, isBadInput } from './inserted-documents.js';
 import type { Call, PlainPrompt, PreparedPrompt } from './prepare-prompt.js';
-
-/** A prompt whose order is decided, ready for the engine, with everything that is to be learned from its answer. */
-export interface ArrangedPrompt {
-  readonly body: Buffer;
-  /** `undefined` for a prompt in which nothing was arranged. */
-  readonly state: TenantModel | undefined;
-  /** In the order of the prompt; the last one goes farthest into it. */
-  readonly arrangements: readonly Arrangement[];
-  /** The whole prompt, in estimated tokens. */
-  readonly estimatedTokens: number;
-  /** What is to be remembered of the turn, and behind what; only of named conversations. */
-  readonly turn: { readonly history: RecalledHistory; readonly sent: SentTurn } | undefined;
-  /** The name under which what stands before the documents counts as warm. */
-  readonly prefix: PromptPrefix | undefined;
-  /** The request, where others may begin like it: kept only to prefill ahead. */
-  readonly parsed: ParsedRequest | undefined;
-  /** Keeps how documents in the prompt were sent; called when the prompt goes out. */
-  readonly keepFound: (() => void) | undefined;
-}
 
 const PLAIN = {
   state: undefined,

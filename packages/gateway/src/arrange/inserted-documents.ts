@@ -30,6 +30,7 @@ import type { BodyView } from '../intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { invalid, PromptView, type ViewedMessages } from '../intake/prompt-view.js';
+import type { Fallback } from '../observe/exchange.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments } from '../render/insert-documents.js';
 import { prefillBody } from '../render/prefill.js';
@@ -37,9 +38,6 @@ import { DocumentCache } from './document-cache.js';
 
 /** How `arrange` is called; a test puts a failing one in its place. */
 export type Arrange = typeof arrangeByPolicy;
-
-/** What the gateway did instead, when a defect of its own kept it from arranging. */
-export type Fallback = 'retrieval' | 'original' | 'conversation';
 
 /**
  * A request whose documents are put into its prompt, or that continues a conversation with such documents, before its
@@ -333,7 +331,7 @@ export class InsertedDocuments {
  * What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. O(their
  * length).
  */
-export function promptScope({ api, model, body }: Pick<ParsedRequest, 'api' | 'model' | 'body'>): string {
+function promptScope({ api, model, body }: Pick<ParsedRequest, 'api' | 'model' | 'body'>): string {
   const parts = [JSON.stringify(model)];
   for (const field of api.promptFields) {
     const value = body.raw(field);

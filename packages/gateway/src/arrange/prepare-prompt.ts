@@ -8,12 +8,13 @@ import { isWorthReading } from '../intake/json-body.js';
 import { applyEdits } from '../intake/json-scanner.js';
 import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { PromptView } from '../intake/prompt-view.js';
+import type { Fallback } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import { replayInPlace } from './found/arrange-in-place.js';
 import { findDocuments, type SearchedBody } from './found/find-documents.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';
 import type { FoundRequest } from './found/serve-recognised.js';
-import { type Fallback, type InsertedRequest, isBadInput } from './inserted-documents.js';
+import { type InsertedRequest, isBadInput } from './inserted-documents.js';
 
 /** Larger bodies are not searched for documents: some 40 ms of work. */
 const MAX_SEARCHED_BYTES = 4_194_304;

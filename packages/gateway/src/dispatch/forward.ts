@@ -2,12 +2,13 @@ import { estimateTokens } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
+import type { Call } from '../arrange/prepare-prompt.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { CORS_HEADERS } from '../intake/cors.js';
 import type { Exchange } from '../observe/exchange.js';
-import { RESPONSE_HEADERS, requestHeaders, summaryHeader } from './headers.js';
+import { forwardsClientKey, RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {
@@ -109,4 +110,9 @@ export function engineHeaders(gateway: Gateway, requestId: string): Record<strin
  */
 function originForm(url: string): string {
   return url.startsWith('/') ? url : url.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
+}
+
+/** What a prompt's request to the engine carries in place of the client's headers. */
+export function promptHeaders(gateway: Gateway, { request, translation }: Call): Record<string, string | undefined> {
+  return translation === undefined ? {} : translatedHeaders(request.headers, forwardsClientKey(gateway.config));
 }

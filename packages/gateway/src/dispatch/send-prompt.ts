@@ -1,11 +1,10 @@
-import type { ArrangedPrompt } from '../arrange/arrange-prompt.js';
+import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { type Call, isReadable } from '../arrange/prepare-prompt.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
-import { type ForwardOptions, forward } from './forward.js';
-import { forwardsClientKey, translatedHeaders } from './headers.js';
+import { type ForwardOptions, forward, promptHeaders } from './forward.js';
 
 /** Sends a prompt to the engine, with the tenant's salt where one is configured, and learns from its answer. */
 export function sendPrompt(gateway: Gateway, call: Call, prompt: ArrangedPrompt, release: () => void): void {
@@ -30,11 +29,6 @@ export function sendPrompt(gateway: Gateway, call: Call, prompt: ArrangedPrompt,
 
 /** The answer's usage is read on the way through, which a compressed answer would hide. */
 const IDENTITY = { 'accept-encoding': 'identity' };
-
-/** What a prompt's request to the engine carries in place of the client's headers. */
-export function promptHeaders(gateway: Gateway, { request, translation }: Call): Record<string, string | undefined> {
-  return translation === undefined ? {} : translatedHeaders(request.headers, forwardsClientKey(gateway.config));
-}
 
 /** A translation goes to where chat completions are served, and its answer back through the translation. */
 function wayBack({ translation }: Call): Pick<ForwardOptions, 'path' | 'body'> {

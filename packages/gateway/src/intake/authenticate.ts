@@ -25,7 +25,7 @@ export interface Caller {
 }
 
 /** The tenant of requests without a key. */
-export const ANONYMOUS = 'anonymous';
+const ANONYMOUS = 'anonymous';
 
 /** Whoever sent no key, where none is asked for. */
 export const ANONYMOUS_CALLER: Caller = {

@@ -31,7 +31,7 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 
 /** Levels of arrays and objects. Real requests have about ten (schemas of tools). */
-export const MAX_DEPTH = 256;
+const MAX_DEPTH = 256;
 /**
  * Brackets, commas and quotes that one scan steps over: some 20 ms of work. A real body of 32 MB has a tenth of that.
  */

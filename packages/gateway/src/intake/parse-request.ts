@@ -50,7 +50,7 @@ export interface ParsedRequest {
 /** Characters of a conversation's name. */
 export const SESSION_MAX_LENGTH = 256;
 /** Characters of a model's name: it becomes a key of what is remembered. */
-export const MODEL_MAX_LENGTH = 256;
+const MODEL_MAX_LENGTH = 256;
 /** Longer names of end users are kept as a digest. */
 const USER_MAX_LENGTH = 256;
 
@@ -195,7 +195,7 @@ function endUserOf(body: BodyView): string | undefined {
 }
 
 /** The name itself, or a digest of a long one. */
-export function shortened(name: string): string {
+function shortened(name: string): string {
   return name.length <= USER_MAX_LENGTH ? name : `sha256:${hash('sha256', name)}`;
 }
 

@@ -1,10 +1,43 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import type { ErrorCode, Warning } from '@warmpath/core';
-import type { Fallback } from '../arrange/inserted-documents.js';
+import type { BlockFormat, ErrorCode, LabelRule, PrefixBreak, Warning } from '@warmpath/core';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
-import type { RecordedBlock, RecordedFallback, RecordedPrefix } from '../operate/explain/request-log.js';
+
+/** What the gateway did instead, when a defect of its own kept it from arranging. */
+export type Fallback = 'retrieval' | 'original' | 'conversation';
+
+/** What became of documents that stand side by side. */
+export interface RecordedBlock {
+  /** `documents`: those of the request's own field. */
+  readonly format: BlockFormat | 'documents';
+  readonly documents: number;
+  readonly decided: 'arranged' | 'replayed' | 'fixed' | 'history';
+  /** `order[place]` is the rank of the document that stood there. */
+  readonly order: readonly number[];
+  readonly labels: LabelRule;
+  /** Ranks of the documents that stand farther up in full, and were referred to. */
+  readonly references: readonly number[];
+  /** Ranks of the documents of which parts stand farther up, and were referred to. */
+  readonly shortened: readonly number[];
+}
+
+/** Where a prompt parted from the earlier one that it shares most with. */
+export interface RecordedPrefix {
+  /** The earlier request's id; `null` if there was none to compare with. */
+  readonly comparedWith: string | null;
+  readonly break: (PrefixBreak & { readonly remedy: string }) | null;
+}
+
+/** What a request went without, and why. */
+export interface RecordedFallback {
+  readonly fallback: Fallback;
+  /**
+   * The name of an error or its code, or what became of the store of conversations; never its message, which may quote
+   * the request.
+   */
+  readonly reason: string;
+}
 
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
 export type ErrorSource = 'gateway' | 'upstream';

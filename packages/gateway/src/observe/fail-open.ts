@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
-import type { Fallback } from '../arrange/inserted-documents.js';
 import type { Gateway } from '../gateway.js';
+import type { Fallback } from './exchange.js';
 
 /** Learning is never worth an answer: a defect in it is counted, and the request goes its way. */
 export function guard(gateway: Gateway, step: () => void): void {

@@ -1,8 +1,11 @@
 import { observe } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
-import type { ArrangedPrompt } from '../arrange/arrange-prompt.js';
+import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import type { Call } from '../arrange/prepare-prompt.js';
+import { engineHeaders, promptHeaders } from '../dispatch/forward.js';
+import { requestHeaders } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
+import type { ParsedRequest } from '../intake/parse-request.js';
 import { guard } from './fail-open.js';
 
 /** One prompt's way, from the moment it goes out: all that shared state is changed by. */
@@ -64,7 +67,21 @@ function observeAnswer(gateway: Gateway, { call, prompt, dispatchedAt, result }:
     observe({ kind: 'completed', arrangement, now, ...(isLast && counted) }, history);
   }
   if (prefix !== undefined) gateway.prefixes.touch(prefix, now);
-  if (prompt.parsed !== undefined) gateway.prewarmer?.served(call, prompt, prompt.parsed);
+  if (prompt.parsed !== undefined) observeForPrewarming(gateway, call, prompt.parsed, prompt);
+}
+
+function observeForPrewarming(gateway: Gateway, call: Call, parsed: ParsedRequest, prompt: ArrangedPrompt): void {
+  const [served] = prompt.arrangements;
+  if (gateway.prewarmer === undefined || served === undefined || prompt.state === undefined) return;
+  const { headers, exchange } = call.request;
+  const own = { ...engineHeaders(gateway, exchange.requestId), ...promptHeaders(gateway, call) };
+  gateway.prewarmer.served({
+    parsed,
+    served,
+    state: prompt.state,
+    headers: requestHeaders(headers, { ...own, 'accept-encoding': 'identity' }),
+    bytes: 2 * prompt.body.length,
+  });
 }
 
 function observeTurn(gateway: Gateway, { prompt: { turn }, result }: RequestOutcome): void {

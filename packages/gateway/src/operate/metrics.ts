@@ -1,7 +1,6 @@
 import type { ErrorCode, StoreFailure, StoreOperation } from '@warmpath/core';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { Fallback } from '../arrange/inserted-documents.js';
-import type { Exchange } from '../observe/exchange.js';
+import type { Exchange, Fallback } from '../observe/exchange.js';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../observe/memory-budget.js';
 
 /** What the gauges read when someone asks. */

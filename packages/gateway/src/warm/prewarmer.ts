@@ -1,10 +1,7 @@
 import { observe, type PrewarmPath, planPrewarm, type ServedRequest, WarmpathError } from '@warmpath/core';
 import { ResponseSniffer } from '../answer/response-sniffer.js';
-import type { ArrangedPrompt } from '../arrange/arrange-prompt.js';
 import type { InsertedDocuments } from '../arrange/inserted-documents.js';
-import type { Call } from '../arrange/prepare-prompt.js';
 import type { GatewayConfig } from '../config/schema.js';
-import { requestHeaders } from '../dispatch/headers.js';
 import type { ActivityWatcher, Upstream, UpstreamCall, UpstreamRequest } from '../dispatch/upstream.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import type { TenantModel } from '../observe/served-histories.js';
@@ -12,7 +9,7 @@ import type { Metrics } from '../operate/metrics.js';
 import type { CacheSalts } from '../render/cache-salts.js';
 
 /** A request that was answered, with all that it takes to prefill another prompt behind the same preamble. */
-interface ServedPrompt {
+export interface ServedPrompt {
   readonly parsed: ParsedRequest;
   readonly served: ServedRequest;
   readonly state: TenantModel;
@@ -36,8 +33,6 @@ interface Remembered {
 export interface PrewarmerParts {
   readonly upstream: Upstream;
   readonly documents: InsertedDocuments;
-  /** What a prompt's request to the engine carries in place of the client's headers. */
-  readonly headersFor: (call: Call) => Record<string, string | undefined>;
   readonly cacheSalts: CacheSalts | undefined;
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
@@ -78,16 +73,8 @@ export class Prewarmer implements ActivityWatcher {
     return this.#rememberedBytes;
   }
 
-  /** A request was answered: what it asked for says what may come next. */
-  served(call: Call, { arrangements: [served], state, body }: ArrangedPrompt, parsed: ParsedRequest): void {
-    if (served === undefined || state === undefined) return;
-    const own = this.#parts.headersFor(call);
-    const headers = requestHeaders(call.request.headers, { ...own, 'accept-encoding': 'identity' });
-    this.#remember({ parsed, served, state, headers, bytes: 2 * body.length });
-  }
-
-  /** A prompt too large to keep is passed over. */
-  #remember(prompt: ServedPrompt): void {
+  /** A request was answered: what it asked for says what may come next. A prompt too large to keep is passed over. */
+  served(prompt: ServedPrompt): void {
     if (prompt.bytes > this.#maxBytes) return;
     const { state, served, bytes } = prompt;
     this.#last = prompt;

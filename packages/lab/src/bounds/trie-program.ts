@@ -1,7 +1,7 @@
 import type { SharedSet } from './shared-sets.js';
 
 /** One row of a linear program: the sum of coefficient x variable lies between two bounds, both included. */
-export interface Row {
+interface Row {
   readonly least: number;
   readonly most: number;
   /** Variables, none twice, with their coefficients. */

@@ -37,7 +37,7 @@ export async function readCorpus(folder: string): Promise<readonly IndexedPassag
 }
 
 /** A corpus larger than what can be indexed. */
-export function tooManyPassages(): WarmpathError {
+function tooManyPassages(): WarmpathError {
   const detail = `At most ${MAX_PASSAGES} passages are indexed.`;
   return new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path: 'data', detail });
 }

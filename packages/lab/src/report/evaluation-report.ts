@@ -168,7 +168,7 @@ function scoreCells(figures: StrategyFigures, name: keyof AnswerScore): string[]
 }
 
 /** What the reader of a table of kinds is told first. */
-export const KINDS_CAPTION = 'Exact match by kind of question';
+const KINDS_CAPTION = 'Exact match by kind of question';
 
 function kindSection({ kinds, strategies }: EvaluationReport): ReportSection[] {
   if (kinds.length === 0) return [];

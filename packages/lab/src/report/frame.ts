@@ -24,7 +24,7 @@ const WIDE_CHARACTER = 8;
 const ROW = 28;
 const TALL_ROW = 44;
 /** Below the plot: ticks and the axis' title. */
-export const BELOW = 44;
+const BELOW = 44;
 
 /** Of the width, at most, for the names of rows. */
 const LABEL_SHARE = { wide: 0.42, narrow: 0.36 } as const;

@@ -27,7 +27,7 @@ export function html(strings: TemplateStringsArray, ...values: readonly HtmlValu
 }
 
 /** Text that can stand in element content and in a quoted attribute. */
-export function escapeHtml(text: string): string {
+function escapeHtml(text: string): string {
   return cleanText(text).replace(/[&<>"']/g, (character) => ESCAPES[character]!);
 }
 

@@ -4,7 +4,7 @@ import { labDocument, type PromptSpan, type Workload } from './workload.js';
 import { ZipfDistribution } from './zipf.js';
 
 /** A log-normal length in tokens, drawn again for every bearer and cut to the bounds. */
-export interface LogNormalLength {
+interface LogNormalLength {
   readonly median: number;
   /** Standard deviation of the logarithm. */
   readonly deviation: number;

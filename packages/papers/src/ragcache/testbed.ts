@@ -2,7 +2,7 @@ import type { CostModel } from '@warmpath/core';
 import type { DecodeCost, HostCopyCost } from '@warmpath/lab';
 
 /** KV bytes a token of the paper's models (Table 1). */
-export const KV_BYTES = {
+const KV_BYTES = {
   'mistral-7b': 131_072,
   'llama2-7b': 524_288,
 } as const;

@@ -8,7 +8,7 @@ export interface PromptCase {
   readonly blocks: readonly ExpectedBlock[];
 }
 
-export interface ExpectedBlock {
+interface ExpectedBlock {
   readonly format: FormatName;
   /** One passage of each document, in the order of the text. */
   readonly documents: readonly string[];

@@ -21,7 +21,7 @@ const CHAT_TEMPLATE =
   '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
 
 /** How the matrices of a random-weights model are stored. */
-export type RandomWeightType = 'f16' | 'q8_0';
+type RandomWeightType = 'f16' | 'q8_0';
 
 /** Which random-weights model to make. */
 export interface RandomModelRequest {

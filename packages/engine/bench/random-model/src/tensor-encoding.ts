@@ -7,7 +7,7 @@ export type WritableTensorType = 'f32' | 'f16' | 'q8_0';
 export const WRITABLE_TYPE_NUMBERS: Readonly<Record<WritableTensorType, number>> = { f32: 0, f16: 1, q8_0: 8 };
 
 /** Weights that share one scale in q8_0. */
-export const Q8_BLOCK_ELEMENTS = 32;
+const Q8_BLOCK_ELEMENTS = 32;
 const Q8_BLOCK_BYTES = 34;
 
 /**

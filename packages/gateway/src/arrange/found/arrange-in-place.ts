@@ -50,7 +50,7 @@ export function isTold({ block, references }: PlacedBlock): boolean {
 }
 
 /** What arranges one block: core's `arrange` with the policy, the dial and the view of this tenant and model. */
-export type ArrangeBlock = (request: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>) => Arrangement;
+type ArrangeBlock = (request: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>) => Arrangement;
 
 /** What decides about a request beside its own text. */
 export interface InPlaceOptions {

@@ -1,4 +1,4 @@
-import type { RecordedBlock } from '../../operate/explain/request-log.js';
+import type { RecordedBlock } from '../../observe/exchange.js';
 import { isTold, type PlacedBlock } from './arrange-in-place.js';
 
 /** What headers, metrics and records say of blocks in a prompt. */

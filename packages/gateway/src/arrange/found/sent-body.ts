@@ -6,7 +6,7 @@ import type { KeptPrompt, KnownBody, PromptMemo } from './prompt-memo.js';
 import type { SentMessage } from './sent-orders.js';
 
 /** The body that goes out: what is known of it as it was sent before, the rest as it was placed. O(body), native. */
-export function wholeBody({ cut, checkpoint, conversation }: KnownBody, placed: Buffer, open: number): Buffer {
+function wholeBody({ cut, checkpoint, conversation }: KnownBody, placed: Buffer, open: number): Buffer {
   return Buffer.concat([placed.subarray(0, open), conversation.sentUpTo(checkpoint), cut.gap, placed.subarray(open)]);
 }
 

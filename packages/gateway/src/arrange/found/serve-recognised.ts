@@ -2,7 +2,7 @@ import { type ArrangeRequest, plainTurn, type RecalledHistory } from '@warmpath/
 import type { FastifyRequest } from 'fastify';
 import type { Gateway } from '../../gateway.js';
 import type { TenantModel } from '../../observe/served-histories.js';
-import type { ArrangedPrompt } from '../arrange-prompt.js';
+import type { ArrangedPrompt } from '../arranged-prompt.js';
 import {
   arrangeInPlace,
   firstOpenDocuments,

@@ -1,53 +1,16 @@
 import {
-  type BlockFormat,
   BREAK_CAUSES,
   findPrefixBreak,
-  type LabelRule,
   outlinePrompt,
-  type PrefixBreak,
   type PromptOutline,
   recognise,
   sharedLength,
 } from '@warmpath/core';
-import type { PlacedBlock } from '../../arrange/found/arrange-in-place.js';
-import type { Fallback } from '../../arrange/inserted-documents.js';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import { readObject } from '../../intake/json-body.js';
-import type { Exchange } from '../../observe/exchange.js';
+import type { Exchange, RecordedBlock, RecordedFallback, RecordedPrefix } from '../../observe/exchange.js';
 import { TenantCache } from '../../observe/tenant-cache.js';
 import { promptPieces } from './prompt-pieces.js';
-
-/** What became of documents that stand side by side. */
-export interface RecordedBlock {
-  /** `documents`: those of the request's own field. */
-  readonly format: BlockFormat | 'documents';
-  readonly documents: number;
-  readonly decided: PlacedBlock['decided'];
-  /** `order[place]` is the rank of the document that stood there. */
-  readonly order: readonly number[];
-  readonly labels: LabelRule;
-  /** Ranks of the documents that stand farther up in full, and were referred to. */
-  readonly references: readonly number[];
-  /** Ranks of the documents of which parts stand farther up, and were referred to. */
-  readonly shortened: readonly number[];
-}
-
-/** Where a prompt parted from the earlier one that it shares most with. */
-export interface RecordedPrefix {
-  /** The earlier request's id; `null` if there was none to compare with. */
-  readonly comparedWith: string | null;
-  readonly break: (PrefixBreak & { readonly remedy: string }) | null;
-}
-
-/** What a request went without, and why. */
-export interface RecordedFallback {
-  readonly fallback: Fallback;
-  /**
-   * The name of an error or its code, or what became of the store of conversations; never its message, which may quote
-   * the request.
-   */
-  readonly reason: string;
-}
 
 /** Counts and times of a request, without a word of its text. */
 export interface RequestRecord {
