@@ -15,6 +15,12 @@ function failing(): never {
 const withFailingPolicy: Arrange = (request, view, now) =>
   arrange({ ...request, policy: { name: 'exact', arrange: failing } }, view, now);
 
+/** An arrangement that cannot be rendered. */
+const withTornArrangement: Arrange = (request, view, now) => {
+  const arrangement = arrange(request, view, now);
+  return { ...arrangement, documents: [...arrangement.documents, undefined as never] };
+};
+
 /** Fails the fourth time: behind the request's arrival, its body and the look at its conversation. */
 function failingClock(): () => number {
   let calls = 0;
