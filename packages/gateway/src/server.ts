@@ -364,6 +364,11 @@ function round(ms: number): number {
 
 function sendTableError(request: FastifyRequest, reply: FastifyReply, error: WarmpathError): void {
   request.exchange.failed(error.code, 'gateway');
+  if (error.code === 'WARMPATH_CONVERSATION_FORGOTTEN') {
+    request.exchange.conversation = 'forgotten';
+    // OpenAI's clients try a 409 again by themselves, and this one stays.
+    reply.header('x-should-retry', 'false');
+  }
   reply
     .code(error.status)
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)

@@ -117,6 +117,7 @@ describe('a conversation', () => {
     for (const [fields, headers] of strangers) {
       const reply = await send(gateway.url + CHAT, chat([VELKA], { ...fields, messages }), { headers });
       expect([reply.status, errorOf(reply).code]).toEqual([409, FORGOTTEN]);
+      expect([told(reply).conversation, reply.headers['x-should-retry']]).toEqual(['forgotten', 'false']);
     }
     for (const fields of [{ user: 'ann' }, {}]) {
       const reply = await send(gateway.url + CHAT, chat([VELKA], { ...fields, messages }));
