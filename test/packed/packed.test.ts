@@ -75,7 +75,9 @@ describe('the packed packages in an empty folder', () => {
     }
     expect(listed.filter((path) => /test|\.tsbuildinfo/.test(path))).toEqual([]);
     const manifest = JSON.parse((await run('tar', ['-xzOf', file, 'package/package.json'])).stdout);
-    expect(Object.keys(manifest.dependencies)).toEqual(['@warmpath/client', '@warmpath/core']);
+    expect(Object.keys(manifest.dependencies)).toEqual(
+      name === 'llamaindex' ? ['@warmpath/client'] : ['@warmpath/client', '@warmpath/core'],
+    );
     expect(Object.keys(manifest.peerDependencies)).not.toHaveLength(0);
   });
 
