@@ -268,6 +268,9 @@ describe('tokens', () => {
       const confused = await token(claims, 'HS256', Buffer.from(pem));
       expect(await callerOf({ jwt }, bearer(confused))).toBe('WARMPATH_UNAUTHORIZED');
     }
+    const longer = await token({ sub: 'acme', exp: soon }, 'RS512', pairs.RS256.privateKey);
+    const rsa = { publicKeyFile: join(folder, 'RS256.pem') };
+    expect(await callerOf({ jwt: rsa }, bearer(longer))).toBe('WARMPATH_UNAUTHORIZED');
     const curve = generateKeyPairSync('ec', { namedCurve: 'secp384r1' });
     await writeFile(join(folder, 'other.pem'), curve.publicKey.export({ type: 'spki', format: 'pem' }));
     for (const file of ['other.pem', 'none.pem']) {
