@@ -79,7 +79,7 @@ export type { RepeatedDocument, SeenMark, WithReferences } from './recognise/rep
 export { SeenDocuments, withReferences } from './recognise/repeats.js';
 export { hasRepeatedResult, withResults } from './recognise/results.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
-export { blockDocuments, rewriteText } from './recognise/rewrite.js';
+export { blockDocuments, rewriteText, type TextMove, textMoves } from './recognise/rewrite.js';
 export type { DocumentTemplate } from './recognise/template-regions.js';
 export { canonicalJson } from './render/canonical-json.js';
 export type { HintWording } from './render/hint-wording.js';

@@ -24,8 +24,17 @@ const COST_OF_BYTE = Uint8Array.from({ length: 256 }, (_, byte) => {
   return byte < 0xf0 ? PER_IDEOGRAM : 2 * PER_IDEOGRAM;
 });
 
+/** The same by two bytes, in either order: one look for two took half the time. */
+const COST_OF_PAIR = Uint8Array.from(
+  { length: 65_536 },
+  (_, pair) => COST_OF_BYTE[pair & 255]! + COST_OF_BYTE[pair >> 8]!,
+);
+/** A byte that costs nothing. */
+const FREE = 0x80;
+
 const encoder = new TextEncoder();
 const bytes = new Uint8Array(STEP);
+const pairs = new Uint16Array(bytes.buffer);
 
 /**
  * Estimates the tokens of a text when no tokenizer is at hand, by kind of character: ASCII letters and white space,
@@ -42,7 +51,9 @@ export function estimateTokens(text: string): number {
   let rest = text;
   while (rest.length > 0) {
     const { read, written } = encoder.encodeInto(rest, bytes);
-    for (let i = 0; i < written; i++) cost += COST_OF_BYTE[bytes[i]!]!;
+    const count = (written + 1) >> 1;
+    if (written < STEP) bytes[written] = FREE;
+    for (let i = 0; i < count; i++) cost += COST_OF_PAIR[pairs[i]!]!;
     rest = rest.slice(read);
   }
   return Math.max(1, Math.ceil(cost / UNITS_PER_TOKEN));

@@ -206,3 +206,50 @@ test('frequencies are those of the last requests, however many uses these have',
     { numRuns: 50 },
   );
 });
+
+test('uses that a node inherits or is told of count as those of the last request, and leave with them', () => {
+  const uses = fc.array(fc.uniqueArray(fc.nat({ max: 9 }), { maxLength: 4 }), { minLength: 1, maxLength: 40 });
+  fc.assert(
+    fc.property(uses, uses, fc.integer({ min: 1, max: 12 }), fc.nat({ max: 30 }), (before, after, window, told) => {
+      const statistics = new UseStatistics({ window, onExpired: () => {} });
+      statistics.recall(20, told);
+      expect(statistics.frequency(20)).toBe(Math.min(told, window));
+      for (const nodes of before) statistics.record(nodes);
+      const inherited = statistics.frequency(3);
+      statistics.recordMiss(3, 7);
+      statistics.inherit(21, 3);
+      expect(statistics.frequency(21)).toBe(inherited);
+      expect(statistics.costPerToken(21)).toBe(7);
+      for (const [number, nodes] of after.entries()) {
+        statistics.record(nodes);
+        expect(statistics.frequency(21)).toBe(number + 1 < window ? inherited : 0);
+        const recent = [...before, ...after.slice(0, number + 1)].slice(-window).flat();
+        expect(statistics.frequency(3)).toBe(recent.filter((use) => use === 3).length);
+      }
+      statistics.expectCost(22, 5);
+      expect(statistics.costPerToken(22)).toBe(5);
+      statistics.reset(22);
+      expect(statistics.costPerToken(22)).toBe(0);
+    }),
+    { seed: 32, numRuns: 200 },
+  );
+});
+
+test('pgdsf keeps a part of what was used often, and what nobody computed here, before what was used once', () => {
+  const replacement = new Replacement({
+    policy: replacementPolicy('pgdsf'),
+    tiers: ['host'],
+    onForgotten: () => {},
+  });
+  const [often, part, once, fromDisk] = [0, 1, 2, 3];
+  for (let use = 0; use < 20; use++) replacement.use({ nodes: [often], computedFrom: 0, costPerToken: 2 });
+  replacement.use({ nodes: [once], computedFrom: 0, costPerToken: 2 });
+  replacement.inherit(part, often);
+  replacement.expectCost(fromDisk, 2);
+  replacement.recall(fromDisk, 10);
+  for (const node of [part, once, fromDisk, often]) {
+    replacement.enter(node, 'host');
+    replacement.offer(node, 'host');
+  }
+  expect([replacement.evict('host'), replacement.evict('host')]).toEqual([once, fromDisk]);
+});

@@ -14,6 +14,16 @@ test('never below 1, and never more than one token a UTF-16 unit', () => {
   );
 });
 
+test('depends on the signs of a text and not on their order, however long it is', () => {
+  fc.assert(
+    fc.property(anyText(), fc.constantFrom(1, 3, 20_000), (text, times) => {
+      const signs = [...text.toWellFormed().repeat(times > 3 ? Math.ceil(times / Math.max(1, text.length)) : times)];
+      expect(estimateTokens(signs.toReversed().join(''))).toBe(estimateTokens(signs.join('')));
+    }),
+    { numRuns: 50 },
+  );
+});
+
 test('longer text never has fewer tokens', () => {
   fc.assert(
     fc.property(anyText(), anyText(), (text, more) => {

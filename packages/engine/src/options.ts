@@ -6,12 +6,12 @@ import { SEQUENCE_IDS } from './native/sequence-ids.js';
 import { TILE_ROWS } from './native/tile-padding.js';
 
 /**
- * Threads for the computation by default: one core is left for everything else, and past sixteen a CPU's memory
- * bandwidth is used up. All threads meet after every operation of the graph, so one that is pushed off its core stalls
- * all: on two busy cores, two threads generated 10 tokens a second where one made 270.
+ * Threads for the computation by default: all cores, and past sixteen a CPU's memory bandwidth is used up. All threads
+ * meet after every operation of the graph, so one that is pushed off its core stalls all: on two cores that are busy
+ * with other work, two threads generated 10 tokens a second where one made 270. Give fewer on a machine that is.
  */
 function defaultThreads(): number {
-  return Math.max(1, Math.min(availableParallelism() - 1, 16));
+  return Math.min(availableParallelism(), 16);
 }
 
 /**
@@ -25,12 +25,11 @@ export function defaultHostTierBytes(): number {
 }
 
 /**
- * Larger batches prefill no faster and make streams wait longer. One thread, twice each: 600 tokens on 24 M weights
- * take 0.83-1.00 s in batches of 128 and 0.97-1.27 s in batches of 256, with 190-223 and 446-559 ms at most between two
- * tokens of a stream beside them; 2,400 tokens on the demo model with 16 k full cells take 0.6-0.7 s and 1.1-1.2 s,
- * because the attention mask of a batch (cells × tokens) no longer stays in the core's cache. Batches of 64 are slower.
+ * What llama-server takes. With cells that only running requests hold, 1,000 tokens take 590 ms on `random:24m` and
+ * 70 ms on the demo model, where batches of 128 take 724 and 170, of 256 610, and of 1,024 650 (two threads). Beside
+ * streams a step holds fewer (`streamGap`).
  */
-const DEFAULT_BATCH_TOKENS = 128;
+const DEFAULT_BATCH_TOKENS = 512;
 
 /** A number that a command line takes with a unit, too. */
 const IN_BYTES = { unit: 'bytes' } as const;

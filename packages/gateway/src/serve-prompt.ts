@@ -84,8 +84,9 @@ function enter(gateway: Gateway, call: Call, prepared: PreparedPrompt): void {
   let context: WaitingContext | undefined | 'unread' = 'unread';
   const dispatch: Dispatch = {
     tenant,
-    // A request that need not wait is not read for it.
-    get context() {
+    // A function, not a getter: V8 gives each object with a getter in its literal a shape of its own, and that held
+    // the whole request until the next full collection.
+    context: () => {
       if (context === 'unread') context = waitingContext(gateway, tenant, prepared);
       return context;
     },

@@ -242,7 +242,7 @@ describe('DispatchQueue', () => {
             const entry: [string, number] = [`t${each.tenant}`, number++];
             const dispatch: Dispatch = {
               tenant: entry[0],
-              context: undefined,
+              context: () => undefined,
               start: (_, release) => {
                 started.push(entry);
                 running.push(release);

@@ -164,6 +164,42 @@ describe('edits of texts', () => {
     expect(rewriteTexts(body, [])).toBe(body);
   });
 
+  it('moves parts of a text as the client wrote them, whatever signs and escapes they hold', () => {
+    const sign = fc.oneof(
+      fc.constantFrom('a', ' ', '"', '\\', '\n', '/', 'é', '文', '🚀', '\u2028', '\u0000', '\ud800'),
+      fc.string({ unit: 'binary', maxLength: 3 }),
+    );
+    const parts = fc.array(fc.array(sign, { maxLength: 12 }), { minLength: 2, maxLength: 6 });
+    fc.assert(
+      fc.property(parts, fc.boolean(), fc.infiniteStream(fc.nat(2)), (signs, isPlain, draws) => {
+        const written = signs.map((part) => part.map((each) => (isPlain ? plain(each) : each)));
+        const text = written.flat().join('');
+        const encoded = written.map((part) => part.map((each) => asJson(each, draws.next().value)).join(''));
+        // Every part takes the place of the one before, and the first that of the last.
+        const ends = written.map(
+          (_, i) =>
+            written
+              .slice(0, i + 1)
+              .flat()
+              .join('').length,
+        );
+        const spans = ends.map((end, i) => ({ start: ends[i - 1] ?? 0, end }));
+        const from = spans.map((_, i) => (i + 1) % spans.length);
+        const moves = spans.map((span, i) => ({ ...span, from: spans[from[i]!]!.start, to: spans[from[i]!]!.end }));
+        const body = (literal: string) => `{"x":"é\\n","messages":[ {"content" : "${literal}" }]}`;
+        const change = { place: ['messages', 0, 'content'], moves, length: text.length };
+        const expected = body(from.map((rank) => encoded[rank]).join(''));
+        expect(rewriteTexts(body(encoded.join('')), [change])).toBe(expected);
+      }),
+      { seed: 31, numRuns: 500 },
+    );
+  });
+
+  it('moves nothing in another text than the one that was read', () => {
+    const change = { place: ['a'], moves: [{ start: 0, end: 1, from: 1, to: 2 }], length: 2 };
+    expect(() => rewriteTexts('{"a":"xyz"}', [change])).toThrow(TypeError);
+  });
+
   it('takes many changes of a long body in one walk', () => {
     const count = 20_000;
     const body = JSON.stringify({ messages: Array.from({ length: count }, () => ({ content: 'x'.repeat(100) })) });
@@ -172,6 +208,18 @@ describe('edits of texts', () => {
     expect(messages.map(({ content }) => content)).toEqual(Array.from({ length: count }, (_, i) => String(i)));
   });
 });
+
+/** Only ASCII is left of it. */
+function plain(text: string): string {
+  return text.replace(/[^\0-\x7f]/g, 'z');
+}
+
+/** One of the ways in which a client may write this inside a JSON string. */
+function asJson(text: string, way: number): string {
+  const units = text.split('').map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  if (way === 0 || !text.isWellFormed()) return units.join('');
+  return way === 1 ? JSON.stringify(text).slice(1, -1) : JSON.stringify(text).slice(1, -1).replaceAll('/', '\\/');
+}
 
 describe('pathName', () => {
   it('is how errors name a path', () => {

@@ -40,8 +40,10 @@ function wordsOf(text: string, document: DocumentSpan, format: BlockFormat): rea
   if (format === 'result') return [contentStart, contentEnd];
   const head = Math.min(contentEnd, contentStart + HEAD);
   if (format === 'tags') {
-    CHILD.lastIndex = contentStart;
-    const child = CHILD.exec(text.slice(0, head));
+    // The pattern is tried where there is a tag: over all of the words it took a tenth of the time of a prompt.
+    const tag = text.indexOf('<', contentStart);
+    CHILD.lastIndex = tag;
+    const child = tag < 0 || tag >= head ? null : CHILD.exec(text.slice(0, head));
     const end = child === null ? -1 : text.lastIndexOf(`</${child[1]!}>`, contentEnd - 1);
     if (child !== null && end >= CHILD.lastIndex) return [CHILD.lastIndex, end];
   } else if (NAMING.test(text.slice(contentStart, contentStart + 80))) {

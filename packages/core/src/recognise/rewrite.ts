@@ -31,6 +31,32 @@ export function rewriteText(text: string, rewrites: readonly BlockRewrite[]): st
   return parts.join('');
 }
 
+/** `[start, end)` of a text becomes what stands at `[from, to)` of it. */
+export interface TextMove {
+  readonly start: number;
+  readonly end: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * What `rewriteText` would move, for whoever moves it in another form of the text; `undefined` where a label would be
+ * written anew. O(documents).
+ */
+export function textMoves(rewrites: readonly BlockRewrite[]): readonly TextMove[] | undefined {
+  const moves: TextMove[] = [];
+  for (const { block, order } of rewrites) {
+    for (const [place, rank] of order.entries()) {
+      if (rank === place) continue;
+      if (block.labels === 'free') return undefined;
+      const { start, end } = block.documents[place]!;
+      const { start: from, end: to } = block.documents[rank]!;
+      moves.push({ start, end, from, to });
+    }
+  }
+  return moves;
+}
+
 /** A document as it is written at a place: with that place's labels if they are free. */
 function writtenAt(
   text: string,

@@ -37,7 +37,7 @@ export interface PathUse {
  * withdraws what is pinned or grows a child. No clock but the number of requests.
  *
  * Nodes are handles: small whole numbers that the tree chooses. Cost: O(log candidates) an operation; a `use` that for
- * each of its nodes. About 76 bytes a handle; handles that are only remembered are bounded by the uses in the window.
+ * each of its nodes. About 84 bytes a handle; handles that are only remembered are bounded by the uses in the window.
  */
 export class Replacement {
   readonly #policy: ReplacementPolicy;
@@ -66,6 +66,29 @@ export class Replacement {
       if (place >= computedFrom) this.#statistics.recordMiss(node, costPerToken);
       for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
     }
+  }
+
+  /** What computing a node will cost a token (T(start, size) / size), which counts until a request had to. */
+  expectCost(node: number, costPerToken: number): void {
+    this.#statistics.expectCost(node, costPerToken);
+    for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
+  }
+
+  /** A node was a part of another until now: unless it is known by its own uses, it has the other's. */
+  inherit(node: number, from: number): void {
+    if (this.#statistics.frequency(node) === 0) this.#statistics.inherit(node, from);
+    for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
+  }
+
+  /** A node was used so often before this process began. */
+  recall(node: number, uses: number): void {
+    this.#statistics.recall(node, uses);
+    for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
+  }
+
+  /** Uses of a node that count, for whoever stores it. */
+  uses(node: number): number {
+    return this.#statistics.frequency(node);
   }
 
   /** A node lies in a tier from now on; it cannot be evicted until it is offered. */

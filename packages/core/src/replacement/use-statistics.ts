@@ -1,6 +1,9 @@
 import { grown } from './eviction-queue.js';
 import { USE_HALF_LIFE } from './policy.js';
 
+/** Numbers of an entry in the ring of uses. */
+const USE_FIELDS = 3;
+
 export interface UseStatisticsOptions {
   /** Requests that count for frequencies. */
   readonly window: number;
@@ -10,7 +13,7 @@ export interface UseStatisticsOptions {
 
 /**
  * How often nodes were used in the last requests, and what computing them cost. Bounded by the window: its uses are
- * kept in a ring, and a use that leaves it is no longer counted. O(nodes of a request) amortised; 48 bytes a handle, 8
+ * kept in a ring, and a use that leaves it is no longer counted. O(nodes of a request) amortised; 56 bytes a handle, 12
  * a use.
  */
 export class UseStatistics {
@@ -21,14 +24,16 @@ export class UseStatistics {
   #bearers = new Int32Array(0);
   #costs = new Float64Array(0);
   #misses = new Float64Array(0);
+  /** What computing nodes is expected to cost a token, until one was computed. */
+  #expectedCosts = new Float64Array(0);
   /** Uses as they counted at the last one, and the request of that. */
   #recent = new Float64Array(0);
   #lastRequests = new Float64Array(0);
-  /** Uses in the window: node and bearer in turn, a ring. */
-  #uses = new Int32Array(256);
+  /** Uses in the window: node, bearer and how many in turn, a ring. */
+  #uses = new Int32Array(USE_FIELDS * 128);
   #first = 0;
   #used = 0;
-  /** Number of uses of each request in the window, a ring. */
+  /** Number of entries in `#uses` of each request in the window, a ring. */
   readonly #perRequest: Int32Array;
   #requests = 0;
 
@@ -54,10 +59,33 @@ export class UseStatistics {
     return (this.#recent[node] ?? 0) * 2 ** (-age / USE_HALF_LIFE);
   }
 
-  /** Mean cost a token over the requests that had to compute a node; 0 if there was none. */
+  /** Mean cost a token over the requests that had to compute a node; what is expected if there was none. */
   costPerToken(node: number): number {
     const misses = this.#misses[node] ?? 0;
-    return misses === 0 ? 0 : this.#costs[node]! / misses;
+    return misses === 0 ? (this.#expectedCosts[node] ?? 0) : this.#costs[node]! / misses;
+  }
+
+  /** What computing a node will cost a token, should nobody have computed it. */
+  expectCost(node: number, costPerToken: number): void {
+    this.#ensure(node);
+    this.#expectedCosts[node] = costPerToken;
+  }
+
+  /**
+   * A node that was not used so far has been used as often as another, and cost as much. Those uses leave the window as
+   * if they were of the last request.
+   */
+  inherit(node: number, from: number): void {
+    this.#ensure(Math.max(node, from));
+    this.#count(node, this.frequency(from), this.recentFrequency(from));
+    this.#costs[node] = this.#costs[from]!;
+    this.#misses[node] = this.#misses[from]!;
+  }
+
+  /** A node was used so often in a former process; it counts like {@link inherit}. */
+  recall(node: number, uses: number): void {
+    this.#ensure(node);
+    this.#count(node, Math.min(uses, this.#window), uses);
   }
 
   /** Enters a request that used these nodes, parents before children, and lets the oldest of the window go. */
@@ -71,7 +99,7 @@ export class UseStatistics {
       this.#frequencies[node]!++;
       this.#recent[node] = this.recentFrequency(node) + 1;
       this.#lastRequests[node] = this.#requests;
-      this.#push(node, this.#bearers[node]!);
+      this.#push(node, 1);
     }
     if (leaving > 0) this.#expire(leaving);
   }
@@ -91,6 +119,18 @@ export class UseStatistics {
     this.#costs[node] = 0;
     this.#recent[node] = 0;
     this.#misses[node] = 0;
+    this.#expectedCosts[node] = 0;
+  }
+
+  #count(node: number, uses: number, recent: number): void {
+    if (uses === 0) return;
+    // What was before all requests counts as a request of its own.
+    if (this.#requests === 0) this.#requests = 1;
+    this.#frequencies[node]! += uses;
+    this.#recent[node] = recent;
+    this.#lastRequests[node] = this.#requests;
+    this.#perRequest[(this.#requests - 1) % this.#window]!++;
+    this.#push(node, uses);
   }
 
   #expire(count: number): void {
@@ -98,20 +138,23 @@ export class UseStatistics {
     for (let use = 0; use < count; use++) {
       const node = this.#uses[this.#first]!;
       const bearer = this.#uses[this.#first + 1]!;
-      this.#first = (this.#first + 2) % this.#uses.length;
-      this.#used -= 2;
+      const uses = this.#uses[this.#first + 2]!;
+      this.#first = (this.#first + USE_FIELDS) % this.#uses.length;
+      this.#used -= USE_FIELDS;
       if (this.#bearers[node] !== bearer) continue;
-      if (--this.#frequencies[node]! === 0) expired.push(node);
+      this.#frequencies[node]! -= uses;
+      if (this.#frequencies[node] === 0) expired.push(node);
     }
     for (let last = expired.length - 1; last >= 0; last--) this.#onExpired(expired[last]!);
   }
 
-  #push(node: number, bearer: number): void {
+  #push(node: number, uses: number): void {
     if (this.#used === this.#uses.length) this.#growRing();
     const place = (this.#first + this.#used) % this.#uses.length;
     this.#uses[place] = node;
-    this.#uses[place + 1] = bearer;
-    this.#used += 2;
+    this.#uses[place + 1] = this.#bearers[node]!;
+    this.#uses[place + 2] = uses;
+    this.#used += USE_FIELDS;
   }
 
   #growRing(): void {
@@ -130,5 +173,6 @@ export class UseStatistics {
     this.#recent = grown(this.#recent, node + 1);
     this.#lastRequests = grown(this.#lastRequests, node + 1);
     this.#misses = grown(this.#misses, node + 1);
+    this.#expectedCosts = grown(this.#expectedCosts, node + 1);
   }
 }

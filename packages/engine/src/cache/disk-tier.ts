@@ -108,13 +108,13 @@ export class DiskTier {
 
   /** Writes a node's cells; there must be room. */
   put(node: RadixNode, record: StateRecord): void {
-    this.adopt(node, this.#store.put(record));
+    this.adopt(node, this.#store.put(record), record.uses);
     this.#savedTokens += node.tokenCount;
   }
 
-  /** Gives a node a file that is there. */
-  adopt(node: RadixNode, file: StoredState): void {
-    const copy: DiskCopy = { file, nodes: new Set([node]), load: undefined };
+  /** Gives a node a file that is there, with the uses that stand in it. */
+  adopt(node: RadixNode, file: StoredState, uses: number): void {
+    const copy: DiskCopy = { file, nodes: new Set([node]), uses, load: undefined };
     this.#copies.set(file.name, copy);
     this.#tokens += node.tokenCount;
     node.file = copy;
@@ -129,6 +129,14 @@ export class DiskTier {
     if (nodes.size === 0) {
       this.#copies.delete(file.name);
       this.#store.remove(file);
+    }
+  }
+
+  /** A node of this file was used so often by now. What stands in a file is that of its most used node. */
+  noteUses(copy: DiskCopy, uses: number): void {
+    if (uses > copy.uses) {
+      copy.uses = uses;
+      this.#store.noteUses(copy.file, uses);
     }
   }
 

@@ -1,4 +1,4 @@
-import { Replacement, type ReplacementPolicy, type Tier } from '@warmpath/core';
+import { type CostModel, Replacement, type ReplacementPolicy, type Tier } from '@warmpath/core';
 import type { RadixNode } from './radix-node.js';
 
 /** What a request found on its path. */
@@ -25,6 +25,7 @@ export class EvictionOrder {
   readonly #replacement: Replacement;
   readonly #tiers: readonly Tier[];
   readonly #remembersEvicted: boolean;
+  readonly #cost: CostModel;
   /** The node of each handle; `undefined` when it lies nowhere. */
   readonly #nodes: (RadixNode | undefined)[] = [];
   readonly #freeHandles: number[] = [];
@@ -34,8 +35,10 @@ export class EvictionOrder {
   /** Nodes in host memory that lie on the device too. */
   readonly #spare = new Set<RadixNode>();
 
-  constructor(policy: ReplacementPolicy, tiers: readonly Tier[]) {
+  /** `cost` says what computing a node would take that nobody computed here: one from the disk, or a part of one. */
+  constructor(policy: ReplacementPolicy, tiers: readonly Tier[], cost: CostModel) {
     this.#remembersEvicted = policy.remembersEvicted;
+    this.#cost = cost;
     this.#tiers = tiers;
     this.#replacement = new Replacement({ policy, tiers, onForgotten: (handle) => this.#forget(handle) });
   }
@@ -53,6 +56,23 @@ export class EvictionOrder {
       computedFrom: computedFrom < 0 ? nodes.length : computedFrom,
       costPerToken,
     });
+  }
+
+  /** A node was cut: what its upper part is now was used as often as the lower one. */
+  cut(upper: RadixNode, lower: RadixNode): void {
+    if (lower.handle !== undefined) {
+      this.#replacement.inherit(this.#handleOf(upper), lower.handle);
+    }
+  }
+
+  /** A node was used so often by a former process. */
+  recall(node: RadixNode, uses: number): void {
+    this.#replacement.recall(this.#handleOf(node), uses);
+  }
+
+  /** Uses of a node that count. */
+  usesOf({ handle }: RadixNode): number {
+    return handle === undefined ? 0 : this.#replacement.uses(handle);
   }
 
   /** The node lies in a tier from now on. */
@@ -128,6 +148,7 @@ export class EvictionOrder {
     const handle = this.#takeRemembered(node) ?? this.#freeHandles.pop() ?? this.#nodes.length;
     this.#nodes[handle] = node;
     node.handle = handle;
+    this.#replacement.expectCost(handle, this.#cost.prefillMs(node.start, node.tokenCount) / node.tokenCount);
     for (const tier of this.#tiers.filter((each) => node.liesIn(each))) {
       this.#replacement.enter(handle, tier);
     }

@@ -104,7 +104,7 @@ export class HotCopies {
   async restore(): Promise<void> {
     const entries = [...this.#entries].sort((a, b) => a.file.from - b.file.from);
     this.#entries = [];
-    for (const { file, salt, tokens } of entries) {
+    for (const { file, salt, tokens, uses } of entries) {
       const state = await this.#store.read(file);
       const node = state === undefined ? undefined : this.#graft({ salt, tokens, from: file.from, state });
       if (node === undefined) {
@@ -112,6 +112,7 @@ export class HotCopies {
         this.#store.remove(file);
       } else {
         this.#restoredTokens += node.tokenCount;
+        node.uses = uses;
         this.#adopt(node, file);
       }
     }
@@ -156,7 +157,7 @@ export class HotCopies {
   }
 
   /** Puts a state behind the path that it stands behind, as if a request had computed it. */
-  #graft({ salt, tokens, from, state }: Omit<StateRecord, 'checksum'>): RadixNode | undefined {
+  #graft({ salt, tokens, from, state }: Omit<StateRecord, 'checksum' | 'uses'>): RadixNode | undefined {
     const cache = this.#cache;
     const count = tokens.length - from;
     const saltOrNone = salt === '' ? undefined : salt;
@@ -181,10 +182,10 @@ export class HotCopies {
 
   #recordOf(node: RadixNode): StateRecord | undefined {
     if (node.copy !== undefined) {
-      return stateRecord(node, node.copy);
+      return stateRecord(node, node.copy, node.uses);
     }
     const state = this.#memory.save(this.#cache.sequenceOf(node), node.start, node.end);
-    return state === undefined ? undefined : stateRecord(node, { state, checksum: crc32(state) });
+    return state === undefined ? undefined : stateRecord(node, { state, checksum: crc32(state) }, node.uses);
   }
 
   #adopt(node: RadixNode, file: StoredState): void {

@@ -210,7 +210,7 @@ export class LowerTiers {
 
   #recordOf(node: RadixNode): StateRecord | undefined {
     const copy = node.copy ?? this.#host.save(this.#sequenceOf(node), node.start, node.end);
-    return copy === undefined ? undefined : stateRecord(node, copy);
+    return copy === undefined ? undefined : stateRecord(node, copy, this.#order.usesOf(node));
   }
 
   /** A node's copy, which the host tier counts no more, is gone. */

@@ -77,20 +77,21 @@ export class NodeFiles {
     const byDepth = [...entries].sort((a, b) => a.file.from - b.file.from);
     const nodes = new Map<StoredEntry, RadixNode>();
     for (const entry of byDepth) {
-      const { salt, tokens, file } = entry;
+      const { salt, tokens, file, uses } = entry;
       const parent = nodeAt(rootOf(salt === '' ? undefined : salt), tokens, file.from);
       if (parent === undefined || parent.children.has(tokens[file.from]!)) {
         this.#disk.discard(file);
         continue;
       }
       const node = new RadixNode(parent, file.from, tokens.slice(file.from));
-      this.#disk.adopt(node, file);
+      this.#disk.adopt(node, file, uses);
       this.#listener?.stored(node, 'disk', node.start);
       nodes.set(entry, node);
     }
     for (const entry of entries) {
       const node = nodes.get(entry);
       if (node !== undefined) {
+        this.#order.recall(node, entry.uses);
         this.#order.review(node);
       }
     }
@@ -120,16 +121,18 @@ export class NodeFiles {
    * @param onArrived Told of each node whose file has come, parents before their children.
    */
   settle(onArrived: (node: RadixNode, state: Uint8Array) => void): void {
-    for (const { nodes } of this.#disk.takeLost()) {
-      for (const node of [...nodes]) {
-        this.#lose(node);
-      }
+    for (const copy of this.#disk.takeLost()) {
+      this.#loseAll(copy);
     }
     for (const { copy, state } of this.#disk.takeArrived()) {
-      for (const node of [...copy.nodes].sort((a, b) => a.start - b.start)) {
-        if (state === undefined) {
-          this.#lose(node);
-        } else {
+      if (state === undefined) {
+        this.#loseAll(copy);
+        continue;
+      }
+      for (const node of nodesOf(copy)) {
+        // What made room for the nodes before may have taken the file from this one.
+        if (node.file === copy) {
+          this.#disk.noteUses(copy, this.#order.usesOf(node));
           onArrived(node, state);
         }
       }
@@ -167,6 +170,7 @@ export class NodeFiles {
    */
   async close(roots: readonly RadixNode[], isInTime: () => boolean): Promise<void> {
     const queue = [...roots];
+    this.#noteUses(roots);
     for (let node = queue.shift(); node !== undefined && isInTime(); node = queue.shift()) {
       const isStored = node.parent === undefined || node.file !== undefined || (await this.#keepAlone(node));
       if (isStored) {
@@ -174,6 +178,17 @@ export class NodeFiles {
       }
     }
     await this.#disk.close();
+  }
+
+  /** Has every file say how often it was used. */
+  #noteUses(roots: readonly RadixNode[]): void {
+    const nodes = [...roots];
+    for (let node = nodes.pop(); node !== undefined; node = nodes.pop()) {
+      if (node.file !== undefined) {
+        this.#disk.noteUses(node.file, this.#order.usesOf(node));
+      }
+      nodes.push(...node.children.values());
+    }
   }
 
   /** Writes a node whose parent has a file, if there is room without evicting. */
@@ -212,6 +227,16 @@ export class NodeFiles {
     return true;
   }
 
+  /** A file is no good, or gone, for all nodes that it was cut into. */
+  #loseAll(copy: DiskCopy): void {
+    for (const node of nodesOf(copy)) {
+      // It went with the one before that it stands behind.
+      if (node.file === copy) {
+        this.#lose(node);
+      }
+    }
+  }
+
   /** A node's file is no good, or gone: so are those behind it. */
   #lose(node: RadixNode): void {
     for (const child of [...node.children.values()]) {
@@ -228,6 +253,11 @@ export class NodeFiles {
     this.#order.leave(node, 'disk');
     this.#onLeft(node);
   }
+}
+
+/** The nodes that a file was cut into, parents before children. */
+function nodesOf({ nodes }: DiskCopy): readonly RadixNode[] {
+  return [...nodes].sort((a, b) => a.start - b.start);
 }
 
 /** The node whose end is position `length` of a path; the one that stands across it is cut there. */

@@ -59,6 +59,7 @@ export class PrefixCache {
       memory,
       sequences,
       policy,
+      cost,
       ...(host !== undefined && { host }),
       ...(disk !== undefined && { disk }),
       ...(listener !== undefined && { listener }),
@@ -234,6 +235,20 @@ export class PrefixCache {
    */
   async close(isInTime: () => boolean): Promise<void> {
     await this.#tree.lower?.close(this.#tree.roots, isInTime);
+  }
+
+  /**
+   * Moves cells to host memory that no lease needs. On a CPU every step passes over all cells up to the last that is
+   * in use, whoever they belong to: 1,000 tokens beside 32,000 idle ones took four times as long on `random:24m`, and
+   * bringing 1,000 back takes a hundredth of computing them. Does nothing without a host tier, where they would be
+   * lost. Cost: that of {@link leasedCells}, and a copy of the cells that leave.
+   */
+  clearIdle(): void {
+    const idle = this.#tree.movesNodes ? this.#leases.usedCells - this.#leases.leasedCells() : 0;
+    if (idle > 0) {
+      this.#tree.freeCells(idle);
+      this.#check();
+    }
   }
 
   /** Whether two leases end at the same place of the tree, that is, hold the same tokens so far. */

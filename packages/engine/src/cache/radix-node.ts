@@ -8,6 +8,8 @@ export interface DiskCopy {
   readonly file: StoredState;
   /** The nodes whose cells are in it; it goes with the last of them. */
   readonly nodes: Set<RadixNode>;
+  /** Uses that stand in it. */
+  uses: number;
   /** Its bytes on their way to host memory. */
   load: DiskLoad | undefined;
 }

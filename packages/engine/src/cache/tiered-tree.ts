@@ -1,4 +1,4 @@
-import type { ReplacementPolicy, Tier } from '@warmpath/core';
+import type { CostModel, ReplacementPolicy, Tier } from '@warmpath/core';
 import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
@@ -17,6 +17,8 @@ export interface TieredTreeOptions {
   readonly sequences: readonly SequenceId[];
   /** Decides what leaves a tier first. */
   readonly policy: ReplacementPolicy;
+  /** What computing costs, for policies that ask. */
+  readonly cost: CostModel;
   /** Host memory for what leaves the device; without it, it is dropped. */
   readonly host?: HostTierOptions;
   /** Files for what leaves host memory; only with a host tier, which everything passes on its way back. */
@@ -50,14 +52,14 @@ export class TieredTree {
   #deviceTokens = 0;
   #evictedTokens = 0;
 
-  constructor({ memory, sequences, policy, host, disk, listener }: TieredTreeOptions) {
+  constructor({ memory, sequences, policy, cost, host, disk, listener }: TieredTreeOptions) {
     this.#memory = memory;
     const tiers: readonly Tier[] = [
       'device',
       ...(host ? ['host' as const] : []),
       ...(host && disk ? ['disk' as const] : []),
     ];
-    this.#order = new EvictionOrder(policy, tiers);
+    this.#order = new EvictionOrder(policy, tiers, cost);
     this.#listener = listener;
     this.#sequences = new SequencePool(memory, sequences);
     if (host !== undefined) {
@@ -180,6 +182,7 @@ export class TieredTree {
     // The lower part keeps its place in the order. As long as there is one, the upper one may lose nothing but a spare
     // copy.
     const upper = node.splitAt(length, copies);
+    this.#order.cut(upper, node);
     if (copies !== undefined) {
       this.#lower!.afterCut(upper);
     }

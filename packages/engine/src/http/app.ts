@@ -73,6 +73,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   server.post('/v1/chat/completions', async (request, reply) => {
     const body = parseBody(chatCompletionSchema, request.body);
     checkModel(body.model, app.model);
+    checkBiases(body.logit_bias, app.vocabulary);
     const prompt = app.template.tokenize(toMessages(body.messages), true);
     const id = `chatcmpl-${randomUUID()}`;
     const generation = toGenerationRequest(id, prompt, body, limits);
@@ -83,6 +84,7 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   server.post('/v1/completions', async (request, reply) => {
     const body = parseBody(completionSchema, request.body);
     checkModel(body.model, app.model);
+    checkBiases(body.logit_bias, app.vocabulary);
     const prompt = segmentedPrompt(body.prompt, body.segments ?? [], app.vocabulary);
     const id = `cmpl-${randomUUID()}`;
     const generation = toGenerationRequest(id, prompt, body, limits);
@@ -186,7 +188,10 @@ function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
 
   server.get('/kv', (request) => {
     const query = parseBody(kvQuerySchema, request.query);
-    return kvReport(app.loop.stats, app.loop.report(query), app.metrics.promptTokenCounts);
+    return kvReport(app.loop.stats, app.loop.report(query), {
+      prompts: app.metrics.promptTokenCounts,
+      isReused: app.loop.isReused,
+    });
   });
 
   server.get('/metrics', async (_request, reply) => {
@@ -248,6 +253,16 @@ function checkTokens(tokens: readonly number[], vocabulary: Vocabulary, path: st
   if (index >= 0) {
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
       path: `${path}[${index}]`,
+      detail: `Expected a token id below ${vocabulary.size}`,
+    });
+  }
+}
+
+function checkBiases(biases: GenerationFields['logit_bias'], vocabulary: Vocabulary): void {
+  const unknown = Object.keys(biases ?? {}).find((token) => Number(token) >= vocabulary.size);
+  if (unknown !== undefined) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+      path: `logit_bias.${unknown}`,
       detail: `Expected a token id below ${vocabulary.size}`,
     });
   }

@@ -2,6 +2,7 @@ import { randomInt } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
 import type { SegmentedPrompt } from '../chat/segmented-prompt.js';
 import type { GenerationRequest } from '../loop/generation.js';
+import type { SamplingOptions } from '../loop/sampler.js';
 import type { GenerationFields } from './schemas.js';
 
 /** Seeds without one in the request: 2⁴⁷ of them. */
@@ -47,9 +48,23 @@ export function toGenerationRequest(
     ...(typeof fields.cache_salt === 'string' && { salt: fields.cache_salt }),
     maxTokens: asked ?? Math.min(room, limits.defaultMaxTokens),
     isStreamed: fields.stream ?? false,
-    sampling: { temperature: fields.temperature ?? 1, topP: fields.top_p ?? 1 },
+    sampling: samplingOf(fields),
     seed: fields.seed ?? randomInt(SEEDS),
     stops: stops.filter((stop) => stop !== ''),
     ignoreEndOfGeneration: fields.ignore_eos ?? false,
+  };
+}
+
+function samplingOf(fields: GenerationFields): SamplingOptions {
+  const { top_k: topK, logit_bias: biases } = fields;
+  return {
+    temperature: fields.temperature ?? 1,
+    topP: fields.top_p ?? 1,
+    // -1 and 0 mean all, as in vLLM and llama-server.
+    ...(typeof topK === 'number' && topK > 0 && { topK }),
+    ...(biases && { logitBias: new Map(Object.entries(biases).map(([token, bias]) => [Number(token), bias])) }),
+    presencePenalty: fields.presence_penalty ?? 0,
+    frequencyPenalty: fields.frequency_penalty ?? 0,
+    repetitionPenalty: fields.repetition_penalty ?? 1,
   };
 }

@@ -14,10 +14,15 @@ export const kvQuerySchema = z.strictObject({
 });
 
 /** What `GET /kv` answers: counts and sizes of everything that the cache holds. */
-export function kvReport(stats: PrefixCacheStats, tree: TreeReport, prompts: PromptTokenCounts): object {
+export function kvReport(
+  stats: PrefixCacheStats,
+  tree: TreeReport,
+  { prompts, isReused }: { readonly prompts: PromptTokenCounts; readonly isReused: boolean },
+): object {
   const { cells, usedCells, cachedCells, freeSequences, leases, evictedTokens, host, disk } = stats;
   const { tiers, paths, ...shape } = tree;
   return {
+    reuse: isReused ? 'prefix' : 'none',
     cells: { total: cells, used: usedCells, cached: cachedCells },
     sequences: { free: freeSequences, running: leases },
     prompt_tokens: prompts,

@@ -32,12 +32,47 @@ const cacheSalt = z.string().min(1).max(MAX_SALT_LENGTH).nullish();
 
 const streamOptions = z.object({ include_usage: z.boolean().nullish() }).nullish();
 
+/** Most tokens whose logits one request may change. */
+const MAX_BIASES = 1024;
+
+const penalty = z.number().min(-2).max(2).nullish();
+
+const logitBias = z
+  .record(z.string().regex(/^\d{1,9}$/, { error: 'Expected a token id' }), z.number().min(-100).max(100))
+  .refine((biases) => Object.keys(biases).length <= MAX_BIASES, { error: `Expected at most ${MAX_BIASES} tokens` })
+  .nullish();
+
+/** A field that would change the answer and is not supported: refused by its name unless it asks for nothing. */
+const notSupported = (what: string, isNothing: (value: unknown) => boolean = () => false) =>
+  z
+    .unknown()
+    .refine((value) => value === undefined || value === null || isNothing(value), {
+      error: `This engine does not support ${what}`,
+    })
+    .optional();
+
+const structured = notSupported(
+  'structured answers',
+  (value) => typeof value === 'object' && (value as { readonly type?: unknown }).type === 'text',
+);
+
 /** Fields that chat and plain completions share. Unknown fields are ignored. */
 const generationFields = {
   model: z.string().nullish(),
   max_tokens: z.int().min(0).nullish(),
   temperature: z.number().min(0).max(100).nullish(),
   top_p: z.number().gt(0).max(1).nullish(),
+  top_k: z.int().min(-1).nullish(),
+  presence_penalty: penalty,
+  frequency_penalty: penalty,
+  repetition_penalty: z.number().gt(0).max(100).nullish(),
+  logit_bias: logitBias,
+  min_p: notSupported('min_p', (value) => value === 0),
+  response_format: structured,
+  grammar: notSupported('grammars'),
+  json_schema: notSupported('structured answers'),
+  guided_json: notSupported('structured answers'),
+  structured_outputs: notSupported('structured answers'),
   seed: z.int().min(0).nullish(),
   stop,
   stream: z.boolean().nullish(),
@@ -70,6 +105,9 @@ export const chatCompletionSchema = z.object({
   ...chatFields,
   max_completion_tokens: z.int().min(0).nullish(),
   logprobs: z.literal(false, { error: 'This engine does not report log probabilities' }).nullish(),
+  top_logprobs: z.literal(0, { error: 'This engine does not report log probabilities' }).nullish(),
+  // Tools that the model may call are described to it by its template or not at all; a call cannot be forced.
+  tool_choice: notSupported('forced tool calls', (value) => value === 'none' || value === 'auto'),
 });
 
 export const completionSchema = z.object({

@@ -49,11 +49,18 @@ export class EngineLoop {
     const waiting = new WaitingTasks({
       discipline: options.schedule ?? 'fifo',
       ...(window !== undefined && { window }),
-      capacity: Math.max(1, options.queueLimit),
       cache,
       cost: options.cost ?? learned,
     });
-    this.#places = new RequestPlaces({ cache, hot, waiting, announcer, maxRunning, cachedDocuments });
+    this.#places = new RequestPlaces({
+      cache,
+      hot,
+      waiting,
+      announcer,
+      maxRunning,
+      cachedDocuments,
+      isReused: this.isReused,
+    });
     this.#step = new DecodeStep({
       context,
       cache,
@@ -80,6 +87,14 @@ export class EngineLoop {
   /** What the cache holds, in counts and sizes. Cost: O(nodes), during which nothing else happens. */
   report(options: TreeReportOptions): TreeReport {
     return reportTree(this.#memory.cache.roots, options);
+  }
+
+  /**
+   * Whether what a request computed may serve another. Not where layers attend to a sliding window: the library gives
+   * cells behind the window to other tokens, so that what stands in them is not what was computed.
+   */
+  get isReused(): boolean {
+    return !this.#options.model.hasSlidingWindow;
   }
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */
@@ -155,6 +170,7 @@ export class EngineLoop {
         this.#places.reapAborted();
         cache.settle();
         this.#places.admit();
+        cache.clearIdle();
         this.#places.prefetch();
         kvEvents?.flush();
         isGoingOn = await this.#turn();
@@ -222,8 +238,10 @@ export class EngineLoop {
         detail: `The prompt has ${prompt.length} tokens and ${maxTokens} are asked for, but the context holds ${this.contextTokens}.`,
       });
     }
-    const { waiting } = this.#places.counts;
-    if (waiting >= this.#options.queueLimit) {
+    const { waiting, running } = this.#places.counts;
+    // What came since the last step waits for the next one, though there is a place for it.
+    const places = Math.max(0, this.#options.maxRunning - running);
+    if (waiting - places >= this.#options.queueLimit) {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${waiting} requests are waiting already.` });
     }
   }

@@ -25,10 +25,11 @@ export interface LoopMemory {
  *   model of sliding windows.
  */
 export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
-  if (options.model.hasSlidingWindow && (options.hostTierBytes ?? 0) > 0) {
+  const hasTiers = (options.hostTierBytes ?? 0) > 0 || options.diskTier !== undefined;
+  if (options.model.hasSlidingWindow && hasTiers) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'hostTier',
-      detail: 'Some layers of this model attend to a sliding window, and their cells cannot be cut at documents.',
+      path: options.diskTier === undefined ? 'hostTier' : 'diskTier',
+      detail: 'Some layers of this model attend to a sliding window; nothing that one prompt computed serves another.',
     });
   }
   const context = await NativeContext.create(options.bindings, options.model, {

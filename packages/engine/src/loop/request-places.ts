@@ -18,6 +18,8 @@ export interface RequestPlacesOptions {
   readonly maxRunning: number;
   /** Most leading parts of a prompt that are cached; all when left out. */
   readonly cachedDocuments: number | undefined;
+  /** Whether what a request computed may serve another. */
+  readonly isReused: boolean;
 }
 
 /**
@@ -31,6 +33,7 @@ export class RequestPlaces {
   readonly #announcer: LoopAnnouncer;
   readonly #maxRunning: number;
   readonly #cachedDocuments: number | undefined;
+  readonly #isReused: boolean;
   readonly #waiting: WaitingTasks;
   readonly #running: GenerationTask[] = [];
   /** Held until they are released, without cells. */
@@ -38,13 +41,14 @@ export class RequestPlaces {
   /** What was aborted since the last turn. */
   readonly #aborted: GenerationTask[] = [];
 
-  constructor({ cache, hot, waiting, announcer, maxRunning, cachedDocuments }: RequestPlacesOptions) {
+  constructor({ cache, hot, waiting, announcer, maxRunning, cachedDocuments, isReused }: RequestPlacesOptions) {
     this.#cache = cache;
     this.#hot = hot;
     this.#waiting = waiting;
     this.#announcer = announcer;
     this.#maxRunning = maxRunning;
     this.#cachedDocuments = cachedDocuments;
+    this.#isReused = isReused;
   }
 
   /** The requests that have cells, in the order of their admission. */
@@ -76,7 +80,8 @@ export class RequestPlaces {
   release(task: GenerationTask): void {
     task.released = true;
     if (this.#held.delete(task)) {
-      this.#waiting.putBack(task);
+      // In turn with the others: it gave its place away, and finds nearly all of its tokens in the cache.
+      this.#waiting.push(task);
     }
   }
 
@@ -135,6 +140,9 @@ export class RequestPlaces {
    * Puts what a running task has computed into the tree, as far as it is to be cached; the rest stays private to it.
    */
   commit(task: GenerationTask): void {
+    if (!this.#isReused) {
+      return;
+    }
     const lease = task.lease!;
     const end = Math.min(task.computed, task.cachedAtMost(this.#cachedDocuments));
     this.#cache.commit(lease, task.tokens.slice(lease.length, end));
@@ -159,7 +167,7 @@ export class RequestPlaces {
   /** Ends a running request. */
   end(task: GenerationTask, outcome: 'finished' | 'aborted', reason: FinishReason = 'stop'): void {
     this.commit(task);
-    this.#leave(task);
+    this.#leave(task, outcome === 'finished');
     if (outcome === 'finished') {
       task.listener.onFinish(task.result(reason));
     }
@@ -195,7 +203,7 @@ export class RequestPlaces {
         task.listener.onError(error);
       }
       // What this decode left in the cells is not to be trusted; what was committed before it is.
-      this.#leave(task);
+      this.#leave(task, false);
       this.#announcer.end(task, 'failed');
     }
   }
@@ -234,9 +242,12 @@ export class RequestPlaces {
     }
   }
 
-  #leave(task: GenerationTask): void {
-    this.#cache.release(task.lease!);
-    this.#hot?.noteUse();
+  /** Only what was answered counts as a use: a request that was held, gave way, or was aborted is not two. */
+  #leave(task: GenerationTask, wasUsed: boolean): void {
+    this.#cache.release(task.lease!, wasUsed);
+    if (wasUsed) {
+      this.#hot?.noteUse();
+    }
     task.lease = undefined;
     this.#running.splice(this.#running.indexOf(task), 1);
   }
@@ -244,7 +255,7 @@ export class RequestPlaces {
   /** Takes a task's cells away; what they hold stays cached until it is evicted, and the task goes on from there. */
   #takeCells(task: GenerationTask): void {
     this.commit(task);
-    this.#leave(task);
+    this.#leave(task, false);
     task.loseCells();
   }
 }

@@ -4,6 +4,76 @@ export interface SamplingOptions {
   readonly temperature: number;
   /** Nucleus sampling: only the most likely tokens whose probabilities add up to this; 1 keeps all. */
   readonly topP: number;
+  /** Only so many of the most likely tokens; all when left out. */
+  readonly topK?: number;
+  /** Added to the logits of these tokens. */
+  readonly logitBias?: ReadonlyMap<number, number>;
+  /** Taken from the logit of each token that was generated: once, and for each time. */
+  readonly presencePenalty?: number;
+  readonly frequencyPenalty?: number;
+  /** What the logit of each token of prompt and answer is divided by, or multiplied with if it is below 0. */
+  readonly repetitionPenalty?: number;
+}
+
+/** Whether the options change logits before a token is chosen. */
+export function changesLogits(options: SamplingOptions): boolean {
+  const { topK, logitBias, presencePenalty = 0, frequencyPenalty = 0, repetitionPenalty = 1 } = options;
+  const isPenalised = presencePenalty !== 0 || frequencyPenalty !== 0 || repetitionPenalty !== 1;
+  return isPenalised || topK !== undefined || logitBias !== undefined;
+}
+
+/** Changes the logits as the options say, before a token is chosen. O(tokens); with `topK`, O(vocabulary × log k). */
+export function adjustLogits(
+  logits: Float32Array,
+  options: SamplingOptions,
+  { prompt, generated }: { readonly prompt: readonly number[]; readonly generated: readonly number[] },
+): void {
+  const { topK, logitBias, presencePenalty = 0, frequencyPenalty = 0, repetitionPenalty = 1 } = options;
+  if (repetitionPenalty !== 1) {
+    for (const token of new Set([...prompt, ...generated])) {
+      const logit = logits[token]!;
+      logits[token] = logit > 0 ? logit / repetitionPenalty : logit * repetitionPenalty;
+    }
+  }
+  if (presencePenalty !== 0) {
+    for (const token of new Set(generated)) {
+      logits[token]! -= presencePenalty;
+    }
+  }
+  if (frequencyPenalty !== 0) {
+    for (const token of generated) {
+      logits[token]! -= frequencyPenalty;
+    }
+  }
+  for (const [token, bias] of logitBias ?? []) {
+    logits[token]! += bias;
+  }
+  if (topK !== undefined && topK < logits.length) {
+    keepLikeliest(logits, topK);
+  }
+}
+
+/** Leaves the `count` largest logits, the first of equal ones, and no other token a chance. */
+function keepLikeliest(logits: Float32Array, count: number): void {
+  // The smallest of those that are kept stands first; of equal ones, the last.
+  const kept: number[] = [];
+  const below = (a: number, b: number): boolean => logits[a]! < logits[b]! || (logits[a] === logits[b] && a > b);
+  for (let token = 0; token < logits.length; token++) {
+    if (kept.length < count) {
+      kept.push(token);
+      if (kept.length === count) {
+        kept.sort((a, b) => (below(a, b) ? -1 : 1));
+      }
+    } else if (below(kept[0]!, token)) {
+      kept[0] = token;
+      sink(kept, { size: count, start: 0, before: below });
+    }
+  }
+  const values = kept.map((token) => logits[token]!);
+  logits.fill(Number.NEGATIVE_INFINITY);
+  for (const [place, token] of kept.entries()) {
+    logits[token] = values[place]!;
+  }
 }
 
 /** @returns The index of the largest logit; the lowest such index on a tie, so that the choice is deterministic. */
@@ -67,27 +137,8 @@ function drawFromNucleus(weights: Float64Array, total: number, topP: number, dra
   const heap = likeliest(weights, topP * total);
   const before = (a: number, b: number): boolean => weights[a]! > weights[b]! || (weights[a]! === weights[b]! && a < b);
   let size = heap.length;
-  const sink = (start: number): void => {
-    let parent = start;
-    for (;;) {
-      let child = 2 * parent + 1;
-      if (child >= size) {
-        return;
-      }
-      if (child + 1 < size && before(heap[child + 1]!, heap[child]!)) {
-        child++;
-      }
-      if (!before(heap[child]!, heap[parent]!)) {
-        return;
-      }
-      const swapped = heap[parent]!;
-      heap[parent] = heap[child]!;
-      heap[child] = swapped;
-      parent = child;
-    }
-  };
   for (let parent = (size >> 1) - 1; parent >= 0; parent--) {
-    sink(parent);
+    sink(heap, { size, start: parent, before });
   }
   const nucleus: number[] = [];
   let mass = 0;
@@ -97,7 +148,7 @@ function drawFromNucleus(weights: Float64Array, total: number, topP: number, dra
     mass += weights[token]!;
     size--;
     heap[0] = heap[size]!;
-    sink(0);
+    sink(heap, { size, start: 0, before });
   }
   let rest = draw * mass;
   for (const token of nucleus) {
@@ -107,6 +158,30 @@ function drawFromNucleus(weights: Float64Array, total: number, topP: number, dra
     }
   }
   return nucleus[nucleus.length - 1]!;
+}
+
+/** Moves the token at `start` down in a heap, of which the first `size` count, until none below it comes before it. */
+function sink(
+  heap: number[],
+  { size, start, before }: { readonly size: number; readonly start: number; before(a: number, b: number): boolean },
+): void {
+  let parent = start;
+  for (;;) {
+    let child = 2 * parent + 1;
+    if (child >= size) {
+      return;
+    }
+    if (child + 1 < size && before(heap[child + 1]!, heap[child]!)) {
+      child++;
+    }
+    if (!before(heap[child]!, heap[parent]!)) {
+      return;
+    }
+    const swapped = heap[parent]!;
+    heap[parent] = heap[child]!;
+    heap[child] = swapped;
+    parent = child;
+  }
 }
 
 /** How many times smaller the weights may be that are looked at next, when those so far do not hold the mass. */

@@ -3,7 +3,7 @@ import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { RequestTimes } from './events.js';
 import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
 import { seededRandom } from './random.js';
-import { sampleToken } from './sampler.js';
+import { adjustLogits, changesLogits, sampleToken } from './sampler.js';
 import { StopStrings } from './stop-strings.js';
 
 /** What a task must know of a vocabulary. */
@@ -164,7 +164,11 @@ export class GenerationTask {
     contextTokens: number,
     nowMs: number,
   ): FinishReason | undefined {
-    const token = sampleToken(logits, this.request.sampling, this.#random);
+    const { prompt, sampling } = this.request;
+    if (changesLogits(sampling)) {
+      adjustLogits(logits, sampling, { prompt, generated: this.tokens.slice(prompt.length) });
+    }
+    const token = sampleToken(logits, sampling, this.#random);
     this.#promptDoneMs ??= nowMs;
     this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
     this.#lastTokenMs = nowMs;

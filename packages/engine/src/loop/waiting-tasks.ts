@@ -15,8 +15,6 @@ export interface WaitingTasksOptions {
   readonly discipline: SchedulerName;
   /** How often a request may be overtaken; core's default when left out. */
   readonly window?: number;
-  /** Most requests that wait; the caller refuses more. */
-  readonly capacity: number;
   readonly cache: PrefixCache;
   readonly cost: CostModel;
 }
@@ -35,10 +33,12 @@ export class WaitingTasks {
   /** How far each waiting prompt is known to follow the tree. */
   readonly #cursors = new WeakMap<GenerationTask, PromptCursor>();
 
-  constructor({ discipline, window, capacity, cache, cost }: WaitingTasksOptions) {
+  constructor({ discipline, window, cache, cost }: WaitingTasksOptions) {
     const lookup = (task: GenerationTask): PromptReuse => this.#lookUp(task);
     this.#cache = cache;
     this.#cost = cost;
+    // The loop refuses what is too much when it comes, and what was held comes back beside it.
+    const capacity = Number.MAX_SAFE_INTEGER;
     this.#scheduler =
       discipline === 'fifo'
         ? new FifoScheduler({ capacity })

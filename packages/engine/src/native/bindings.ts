@@ -13,6 +13,7 @@ import {
   type ModelParams,
   type NativePointer,
 } from './structs.js';
+import { type ThreadPools, threadPools } from './thread-pool.js';
 
 /** The functions of llama.h that the engine calls. Names and order are the header's; see it for what each does. */
 export interface LlamaBindings {
@@ -71,6 +72,8 @@ export interface LlamaBindings {
   readonly sequenceStateBytes: (context: NativePointer, sequence: number) => number;
   readonly sequenceStateRead: (context: NativePointer, bytes: Uint8Array, capacity: number, sequence: number) => number;
   readonly sequenceStateWrite: (context: NativePointer, bytes: Uint8Array, length: number, sequence: number) => number;
+  readonly threadPools: ThreadPools;
+  readonly attachThreadPool: (context: NativePointer, steps: NativePointer, prompts: NativePointer) => void;
   readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
   readonly logitsAt: (context: NativePointer, index: number) => NativePointer | null;
 }
@@ -95,10 +98,10 @@ let bound: LlamaBindings | undefined;
 export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
   if (bound === undefined) {
     const libraries = loadLibraries(findLibraryDirectory());
-    const bindings = bindFunctions(libraries.llama);
-    checkAbi(bindings);
+    const functions = bindFunctions(libraries.llama);
+    checkAbi(functions);
     initialise(libraries, settings);
-    bound = bindings;
+    bound = { ...functions, threadPools: threadPools(libraries) };
   }
   return bound;
 }
@@ -151,7 +154,7 @@ function initialise(libraries: NativeLibraries, { nativeLog = false, narrowVecto
   libraries.llama.func('llama_backend_init', 'void', [])();
 }
 
-function bindFunctions(llama: LibraryHandle): LlamaBindings {
+function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'threadPools'> {
   const pointer = 'void *';
   const bind = <T>(name: string, result: string | TypeObject, parameters: (string | TypeObject)[]): T => {
     try {
@@ -199,6 +202,7 @@ function bindFunctions(llama: LibraryHandle): LlamaBindings {
     sequenceStateBytes: bind('llama_state_seq_get_size', 'size_t', [pointer, 'int32']),
     sequenceStateRead: bind('llama_state_seq_get_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
     sequenceStateWrite: bind('llama_state_seq_set_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
+    attachThreadPool: bind('llama_attach_threadpool', 'void', [pointer, pointer, pointer]),
     decode: bind('llama_decode', 'int32', [pointer, BATCH]),
     logitsAt: bind('llama_get_logits_ith', pointer, [pointer, 'int32']),
   };

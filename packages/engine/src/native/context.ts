@@ -43,6 +43,7 @@ export class NativeContext implements SavableMemory {
   readonly #batch: NativeBatch;
   readonly #padding: TilePadding;
   readonly #isPadded: boolean;
+  readonly #pool: NativePointer | undefined;
   #state: 'idle' | 'decoding' | 'freed' = 'idle';
 
   /** KV cells, as llama.cpp rounded them, without those of the padding. */
@@ -61,6 +62,10 @@ export class NativeContext implements SavableMemory {
     this.#batch = new NativeBatch(batchTokens);
     this.#padding = new TilePadding({ ...model.attentionShape, threads }, padding === 'all');
     this.#isPadded = padding !== undefined && batchTokens >= TILE_ROWS;
+    this.#pool = bindings.threadPools.create(threads);
+    if (this.#pool !== undefined) {
+      bindings.attachThreadPool(context, this.#pool, this.#pool);
+    }
     this.cells = bindings.contextCells(context) - (padding === undefined ? 0 : PADDING_CELLS);
   }
 
@@ -208,6 +213,9 @@ export class NativeContext implements SavableMemory {
     this.#requireIdle();
     this.#state = 'freed';
     this.#bindings.free(this.#context);
+    if (this.#pool !== undefined) {
+      this.#bindings.threadPools.free(this.#pool);
+    }
     this.#batch.free();
   }
 

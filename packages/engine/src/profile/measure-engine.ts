@@ -119,7 +119,7 @@ async function measureDisk(folder: string, state: Uint8Array): Promise<NonNullab
   try {
     const samples = { write: [] as number[], read: [] as number[] };
     for (let round = 0; round < ROUNDS; round++) {
-      const record = { salt: '', tokens: [round], from: 0, state, checksum: crc32(state) };
+      const record = { salt: '', tokens: [round], from: 0, state, checksum: crc32(state), uses: 0 };
       const file = store.put(record);
       samples.write.push(await timed(() => store.settled()));
       samples.read.push(await timed(() => store.read(file)));

@@ -5,7 +5,14 @@ import { crc32 } from 'node:zlib';
 import { WarmpathError } from '@warmpath/core';
 import { acquireFileLock, type FileLock } from '../models/file-lock.js';
 import { readFolder, STATE_SUFFIX, type StoredEntry, type StoredState, TEMPORARY_SUFFIX } from './store-folder.js';
-import { encodeHead, type RecordShape, recordBytes, type StateIdentity, type StateRecord } from './stored-state.js';
+import {
+  encodeHead,
+  type RecordShape,
+  recordBytes,
+  type StateIdentity,
+  type StateRecord,
+  USES_AT,
+} from './stored-state.js';
 
 /** Only the owner may read what was computed from users' texts. */
 const FILE_MODE = 0o600;
@@ -199,6 +206,19 @@ export class StateStore {
     }
     this.#counts.readFiles++;
     return state;
+  }
+
+  /** Notes in a file how often it was used, soon. A file that is gone by then, or cannot be written, stays as it is. */
+  noteUses(file: StoredState, uses: number): void {
+    this.#enqueue(async () => {
+      const handle = await open(this.#pathOf(file.name), 'r+').catch(() => undefined);
+      if (handle === undefined) {
+        return;
+      }
+      const bytes = new Uint8Array(4);
+      new DataView(bytes.buffer).setUint32(0, uses, true);
+      await handle.write(bytes, 0, bytes.length, USES_AT).finally(() => handle.close());
+    });
   }
 
   /** Removes a file. It counts no more from now on. */

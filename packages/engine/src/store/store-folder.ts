@@ -26,6 +26,8 @@ export interface StoredEntry {
   readonly salt: string;
   /** All tokens from the start of the prompt to the end of the state. */
   readonly tokens: readonly number[];
+  /** How often it had been used when it was last used. */
+  readonly uses: number;
 }
 
 /** What a folder held. */
@@ -88,9 +90,9 @@ async function readHead(path: string): Promise<{ head: StateHead; usedMs: number
   }
 }
 
-function entryOf(name: string, { salt, tokens, from, stateAt, stateBytes, checksum }: StateHead): StoredEntry {
+function entryOf(name: string, { salt, tokens, from, stateAt, stateBytes, checksum, uses }: StateHead): StoredEntry {
   const file = { name, from, to: tokens.length, bytes: stateAt + stateBytes, stateAt, checksum };
-  return { file, salt, tokens };
+  return { file, salt, tokens, uses };
 }
 
 function isSame(a: StateIdentity, b: StateIdentity): boolean {

@@ -4,13 +4,14 @@ import { crc32 } from 'node:zlib';
  * The file of a stored state, little-endian, no padding:
  *
  *     0   8 bytes  WPKVSTAT
- *     8   u32      version of this layout = 1
+ *     8   u32      version of this layout = 2
  *     12  u32      bytes of the description
  *     16  u32      tokens
  *     20  u64      bytes of the state
  *     28  u32      CRC-32 of the state
  *     32  u32      CRC-32 of the bytes before this field, of the description and of the tokens
- *     36           the description: JSON in UTF-8
+ *     36  u32      uses that counted when the state was last used; written anew in place
+ *     40           the description: JSON in UTF-8
  *                  the tokens: i32 each, all from the start of the prompt to the end of the state
  *                  the state, as the engine's library wrote it
  *
@@ -18,10 +19,12 @@ import { crc32 } from 'node:zlib';
  * where a token's cells take a thousand and more.
  */
 const MAGIC = new TextEncoder().encode('WPKVSTAT');
-const LAYOUT_VERSION = 1;
+const LAYOUT_VERSION = 2;
 /** Bytes before the description. */
-export const FIXED_BYTES = 36;
+export const FIXED_BYTES = 40;
 const CHECKED_FIXED_BYTES = 32;
+/** Where the uses stand. */
+export const USES_AT = 36;
 const TOKEN_BYTES = 4;
 /** No description is this long; a length beyond it is damage, and must not be allocated. */
 const MOST_DESCRIPTION_BYTES = 65_536;
@@ -51,6 +54,8 @@ export interface StateRecord {
   readonly state: Uint8Array;
   /** CRC-32 of the state, taken when it left the cells. */
   readonly checksum: number;
+  /** How often it was used, as a replacement policy counts. */
+  readonly uses: number;
 }
 
 /** What a file says of itself before its state. */
@@ -61,6 +66,7 @@ export interface StateHead {
   readonly from: number;
   readonly stateBytes: number;
   readonly checksum: number;
+  readonly uses: number;
   /** Where the state begins in the file. */
   readonly stateAt: number;
 }
@@ -81,7 +87,7 @@ export function recordBytes(shape: RecordShape, identity: StateIdentity): number
 
 /** Everything of a record's file that stands before the state. Cost: O(tokens). */
 export function encodeHead(record: StateRecord, identity: StateIdentity): Uint8Array {
-  const { tokens, state, checksum } = record;
+  const { tokens, state, checksum, uses } = record;
   const description = descriptionOf(record, identity);
   const head = new Uint8Array(FIXED_BYTES + description.length + TOKEN_BYTES * tokens.length);
   const view = new DataView(head.buffer);
@@ -91,6 +97,7 @@ export function encodeHead(record: StateRecord, identity: StateIdentity): Uint8A
   view.setUint32(16, tokens.length, true);
   view.setBigUint64(20, BigInt(state.length), true);
   view.setUint32(28, checksum, true);
+  view.setUint32(USES_AT, uses, true);
   head.set(description, FIXED_BYTES);
   const tokensAt = FIXED_BYTES + description.length;
   for (const [index, token] of tokens.entries()) {
@@ -150,6 +157,7 @@ export function decodeHead(head: Uint8Array): StateHead | undefined {
     from,
     stateBytes: Number(view.getBigUint64(20, true)),
     checksum: view.getUint32(28, true),
+    uses: view.getUint32(USES_AT, true),
     stateAt: bytes.length,
   };
 }

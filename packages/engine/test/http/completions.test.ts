@@ -44,11 +44,25 @@ describe('completions on the real engine', () => {
       prompt_tokens: 50,
       completion_tokens: 5,
       total_tokens: 55,
-      prompt_tokens_details: { cached_tokens: 30, cached_tokens_by_tier: { device: 30, host: 0, disk: 0 } },
+      prompt_tokens_details: { cached_tokens: 30, cached_tokens_by_tier: { device: 0, host: 30, disk: 0 } },
     });
-    expect(timings).toMatchObject({ cached: 30, cached_device: 30, cached_host: 0, prompt_n: 20, predicted_n: 5 });
+    expect(timings).toMatchObject({ cached: 30, cached_device: 0, cached_host: 30, prompt_n: 20, predicted_n: 5 });
     expect(timings.prompt_ms).toBeGreaterThan(0);
     expect(timings.predicted_ms).toBeGreaterThan(0);
+  });
+
+  it('chooses tokens as it is asked to', async () => {
+    const prompt = someTokens(40, 8);
+    const text = async (fields: object) =>
+      (await engine.complete(prompt, { max_tokens: 12, ...fields })).choices[0]!.text;
+    const greedy = await text({ ignore_eos: true });
+    // One token to choose from is the likeliest, whatever the temperature.
+    expect(await text({ ignore_eos: true, top_k: 1, temperature: 2, seed: 5 })).toBe(greedy);
+    // The eleventh letter of the vocabulary, again and again.
+    const [letter] = await engine.tokenize({ content: 'k' });
+    expect(await text({ ignore_eos: true, logit_bias: { [letter!]: 100 } })).toBe('k'.repeat(12));
+    const apart = await text({ ignore_eos: true, logit_bias: { [letter!]: 5 }, frequency_penalty: 2 });
+    expect(apart!.split('k').length - 1).toBeLessThan(12);
   });
 
   it('computes a prompt for the cache alone when no token is asked for', async () => {

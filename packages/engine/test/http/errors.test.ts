@@ -57,6 +57,57 @@ describe('bad requests', () => {
     ['a broken seed', CHAT, { ...user('a'), seed: 1.5 }, 400, 'WARMPATH_INVALID_REQUEST', 'seed'],
     ['a number to stop at', CHAT, { ...user('a'), stop: [1] }, 400, 'WARMPATH_INVALID_REQUEST', 'stop'],
     ['log probabilities', CHAT, { ...user('a'), logprobs: true }, 400, 'WARMPATH_INVALID_REQUEST', 'logprobs'],
+    ['the likeliest tokens', CHAT, { ...user('a'), top_logprobs: 2 }, 400, 'WARMPATH_INVALID_REQUEST', 'top_logprobs'],
+    [
+      'JSON',
+      CHAT,
+      { ...user('a'), response_format: { type: 'json_object' } },
+      400,
+      'WARMPATH_INVALID_REQUEST',
+      'response_format',
+    ],
+    ['a schema', PLAIN, { prompt: 'a', json_schema: {} }, 400, 'WARMPATH_INVALID_REQUEST', 'json_schema'],
+    ['a grammar', PLAIN, { prompt: 'a', grammar: 'root ::= "a"' }, 400, 'WARMPATH_INVALID_REQUEST', 'grammar'],
+    [
+      'a call of a tool',
+      CHAT,
+      { ...user('a'), tools: [], tool_choice: 'required' },
+      400,
+      'WARMPATH_INVALID_REQUEST',
+      'tool_choice',
+    ],
+    [
+      'too little of a token',
+      CHAT,
+      { ...user('a'), logit_bias: { 5: -101 } },
+      400,
+      'WARMPATH_INVALID_REQUEST',
+      'logit_bias.5',
+    ],
+    [
+      'a bias for a word',
+      CHAT,
+      { ...user('a'), logit_bias: { word: 1 } },
+      400,
+      'WARMPATH_INVALID_REQUEST',
+      'logit_bias.word',
+    ],
+    [
+      'a bias for no token',
+      CHAT,
+      { ...user('a'), logit_bias: { 1536: 1 } },
+      400,
+      'WARMPATH_INVALID_REQUEST',
+      'logit_bias.1536',
+    ],
+    [
+      'a broken penalty',
+      CHAT,
+      { ...user('a'), presence_penalty: 3 },
+      400,
+      'WARMPATH_INVALID_REQUEST',
+      'presence_penalty',
+    ],
     [
       'broken stream options',
       CHAT,
@@ -149,6 +200,18 @@ describe('a full queue', () => {
     running.destroy();
     expect((await waiting).usage.completion_tokens).toBe(1);
     log.close();
+    await engine.close();
+  });
+});
+
+describe('a queue of no places', () => {
+  it('lets run what can at once, and refuses the rest', async () => {
+    const engine = await TestEngine.start({ maxRunning: 1, queueLimit: 0 });
+    expect((await engine.complete(someTokens(20))).usage.completion_tokens).toBe(1);
+    const running = engine.stream(PLAIN, { prompt: someTokens(20), max_tokens: 3000, ignore_eos: true });
+    await running.next();
+    expect((await engine.call(PLAIN, { prompt: 'a' })).status).toBe(429);
+    running.destroy();
     await engine.close();
   });
 });

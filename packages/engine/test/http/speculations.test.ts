@@ -61,6 +61,39 @@ describe('speculative generations', () => {
     expect(await engine.metric('warmpath_engine_speculations')).toBe(0);
   });
 
+  it('count as one use, however often they gave their cells away, and not at all when they are cancelled', async () => {
+    const speculated = send(body('a'));
+    await untilHeld();
+    await confirm('a');
+    await speculated;
+    const cancelled = send(body('b', { prompt: someTokens(90, 5) }));
+    await untilHeld();
+    await cancel('b');
+    await cancelled;
+    const { paths } = JSON.parse(await engine.get('/kv')) as { paths: { uses: number }[] };
+    expect(paths.map(({ uses }) => uses).sort()).toEqual([0, 1]);
+  });
+
+  it('take their turn behind the one that runs when they are confirmed, in the order of their confirmations', async () => {
+    await engine.close();
+    engine = await TestEngine.start({ speculationTokens: 8, speculationLimit: 2, maxRunning: 1, schedule: 'fifo' });
+    const order: string[] = [];
+    const noted = (id: string, reply: Promise<unknown>) => reply.then(() => order.push(id));
+    const first = noted('first', send(body('first')));
+    await untilHeld(1);
+    const second = noted('second', send(body('second')));
+    await untilHeld(2);
+    const stream = engine.stream(PLAIN, { prompt: someTokens(30), max_tokens: 4000, ignore_eos: true });
+    await stream.next();
+    const plain = noted('plain', engine.complete(someTokens(40, 7)));
+    while (engine.server.stats().waiting < 1) await engine.get('/health');
+    await confirm('first');
+    await confirm('second');
+    stream.destroy();
+    await Promise.all([first, second, plain]);
+    expect(order).toEqual(['plain', 'first', 'second']);
+  });
+
   it('stream what was kept back in one go, then on', async () => {
     const stream = engine.stream(PLAIN, { ...body('a'), temperature: 0 });
     await untilHeld();

@@ -43,7 +43,7 @@ describe('continuous batching', () => {
 
   it('computes few prompt tokens beside a stream that somebody reads, and whole batches beside an answer that nobody does', async () => {
     // A gap of one step leaves no room for prompts: few tokens go into each.
-    engine = await TestEngine.start({ streamGap: 1 });
+    engine = await TestEngine.start({ streamGap: 1, batchTokens: 128 });
     const fields = { prompt: someTokens(20), max_tokens: 2000, ignore_eos: true };
     const counts = async (prompt: number[]): Promise<Set<number>> => {
       const from = log.steps.length;
@@ -85,7 +85,7 @@ describe('continuous batching', () => {
   });
 
   it('computes a prefix once for requests that arrive together', async () => {
-    engine = await TestEngine.start();
+    engine = await TestEngine.start({ hostTier: 0 });
     const shared = someTokens(600, 52);
     const answers = await Promise.all(
       NAMES.map((_, index) => engine.complete([...shared, ...someTokens(20, 60 + index)])),
@@ -97,7 +97,7 @@ describe('continuous batching', () => {
   });
 
   it('does not serialise identical prompts beyond their last token', async () => {
-    engine = await TestEngine.start({ batchInvariant: true });
+    engine = await TestEngine.start({ batchInvariant: true, hostTier: 0 });
     const prompt = someTokens(500, 53);
     const answers = await Promise.all(NAMES.map(() => engine.complete(prompt, { max_tokens: 4, ignore_eos: true })));
     expect(new Set(answers.map(({ choices }) => choices[0]!.text)).size).toBe(1);

@@ -219,7 +219,7 @@ describe('copies of what is used most, for the process after this one', () => {
       clock: () => 0,
       onWarning: () => undefined,
     });
-    store.put({ salt: '', tokens: SYSTEM, from: 0, state: new Uint8Array(100), checksum: 0 });
+    store.put({ salt: '', tokens: SYSTEM, from: 0, state: new Uint8Array(100), checksum: 0, uses: 0 });
     await store.close();
     const loop = await start();
     expect((await ask(loop, { parts: [SYSTEM] })).result.cachedTokens).toBe(0);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { greedyToken, sampleToken } from '../../src/loop/sampler.js';
+import { adjustLogits, changesLogits, greedyToken, type SamplingOptions, sampleToken } from '../../src/loop/sampler.js';
 
 const logitsOf = fc
   .array(fc.integer({ min: -400, max: 400 }), { minLength: 1, maxLength: 60, size: 'max' })
@@ -92,5 +92,59 @@ describe('sampling', () => {
 
   it('always keeps at least one token', () => {
     expect(sampleToken(Float32Array.of(1, 5, 2), { temperature: 1, topP: 1e-9 }, () => 0.999)).toBe(1);
+  });
+
+  it('keeps the most likely tokens, the first of equal ones', () => {
+    fc.assert(
+      fc.property(logitsOf, fc.integer({ min: 1, max: 70 }), (logits, topK) => {
+        const adjusted = Float32Array.from(logits);
+        adjustLogits(adjusted, { temperature: 1, topP: 1, topK }, { prompt: [], generated: [] });
+        const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]! || a - b);
+        const kept = new Set(order.slice(0, topK));
+        expect([...adjusted]).toEqual([...logits].map((logit, i) => (kept.has(i) ? logit : Number.NEGATIVE_INFINITY)));
+      }),
+      { seed: 5, numRuns: 300 },
+    );
+  });
+
+  it('penalises what was said and favours what is asked for, as vLLM defines it', () => {
+    const tokens = fc.array(fc.nat({ max: 9 }), { maxLength: 12 });
+    const options = fc.record({
+      logitBias: fc
+        .dictionary(fc.nat({ max: 9 }).map(String), fc.integer({ min: -100, max: 100 }))
+        .map((biases) => new Map(Object.entries(biases).map(([token, bias]) => [Number(token), bias]))),
+      presencePenalty: fc.constantFrom(0, 0.5, -1),
+      frequencyPenalty: fc.constantFrom(0, 0.25, -2),
+      repetitionPenalty: fc.constantFrom(1, 1.5, 0.5),
+    });
+    fc.assert(
+      fc.property(
+        fc.array(fc.integer({ min: -8, max: 8 }), { minLength: 10, maxLength: 10 }),
+        tokens,
+        tokens,
+        options,
+        (logits, prompt, generated, given) => {
+          const adjusted = Float64Array.from(logits) as unknown as Float32Array;
+          adjustLogits(adjusted, { temperature: 1, topP: 1, ...given }, { prompt, generated });
+          const { logitBias, presencePenalty, frequencyPenalty, repetitionPenalty: factor } = given;
+          const expected = logits.map((logit, token) => {
+            const count = generated.filter((each) => each === token).length;
+            const isSaid = count > 0 || prompt.includes(token);
+            const repeated = !isSaid ? logit : logit > 0 ? logit / factor : logit * factor;
+            const penalty = (count > 0 ? presencePenalty : 0) + count * frequencyPenalty;
+            return repeated - penalty + (logitBias.get(token) ?? 0);
+          });
+          for (const [token, logit] of expected.entries()) expect(adjusted[token]).toBeCloseTo(logit, 9);
+        },
+      ),
+      { seed: 6, numRuns: 300 },
+    );
+  });
+
+  it('changes nothing that nobody asked for', () => {
+    const plain: SamplingOptions = { temperature: 1, topP: 0.9, presencePenalty: 0, repetitionPenalty: 1 };
+    expect(changesLogits(plain)).toBe(false);
+    expect(changesLogits({ ...plain, topK: 1 })).toBe(true);
+    expect(changesLogits({ ...plain, frequencyPenalty: 0.1 })).toBe(true);
   });
 });

@@ -35,8 +35,7 @@ describe('the host tier of a real engine', () => {
     const first = await ask(['Marlo', 'Tibin'], 'Tibin');
     expect(first.text).toContain('31');
     expect(first.usage.prompt_tokens_details.cached_tokens).toBe(0);
-    await ask(['Sarek', 'Lumen'], 'Sarek');
-    await ask(['Dovar', 'Pelin'], 'Pelin');
+    const others = [await ask(['Sarek', 'Lumen'], 'Sarek'), await ask(['Dovar', 'Pelin'], 'Pelin')];
 
     const again = await ask(['Marlo', 'Tibin'], 'Tibin');
     expect(again.text).toBe(first.text);
@@ -50,8 +49,11 @@ describe('the host tier of a real engine', () => {
       cached_host: cached_tokens_by_tier.host,
       prompt_n: 1,
     });
-    expect(await engine.metric('warmpath_engine_tier_hits_total', 'tier="host"')).toBe(cached_tokens_by_tier.host);
-    expect(await engine.metric('warmpath_engine_host_restored_tokens_total')).toBe(cached_tokens_by_tier.host);
+    const hits = [...others, again].map(({ usage }) => usage.prompt_tokens_details.cached_tokens_by_tier.host);
+    const allHits = hits.reduce((sum, each) => sum + each, 0);
+    expect(await engine.metric('warmpath_engine_tier_hits_total', 'tier="host"')).toBe(allHits);
+    expect(cached_tokens_by_tier.device).toBe(0);
+    expect(await engine.metric('warmpath_engine_host_restored_tokens_total')).toBe(allHits);
     expect(await engine.metric('warmpath_engine_host_failures_total')).toBe(0);
     expect(await engine.metric('warmpath_engine_host_bytes')).toBe(2 ** 26);
 
@@ -143,25 +145,34 @@ describe('documents that a request names', () => {
     expect(again.usage.prompt_tokens_details.cached_tokens).toBe(kept);
     expect(again.choices[0]!.text).toBe(first.choices[0]!.text);
     // Nothing else is left: only of a whole prompt, the answer too.
-    const cells = await engine.metric('warmpath_engine_used_cells');
-    expect(cells < 330).toBe(kept < 329);
-    expect(cells).toBe(await engine.metric('warmpath_engine_cached_cells'));
+    const tokens = await engine.metric('warmpath_engine_host_tokens');
+    expect(tokens < 330).toBe(kept < 329);
+    expect(await engine.metric('warmpath_engine_used_cells')).toBe(0);
     // Without a word about documents, everything is kept.
     const plain = someTokens(60, 6);
     await engine.complete(plain);
     expect((await engine.complete(plain)).usage.prompt_tokens_details.cached_tokens).toBe(59);
   });
 
-  it('are replaced as a whole: by token counts, by places in a text, and by the parts of a message', async () => {
+  it('leave the cells when no request needs them, and come back for one that does', async () => {
     engine = await TestEngine.start({ contextTokens: 512, hostTier: 2 ** 24, verifyCache: true });
-    const evictedBy = async (work: () => Promise<unknown>): Promise<number> => {
-      const before = await engine.metric('warmpath_engine_evicted_tokens');
-      await work();
-      return (await engine.metric('warmpath_engine_evicted_tokens')) - before;
-    };
+    const prompt = someTokens(400, 1);
+    const first = await engine.complete(prompt, { segments: [300, 370] });
+    expect(await engine.metric('warmpath_engine_used_cells')).toBe(0);
+    expect(await engine.metric('warmpath_engine_evicted_tokens')).toBe(400);
+    const again = await engine.complete(prompt, { segments: [300, 370] });
+    expect(again.usage.prompt_tokens_details.cached_tokens_by_tier).toEqual({ device: 0, host: 399, disk: 0 });
+    expect(again.choices[0]!.text).toBe(first.choices[0]!.text);
+    expect(await engine.metric('warmpath_engine_used_cells')).toBe(0);
+  });
+
+  it('are cut from their end by what is missing, where there is no host tier', async () => {
+    engine = await TestEngine.start({ contextTokens: 512, hostTier: 0, verifyCache: true });
     await engine.complete(someTokens(500, 1), { segments: [300, 470] });
-    // The first request after a full one takes the tail of 30 tokens and the document of 170 in front of it.
-    expect(await evictedBy(() => engine.complete(someTokens(60, 2)))).toBe(200);
+    const before = await engine.metric('warmpath_engine_evicted_tokens');
+    await engine.complete(someTokens(60, 2));
+    // Without a host tier exactly what is missing goes, from the end.
+    expect((await engine.metric('warmpath_engine_evicted_tokens')) - before).toBe(500 + 60 - 512);
   });
 
   it.each([

@@ -25,7 +25,7 @@ class Bench {
         host: { memory: this.memory, capacityBytes: hostBytes, clock: () => times.shift() ?? 0 },
       }),
     });
-    this.waiting = new WaitingTasks({ discipline, window, capacity: 100, cache: this.cache, cost: COST });
+    this.waiting = new WaitingTasks({ discipline, window, cache: this.cache, cost: COST });
   }
 
   /** Computes a prompt, so that it is cached. */

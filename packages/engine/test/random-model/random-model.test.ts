@@ -22,13 +22,14 @@ const sha256 = async (path: string) =>
 
 describe('the name of a random-weights model', () => {
   it.each([
-    ['1m', { millions: 1, weights: 'f16', seed: 1 }, 'random-1m'],
-    ['24M', { millions: 24, weights: 'f16', seed: 1 }, 'random-24m'],
-    ['24m@7', { millions: 24, weights: 'f16', seed: 7 }, 'random-24m-seed7'],
-    ['24m-q8_0', { millions: 24, weights: 'q8_0', seed: 1 }, 'random-24m-q8_0'],
+    ['1m', { millions: 1, weights: 'f16', seed: 1, window: 0 }, 'random-1m'],
+    ['24M', { millions: 24, weights: 'f16', seed: 1, window: 0 }, 'random-24m'],
+    ['24m@7', { millions: 24, weights: 'f16', seed: 7, window: 0 }, 'random-24m-seed7'],
+    ['24m-q8_0', { millions: 24, weights: 'q8_0', seed: 1, window: 0 }, 'random-24m-q8_0'],
+    ['4m-window32@2', { millions: 4, weights: 'f16', seed: 2, window: 32 }, 'random-4m-window32-seed2'],
     [
       '2000m-Q8_0@4294967295',
-      { millions: 2000, weights: 'q8_0', seed: 4294967295 },
+      { millions: 2000, weights: 'q8_0', seed: 4294967295, window: 0 },
       'random-2000m-q8_0-seed4294967295',
     ],
   ])('is read: %s', (text, request, name) => {

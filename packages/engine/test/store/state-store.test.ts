@@ -5,13 +5,13 @@ import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { StateStore, type StateStoreOptions } from '../../src/store/state-store.js';
-import type { StateRecord } from '../../src/store/stored-state.js';
+import { type StateRecord, USES_AT } from '../../src/store/stored-state.js';
 
 const IDENTITY = { model: 'a'.repeat(64), library: 'llama.cpp v0.5.0', cells: 'f16/f16' };
 
 function record(tokens: readonly number[], from = 0, salt = ''): StateRecord {
   const state = Uint8Array.from({ length: 16 * (tokens.length - from) }, (_, index) => (index * 7 + from) % 256);
-  return { salt, tokens, from, state, checksum: crc32(state) };
+  return { salt, tokens, from, state, checksum: crc32(state), uses: tokens.length };
 }
 
 describe('the store of states', () => {
@@ -74,7 +74,7 @@ describe('the store of states', () => {
     expect(await kvFiles()).toEqual([]);
   });
 
-  it('never takes a file for what it was when any bit of it has changed', async () => {
+  it('never takes a file for what it was when any bit of it has changed, but for the number of its uses', async () => {
     const { store } = await start();
     store.put(record([5, 6, 7, 8], 1, 'tenant'));
     await close(store);
@@ -87,12 +87,30 @@ describe('the store of states', () => {
         await writeFile(join(directory, name!), changed);
         const { store: next, entries } = await start();
         const state = entries[0] === undefined ? undefined : await next.read(entries[0].file);
-        expect(state).toBeUndefined();
-        expect(next.stats.damagedFiles + next.stats.failedReads).toBe(1);
+        const isOfUses = place >= USES_AT && place < USES_AT + 4;
+        expect(state === undefined).toBe(!isOfUses);
+        expect(entries[0]?.uses === 4).toBe(!isOfUses && entries.length > 0);
+        expect(next.stats.damagedFiles + next.stats.failedReads).toBe(isOfUses ? 0 : 1);
         await close(next);
       }),
       { seed: 12, numRuns: 120 },
     );
+  });
+
+  it('keeps in a file how often it was used, also while it is being written or gone', async () => {
+    const { store } = await start();
+    const file = store.put(record([5, 6, 7, 8]));
+    store.noteUses(file, 20);
+    await store.settled();
+    store.noteUses(file, 21);
+    const gone = store.put(record([1, 2]));
+    store.remove(gone);
+    store.noteUses(gone, 9);
+    await close(store);
+    const { store: next, entries } = await start();
+    expect(entries.map(({ uses }) => uses)).toEqual([21]);
+    expect(await next.read(entries[0]!.file)).toEqual(record([5, 6, 7, 8]).state);
+    expect(warnings).toEqual([]);
   });
 
   it('removes files that were cut short, and leaves alone what is not its own', async () => {
@@ -101,7 +119,7 @@ describe('the store of states', () => {
     await close(store);
     const [name] = await kvFiles();
     const bytes = await readFile(join(directory, name!));
-    for (const length of [0, 10, 36, 60, bytes.length - 1]) {
+    for (const length of [0, 10, 40, 60, bytes.length - 1]) {
       await writeFile(join(directory, `${length}.kv`), bytes.subarray(0, length));
     }
     await writeFile(join(directory, 'unfinished.kv.tmp'), bytes);

@@ -11,14 +11,21 @@ import { arrangeFound } from './found/serve-recognised.js';
 import { type ArrangedInsertion, type InsertedRequest, isBadInput } from './inserted-documents.js';
 import type { Call, PlainPrompt, PreparedPrompt } from './prepare-prompt.js';
 
-const PLAIN = {
-  state: undefined,
-  arrangements: [],
-  estimatedTokens: 0,
-  prefix: undefined,
-  parsed: undefined,
-  keepFound: undefined,
-} as const;
+const NONE: readonly never[] = [];
+
+/** A prompt in which nothing is arranged. */
+function untouched(body: Buffer, turn: ArrangedPrompt['turn']): ArrangedPrompt {
+  return {
+    body,
+    state: undefined,
+    arrangements: NONE,
+    estimatedTokens: 0,
+    turn,
+    prefix: undefined,
+    parsed: undefined,
+    keepFound: undefined,
+  };
+}
 
 /**
  * The engine has room: decides the order and renders the prompt. A defect costs the order, not the answer.
@@ -35,13 +42,13 @@ export function arrangePrompt(gateway: Gateway, call: Call, prepared: PreparedPr
     if (isBadInput(error)) throw error;
     failOpen(gateway, call.request, 'original', error);
     const body = prepared.kind === 'found' ? prepared.found.searched.body : call.body;
-    return { ...PLAIN, body, turn: undefined };
+    return untouched(body, undefined);
   }
 }
 
 function plainPrompt({ exchange }: FastifyRequest, { body, fallback, history }: PlainPrompt): ArrangedPrompt {
   if (fallback !== undefined) exchange.fallback = fallback;
-  return { ...PLAIN, body, turn: history && { history, sent: plainTurn(history) } };
+  return untouched(body, history && { history, sent: plainTurn(history) });
 }
 
 function arrangeInserted(gateway: Gateway, { request, tenant }: Call, asked: InsertedRequest): ArrangedPrompt {

@@ -22,7 +22,7 @@ export interface WaitingContext {
 export interface Dispatch {
   readonly tenant: string;
   /** Asked for only once the request waits; `undefined` for one without documents. Must not throw. */
-  readonly context: WaitingContext | undefined;
+  context(): WaitingContext | undefined;
   /**
    * Sends it; called once, when the engine has room. Calls `release` when the engine is done with it. Must not throw.
    */
@@ -126,7 +126,7 @@ export class DispatchQueue {
     if (scheduler === undefined) return NONE;
     const told: (readonly Document[])[] = [];
     for (const { dispatch } of scheduler) {
-      const { context } = dispatch;
+      const context = dispatch.context();
       if (context?.preamble.key !== preamble.key) continue;
       if (told.push(context.documents) === MAX_TOLD) break;
     }
@@ -205,7 +205,7 @@ export class DispatchQueue {
   #createScheduler(): Scheduler<Waiting> {
     const { discipline, window, capacity } = this.#settings;
     if (discipline === 'fifo') return new FifoScheduler({ capacity });
-    const lookup = ({ dispatch }: Waiting): PromptReuse => dispatch.context?.reuse() ?? UNKNOWN_REUSE;
+    const lookup = ({ dispatch }: Waiting): PromptReuse => dispatch.context()?.reuse() ?? UNKNOWN_REUSE;
     return new CacheAwareScheduler({ capacity, window, lookup });
   }
 }

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { WarmpathError } from '@warmpath/core';
 import { type ByteEdit, type ByteSpan, type JsonMember, JsonScanner } from './json-scanner.js';
 
@@ -30,6 +31,11 @@ export class BodyView {
 
   get bytes(): Buffer {
     return this.scan.bytes;
+  }
+
+  /** Whether its bytes can be told from its text: what is no UTF-8 is read as another sign. O(body), native. */
+  get isUtf8(): boolean {
+    return isUtf8(this.bytes);
   }
 
   /** Where the value of a top-level member stands. */

@@ -30,6 +30,11 @@ export interface RandomModelRequest {
   readonly weights: RandomWeightType;
   /** 32-bit seed of the weights. */
   readonly seed: number;
+  /**
+   * Tokens of a sliding window to which three of four layers attend; 0 for a model that attends to everything. With a
+   * window it has Cohere 2's architecture, without one Llama's.
+   */
+  readonly window: number;
 }
 
 export interface RandomModelOptions extends WriteGgufOptions {
@@ -38,32 +43,35 @@ export interface RandomModelOptions extends WriteGgufOptions {
 }
 
 /**
- * Reads `<size>m[-f16|-q8_0][@<seed>]`, for instance `24m`, `24m-q8_0`, `24m@7`. Sizes are whole millions, 1 to 2000.
+ * Reads `<size>m[-f16|-q8_0][-window<tokens>][@<seed>]`, for instance `24m`, `24m-q8_0`, `4m-window32`, `24m@7`. Sizes
+ * are whole millions, 1 to 2000.
  * Errors: `WARMPATH_MODEL_SPEC`.
  */
 export function parseRandomModel(text: string): RandomModelRequest {
-  const match = /^(\d{1,4})m(?:-(f16|q8_0))?(?:@(\d{1,10}))?$/i.exec(text);
+  const match = /^(\d{1,4})m(?:-(f16|q8_0))?(?:-window(\d{1,5}))?(?:@(\d{1,10}))?$/i.exec(text);
   const millions = Number(match?.[1]);
-  const seed = match?.[3] === undefined ? DEFAULT_SEED : Number(match[3]);
+  const seed = match?.[4] === undefined ? DEFAULT_SEED : Number(match[4]);
   if (match === null || millions < 1 || millions > MAX_MILLIONS || seed > 0xffffffff) {
     throw new WarmpathError('WARMPATH_MODEL_SPEC', {
       path: `random:${text}`,
-      detail: `a random-weights model is named random:<size>m[-f16|-q8_0][@seed], with a size of 1m to ${MAX_MILLIONS}m and a 32-bit seed, for instance random:24m or random:24m-q8_0@7`,
+      detail: `a random-weights model is named random:<size>m[-f16|-q8_0][-window<tokens>][@seed], with a size of 1m to ${MAX_MILLIONS}m and a 32-bit seed, for instance random:24m or random:24m-q8_0@7`,
     });
   }
-  return { millions, seed, weights: (match[2]?.toLowerCase() ?? 'f16') as RandomWeightType };
+  const weights = (match[2]?.toLowerCase() ?? 'f16') as RandomWeightType;
+  return { millions, seed, weights, window: Number(match[3] ?? 0) };
 }
 
 /** The model's name: `random-24m`, `random-24m-q8_0`, `random-24m-seed7`. */
-export function randomModelName({ millions, weights, seed }: RandomModelRequest): string {
+export function randomModelName({ millions, weights, seed, window }: RandomModelRequest): string {
   const parts = [`random-${millions}m`];
   if (weights !== 'f16') parts.push(weights);
+  if (window > 0) parts.push(`window${window}`);
   if (seed !== DEFAULT_SEED) parts.push(`seed${seed}`);
   return parts.join('-');
 }
 
 /**
- * Path of a llama-architecture GGUF file with random weights, generated at the first call and kept in the cache folder.
+ * Path of a GGUF file with random weights, generated at the first call and kept in the cache folder.
  * The same request gives the same bytes on every machine. It computes like a trained model of its size (attention looks
  * at the context, logits are finite and spread), but its text is noise.
  *
@@ -79,7 +87,7 @@ export async function randomModel(request: RandomModelRequest, options: RandomMo
   if (await isIntact(path)) return path;
   await createFolder(folder);
   const architecture = chooseArchitecture(request.millions * 1e6);
-  const metadata = describeModel(name, architecture, buildVocabulary(), request.weights);
+  const metadata = describeModel(name, architecture, buildVocabulary(), request);
   await writeGguf(path, metadata, planTensors(architecture, request), options);
   return path;
 }
@@ -99,15 +107,16 @@ function describeModel(
   name: string,
   { layers, width, feedForward, heads, kvHeads, headWidth }: Architecture,
   vocabulary: Vocabulary,
-  weights: RandomWeightType,
+  { weights, window }: RandomModelRequest,
 ): GgufMetadata {
   const text = (value: string): GgufValue => ({ type: 'string', value });
   const count = (value: number): GgufValue => ({ type: 'uint32', value });
   const id = (token: (typeof CONTROL_TOKENS)[number]) =>
     count(VOCABULARY_SIZE - CONTROL_TOKENS.length + CONTROL_TOKENS.indexOf(token));
+  const family = window > 0 ? 'cohere2' : 'llama';
   const isControl = (index: number) => index >= VOCABULARY_SIZE - CONTROL_TOKENS.length;
   return new Map<string, GgufValue>([
-    ['general.architecture', text('llama')],
+    ['general.architecture', text(family)],
     ['general.name', text(`warmpath-${name}`)],
     [
       'general.description',
@@ -115,16 +124,17 @@ function describeModel(
     ],
     // llama.cpp's numbers for "mostly f16" and "mostly q8_0".
     ['general.file_type', count(weights === 'f16' ? 1 : 7)],
-    ['llama.vocab_size', count(VOCABULARY_SIZE)],
-    ['llama.context_length', count(CONTEXT_LENGTH)],
-    ['llama.embedding_length', count(width)],
-    ['llama.block_count', count(layers)],
-    ['llama.feed_forward_length', count(feedForward)],
-    ['llama.attention.head_count', count(heads)],
-    ['llama.attention.head_count_kv', count(kvHeads)],
-    ['llama.rope.dimension_count', count(headWidth)],
-    ['llama.attention.layer_norm_rms_epsilon', { type: 'float32', value: RMS_EPSILON }],
-    ['llama.rope.freq_base', { type: 'float32', value: 10_000 }],
+    [`${family}.vocab_size`, count(VOCABULARY_SIZE)],
+    [`${family}.context_length`, count(CONTEXT_LENGTH)],
+    [`${family}.embedding_length`, count(width)],
+    [`${family}.block_count`, count(layers)],
+    [`${family}.feed_forward_length`, count(feedForward)],
+    [`${family}.attention.head_count`, count(heads)],
+    [`${family}.attention.head_count_kv`, count(kvHeads)],
+    [`${family}.rope.dimension_count`, count(headWidth)],
+    [`${family}.attention.layer_norm${window > 0 ? '' : '_rms'}_epsilon`, { type: 'float32', value: RMS_EPSILON }],
+    ...windowMetadata(family, window),
+    [`${family}.rope.freq_base`, { type: 'float32', value: 10_000 }],
     ['tokenizer.ggml.model', text('gpt2')],
     ['tokenizer.ggml.pre', text('gpt-2')],
     ['tokenizer.ggml.tokens', { type: 'array', of: 'string', value: vocabulary.tokens }],
@@ -141,6 +151,14 @@ function describeModel(
     ['tokenizer.ggml.add_eos_token', { type: 'bool', value: false }],
     ['tokenizer.chat_template', text(CHAT_TEMPLATE)],
   ]);
+}
+
+function windowMetadata(family: string, window: number): [string, GgufValue][] {
+  if (window === 0) return [];
+  return [
+    [`${family}.attention.sliding_window`, { type: 'uint32', value: window }],
+    [`${family}.logit_scale`, { type: 'float32', value: 1 }],
+  ];
 }
 
 /** @throws WARMPATH_CONFIG_INVALID when the folder cannot be made. */
@@ -165,7 +183,10 @@ async function createFolder(folder: string): Promise<void> {
  * what stands in the cache shows in the logits. The embedding is small beside the layers' sum, or the tied output would
  * answer every token with itself.
  */
-function planTensors(architecture: Architecture, { weights: type, seed }: RandomModelRequest): GgufTensorSource[] {
+function planTensors(
+  architecture: Architecture,
+  { weights: type, seed, window }: RandomModelRequest,
+): GgufTensorSource[] {
   const { layers, width, feedForward, heads, kvHeads, headWidth } = architecture;
   const matrix = (name: string, inputs: number, outputs: number, gain: number): GgufTensorSource => ({
     name,
@@ -188,7 +209,8 @@ function planTensors(architecture: Architecture, { weights: type, seed }: Random
       matrix(`${block}.attn_k.weight`, width, kvHeads * headWidth, 1.5),
       matrix(`${block}.attn_v.weight`, width, kvHeads * headWidth, 1),
       matrix(`${block}.attn_output.weight`, heads * headWidth, width, 1),
-      norm(`${block}.ffn_norm.weight`),
+      // Cohere 2 computes attention and feed-forward side by side, behind one norm.
+      ...(window > 0 ? [] : [norm(`${block}.ffn_norm.weight`)]),
       matrix(`${block}.ffn_gate.weight`, width, feedForward, 1),
       matrix(`${block}.ffn_up.weight`, width, feedForward, 1),
       matrix(`${block}.ffn_down.weight`, feedForward, width, 1),

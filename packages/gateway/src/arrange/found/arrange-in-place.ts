@@ -9,6 +9,7 @@ import {
   type RepeatedDocument,
   rewriteText,
   SeenDocuments,
+  textMoves,
   withReferences,
 } from '@warmpath/core';
 import { type TextChange, textEdits } from '../../intake/apis/request-texts.js';
@@ -114,9 +115,9 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
       rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order });
       prompt.place(block, sent);
     }
-    const written = rewriteText(text, rewrites);
-    if (written !== request.given[index]!.text) changes.push({ place: given.place, text: written });
-    prompt.add(written);
+    const change = changeOf(request, index, text, rewrites);
+    if (change !== undefined) changes.push(change);
+    prompt.add(text, rewrites);
   }
   const opening = before?.opening ?? changes.filter(({ place }) => place[0] !== request.api.conversation?.messages);
   return {
@@ -125,6 +126,24 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
     estimatedTokens: prompt.tokens,
     sent: { seen: repeats.seen, orders: prompt.orders, tokens: prompt.messageTokens, opening },
   };
+}
+
+/**
+ * How a text of the request becomes this one with its blocks in their order: its own bytes are moved where nothing else
+ * changes, because writing all of it as JSON took a seventh of the time of a prompt. `undefined` where nothing changes.
+ */
+function changeOf(
+  { given, view }: RecognisedRequest,
+  index: number,
+  text: string,
+  rewrites: readonly BlockRewrite[],
+): TextChange | undefined {
+  const { text: before, place, kind } = given[index]!;
+  const moves = text === before && kind === undefined ? textMoves(rewrites) : undefined;
+  if (moves?.length === 0) return undefined;
+  if (moves !== undefined && view.isUtf8) return { place, moves, length: text.length };
+  const written = rewriteText(text, rewrites);
+  return written === before ? undefined : { place, text: written };
 }
 
 /**
@@ -168,7 +187,7 @@ export function firstOpenDocuments(
     );
     if (index < block.text) {
       if (first !== undefined) prompt.place(first.block, sentInOrder(first.block, references));
-      prompt.add(text);
+      prompt.add(text, []);
       continue;
     }
     const preamble = prompt.preamble(message, given.role, text.slice(0, block.start));

@@ -1,4 +1,12 @@
-import { type DocumentBlock, estimateTokens, fingerprint, type Preamble, type SeenDocuments } from '@warmpath/core';
+import {
+  type BlockRewrite,
+  type DocumentBlock,
+  estimateTokens,
+  fingerprint,
+  type Preamble,
+  rewriteText,
+  type SeenDocuments,
+} from '@warmpath/core';
 import type { TextChange } from '../../intake/apis/request-texts.js';
 import { isOrdered, type RecognisedMessage } from './recognised-request.js';
 import type { SentOrder } from './sent-orders.js';
@@ -23,7 +31,7 @@ export interface SentPrompt {
 export class PromptSoFar {
   readonly #scope: string;
   readonly #scopeTokens: number;
-  readonly #written: string[] = [];
+  readonly #texts: { readonly text: string; readonly rewrites: readonly BlockRewrite[] }[] = [];
   orders: string;
   /** Of the messages alone. */
   messageTokens: number;
@@ -41,7 +49,7 @@ export class PromptSoFar {
 
   /** What stands before documents in a text of this message that begins with `before`. */
   preamble({ linkBefore, firstText }: RecognisedMessage, role: string, before: string): Preamble {
-    const own = this.#written.slice(firstText);
+    const own = this.#texts.slice(firstText).map(({ text, rewrites }) => rewriteText(text, rewrites));
     const key = fingerprint([this.#scope, linkBefore, this.orders, role, ...own, before]);
     return { key: `in-place#${key}`, tokens: this.tokens + (before === '' ? 0 : estimateTokens(before)) };
   }
@@ -54,8 +62,9 @@ export class PromptSoFar {
     this.orders += `${order.join()}${relabelled ? 'r' : ''}${replaced}${parts};`;
   }
 
-  add(text: string): void {
-    this.#written.push(text);
+  /** A text goes out with its blocks like this. It is written only for blocks behind it in the same message. */
+  add(text: string, rewrites: readonly BlockRewrite[]): void {
+    this.#texts.push({ text, rewrites });
     if (text !== '') this.messageTokens += estimateTokens(text);
   }
 }

@@ -1,3 +1,4 @@
+import type { TextMove } from '@warmpath/core';
 import type { BodyView } from '../body-view.js';
 import { type ByteEdit, type ByteSpan, JsonScanner } from '../json-scanner.js';
 
@@ -42,11 +43,10 @@ export interface RequestMessage {
   readonly texts: readonly RequestText[];
 }
 
-/** Another text for one place of a body. */
-export interface TextChange {
-  readonly place: TextPlace;
-  readonly text: string;
-}
+/** Another text for one place of a body, or its own parts in another order, each as the client wrote it. */
+export type TextChange = { readonly place: TextPlace } & TextEdit;
+
+type TextEdit = { readonly text: string } | { readonly moves: readonly TextMove[]; readonly length: number };
 
 /** `messages[2].content[0].text`, as errors name it. */
 export function pathName(place: TextPlace): string {
@@ -60,17 +60,38 @@ function stepName(step: TextPlace[number]): string {
 }
 
 /**
- * The edits that put other texts at these places. Of changes to one place the last one counts; a place that does not
- * lead to a string is passed over. Elements in another order keep the bytes that each was written with, and what stands
- * between them its place. O(bytes of the containers on the way).
+ * The edits that make these changes. Of changes to one place the last one counts; a place that does not lead to a
+ * string is passed over. Elements in another order keep the bytes that each was written with, and what stands between
+ * them its place. Moves need a body of UTF-8, and the `length` of their text in UTF-16 units. O(bytes of the containers
+ * on the way).
  */
 export function textEdits({ scan }: BodyView, changes: readonly TextChange[]): readonly ByteEdit[] {
   if (changes.length === 0) return [];
-  const root: Branch = { below: new Map(), text: undefined };
-  for (const { place, text } of changes) branchAt(root, place).text = text;
+  const root: Branch = { below: new Map(), edit: undefined };
+  for (const change of changes) branchAt(root, change.place).edit = change;
   const edits: ByteEdit[] = [];
   collect(scan, scan.space(0), root, edits);
   return edits;
+}
+
+/** The parts of one string in their new places. O(string). */
+function movedParts(
+  scan: JsonScanner,
+  start: number,
+  { moves, length }: { readonly moves: readonly TextMove[]; readonly length: number },
+): readonly ByteEdit[] {
+  const end = scan.stringEnd(start);
+  const offsets = new Set([length]);
+  for (const move of moves) offsets.add(move.start).add(move.end).add(move.from).add(move.to);
+  const sorted = [...offsets].sort((a, b) => a - b);
+  const places = scan.placesIn({ start, end }, sorted);
+  if (places.at(-1) !== end - 1) throw new TypeError('the parts are not of this text');
+  const placeOf = new Map(sorted.map((offset, i) => [offset, places[i]!]));
+  return moves.map((move) => ({
+    start: placeOf.get(move.start)!,
+    end: placeOf.get(move.end)!,
+    pieces: [scan.bytes.subarray(placeOf.get(move.from)!, placeOf.get(move.to)!)],
+  }));
 }
 
 /** The elements of `text`, each in the place of one that stands there: as the client wrote it, if it did. O(both). */
@@ -90,7 +111,7 @@ function writtenElements(scan: JsonScanner, slots: readonly ByteSpan[], text: st
 /** Changes as a tree, so that the body is walked once for all of them. */
 interface Branch {
   readonly below: Map<TextPlace[number], Branch>;
-  text: string | undefined;
+  edit: TextEdit | undefined;
 }
 
 function branchAt(root: Branch, place: TextPlace): Branch {
@@ -98,7 +119,7 @@ function branchAt(root: Branch, place: TextPlace): Branch {
   for (const step of place) {
     let next = branch.below.get(step);
     if (next === undefined) {
-      next = { below: new Map(), text: undefined };
+      next = { below: new Map(), edit: undefined };
       branch.below.set(step, next);
     }
     branch = next;
@@ -109,8 +130,10 @@ function branchAt(root: Branch, place: TextPlace): Branch {
 function collect(scan: JsonScanner, start: number, branch: Branch, edits: ByteEdit[]): void {
   const here = { start, end: start };
   if (scan.isString(here)) {
-    if (branch.text !== undefined)
-      edits.push({ start, end: scan.stringEnd(start), pieces: [JSON.stringify(branch.text)] });
+    const { edit } = branch;
+    if (edit === undefined) return;
+    if ('moves' in edit) edits.push(...movedParts(scan, start, edit));
+    else edits.push({ start, end: scan.stringEnd(start), pieces: [JSON.stringify(edit.text)] });
   } else if (scan.isObject(here)) {
     // Of a key that occurs twice the last one counts, as in `JSON.parse`.
     const last = new Map(scan.members(start).map((member) => [member.key, member]));
@@ -122,8 +145,8 @@ function collect(scan: JsonScanner, start: number, branch: Branch, edits: ByteEd
     const elements = scan.elements(start);
     for (const [step, below] of branch.below) {
       if (typeof step === 'object') {
-        if (below.text !== undefined) {
-          edits.push(...writtenElements(scan, elements.slice(step.from, step.to + 1), below.text));
+        if (below.edit !== undefined && 'text' in below.edit) {
+          edits.push(...writtenElements(scan, elements.slice(step.from, step.to + 1), below.edit.text));
         }
         continue;
       }

@@ -1,0 +1,253 @@
+// The embedded engine beside llama-server, built from the source that node-llama-cpp carries: the same model file, the
+// same threads, the same prompts, request by request in turn. `node bench/peer.js --llama-server PATH --data FOLDER
+// [--model random:24m] [--threads 2] [--requests 500] [--json FILE]`; FOLDER is a BEIR folder such as MultiHop-RAG.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { availableParallelism } from 'node:os';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { arrange, observe, prepareDocuments, ServedHistory } from '@warmpath/core';
+import { Retriever } from '../../lab/dist/index.js';
+import { resolveModel, spawnEngine } from '../dist/index.js';
+import { seeded } from './draw.js';
+import { pairedRatio } from './paired.js';
+import { modelPath } from './random-model/dist/model-path.js';
+
+const { values } = parseArgs({
+  options: {
+    'llama-server': { type: 'string' },
+    data: { type: 'string' },
+    model: { type: 'string', default: 'random:24m' },
+    threads: { type: 'string', default: String(availableParallelism()) },
+    requests: { type: 'string', default: '500' },
+    json: { type: 'string' },
+  },
+});
+if (values['llama-server'] === undefined || values.data === undefined) {
+  throw new Error('--llama-server and --data are needed');
+}
+const THREADS = Number(values.threads);
+const CELLS = 16_384;
+const TOP = 5;
+/** Prompts that nobody has seen, and their tokens. */
+const COLD = 40;
+const COLD_TOKENS = 800;
+/** Requests at the beginning and at the end of the run that are compared. */
+const EDGE = 100;
+const STREAMS = 8;
+const STREAM_TOKENS = 200;
+
+const JSON_HEADERS = { 'content-type': 'application/json' };
+const running = [];
+
+async function freePort() {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}
+
+async function startPeer(path, flags = []) {
+  const port = await freePort();
+  const given = ['-m', path, '-t', String(THREADS), '-c', String(CELLS), '--host', '127.0.0.1', '--port', String(port)];
+  const env = { ...process.env, LD_LIBRARY_PATH: dirname(values['llama-server']) };
+  const child = spawn(values['llama-server'], [...given, ...flags], { env, stdio: 'ignore' });
+  running.push(() => child.kill('SIGKILL'));
+  const url = `http://127.0.0.1:${port}`;
+  for (;;) {
+    if (child.exitCode !== null) throw new Error(`llama-server ended with ${child.exitCode}`);
+    const response = await fetch(`${url}/health`).catch(() => undefined);
+    if (response?.ok) return { name: 'llama-server', url };
+    await sleep(100);
+  }
+}
+
+async function startOwn(path) {
+  const engine = await spawnEngine({ model: path, port: 0, threads: THREADS, contextTokens: CELLS });
+  running.push(() => engine.stop());
+  return { name: 'embedded', url: engine.url };
+}
+
+/** `{ms, prompt, cached}`: milliseconds until the first token, tokens of the prompt, and those found in the cache. */
+async function ask({ url }, prompt) {
+  const started = performance.now();
+  const body = JSON.stringify({ prompt, max_tokens: 1, temperature: 0, ignore_eos: true });
+  const response = await fetch(`${url}/v1/completions`, { method: 'POST', headers: JSON_HEADERS, body });
+  const answer = await response.json();
+  const ms = performance.now() - started;
+  if (!response.ok) throw new Error(`${url} answered ${response.status}: ${JSON.stringify(answer)}`);
+  const { usage } = answer;
+  return { ms, prompt: usage.prompt_tokens, cached: usage.prompt_tokens_details?.cached_tokens ?? 0 };
+}
+
+function mean(numbers) {
+  return numbers.reduce((total, each) => total + each, 0) / numbers.length;
+}
+
+/** Nobody is always first. */
+function rotated(list, by) {
+  return [...list.slice(by % list.length), ...list.slice(0, by % list.length)];
+}
+
+async function cold(path) {
+  const engines = [await startPeer(path), await startOwn(path)];
+  const next = seeded(7);
+  const times = { 'llama-server': [], embedded: [] };
+  for (let round = -3; round < COLD; round++) {
+    const prompt = Array.from({ length: COLD_TOKENS }, () => 300 + Math.floor(next() * 900));
+    for (const engine of rotated(engines, round + 3)) {
+      const { ms } = await ask(engine, prompt);
+      if (round >= 0) times[engine.name].push(ms);
+    }
+  }
+  await stopAll();
+  return times;
+}
+
+/** What becomes of retrieved documents before they are sent. */
+const ORDERS = {
+  retrieval: () => ({ order: (documents) => documents, learn: () => {} }),
+  arranged: () => {
+    const history = new ServedHistory();
+    let arrangement;
+    return {
+      order: (documents) => {
+        arrangement = arrange({ documents: prepareDocuments(documents).documents, hints: false }, history, 0);
+        observe({ kind: 'dispatched', arrangement, now: 0 }, history);
+        return arrangement.documents;
+      },
+      learn: ({ prompt, cached }) => {
+        const counted = { promptTokens: prompt, cachedTokens: cached };
+        observe({ kind: 'completed', arrangement, now: 0, ...counted }, history);
+      },
+    };
+  },
+};
+
+/** The questions of a BEIR folder with the passages that BM25 finds for them. */
+function requestsOf(folder) {
+  const lines = (name) =>
+    readFileSync(join(folder, name), 'utf8')
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line));
+  const passages = lines('corpus.jsonl').map(({ _id: id, title, text }) => ({ id, title, content: text }));
+  const retriever = new Retriever(passages);
+  return lines('queries.jsonl').map(({ text }) => ({ question: text, documents: retriever.search(text, TOP) }));
+}
+
+async function run(path) {
+  const requests = requestsOf(values.data).slice(0, Number(values.requests));
+  const lanes = [];
+  for (const order of Object.keys(ORDERS)) {
+    for (const start of [startPeer, startOwn]) {
+      lanes.push({ order, engine: await start(path), ordering: ORDERS[order](), answers: [] });
+    }
+  }
+  for (const [index, { question, documents: found }] of requests.entries()) {
+    for (const lane of rotated(lanes, index)) {
+      const documents = lane.ordering.order(found);
+      const texts = documents.map(({ title, content }) => `${title ?? ''}\n${content}\n\n`);
+      const answer = await ask(lane.engine, `${texts.join('')}Question: ${question}\nAnswer:`);
+      lane.ordering.learn(answer);
+      lane.answers.push(answer);
+    }
+  }
+  await stopAll();
+  return lanes.map(({ order, engine, answers }) => ({ order, name: engine.name, answers }));
+}
+
+/** Tokens a second of so many streams at once. */
+async function tokensPerSecond({ url }, streams, salt) {
+  const one = async (stream) => {
+    const prompt = Array.from({ length: 30 }, (_, i) => 300 + ((i * 7 + stream * 131 + salt * 17) % 900));
+    const body = { prompt, max_tokens: STREAM_TOKENS, temperature: 0, ignore_eos: true, stream: true };
+    const response = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: JSON_HEADERS,
+      body: JSON.stringify(body),
+    });
+    await response.text();
+  };
+  const started = performance.now();
+  await Promise.all(Array.from({ length: streams }, (_, stream) => one(stream)));
+  return (1_000 * streams * STREAM_TOKENS) / (performance.now() - started);
+}
+
+async function generation(path) {
+  const engines = [await startPeer(path, ['-np', String(STREAMS)]), await startOwn(path)];
+  const results = { 'llama-server': { 1: [], [STREAMS]: [] }, embedded: { 1: [], [STREAMS]: [] } };
+  for (let round = -1; round < 5; round++) {
+    for (const streams of [1, STREAMS]) {
+      for (const engine of rotated(engines, round + 1)) {
+        const rate = await tokensPerSecond(engine, streams, round + 2);
+        if (round >= 0) results[engine.name][streams].push(rate);
+      }
+    }
+  }
+  await stopAll();
+  return results;
+}
+
+async function stopAll() {
+  for (const stop of running.splice(0)) await stop();
+}
+
+function row(what, own, peer, bar, isMet) {
+  const bars = bar === '' ? '' : `${bar}, ${isMet ? 'met' : 'missed'}`;
+  console.log(`${what.padEnd(52)} ${own.padStart(10)} ${peer.padStart(13)}   ${bars}`);
+}
+
+function print({ coldTimes, lanes, rates }) {
+  row('', 'embedded', 'llama-server', '', true);
+  const { ratio, error } = pairedRatio(coldTimes.embedded, coldTimes['llama-server']);
+  const ms = (numbers) => `${mean(numbers).toFixed(0)} ms`;
+  row(`${COLD_TOKENS} cold tokens, mean TTFT`, ms(coldTimes.embedded), ms(coldTimes['llama-server']), '', true);
+  row('  ratio', `${ratio.toFixed(2)} ± ${error.toFixed(2)}`, '', '≤ 1.1', ratio <= 1.1);
+  for (const order of Object.keys(ORDERS)) {
+    const [peer, own] = ['llama-server', 'embedded'].map(
+      (name) => lanes.find((lane) => lane.order === order && lane.name === name).answers,
+    );
+    const ttft = (answers) => answers.map((answer) => answer.ms);
+    const share = (answers) => mean(answers.map(({ cached, prompt }) => cached / prompt)).toFixed(3);
+    const perToken = (answers) =>
+      answers.reduce((sum, answer) => sum + answer.ms, 0) /
+      answers.reduce((sum, { prompt, cached }) => sum + prompt - cached, 0);
+    const growth = (answers) => perToken(answers.slice(-EDGE)) / perToken(answers.slice(0, EDGE));
+    const paired = pairedRatio(ttft(own), ttft(peer));
+    row(`${order}, ${own.length} requests, mean TTFT`, ms(ttft(own)), ms(ttft(peer)), '', true);
+    const bar = order === 'arranged' ? '≤ 0.7' : '';
+    row('  ratio', `${paired.ratio.toFixed(2)} ± ${paired.error.toFixed(2)}`, '', bar, paired.ratio <= 0.7);
+    row('  cached share of the prompts', share(own), share(peer), '', true);
+    const last = growth(own);
+    row(
+      `  last ${EDGE} ÷ first ${EDGE}, ms an uncached token`,
+      last.toFixed(2),
+      growth(peer).toFixed(2),
+      '≤ 1.1',
+      last <= 1.1,
+    );
+  }
+  for (const streams of [1, STREAMS]) {
+    const [own, peer] = [mean(rates.embedded[streams]), mean(rates['llama-server'][streams])];
+    row(`${streams} streams, tokens a second`, own.toFixed(0), peer.toFixed(0), '', true);
+    row('  ratio', (own / peer).toFixed(2), '', '≥ 0.9', own >= 0.9 * peer);
+  }
+}
+
+try {
+  const { path } = await resolveModel(await modelPath(values.model));
+  const coldTimes = await cold(path);
+  const rates = await generation(path);
+  const lanes = await run(path);
+  console.log(`${values.model}, ${THREADS} threads, ${CELLS} cells`);
+  print({ coldTimes, lanes, rates });
+  if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify({ coldTimes, rates, lanes })}\n`);
+} finally {
+  await stopAll();
+}
