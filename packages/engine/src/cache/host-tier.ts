@@ -92,11 +92,6 @@ export class HostTier {
     return this.#cost.expectedMs(bytes);
   }
 
-  /** A copy was left where it was for its cost. The estimate falls, so that it is tried again some time. */
-  fadeCost(): void {
-    this.#cost.fade();
-  }
-
   /**
    * Copies cells out of the device. The copy counts only once it is {@link add}ed.
    *

@@ -79,18 +79,6 @@ export class LowerTiers {
     return file === undefined ? 0 : this.#files!.readMs(file) + this.#host.restoreMs(file.file.bytes * share);
   }
 
-  /**
-   * Whether copying a part of a node back from the host is expected to be faster than computing it, which takes
-   * `computeMs`.
-   */
-  isWorthRestoring(node: RadixNode, length: number, computeMs: number): boolean {
-    const isWorth = this.transferMs(node, length) <= computeMs;
-    if (!isWorth) {
-      this.#host.fadeCost();
-    }
-    return isWorth;
-  }
-
   /** @returns Whether the node's cells are on the device now; when not, its copy was no good and is gone. */
   restore(node: RadixNode, sequence: SequenceId): boolean {
     const copy = node.copy!;

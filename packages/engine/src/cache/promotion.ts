@@ -14,7 +14,8 @@ export interface PromotionOptions {
 
 /**
  * Brings back to the device what the lower tiers hold of a prompt, node by node and the nearest tier first (RAGCache
- * §5.1). What would take longer to bring than to compute again is left where it is.
+ * §5.1). A file that would take longer to read than its tokens to compute is left where it is. A copy in host memory
+ * always comes back: that takes a hundredth of computing it, and one slow moment must not make the cache useless.
  */
 export class Promotion {
   readonly #tree: TieredTree;
@@ -73,15 +74,8 @@ export class Promotion {
     return coming;
   }
 
-  /**
-   * @returns The node, on the device and at the lease's end; `undefined` when it is not worth it, or its copy was no
-   *   good.
-   */
+  /** @returns The node, on the device and at the lease's end; `undefined` when its copy was no good. */
   #bringBack(lease: HeldLease, step: PathStep): RadixNode | undefined {
-    const computeMs = this.#cost.prefillMs(step.node.start, step.length);
-    if (!this.#tree.lower!.isWorthRestoring(step.node, step.length, computeMs)) {
-      return undefined;
-    }
     const node = this.#tree.cut(step);
     if (node === undefined || node.copy === undefined) {
       return undefined;

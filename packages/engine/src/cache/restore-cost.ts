@@ -5,24 +5,30 @@ const FADE = 0.8;
 
 /**
  * What it costs to bring a byte back from a tier: the fastest of late, because one slow moment says nothing of the
- * next. Nothing before the first time, so that it is tried, unless it was measured beforehand.
+ * next. Nothing before the first time, so that it is tried, unless it was measured beforehand. What is larger than
+ * anything so far is expected to cost no more than the largest so far, so that it is tried as well: the rate of a small
+ * one is mostly what every transfer takes, whatever its size.
  */
 export class RestoreCost {
   #msPerByte: number;
+  /** Bytes of the largest transfer that the rate comes from. */
+  #largest: number;
 
   /** @param msPerByte Milliseconds a byte, where that was measured. */
   constructor(msPerByte: number = Number.POSITIVE_INFINITY) {
     this.#msPerByte = msPerByte;
+    this.#largest = msPerByte === Number.POSITIVE_INFINITY ? 0 : Number.POSITIVE_INFINITY;
   }
 
   /** Milliseconds that so many bytes will take. */
   expectedMs(bytes: number): number {
-    return this.#msPerByte === Number.POSITIVE_INFINITY ? 0 : bytes * this.#msPerByte;
+    return this.#largest === 0 ? 0 : Math.min(bytes, this.#largest) * this.#msPerByte;
   }
 
   /** So many bytes took so long. */
   observe(bytes: number, durationMs: number): void {
     this.#msPerByte = Math.min(durationMs / bytes, SLOWER * this.#msPerByte);
+    this.#largest = Math.max(this.#largest, bytes);
   }
 
   /** Something was left where it is for its cost. The estimate falls, so that it is tried again some time. */

@@ -176,8 +176,6 @@ describe('the logits behind a prompt, whatever became of its cells before', () =
             cells: context.cells,
             sequences: SEQUENCE_IDS.slice(0, 12),
             policy: replacementPolicy(policy),
-            // Copying back is always worth it here.
-            cost: { prefillMs: () => Number.POSITIVE_INFINITY },
             host: { memory: context, capacityBytes: hostBytes, clock: () => 0 },
             verify: true,
           });

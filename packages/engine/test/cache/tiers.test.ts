@@ -168,7 +168,7 @@ describe('the cache with a host tier', () => {
     expect(bench.memory.liveCells).toBe(13);
   });
 
-  it('computes what would take longer to copy back, and keeps both', () => {
+  it('copies back what the host holds, however slow a copy was on a busy machine', () => {
     let nowMs = 0;
     const bench = new Bench(9, 8, {
       hostBytes: PLENTY,
@@ -177,15 +177,11 @@ describe('the cache with a host tier', () => {
       clock: () => (nowMs += 1000),
       cost: { prefillMs: (_cached, tokens) => tokens },
     });
-    bench.serve(asked(1), [4]);
-    bench.serve(asked(2, 3), [4, 8]);
-    // The first time, nobody knows yet what it costs.
-    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 4, disk: 0 });
-    bench.serve(asked(2, 3), [4, 8]);
-    expect(bench.cache.match(asked(1)).host).toBe(5);
-    expect(bench.serve(asked(1), [4])).toEqual({ device: 0, host: 0, disk: 0 });
-    expect(bench.cache.match(asked(1))).toEqual({ device: 5, host: 0, disk: 0 });
-    expect(bench.cache.stats.host!.savedTokens).toBe(bench.cache.stats.host!.tokens);
+    for (let time = 0; time < 3; time++) {
+      const found = bench.serve(asked(1), [4]);
+      expect(found).toEqual({ device: 0, host: time === 0 ? 0 : 4, disk: 0 });
+      bench.serve(asked(2, 3), [4, 8]);
+    }
   });
 });
 

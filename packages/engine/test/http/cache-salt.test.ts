@@ -29,13 +29,7 @@ describe('cache_salt', () => {
     expect(await cached(prompt, 'tenant b')).toEqual({ device: 0, host: 0, disk: 0 });
     expect(await cached(prompt)).toEqual({ device: 0, host: 0, disk: 0 });
     await cached(someTokens(400, 2));
-    let back = await cached(prompt, 'tenant a');
-    expect(back.host).toBeGreaterThan(0);
-    // Where copying back seemed slower than computing, a part was computed, and copying is tried again.
-    while (back.device + back.host < 199) {
-      back = await cached(prompt, 'tenant a');
-    }
-    expect(back.device + back.host).toBe(199);
+    expect(await cached(prompt, 'tenant a')).toEqual({ device: 0, host: 199, disk: 0 });
   });
 
   it('holds for chats too', async () => {

@@ -130,8 +130,6 @@ describe('an answer from the cache', () => {
       threads: 1,
       hostTierBytes,
       batchInvariant,
-      // Copying back is always worth it here, however busy the machine is.
-      cost: { prefillMs: () => Number.POSITIVE_INFINITY },
       verifyCache: true,
       observer: {
         onPrompt: ignore,
