@@ -184,8 +184,8 @@ export class PrefixCache {
 
   /**
    * Takes over what others have committed since and what lies in host memory, beyond the lease's own tokens. Only for a
-   * lease without private cells. What comes next on the disk is read, unless computing it would be faster, and the lease
-   * waits for it no longer than computing it would take.
+   * lease without private cells. What comes next on the disk is read, unless computing it would be faster, and the
+   * lease waits for it no longer than computing it would take.
    *
    * @returns What the lease gained, by where it was; what was read from the disk for this prompt counts as from there.
    */
