@@ -17,7 +17,6 @@ import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
-import { stateIdentity } from './native/state-identity.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 import { costOf, type EngineProfile, storedProfile } from './profile/engine-profile.js';
 
@@ -152,6 +151,7 @@ async function serveModel(
     window: settings.window,
     streamGap: settings.streamGap,
     threads: settings.threads,
+    kvType: settings.kvType,
     policy: settings.policy,
     // Cells behind a sliding window cannot be cut at documents: who asks for a host tier then is told so, nobody else.
     hostTierBytes: settings.hostTier ?? (model.hasSlidingWindow ? 0 : defaultHostTierBytes()),
@@ -159,7 +159,7 @@ async function serveModel(
       diskTier: {
         directory: resolve(diskTier),
         capacityBytes: diskTierBytes,
-        identity: stateIdentity(await modelFingerprint(resolved.path, settings.cacheDir)),
+        model: await modelFingerprint(resolved.path, settings.cacheDir),
       },
     }),
     ...(publisher !== undefined && {
@@ -169,7 +169,7 @@ async function serveModel(
       hotCopies: {
         directory: warm.path,
         capacityBytes: warm.capacityBytes,
-        identity: stateIdentity(await fileIdentity(resolved.path)),
+        model: await fileIdentity(resolved.path),
       },
     }),
     ...(profile !== undefined && measuredCosts(profile)),

@@ -38,12 +38,13 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
     outputs: options.maxRunning,
     threads: options.threads,
     padding: options.batchInvariant === true ? 'all' : 'faster',
+    ...(options.kvType !== undefined && { kvType: options.kvType }),
   });
   try {
-    const disk = options.diskTier && (await openStore(options.diskTier));
+    const disk = options.diskTier && (await openStore(options.diskTier, context));
     // A state of cells behind a sliding window leaves out what lies before it.
     const hotCopies = options.model.hasSlidingWindow ? undefined : options.hotCopies;
-    const hotStore = hotCopies && (await openStore(hotCopies).catch(warn));
+    const hotStore = hotCopies && (await openStore(hotCopies, context).catch(warn));
     const cache = createCache(options, { context, disk, cost });
     return { context, cache, hot: hotStore && new HotCopies({ ...hotStore, cache, memory: context }) };
   } catch (error) {
@@ -91,6 +92,12 @@ function warn(error: Error): undefined {
   process.emitWarning(error);
 }
 
-function openStore(options: StoreOptions): Promise<OpenStore> {
-  return StateStore.open({ ...options, clock, onWarning: (message) => process.emitWarning(message) });
+function openStore({ directory, capacityBytes, model }: StoreOptions, context: NativeContext): Promise<OpenStore> {
+  return StateStore.open({
+    directory,
+    capacityBytes,
+    identity: { model, ...context.stateIdentity },
+    clock,
+    onWarning: (message) => process.emitWarning(message),
+  });
 }

@@ -1,13 +1,14 @@
 import { WarmpathError } from '@warmpath/core';
 import koffi from 'koffi';
 import type { SavableMemory } from '../cache/sequence-memory.js';
+import type { StateIdentity } from '../store/stored-state.js';
 import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
-import { mismatch } from './library.js';
+import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
 import { NATIVE_SEQUENCES, SCRATCH_SEQUENCE } from './sequence-ids.js';
 import { holdsPositions, sliceState } from './sequence-state.js';
-import { FLASH_ATTENTION_ENABLED, type NativePointer } from './structs.js';
+import { FLASH_ATTENTION_ENABLED, KV_TYPES, type KvType, type NativePointer } from './structs.js';
 import { type BatchAttention, type BatchEstimate, TILE_ROWS, TilePadding } from './tile-padding.js';
 
 /** Cells for the padding of a batch: no fewer than a tile, and what llama.cpp rounds to. */
@@ -26,6 +27,8 @@ export interface ContextOptions {
    * when left out.
    */
   readonly padding?: 'faster' | 'all';
+  /** How keys and values stand in the cells; f16 when left out. */
+  readonly kvType?: KvType;
 }
 
 /**
@@ -48,12 +51,14 @@ export class NativeContext implements SavableMemory {
 
   /** KV cells, as llama.cpp rounded them, without those of the padding. */
   readonly cells: number;
+  /** What its states are of, all but the model: states of contexts that differ in it mean nothing to each other. */
+  readonly stateIdentity: Omit<StateIdentity, 'model'>;
 
   private constructor(
     bindings: LlamaBindings,
     context: NativePointer,
     model: NativeModel,
-    { batchTokens, threads, padding }: ContextOptions,
+    { batchTokens, threads, padding, kvType = 'f16' }: ContextOptions,
   ) {
     this.#bindings = bindings;
     this.#context = context;
@@ -66,7 +71,13 @@ export class NativeContext implements SavableMemory {
     if (this.#pool !== undefined) {
       bindings.attachThreadPool(context, this.#pool, this.#pool);
     }
-    this.cells = bindings.contextCells(context) - (padding === undefined ? 0 : PADDING_CELLS);
+    const contextCells = bindings.contextCells(context);
+    this.cells = contextCells - (padding === undefined ? 0 : PADDING_CELLS);
+    const isStretched = contextCells > model.originalContext;
+    this.stateIdentity = {
+      library: `llama.cpp ${LLAMA_RELEASE} (${NATIVE_PACKAGE_VERSION})`,
+      cells: `${kvType}/${kvType}${isStretched ? ' long rope' : ''}`,
+    };
   }
 
   /**
@@ -89,6 +100,8 @@ export class NativeContext implements SavableMemory {
       kv_unified: true,
       // Without it, cells of other sequences in the buffer made prefill several times slower; with it, 20 %.
       flash_attn_type: FLASH_ATTENTION_ENABLED,
+      type_k: KV_TYPES[options.kvType ?? 'f16'],
+      type_v: KV_TYPES[options.kvType ?? 'f16'],
     };
     const pointer = await new Promise<NativePointer | null>((resolve, reject) => {
       bindings.initFromModel.async(model.pointer, params, (error: unknown, result) =>
@@ -97,7 +110,7 @@ export class NativeContext implements SavableMemory {
     });
     if (pointer === null) {
       throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
-        detail: `llama.cpp cannot create a context of ${options.cells} tokens; ask for fewer`,
+        detail: `llama.cpp cannot create a context of ${options.cells} tokens${options.kvType === 'q8_0' ? ' with keys and values as q8_0' : ''}; ask for fewer`,
       });
     }
     const context = new NativeContext(bindings, pointer, model, options);

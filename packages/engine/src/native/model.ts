@@ -14,6 +14,11 @@ export class NativeModel {
   readonly parameterCount: number;
   /** Whether some layers attend to a window only; a state of their cells leaves out what lies before it. */
   readonly hasSlidingWindow: boolean;
+  /**
+   * Tokens of context it was trained for before it was stretched, where the factors of its rotary positions depend on
+   * the size of the context (LongRoPE): contexts of more cells compute other keys. Infinite for every other model.
+   */
+  readonly originalContext: number;
   /** What its attention costs, on a number of threads. */
   readonly attentionShape: Omit<AttentionShape, 'threads'>;
   /** The Jinja chat template of the file's metadata. */
@@ -26,6 +31,10 @@ export class NativeModel {
     this.trainedContext = bindings.trainedContext(model);
     this.parameterCount = Number(bindings.parameterCount(model));
     this.hasSlidingWindow = bindings.slidingWindow(model) > 0;
+    const architecture = metadata(bindings, model, 'general.architecture');
+    const isLongRope = metadata(bindings, model, `${architecture}.rope.scaling.type`) === 'longrope';
+    const original = Number(metadata(bindings, model, `${architecture}.rope.scaling.original_context_length`));
+    this.originalContext = isLongRope && original > 0 ? original : Number.POSITIVE_INFINITY;
     this.attentionShape = attentionShape(bindings, model, this);
     this.chatTemplate = bindings.chatTemplate(model, null) ?? undefined;
   }
