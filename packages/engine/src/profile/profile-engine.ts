@@ -27,8 +27,8 @@ export interface StoredEngineProfile {
 
 /**
  * Measures what computing and copying take with this model on this machine, and keeps it in the cache folder, where
- * every later start with the same threads, batch and type of keys and values finds it. The machine should have nothing else
- * to do.
+ * every later start with the same threads, batch and type of keys and values finds it. The machine should have nothing
+ * else to do.
  *
  * @throws What `startEngineServer` throws of the model and the library; the signal's reason.
  */
