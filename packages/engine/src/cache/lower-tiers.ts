@@ -149,6 +149,16 @@ export class LowerTiers {
     await this.#files?.close(roots, isInTime);
   }
 
+  /** Drops a node's copy or file; nothing below it may lie in that tier. */
+  drop(node: RadixNode, tier: 'host' | 'disk'): void {
+    if (tier === 'disk') {
+      this.#files!.drop(node);
+    } else {
+      this.#host.drop(node.copy!);
+      this.#loseCopy(node);
+    }
+  }
+
   /** Drops everything below a node that lies nowhere. */
   dropBelow(node: RadixNode): void {
     for (const child of [...node.children.values()]) {

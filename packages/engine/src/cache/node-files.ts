@@ -244,6 +244,11 @@ export class NodeFiles {
         this.#lose(child);
       }
     }
+    this.drop(node);
+  }
+
+  /** Takes a node's file from it; nothing below it may have one. */
+  drop(node: RadixNode): void {
     this.#listener?.leaving(node, 'disk', node.start);
     this.#disk.drop(node);
     this.#left(node);

@@ -9,7 +9,7 @@ import { SaltedRoots } from './salted-roots.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import { SequencePool } from './sequence-pool.js';
 import type { TierListener } from './tier-listener.js';
-import type { TreeReuse } from './tokens-by-tier.js';
+import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
 
 export interface TieredTreeOptions {
   readonly memory: SequenceMemory;
@@ -312,12 +312,48 @@ export class TieredTree {
   }
 
   /**
+   * Drops what lies in some tiers below some roots, but for what leases stand on, what is kept, and what other tiers
+   * depend on. Cost: O(nodes).
+   *
+   * @returns How many tokens were dropped from each tier.
+   */
+  drop(tiers: readonly Tier[], roots: readonly RadixNode[]): TokensByTier {
+    const dropped = { device: 0, host: 0, disk: 0 };
+    const nodes = [...roots];
+    for (let place = 0; place < nodes.length; place++) {
+      nodes.push(...nodes[place]!.children.values());
+    }
+    // Children stand behind their parents, and nothing may go before what depends on it.
+    for (const node of nodes.slice(roots.length).reverse()) {
+      for (const tier of tiers) {
+        const { tokenCount } = node;
+        if (!node.mayLeave(tier)) {
+          continue;
+        }
+        if (tier === 'device') {
+          this.#evict(node, tokenCount, false);
+        } else {
+          this.#lower!.drop(node, tier);
+        }
+        dropped[tier] += tokenCount;
+      }
+    }
+    return dropped;
+  }
+
+  /** Somebody wants a node to be kept, or no more. */
+  retain(node: RadixNode, change: 1 | -1): void {
+    node.retainers += change;
+    this.#order.review(node);
+  }
+
+  /**
    * Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are
    * dropped.
    */
-  #evict(leaf: RadixNode, count: number): void {
+  #evict(leaf: RadixNode, count: number, isCopied = true): void {
     const whole = count === leaf.tokenCount;
-    if (whole && leaf.copy === undefined) {
+    if (isCopied && whole && leaf.copy === undefined) {
       this.#lower?.copyOut(leaf);
     }
     this.#listener?.leaving(leaf, 'device', leaf.end - count);

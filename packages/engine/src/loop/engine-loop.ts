@@ -1,6 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import { reportTree, type TreeReport, type TreeReportOptions } from '../cache/tree-report.js';
 import { LoopAnnouncer } from './announcer.js';
+import { CacheManagement } from './cache-management.js';
 import { DecodeStep } from './decode-step.js';
 import type { GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
 import { isolatedListener } from './isolated-listener.js';
@@ -31,6 +33,9 @@ export class EngineLoop {
   readonly #ended: Promise<void>;
   #tellFailure: (error: WarmpathError) => void = () => undefined;
 
+  /** What operators ask of the cache. */
+  readonly management: CacheManagement;
+
   /** Settles when the loop has failed and nothing will be computed any more; never, when it does not. */
   readonly failed = new Promise<WarmpathError>((resolve) => {
     this.#tellFailure = resolve;
@@ -42,6 +47,7 @@ export class EngineLoop {
   private constructor(options: EngineLoopOptions, memory: LoopMemory, learned: ObservedCost) {
     const { context, cache, hot } = memory;
     const { maxRunning, cachedDocuments, window } = options;
+    this.management = new CacheManagement({ cache, hot, clock: Date.now, wake: () => this.#wakeUp() });
     this.#options = options;
     this.#memory = memory;
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
@@ -87,6 +93,11 @@ export class EngineLoop {
   /** What the cache holds, in counts and sizes. Cost: O(nodes), during which nothing else happens. */
   report(options: TreeReportOptions): TreeReport {
     return reportTree(this.#memory.cache.roots, options);
+  }
+
+  /** What a prompt would find in the cache now, by tier; changes nothing. Cost: O(tokens). */
+  lookup(tokens: readonly number[], salt?: string): TokensByTier {
+    return this.#memory.cache.match(tokens, tokens.length, salt);
   }
 
   /**
@@ -171,6 +182,7 @@ export class EngineLoop {
         cache.settle();
         this.#places.admit();
         cache.clearIdle();
+        this.management.step();
         this.#places.prefetch();
         kvEvents?.flush();
         isGoingOn = await this.#turn();
@@ -179,6 +191,7 @@ export class EngineLoop {
       this.#fail(cause);
     }
     this.#places.refuseHeld();
+    this.management.close();
     // After a failure nothing is written any more.
     await cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));
     kvEvents?.end();
