@@ -97,7 +97,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
-  const bindings = await llamaFor(resolved.path, settings.nativeLog);
+  const bindings = await llamaFor(resolved.path, settings.nativeLog, settings.cacheDir);
   const model = await NativeModel.load(bindings, resolved.path);
   try {
     return await serve(settings, resolved, model, hooks);

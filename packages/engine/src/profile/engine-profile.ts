@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type CostModel, type PrefillProfile, profiledCost } from '@warmpath/core';
 import { cacheFolder } from '../models/cache-folder.js';
 import { modelFingerprint } from '../models/fingerprint.js';
+import { builtLibraries } from '../native/built-libraries.js';
 import { LLAMA_RELEASE } from '../native/library.js';
 import type { KvType } from '../native/structs.js';
 
@@ -56,7 +57,7 @@ export async function profileSubject(
   const processors = cpus();
   return {
     model: await modelFingerprint(modelPath, folder),
-    library: `llama.cpp ${LLAMA_RELEASE}`,
+    library: `llama.cpp ${LLAMA_RELEASE}${builtLibraries(folder) === undefined ? '' : ', built here'}`,
     processor: `${platform()} ${arch()} ${processors[0]?.model ?? 'unknown'}`,
     processors: processors.length,
     threads,

@@ -45,7 +45,7 @@ export async function profileEngine(
     signal,
   });
   const subject = await profileSubject(resolved.path, { threads, batchTokens, kvType }, cacheDir);
-  const bindings = await llamaFor(resolved.path, settings.nativeLog);
+  const bindings = await llamaFor(resolved.path, settings.nativeLog, settings.cacheDir);
   const model = await NativeModel.load(bindings, resolved.path);
   try {
     const cells = settings.contextTokens;
