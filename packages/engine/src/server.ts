@@ -153,8 +153,8 @@ async function serveModel(
     threads: settings.threads,
     kvType: settings.kvType,
     policy: settings.policy,
-    // Cells behind a sliding window cannot be cut at documents: who asks for a host tier then is told so, nobody else.
-    hostTierBytes: settings.hostTier ?? (model.hasSlidingWindow ? 0 : defaultHostTierBytes()),
+    // Who asks for a host tier where nothing can be shared is told so, nobody else.
+    hostTierBytes: settings.hostTier ?? (model.canSharePrefixes ? defaultHostTierBytes() : 0),
     ...(diskTier !== undefined && {
       diskTier: {
         directory: resolve(diskTier),

@@ -100,12 +100,9 @@ export class EngineLoop {
     return this.#memory.cache.match(tokens, tokens.length, salt);
   }
 
-  /**
-   * Whether what a request computed may serve another. Not where layers attend to a sliding window: the library gives
-   * cells behind the window to other tokens, so that what stands in them is not what was computed.
-   */
+  /** Whether what a request computed may serve another. */
   get isReused(): boolean {
-    return !this.#options.model.hasSlidingWindow;
+    return this.#options.model.canSharePrefixes;
   }
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */

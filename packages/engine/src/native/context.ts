@@ -6,7 +6,7 @@ import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
 import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
-import { NATIVE_SEQUENCES, SCRATCH_SEQUENCE } from './sequence-ids.js';
+import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS } from './sequence-ids.js';
 import { holdsPositions, sliceState } from './sequence-state.js';
 import { FLASH_ATTENTION_ENABLED, KV_TYPES, type KvType, type NativePointer } from './structs.js';
 import { type BatchAttention, type BatchEstimate, TILE_ROWS, TilePadding } from './tile-padding.js';
@@ -51,6 +51,8 @@ export class NativeContext implements SavableMemory {
 
   /** KV cells, as llama.cpp rounded them, without those of the padding. */
   readonly cells: number;
+  /** The ids that requests and a prefix cache may use. */
+  readonly sequences: readonly number[];
   /** What its states are of, all but the model: states of contexts that differ in it mean nothing to each other. */
   readonly stateIdentity: Omit<StateIdentity, 'model'>;
 
@@ -58,7 +60,7 @@ export class NativeContext implements SavableMemory {
     bindings: LlamaBindings,
     context: NativePointer,
     model: NativeModel,
-    { batchTokens, threads, padding, kvType = 'f16' }: ContextOptions,
+    { batchTokens, outputs, threads, padding, kvType = 'f16' }: ContextOptions,
   ) {
     this.#bindings = bindings;
     this.#context = context;
@@ -67,6 +69,8 @@ export class NativeContext implements SavableMemory {
     this.#batch = new NativeBatch(batchTokens);
     this.#padding = new TilePadding({ ...model.attentionShape, threads }, padding === 'all');
     this.#isPadded = padding !== undefined && batchTokens >= TILE_ROWS;
+    // States are made for the sequences below n_seq_max alone.
+    this.sequences = model.isRecurrent ? SEQUENCE_IDS.slice(0, outputs) : SEQUENCE_IDS;
     this.#pool = bindings.threadPools.create(threads);
     if (this.#pool !== undefined) {
       bindings.attachThreadPool(context, this.#pool, this.#pool);
@@ -85,6 +89,8 @@ export class NativeContext implements SavableMemory {
    * @throws WARMPATH_NATIVE_MISMATCH when a first decode on the highest sequence id fails.
    */
   static async create(bindings: LlamaBindings, model: NativeModel, options: ContextOptions): Promise<NativeContext> {
+    // A recurrent model has a state for each id below it, and the lowest is not used.
+    const outputs = options.outputs + (model.isRecurrent ? FIRST_SEQUENCE : 0);
     const params = {
       ...bindings.contextDefaultParams(),
       n_ctx: options.cells + (options.padding === undefined ? 0 : PADDING_CELLS),
@@ -93,8 +99,8 @@ export class NativeContext implements SavableMemory {
       // Sizes the logits buffer (vocabulary × n_seq_max floats), so it is the number of outputs of one decode and not
       // of sequence ids: a unified buffer takes ids up to LLAMA_MAX_SEQ whatever stands here (src/llama-context.cpp,
       // src/llama-kv-cache.cpp). The first decode below proves that it still does.
-      n_seq_max: options.outputs,
-      n_outputs_max: options.outputs,
+      n_seq_max: outputs,
+      n_outputs_max: outputs,
       n_threads: options.threads,
       n_threads_batch: options.threads,
       kv_unified: true,
@@ -235,13 +241,14 @@ export class NativeContext implements SavableMemory {
   /** The first decode reads the weights into memory, and proves that the highest sequence id works. */
   async #warmUp(): Promise<void> {
     this.#batch.clear();
-    this.#batch.add(0, 0, NATIVE_SEQUENCES - 1, true);
+    const highest = this.sequences.at(-1)!;
+    this.#batch.add(0, 0, highest, true);
     const code = await this.decode();
     if (code !== 0) {
       this.free();
       throw mismatch(`A first decode failed with code ${code}`);
     }
-    this.remove(NATIVE_SEQUENCES - 1, 0, -1);
+    this.remove(highest, 0, -1);
   }
 
   #requireIdle(): void {

@@ -105,7 +105,7 @@ describe('waiting requests', () => {
       [1_000, [0, 1]],
     ] as const) {
       const bench = new Bench('cache-aware', { hostBytes: 100_000, times: [0, restoreMs] });
-      for (const tokens of [run(100, 30), run(1_000, 60), [...run(100, 30), 1], run(1_000, 55)]) {
+      for (const tokens of [run(100, 30), run(1_000, 60), [...run(100, 30), 1], run(2_000, 55)]) {
         bench.serve(tokens);
       }
       bench.serve(run(500, 5));

@@ -51,7 +51,7 @@ export function parseRandomModel(text: string): RandomModelRequest {
   if (match === null || family === undefined || millions < 1 || millions > MAX_MILLIONS || seed > 0xffffffff) {
     throw new WarmpathError('WARMPATH_MODEL_SPEC', {
       path: `random:${text}`,
-      detail: `a random-weights model is named random:<size>m[-f16|-q8_0][-<family>][@seed], with a size of 1m to ${MAX_MILLIONS}m, one of the families window<tokens>, longrope<tokens>, mrope and mla, and a 32-bit seed, for instance random:24m or random:24m-q8_0@7`,
+      detail: `a random-weights model is named random:<size>m[-f16|-q8_0][-<family>][@seed], with a size of 1m to ${MAX_MILLIONS}m, one of the families window<tokens>, longrope<tokens>, mrope, mla, recurrent and hybrid, and a 32-bit seed, for instance random:24m or random:24m-q8_0@7`,
     });
   }
   const weights = (match[2]?.toLowerCase() ?? 'f16') as RandomWeightType;
@@ -173,11 +173,11 @@ function planTensors(
   architecture: Architecture,
   { weights: type, seed, family }: RandomModelRequest,
 ): GgufTensorSource[] {
-  const { layers, width, feedForward } = architecture;
+  const { layers, width } = architecture;
   const maker: TensorMaker = {
-    matrix: (name, shape, gain) => ({
+    matrix: (name, shape, gain, own) => ({
       name,
-      type,
+      type: own ?? type,
       shape,
       weights: seededWeights({
         seed,
@@ -186,24 +186,19 @@ function planTensors(
         deviation: gain / Math.sqrt(shape[0]!),
       }),
     }),
-    values: (name, values) => ({ name, type: 'f32', shape: [values.length], weights: [Float32Array.from(values)] }),
+    values: (name, values, shape) => ({
+      name,
+      type: 'f32',
+      shape: shape ?? [values.length],
+      weights: [Float32Array.from(values)],
+    }),
   };
-  const norm = (name: string): GgufTensorSource => maker.values(name, Array<number>(width).fill(1));
   const tensors = [
     maker.matrix('token_embd.weight', [width, VOCABULARY_SIZE], 2),
-    norm('output_norm.weight'),
     ...family.tensors(architecture, maker),
   ];
   for (let layer = 0; layer < layers; layer++) {
-    const block = `blk.${layer}`;
-    tensors.push(
-      norm(`${block}.attn_norm.weight`),
-      ...family.attention(architecture, block, maker),
-      ...(family.hasOneNorm ? [] : [norm(`${block}.ffn_norm.weight`)]),
-      maker.matrix(`${block}.ffn_gate.weight`, [width, feedForward], 1),
-      maker.matrix(`${block}.ffn_up.weight`, [width, feedForward], 1),
-      maker.matrix(`${block}.ffn_down.weight`, [feedForward, width], 1),
-    );
+    tensors.push(...family.layer(architecture, `blk.${layer}`, maker));
   }
   return tensors;
 }
