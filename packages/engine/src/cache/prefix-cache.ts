@@ -223,9 +223,9 @@ export class PrefixCache {
     return this.#tree.lower?.isReading ?? false;
   }
 
-  /** Settles when something has come from the disk for {@link settle}. */
-  async news(): Promise<void> {
-    await this.#tree.lower?.news();
+  /** Waits for something to come from the disk for {@link settle}. */
+  async waitForDisk(): Promise<void> {
+    await this.#tree.lower?.waitForDisk();
   }
 
   /**

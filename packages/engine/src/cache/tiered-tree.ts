@@ -2,13 +2,13 @@ import type { CostModel, ReplacementPolicy, Tier } from '@warmpath/core';
 import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
-import { LowerTiers } from './lower-tiers.js';
 import type { PromptCursor } from './prompt-cursor.js';
 import { type PathStep, RadixNode } from './radix-node.js';
 import { SaltedRoots } from './salted-roots.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import { SequencePool } from './sequence-pool.js';
 import type { TierListener } from './tier-listener.js';
+import { TierStore } from './tier-store.js';
 import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
 
 export interface TieredTreeOptions {
@@ -38,7 +38,7 @@ export interface TieredTreeOptions {
  * A node that leaves the device is copied once; as long as the copy stays, it leaves again without one. A device leaf
  * goes before its parents, a host copy before those that it stands behind, a file before those of its parents, so
  * nothing ever lies anywhere without what it depends on. It knows leases only as pins. What lies below the device is
- * {@link LowerTiers}'.
+ * {@link TierStore}'.
  *
  * Prompts of different salts share nothing: each salt has a root of its own, as long as anything hangs on it.
  */
@@ -46,7 +46,7 @@ export class TieredTree {
   readonly #roots = new SaltedRoots();
   readonly #memory: SequenceMemory;
   readonly #order: EvictionOrder;
-  readonly #lower: LowerTiers | undefined;
+  readonly #lower: TierStore | undefined;
   readonly #listener: TierListener | undefined;
   readonly #sequences: SequencePool;
   #deviceTokens = 0;
@@ -63,7 +63,7 @@ export class TieredTree {
     this.#listener = listener;
     this.#sequences = new SequencePool(memory, sequences);
     if (host !== undefined) {
-      this.#lower = new LowerTiers({
+      this.#lower = new TierStore({
         order: this.#order,
         host,
         disk,
@@ -104,7 +104,7 @@ export class TieredTree {
   }
 
   /** What lies below the device, when there is anything. */
-  get lower(): LowerTiers | undefined {
+  get lower(): TierStore | undefined {
     return this.#lower;
   }
 
