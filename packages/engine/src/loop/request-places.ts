@@ -183,8 +183,9 @@ export class RequestPlaces {
   }
 
   /**
-   * The running requests hold each other's cells: the youngest of the least urgent gives way and waits again. One alone always has enough,
-   * because no request is longer than all cells; were it ever otherwise, it would be admitted and give way for ever.
+   * The running requests hold each other's cells: the youngest of the least urgent gives way and waits again. One alone
+   * always has enough, because no request is longer than all cells; were it ever otherwise, it would be admitted and
+   * give way for ever.
    */
   giveWay(): void {
     if (this.#running.length === 1) {
