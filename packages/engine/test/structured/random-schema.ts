@@ -24,13 +24,17 @@ const numbers = fc
     return isFree ? { type: 'number' } : { type: 'number', ...lower, ...upper };
   });
 
-const strings = fc
-  .tuple(fc.nat({ max: 12 }), fc.nat({ max: 12 }), fc.constantFrom('lengths', 'format', 'free'))
-  .chain(([a, b, kind]) => {
-    const lengths = { type: 'string', minLength: Math.min(a, b), maxLength: Math.max(a, b) };
-    const formats = fc.constantFrom('date', 'time', 'date-time', 'uuid').map((format) => ({ type: 'string', format }));
-    return kind === 'format' ? formats : fc.constant(kind === 'free' ? { type: 'string' } : lengths);
-  });
+const formats = fc
+  .constantFrom('date', 'time', 'date-time', 'uuid')
+  .map((format): TestSchema => ({ type: 'string', format }));
+
+const strings = fc.oneof(
+  formats,
+  fc.constant<TestSchema>({ type: 'string' }),
+  fc
+    .tuple(fc.nat({ max: 12 }), fc.nat({ max: 12 }))
+    .map(([a, b]): TestSchema => ({ type: 'string', minLength: Math.min(a, b), maxLength: Math.max(a, b) })),
+);
 
 const constant = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 6 }).filter((text) => text.isWellFormed()),
@@ -42,7 +46,7 @@ const constant = fc.oneof(
 const constants = fc.oneof(
   fc.uniqueArray(constant, { minLength: 1, maxLength: 12 }).map((values): TestSchema => ({ enum: values })),
   constant.map((value): TestSchema => ({ const: value })),
-  fc.constantFrom<TestSchema>({ type: 'boolean' }, { type: 'null' }, { type: ['string', 'null'], maxLength: 4 }),
+  fc.constantFrom<TestSchema[]>({ type: 'boolean' }, { type: 'null' }, { type: ['string', 'null'], maxLength: 4 }),
 );
 
 const key = fc.oneof(
@@ -51,7 +55,7 @@ const key = fc.oneof(
 );
 
 const { schema: anySchema } = fc.letrec<{ schema: TestSchema; compound: TestSchema }>((tie) => ({
-  schema: fc.oneof({ maxDepth: 3, withCrossShrink: true }, integers, numbers, strings, constants, tie('compound')),
+  schema: fc.oneof({ maxDepth: 3 }, integers, numbers, strings, constants, tie('compound')),
   compound: fc.oneof(
     fc.tuple(tie('schema'), fc.nat({ max: 3 }), fc.nat({ max: 3 })).map(
       ([items, a, b]): TestSchema => ({
@@ -117,7 +121,9 @@ export function misfit(text: string, schema: TestSchema): string | undefined {
   try {
     const value: unknown = JSON.parse(text);
     // zod reads these two otherwise than JSON Schema does: UUIDs of known versions only, times without a zone.
-    const relaxed = JSON.parse(JSON.stringify(schema).replaceAll(/"format":"(uuid|time)"/g, '"pattern":""')) as object;
+    const relaxed = JSON.parse(
+      JSON.stringify(schema).replaceAll(/"format":"(uuid|time)"/g, '"pattern":""'),
+    ) as Parameters<typeof z.fromJSONSchema>[0];
     const result = z.fromJSONSchema(relaxed).safeParse(value);
     return result.success ? undefined : result.error.message;
   } catch (error) {
