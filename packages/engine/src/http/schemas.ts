@@ -102,7 +102,7 @@ const generationFields = {
   json_schema: z.unknown().optional(),
   guided_json: z.unknown().optional(),
   structured_outputs: z
-    .strictObject({ json: z.unknown() }, { error: 'This engine supports `json` alone here' })
+    .strictObject({ json: z.unknown().optional() }, { error: 'This engine supports `json` alone here' })
     .nullish(),
   seed: z.int().min(0).nullish(),
   stop,
