@@ -49,7 +49,7 @@ export function adjustLogits(
   }
 }
 
-/** @returns The tokens of the `count` largest logits, largest first, of equal ones the first. O(vocabulary × log count). */
+/** @returns The tokens of the `count` largest logits, largest first, of equal ones the first. O(size × log count). */
 export function likeliestTokens(logits: Float32Array, count: number): number[] {
   // The smallest of those that are kept stands first; of equal ones, the last.
   const kept: number[] = [];

@@ -32,7 +32,7 @@ const FORMATS: Readonly<Record<StringFormat, string>> = {
 };
 
 /** The start of every grammar. */
-export const GRAMMAR_ROOT = 'root';
+const GRAMMAR_ROOT = 'root';
 
 /**
  * Writes what a place may hold as a grammar of llama.cpp (GBNF), with `root` as its start. Its texts stand on one

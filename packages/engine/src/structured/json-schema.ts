@@ -13,8 +13,8 @@ import {
 const MAX_DEPTH = 64;
 const MAX_SCHEMAS = 2048;
 const MAX_CONSTANTS = 1000;
-export const MAX_ITEMS = 1000;
-export const MAX_LENGTH = 65_536;
+const MAX_ITEMS = 1000;
+const MAX_LENGTH = 65_536;
 
 /** Up to here, bounds of numbers with fractions can be kept to six digits behind the point. */
 const MAX_FRACTION_BOUND = 1e9;

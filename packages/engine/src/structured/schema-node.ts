@@ -36,7 +36,7 @@ export interface PropertyNode {
 
 export type StringFormat = 'date' | 'time' | 'date-time' | 'uuid';
 
-/** Whole numbers; both ends belong to the range unless they are open, which they are for numbers with fractions only. */
+/** Whole numbers; both ends belong to the range unless they are open, as they may be for numbers with fractions. */
 export interface NumberBounds {
   readonly min: number | undefined;
   readonly max: number | undefined;
