@@ -1,8 +1,8 @@
-import { leavesOf, type NumberBounds, refuse, type SchemaNode, type StringFormat } from './schema-node.js';
+import { leavesOf, type NumberBounds, refuse, type SchemaNode } from './schema-node.js';
 
 /** What a grammar may weigh: a character of its text 1, a repetition what llama.cpp makes of it. */
-const MAX_WEIGHT = 1 << 20;
-const REPETITION_WEIGHT = 64;
+const MAX_WEIGHT = 1 << 19;
+const REPETITION_WEIGHT = 32;
 
 /** Characters of a string that are counted in one go: llama.cpp keeps a rule for each. */
 const BLOCK = 256;
@@ -17,19 +17,6 @@ const LARGEST = Number.MAX_SAFE_INTEGER;
 /** One character of a JSON string: no half of a surrogate pair, so that it is one character for a length too. */
 const CHARACTER =
   '[^"\\\\\\x00-\\x1F] | "\\\\" (["\\\\/bfnrt] | "u" ([0-9a-cA-CeEfF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))';
-
-const DATE =
-  '([0-9]{4} "-" ("02-" ("0" [1-9] | "1" [0-9] | "2" [0-8]) | ("04" | "06" | "09" | "11") "-" ' +
-  '("0" [1-9] | [12] [0-9] | "30") | ("01" | "03" | "05" | "07" | "08" | "10" | "12") "-" ' +
-  '("0" [1-9] | [12] [0-9] | "3" [01])))';
-const HOUR_AND_MINUTE = '([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9]';
-const TIME = `(${HOUR_AND_MINUTE} ":" [0-5] [0-9] ("." [0-9]{1,3})? ("Z" | [+-] ${HOUR_AND_MINUTE}))`;
-const FORMATS: Readonly<Record<StringFormat, string>> = {
-  date: DATE,
-  time: TIME,
-  'date-time': `${DATE} "T" ${TIME}`,
-  uuid: '[0-9a-f]{8} "-" [0-9a-f]{4} "-" [0-9a-f]{4} "-" [0-9a-f]{4} "-" [0-9a-f]{12}',
-};
 
 /** The start of every grammar. */
 const GRAMMAR_ROOT = 'root';
@@ -110,8 +97,8 @@ class GrammarWriter {
         return this.#texts(node.texts);
       case 'string':
         return `"\\"" ${this.#characters(node.min, node.max)} "\\""`;
-      case 'format':
-        return `"\\"" ${FORMATS[node.format]} "\\""`;
+      case 'pattern':
+        return `"\\"" ${node.pattern.grammar} "\\""`;
       case 'number':
         return numberText(node.isInteger, node.bounds);
       case 'array':

@@ -1,13 +1,14 @@
 import {
   ANY_VALUE,
   checkNodes,
+  MAX_READINGS,
   type NumberBounds,
   type PropertyNode,
   type ReferenceNode,
   refuse,
   type SchemaNode,
-  type StringFormat,
 } from './schema-node.js';
+import { readPattern, STRING_FORMATS } from './string-pattern.js';
 
 /** How deep schemas may stand in each other, how many there may be, and the most that counts and lengths may say. */
 const MAX_DEPTH = 64;
@@ -37,7 +38,7 @@ type JsonType = (typeof TYPES)[number];
 const KEYWORDS_OF: Readonly<Record<JsonType, readonly string[]>> = {
   object: ['properties', 'required', 'additionalProperties'],
   array: ['items', 'minItems', 'maxItems'],
-  string: ['minLength', 'maxLength', 'format'],
+  string: ['minLength', 'maxLength', 'format', 'pattern'],
   integer: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
   number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
   boolean: [],
@@ -51,8 +52,6 @@ const HARMLESS: Readonly<Record<string, unknown>> = {
   minProperties: 0,
   minContains: 0,
 };
-
-const FORMATS: readonly StringFormat[] = ['date', 'time', 'date-time', 'uuid'];
 
 /**
  * Reads a JSON schema. What is read fits what the schema says, or is narrower: of an object with `properties`, only
@@ -274,18 +273,24 @@ function readString(schema: Schema, path: string): SchemaNode {
   const min = readCount(schema, 'minLength', path, MAX_LENGTH) ?? 0;
   const max = readCount(schema, 'maxLength', path, MAX_LENGTH);
   checkOrder(min, max, join(path, 'maxLength'));
-  const { format } = schema;
-  if (format === undefined) {
+  const { format, pattern } = schema;
+  if (format === undefined && pattern === undefined) {
     return { kind: 'string', min, max };
   }
-  const known = FORMATS.find((each) => each === format);
+  const keyword = join(path, format === undefined ? 'pattern' : 'format');
+  if (min > 0 || max !== undefined || (format !== undefined && pattern !== undefined)) {
+    throw refuse(keyword, 'This engine supports one of a format, a pattern and lengths');
+  }
+  const known = typeof pattern === 'string' ? readPattern(pattern) : STRING_FORMATS.get(String(format));
   if (known === undefined) {
-    throw refuse(join(path, 'format'), `This engine supports the formats ${FORMATS.join(', ')} only`);
+    const formats = [...STRING_FORMATS.keys()].join(', ');
+    const patterns = 'rows of ASCII characters and classes from ^ to $, such as ^[A-Z]{2}-\\d+$';
+    throw refuse(keyword, `This engine supports ${format === undefined ? patterns : `the formats ${formats}`} only`);
   }
-  if (min > 0 || max !== undefined) {
-    throw refuse(join(path, 'format'), 'This engine does not support a format with lengths');
+  if (known.readings > MAX_READINGS) {
+    throw refuse(keyword, 'Too many parts of this pattern may come more or less often');
   }
-  return { kind: 'format', format: known };
+  return { kind: 'pattern', pattern: known };
 }
 
 function readBounds(schema: Schema, path: string, isInteger: boolean): NumberBounds {

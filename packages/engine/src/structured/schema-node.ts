@@ -1,4 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
+import type { StringPattern } from './string-pattern.js';
 
 /** What a place of an answer may hold: a JSON schema without its spelling. */
 export type SchemaNode =
@@ -6,7 +7,7 @@ export type SchemaNode =
   | { readonly kind: 'texts'; readonly texts: readonly string[] }
   /** Lengths in Unicode characters. */
   | { readonly kind: 'string'; readonly min: number; readonly max: number | undefined }
-  | { readonly kind: 'format'; readonly format: StringFormat }
+  | { readonly kind: 'pattern'; readonly pattern: StringPattern }
   | { readonly kind: 'number'; readonly isInteger: boolean; readonly bounds: NumberBounds }
   | { readonly kind: 'array'; readonly items: SchemaNode; readonly min: number; readonly max: number | undefined }
   | { readonly kind: 'object'; readonly properties: readonly PropertyNode[] }
@@ -34,8 +35,6 @@ export interface PropertyNode {
   readonly value: SchemaNode;
 }
 
-export type StringFormat = 'date' | 'time' | 'date-time' | 'uuid';
-
 /** Whole numbers; both ends belong to the range unless they are open, as they may be for numbers with fractions. */
 export interface NumberBounds {
   readonly min: number | undefined;
@@ -51,7 +50,7 @@ export const ANY_VALUE: SchemaNode = anyValue();
 export const ANY_OBJECT: SchemaNode = { kind: 'map', values: ANY_VALUE };
 
 /** Most ways in which an answer so far may be read at the same time, and most alternatives of one place. */
-const MAX_READINGS = 64;
+export const MAX_READINGS = 64;
 
 export function refuse(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
@@ -137,7 +136,7 @@ function beginningsOf(node: SchemaNode): readonly string[] {
     case 'texts':
       return [...new Set(node.texts.map((text) => (/^[-\d]/.test(text) ? '0' : text.charAt(0))))];
     case 'string':
-    case 'format':
+    case 'pattern':
       return ['"'];
     case 'number':
       return ['0'];
@@ -271,7 +270,7 @@ function refuseAmbiguous(nodes: readonly SchemaNode[]): void {
       throw refuse(pathOf(node, nodes), `Expected at most ${MAX_READINGS - 1} optional properties in a row`);
     }
     const inside = childrenOf(node).map((child) => readingsAt(placeOf.get(child)!, readings));
-    const count = Math.max(1, optionalRun(node), ...inside);
+    const count = Math.max(node.kind === 'pattern' ? node.pattern.readings : 1, optionalRun(node), ...inside);
     if (count > (readings.get(node) ?? 1)) {
       readings.set(node, count);
       for (const parent of parents.get(node)!) {

@@ -167,7 +167,7 @@ describe.each(['demo', 'random:1m'])('structured answers of %s', (name) => {
     [
       'a keyword',
       CHAT,
-      { response_format: format({ type: 'string', pattern: 'a' }) },
+      { response_format: format({ type: 'string', pattern: '(a' }) },
       'response_format.json_schema.schema.pattern',
     ],
     [

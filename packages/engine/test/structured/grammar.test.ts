@@ -37,7 +37,7 @@ function babble(grammar: string, seed: number): string {
       const closing = allowed.filter(
         (token) => vocabulary.endsGeneration(token) || CLOSING.test(Buffer.from(vocabulary.piece(token)).toString()),
       );
-      const choice = closing.length > 0 && random() < 0.2 + count / 100 ? closing : allowed;
+      const choice = closing.length > 0 && random() < Math.min(0.9, 0.2 + count / 100) ? closing : allowed;
       expect(choice.length).toBeGreaterThan(0);
       const token = choice[Math.floor(random() * choice.length)]!;
       open.accept(token);
@@ -115,6 +115,39 @@ describe('an answer that follows the grammar of a schema', () => {
     }
   });
 
+  it('matches a pattern', () => {
+    const character = fc.constantFrom('a', 'Z', '7', '_', ' ', ':', '-', '/');
+    const inClass = fc.constantFrom('a-f', 'A-Z', '0-9', '\\d', '\\w', '_', '.', '+', '\\-', '#-&', ' -!', '^');
+    const item = fc.oneof(
+      character.filter((each) => each !== '-' && each !== '/'),
+      fc.constantFrom('\\d', '\\w', '\\.', '\\(', '\\$', '-'),
+      fc.array(inClass, { minLength: 1, maxLength: 4 }).map((members) => `[a${members.join('')}-]`),
+    );
+    const times = fc.constantFrom('', '', '?', '*', '+', '{3}', '{0}', '{1,4}', '{2,}', '{0,2}');
+    const pattern = fc.array(fc.tuple(item, times), { maxLength: 6 }).map((items) => `^${items.flat().join('')}$`);
+    const text = fc.string({
+      unit: fc.oneof(character, fc.constantFrom('.', '(', '$', '%', '"', ']', 'é')),
+      maxLength: 8,
+    });
+    const cases = pattern.chain((source) =>
+      fc.record({ source: fc.constant(source), answer: fc.stringMatching(new RegExp(source)), other: text }),
+    );
+    let matching = 0;
+    fc.assert(
+      fc.property(cases, ({ source, answer, other }) => {
+        const grammar = grammarOf({ type: 'string', pattern: source });
+        const regular = new RegExp(source, 'u');
+        for (const given of [answer, other, answer.slice(0, -1), answer + other, `a${answer}`]) {
+          expect(accepts(grammar, JSON.stringify(given)), `${source} ${given}`).toBe(regular.test(given));
+          matching += regular.test(given) ? 1 : 0;
+        }
+      }),
+      { seed: 6, numRuns: 300 },
+    );
+    expect(matching).toBeGreaterThan(200);
+    expect(accepts(grammarOf({ type: 'string', pattern: '^[a\\]]$' }), '"]"')).toBe(true);
+  });
+
   it.each([
     [255, 256],
     [0, 255],
@@ -180,9 +213,9 @@ describe('an answer that follows the grammar of a schema', () => {
           return;
         }
         taken++;
-        follow(grammar, 60, seed);
+        follow(grammar, 40, seed);
       }),
-      { seed: 5, numRuns: 200 },
+      { seed: 5, numRuns: 120 },
     );
     expect(taken).toBeGreaterThan(40);
   });
