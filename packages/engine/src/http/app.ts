@@ -2,13 +2,16 @@ import { hash, randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyInstance, type FastifyReply, fastify } from 'fastify';
+import type { z } from 'zod';
 import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { Speculations } from '../loop/speculations.js';
 import type { Vocabulary } from '../native/vocabulary.js';
+import { refuse } from '../structured/schema-node.js';
+import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
 import { answer, type GenerationTarget } from './exchange.js';
-import { chatFormat, completionFormat } from './formats.js';
+import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
 import { addKvRoutes, type PromptFields } from './kv-routes.js';
 import type { EngineMetrics } from './metrics.js';
@@ -75,10 +78,15 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const body = parseBody(chatCompletionSchema, request.body);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
-    const prompt = app.template.tokenize(toMessages(body.messages), true);
+    const form = chatForm(body);
+    const hasLogprobs = body.logprobs ?? false;
+    checkLogprobs(body, form);
+    const prompt = app.template.tokenize(toMessages(body.messages), true, form.tools);
     const id = `chatcmpl-${randomUUID()}`;
-    const generation = toGenerationRequest(id, prompt, body, limits);
-    const format = chatFormat({ id, created: nowSeconds(), model: app.model });
+    const topLogprobs = hasLogprobs ? (body.top_logprobs ?? 0) : undefined;
+    const generation = toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs });
+    const head = { id, created: nowSeconds(), model: app.model };
+    const format = form.tools === undefined ? chatFormat(head, { hasLogprobs }) : toolCallFormat(head);
     return answer(targetOf(app, body, request.headers), generation, format, { reply, options: streamOptions(body) });
   });
 
@@ -86,10 +94,13 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const body = parseBody(completionSchema, request.body);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
+    const form = jsonForm(body);
     const prompt = segmentedPrompt(body.prompt, body.segments ?? [], app.vocabulary);
     const id = `cmpl-${randomUUID()}`;
-    const generation = toGenerationRequest(id, prompt, body, limits);
-    const format = completionFormat({ id, created: nowSeconds(), model: app.model });
+    const topLogprobs = body.logprobs ?? undefined;
+    const generation = toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs });
+    const head = { id, created: nowSeconds(), model: app.model };
+    const format = completionFormat(head, { hasLogprobs: topLogprobs !== undefined });
     return answer(targetOf(app, body, request.headers), generation, format, { reply, options: streamOptions(body) });
   });
 }
@@ -266,6 +277,18 @@ function checkBiases(biases: GenerationFields['logit_bias'], vocabulary: Vocabul
       path: `logit_bias.${unknown}`,
       detail: `Expected a token id below ${vocabulary.size}`,
     });
+  }
+}
+
+function checkLogprobs(
+  { logprobs, top_logprobs: top }: Pick<z.output<typeof chatCompletionSchema>, 'logprobs' | 'top_logprobs'>,
+  { tools }: AnswerForm,
+): void {
+  if (logprobs === true && tools !== undefined) {
+    throw refuse('logprobs', 'This engine does not report log probabilities of a call');
+  }
+  if (logprobs !== true && (top ?? 0) > 0) {
+    throw refuse('top_logprobs', 'Expected `logprobs: true` with it');
   }
 }
 

@@ -1,16 +1,26 @@
 import type { Lease } from '../cache/lease.js';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
+import type { TokenGrammar } from '../native/grammar.js';
 import type { RequestTimes } from './events.js';
-import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
+import type {
+  ChosenToken,
+  FinishReason,
+  GenerationListener,
+  GenerationRequest,
+  GenerationResult,
+  TokenChance,
+} from './generation.js';
+import { chooseWithGrammar } from './grammar-choice.js';
 import { seededRandom } from './random.js';
-import { adjustLogits, changesLogits, sampleToken } from './sampler.js';
+import { adjustLogits, changesLogits, likeliestTokens, logOfMass, sampleToken } from './sampler.js';
 import { StopStrings } from './stop-strings.js';
 
 /** What a task must know of a vocabulary. */
 export interface TokenPieces {
-  /** The bytes that a token stands for, perhaps a part of a character only. */
-  piece(token: number): Uint8Array;
+  /** The bytes that a token stands for, perhaps a part of a character only; control tokens as text where asked for. */
+  piece(token: number, special?: boolean): Uint8Array;
   endsGeneration(token: number): boolean;
+  readonly grammars: { open(text: string): TokenGrammar };
 }
 
 /**
@@ -26,6 +36,10 @@ export class GenerationTask {
   readonly #random: () => number;
   readonly #stops: StopStrings;
   readonly #decoder = new TextDecoder('utf-8');
+  /** Open while it runs: it has read the tokens of the answer so far. */
+  #grammar: TokenGrammar | undefined;
+  /** Tokens whose text was not passed on yet, where somebody asked how likely they were. */
+  #chosen: ChosenToken[] = [];
 
   /** The hold on the cache while the task runs. */
   lease: Lease | undefined;
@@ -157,6 +171,7 @@ export class GenerationTask {
    *
    * @param contextTokens Most tokens of prompt and answer together.
    * @returns Why the generation ends here, or `undefined` when it goes on.
+   * @throws WARMPATH_ENGINE_FAILED when the model has no token with which the answer can follow its grammar.
    */
   advance(
     logits: Float32Array,
@@ -164,22 +179,31 @@ export class GenerationTask {
     contextTokens: number,
     nowMs: number,
   ): FinishReason | undefined {
-    const { prompt, sampling } = this.request;
+    const { prompt, sampling, topLogprobs } = this.request;
+    const unchanged = topLogprobs === undefined ? undefined : logits.slice();
     if (changesLogits(sampling)) {
       adjustLogits(logits, sampling, { prompt, generated: this.tokens.slice(prompt.length) });
     }
-    const token = sampleToken(logits, sampling, this.#random);
+    const grammar = this.#openGrammar(vocabulary);
+    const token =
+      grammar === undefined
+        ? sampleToken(logits, sampling, this.#random)
+        : chooseWithGrammar(logits, sampling, grammar, this.#random);
+    grammar?.accept(token);
     this.#promptDoneMs ??= nowMs;
     this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
     this.#lastTokenMs = nowMs;
     this.tokens.push(token);
     if (vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration) {
-      this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush());
+      this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush(), true);
       return 'stop';
+    }
+    if (unchanged !== undefined) {
+      this.#chosen.push(chosenToken(token, unchanged, topLogprobs!, vocabulary));
     }
     const text = this.#decoder.decode(vocabulary.piece(token), { stream: true });
     const result = this.#stops.push(text);
-    this.#emit(result.text);
+    this.#emit(result.text, result.stopped);
     if (result.stopped) {
       return 'stop';
     }
@@ -192,12 +216,8 @@ export class GenerationTask {
   /** Passes on what was held back, when the text ends for want of tokens. */
   endText(): FinishReason {
     const last = this.#stops.push(this.#decoder.decode());
-    this.#emit(last.text);
-    if (last.stopped) {
-      return 'stop';
-    }
-    this.#emit(this.#stops.flush());
-    return 'length';
+    this.#emit(last.stopped ? last.text : last.text + this.#stops.flush(), true);
+    return last.stopped ? 'stop' : 'length';
   }
 
   /** The prompt is in the cache, which is all that was asked for. */
@@ -231,9 +251,38 @@ export class GenerationTask {
     };
   }
 
-  #emit(text: string): void {
-    if (text !== '') {
-      this.listener.onText(text);
+  /** Frees what native memory it has. It may go on nevertheless: its grammar then reads the answer anew. */
+  freeGrammar(): void {
+    this.#grammar?.free();
+    this.#grammar = undefined;
+  }
+
+  #openGrammar(vocabulary: TokenPieces): TokenGrammar | undefined {
+    const { grammar, prompt } = this.request;
+    if (grammar !== undefined && this.#grammar === undefined) {
+      this.#grammar = vocabulary.grammars.open(grammar);
+      for (const token of this.tokens.slice(prompt.length)) {
+        this.#grammar.accept(token);
+      }
+    }
+    return this.#grammar;
+  }
+
+  #emit(text: string, isLast: boolean): void {
+    const tokens = this.#chosen;
+    if (text !== '' || (isLast && tokens.length > 0)) {
+      this.#chosen = [];
+      this.listener.onText(text, tokens);
     }
   }
+}
+
+/** How likely a token was, and the likeliest ones. O(vocabulary × log count). */
+function chosenToken(token: number, logits: Float32Array, count: number, vocabulary: TokenPieces): ChosenToken {
+  const whole = logOfMass(logits);
+  const chance = (each: number): TokenChance => ({
+    bytes: vocabulary.piece(each, true),
+    logprob: logits[each]! - whole,
+  });
+  return { ...chance(token), top: (count === 0 ? [] : likeliestTokens(logits, count)).map(chance) };
 }
