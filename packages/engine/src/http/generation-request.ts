@@ -17,7 +17,7 @@ export interface GenerationLimits {
 }
 
 /** What an answer must follow, and what is to be said of its tokens. */
-type AnswerWishes = Pick<GenerationRequest, 'grammar'> & { readonly topLogprobs: number | undefined };
+type AnswerWishes = Pick<GenerationRequest, 'grammar'> & { readonly topLogprobs?: number | undefined };
 
 /**
  * Turns the fields of an OpenAI request into what the loop computes.
