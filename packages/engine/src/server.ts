@@ -5,8 +5,8 @@ import type { KvEventPublisher } from './events/kv-event.js';
 import { KvEventFeed } from './events/kv-event-feed.js';
 import { openKvEvents } from './events/open-publisher.js';
 import { createApp } from './http/app.js';
-import { closeServer } from './http/close-server.js';
 import { EngineMetrics } from './http/metrics.js';
+import { closeServer, closeStalled } from './http/slow-clients.js';
 import { baseUrl, cannotListen } from './listen-address.js';
 import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, LoopStats } from './loop/loop-options.js';
@@ -103,7 +103,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
   try {
     return await serve(settings, resolved, model, hooks);
   } catch (error) {
-    model.free();
+    await model.free();
     throw error;
   }
 }
@@ -199,6 +199,9 @@ async function serveModel(
   });
   try {
     const { host, port } = settings;
+    if (socketPath === undefined) {
+      app.server.on('request', (request, response) => closeStalled(request, response));
+    }
     await app.listen(socketPath === undefined ? { host, port } : { path: socketPath });
   } catch (cause) {
     await loop.close(0);
@@ -210,7 +213,7 @@ async function serveModel(
     await loop.close(settings.shutdownGraceMs);
     await closeServer(app.server, () => app.close());
     await publisher?.close();
-    model.free();
+    await model.free();
   };
   return {
     url: baseUrl(app.server.address()),

@@ -1,8 +1,8 @@
 import { Template } from '@huggingface/jinja';
 import { WarmpathError } from '@warmpath/core';
-import type { Vocabulary } from '../native/vocabulary.js';
+import type { TextStretch, TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { type SegmentedPrompt, tokenBoundaries } from './segmented-prompt.js';
-import { type PromptSegment, SpecialTextGuard, specialTextPattern } from './special-text.js';
+import { SpecialTextGuard } from './special-text.js';
 
 /** One message of a conversation, its content flattened to text. */
 export interface ChatMessage {
@@ -26,12 +26,10 @@ export interface ChatMessage {
 export class ChatTemplate {
   readonly #template: Template | undefined;
   readonly #vocabulary: Vocabulary;
-  readonly #specialTexts: RegExp;
 
   /** @param source The template, or `undefined` for a model without one; then every {@link tokenize} is refused. */
   constructor(source: string | undefined, vocabulary: Vocabulary) {
     this.#vocabulary = vocabulary;
-    this.#specialTexts = specialTextPattern(vocabulary.specialTexts);
     this.#template = source === undefined ? undefined : parseTemplate(source);
   }
 
@@ -39,13 +37,20 @@ export class ChatTemplate {
    * @param addGenerationPrompt End with the opening of the assistant's answer.
    * @returns The prompt's tokens, BOS included where the model wants one, and where the messages and their parts end.
    *   How a content is cut into parts changes no token.
-   * @throws WARMPATH_CHAT_TEMPLATE when there is no template, or when it refuses the messages.
+   * @throws WARMPATH_CHAT_TEMPLATE when there is no template, or when it refuses the messages; what
+   *   `Vocabulary.tokenize` throws, also for contents that the template would have left out.
    */
-  tokenize(messages: readonly ChatMessage[], addGenerationPrompt: boolean): SegmentedPrompt {
-    const stretches = this.#render(messages, addGenerationPrompt).map(({ text, parseSpecial }) => ({
-      text,
-      tokens: this.#vocabulary.tokenize(text, { parseSpecial }),
-    }));
+  async tokenize(
+    messages: readonly ChatMessage[],
+    addGenerationPrompt: boolean,
+    options: TokenizeOptions = {},
+  ): Promise<SegmentedPrompt> {
+    // Before anything is done with contents that are far too long.
+    const bytes = messages.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0);
+    this.#vocabulary.checkLength(bytes, options.most ?? Number.POSITIVE_INFINITY);
+    const texts = this.#render(messages, addGenerationPrompt);
+    const tokenized = await this.#vocabulary.tokenize(texts, options);
+    const stretches = texts.map(({ text }, index) => ({ text, tokens: tokenized[index]! }));
     const tokens = stretches.flatMap((stretch) => stretch.tokens);
     const rendered = stretches.map(({ text }) => text).join('');
     const boundaries = tokenBoundaries(stretches, partEnds(messages, rendered), this.#vocabulary);
@@ -56,14 +61,15 @@ export class ChatTemplate {
       : { tokens: [bos, ...tokens], boundaries: boundaries.map((boundary) => boundary + 1) };
   }
 
-  #render(messages: readonly ChatMessage[], addGenerationPrompt: boolean): PromptSegment[] {
+  #render(messages: readonly ChatMessage[], addGenerationPrompt: boolean): TextStretch[] {
     if (this.#template === undefined) {
       throw new WarmpathError('WARMPATH_CHAT_TEMPLATE', {
         detail: 'This model has no chat template; use /v1/completions.',
       });
     }
     const texts = messages.flatMap((message) => [message.content, message.name ?? '']);
-    const guard = SpecialTextGuard.create(this.#specialTexts, texts);
+    this.#vocabulary.checkSpecialTexts(texts);
+    const guard = SpecialTextGuard.create(this.#vocabulary.specialTexts, texts);
     if (guard === undefined) {
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
         path: 'messages',

@@ -2,6 +2,9 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply } from 'fastify';
 import type { GenerationHandle, GenerationListener, GenerationRequest, GenerationResult } from '../loop/generation.js';
 
+/** Most bytes of a stream that wait for a client to read them: some 4,000 tokens. */
+const MAX_UNREAD_BYTES = 1_048_576;
+
 /** The shapes in which an endpoint answers; what streams and what does not differ in these alone. */
 export interface AnswerFormat {
   /** The whole answer, without a stream. */
@@ -31,7 +34,7 @@ export interface GenerationTarget {
  * for the answer or in the middle of a stream, the generation is aborted.
  *
  * Errors before the first byte become an HTTP error; later ones are sent as an `error` event, after which the stream
- * ends without `[DONE]`.
+ * ends without `[DONE]`. A stream that its client does not read is broken off and aborted after `MAX_UNREAD_BYTES`.
  */
 export async function answer(
   target: GenerationTarget,
@@ -79,6 +82,9 @@ function streamAnswer(
   const socket = reply.raw;
   const send = (data: object): void => {
     socket.write(`data: ${JSON.stringify(data)}\n\n`);
+    if (socket.writableLength > MAX_UNREAD_BYTES) {
+      socket.destroy();
+    }
   };
   return new Promise((resolve, reject) => {
     let begun = false;

@@ -67,7 +67,9 @@ export class NativeModel {
     return this.#model;
   }
 
-  free(): void {
+  /** Waits for what is tokenised on a native thread. */
+  async free(): Promise<void> {
+    await this.vocabulary.settled();
     this.#bindings.modelFree(this.#model);
   }
 }

@@ -1,3 +1,5 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { WarmpathError } from '@warmpath/core';
 import type { LlamaBindings } from './bindings.js';
 import type { NativePointer } from './structs.js';
 
@@ -8,10 +10,40 @@ import type { NativePointer } from './structs.js';
  */
 const SPECIAL_ATTRIBUTES = (1 << 0) | (1 << 3);
 
-/** How a text is turned into tokens. */
-export interface TokenizeOptions {
+/**
+ * Bytes that are tokenised in one go on the event loop. Runs of spaces are the slowest text, at about a microsecond a
+ * byte.
+ */
+const AT_ONCE_BYTES = 16_384;
+
+/**
+ * Most special tokens that a long text may spell out: llama.cpp takes time that grows with their square, half a second
+ * for so many and 18 s for 100,000.
+ */
+const MAX_SPECIAL_TEXTS = 16_384;
+
+/** Tokens that are turned back into text in one go. */
+const PIECES_AT_ONCE = 4_096;
+
+/** A piece of a text that is tokenised by itself. */
+export interface TextStretch {
+  readonly text: string;
   /** Read special tokens that the text spells out (`<|im_end|>`) as the tokens; otherwise as plain characters. */
   readonly parseSpecial: boolean;
+}
+
+export interface TokenizeOptions {
+  /** Most tokens of all stretches. */
+  readonly most?: number;
+  /** Asked when the turn of a long text comes; it is not tokenised for a client that has left. */
+  readonly isWanted?: () => boolean;
+}
+
+/** @returns What finds any of the texts. Build it once a model: some models have thousands of special tokens. */
+export function specialTextPattern(specialTexts: readonly string[]): RegExp {
+  // An empty alternation would match everywhere; `(?!)` matches nowhere.
+  const alternatives = specialTexts.map((text) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&'));
+  return new RegExp(alternatives.length === 0 ? '(?!)' : alternatives.join('|'), 'g');
 }
 
 /**
@@ -21,10 +53,11 @@ export interface TokenizeOptions {
 export class Vocabulary {
   readonly #bindings: LlamaBindings;
   readonly #vocab: NativePointer;
-  readonly #encoder = new TextEncoder();
   #pieceBuffer = new Uint8Array(64);
-  /** Bytes of each token plus one; 0 where nobody has asked yet. */
+  /** Bytes of each token. */
   readonly #pieceBytes: Int32Array;
+  /** The long text that is tokenised, and those that wait behind it. */
+  #lastLong: Promise<unknown> = Promise.resolve();
 
   /** Number of tokens; ids are 0 … size - 1. */
   readonly size: number;
@@ -33,41 +66,101 @@ export class Vocabulary {
   /** Text of the beginning-of-sequence and end-of-sequence tokens, for chat templates; empty when there is none. */
   readonly bosText: string;
   readonly eosText: string;
-  /** Every text that is read as one special token when `parseSpecial` is on, longest first. */
-  readonly specialTexts: readonly string[];
+  /** Most bytes that one token stands for. */
+  readonly longestPiece: number;
+  /** Finds every text that is read as one special token when `parseSpecial` is on, the longest first. */
+  readonly specialTexts: RegExp;
 
   constructor(bindings: LlamaBindings, vocab: NativePointer) {
     this.#bindings = bindings;
     this.#vocab = vocab;
     this.size = bindings.vocabSize(vocab);
-    this.#pieceBytes = new Int32Array(this.size);
+    this.#pieceBytes = Int32Array.from({ length: this.size }, (_, token) => this.piece(token, true).length);
+    this.longestPiece = this.#pieceBytes.reduce((most, bytes) => Math.max(most, bytes), 1);
     const bos = bindings.bosToken(vocab);
     this.leadingBos = bindings.addsBos(vocab) && bos >= 0 ? bos : undefined;
     this.bosText = this.#textOf(bos);
     this.eosText = this.#textOf(bindings.eosToken(vocab));
-    this.specialTexts = this.#collectSpecialTexts();
+    this.specialTexts = specialTextPattern(this.#collectSpecialTexts());
   }
 
   /**
-   * @returns Token ids, without the leading BOS. Cost: O(text) in native code plus one copy of the ids.
+   * Tokenises a text that is cut into stretches: a short one at once, a long one on a native thread, one at a time, so
+   * that the event loop goes on meanwhile.
+   *
+   * @returns Token ids of each stretch, without the leading BOS. Cost: O(text) in native code plus one copy of the ids.
+   * @throws WARMPATH_CONTEXT_TOO_LONG beyond `most` tokens, without tokenising where the length alone says so;
+   *   WARMPATH_BODY_TOO_COMPLEX for a long text of special tokens; WARMPATH_CLIENT_CLOSED when it is not wanted any
+   *   more.
    */
-  tokenize(text: string, options: TokenizeOptions): number[] {
-    const bytes = this.#encoder.encode(text);
-    // No tokeniser makes more tokens than bytes, plus one for a prefix space.
-    const tokens = new Int32Array(bytes.length + 8);
-    const count = this.#bindings.tokenize(
-      this.#vocab,
-      bytes,
-      bytes.length,
-      tokens,
-      tokens.length,
-      false,
-      options.parseSpecial,
-    );
-    if (count < 0) {
-      throw new Error(`llama_tokenize needs ${-count} places for ${bytes.length} bytes`);
+  async tokenize(
+    stretches: readonly TextStretch[],
+    { most = Number.POSITIVE_INFINITY, isWanted = () => true }: TokenizeOptions = {},
+  ): Promise<number[][]> {
+    const bytes = stretches.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+    this.checkLength(bytes, most);
+    if (bytes <= AT_ONCE_BYTES) {
+      let room = most;
+      return stretches.map((stretch) => {
+        const call = this.#tokenizeCall(stretch, room);
+        const tokens = call.tokens(this.#bindings.tokenize(...call.values));
+        room -= tokens.length;
+        return tokens;
+      });
     }
-    return Array.from(tokens.subarray(0, count));
+    this.checkSpecialTexts(stretches.filter(({ parseSpecial }) => parseSpecial).map(({ text }) => text));
+    const turn = this.#lastLong.then(async () => {
+      const tokens: number[][] = [];
+      let room = most;
+      for (const stretch of stretches) {
+        if (!isWanted()) {
+          throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
+        }
+        tokens.push(await this.#tokenizeBeside(stretch, room));
+        room -= tokens.at(-1)!.length;
+      }
+      return tokens;
+    });
+    this.#lastLong = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** Settles when nothing is being tokenised on a native thread any more. */
+  async settled(): Promise<void> {
+    for (let last: unknown; last !== this.#lastLong; await last) {
+      last = this.#lastLong;
+    }
+  }
+
+  /**
+   * Refuses a text that has more tokens than `most` however it is tokenised. It holds where every byte is read, as SPM
+   * and BPE vocabularies do.
+   *
+   * @throws WARMPATH_CONTEXT_TOO_LONG.
+   */
+  checkLength(bytes: number, most: number): void {
+    const least = Math.ceil(bytes / this.longestPiece);
+    if (least > most) {
+      throw tooLong(`at least ${least}`, most);
+    }
+  }
+
+  /**
+   * Refuses texts that spell out more special tokens than llama.cpp finds in good time. Cost: O(text).
+   *
+   * @throws WARMPATH_BODY_TOO_COMPLEX.
+   */
+  checkSpecialTexts(texts: readonly string[]): void {
+    let found = 0;
+    for (const text of texts) {
+      this.specialTexts.lastIndex = 0;
+      while (this.specialTexts.test(text)) {
+        if (++found > MAX_SPECIAL_TEXTS) {
+          const detail = `The prompt spells out more than ${MAX_SPECIAL_TEXTS} special tokens.`;
+          throw new WarmpathError('WARMPATH_BODY_TOO_COMPLEX', { detail });
+        }
+      }
+    }
   }
 
   /**
@@ -91,25 +184,59 @@ export class Vocabulary {
     return this.#pieceBuffer.slice(0, length);
   }
 
-  /** How many bytes a token stands for, control tokens as their text. O(1) from the second time on. */
+  /** How many bytes a token stands for, control tokens as their text. O(1). */
   pieceBytes(token: number): number {
-    const known = this.#pieceBytes[token]!;
-    if (known > 0) {
-      return known - 1;
-    }
-    const { length } = this.piece(token, true);
-    this.#pieceBytes[token] = length + 1;
-    return length;
+    return this.#pieceBytes[token]!;
   }
 
-  /** @returns The text of several tokens, control tokens included; bytes that are no UTF-8 become U+FFFD. */
-  detokenize(tokens: readonly number[]): string {
-    return Buffer.concat(tokens.map((token) => this.piece(token, true))).toString('utf8');
+  /**
+   * @returns The text of several tokens, control tokens included; bytes that are no UTF-8 become U+FFFD. Many tokens
+   *   take several turns of the event loop.
+   */
+  async detokenize(tokens: readonly number[]): Promise<string> {
+    const pieces: Uint8Array[] = [];
+    for (const token of tokens) {
+      if (pieces.push(this.piece(token, true)) % PIECES_AT_ONCE === 0) {
+        await nextTurn();
+      }
+    }
+    return Buffer.concat(pieces).toString('utf8');
   }
 
   /** Whether generation ends at this token. */
   endsGeneration(token: number): boolean {
     return this.#bindings.isEndOfGeneration(this.#vocab, token);
+  }
+
+  #tokenizeBeside(stretch: TextStretch, room: number): Promise<number[]> {
+    const call = this.#tokenizeCall(stretch, room);
+    return new Promise((resolve, reject) => {
+      this.#bindings.tokenize.async(...call.values, (error: unknown, count) => {
+        try {
+          if (error !== null && error !== undefined) {
+            throw error;
+          }
+          resolve(call.tokens(count));
+        } catch (reason) {
+          reject(reason);
+        }
+      });
+    });
+  }
+
+  /** The arguments of a native call, and what makes its answer token ids. */
+  #tokenizeCall({ text, parseSpecial }: TextStretch, room: number) {
+    const bytes = Buffer.from(text);
+    // No tokeniser makes more tokens than bytes, plus one for a prefix space.
+    const ids = new Int32Array(Math.min(bytes.length + 8, room));
+    const values = [this.#vocab, bytes, bytes.length, ids, ids.length, false, parseSpecial] as const;
+    const tokens = (count: number): number[] => {
+      if (count < 0) {
+        throw tooLong(String(-count), room);
+      }
+      return Array.from(ids.subarray(0, count));
+    };
+    return { values, tokens };
   }
 
   #textOf(token: number): string {
@@ -128,4 +255,9 @@ export class Vocabulary {
     }
     return texts.sort((a, b) => b.length - a.length);
   }
+}
+
+function tooLong(tokens: string, most: number): WarmpathError {
+  const detail = `The text has ${tokens} tokens, and there is room for ${most}.`;
+  return new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { detail });
 }

@@ -183,7 +183,7 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     crashAt('decode', { after: 1, times: 100 });
     await start({ maxRestarts: 2 });
     for (const tries of [2, 1]) {
-      const { status, body } = await post(someTokens(20));
+      const { status, body } = await post(someTokens(20, tries));
       expect([status, body]).toMatchObject([500, { error: { code: 'WARMPATH_ENGINE_FAILED' } }]);
       expect(JSON.stringify(body)).toContain(tries === 2 ? 'crashed twice' : 'crashed 3 times within 60 s');
     }

@@ -13,6 +13,7 @@ import type { Worker } from '../../src/supervisor/worker.js';
 interface FakeSupervisor {
   worker: Worker | undefined;
   ready(): Promise<Worker>;
+  forgiveCrash?: () => void;
 }
 
 describe('the front', () => {
