@@ -5,6 +5,7 @@ import type { KvEventPublisher } from './events/kv-event.js';
 import { KvEventFeed } from './events/kv-event-feed.js';
 import { openKvEvents } from './events/open-publisher.js';
 import { createApp } from './http/app.js';
+import { largestBodyBytes } from './http/json-body.js';
 import { EngineMetrics } from './http/metrics.js';
 import { closeServer, closeStalled } from './http/slow-clients.js';
 import { baseUrl, cannotListen } from './listen-address.js';
@@ -59,6 +60,8 @@ export interface ServedModel {
   readonly parameters: number;
   /** Most tokens of one request, prompt and answer. */
   readonly contextTokens: number;
+  /** Largest body of a request: as configured, or less where no prompt that fits the context needs as much. */
+  readonly bodyLimitBytes: number;
   /** Whether what computing and copying take here was measured beforehand (`--profile`); else it is learned. */
   readonly profiled: boolean;
 }
@@ -186,6 +189,10 @@ async function serveModel(
     onEnd: (outcome) => metrics.onSpeculationEnd(outcome),
   });
   metrics.watch(() => loop.stats, speculations);
+  const bodyLimitBytes = Math.min(
+    settings.bodyLimitBytes,
+    largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),
+  );
   const app = createApp({
     model: resolved.name,
     created: Math.floor(Date.now() / 1000),
@@ -195,7 +202,7 @@ async function serveModel(
     template,
     metrics,
     defaultMaxTokens: settings.defaultMaxTokens,
-    bodyLimitBytes: settings.bodyLimitBytes,
+    bodyLimitBytes,
   });
   try {
     const { host, port } = settings;
@@ -223,6 +230,7 @@ async function serveModel(
       ...(resolved.notice !== undefined && { notice: resolved.notice }),
       parameters: model.parameterCount,
       contextTokens: loop.contextTokens,
+      bodyLimitBytes,
       profiled: profile !== undefined,
     },
     cells: loop.stats.cells,

@@ -48,10 +48,9 @@ export function createApp(app: EngineApp): FastifyInstance {
     forceCloseConnections: 'idle',
   });
   server.removeAllContentTypeParsers();
-  const promptLimits = { contextTokens: app.loop.contextTokens, longestPiece: app.vocabulary.longestPiece };
   server.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => {
     try {
-      done(null, parseJson(body as Buffer, promptLimits));
+      done(null, parseJson(body as Buffer, app.loop.contextTokens));
     } catch (error) {
       done(error as WarmpathError);
     }

@@ -2,8 +2,8 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply } from 'fastify';
 import type { GenerationHandle, GenerationListener, GenerationRequest, GenerationResult } from '../loop/generation.js';
 
-/** Most bytes of a stream that wait for a client to read them: some 4,000 tokens. */
-const MAX_UNREAD_BYTES = 1_048_576;
+/** Most bytes of a stream that wait for a client to read them: some 1,000 tokens. */
+const MAX_UNREAD_BYTES = 262_144;
 
 /** The shapes in which an endpoint answers; what streams and what does not differ in these alone. */
 export interface AnswerFormat {

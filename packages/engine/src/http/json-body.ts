@@ -21,27 +21,22 @@ const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-/** What the largest prompt takes. */
-export interface PromptLimits {
-  /** Most tokens of a prompt. */
-  readonly contextTokens: number;
-  /** Most bytes of text that one token stands for. */
-  readonly longestPiece: number;
+/**
+ * The largest body whose prompt can fit the context: what is longer need not be received.
+ *
+ * @param longestPiece Most bytes of text that one token stands for.
+ */
+export function largestBodyBytes(contextTokens: number, longestPiece: number): number {
+  return contextTokens * longestPiece * ESCAPED_BYTES + OTHER_BYTES;
 }
 
 /**
  * `JSON.parse` of a body, which is first looked through for what would take it long: ten million values, or objects
  * within objects, hold the event loop for seconds. Cost: O(bytes), a nanosecond or two each before the parse.
  *
- * @throws WARMPATH_CONTEXT_TOO_LONG for a body that is larger than any prompt that fits; WARMPATH_BODY_TOO_COMPLEX;
- *   WARMPATH_INVALID_JSON without any of the text.
+ * @throws WARMPATH_BODY_TOO_COMPLEX; WARMPATH_INVALID_JSON without any of the text.
  */
-export function parseJson(body: Buffer, { contextTokens, longestPiece }: PromptLimits): unknown {
-  const mostBytes = contextTokens * longestPiece * ESCAPED_BYTES + OTHER_BYTES;
-  if (body.length > mostBytes) {
-    const detail = `The body has ${body.length} bytes, and no prompt that fits the context needs more than ${mostBytes}.`;
-    throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { detail });
-  }
+export function parseJson(body: Buffer, contextTokens: number): unknown {
   checkComplexity(body, contextTokens + MAX_CONTAINERS);
   try {
     return JSON.parse(body.toString('utf8'));

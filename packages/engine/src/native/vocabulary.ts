@@ -99,25 +99,30 @@ export class Vocabulary {
   ): Promise<number[][]> {
     const bytes = stretches.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
     this.checkLength(bytes, most);
+    const tokens: number[][] = [];
+    let room = most;
+    const take = (ids: Int32Array, count: number): void => {
+      if (count < 0) {
+        throw tooLong(most);
+      }
+      tokens.push(Array.from(ids.subarray(0, count)));
+      room -= count;
+    };
     if (bytes <= AT_ONCE_BYTES) {
-      let room = most;
-      return stretches.map((stretch) => {
-        const call = this.#tokenizeCall(stretch, room);
-        const tokens = call.tokens(this.#bindings.tokenize(...call.values));
-        room -= tokens.length;
-        return tokens;
-      });
+      for (const stretch of stretches) {
+        const { ids, values } = this.#nativeCall(stretch, room);
+        take(ids, this.#bindings.tokenize(...values));
+      }
+      return tokens;
     }
     this.checkSpecialTexts(stretches.filter(({ parseSpecial }) => parseSpecial).map(({ text }) => text));
     const turn = this.#lastLong.then(async () => {
-      const tokens: number[][] = [];
-      let room = most;
       for (const stretch of stretches) {
         if (!isWanted()) {
           throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
         }
-        tokens.push(await this.#tokenizeBeside(stretch, room));
-        room -= tokens.at(-1)!.length;
+        const { ids, values } = this.#nativeCall(stretch, room);
+        take(ids, await this.#tokenizeBeside(values));
       }
       return tokens;
     });
@@ -139,9 +144,8 @@ export class Vocabulary {
    * @throws WARMPATH_CONTEXT_TOO_LONG.
    */
   checkLength(bytes: number, most: number): void {
-    const least = Math.ceil(bytes / this.longestPiece);
-    if (least > most) {
-      throw tooLong(`at least ${least}`, most);
+    if (bytes > most * this.longestPiece) {
+      throw tooLong(most);
     }
   }
 
@@ -208,35 +212,24 @@ export class Vocabulary {
     return this.#bindings.isEndOfGeneration(this.#vocab, token);
   }
 
-  #tokenizeBeside(stretch: TextStretch, room: number): Promise<number[]> {
-    const call = this.#tokenizeCall(stretch, room);
-    return new Promise((resolve, reject) => {
-      this.#bindings.tokenize.async(...call.values, (error: unknown, count) => {
-        try {
-          if (error !== null && error !== undefined) {
-            throw error;
-          }
-          resolve(call.tokens(count));
-        } catch (reason) {
-          reject(reason);
-        }
-      });
-    });
-  }
-
-  /** The arguments of a native call, and what makes its answer token ids. */
-  #tokenizeCall({ text, parseSpecial }: TextStretch, room: number) {
+  /** The arguments of `llama_tokenize`, and where it puts the ids: a negative answer says that they have no room. */
+  #nativeCall(
+    { text, parseSpecial }: TextStretch,
+    room: number,
+  ): { readonly ids: Int32Array; readonly values: Parameters<LlamaBindings['tokenize']> } {
     const bytes = Buffer.from(text);
     // No tokeniser makes more tokens than bytes, plus one for a prefix space.
     const ids = new Int32Array(Math.min(bytes.length + 8, room));
-    const values = [this.#vocab, bytes, bytes.length, ids, ids.length, false, parseSpecial] as const;
-    const tokens = (count: number): number[] => {
-      if (count < 0) {
-        throw tooLong(String(-count), room);
-      }
-      return Array.from(ids.subarray(0, count));
-    };
-    return { values, tokens };
+    return { ids, values: [this.#vocab, bytes, bytes.length, ids, ids.length, false, parseSpecial] };
+  }
+
+  /** On a thread of its own; llama.cpp does not change a vocabulary, so a decode may run at the same time. */
+  #tokenizeBeside(values: Parameters<LlamaBindings['tokenize']>): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#bindings.tokenize.async(...values, (error: unknown, count) =>
+        error === null || error === undefined ? resolve(count) : reject(error),
+      );
+    });
   }
 
   #textOf(token: number): string {
@@ -257,7 +250,7 @@ export class Vocabulary {
   }
 }
 
-function tooLong(tokens: string, most: number): WarmpathError {
-  const detail = `The text has ${tokens} tokens, and there is room for ${most}.`;
+function tooLong(most: number): WarmpathError {
+  const detail = `The prompt has more than ${most} tokens, which is all that the context holds.`;
   return new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { detail });
 }

@@ -36,7 +36,8 @@ export class Front {
   constructor({ supervisor, metrics, bodyLimitBytes, heldLimit }: FrontOptions) {
     this.#supervisor = supervisor;
     this.#metrics = metrics;
-    this.#bodies = new ReceivedBodies(bodyLimitBytes);
+    // A worker knows how much of it a prompt can need.
+    this.#bodies = new ReceivedBodies(() => supervisor.worker?.model.bodyLimitBytes ?? bodyLimitBytes);
     this.#heldLimit = heldLimit;
     this.server = createServer((request, response) => {
       closeStalled(request, response);
@@ -179,9 +180,6 @@ function fail(response: ServerResponse, cause: unknown): void {
     return;
   }
   const error = WarmpathError.isInstance(cause) ? cause : new WarmpathError('WARMPATH_INTERNAL', { cause });
-  if (error.code === 'WARMPATH_BODY_TOO_LARGE' || error.code === 'WARMPATH_OVERLOADED') {
-    response.setHeader('connection', 'close');
-  }
   sendError(response, error);
 }
 

@@ -6,11 +6,11 @@ const LARGEST_HELD = 8;
 
 /** Receives bodies, and bounds what all of them take until their requests are answered. */
 export class ReceivedBodies {
-  readonly #limitBytes: number;
+  readonly #limitBytes: () => number;
   #heldBytes = 0;
 
   /** @param limitBytes Largest body. */
-  constructor(limitBytes: number) {
+  constructor(limitBytes: () => number) {
     this.#limitBytes = limitBytes;
   }
 
@@ -20,14 +20,16 @@ export class ReceivedBodies {
    * @throws WARMPATH_BODY_TOO_LARGE; WARMPATH_OVERLOADED where it does not fit beside the others; what `use` throws.
    */
   async hold(request: IncomingMessage, use: (body: Buffer) => Promise<void>): Promise<void> {
+    const limitBytes = this.#limitBytes();
+    const announced = Number(request.headers['content-length'] ?? 0);
     let bytes = 0;
     const count = (more: number): void => {
       bytes += more;
       this.#heldBytes += more;
-      if (bytes > this.#limitBytes) {
-        throw new WarmpathError('WARMPATH_BODY_TOO_LARGE');
+      if (Math.max(bytes, announced) > limitBytes) {
+        throw tooLarge(limitBytes);
       }
-      if (this.#heldBytes > LARGEST_HELD * this.#limitBytes) {
+      if (this.#heldBytes > LARGEST_HELD * limitBytes) {
         const detail = 'The bodies of other requests take all the memory that there is for them.';
         throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
       }
@@ -43,26 +45,31 @@ export class ReceivedBodies {
   }
 }
 
+function tooLarge(limitBytes: number): WarmpathError {
+  return new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail: `A body has at most ${limitBytes} bytes here.` });
+}
+
 /** @returns The whole body, or that the client went away before it had sent it. */
 function receive(request: IncomingMessage, count: (bytes: number) => void): Promise<Buffer | 'left'> {
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = [];
-    let isRefused = false;
+    let refusal: unknown;
     request.on('data', (part: Buffer) => {
-      if (isRefused) {
-        // The rest is read and dropped, so that the client gets to read why.
+      if (refusal !== undefined) {
         return;
       }
       try {
         count(part.length);
         parts.push(part);
       } catch (error) {
-        isRefused = true;
+        // The rest is read and dropped: a client that is still sending would not read why.
+        refusal = error;
         parts.length = 0;
-        reject(error);
       }
     });
-    request.once('end', () => resolve(parts.length === 1 ? parts[0]! : Buffer.concat(parts)));
+    request.once('end', () =>
+      refusal === undefined ? resolve(parts.length === 1 ? parts[0]! : Buffer.concat(parts)) : reject(refusal),
+    );
     request.once('close', () => resolve('left'));
     request.once('error', () => resolve('left'));
   });

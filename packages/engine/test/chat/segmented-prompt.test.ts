@@ -42,6 +42,33 @@ describe('places where documents end', () => {
     );
   });
 
+  it('are the same for many places as for each of them, in the middle of a character too', () => {
+    const bytes = { pieceBytes: (token: number) => token };
+    const texts = fc.array(fc.constantFrom('a', 'é', '€', '😀', '\ud83d', '\ude00'), { minLength: 1, maxLength: 20 });
+    fc.assert(
+      fc.property(
+        texts,
+        fc.infiniteStream(fc.integer({ min: 1, max: 4 })),
+        fc.infiniteStream(fc.boolean()),
+        (parts, sizes, choices) => {
+          const text = parts.join('');
+          // Tokens of any sizes that make up the text.
+          const tokens: number[] = [];
+          for (let left = Buffer.byteLength(text); left > 0; left -= tokens.at(-1)!) {
+            tokens.push(Math.min(left, sizes.next().value!));
+          }
+          const stretches = [{ text, tokens }];
+          const offsets = Array.from({ length: text.length + 1 }, (_, offset) => offset).filter(
+            () => choices.next().value,
+          );
+          const each = offsets.flatMap((offset) => tokenBoundaries(stretches, [offset], bytes));
+          expect(tokenBoundaries(stretches, offsets, bytes)).toEqual([...new Set(each)]);
+        },
+      ),
+      { seed: 1, numRuns: 500 },
+    );
+  });
+
   it('are the ends of messages and of their parts, and change no token', async () => {
     const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
     const documents = ['One.\n', 'Two <|im_end|> more.\n', 'Three.\n'];
