@@ -1,8 +1,9 @@
 // What one client can do to all others: hostile bodies, one at a time and many at once, clients that do not read, and
-// mutated bodies, against `warmpath-engine` in processes of its own, while another thread asks /health every 5 ms.
-// `npm run attacks -w packages/engine -- [--bodies 30000] [--seed 1] [--wait-ms 100] [--only words] [--engine <path of
-// another build's bin/warmpath-engine.js>]`. Exits with 1 where a worker was lost, an answer was the engine's own fault,
-// or /health waited longer. Linux only: memory is read from /proc. On a busy machine /health waits for the machine, too.
+// mutated bodies, against `warmpath-engine` in processes of its own, while another thread asks /health every 5 ms. `npm
+// run attacks -w packages/engine -- [--bodies 30000] [--seed 1] [--wait-ms 100] [--only words] [--engine <the
+// bin/warmpath-engine.js of another build>]`. Exits with 1 where a worker was lost, an answer was the engine's own
+// fault, or /health waited longer; in brackets is how late it was asked. Linux only: memory is read from /proc. On a
+// busy machine /health waits for the machine, too.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
