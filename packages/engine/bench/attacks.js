@@ -20,6 +20,8 @@ import { modelPath } from './random-model/dist/model-path.js';
 
 const ASK_EVERY_MS = 5;
 const HOSTILE_BYTES = 15_000_000;
+/** The largest that this engine receives: 32,768 tokens of 16 bytes, six bytes a letter, and 1 MiB. */
+const RECEIVED_BYTES = 4_194_304;
 /** An attack that takes longer is given up; the engine is started again after it. */
 const PATIENCE_MS = 60_000;
 const NOTHING_MS = 3_000;
@@ -222,11 +224,27 @@ async function main() {
         return [await engine.post(path, body)];
       },
     })),
-    ...['a prompt of spaces', 'empty messages', '500 kB of spaces', 'two-byte letters'].map((wanted) => ({
+    {
+      name: 'each of these with 4 MB, 3 at once',
+      run: async (engine) => {
+        const answers = [];
+        for (const { path, make } of HOSTILE) {
+          const body = make(RECEIVED_BYTES);
+          answers.push(...(await Promise.all(Array.from({ length: 3 }, () => engine.post(path, body)))));
+        }
+        return answers;
+      },
+    },
+    ...[
+      ['a prompt of spaces', HOSTILE_BYTES],
+      ['empty messages', HOSTILE_BYTES],
+      ['two-byte letters', RECEIVED_BYTES],
+      ['500 kB of spaces', HOSTILE_BYTES],
+    ].map(([wanted, bytes]) => ({
       name: `16 at once: ${wanted}`,
       run: async (engine) => {
         const { path, make } = HOSTILE.find(({ name }) => name === wanted);
-        const body = make(HOSTILE_BYTES);
+        const body = make(bytes);
         engine.begin();
         return Promise.all(Array.from({ length: 16 }, () => engine.post(path, body)));
       },

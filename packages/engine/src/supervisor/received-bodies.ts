@@ -4,6 +4,12 @@ import { WarmpathError } from '@warmpath/core';
 /** Bodies of the largest size that are held at the same time; usual ones are a hundredth of it. */
 const LARGEST_HELD = 8;
 
+/**
+ * Bytes of a body that are taken as they come. The system gives up to 2 MiB of each connection at once, which are a
+ * tenth of a second of 64 of them; what comes after these is taken in turns with everything else.
+ */
+const AT_ONCE_BYTES = 262_144;
+
 /** Receives bodies, and bounds what all of them take until their requests are answered. */
 export class ReceivedBodies {
   readonly #limitBytes: () => number;
@@ -26,12 +32,12 @@ export class ReceivedBodies {
     const count = (more: number): void => {
       bytes += more;
       this.#heldBytes += more;
-      if (Math.max(bytes, announced) > limitBytes) {
-        throw tooLarge(limitBytes);
-      }
-      if (this.#heldBytes > LARGEST_HELD * limitBytes) {
-        const detail = 'The bodies of other requests take all the memory that there is for them.';
-        throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
+      const isTooLarge = Math.max(bytes, announced) > limitBytes;
+      if (isTooLarge || this.#heldBytes > LARGEST_HELD * limitBytes) {
+        // It holds nothing from here on, so that others find room.
+        this.#heldBytes -= bytes;
+        bytes = 0;
+        throw isTooLarge ? tooLarge(limitBytes) : noRoom();
       }
     };
     try {
@@ -49,12 +55,23 @@ function tooLarge(limitBytes: number): WarmpathError {
   return new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail: `A body has at most ${limitBytes} bytes here.` });
 }
 
+function noRoom(): WarmpathError {
+  const detail = 'The bodies of other requests take all the memory that there is for them.';
+  return new WarmpathError('WARMPATH_OVERLOADED', { detail });
+}
+
 /** @returns The whole body, or that the client went away before it had sent it. */
 function receive(request: IncomingMessage, count: (bytes: number) => void): Promise<Buffer | 'left'> {
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = [];
     let refusal: unknown;
+    let received = 0;
     request.on('data', (part: Buffer) => {
+      received += part.length;
+      if (received > AT_ONCE_BYTES) {
+        request.pause();
+        setImmediate(() => request.resume());
+      }
       if (refusal !== undefined) {
         return;
       }
