@@ -22,13 +22,14 @@ const STEPS = 32;
 const SEQUENCE = 1;
 
 /** Documents of words that the demo model knows, with a question behind them. */
-function promptOf(vocabulary, index) {
+async function promptOf(vocabulary, index) {
   const names = ['Velka', 'Orsin', 'Tamir', 'Marlo', 'Quill'];
   const facts = Array.from({ length: 60 }, (_, at) => {
     const name = names[(index + at) % names.length];
     return `The weight of ${name} is ${(index * 31 + at * 7) % 90} kg. The colour of ${name} is teal.`;
   });
-  return vocabulary.tokenize(facts.join(' '), { parseSpecial: false }).slice(0, TOKENS);
+  const [tokens] = await vocabulary.tokenize([{ text: facts.join(' '), parseSpecial: false }]);
+  return tokens.slice(0, TOKENS);
 }
 
 async function compute(context, tokens, size) {
@@ -75,7 +76,7 @@ async function measure(model, bindings, kvType) {
   const context = await NativeContext.create(bindings, model, shape);
   const results = [];
   for (let index = 0; index < Number(values.prompts); index++) {
-    const tokens = promptOf(model.vocabulary, index);
+    const tokens = await promptOf(model.vocabulary, index);
     const whole = await compute(context, tokens, 512);
     const step = await stepMs(context, tokens);
     context.remove(SEQUENCE, tokens.length, -1);

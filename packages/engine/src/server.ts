@@ -5,8 +5,9 @@ import type { KvEventPublisher } from './events/kv-event.js';
 import { KvEventFeed } from './events/kv-event-feed.js';
 import { openKvEvents } from './events/open-publisher.js';
 import { createApp } from './http/app.js';
-import { closeServer } from './http/close-server.js';
+import { largestBodyBytes } from './http/json-body.js';
 import { EngineMetrics } from './http/metrics.js';
+import { closeServer, closeStalled } from './http/slow-clients.js';
 import { baseUrl, cannotListen } from './listen-address.js';
 import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, LoopStats } from './loop/loop-options.js';
@@ -58,6 +59,8 @@ export interface ServedModel {
   readonly parameters: number;
   /** Most tokens of one request, prompt and answer. */
   readonly contextTokens: number;
+  /** Largest body of a request: as configured, or less where no prompt that fits the context needs as much. */
+  readonly bodyLimitBytes: number;
   /** Whether what computing and copying take here was measured beforehand (`--profile`); else it is learned. */
   readonly profiled: boolean;
 }
@@ -102,7 +105,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
   try {
     return await serve(settings, resolved, model, hooks);
   } catch (error) {
-    model.free();
+    await model.free();
     throw error;
   }
 }
@@ -186,6 +189,10 @@ async function serveModel(
     onEnd: (outcome) => metrics.onSpeculationEnd(outcome),
   });
   metrics.watch(() => loop.stats, speculations, model.vocabulary.grammars.counts);
+  const bodyLimitBytes = Math.min(
+    settings.bodyLimitBytes,
+    largestBodyBytes(loop.contextTokens, model.vocabulary.longestPiece),
+  );
   const app = createApp({
     model: resolved.name,
     created: Math.floor(Date.now() / 1000),
@@ -195,10 +202,13 @@ async function serveModel(
     template,
     metrics,
     defaultMaxTokens: settings.defaultMaxTokens,
-    bodyLimitBytes: settings.bodyLimitBytes,
+    bodyLimitBytes,
   });
   try {
     const { host, port } = settings;
+    if (socketPath === undefined) {
+      app.server.on('request', (request, response) => closeStalled(request, response));
+    }
     await app.listen(socketPath === undefined ? { host, port } : { path: socketPath });
   } catch (cause) {
     await loop.close(0);
@@ -210,7 +220,7 @@ async function serveModel(
     await loop.close(settings.shutdownGraceMs);
     await closeServer(app.server, () => app.close());
     await publisher?.close();
-    model.free();
+    await model.free();
   };
   return {
     url: baseUrl(app.server.address()),
@@ -220,6 +230,7 @@ async function serveModel(
       ...(resolved.notice !== undefined && { notice: resolved.notice }),
       parameters: model.parameterCount,
       contextTokens: loop.contextTokens,
+      bodyLimitBytes,
       profiled: profile !== undefined,
     },
     cells: loop.stats.cells,

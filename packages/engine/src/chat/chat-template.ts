@@ -1,8 +1,8 @@
 import { Template } from '@huggingface/jinja';
 import { WarmpathError } from '@warmpath/core';
-import type { Vocabulary } from '../native/vocabulary.js';
+import type { TextStretch, TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { type SegmentedPrompt, tokenBoundaries } from './segmented-prompt.js';
-import { type PromptSegment, SpecialTextGuard, specialTextPattern } from './special-text.js';
+import { SpecialTextGuard } from './special-text.js';
 
 /** One message of a conversation, its content flattened to text. */
 export interface ChatMessage {
@@ -27,6 +27,15 @@ export interface ToolDefinition {
   };
 }
 
+/** How a conversation becomes a prompt. */
+export interface ChatPromptOptions extends TokenizeOptions {
+  /**
+   * Functions of which the answer calls one. A template that knows no tools gets their description at the end of the
+   * last message, behind every document, so that what was cached stays of use.
+   */
+  readonly tools?: readonly ToolDefinition[];
+}
+
 /**
  * A model's own chat template: the Jinja template of its metadata, run by `@huggingface/jinja`.
  *
@@ -39,36 +48,33 @@ export class ChatTemplate {
   /** Whether it describes tools to the model. */
   readonly #knowsTools: boolean;
   readonly #vocabulary: Vocabulary;
-  readonly #specialTexts: RegExp;
 
   /** @param source The template, or `undefined` for a model without one; then every {@link tokenize} is refused. */
   constructor(source: string | undefined, vocabulary: Vocabulary) {
     this.#vocabulary = vocabulary;
-    this.#specialTexts = specialTextPattern(vocabulary.specialTexts);
     this.#template = source === undefined ? undefined : parseTemplate(source);
     this.#knowsTools = source !== undefined && /\btools\b/.test(source);
   }
 
   /**
    * @param addGenerationPrompt End with the opening of the assistant's answer.
-   * @param tools Functions of which the answer calls one. A template that knows no tools gets their description at the
-   *   end of the last message, behind every document, so that what was cached stays of use.
    * @returns The prompt's tokens, BOS included where the model wants one, and where the messages and their parts end.
    *   How a content is cut into parts changes no token.
-   * @throws WARMPATH_CHAT_TEMPLATE when there is no template, or when it refuses the messages.
+   * @throws WARMPATH_CHAT_TEMPLATE when there is no template, or when it refuses the messages; what
+   *   `Vocabulary.tokenize` throws, also for contents that the template would have left out.
    */
-  tokenize(
+  async tokenize(
     given: readonly ChatMessage[],
     addGenerationPrompt: boolean,
-    tools?: readonly ToolDefinition[],
-  ): SegmentedPrompt {
+    { tools, ...options }: ChatPromptOptions = {},
+  ): Promise<SegmentedPrompt> {
     const messages = tools === undefined || this.#knowsTools ? given : withDescription(given, tools);
-    const stretches = this.#render(messages, addGenerationPrompt, this.#knowsTools ? tools : undefined).map(
-      ({ text, parseSpecial }) => ({
-        text,
-        tokens: this.#vocabulary.tokenize(text, { parseSpecial }),
-      }),
-    );
+    // Before anything is done with contents that are far too long.
+    const bytes = messages.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0);
+    this.#vocabulary.checkLength(bytes, options.most ?? Number.POSITIVE_INFINITY);
+    const texts = this.#render(messages, addGenerationPrompt, this.#knowsTools ? tools : undefined);
+    const tokenized = await this.#vocabulary.tokenize(texts, options);
+    const stretches = texts.map(({ text }, index) => ({ text, tokens: tokenized[index]! }));
     const tokens = stretches.flatMap((stretch) => stretch.tokens);
     const rendered = stretches.map(({ text }) => text).join('');
     const boundaries = tokenBoundaries(stretches, partEnds(messages, rendered), this.#vocabulary);
@@ -83,7 +89,7 @@ export class ChatTemplate {
     messages: readonly ChatMessage[],
     addGenerationPrompt: boolean,
     tools: readonly ToolDefinition[] | undefined,
-  ): PromptSegment[] {
+  ): TextStretch[] {
     if (this.#template === undefined) {
       throw new WarmpathError('WARMPATH_CHAT_TEMPLATE', {
         detail: 'This model has no chat template; use /v1/completions.',
@@ -93,7 +99,8 @@ export class ChatTemplate {
     if (tools !== undefined) {
       texts.push(JSON.stringify(tools));
     }
-    const guard = SpecialTextGuard.create(this.#specialTexts, texts);
+    this.#vocabulary.checkSpecialTexts(texts);
+    const guard = SpecialTextGuard.create(this.#vocabulary.specialTexts, texts);
     if (guard === undefined) {
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
         path: 'messages',

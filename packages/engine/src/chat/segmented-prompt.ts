@@ -37,8 +37,9 @@ export function tokenBoundaries(
     // Some vocabularies put a space before the first token that is not in the text.
     let end = Buffer.byteLength(text) - total;
     let count = 0;
+    const bytesTo = bytePlaces(text);
     for (; place < offsets.length && offsets[place]! <= textStart + text.length; place++) {
-      const bytes = Buffer.byteLength(text.slice(0, offsets[place]! - textStart));
+      const bytes = bytesTo(offsets[place]! - textStart);
       while (count < tokens.length && end + pieces[count]! <= bytes) {
         end += pieces[count]!;
         count++;
@@ -51,4 +52,18 @@ export function tokenBoundaries(
   boundaries.delete(0);
   boundaries.delete(tokensBefore);
   return [...boundaries];
+}
+
+/** @returns The UTF-8 bytes before each of several places, which must ascend. Cost of all of them: O(text). */
+function bytePlaces(text: string): (offset: number) => number {
+  let from = 0;
+  let bytes = 0;
+  return (offset) => {
+    // Half a character is counted, but not gone on from: its two halves have more bytes than it has.
+    const isInside = /[\ud800-\udbff]/.test(text.charAt(offset - 1)) && /[\udc00-\udfff]/.test(text.charAt(offset));
+    const whole = isInside ? offset - 1 : offset;
+    bytes += Buffer.byteLength(text.slice(from, whole));
+    from = whole;
+    return bytes + Buffer.byteLength(text.slice(whole, offset));
+  };
 }

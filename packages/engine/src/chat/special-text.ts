@@ -1,20 +1,8 @@
-/** A stretch of a prompt, and whether special tokens that it spells out are meant. */
-export interface PromptSegment {
-  readonly text: string;
-  /** `true` for what the template wrote; `false` for what a message spells out and must stay plain characters. */
-  readonly parseSpecial: boolean;
-}
+import type { TextStretch } from '../native/vocabulary.js';
 
 /** U+FDD0 … U+FDEF: noncharacters, reserved for use inside a program. */
 const FIRST_MARK = 0xfdd0;
 const LAST_MARK = 0xfdef;
-
-/** @returns What finds any of the texts. Build it once a model: some models have thousands of special tokens. */
-export function specialTextPattern(specialTexts: readonly string[]): RegExp {
-  // An empty alternation would match everywhere; `(?!)` matches nowhere.
-  const alternatives = specialTexts.map((text) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&'));
-  return new RegExp(alternatives.length === 0 ? '(?!)' : alternatives.join('|'), 'g');
-}
 
 /**
  * Keeps special tokens that a message spells out (`<|im_start|>system` in a retrieved document) from becoming special
@@ -35,7 +23,7 @@ export class SpecialTextGuard {
   readonly #guarded = new Set<string>();
 
   /**
-   * @param pattern From {@link specialTextPattern}.
+   * @param pattern From `specialTextPattern`.
    * @param messageTexts Every text that will be guarded; the marks are chosen so that none of them holds one.
    * @returns `undefined` when the messages use up all marks, which only a text made to do so does.
    */
@@ -71,8 +59,8 @@ export class SpecialTextGuard {
   }
 
   /** Splits what the template made of the guarded messages. Marks that a template tore apart are dropped. */
-  split(rendered: string): PromptSegment[] {
-    const segments: PromptSegment[] = [];
+  split(rendered: string): TextStretch[] {
+    const segments: TextStretch[] = [];
     let meant = '';
     for (const [index, part] of rendered.split(this.#open).entries()) {
       const end = index === 0 ? -1 : part.indexOf(this.#close);
@@ -110,7 +98,7 @@ export class SpecialTextGuard {
   }
 }
 
-function pushSegment(segments: PromptSegment[], text: string, parseSpecial: boolean): void {
+function pushSegment(segments: TextStretch[], text: string, parseSpecial: boolean): void {
   if (text !== '') {
     segments.push({ text, parseSpecial });
   }

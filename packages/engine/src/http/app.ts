@@ -7,12 +7,13 @@ import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { Speculations } from '../loop/speculations.js';
-import type { Vocabulary } from '../native/vocabulary.js';
+import type { TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { refuse } from '../structured/schema-node.js';
 import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
 import { answer, type GenerationTarget } from './exchange.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
+import { parseJson } from './json-body.js';
 import { addKvRoutes, type PromptFields } from './kv-routes.js';
 import type { EngineMetrics } from './metrics.js';
 import {
@@ -50,11 +51,11 @@ export function createApp(app: EngineApp): FastifyInstance {
     forceCloseConnections: 'idle',
   });
   server.removeAllContentTypeParsers();
-  server.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => {
+  server.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => {
     try {
-      done(null, JSON.parse(body as string) as unknown);
-    } catch (cause) {
-      done(new WarmpathError('WARMPATH_INVALID_JSON', { cause }));
+      done(null, parseJson(body as Buffer, app.loop.contextTokens));
+    } catch (error) {
+      done(error as WarmpathError);
     }
   });
   server.setErrorHandler((error, _request, reply) => sendError(reply, error));
@@ -63,12 +64,13 @@ export function createApp(app: EngineApp): FastifyInstance {
   addSpeculationRoutes(server, app);
   addTokenRoutes(server, app);
   addStateRoutes(server, app);
-  addKvRoutes(server, { ...app, promptOf: (fields) => promptOf(app, fields) });
+  addKvRoutes(server, { ...app, promptOf: (fields, reply) => promptOf(app, fields, reply) });
   return server;
 }
 
 function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   const limits = { contextTokens: app.loop.contextTokens, defaultMaxTokens: app.defaultMaxTokens };
+  const inTurn = speculationsInTurn();
   const streamOptions = (body: {
     stream?: boolean | null | undefined;
     stream_options?: { include_usage?: boolean | null | undefined } | null | undefined;
@@ -81,7 +83,9 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const form = chatForm(body);
     const hasLogprobs = body.logprobs ?? false;
     checkLogprobs(body, form);
-    const prompt = app.template.tokenize(toMessages(body.messages), true, form.tools);
+    const messages = toMessages(body.messages);
+    const options = { ...tokenizeOptions(app, reply), ...(form.tools !== undefined && { tools: form.tools }) };
+    const prompt = await inTurn(body, () => app.template.tokenize(messages, true, options));
     const id = `chatcmpl-${randomUUID()}`;
     const topLogprobs = hasLogprobs ? (body.top_logprobs ?? 0) : undefined;
     const generation = toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs });
@@ -95,7 +99,9 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = jsonForm(body);
-    const prompt = segmentedPrompt(body.prompt, body.segments ?? [], app.vocabulary);
+    const prompt = await inTurn(body, () =>
+      segmentedPrompt(body.prompt, body.segments ?? [], app, tokenizeOptions(app, reply)),
+    );
     const id = `cmpl-${randomUUID()}`;
     const topLogprobs = body.logprobs ?? undefined;
     const generation = toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs });
@@ -103,6 +109,27 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const format = completionFormat(head, { hasLogprobs: topLogprobs !== undefined });
     return answer(targetOf(app, body, request.headers), generation, format, { reply, options: streamOptions(body) });
   });
+}
+
+/** How a prompt of a request is tokenised. */
+function tokenizeOptions(app: EngineApp, { raw }: FastifyReply): Required<TokenizeOptions> {
+  return { most: app.loop.contextTokens, isWanted: () => !raw.destroyed };
+}
+
+/**
+ * Reads the prompts of speculations one after the other: which of two generations is newer may be known by their coming
+ * alone, and a long prompt is read beside others.
+ */
+function speculationsInTurn(): <T>(fields: GenerationFields, read: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (fields, read) => {
+    if (fields.speculation === undefined || fields.speculation === null) {
+      return read();
+    }
+    const turn = last.then(read);
+    last = turn.catch(() => undefined);
+    return turn;
+  };
 }
 
 function addSpeculationRoutes(server: FastifyInstance, { speculations }: EngineApp): void {
@@ -142,18 +169,20 @@ function ownerOf(headers: IncomingHttpHeaders, salt: string | null | undefined):
 }
 
 function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {
-  server.post('/tokenize', (request) => {
+  server.post('/tokenize', async (request, reply) => {
     const body = parseBody(tokenizeSchema, request.body);
     checkModel(body.model, app.model);
+    const options = tokenizeOptions(app, reply);
     const text = body.content ?? body.prompt;
-    let tokens: number[];
+    let tokens: readonly number[];
     if (body.messages !== undefined) {
-      tokens = [...app.template.tokenize(toMessages(body.messages), body.add_generation_prompt ?? true).tokens];
+      const messages = toMessages(body.messages);
+      ({ tokens } = await app.template.tokenize(messages, body.add_generation_prompt ?? true, options));
     } else if (text !== undefined) {
-      tokens = app.vocabulary.tokenize(text, { parseSpecial: body.parse_special ?? true });
+      const [plain] = await app.vocabulary.tokenize([{ text, parseSpecial: body.parse_special ?? true }], options);
       // `content` is llama-server's field and adds nothing by default; `prompt` is vLLM's and adds the BOS.
       const withBos = body.add_special ?? body.add_special_tokens ?? body.content === undefined;
-      tokens = withBos ? withLeadingBos(tokens, app.vocabulary) : tokens;
+      tokens = withBos ? withLeadingBos(plain!, app.vocabulary) : plain!;
     } else {
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
         path: 'content',
@@ -163,11 +192,10 @@ function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {
     return { count: tokens.length, max_model_len: app.loop.contextTokens, tokens };
   });
 
-  server.post('/detokenize', (request) => {
+  server.post('/detokenize', async (request) => {
     const body = parseBody(detokenizeSchema, request.body);
     checkModel(body.model, app.model);
-    checkTokens(body.tokens, app.vocabulary, 'tokens');
-    const text = app.vocabulary.detokenize(body.tokens);
+    const text = await app.vocabulary.detokenize(tokenIds(body.tokens, app, 'tokens'));
     // llama-server calls it `content`, vLLM `prompt`.
     return { content: text, prompt: text };
   });
@@ -231,14 +259,21 @@ function toMessages(messages: readonly MessageInput[]): ChatMessage[] {
  *
  * @param segments Where its documents end: places in the text, in UTF-16 code units, or numbers of tokens.
  */
-function segmentedPrompt(prompt: unknown, segments: readonly number[], vocabulary: Vocabulary): SegmentedPrompt {
+async function segmentedPrompt(
+  prompt: unknown,
+  segments: readonly number[],
+  app: EngineApp,
+  options: Required<TokenizeOptions>,
+): Promise<SegmentedPrompt> {
+  const { vocabulary } = app;
   const offsets = [...new Set(segments)].sort((a, b) => a - b);
-  const single = Array.isArray(prompt) && prompt.length === 1 && typeof prompt[0] !== 'number' ? prompt[0] : prompt;
+  const single: unknown =
+    Array.isArray(prompt) && prompt.length === 1 && typeof prompt[0] !== 'number' ? prompt[0] : prompt;
   if (typeof single === 'string') {
-    const plain = single === '' ? [] : vocabulary.tokenize(single, { parseSpecial: true });
-    const tokens = single === '' ? [] : withLeadingBos(plain, vocabulary);
-    const added = tokens.length - plain.length;
-    const boundaries = tokenBoundaries([{ text: single, tokens: plain }], offsets, vocabulary);
+    const [plain] = single === '' ? [[]] : await vocabulary.tokenize([{ text: single, parseSpecial: true }], options);
+    const tokens = single === '' ? [] : withLeadingBos(plain!, vocabulary);
+    const added = tokens.length - plain!.length;
+    const boundaries = tokenBoundaries([{ text: single, tokens: plain! }], offsets, vocabulary);
     return { tokens, boundaries: boundaries.map((boundary) => boundary + added) };
   }
   if (!Array.isArray(single) || !single.every((token) => Number.isInteger(token))) {
@@ -247,27 +282,39 @@ function segmentedPrompt(prompt: unknown, segments: readonly number[], vocabular
       detail: 'Expected a string or an array of token ids (one prompt a request)',
     });
   }
-  const tokens = single as number[];
-  checkTokens(tokens, vocabulary, 'prompt');
+  const tokens = tokenIds(single, app, 'prompt');
   return { tokens, boundaries: offsets.filter((offset) => offset > 0 && offset < tokens.length) };
 }
 
 /** A prompt as one of the two completions routes would compute it. */
-function promptOf(app: EngineApp, { model, messages, prompt, segments }: PromptFields): SegmentedPrompt {
+async function promptOf(
+  app: EngineApp,
+  { model, messages, prompt, segments }: PromptFields,
+  reply: FastifyReply,
+): Promise<SegmentedPrompt> {
   checkModel(model, app.model);
+  const options = tokenizeOptions(app, reply);
   return messages === undefined
-    ? segmentedPrompt(prompt, segments ?? [], app.vocabulary)
-    : app.template.tokenize(toMessages(messages), true);
+    ? segmentedPrompt(prompt, segments ?? [], app, options)
+    : app.template.tokenize(toMessages(messages), true, options);
 }
 
-function checkTokens(tokens: readonly number[], vocabulary: Vocabulary, path: string): void {
-  const index = tokens.findIndex((token) => token < 0 || token >= vocabulary.size);
+/** @throws WARMPATH_INVALID_REQUEST with the place of what is no token id; WARMPATH_CONTEXT_TOO_LONG. */
+function tokenIds(values: readonly unknown[], { vocabulary, loop }: EngineApp, path: string): number[] {
+  if (values.length > loop.contextTokens) {
+    const detail = `There are ${values.length} tokens, but the context holds ${loop.contextTokens}.`;
+    throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { path, detail });
+  }
+  const index = values.findIndex(
+    (token) => !Number.isInteger(token) || Number(token) < 0 || Number(token) >= vocabulary.size,
+  );
   if (index >= 0) {
     throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
       path: `${path}[${index}]`,
       detail: `Expected a token id below ${vocabulary.size}`,
     });
   }
+  return values as number[];
 }
 
 function checkBiases(biases: GenerationFields['logit_bias'], vocabulary: Vocabulary): void {
@@ -313,13 +360,15 @@ function toWarmpathError(error: unknown): WarmpathError {
   if (WarmpathError.isInstance(error)) {
     return error;
   }
-  switch ((error as { code?: unknown }).code) {
+  const { code, statusCode = 500 } = error as { code?: unknown; statusCode?: number };
+  switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return new WarmpathError('WARMPATH_BODY_TOO_LARGE');
     case 'FST_ERR_CTP_EMPTY_JSON_BODY':
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
       return new WarmpathError('WARMPATH_INVALID_JSON', { cause: error });
     default:
-      return new WarmpathError('WARMPATH_INTERNAL', { cause: error });
+      // What the framework calls the client's fault, a path that is no URL for instance.
+      return new WarmpathError(statusCode < 500 ? 'WARMPATH_INVALID_REQUEST' : 'WARMPATH_INTERNAL', { cause: error });
   }
 }

@@ -8,6 +8,9 @@ import type {
   GenerationResult,
 } from '../loop/generation.js';
 
+/** Most bytes of a stream that wait for a client to read them: some 1,000 tokens. */
+const MAX_UNREAD_BYTES = 262_144;
+
 /** The shapes in which an endpoint answers; what streams and what does not differ in these alone. */
 export interface AnswerFormat {
   /** The whole answer, without a stream; with its tokens where they were asked for. */
@@ -37,7 +40,7 @@ export interface GenerationTarget {
  * for the answer or in the middle of a stream, the generation is aborted.
  *
  * Errors before the first byte become an HTTP error; later ones are sent as an `error` event, after which the stream
- * ends without `[DONE]`.
+ * ends without `[DONE]`. A stream that its client does not read is broken off and aborted after `MAX_UNREAD_BYTES`.
  */
 export async function answer(
   target: GenerationTarget,
@@ -87,6 +90,9 @@ function streamAnswer(
   const socket = reply.raw;
   const send = (data: object): void => {
     socket.write(`data: ${JSON.stringify(data)}\n\n`);
+    if (socket.writableLength > MAX_UNREAD_BYTES) {
+      socket.destroy();
+    }
   };
   return new Promise((resolve, reject) => {
     let begun = false;

@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { PATH_ORDERS } from '../cache/tree-report.js';
 import type { SegmentedPrompt } from '../chat/segmented-prompt.js';
@@ -7,7 +7,7 @@ import type { EngineLoop } from '../loop/engine-loop.js';
 import type { GenerationResult } from '../loop/generation.js';
 import { toGenerationRequest } from './generation-request.js';
 import type { EngineMetrics } from './metrics.js';
-import { cacheSalt, message, parseBody, segments } from './schemas.js';
+import { cacheSalt, messages, parseBody, segments } from './schemas.js';
 
 const upTo = (most: number, fallback: number, least = 1) =>
   z.coerce.number().int().min(least).max(most).default(fallback);
@@ -29,7 +29,7 @@ const flushSchema = z.strictObject({
 /** A prompt as the two completions routes take it. */
 const promptFields = {
   model: z.string().nullish(),
-  messages: z.array(message).min(1).optional(),
+  messages: messages.optional(),
   prompt: z.unknown().optional(),
   segments,
   cache_salt: cacheSalt,
@@ -45,16 +45,16 @@ export type PromptFields = z.output<typeof lookupSchema>;
 export interface KvRoutes {
   readonly loop: EngineLoop;
   readonly metrics: EngineMetrics;
-  readonly promptOf: (fields: PromptFields) => SegmentedPrompt | Promise<SegmentedPrompt>;
+  readonly promptOf: (fields: PromptFields, reply: FastifyReply) => Promise<SegmentedPrompt>;
 }
 
 /** What operators and gateways ask of the cache: to show what it holds, to look a prompt up, to keep it, to drop it. */
 export function addKvRoutes(server: FastifyInstance, { loop, metrics, promptOf }: KvRoutes): void {
   server.get('/kv', (request) => kvReport(loop, metrics, parseBody(kvQuerySchema, request.query)));
 
-  server.post('/kv/lookup', async (request) => {
+  server.post('/kv/lookup', async (request, reply) => {
     const body = parseBody(lookupSchema, request.body);
-    const { tokens } = await promptOf(body);
+    const { tokens } = await promptOf(body, reply);
     const byTier = loop.lookup(tokens, body.cache_salt ?? undefined);
     const cached = byTier.device + byTier.host + byTier.disk;
     return { prompt_tokens: tokens.length, cached_tokens: cached, cached_tokens_by_tier: byTier };
@@ -65,9 +65,9 @@ export function addKvRoutes(server: FastifyInstance, { loop, metrics, promptOf }
     return { dropped_tokens: await loop.management.flush(tiers ?? TIERS, salt ?? undefined) };
   });
 
-  server.post('/kv/pins', async (request) => {
+  server.post('/kv/pins', async (request, reply) => {
     const body = parseBody(pinSchema, request.body);
-    const prompt = await promptOf(body);
+    const prompt = await promptOf(body, reply);
     const fields = { cache_salt: body.cache_salt, max_tokens: 0 };
     const limits = { contextTokens: loop.contextTokens, defaultMaxTokens: 0 };
     const generation = toGenerationRequest(`pin-${request.id}`, prompt, fields, limits, {});

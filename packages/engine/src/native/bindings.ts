@@ -50,15 +50,17 @@ export interface LlamaBindings {
   readonly bosToken: (vocab: NativePointer) => number;
   readonly eosToken: (vocab: NativePointer) => number;
   readonly addsBos: (vocab: NativePointer) => boolean;
-  readonly tokenize: (
-    vocab: NativePointer,
-    text: Uint8Array,
-    textBytes: number,
-    tokens: Int32Array,
-    capacity: number,
-    addSpecial: boolean,
-    parseSpecial: boolean,
-  ) => number;
+  readonly tokenize: KoffiFunc<
+    (
+      vocab: NativePointer,
+      text: Uint8Array,
+      textBytes: number,
+      tokens: Int32Array,
+      capacity: number,
+      addSpecial: boolean,
+      parseSpecial: boolean,
+    ) => number
+  >;
   readonly tokenToPiece: (
     vocab: NativePointer,
     token: number,

@@ -80,7 +80,9 @@ export class NativeModel {
     return this.#model;
   }
 
-  free(): void {
+  /** Waits for what is tokenised on a native thread. */
+  async free(): Promise<void> {
+    await this.vocabulary.settled();
     this.vocabulary.grammars.free();
     this.#bindings.modelFree(this.#model);
   }

@@ -1,3 +1,5 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { WarmpathError } from '@warmpath/core';
 import type { LlamaBindings } from './bindings.js';
 import { GrammarSampler } from './grammar.js';
 import type { NativePointer } from './structs.js';
@@ -9,10 +11,40 @@ import type { NativePointer } from './structs.js';
  */
 const SPECIAL_ATTRIBUTES = (1 << 0) | (1 << 3);
 
-/** How a text is turned into tokens. */
-export interface TokenizeOptions {
+/**
+ * Bytes that are tokenised in one go on the event loop. Runs of spaces are the slowest text, at about a microsecond a
+ * byte.
+ */
+const AT_ONCE_BYTES = 16_384;
+
+/**
+ * Most special tokens that a long text may spell out: llama.cpp takes time that grows with their square, half a second
+ * for so many and 18 s for 100,000.
+ */
+const MAX_SPECIAL_TEXTS = 16_384;
+
+/** Tokens that are turned back into text in one go. */
+const PIECES_AT_ONCE = 4_096;
+
+/** A piece of a text that is tokenised by itself. */
+export interface TextStretch {
+  readonly text: string;
   /** Read special tokens that the text spells out (`<|im_end|>`) as the tokens; otherwise as plain characters. */
   readonly parseSpecial: boolean;
+}
+
+export interface TokenizeOptions {
+  /** Most tokens of all stretches. */
+  readonly most?: number;
+  /** Asked when the turn of a long text comes; it is not tokenised for a client that has left. */
+  readonly isWanted?: () => boolean;
+}
+
+/** @returns What finds any of the texts. Build it once a model: some models have thousands of special tokens. */
+export function specialTextPattern(specialTexts: readonly string[]): RegExp {
+  // An empty alternation would match everywhere; `(?!)` matches nowhere.
+  const alternatives = specialTexts.map((text) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&'));
+  return new RegExp(alternatives.length === 0 ? '(?!)' : alternatives.join('|'), 'g');
 }
 
 /**
@@ -22,10 +54,11 @@ export interface TokenizeOptions {
 export class Vocabulary {
   readonly #bindings: LlamaBindings;
   readonly #vocab: NativePointer;
-  readonly #encoder = new TextEncoder();
   #pieceBuffer = new Uint8Array(64);
-  /** Bytes of each token plus one; 0 where nobody has asked yet. */
+  /** Bytes of each token. */
   readonly #pieceBytes: Int32Array;
+  /** The long text that is tokenised, and those that wait behind it. */
+  #lastLong: Promise<unknown> = Promise.resolve();
 
   /** Number of tokens; ids are 0 … size - 1. */
   readonly size: number;
@@ -34,8 +67,10 @@ export class Vocabulary {
   /** Text of the beginning-of-sequence and end-of-sequence tokens, for chat templates; empty when there is none. */
   readonly bosText: string;
   readonly eosText: string;
-  /** Every text that is read as one special token when `parseSpecial` is on, longest first. */
-  readonly specialTexts: readonly string[];
+  /** Most bytes that one token stands for. */
+  readonly longestPiece: number;
+  /** Finds every text that is read as one special token when `parseSpecial` is on, the longest first. */
+  readonly specialTexts: RegExp;
   /** What holds answers to a grammar. */
   readonly grammars: GrammarSampler;
 
@@ -43,35 +78,97 @@ export class Vocabulary {
     this.#bindings = bindings;
     this.#vocab = vocab;
     this.size = bindings.vocabSize(vocab);
-    this.#pieceBytes = new Int32Array(this.size);
+    this.#pieceBytes = Int32Array.from({ length: this.size }, (_, token) => this.piece(token, true).length);
+    this.longestPiece = this.#pieceBytes.reduce((most, bytes) => Math.max(most, bytes), 1);
     const bos = bindings.bosToken(vocab);
     this.leadingBos = bindings.addsBos(vocab) && bos >= 0 ? bos : undefined;
     this.bosText = this.#textOf(bos);
     this.eosText = this.#textOf(bindings.eosToken(vocab));
-    this.specialTexts = this.#collectSpecialTexts();
+    this.specialTexts = specialTextPattern(this.#collectSpecialTexts());
     this.grammars = new GrammarSampler(bindings, vocab, this);
   }
 
   /**
-   * @returns Token ids, without the leading BOS. Cost: O(text) in native code plus one copy of the ids.
+   * Tokenises a text that is cut into stretches: a short one at once, a long one on a native thread, one at a time, so
+   * that the event loop goes on meanwhile.
+   *
+   * @returns Token ids of each stretch, without the leading BOS. Cost: O(text) in native code plus one copy of the ids.
+   * @throws WARMPATH_CONTEXT_TOO_LONG beyond `most` tokens, without tokenising where the length alone says so;
+   *   WARMPATH_BODY_TOO_COMPLEX for a long text of special tokens; WARMPATH_CLIENT_CLOSED when it is not wanted any
+   *   more.
    */
-  tokenize(text: string, options: TokenizeOptions): number[] {
-    const bytes = this.#encoder.encode(text);
-    // No tokeniser makes more tokens than bytes, plus one for a prefix space.
-    const tokens = new Int32Array(bytes.length + 8);
-    const count = this.#bindings.tokenize(
-      this.#vocab,
-      bytes,
-      bytes.length,
-      tokens,
-      tokens.length,
-      false,
-      options.parseSpecial,
-    );
-    if (count < 0) {
-      throw new Error(`llama_tokenize needs ${-count} places for ${bytes.length} bytes`);
+  async tokenize(
+    stretches: readonly TextStretch[],
+    { most = Number.POSITIVE_INFINITY, isWanted = () => true }: TokenizeOptions = {},
+  ): Promise<number[][]> {
+    const bytes = stretches.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
+    this.checkLength(bytes, most);
+    const tokens: number[][] = [];
+    let room = most;
+    const take = (ids: Int32Array, count: number): void => {
+      if (count < 0) {
+        throw tooLong(most);
+      }
+      tokens.push(Array.from(ids.subarray(0, count)));
+      room -= count;
+    };
+    if (bytes <= AT_ONCE_BYTES) {
+      for (const stretch of stretches) {
+        const { ids, values } = this.#nativeCall(stretch, room);
+        take(ids, this.#bindings.tokenize(...values));
+      }
+      return tokens;
     }
-    return Array.from(tokens.subarray(0, count));
+    this.checkSpecialTexts(stretches.filter(({ parseSpecial }) => parseSpecial).map(({ text }) => text));
+    const turn = this.#lastLong.then(async () => {
+      for (const stretch of stretches) {
+        if (!isWanted()) {
+          throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
+        }
+        const { ids, values } = this.#nativeCall(stretch, room);
+        take(ids, await this.#tokenizeBeside(values));
+      }
+      return tokens;
+    });
+    this.#lastLong = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** Settles when nothing is being tokenised on a native thread any more. */
+  async settled(): Promise<void> {
+    for (let last: unknown; last !== this.#lastLong; await last) {
+      last = this.#lastLong;
+    }
+  }
+
+  /**
+   * Refuses a text that has more tokens than `most` however it is tokenised. It holds where every byte is read, as SPM
+   * and BPE vocabularies do.
+   *
+   * @throws WARMPATH_CONTEXT_TOO_LONG.
+   */
+  checkLength(bytes: number, most: number): void {
+    if (bytes > most * this.longestPiece) {
+      throw tooLong(most);
+    }
+  }
+
+  /**
+   * Refuses texts that spell out more special tokens than llama.cpp finds in good time. Cost: O(text).
+   *
+   * @throws WARMPATH_BODY_TOO_COMPLEX.
+   */
+  checkSpecialTexts(texts: readonly string[]): void {
+    let found = 0;
+    for (const text of texts) {
+      this.specialTexts.lastIndex = 0;
+      while (this.specialTexts.test(text)) {
+        if (++found > MAX_SPECIAL_TEXTS) {
+          const detail = `The prompt spells out more than ${MAX_SPECIAL_TEXTS} special tokens.`;
+          throw new WarmpathError('WARMPATH_BODY_TOO_COMPLEX', { detail });
+        }
+      }
+    }
   }
 
   /**
@@ -95,25 +192,48 @@ export class Vocabulary {
     return this.#pieceBuffer.slice(0, length);
   }
 
-  /** How many bytes a token stands for, control tokens as their text. O(1) from the second time on. */
+  /** How many bytes a token stands for, control tokens as their text. O(1). */
   pieceBytes(token: number): number {
-    const known = this.#pieceBytes[token]!;
-    if (known > 0) {
-      return known - 1;
-    }
-    const { length } = this.piece(token, true);
-    this.#pieceBytes[token] = length + 1;
-    return length;
+    return this.#pieceBytes[token]!;
   }
 
-  /** @returns The text of several tokens, control tokens included; bytes that are no UTF-8 become U+FFFD. */
-  detokenize(tokens: readonly number[]): string {
-    return Buffer.concat(tokens.map((token) => this.piece(token, true))).toString('utf8');
+  /**
+   * @returns The text of several tokens, control tokens included; bytes that are no UTF-8 become U+FFFD. Many tokens
+   *   take several turns of the event loop.
+   */
+  async detokenize(tokens: readonly number[]): Promise<string> {
+    const pieces: Uint8Array[] = [];
+    for (const token of tokens) {
+      if (pieces.push(this.piece(token, true)) % PIECES_AT_ONCE === 0) {
+        await nextTurn();
+      }
+    }
+    return Buffer.concat(pieces).toString('utf8');
   }
 
   /** Whether generation ends at this token. */
   endsGeneration(token: number): boolean {
     return this.#bindings.isEndOfGeneration(this.#vocab, token);
+  }
+
+  /** The arguments of `llama_tokenize`, and where it puts the ids: a negative answer says that they have no room. */
+  #nativeCall(
+    { text, parseSpecial }: TextStretch,
+    room: number,
+  ): { readonly ids: Int32Array; readonly values: Parameters<LlamaBindings['tokenize']> } {
+    const bytes = Buffer.from(text);
+    // No tokeniser makes more tokens than bytes, plus one for a prefix space.
+    const ids = new Int32Array(Math.min(bytes.length + 8, room));
+    return { ids, values: [this.#vocab, bytes, bytes.length, ids, ids.length, false, parseSpecial] };
+  }
+
+  /** On a thread of its own; llama.cpp does not change a vocabulary, so a decode may run at the same time. */
+  #tokenizeBeside(values: Parameters<LlamaBindings['tokenize']>): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#bindings.tokenize.async(...values, (error: unknown, count) =>
+        error === null || error === undefined ? resolve(count) : reject(error),
+      );
+    });
   }
 
   #textOf(token: number): string {
@@ -132,4 +252,9 @@ export class Vocabulary {
     }
     return texts.sort((a, b) => b.length - a.length);
   }
+}
+
+function tooLong(most: number): WarmpathError {
+  const detail = `The prompt has more than ${most} tokens, which is all that the context holds.`;
+  return new WarmpathError('WARMPATH_CONTEXT_TOO_LONG', { detail });
 }

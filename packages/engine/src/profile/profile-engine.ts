@@ -69,6 +69,6 @@ export async function profileEngine(
       context.free();
     }
   } finally {
-    model.free();
+    await model.free();
   }
 }

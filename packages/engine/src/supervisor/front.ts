@@ -1,6 +1,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
+import { closeStalled } from '../http/slow-clients.js';
+import { CrashSuspects } from './crash-suspects.js';
 import type { FrontMetrics } from './front-metrics.js';
+import { ReceivedBodies } from './received-bodies.js';
 import { type RelayedRequest, relay, sendError, sendWhole } from './relay.js';
 import type { Supervisor } from './supervisor.js';
 import type { Worker } from './worker.js';
@@ -25,35 +28,40 @@ export class Front {
   readonly server: Server;
   readonly #supervisor: Supervisor<Worker>;
   readonly #metrics: FrontMetrics;
-  readonly #bodyLimitBytes: number;
+  readonly #bodies: ReceivedBodies;
+  readonly #suspects = new CrashSuspects();
   readonly #heldLimit: number;
   #held = 0;
 
   constructor({ supervisor, metrics, bodyLimitBytes, heldLimit }: FrontOptions) {
     this.#supervisor = supervisor;
     this.#metrics = metrics;
-    this.#bodyLimitBytes = bodyLimitBytes;
+    // A worker knows how much of it a prompt can need.
+    this.#bodies = new ReceivedBodies(() => supervisor.worker?.model.bodyLimitBytes ?? bodyLimitBytes);
     this.#heldLimit = heldLimit;
     this.server = createServer((request, response) => {
-      this.#answer(request, response).catch((error: unknown) => fail(response, error));
+      closeStalled(request, response);
+      const answered = this.#bodies.hold(request, (body) => this.#answer(request, body, response));
+      answered.catch((error: unknown) => fail(response, error));
     });
   }
 
-  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const body = await readBody(request, this.#bodyLimitBytes);
-    if (body === 'left') {
-      return;
+  async #answer(request: IncomingMessage, body: Buffer, response: ServerResponse): Promise<void> {
+    const path = request.url!;
+    if (!path.startsWith('/')) {
+      // `OPTIONS *`, and what only a proxy is asked.
+      throw new WarmpathError('WARMPATH_NOT_FOUND');
     }
     const relayed: RelayedRequest = {
       method: request.method!,
-      path: request.url!,
+      path,
       headers: request.headers,
       body: body.length > 0 ? body : null,
     };
-    if (request.method === 'GET' && relayed.path === '/health' && this.#supervisor.worker === undefined) {
+    if (request.method === 'GET' && path === '/health' && this.#supervisor.worker === undefined) {
       // Whoever asks wants to know now.
       sendWhole(response, unavailable());
-    } else if (request.method === 'GET' && relayed.path === '/metrics') {
+    } else if (request.method === 'GET' && path === '/metrics') {
       await this.#sendMetrics(relayed, response);
     } else {
       await this.#relay(relayed, response);
@@ -61,31 +69,45 @@ export class Front {
   }
 
   async #relay(request: RelayedRequest, response: ServerResponse): Promise<void> {
-    for (let tries = 0; ; ) {
-      const worker = await this.#worker();
-      if (response.destroyed) {
-        return;
-      }
-      if (tries > 0) {
-        this.#metrics.retried();
-      }
-      const outcome = await relay(worker.pool, request, response);
-      if (outcome.kind !== 'lost' && outcome.kind !== 'failed') {
-        return;
-      }
-      const isAlive = await worker.isAlive();
-      // What never left cannot have done any harm; it waits for the next worker like one that has just come.
-      if (isAlive || outcome.kind === 'failed' || outcome.sent) {
-        tries++;
-      }
-      if (tries >= (isSpeculation(request) ? 1 : MOST_TRIES)) {
-        if (outcome.kind === 'failed') {
-          sendWhole(response, outcome.answer);
+    this.#suspects.check(request);
+    let endTurn: () => void = () => undefined;
+    try {
+      for (let tries = 0; ; ) {
+        const worker = await this.#worker();
+        if (response.destroyed) {
           return;
         }
-        const detail = `The engine crashed ${tries === 1 ? '' : 'twice '}while it computed this request.`;
-        throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause: outcome.cause });
+        if (tries > 0) {
+          this.#metrics.retried();
+        }
+        const outcome = await relay(worker.pool, request, response, endTurn);
+        endTurn();
+        if (outcome.kind !== 'lost' && outcome.kind !== 'failed') {
+          if (outcome.kind === 'answered') {
+            this.#suspects.acquit(request);
+          }
+          return;
+        }
+        const isAlive = await worker.isAlive();
+        if (!isAlive && outcome.kind === 'lost' && outcome.sent && this.#suspects.accuse(request)) {
+          this.#supervisor.forgiveCrash();
+        }
+        // What never left cannot have done any harm; it waits for the next worker like one that has just come.
+        if (isAlive || outcome.kind === 'failed' || outcome.sent) {
+          tries++;
+        }
+        if (tries >= (isSpeculation(request) ? 1 : MOST_TRIES)) {
+          if (outcome.kind === 'failed') {
+            sendWhole(response, outcome.answer);
+            return;
+          }
+          const detail = `The engine crashed ${tries === 1 ? '' : 'twice '}while it computed this request.`;
+          throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause: outcome.cause });
+        }
+        endTurn = isAlive ? () => undefined : await this.#suspects.turn();
       }
+    } finally {
+      endTurn();
     }
   }
 
@@ -149,27 +171,6 @@ function isSpeculation({ body }: RelayedRequest): boolean {
   }
 }
 
-/** @returns The whole body, or that the client went away before it had sent it. */
-function readBody(request: IncomingMessage, limitBytes: number): Promise<Buffer | 'left'> {
-  return new Promise((resolve, reject) => {
-    const parts: Buffer[] = [];
-    let bytes = 0;
-    request.on('data', (part: Buffer) => {
-      bytes += part.length;
-      if (bytes > limitBytes) {
-        // The rest is read and dropped, so that the client gets to read why.
-        parts.length = 0;
-        reject(new WarmpathError('WARMPATH_BODY_TOO_LARGE'));
-      } else {
-        parts.push(part);
-      }
-    });
-    request.once('end', () => resolve(parts.length === 1 ? parts[0]! : Buffer.concat(parts)));
-    request.once('close', () => resolve('left'));
-    request.once('error', () => resolve('left'));
-  });
-}
-
 function fail(response: ServerResponse, cause: unknown): void {
   if (response.destroyed) {
     return;
@@ -179,9 +180,6 @@ function fail(response: ServerResponse, cause: unknown): void {
     return;
   }
   const error = WarmpathError.isInstance(cause) ? cause : new WarmpathError('WARMPATH_INTERNAL', { cause });
-  if (error.code === 'WARMPATH_BODY_TOO_LARGE') {
-    response.setHeader('connection', 'close');
-  }
   sendError(response, error);
 }
 

@@ -53,10 +53,17 @@ const CONNECTION_HEADERS = new Set([
  * Sends a request to the worker and its answer to the client. A stream passes byte for byte and with backpressure; any
  * other answer is passed on when it is whole, so that a request whose worker crashes can be sent again until then.
  * When the client goes away, the connection to the worker is closed.
+ *
+ * @param onBegun Called when the answer begins.
  */
-export function relay(pool: Pool, request: RelayedRequest, client: ServerResponse): Promise<RelayOutcome> {
+export function relay(
+  pool: Pool,
+  request: RelayedRequest,
+  client: ServerResponse,
+  onBegun: () => void,
+): Promise<RelayOutcome> {
   return new Promise((resolve) => {
-    const exchange = new RelayExchange(client, resolve);
+    const exchange = new RelayExchange(client, onBegun, resolve);
     try {
       pool.dispatch(
         {
@@ -92,6 +99,7 @@ export function sendError(client: ServerResponse, error: WarmpathError): void {
 
 class RelayExchange implements Dispatcher.DispatchHandler {
   readonly #client: ServerResponse;
+  readonly #onBegun: () => void;
   readonly #resolve: (outcome: RelayOutcome) => void;
   readonly #onClose = (): void => this.#leave();
   readonly #onDrain = (): void => this.#controller?.resume();
@@ -101,8 +109,9 @@ class RelayExchange implements Dispatcher.DispatchHandler {
   #parts: Buffer[] = [];
   #settled = false;
 
-  constructor(client: ServerResponse, resolve: (outcome: RelayOutcome) => void) {
+  constructor(client: ServerResponse, onBegun: () => void, resolve: (outcome: RelayOutcome) => void) {
     this.#client = client;
+    this.#onBegun = onBegun;
     this.#resolve = resolve;
     client.once('close', this.#onClose);
   }
@@ -119,6 +128,7 @@ class RelayExchange implements Dispatcher.DispatchHandler {
       return;
     }
     this.#head = { status, headers };
+    this.#onBegun();
     this.#isStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
     if (this.#isStream) {
       // The worker sends the head of a stream with its first token, so nothing can be sent again from here on.

@@ -20,6 +20,11 @@ export class RestartLimit {
     return this.#crashes.length;
   }
 
+  /** The last crash counts as one with the one before it. */
+  forgive(): void {
+    this.#crashes.pop();
+  }
+
   /**
    * A crash.
    *

@@ -2,7 +2,7 @@ import type { Server } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { KvEventPublisher } from '../events/kv-event.js';
 import { openKvEvents } from '../events/open-publisher.js';
-import { closeServer } from '../http/close-server.js';
+import { closeServer } from '../http/slow-clients.js';
 import { baseUrl, cannotListen, type ListenAddress } from '../listen-address.js';
 import { type EngineOptions, parseEngineOptions } from '../options.js';
 import type { EngineHooks, EngineServer } from '../server.js';

@@ -74,6 +74,11 @@ export class Supervisor<W extends SupervisedWorker> {
     return this.#ready;
   }
 
+  /** A crash had the same cause as one before: both count as one in the limit of restarts. */
+  forgiveCrash(): void {
+    this.#options.limit.forgive();
+  }
+
   /** Ends the worker and starts no other; what it computes may finish within `graceMs`. Safe to call again. */
   async close(graceMs: number): Promise<void> {
     if (!this.#closing.signal.aborted) {

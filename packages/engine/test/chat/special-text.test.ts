@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SpecialTextGuard, specialTextPattern } from '../../src/chat/special-text.js';
+import { SpecialTextGuard } from '../../src/chat/special-text.js';
+import { specialTextPattern } from '../../src/native/vocabulary.js';
 
 const SPECIALS = ['<|im_start|>', '<|im_end|>', '<s>', '</s>', '<s><s>x', '[a.b*]'];
 const pattern = specialTextPattern([...SPECIALS].sort((a, b) => b.length - a.length));

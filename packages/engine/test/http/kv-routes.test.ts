@@ -107,7 +107,13 @@ describe('what operators ask of the cache', () => {
     (await post('/kv/lookup', { prompt, ...(salt !== undefined && { cache_salt: salt }) }))['cached_tokens_by_tier'];
   const files = async (): Promise<number> => (await readdir(folder)).filter((name) => name.endsWith('.kv')).length;
   const startWithTiers = async (hostTier: number): Promise<void> => {
-    engine = await TestEngine.start({ contextTokens: 512, hostTier, diskTier: folder, verifyCache: true });
+    engine = await TestEngine.start({
+      contextTokens: 512,
+      hostTier,
+      diskTier: folder,
+      policy: 'lru',
+      verifyCache: true,
+    });
   };
   const [NOTHING, one, other] = [{ device: 0, host: 0, disk: 0 }, someTokens(200, 1), someTokens(120, 2)];
 

@@ -26,7 +26,7 @@ interface Generation {
 
 /** Prefills the prompt and takes the likeliest token again and again. */
 async function generate(model: NativeModel, context: NativeContext, prompt: string): Promise<Generation> {
-  const promptTokens = [model.vocabulary.leadingBos!, ...model.vocabulary.tokenize(prompt, { parseSpecial: false })];
+  const promptTokens = [model.vocabulary.leadingBos!, ...(await tokenize(model, prompt))];
   context.batch.clear();
   for (const [position, token] of promptTokens.entries()) {
     context.batch.add(token, position, 0, position === promptTokens.length - 1);
@@ -42,6 +42,10 @@ async function generate(model: NativeModel, context: NativeContext, prompt: stri
   }
   context.remove(0, 0, -1);
   return { promptTokens: promptTokens.length, tokens, logits };
+}
+
+async function tokenize({ vocabulary }: NativeModel, text: string, parseSpecial = false): Promise<number[]> {
+  return (await vocabulary.tokenize([{ text, parseSpecial }]))[0]!;
 }
 
 function likeliest(logits: Float32Array): number {
@@ -64,24 +68,21 @@ describe.each(['1m', '1m-q8_0'])('the model random:%s in llama.cpp', (size) => {
     model.free();
   });
 
-  it('is loaded with its vocabulary, template and context length', () => {
+  it('is loaded with its vocabulary, template and context length', async () => {
     expect(model.trainedContext).toBe(32_768);
     expect(model.chatTemplate).toContain('<|im_start|>');
     expect(model.vocabulary.size).toBe(6144);
     expect(model.vocabulary.bosText).toBe('<|bos|>');
-    expect(new Set(model.vocabulary.specialTexts)).toStrictEqual(
-      new Set(['<|bos|>', '<|im_start|>', '<|im_end|>', '<|pad|>']),
-    );
-    expect(model.vocabulary.endsGeneration(model.vocabulary.tokenize('<|im_end|>', { parseSpecial: true })[0]!)).toBe(
-      true,
-    );
+    const specials = ['<|bos|>', '<|im_start|>', '<|im_end|>', '<|pad|>'];
+    expect(`${specials.join(' ')} <|eos|>`.match(model.vocabulary.specialTexts)).toEqual(specials);
+    expect(model.vocabulary.endsGeneration((await tokenize(model, '<|im_end|>', true))[0]!)).toBe(true);
   });
 
-  it('gives back any text, and each special token as one', () => {
+  it('gives back any text, and each special token as one', async () => {
     const text = `Grüße, 日本! 🦙 {"a": [1, 23]}\n\n\tif (x !== y) {}  \n<|im_start|>user`;
-    const tokens = model.vocabulary.tokenize(text, { parseSpecial: true });
-    expect(model.vocabulary.detokenize(tokens)).toBe(text);
-    expect(model.vocabulary.tokenize('<|im_start|>', { parseSpecial: true })).toHaveLength(1);
+    const tokens = await tokenize(model, text, true);
+    expect(await model.vocabulary.detokenize(tokens)).toBe(text);
+    expect(await tokenize(model, '<|im_start|>', true)).toHaveLength(1);
   });
 
   it('computes finite, spread logits, the same ones each time, that depend on the whole prompt', async () => {

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
-import { createServer, type Server, request as sendRequest } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type Server, type ServerResponse, request as sendRequest } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import { Pool } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -13,6 +13,7 @@ import type { Worker } from '../../src/supervisor/worker.js';
 interface FakeSupervisor {
   worker: Worker | undefined;
   ready(): Promise<Worker>;
+  forgiveCrash?(): void;
 }
 
 describe('the front', () => {
@@ -40,10 +41,14 @@ describe('the front', () => {
   ): Promise<Worker> {
     const pool = new Pool(await listen(createServer(handler)), { connections: null });
     closers.push(() => pool.destroy());
-    return { pool, isAlive } as Worker;
+    return { pool, isAlive, model: { bodyLimitBytes: 1000 } } as Worker;
   }
 
-  async function front(supervisor: FakeSupervisor, heldLimit = 2): Promise<string> {
+  async function front(
+    supervisor: FakeSupervisor,
+    heldLimit = 2,
+    watch: (server: Server) => void = () => undefined,
+  ): Promise<string> {
     const metrics = new FrontMetrics(
       () => supervisor.worker !== undefined,
       () => 3,
@@ -54,6 +59,7 @@ describe('the front', () => {
       bodyLimitBytes: 1000,
       heldLimit,
     });
+    watch(server);
     return listen(server);
   }
 
@@ -286,4 +292,140 @@ describe('the front', () => {
       await workerLeft;
     },
   );
+
+  it('stops reading from the worker when its client does not read, and ends what stalls', async () => {
+    let written = 0;
+    let tellFull: () => void = () => undefined;
+    let tellClosed: () => void = () => undefined;
+    const full = new Promise<void>((resolve) => {
+      tellFull = resolve;
+    });
+    const closed = new Promise<void>((resolve) => {
+      tellClosed = resolve;
+    });
+    const slow = await worker((_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.on('close', tellClosed);
+      const write = (): void => {
+        let isTaken = true;
+        while (isTaken && written < 2 ** 28) {
+          written += 10_000;
+          isTaken = response.write('x'.repeat(10_000));
+        }
+        // No drain comes any more once all the buffers on the way are full.
+        const stalled = setTimeout(tellFull, 1_000);
+        response.once('drain', () => {
+          clearTimeout(stalled);
+          write();
+        });
+      };
+      write();
+    });
+    const answers: ServerResponse[] = [];
+    const url = await front(running(slow), 2, (server) =>
+      server.on('request', (_, response) => answers.push(response)),
+    );
+    const socket = connect(Number(new URL(url).port), '127.0.0.1').pause();
+    socket.write('POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}');
+    await full;
+    expect(written).toBeLessThan(2 ** 26);
+    expect(answers[0]!.writableLength).toBeGreaterThan(0);
+    expect(answers[0]!.writableLength).toBeLessThan(300_000);
+    // As the socket tells it when nothing has been taken from it for long.
+    answers[0]!.emit('timeout');
+    await closed;
+    socket.destroy();
+  });
+
+  it('lets a client wait for its answer as long as it takes', async () => {
+    let reply: () => void = () => undefined;
+    const answers: ServerResponse[] = [];
+    const quiet = await worker((_, response) => {
+      reply = () => response.end('late');
+      answers[0]!.emit('timeout');
+      reply();
+    });
+    const url = await front(running(quiet), 2, (server) =>
+      server.on('request', (_, response) => answers.push(response)),
+    );
+    expect(await (await fetch(`${url}/v1/completions`, { method: 'POST', body: '{}' })).text()).toBe('late');
+  });
+
+  it('holds so many bytes of bodies and no more, until their requests are answered', async () => {
+    const waiting: ServerResponse[] = [];
+    let tellAll: () => void = () => undefined;
+    const all = new Promise<void>((resolve) => {
+      tellAll = resolve;
+    });
+    const url = await front(
+      running(
+        await worker((_, response) => {
+          waiting.push(response);
+          if (waiting.length === 8) tellAll();
+          if (waiting.length > 8) response.end('room');
+        }),
+      ),
+    );
+    const send = (): Promise<Response> => fetch(`${url}/v1/completions`, { method: 'POST', body: 'x'.repeat(1000) });
+    const held = Array.from({ length: 8 }, send);
+    await all;
+    const refused = await send();
+    expect([refused.status, await codeOf(refused)]).toEqual([429, 'WARMPATH_OVERLOADED']);
+    for (const response of waiting) response.end('done');
+    for (const response of held) expect(await (await response).text()).toBe('done');
+    expect(await (await send()).text()).toBe('room');
+  });
+
+  it('refuses for good what was under way in two crashes, and acquits what only stood beside it', async () => {
+    let atOnce = 0;
+    let mostAtOnce = 0;
+    let first = 0;
+    const received: string[] = [];
+    let tellBoth: () => void = () => undefined;
+    const both = new Promise<void>((resolve) => {
+      tellBoth = resolve;
+    });
+    let forgiven = 0;
+    const crashing = await worker(
+      async (request, response) => {
+        const [part] = (await once(request, 'data')) as [Buffer];
+        received.push(String(part));
+        if (first < 2) {
+          // Both are under way when the first worker crashes.
+          if (++first === 2) tellBoth();
+          await both;
+          request.socket.destroy();
+          return;
+        }
+        mostAtOnce = Math.max(mostAtOnce, ++atOnce);
+        // Time for the other one to come, if it does.
+        for (let turns = 0; turns < 500 && atOnce < 2; turns++) {
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+        atOnce--;
+        part.includes('poison') ? request.socket.destroy() : response.end('good');
+      },
+      async () => false,
+    );
+    const url = await front({ ...running(crashing), forgiveCrash: () => forgiven++ });
+    const post = async (body: string): Promise<string> =>
+      (await fetch(`${url}/v1/completions`, { method: 'POST', body })).text();
+    const [poison, other] = await Promise.all([post('poison'), post('other')]);
+    expect(poison).toContain('crashed twice');
+    expect(other).toBe('good');
+    expect(mostAtOnce).toBe(1);
+    expect(forgiven).toBe(1);
+    expect(await post('poison')).toContain('not computed again');
+    expect(await post('other')).toBe('good');
+    expect(received.filter((body) => body === 'poison')).toHaveLength(2);
+  });
+
+  it('answers 404 to what is no path', async () => {
+    const url = await front(running(await worker((_, response) => response.end())));
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.write('OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n');
+    const [answer] = (await once(socket, 'data')) as [Buffer];
+    expect(String(answer)).toMatch(/^HTTP\/1\.1 404 /);
+    socket.destroy();
+  });
 });

@@ -16,6 +16,16 @@ describe('how often a crashed worker is started again', () => {
     expect(limit.crashed(2 * CRASH_WINDOW_MS - 1)).toBeUndefined();
   });
 
+  it('counts a crash that was forgiven as one with the one before', () => {
+    const limit = new RestartLimit(2);
+    limit.crashed(0);
+    limit.crashed(1);
+    limit.forgive();
+    expect(limit.crashes).toBe(1);
+    expect(limit.crashed(2)).toBe(200);
+    expect(limit.crashed(3)).toBeUndefined();
+  });
+
   it('never, where none is allowed', () => {
     expect(new RestartLimit(0).crashed(0)).toBeUndefined();
   });

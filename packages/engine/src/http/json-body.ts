@@ -1,0 +1,105 @@
+import { WarmpathError } from '@warmpath/core';
+
+/** Levels of arrays and objects. Real requests have about ten. */
+const MAX_DEPTH = 256;
+
+/** Arrays, objects and members of objects: some 50 ms of `JSON.parse`. Numbers and strings in arrays cost a tenth. */
+const MAX_CONTAINERS = 50_000;
+
+/** Bytes of one character of a prompt when it is escaped: `\u0041`. */
+const ESCAPED_BYTES = 6;
+
+/** Bytes of a body beside its prompt. */
+const OTHER_BYTES = 1_048_576;
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_BRACKET = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_BRACKET = 0x5d;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+
+/**
+ * The largest body whose prompt can fit the context: what is longer need not be received.
+ *
+ * @param longestPiece Most bytes of text that one token stands for.
+ */
+export function largestBodyBytes(contextTokens: number, longestPiece: number): number {
+  return contextTokens * longestPiece * ESCAPED_BYTES + OTHER_BYTES;
+}
+
+/**
+ * `JSON.parse` of a body, which is first looked through for what would take it long: ten million values, or objects
+ * within objects, hold the event loop for seconds. Cost: O(bytes), a nanosecond or two each before the parse.
+ *
+ * @throws WARMPATH_BODY_TOO_COMPLEX; WARMPATH_INVALID_JSON without any of the text.
+ */
+export function parseJson(body: Buffer, contextTokens: number): unknown {
+  checkComplexity(body, contextTokens + MAX_CONTAINERS);
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { cause });
+  }
+}
+
+/** Counts brackets, colons and commas outside of strings; whether they are in order is for `JSON.parse` to say. */
+function checkComplexity(body: Buffer, mostCommas: number): void {
+  let depth = 0;
+  let containers = 0;
+  let commas = 0;
+  for (let at = 0; at < body.length; at++) {
+    switch (body[at]) {
+      case QUOTE:
+        at = closingQuote(body, at + 1);
+        break;
+      case OPEN_BRACKET:
+      case OPEN_BRACE:
+        if (++depth > MAX_DEPTH) {
+          throw tooComplex(`is nested more than ${MAX_DEPTH} levels deep`);
+        }
+        containers++;
+        break;
+      case CLOSE_BRACKET:
+      case CLOSE_BRACE:
+        depth--;
+        break;
+      case COLON:
+        containers++;
+        break;
+      case COMMA:
+        commas++;
+        break;
+      default:
+    }
+    if (containers > MAX_CONTAINERS) {
+      throw tooComplex(`has more than ${MAX_CONTAINERS} arrays, objects and members`);
+    }
+    if (commas > mostCommas) {
+      throw tooComplex(`has more than ${mostCommas} values`);
+    }
+  }
+}
+
+/** Where the string ends whose first byte behind the quote is given; behind the body where it does not. */
+function closingQuote(body: Buffer, from: number): number {
+  const next = body.indexOf(QUOTE, from);
+  if (next < 0) {
+    return body.length;
+  }
+  if (body[next - 1] !== BACKSLASH) {
+    return next;
+  }
+  // Behind the first escaped quote byte by byte: there may be a million of them.
+  let at = from;
+  while (at < body.length && body[at] !== QUOTE) {
+    at += body[at] === BACKSLASH ? 2 : 1;
+  }
+  return at;
+}
+
+function tooComplex(what: string): WarmpathError {
+  return new WarmpathError('WARMPATH_BODY_TOO_COMPLEX', { detail: `The body ${what}.` });
+}

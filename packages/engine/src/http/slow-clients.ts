@@ -1,0 +1,28 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+
+/** How long clients may take, at shutdown, to read the rest of a complete answer. */
+const READ_MARGIN_MS = 2_000;
+
+/** How long a client may take nothing of an answer that waits for it, or send nothing of a request. */
+const STALL_MS = 30_000;
+
+/**
+ * Closes a server of which every answer is complete: a client that does not read its own must not keep it from ending.
+ */
+export async function closeServer(server: Server, close: () => Promise<unknown>): Promise<void> {
+  const timer = setTimeout(() => server.closeAllConnections(), READ_MARGIN_MS);
+  await close();
+  clearTimeout(timer);
+}
+
+/**
+ * Closes the connection of a client that has stopped to read its answer, or to send its request. Call it when the
+ * request's headers have come. The socket counts what the system takes from it as progress, so a slow client goes on.
+ */
+export function closeStalled(request: IncomingMessage, response: ServerResponse, stallMs = STALL_MS): void {
+  response.setTimeout(stallMs, () => {
+    if (response.writableLength > 0 || !request.complete) {
+      response.destroy();
+    }
+  });
+}

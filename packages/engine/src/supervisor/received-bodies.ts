@@ -1,0 +1,93 @@
+import type { IncomingMessage } from 'node:http';
+import { WarmpathError } from '@warmpath/core';
+
+/** Bodies of the largest size that are held at the same time; usual ones are a hundredth of it. */
+const LARGEST_HELD = 8;
+
+/**
+ * Bytes of a body that are taken as they come. The system gives up to 2 MiB of each connection at once, which are a
+ * tenth of a second of 64 of them; what comes after these is taken in turns with everything else.
+ */
+const AT_ONCE_BYTES = 262_144;
+
+/** Receives bodies, and bounds what all of them take until their requests are answered. */
+export class ReceivedBodies {
+  readonly #limitBytes: () => number;
+  #heldBytes = 0;
+
+  /** @param limitBytes Largest body. */
+  constructor(limitBytes: () => number) {
+    this.#limitBytes = limitBytes;
+  }
+
+  /**
+   * Receives a body and holds it until `use` has settled; does nothing for a client that leaves before all of it came.
+   *
+   * @throws WARMPATH_BODY_TOO_LARGE; WARMPATH_OVERLOADED where it does not fit beside the others; what `use` throws.
+   */
+  async hold(request: IncomingMessage, use: (body: Buffer) => Promise<void>): Promise<void> {
+    const limitBytes = this.#limitBytes();
+    const announced = Number(request.headers['content-length'] ?? 0);
+    let bytes = 0;
+    const count = (more: number): void => {
+      bytes += more;
+      this.#heldBytes += more;
+      const isTooLarge = Math.max(bytes, announced) > limitBytes;
+      if (isTooLarge || this.#heldBytes > LARGEST_HELD * limitBytes) {
+        // It holds nothing from here on, so that others find room.
+        this.#heldBytes -= bytes;
+        bytes = 0;
+        throw isTooLarge ? tooLarge(limitBytes) : noRoom();
+      }
+    };
+    try {
+      const body = await receive(request, count);
+      if (body !== 'left') {
+        await use(body);
+      }
+    } finally {
+      this.#heldBytes -= bytes;
+    }
+  }
+}
+
+function tooLarge(limitBytes: number): WarmpathError {
+  return new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail: `A body has at most ${limitBytes} bytes here.` });
+}
+
+function noRoom(): WarmpathError {
+  const detail = 'The bodies of other requests take all the memory that there is for them.';
+  return new WarmpathError('WARMPATH_OVERLOADED', { detail });
+}
+
+/** @returns The whole body, or that the client went away before it had sent it. */
+function receive(request: IncomingMessage, count: (bytes: number) => void): Promise<Buffer | 'left'> {
+  return new Promise((resolve, reject) => {
+    const parts: Buffer[] = [];
+    let refusal: unknown;
+    let received = 0;
+    request.on('data', (part: Buffer) => {
+      received += part.length;
+      if (received > AT_ONCE_BYTES) {
+        request.pause();
+        setImmediate(() => request.resume());
+      }
+      if (refusal !== undefined) {
+        return;
+      }
+      try {
+        count(part.length);
+        parts.push(part);
+      } catch (error) {
+        // The rest is read and dropped: a client that is still sending would not read why.
+        refusal = error;
+        parts.length = 0;
+      }
+    });
+    request.once('end', () =>
+      refusal === undefined ? resolve(parts.length === 1 ? parts[0]! : Buffer.concat(parts)) : reject(refusal),
+    );
+    request.once('close', () => resolve('left'));
+    request.once('error', () => resolve('left'));
+  });
+}
