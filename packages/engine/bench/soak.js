@@ -69,7 +69,7 @@ const ROUNDS = [
   {
     clients: 12,
     killEvery: 100,
-    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, verifyCache: true, maxRestarts: 100 },
+    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, verifyCache: true },
   },
   { clients: 1, options: { model: 'demo', contextTokens: 2048 } },
 ];

@@ -29,6 +29,11 @@ export interface GenerationRequest {
   readonly stops: readonly string[];
   /** Go on after an end-of-generation token, for measurements. */
   readonly ignoreEndOfGeneration: boolean;
+  /**
+   * The answer's first tokens, which were chosen by an earlier run with the same seed: the listener hears of them again,
+   * then it goes on behind them as that run would have.
+   */
+  readonly answered?: readonly number[];
 }
 
 /** Why a generation ended: an end token or a stop string, or the limit of tokens. */
@@ -72,7 +77,9 @@ export interface GenerationResult {
  * After `onFinish` or `onError` nothing more comes, nor after an abort.
  */
 export interface GenerationListener {
-  /** Some text, never empty; whole characters, and no beginning of a stop string. */
+  /** The next token was chosen. The text that it completes, if any, follows at once. */
+  onToken?(token: number): void;
+  /** Some text, never empty; whole characters, and no beginning of a stop string. At most once a token. */
   onText(text: string): void;
   onFinish(result: GenerationResult): void;
   onError(error: WarmpathError): void;

@@ -43,6 +43,8 @@ export class GenerationTask {
   #diskTokens = 0;
   /** Tokens that it had when it lost its cells. */
   #furthest = 0;
+  /** Tokens of its answer that are still to be chosen as an earlier run has chosen them. */
+  #answered: readonly number[];
   #startedMs: number | undefined;
   #promptDoneMs: number | undefined;
   #lastTokenMs: number | undefined;
@@ -51,7 +53,9 @@ export class GenerationTask {
   constructor(request: GenerationRequest, listener: GenerationListener, nowMs: number) {
     this.request = request;
     this.listener = listener;
-    this.tokens = [...request.prompt];
+    this.#answered = request.answered ?? [];
+    // The last of them is computed for, as if it were to be chosen: so an answer that had ended ends again.
+    this.tokens = [...request.prompt, ...this.#answered.slice(0, -1)];
     this.#arrivedMs = nowMs;
     this.#random = seededRandom(request.seed);
     this.#stops = new StopStrings(request.stops);
@@ -92,6 +96,11 @@ export class GenerationTask {
     return this.tokens.length - this.request.prompt.length;
   }
 
+  /** Whether it has chosen a token. */
+  get hasAnswered(): boolean {
+    return this.#promptDoneMs !== undefined && this.generated > 0;
+  }
+
   /** Whether the prompt is computed, so that every step gives a token. */
   get isDecoding(): boolean {
     return this.generated > 0 && this.pending === 1;
@@ -109,8 +118,7 @@ export class GenerationTask {
 
   /** Milliseconds from arrival to the first token. */
   get timeToFirstTokenMs(): number | undefined {
-    const isThere = this.#promptDoneMs !== undefined && this.generated > 0;
-    return isThere ? this.#promptDoneMs! - this.#arrivedMs : undefined;
+    return this.hasAnswered ? this.#promptDoneMs! - this.#arrivedMs : undefined;
   }
 
   /** Milliseconds between its last two tokens. */
@@ -124,13 +132,15 @@ export class GenerationTask {
   }
 
   /**
-   * The next tokens are there without being computed. Those that it had before it lost its cells do not count again.
+   * The next tokens are there without being computed. Those that it had before it lost its cells do not count again,
+   * nor those of its answer.
    */
   share({ device, host, disk }: TokensByTier): void {
+    const most = this.request.prompt.length - (this.isPrefillOnly ? 0 : 1);
     const next = (count: number): number => {
       const from = this.computed;
       this.computed += count;
-      return this.generated === 0 ? Math.max(0, this.computed - Math.max(from, this.#furthest)) : 0;
+      return this.hasAnswered ? 0 : Math.max(0, Math.min(this.computed, most) - Math.max(from, this.#furthest));
     };
     this.#deviceTokens += next(device);
     this.#hostTokens += next(host);
@@ -164,40 +174,51 @@ export class GenerationTask {
     contextTokens: number,
     nowMs: number,
   ): FinishReason | undefined {
-    const { prompt, sampling } = this.request;
-    if (changesLogits(sampling)) {
-      adjustLogits(logits, sampling, { prompt, generated: this.tokens.slice(prompt.length) });
-    }
-    const token = sampleToken(logits, sampling, this.#random);
+    const token = this.#repeat(vocabulary) ?? this.#choose(logits);
     this.#promptDoneMs ??= nowMs;
     this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
     this.#lastTokenMs = nowMs;
     this.tokens.push(token);
+    const isLast = this.generated >= this.request.maxTokens || this.tokens.length >= contextTokens;
+    return this.#passOn(token, vocabulary, isLast);
+  }
+
+  #choose(logits: Float32Array): number {
+    const { prompt, sampling } = this.request;
+    if (changesLogits(sampling)) {
+      adjustLogits(logits, sampling, { prompt, generated: this.tokens.slice(prompt.length) });
+    }
+    return sampleToken(logits, sampling, this.#random);
+  }
+
+  /** Goes through what an earlier run has answered, random numbers included. @returns The last token of it. */
+  #repeat(vocabulary: TokenPieces): number | undefined {
+    const answered = this.#answered;
+    this.#answered = [];
+    for (const token of answered.slice(0, -1)) {
+      this.#passOn(token, vocabulary, false);
+    }
+    if (this.request.sampling.temperature > 0) {
+      answered.forEach(this.#random);
+    }
+    return answered.at(-1);
+  }
+
+  /** Passes on the text that a token completes, in one piece. @returns Why the text ends here, if it does. */
+  #passOn(token: number, vocabulary: TokenPieces, isLast: boolean): FinishReason | undefined {
+    this.listener.onToken?.(token);
     if (vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration) {
       this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush());
       return 'stop';
     }
-    const text = this.#decoder.decode(vocabulary.piece(token), { stream: true });
-    const result = this.#stops.push(text);
-    this.#emit(result.text);
-    if (result.stopped) {
-      return 'stop';
+    const { text, stopped } = this.#stops.push(this.#decoder.decode(vocabulary.piece(token), { stream: true }));
+    if (stopped || !isLast) {
+      this.#emit(text);
+      return stopped ? 'stop' : undefined;
     }
-    if (this.generated >= this.request.maxTokens || this.tokens.length >= contextTokens) {
-      return this.endText();
-    }
-    return undefined;
-  }
-
-  /** Passes on what was held back, when the text ends for want of tokens. */
-  endText(): FinishReason {
     const last = this.#stops.push(this.#decoder.decode());
-    this.#emit(last.text);
-    if (last.stopped) {
-      return 'stop';
-    }
-    this.#emit(this.#stops.flush());
-    return 'length';
+    this.#emit(text + last.text + (last.stopped ? '' : this.#stops.flush()));
+    return last.stopped ? 'stop' : 'length';
   }
 
   /** The prompt is in the cache, which is all that was asked for. */

@@ -53,6 +53,7 @@ describe('the front', () => {
       metrics,
       bodyLimitBytes: 1000,
       heldLimit,
+      clock: () => 0,
     });
     return listen(server);
   }
