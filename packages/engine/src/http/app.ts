@@ -124,7 +124,7 @@ function continuing(begun: BegunAnswer | undefined, request: GenerationRequest):
   return begun === undefined ? request : { ...request, seed: begun.seed, answered: begun.tokens };
 }
 
-/** An answer that waits for its confirmation is not in records: confirmations that came before a crash are forgotten. */
+/** An answer that waits for its confirmation is not in records: a confirmation does not outlive a crash. */
 function streamOptions(
   { isBehindFront }: EngineApp,
   { headers }: FastifyRequest,

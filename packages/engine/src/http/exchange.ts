@@ -20,7 +20,7 @@ export interface AnswerFormat {
 export interface StreamOptions {
   readonly stream: boolean;
   readonly includeUsage: boolean;
-  /** Stream in records, for a front that has another worker go on where this one may die; events alone when left out. */
+  /** Stream in records, for a front that has another worker go on; events alone when left out. */
   readonly records?: AnswerOrigin;
 }
 

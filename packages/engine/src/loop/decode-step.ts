@@ -8,7 +8,7 @@ import type { StepPacing } from './step-pacing.js';
 import { planStep, type StepEntry } from './step-plan.js';
 import type { TokenPieces } from './task.js';
 
-/** How much longer than expected a decode may take, and the least that it may. */
+/** How much longer than expected a decode may take, and how long it may take whatever was expected. */
 const HANG_FACTOR = 20;
 const LEAST_HANG_MS = 8_000;
 
@@ -22,12 +22,12 @@ export interface DecodeInFlight {
 }
 
 /**
- * When a decode counts as hanging: what is expected is rough, and other programs may want the cores too.
+ * When a decode counts as hanging: what is expected is rough, and other programs may use the cores too.
  *
  * @param load Threads that want to run on each core.
  */
 export function hangLimitMs(expectedMs: number, load: number): number {
-  return Math.max(LEAST_HANG_MS, HANG_FACTOR * expectedMs) * Math.max(1, load);
+  return Math.max(LEAST_HANG_MS, HANG_FACTOR * expectedMs * Math.max(1, load));
 }
 
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */

@@ -22,8 +22,8 @@ const MOST_TRIES = 2;
 
 /**
  * The HTTP server that clients are connected to. It holds their requests and relays them to the worker that the
- * supervisor has. When that crashes, the next one gets the requests of which no client has the answer; a stream that had
- * begun goes on behind what its client has.
+ * supervisor has. When that crashes, the next one gets the requests that have no answer yet; a stream that had begun
+ * goes on behind what its client has.
  */
 export class Front {
   readonly server: Server;

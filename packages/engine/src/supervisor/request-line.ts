@@ -70,7 +70,11 @@ export class RequestLine {
     this.#clock = clock;
   }
 
-  /** @throws WARMPATH_ENGINE_FAILED when the same request has crashed the engine. Hashes bodies only if there was one. */
+  /**
+   * Hashes the body only when a request was refused lately.
+   *
+   * @throws WARMPATH_ENGINE_FAILED when the same request has crashed the engine.
+   */
   check(request: QueuedRequest): void {
     if (this.#refused.size === 0 || !request.isComputed) {
       return;
