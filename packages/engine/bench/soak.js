@@ -65,11 +65,11 @@ const ROUNDS = [
       verifyCache: true,
     },
   },
-  // The same with workers that are killed: what had begun to answer is cut off, and everything else is computed.
+  // The same with workers that are killed: streams go on, and everything else is computed again.
   {
     clients: 12,
     killEvery: 100,
-    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, verifyCache: true },
+    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, verifyCache: true, batchInvariant: true },
   },
   { clients: 1, options: { model: 'demo', contextTokens: 2048 } },
 ];
@@ -142,8 +142,11 @@ function endSearch(url, { id }, next) {
   }
 }
 
-/** @returns How the request ended: `finished`, `aborted` or an error's code. */
-function send(url, { path, body }, abort) {
+/**
+ * @param onStream Hears what a stream said that came to its end.
+ * @returns How the request ended: `finished`, `aborted` or an error's code.
+ */
+function send(url, { path, body }, abort, onStream = () => undefined) {
   return new Promise((resolve) => {
     const outgoing = httpRequest(url + path, { method: 'POST', agent: false });
     const leave = () => {
@@ -164,16 +167,34 @@ function send(url, { path, body }, abort) {
           leave();
         }
       });
-      incoming.once('error', () => resolve(abort.kind === 'never' ? 'cut off' : 'aborted'));
-      incoming.once('end', () => resolve(verdict(incoming.statusCode, text, body)));
+      // A confirmation does not outlive a crash, nor does the stream that it let go.
+      const cut = body.speculation === undefined ? 'cut off' : 'speculation cut off';
+      incoming.once('error', () => resolve(abort.kind === 'never' ? cut : 'aborted'));
+      incoming.once('end', () => {
+        const ending = verdict(incoming.statusCode, text, body);
+        if (ending === 'finished' && body.stream === true) {
+          onStream(streamedText(text));
+        }
+        resolve(ending);
+      });
     });
     outgoing.end(JSON.stringify(body));
   });
 }
 
-function verdict(status, text, { stream, max_tokens: mostTokens }) {
+/** What a stream said, and the count of tokens that its end reports. */
+function streamedText(text) {
+  const events = text.split('\n\n').filter((event) => event.startsWith('data: {'));
+  const chunks = events.map((event) => JSON.parse(event.slice('data: '.length)));
+  const ids = new Set(chunks.map(({ id }) => id)).size;
+  const said = chunks.map(({ choices: [choice] }) => choice.text ?? choice.delta.content ?? '').join('');
+  return JSON.stringify({ ids, said, tokens: chunks.at(-1).timings.predicted_n });
+}
+
+function verdict(status, text, { stream, max_tokens: mostTokens, speculation }) {
   if (status !== 200) {
-    return JSON.parse(text).error.code;
+    const { code } = JSON.parse(text).error;
+    return code === 'WARMPATH_ENGINE_FAILED' && speculation !== undefined ? 'speculation failed' : code;
   }
   if (stream === true) {
     return text.endsWith('data: [DONE]\n\n') ? 'finished' : 'a stream without its end';
@@ -230,6 +251,7 @@ async function metrics(url) {
     warmFailures: read('warmpath_engine_warm_failures_total'),
     restarts: read('warmpath_engine_restarts_total'),
     retries: read('warmpath_engine_retries_total'),
+    continued: read('warmpath_engine_continued_streams_total'),
     restored: read('warmpath_engine_host_restored_tokens_total'),
     hostFailures: read('warmpath_engine_host_failures_total'),
     steps: read('warmpath_engine_steps_total'),
@@ -268,7 +290,7 @@ async function diagnose(engine) {
   return { metrics: state, process: after.state, cpuTicksInASecond: after.cpuTicks - before.cpuTicks };
 }
 
-async function soak({ clients, options: given, disk = false, killEvery }, requests, seed) {
+async function soak({ clients, options: given, disk = false, killEvery = Number.POSITIVE_INFINITY }, requests, seed) {
   const folder = disk ? mkdtempSync(join(tmpdir(), 'warmpath-soak-')) : undefined;
   const options = { hostTier: 0, ...given, ...(folder !== undefined && { diskTier: folder }) };
   const crashes = [];
@@ -279,6 +301,8 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
     { onCrash },
   );
   const outcomes = new Map();
+  /** Greedy streams in which a worker was killed, and what they said. */
+  const continued = [];
   let sent = 0;
   let lastProgress = Date.now();
   let early;
@@ -304,7 +328,13 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
         endSearch(engine.url, drawn.body.speculation, next);
       }
       const twin = next() < 0.1 ? send(engine.url, drawn, drawAbort(next)) : undefined;
-      const ends = [await send(engine.url, drawn, drawAbort(next)), ...(twin === undefined ? [] : [await twin])];
+      const killsBefore = kills;
+      const end = await send(engine.url, drawn, drawAbort(next), (said) => {
+        if (kills > killsBefore && drawn.body.temperature === 0 && drawn.body.speculation === undefined) {
+          continued.push({ drawn, said });
+        }
+      });
+      const ends = [end, ...(twin === undefined ? [] : [await twin])];
       if (ends.includes('WARMPATH_OVERLOADED')) {
         await new Promise((resolve) => setTimeout(resolve, next() * 400));
       }
@@ -315,7 +345,7 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
       if (early === undefined && sent > requests / 4) {
         early = residentBytes(engine);
       }
-      if (killEvery !== undefined && sent % killEvery === 0 && workerOf(engine) !== undefined) {
+      if (sent >= (kills + 1) * killEvery && workerOf(engine) !== undefined) {
         process.kill(workerOf(engine), ['SIGKILL', 'SIGSEGV'][kills++ % 2]);
       }
     }
@@ -325,7 +355,9 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
   clearInterval(watchdog);
   await standstill;
   const faults =
-    standstill === undefined ? await audit(engine, outcomes, { early, options, kills }) : ['the engine stood still'];
+    standstill === undefined
+      ? await audit(engine, outcomes, { early, options, kills, continued })
+      : ['the engine stood still'];
   if (crashes.length > kills) {
     faults.push(...crashes.filter((message) => !message.includes('signal')));
   }
@@ -346,6 +378,8 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
     seconds: (Date.now() - startedMs) / 1000,
     cpuSeconds,
     outcomes: Object.fromEntries(outcomes),
+    kills,
+    greedyStreamsContinued: continued.length,
     ...state,
     faults,
   };
@@ -376,9 +410,16 @@ async function flush({ url, cells, model }) {
   return count;
 }
 
-async function audit(engine, outcomes, { early, options, kills }) {
+async function audit(engine, outcomes, { early, options, kills, continued }) {
   const faults = [];
-  const mayBreak = kills > 0 ? ['cut off', 'WARMPATH_ENGINE_FAILED'] : [];
+  const mayBreak = kills > 0 ? ['speculation cut off', 'speculation failed'] : [];
+  for (const { drawn, said } of continued) {
+    await send(engine.url, drawn, NEVER, (again) => {
+      if (again !== said) {
+        faults.push(`a greedy stream that went on said ${said} instead of ${again}`);
+      }
+    });
+  }
   for (const outcome of outcomes.keys()) {
     const isRefusal = outcome in ERROR_TABLE && !['WARMPATH_INTERNAL', 'WARMPATH_ENGINE_FAILED'].includes(outcome);
     if (outcome !== 'finished' && outcome !== 'aborted' && !isRefusal && !mayBreak.includes(outcome)) {

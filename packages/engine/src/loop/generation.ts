@@ -30,8 +30,8 @@ export interface GenerationRequest {
   /** Go on after an end-of-generation token, for measurements. */
   readonly ignoreEndOfGeneration: boolean;
   /**
-   * The answer's first tokens, which an earlier run with the same seed has chosen: the listener hears of them again, and
-   * of what that run would have chosen next.
+   * The answer's first tokens, which an earlier run with the same seed has chosen: the listener hears of them again,
+   * then of what that run would have chosen next.
    */
   readonly answered?: readonly number[];
 }
