@@ -124,19 +124,16 @@ function continuing(begun: BegunAnswer | undefined, request: GenerationRequest):
   return begun === undefined ? request : { ...request, seed: begun.seed, answered: begun.tokens };
 }
 
-/** An answer that waits for its confirmation is not in records: a confirmation does not outlive a crash. */
 function streamOptions(
   { isBehindFront }: EngineApp,
   { headers }: FastifyRequest,
-  { stream, stream_options: options, speculation }: GenerationFields,
+  { stream, stream_options: options }: GenerationFields,
   origin: AnswerOrigin,
 ): StreamOptions {
-  const isFinal = speculation === undefined || speculation === null || speculation.confirmed === true;
-  const isRecorded = isBehindFront && isFinal && headers[RECORDS_HEADER] !== undefined;
   return {
     stream: stream ?? false,
     includeUsage: options?.include_usage ?? false,
-    ...(isRecorded && { records: origin }),
+    ...(isBehindFront && headers[RECORDS_HEADER] !== undefined && { records: origin }),
   };
 }
 

@@ -2,10 +2,13 @@ import { once } from 'node:events';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { type IncomingMessage, request as sendRequest } from 'node:http';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { Pool } from 'undici';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { seededRandom } from '../../src/loop/random.js';
 import type { EngineOptions } from '../../src/options.js';
+import { startEngineServer } from '../../src/server.js';
+import { continuedBody, RelayedAnswer } from '../../src/supervisor/answer-records.js';
 import { type SupervisedEngine, startSupervisedEngine } from '../../src/supervisor/supervised-engine.js';
 import { type Chunk, someTokens, TestEngine, textOf } from '../support/engine.js';
 
@@ -233,6 +236,41 @@ describe('what front and worker say to each other', { timeout: TIMEOUT_MS }, () 
   };
   const asked = { prompt: someTokens(30), temperature: 0, stream: true, max_tokens: 5, ignore_eos: true };
   const begun = { begun: { id: 'forged', created: 1, seed: 1, tokens: [300] }, body: asked };
+
+  it('lets a worker go on behind any record of another, also with a seed that no client chose', async () => {
+    const socketPath = join(await mkdtemp(join(tmpdir(), 'warmpath-worker-')), 'socket');
+    const own = { threads: 1, contextTokens: 1024, batchTokens: 64, batchInvariant: true };
+    const server = await startEngineServer({ ...own, maxRunning: 4 }, { socketPath });
+    const pool = new Pool('http://worker', { socketPath });
+    const drawn = { ...asked, temperature: 1, max_tokens: 40, stream_options: { include_usage: true } };
+    /** What is streamed behind so many tokens, a record an element. */
+    const stream = async (headers: Record<string, string>, body: Buffer) => {
+      const response = await pool.request({ method: 'POST', path: '/v1/completions', headers, body });
+      expect(response.statusCode).toBe(200);
+      const answer = new RelayedAnswer(response.headers['warmpath-records'] as string);
+      const records: { tokens: number; events: string }[] = [];
+      for await (const chunk of response.body) {
+        answer.read(chunk as Buffer, (events) => {
+          const own = /"(timings":{.*?}|prompt_tokens_details":{.*?}})/g;
+          records.push({ tokens: answer.tokens.length, events: events.toString().replace(own, '') });
+        });
+      }
+      expect(answer.isEnded).toBe(true);
+      return { answer, records };
+    };
+    const body = Buffer.from(JSON.stringify(drawn));
+    const whole = await stream({ 'warmpath-records': '1' }, body);
+    expect(whole.answer.tokens).toHaveLength(40);
+    for (const [index, { tokens }] of whole.records.slice(0, -1).entries()) {
+      const rest = await stream(forged, continuedBody(body, whole.answer.origin, whole.answer.tokens.slice(0, tokens)));
+      expect(rest.answer.origin).toBe(whole.answer.origin);
+      const left = whole.records.slice(index + 1).map((record) => ({ ...record, tokens: record.tokens - tokens }));
+      expect(rest.records).toEqual(left);
+    }
+    await pool.close();
+    await server.close();
+    await rm(dirname(socketPath), { recursive: true });
+  });
 
   it.each(['a front', 'no front'])('is not for clients: %s', async (kind) => {
     const options = { port: 0, threads: 1, contextTokens: 1024 };

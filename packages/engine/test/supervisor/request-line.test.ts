@@ -88,6 +88,20 @@ describe('who may go to a worker', () => {
     expect(line.enter(late, worker)).toBe(true);
   });
 
+  it('a suspect waits until what another worker had is known to have left it', () => {
+    const line = new RequestLine(() => 0);
+    const [a, late] = [request('a'), request('late')];
+    crash(line, [a, request('b')]);
+    const worker = {};
+    expect([a, late].map((each) => line.enter(each, worker))).toEqual([true, true]);
+    expect(line.crashed(a, worker)).toBe(false);
+    line.leave(a, worker);
+    expect(line.enter(a, {})).toBe(false);
+    expect(line.crashed(late, worker)).toBe(false);
+    line.leave(late, worker);
+    expect(line.enter(a, {})).toBe(true);
+  });
+
   it('one whose client has left in the line holds nobody up', () => {
     const line = new RequestLine(() => 0);
     const all = [request('a'), request('b')];
