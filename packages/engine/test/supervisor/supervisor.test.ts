@@ -49,9 +49,14 @@ function setUp(starts: ('works' | 'fails' | 'hangs')[] = []) {
     },
     clock: () => 0,
     wait: (ms, signal) =>
-      new Promise((over, reject) => {
+      new Promise((resolve, reject) => {
+        const end = () => reject(signal.reason);
+        const over = () => {
+          signal.removeEventListener('abort', end);
+          resolve();
+        };
         waits.push({ ms, over });
-        signal.addEventListener('abort', () => reject(signal.reason));
+        signal.addEventListener('abort', end);
       }),
     onCrash: ({ message }) => crashes.push(message),
   });
