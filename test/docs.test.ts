@@ -22,6 +22,7 @@ interface Manifest {
 /** `npm start` on free ports, as the docs tell a newcomer to start it. */
 let up: ChildProcess;
 let gatewayUrl: string;
+let engineUrl: string;
 
 beforeAll(async () => {
   up = spawn('npm', ['start', '--silent', '--', '--port', '0', '--json'], {
@@ -31,7 +32,8 @@ beforeAll(async () => {
     detached: true,
   });
   const [line] = (await once(createInterface({ input: up.stdout! }), 'line')) as [string];
-  gatewayUrl = (JSON.parse(line) as { url: string }).url;
+  const started = JSON.parse(line) as { url: string; engine: string };
+  [gatewayUrl, engineUrl] = [started.url, started.engine];
 });
 
 afterAll(async () => {
@@ -89,10 +91,11 @@ describe('shell commands in the docs', () => {
     for (const flag of command.match(/--[a-z-]+/g) ?? []) expect(stdout).toContain(`${flag} `);
   }
 
-  /** Against the running gateway; anything but an answer without an error fails. */
+  /** Against the running gateway, or the engine behind it; anything but an answer without an error fails. */
   async function runCurl(command: string): Promise<void> {
-    const here = command.replace(/https?:\/\/(localhost|127\.0\.0\.1):8080/g, gatewayUrl);
-    expect(here).toContain(gatewayUrl);
+    const url = command.includes(':8080/kv') ? engineUrl : gatewayUrl;
+    const here = command.replace(/https?:\/\/(localhost|127\.0\.0\.1):8080/g, url);
+    expect(here).toContain(url);
     const { stdout } = await run('bash', ['-c', here], { cwd: root });
     expect(stdout).not.toBe('');
     if (stdout.startsWith('{')) expect(JSON.parse(stdout)).not.toHaveProperty('error');

@@ -12,6 +12,7 @@ import { parseArgs } from 'node:util';
 import { arrange, observe, prepareDocuments, ServedHistory } from '@warmpath/core';
 import { Retriever } from '../../lab/dist/index.js';
 import { resolveModel, spawnEngine } from '../dist/index.js';
+import { builtLibraries } from '../dist/native/built-libraries.js';
 import { seeded } from './draw.js';
 import { pairedRatio } from './paired.js';
 import { modelPath } from './random-model/dist/model-path.js';
@@ -245,7 +246,9 @@ try {
   const coldTimes = await cold(path);
   const rates = await generation(path);
   const lanes = await run(path);
-  console.log(`${values.model}, ${THREADS} threads, ${CELLS} cells`);
+  console.log(
+    `${values.model}, ${THREADS} threads, ${CELLS} cells, libraries ${builtLibraries() ? 'built here' : 'prebuilt'}`,
+  );
   print({ coldTimes, lanes, rates });
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify({ coldTimes, rates, lanes })}\n`);
 } finally {

@@ -23,12 +23,17 @@ export type CommandLine =
   | { readonly help: true }
   | {
       readonly help: false;
-      /** Measure instead of serving. */
-      readonly profile: boolean;
+      /** What to do instead of serving. */
+      readonly task: keyof typeof TASKS | undefined;
       readonly options: EngineOptions;
     };
 
-const PROFILE_HELP = 'Measure prefill and copies, keep the figures for later starts, and end';
+/** Flags that do something else than serve, and end. */
+const TASKS = {
+  profile: 'Measure prefill and copies, keep the figures for later starts, and end',
+  'build-libraries': 'Build llama.cpp for this processor, keep it for later starts, and end',
+} as const;
+const TASK_NAMES = Object.keys(TASKS) as (keyof typeof TASKS)[];
 
 /** Every option of the schema as a flag, in the schema's order. */
 export function engineFlags(): readonly EngineFlag[] {
@@ -78,7 +83,11 @@ export function parseCommandLine(args: string[]): CommandLine {
   try {
     values = parseArgs({
       args,
-      options: { ...Object.fromEntries(known), profile: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
+      options: {
+        ...Object.fromEntries(known),
+        ...Object.fromEntries(TASK_NAMES.map((task) => [task, { type: 'boolean' }] as const)),
+        help: { type: 'boolean', short: 'h' },
+      },
     }).values;
   } catch (cause) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
@@ -93,7 +102,8 @@ export function parseCommandLine(args: string[]): CommandLine {
     const value = values[flag.flag.slice(2)];
     return value === undefined ? [] : [[flag.name, typeof value === 'string' ? readFlag(flag, value) : value]];
   });
-  return { help: false, profile: values['profile'] === true, options: Object.fromEntries(given) as EngineOptions };
+  const task = TASK_NAMES.find((name) => values[name] === true);
+  return { help: false, task, options: Object.fromEntries(given) as EngineOptions };
 }
 
 /** @returns What `warmpath-engine --help` prints: every option with its meaning and default. */
@@ -103,7 +113,8 @@ export function helpText(): string {
     const placeholder = kind === 'switch' ? '' : ` <${kind}>`;
     return [`${flag}${placeholder}`, `${description}${suffix}`] as const;
   });
-  const all = [...rows, ['--profile', PROFILE_HELP] as const, ['-h, --help', 'Print this and end'] as const];
+  const tasks = TASK_NAMES.map((task) => [`--${task}`, TASKS[task]] as const);
+  const all = [...rows, ...tasks, ['-h, --help', 'Print this and end'] as const];
   const width = Math.max(...all.map(([flag]) => flag.length));
   const lines = all.map(([flag, text]) => `  ${flag.padEnd(width)}  ${text}`);
   return [

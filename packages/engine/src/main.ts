@@ -75,7 +75,13 @@ async function runCommand(args: string[]): Promise<void> {
     const line = parseCommandLine(args);
     if (line.help) {
       process.stdout.write(helpText());
-    } else if (line.profile) {
+    } else if (line.task === 'build-libraries') {
+      const { buildLibraries } = await import('./native/built-libraries.js');
+      const directory = await buildLibraries(line.options.cacheDir, {
+        onStep: (what) => process.stderr.write(`${what}\n`),
+      });
+      process.stdout.write(json ? `${JSON.stringify({ type: 'built', directory })}\n` : `Built into ${directory}.\n`);
+    } else if (line.task === 'profile') {
       // Loads the native library, which the process in front of a worker does without.
       const { runProfileCommand } = await import('./profile/profile-command.js');
       await runProfileCommand(line.options);

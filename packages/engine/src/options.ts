@@ -3,6 +3,7 @@ import { REPLACEMENT_POLICY_NAMES, SCHEDULER_NAMES, WarmpathError } from '@warmp
 import { z } from 'zod';
 import { KV_EVENT_ENCODINGS } from './events/kv-event.js';
 import { SEQUENCE_IDS } from './native/sequence-ids.js';
+import { KV_TYPES, type KvType } from './native/structs.js';
 import { TILE_ROWS } from './native/tile-padding.js';
 
 /**
@@ -31,6 +32,8 @@ export function defaultHostTierBytes(): number {
  */
 const DEFAULT_BATCH_TOKENS = 512;
 
+const KV_TYPE_NAMES = Object.keys(KV_TYPES) as [KvType, ...KvType[]];
+
 /** A number that a command line takes with a unit, too. */
 const IN_BYTES = { unit: 'bytes' } as const;
 
@@ -56,6 +59,10 @@ export const engineOptionsSchema = z.strictObject({
     .max(4_194_304)
     .default(16_384)
     .describe('KV cells in all, shared by running requests and the prefix cache'),
+  kvType: z
+    .enum(KV_TYPE_NAMES)
+    .default('f16')
+    .describe('How keys and values stand in the cells: f16, or q8_0 in half the memory with slightly other answers'),
   hostTier: z
     .int()
     .min(0)

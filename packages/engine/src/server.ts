@@ -18,7 +18,6 @@ import { type ResolvedModel, resolveModel } from './models/resolve.js';
 import { llamaBindings, llamaFor } from './native/bindings.js';
 import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
-import { stateIdentity } from './native/state-identity.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 import { costOf, type EngineProfile, storedProfile } from './profile/engine-profile.js';
 
@@ -99,7 +98,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
-  const bindings = await llamaFor(resolved.path, settings.nativeLog);
+  const bindings = await llamaFor(resolved.path, settings.nativeLog, settings.cacheDir);
   const model = await NativeModel.load(bindings, resolved.path);
   try {
     return await serve(settings, resolved, model, hooks);
@@ -153,14 +152,15 @@ async function serveModel(
     window: settings.window,
     streamGap: settings.streamGap,
     threads: settings.threads,
+    kvType: settings.kvType,
     policy: settings.policy,
-    // Cells behind a sliding window cannot be cut at documents: who asks for a host tier then is told so, nobody else.
-    hostTierBytes: settings.hostTier ?? (model.hasSlidingWindow ? 0 : defaultHostTierBytes()),
+    // Who asks for a host tier where nothing can be shared is told so, nobody else.
+    hostTierBytes: settings.hostTier ?? (model.canSharePrefixes ? defaultHostTierBytes() : 0),
     ...(diskTier !== undefined && {
       diskTier: {
         directory: resolve(diskTier),
         capacityBytes: diskTierBytes,
-        identity: stateIdentity(await modelFingerprint(resolved.path, settings.cacheDir)),
+        model: await modelFingerprint(resolved.path, settings.cacheDir),
       },
     }),
     ...(publisher !== undefined && {
@@ -170,7 +170,7 @@ async function serveModel(
       hotCopies: {
         directory: warm.path,
         capacityBytes: warm.capacityBytes,
-        identity: stateIdentity(await fileIdentity(resolved.path)),
+        model: await fileIdentity(resolved.path),
       },
     }),
     ...(profile !== undefined && measuredCosts(profile)),

@@ -1,4 +1,5 @@
 import {
+  buildLibraries,
   type EngineOptions,
   parseEngineOptions,
   profileEngine,
@@ -16,6 +17,7 @@ interface EngineCommandOptions {
   readonly host?: string;
   readonly port?: number;
   readonly profile?: boolean;
+  readonly buildLibraries?: boolean;
 }
 
 /** Adds `warmpath engine`. */
@@ -25,13 +27,14 @@ export function addEngineCommand(program: Command, context: CommandContext): voi
     .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
     .option('--port <number>', 'port to listen on; 0 for any free one (default: 8080)', tcpPort)
     .option('--profile', 'measure prefill and copies on this machine, keep the figures for later starts, and end')
+    .option('--build-libraries', 'build llama.cpp for this processor, keep it for later starts, and end')
     .action((options: EngineCommandOptions) => {
       const settings: EngineOptions = {
         ...engineSettings(options),
         ...(options.host !== undefined && { host: options.host }),
         ...(options.port !== undefined && { port: options.port }),
       };
-      const work = options.profile === true ? profile : engine;
+      const work = options.buildLibraries === true ? build : options.profile === true ? profile : engine;
       return withInterruption((signal) => work(settings, context, signal));
     });
 }
@@ -51,6 +54,13 @@ async function engine(settings: EngineOptions, { terminal }: CommandContext, sig
   const failure = await Promise.race([interrupted(signal), server.failed]);
   await server.close();
   if (failure !== undefined) throw failure;
+}
+
+async function build(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {
+  const directory = await buildLibraries(settings.cacheDir, { onStep: (what) => terminal.status(what), signal });
+  terminal.status('');
+  terminal.data({ directory });
+  terminal.line(`Later starts on this machine take llama.cpp from ${directory}.`);
 }
 
 async function profile(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {

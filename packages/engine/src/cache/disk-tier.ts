@@ -140,10 +140,9 @@ export class DiskTier {
     }
   }
 
-  /** The same for a node that gave way to another. */
-  evict(node: RadixNode): void {
-    this.#evictedTokens += node.tokenCount;
-    this.drop(node);
+  /** Counts tokens whose file gives way to another. */
+  countEvicted(tokens: number): void {
+    this.#evictedTokens += tokens;
   }
 
   /** Removes a file that leads nowhere. */
@@ -220,7 +219,7 @@ export class DiskTier {
   }
 
   /** Settles when something has arrived or was lost that was not taken yet. */
-  async news(): Promise<void> {
+  async waitForNews(): Promise<void> {
     if (this.#arrived.length === 0 && this.#lost.length === 0) {
       this.#news ??= new Promise((resolve) => {
         this.#tellNews = () => {

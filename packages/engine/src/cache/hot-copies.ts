@@ -135,7 +135,7 @@ export class HotCopies {
     if (this.#planned.length === 0 && isDue) {
       this.#usesSincePlan = 0;
       this.#age();
-      this.#sweep();
+      this.sweep();
       this.#planned = this.#hottest().reverse();
     }
     for (let node = this.#planned.pop(); node !== undefined; node = this.#planned.pop()) {
@@ -149,6 +149,16 @@ export class HotCopies {
       }
     }
     return false;
+  }
+
+  /** Removes the copies of nodes that are gone, or were cut or grew since. */
+  sweep(): void {
+    for (const copy of this.#copies.values()) {
+      const { node, from, to } = copy;
+      if (node.liesNowhere || node.start !== from || node.end !== to) {
+        this.#remove(copy);
+      }
+    }
   }
 
   /** Finishes what is being written and gives the place back. */
@@ -201,16 +211,6 @@ export class HotCopies {
     for (let node = nodes.pop(); node !== undefined; node = nodes.pop()) {
       node.uses = Math.floor(node.uses / 2);
       nodes.push(...node.children.values());
-    }
-  }
-
-  /** Removes the copies of nodes that are gone, or were cut or grew since. */
-  #sweep(): void {
-    for (const copy of this.#copies.values()) {
-      const { node, from, to } = copy;
-      if (node.liesNowhere || node.start !== from || node.end !== to) {
-        this.#remove(copy);
-      }
     }
   }
 

@@ -1,4 +1,4 @@
-import { type CostModel, replacementPolicy } from '@warmpath/core';
+import { type CostModel, replacementPolicy, type Tier } from '@warmpath/core';
 import { Handover } from './handover.js';
 import { checkHierarchy } from './hierarchy-check.js';
 import type { Extension, HeldLease, Lease } from './lease.js';
@@ -223,9 +223,9 @@ export class PrefixCache {
     return this.#tree.lower?.isReading ?? false;
   }
 
-  /** Settles when something has come from the disk for {@link settle}. */
-  async news(): Promise<void> {
-    await this.#tree.lower?.news();
+  /** Waits for something to come from the disk for {@link settle}. */
+  async waitForDisk(): Promise<void> {
+    await this.#tree.lower?.waitForDisk();
   }
 
   /**
@@ -249,6 +249,42 @@ export class PrefixCache {
       this.#tree.freeCells(idle);
       this.#check();
     }
+  }
+
+  /**
+   * Drops what is cached, as far as no lease needs it and nobody keeps it. Cost: O(nodes).
+   *
+   * @param salt Drop what prompts of this salt have left; everything when left out.
+   * @returns How many tokens were dropped from each tier.
+   */
+  flush(tiers: readonly Tier[], salt?: string): TokensByTier {
+    const root = salt === undefined ? undefined : this.#tree.existingRoot(salt);
+    const dropped = this.#tree.drop(tiers, salt === undefined ? this.#tree.roots : root === undefined ? [] : [root]);
+    this.#check();
+    return dropped;
+  }
+
+  /**
+   * Keeps what is cached of a prompt in host memory or on the disk until {@link letGo}. It may leave the cells.
+   *
+   * @returns The node that is kept, with everything above it; `undefined` when nothing of the prompt is cached.
+   */
+  keep(tokens: readonly number[], salt?: string): RadixNode | undefined {
+    const cursor = this.cursor(tokens, tokens.length, salt);
+    cursor.follow();
+    const { node } = cursor;
+    if (node?.parent === undefined) {
+      return undefined;
+    }
+    this.#tree.retain(node, 1);
+    this.#check();
+    return node;
+  }
+
+  /** Ends what one {@link keep} began. */
+  letGo(node: RadixNode): void {
+    this.#tree.retain(node, -1);
+    this.#check();
   }
 
   /** Whether two leases end at the same place of the tree, that is, hold the same tokens so far. */

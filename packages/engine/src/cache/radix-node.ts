@@ -61,6 +61,8 @@ export class RadixNode {
   owner: SequenceId | undefined;
   /** Leases that end exactly here. */
   pins = 0;
+  /** How often somebody asked to keep it, in host memory or on the disk, whatever the policy thinks of it. */
+  retainers = 0;
   /** What the replacement calls this node, from the first time that it may be evicted. */
   handle: number | undefined;
   /** Requests that ended on a path through this node. */
@@ -154,17 +156,19 @@ export class RadixNode {
   }
 
   /**
-   * Whether the node may be evicted from a tier: nothing that depends on it is there, and no lease ends here that needs
-   * it there or is about to bring it back. Nothing depends on a copy of what lies on the device too.
+   * Whether the node may be evicted from a tier: nothing that depends on it is there, no lease ends here that needs it
+   * there or is about to bring it back, and nobody asked to keep it. Nothing depends on a copy of what lies on the
+   * device too, and what is kept may leave the device, from where it goes to host memory.
    */
   mayLeave(tier: Tier): boolean {
     if (tier === 'device') {
       return this.isDeviceLeaf && this.pins === 0;
     }
     if (tier === 'host') {
-      return this.#copy !== undefined && (this.#onDevice || (this.hostChildren === 0 && this.pins === 0));
+      const isNeeded = this.hostChildren > 0 || this.pins > 0 || this.retainers > 0;
+      return this.#copy !== undefined && (this.#onDevice || !isNeeded);
     }
-    const isNeeded = !this.#onDevice && this.#copy === undefined && this.hostChildren > 0;
+    const isNeeded = !this.#onDevice && this.#copy === undefined && (this.hostChildren > 0 || this.retainers > 0);
     return this.#file !== undefined && this.diskChildren === 0 && this.pins === 0 && !isNeeded;
   }
 

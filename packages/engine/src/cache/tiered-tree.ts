@@ -2,14 +2,14 @@ import type { CostModel, ReplacementPolicy, Tier } from '@warmpath/core';
 import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
-import { LowerTiers } from './lower-tiers.js';
 import type { PromptCursor } from './prompt-cursor.js';
 import { type PathStep, RadixNode } from './radix-node.js';
 import { SaltedRoots } from './salted-roots.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import { SequencePool } from './sequence-pool.js';
 import type { TierListener } from './tier-listener.js';
-import type { TreeReuse } from './tokens-by-tier.js';
+import { TierStore } from './tier-store.js';
+import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
 
 export interface TieredTreeOptions {
   readonly memory: SequenceMemory;
@@ -38,7 +38,7 @@ export interface TieredTreeOptions {
  * A node that leaves the device is copied once; as long as the copy stays, it leaves again without one. A device leaf
  * goes before its parents, a host copy before those that it stands behind, a file before those of its parents, so
  * nothing ever lies anywhere without what it depends on. It knows leases only as pins. What lies below the device is
- * {@link LowerTiers}'.
+ * {@link TierStore}'.
  *
  * Prompts of different salts share nothing: each salt has a root of its own, as long as anything hangs on it.
  */
@@ -46,7 +46,7 @@ export class TieredTree {
   readonly #roots = new SaltedRoots();
   readonly #memory: SequenceMemory;
   readonly #order: EvictionOrder;
-  readonly #lower: LowerTiers | undefined;
+  readonly #lower: TierStore | undefined;
   readonly #listener: TierListener | undefined;
   readonly #sequences: SequencePool;
   #deviceTokens = 0;
@@ -63,7 +63,7 @@ export class TieredTree {
     this.#listener = listener;
     this.#sequences = new SequencePool(memory, sequences);
     if (host !== undefined) {
-      this.#lower = new LowerTiers({
+      this.#lower = new TierStore({
         order: this.#order,
         host,
         disk,
@@ -104,7 +104,7 @@ export class TieredTree {
   }
 
   /** What lies below the device, when there is anything. */
-  get lower(): LowerTiers | undefined {
+  get lower(): TierStore | undefined {
     return this.#lower;
   }
 
@@ -312,12 +312,48 @@ export class TieredTree {
   }
 
   /**
+   * Drops what lies in some tiers below some roots, but for what leases stand on, what is kept, and what other tiers
+   * depend on. Cost: O(nodes).
+   *
+   * @returns How many tokens were dropped from each tier.
+   */
+  drop(tiers: readonly Tier[], roots: readonly RadixNode[]): TokensByTier {
+    const dropped = { device: 0, host: 0, disk: 0 };
+    const nodes = [...roots];
+    for (let place = 0; place < nodes.length; place++) {
+      nodes.push(...nodes[place]!.children.values());
+    }
+    // Children stand behind their parents, and nothing may go before what depends on it.
+    for (const node of nodes.slice(roots.length).reverse()) {
+      for (const tier of tiers) {
+        const { tokenCount } = node;
+        if (!node.mayLeave(tier)) {
+          continue;
+        }
+        if (tier === 'device') {
+          this.#evict(node, tokenCount, false);
+        } else {
+          this.#lower!.drop(node, tier);
+        }
+        dropped[tier] += tokenCount;
+      }
+    }
+    return dropped;
+  }
+
+  /** Somebody wants a node to be kept, or no more. */
+  retain(node: RadixNode, change: 1 | -1): void {
+    node.retainers += change;
+    this.#order.review(node);
+  }
+
+  /**
    * Takes tokens from the end of a device leaf: all of them, to host memory if there is any, or some, which are
    * dropped.
    */
-  #evict(leaf: RadixNode, count: number): void {
+  #evict(leaf: RadixNode, count: number, isCopied = true): void {
     const whole = count === leaf.tokenCount;
-    if (whole && leaf.copy === undefined) {
+    if (isCopied && whole && leaf.copy === undefined) {
       this.#lower?.copyOut(leaf);
     }
     this.#listener?.leaving(leaf, 'device', leaf.end - count);

@@ -18,7 +18,7 @@ import {
 import { answer, type GenerationTarget, type StreamOptions } from './exchange.js';
 import { chatFormat, completionFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
-import { kvQuerySchema, kvReport } from './kv-report.js';
+import { addKvRoutes, type PromptFields } from './kv-routes.js';
 import type { EngineMetrics } from './metrics.js';
 import {
   chatCompletionSchema,
@@ -73,6 +73,7 @@ export function createApp(app: EngineApp): FastifyInstance {
   addSpeculationRoutes(server, app);
   addTokenRoutes(server, app);
   addStateRoutes(server, app);
+  addKvRoutes(server, { ...app, promptOf: (fields) => promptOf(app, fields) });
   return server;
 }
 
@@ -230,14 +231,6 @@ function addStateRoutes(server: FastifyInstance, app: EngineApp): void {
     });
   });
 
-  server.get('/kv', (request) => {
-    const query = parseBody(kvQuerySchema, request.query);
-    return kvReport(app.loop.stats, app.loop.report(query), {
-      prompts: app.metrics.promptTokenCounts,
-      isReused: app.loop.isReused,
-    });
-  });
-
   server.get('/metrics', async (_request, reply) => {
     const { body, contentType } = await app.metrics.render();
     return reply.type(contentType).send(body);
@@ -290,6 +283,14 @@ function segmentedPrompt(prompt: unknown, segments: readonly number[], vocabular
   const tokens = single as number[];
   checkTokens(tokens, vocabulary, 'prompt');
   return { tokens, boundaries: offsets.filter((offset) => offset > 0 && offset < tokens.length) };
+}
+
+/** A prompt as one of the two completions routes would compute it. */
+function promptOf(app: EngineApp, { model, messages, prompt, segments }: PromptFields): SegmentedPrompt {
+  checkModel(model, app.model);
+  return messages === undefined
+    ? segmentedPrompt(prompt, segments ?? [], app.vocabulary)
+    : app.template.tokenize(toMessages(messages), true);
 }
 
 function checkTokens(tokens: readonly number[], vocabulary: Vocabulary, path: string): void {

@@ -46,6 +46,7 @@ export function toGenerationRequest(
     prompt: prompt.tokens,
     boundaries: prompt.boundaries,
     ...(typeof fields.cache_salt === 'string' && { salt: fields.cache_salt }),
+    ...(typeof fields.priority === 'number' && { priority: fields.priority }),
     maxTokens: asked ?? Math.min(room, limits.defaultMaxTokens),
     isStreamed: fields.stream ?? false,
     sampling: samplingOf(fields),

@@ -8,6 +8,9 @@ const MAX_STOP_LENGTH = 512;
 /** Most places of one prompt at which documents end. */
 const MAX_SEGMENTS = 4096;
 
+/** The number of the least urgent requests. Nobody can be more urgent than those that say nothing, which have 0. */
+const MOST_PRIORITY = 100;
+
 /** Longest cache salt in characters, as in vLLM. */
 const MAX_SALT_LENGTH = 1024;
 
@@ -28,7 +31,10 @@ const speculation = z
   })
   .nullish();
 
-const cacheSalt = z.string().min(1).max(MAX_SALT_LENGTH).nullish();
+export const cacheSalt = z.string().min(1).max(MAX_SALT_LENGTH).nullish();
+
+/** Where the documents of a prompt end. */
+export const segments = z.array(z.int().min(0)).max(MAX_SEGMENTS).nullish();
 
 const streamOptions = z.object({ include_usage: z.boolean().nullish() }).nullish();
 
@@ -79,6 +85,7 @@ const generationFields = {
   stream_options: streamOptions,
   n: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   ignore_eos: z.boolean().nullish(),
+  priority: z.int().min(0).max(MOST_PRIORITY).nullish(),
   speculation,
   cache_salt: cacheSalt,
 };
@@ -89,7 +96,7 @@ const contentPart = z.object({
   text: z.string(),
 });
 
-const message = z.object({
+export const message = z.object({
   role: z.enum(['system', 'developer', 'user', 'assistant', 'tool']),
   name: z.string().nullish(),
   // Checked by hand, so that the path of an error leads into the part that is wrong.
@@ -113,7 +120,7 @@ export const chatCompletionSchema = z.object({
 export const completionSchema = z.object({
   ...generationFields,
   prompt: z.unknown(),
-  segments: z.array(z.int().min(0)).max(MAX_SEGMENTS).nullish(),
+  segments,
   echo: z.literal(false, { error: 'This engine does not repeat the prompt' }).nullish(),
   best_of: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
   logprobs: z.null({ error: 'This engine does not report log probabilities' }).optional(),

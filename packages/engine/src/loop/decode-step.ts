@@ -176,7 +176,7 @@ export class DecodeStep {
     const poll = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, DISK_POLL_MS);
     });
-    await Promise.race([this.#cache.news(), poll]);
+    await Promise.race([this.#cache.waitForDisk(), poll]);
     clearTimeout(timer);
   }
 }

@@ -1,6 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import { reportTree, type TreeReport, type TreeReportOptions } from '../cache/tree-report.js';
 import { LoopAnnouncer } from './announcer.js';
+import { CacheManagement } from './cache-management.js';
 import { type DecodeInFlight, DecodeStep } from './decode-step.js';
 import type { GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
 import { isolatedListener } from './isolated-listener.js';
@@ -31,6 +33,9 @@ export class EngineLoop {
   readonly #ended: Promise<void>;
   #tellFailure: (error: WarmpathError) => void = () => undefined;
 
+  /** What operators ask of the cache. */
+  readonly management: CacheManagement;
+
   /** Settles when the loop has failed and nothing will be computed any more; never, when it does not. */
   readonly failed = new Promise<WarmpathError>((resolve) => {
     this.#tellFailure = resolve;
@@ -42,6 +47,7 @@ export class EngineLoop {
   private constructor(options: EngineLoopOptions, memory: LoopMemory, learned: ObservedCost) {
     const { context, cache, hot } = memory;
     const { maxRunning, cachedDocuments, window } = options;
+    this.management = new CacheManagement({ cache, hot, clock: Date.now, wake: () => this.#wakeUp() });
     this.#options = options;
     this.#memory = memory;
     this.contextTokens = Math.min(options.model.trainedContext, context.cells);
@@ -89,12 +95,14 @@ export class EngineLoop {
     return reportTree(this.#memory.cache.roots, options);
   }
 
-  /**
-   * Whether what a request computed may serve another. Not where layers attend to a sliding window: the library gives
-   * cells behind the window to other tokens, so that what stands in them is not what was computed.
-   */
+  /** What a prompt would find in the cache now, by tier; changes nothing. Cost: O(tokens). */
+  lookup(tokens: readonly number[], salt?: string): TokensByTier {
+    return this.#memory.cache.match(tokens, tokens.length, salt);
+  }
+
+  /** Whether what a request computed may serve another. */
   get isReused(): boolean {
-    return !this.#options.model.hasSlidingWindow;
+    return this.#options.model.canSharePrefixes;
   }
 
   /** Exact figures, also while a decode is in flight. Cost: O(1). */
@@ -171,6 +179,7 @@ export class EngineLoop {
         cache.settle();
         this.#places.admit();
         cache.clearIdle();
+        this.management.step();
         this.#places.prefetch();
         kvEvents?.flush();
         isGoingOn = await this.#turn();
@@ -179,6 +188,7 @@ export class EngineLoop {
       this.#fail(cause);
     }
     this.#places.refuseHeld();
+    this.management.close();
     // After a failure nothing is written any more.
     await cache.close(() => this.#state !== 'failed' && performance.now() < (this.#closeByMs ?? 0));
     kvEvents?.end();

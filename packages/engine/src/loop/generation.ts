@@ -17,6 +17,8 @@ export interface GenerationRequest {
    * without.
    */
   readonly salt?: string;
+  /** Requests with a lower number go first; 0 when left out. */
+  readonly priority?: number;
   /** Most tokens to generate; 0 computes the prompt for the cache and nothing else. */
   readonly maxTokens: number;
   /** Tokens after which it gives its cells away and waits to be released; what is computed stays cached. */

@@ -2,7 +2,6 @@ import { type CostModel, replacementPolicy, WarmpathError } from '@warmpath/core
 import { HotCopies } from '../cache/hot-copies.js';
 import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
-import { SEQUENCE_IDS } from '../native/sequence-ids.js';
 import { StateStore } from '../store/state-store.js';
 import type { EngineLoopOptions, StoreOptions } from './loop-options.js';
 
@@ -21,15 +20,23 @@ export interface LoopMemory {
  * Creates the native context and opens the stores behind it.
  *
  * @param cost What prefill costs, as long as the options do not say it.
- * @throws What `NativeContext.create` and `StateStore.open` throw, and WARMPATH_CONFIG_INVALID for a host tier with a
- *   model of sliding windows.
+ * @throws What `NativeContext.create` and `StateStore.open` throw, and WARMPATH_CONFIG_INVALID for a host tier where
+ *   nothing can be shared, and for batches of one kind with a recurrent model.
  */
 export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel): Promise<LoopMemory> {
+  const { canSharePrefixes, isRecurrent } = options.model;
   const hasTiers = (options.hostTierBytes ?? 0) > 0 || options.diskTier !== undefined;
-  if (options.model.hasSlidingWindow && hasTiers) {
+  if (!canSharePrefixes && hasTiers) {
+    const what = isRecurrent ? 'have a recurrent state' : 'attend to a sliding window';
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
       path: options.diskTier === undefined ? 'hostTier' : 'diskTier',
-      detail: 'Some layers of this model attend to a sliding window; nothing that one prompt computed serves another.',
+      detail: `Some layers of this model ${what}; nothing that one prompt computed serves another.`,
+    });
+  }
+  if (isRecurrent && options.batchInvariant === true) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'batchInvariant',
+      detail: 'Batches of this model cannot be filled up: some of its layers have a recurrent state.',
     });
   }
   const context = await NativeContext.create(options.bindings, options.model, {
@@ -37,13 +44,13 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
     batchTokens: options.batchTokens,
     outputs: options.maxRunning,
     threads: options.threads,
-    padding: options.batchInvariant === true ? 'all' : 'faster',
+    ...(!isRecurrent && { padding: options.batchInvariant === true ? 'all' : 'faster' }),
+    ...(options.kvType !== undefined && { kvType: options.kvType }),
   });
   try {
-    const disk = options.diskTier && (await openStore(options.diskTier));
-    // A state of cells behind a sliding window leaves out what lies before it.
-    const hotCopies = options.model.hasSlidingWindow ? undefined : options.hotCopies;
-    const hotStore = hotCopies && (await openStore(hotCopies).catch(warn));
+    const disk = options.diskTier && (await openStore(options.diskTier, context));
+    const hotCopies = canSharePrefixes ? options.hotCopies : undefined;
+    const hotStore = hotCopies && (await openStore(hotCopies, context).catch(warn));
     const cache = createCache(options, { context, disk, cost });
     return { context, cache, hot: hotStore && new HotCopies({ ...hotStore, cache, memory: context }) };
   } catch (error) {
@@ -63,7 +70,7 @@ function createCache(options: EngineLoopOptions, { context, disk, cost }: CacheP
   return new PrefixCache({
     memory: context,
     cells: context.cells,
-    sequences: SEQUENCE_IDS,
+    sequences: context.sequences,
     policy: replacementPolicy(policy),
     cost: options.cost ?? cost,
     ...(hostTierBytes > 0 && {
@@ -91,6 +98,12 @@ function warn(error: Error): undefined {
   process.emitWarning(error);
 }
 
-function openStore(options: StoreOptions): Promise<OpenStore> {
-  return StateStore.open({ ...options, clock, onWarning: (message) => process.emitWarning(message) });
+function openStore({ directory, capacityBytes, model }: StoreOptions, context: NativeContext): Promise<OpenStore> {
+  return StateStore.open({
+    directory,
+    capacityBytes,
+    identity: { model, ...context.stateIdentity },
+    clock,
+    onWarning: (message) => process.emitWarning(message),
+  });
 }

@@ -4,11 +4,15 @@ import type { PrefixCacheStats } from '../cache/prefix-cache-options.js';
 import type { KvEventFeed } from '../events/kv-event-feed.js';
 import type { LlamaBindings } from '../native/bindings.js';
 import type { NativeModel } from '../native/model.js';
+import type { KvType } from '../native/structs.js';
 import type { StateStoreOptions } from '../store/state-store.js';
 import type { LoopObserver } from './announcer.js';
 
-/** A folder of stored states and what they are of. */
-export type StoreOptions = Pick<StateStoreOptions, 'directory' | 'capacityBytes' | 'identity'>;
+/** A folder of stored states. */
+export interface StoreOptions extends Pick<StateStoreOptions, 'directory' | 'capacityBytes'> {
+  /** What tells the model's file from every other that states in the folder may be of. */
+  readonly model: string;
+}
 
 /** What an engine loop is started with. */
 export interface EngineLoopOptions {
@@ -31,6 +35,8 @@ export interface EngineLoopOptions {
   /** How many times longer than without prompts a step of running streams may take; 0 or left out for no limit. */
   readonly streamGap?: number;
   readonly threads: number;
+  /** How keys and values stand in the cells; f16 when left out. */
+  readonly kvType?: KvType;
   /** What leaves the cells, and the host tier, first. */
   readonly policy?: ReplacementPolicyName;
   /** Bytes of host memory for what leaves the cells; without any, it is dropped. */

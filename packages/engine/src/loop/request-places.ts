@@ -183,16 +183,18 @@ export class RequestPlaces {
   }
 
   /**
-   * The running requests hold each other's cells: the youngest gives way and waits again. One alone always has enough,
-   * because no request is longer than all cells; were it ever otherwise, it would be admitted and give way for ever.
+   * The running requests hold each other's cells: the youngest of the least urgent gives way and waits again. One alone
+   * always has enough, because no request is longer than all cells; were it ever otherwise, it would be admitted and
+   * give way for ever.
    */
   giveWay(): void {
     if (this.#running.length === 1) {
       throw new Error('A request that runs alone finds no cells');
     }
-    const youngest = this.#running[this.#running.length - 1]!;
-    this.#takeCells(youngest);
-    this.#waiting.putBack(youngest);
+    const priority = ({ request }: GenerationTask): number => request.priority ?? 0;
+    const last = this.#running.reduce((least, task) => (priority(task) >= priority(least) ? task : least));
+    this.#takeCells(last);
+    this.#waiting.putBack(last);
     this.#announcer.preemption();
   }
 

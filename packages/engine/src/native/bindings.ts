@@ -1,4 +1,5 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
+import { builtLibraries } from './built-libraries.js';
 import { headShape, loadNarrowVariant, prefersNarrowVectors } from './cpu-variant.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
 import {
@@ -84,6 +85,8 @@ export interface LlamaSettings {
   readonly nativeLog?: boolean;
   /** Compute without AVX-512, which suits some models better (`prefersNarrowVectors`). */
   readonly narrowVectors?: boolean;
+  /** Folder of the libraries; the prebuilt ones when left out. */
+  readonly directory?: string;
 }
 
 let bound: LlamaBindings | undefined;
@@ -97,7 +100,7 @@ let bound: LlamaBindings | undefined;
  */
 export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
   if (bound === undefined) {
-    const libraries = loadLibraries(findLibraryDirectory());
+    const libraries = loadLibraries(settings.directory ?? findLibraryDirectory());
     const functions = bindFunctions(libraries.llama);
     checkAbi(functions);
     initialise(libraries, settings);
@@ -107,13 +110,17 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
 }
 
 /**
- * The process's llama.cpp, with the variant of its CPU code that suits a model where this call is the first.
+ * The process's llama.cpp, as it suits a model where this call is the first: libraries that were built for this machine
+ * where there are any, or the variant of the prebuilt ones without AVX-512 where that is faster.
  *
  * @param model Path of the model's file.
+ * @param cacheDir Where libraries that were built are kept.
  * @throws WARMPATH_MODEL_FILE, and what {@link llamaBindings} throws.
  */
-export async function llamaFor(model: string, nativeLog: boolean): Promise<LlamaBindings> {
-  return llamaBindings({ nativeLog, narrowVectors: prefersNarrowVectors(await headShape(model)) });
+export async function llamaFor(model: string, nativeLog: boolean, cacheDir?: string): Promise<LlamaBindings> {
+  const narrowVectors = prefersNarrowVectors(await headShape(model));
+  const directory = narrowVectors ? undefined : builtLibraries(cacheDir);
+  return llamaBindings({ nativeLog, narrowVectors, ...(directory !== undefined && { directory }) });
 }
 
 /**

@@ -1,13 +1,14 @@
 import { WarmpathError } from '@warmpath/core';
 import koffi from 'koffi';
 import type { SavableMemory } from '../cache/sequence-memory.js';
+import type { StateIdentity } from '../store/stored-state.js';
 import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
-import { mismatch } from './library.js';
+import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
-import { NATIVE_SEQUENCES, SCRATCH_SEQUENCE } from './sequence-ids.js';
+import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS } from './sequence-ids.js';
 import { holdsPositions, sliceState } from './sequence-state.js';
-import { FLASH_ATTENTION_ENABLED, type NativePointer } from './structs.js';
+import { FLASH_ATTENTION_ENABLED, KV_TYPES, type KvType, type NativePointer } from './structs.js';
 import { type BatchAttention, type BatchEstimate, TILE_ROWS, TilePadding } from './tile-padding.js';
 
 /** Cells for the padding of a batch: no fewer than a tile, and what llama.cpp rounds to. */
@@ -26,6 +27,8 @@ export interface ContextOptions {
    * when left out.
    */
   readonly padding?: 'faster' | 'all';
+  /** How keys and values stand in the cells; f16 when left out. */
+  readonly kvType?: KvType;
 }
 
 /**
@@ -49,12 +52,16 @@ export class NativeContext implements SavableMemory {
 
   /** KV cells, as llama.cpp rounded them, without those of the padding. */
   readonly cells: number;
+  /** The ids that requests and a prefix cache may use. */
+  readonly sequences: readonly number[];
+  /** What its states are of, all but the model: states of contexts that differ in it mean nothing to each other. */
+  readonly stateIdentity: Omit<StateIdentity, 'model'>;
 
   private constructor(
     bindings: LlamaBindings,
     context: NativePointer,
     model: NativeModel,
-    { batchTokens, threads, padding }: ContextOptions,
+    { batchTokens, outputs, threads, padding, kvType = 'f16' }: ContextOptions,
   ) {
     this.#bindings = bindings;
     this.#context = context;
@@ -63,11 +70,19 @@ export class NativeContext implements SavableMemory {
     this.#batch = new NativeBatch(batchTokens);
     this.#padding = new TilePadding({ ...model.attentionShape, threads }, padding === 'all');
     this.#isPadded = padding !== undefined && batchTokens >= TILE_ROWS;
+    // States are made for the sequences below n_seq_max alone.
+    this.sequences = model.isRecurrent ? SEQUENCE_IDS.slice(0, outputs) : SEQUENCE_IDS;
     this.#pool = bindings.threadPools.create(threads);
     if (this.#pool !== undefined) {
       bindings.attachThreadPool(context, this.#pool, this.#pool);
     }
-    this.cells = bindings.contextCells(context) - (padding === undefined ? 0 : PADDING_CELLS);
+    const contextCells = bindings.contextCells(context);
+    this.cells = contextCells - (padding === undefined ? 0 : PADDING_CELLS);
+    const isStretched = contextCells > model.originalContext;
+    this.stateIdentity = {
+      library: `llama.cpp ${LLAMA_RELEASE} (${NATIVE_PACKAGE_VERSION})`,
+      cells: `${kvType}/${kvType}${isStretched ? ' long rope' : ''}`,
+    };
   }
 
   /**
@@ -75,6 +90,8 @@ export class NativeContext implements SavableMemory {
    * @throws WARMPATH_NATIVE_MISMATCH when a first decode on the highest sequence id fails.
    */
   static async create(bindings: LlamaBindings, model: NativeModel, options: ContextOptions): Promise<NativeContext> {
+    // A recurrent model has a state for each id below it, and the lowest is not used.
+    const outputs = options.outputs + (model.isRecurrent ? FIRST_SEQUENCE : 0);
     const params = {
       ...bindings.contextDefaultParams(),
       n_ctx: options.cells + (options.padding === undefined ? 0 : PADDING_CELLS),
@@ -83,13 +100,15 @@ export class NativeContext implements SavableMemory {
       // Sizes the logits buffer (vocabulary × n_seq_max floats), so it is the number of outputs of one decode and not
       // of sequence ids: a unified buffer takes ids up to LLAMA_MAX_SEQ whatever stands here (src/llama-context.cpp,
       // src/llama-kv-cache.cpp). The first decode below proves that it still does.
-      n_seq_max: options.outputs,
-      n_outputs_max: options.outputs,
+      n_seq_max: outputs,
+      n_outputs_max: outputs,
       n_threads: options.threads,
       n_threads_batch: options.threads,
       kv_unified: true,
       // Without it, cells of other sequences in the buffer made prefill several times slower; with it, 20 %.
       flash_attn_type: FLASH_ATTENTION_ENABLED,
+      type_k: KV_TYPES[options.kvType ?? 'f16'],
+      type_v: KV_TYPES[options.kvType ?? 'f16'],
     };
     const pointer = await new Promise<NativePointer | null>((resolve, reject) => {
       bindings.initFromModel.async(model.pointer, params, (error: unknown, result) =>
@@ -98,7 +117,7 @@ export class NativeContext implements SavableMemory {
     });
     if (pointer === null) {
       throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
-        detail: `llama.cpp cannot create a context of ${options.cells} tokens; ask for fewer`,
+        detail: `llama.cpp cannot create a context of ${options.cells} tokens${options.kvType === 'q8_0' ? ' with keys and values as q8_0' : ''}; ask for fewer`,
       });
     }
     const context = new NativeContext(bindings, pointer, model, options);
@@ -228,7 +247,8 @@ export class NativeContext implements SavableMemory {
   /** The first decode reads the weights into memory, and proves that the highest sequence id works. */
   async #warmUp(): Promise<void> {
     this.#batch.clear();
-    this.#batch.add(0, 0, NATIVE_SEQUENCES - 1, true);
+    const highest = this.sequences.at(-1)!;
+    this.#batch.add(0, 0, highest, true);
     const startedMs = performance.now();
     const code = await this.decode();
     this.#warmUpMs = performance.now() - startedMs;
@@ -236,7 +256,7 @@ export class NativeContext implements SavableMemory {
       this.free();
       throw mismatch(`A first decode failed with code ${code}`);
     }
-    this.remove(NATIVE_SEQUENCES - 1, 0, -1);
+    this.remove(highest, 0, -1);
   }
 
   #requireIdle(): void {

@@ -10,6 +10,9 @@ export const NATIVE_PACKAGE_VERSION = '3.22.1';
 /** The llama.cpp release inside that package, as its build metadata names it. */
 export const LLAMA_RELEASE = 'v0.5.0';
 
+/** What a folder of libraries says of itself. */
+export const BUILD_METADATA = '_nlcBuildMetadata.json';
+
 /** The CPU packages by `process.platform` and `process.arch`. */
 const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
   'linux-x64': 'linux-x64',
@@ -124,7 +127,7 @@ interface BuildMetadata {
 }
 
 function checkBuildMetadata(directory: string): void {
-  const path = join(directory, '_nlcBuildMetadata.json');
+  const path = join(directory, BUILD_METADATA);
   let metadata: BuildMetadata;
   try {
     metadata = JSON.parse(readFileSync(path, 'utf8')) as BuildMetadata;

@@ -12,8 +12,19 @@ export class NativeModel {
   /** Context length that the model was trained for, in tokens. */
   readonly trainedContext: number;
   readonly parameterCount: number;
-  /** Whether some layers attend to a window only; a state of their cells leaves out what lies before it. */
-  readonly hasSlidingWindow: boolean;
+  /** Whether its memory keeps a state for each sequence, which cannot be cut, in place of some or all cells. */
+  readonly isRecurrent: boolean;
+  /**
+   * Whether every layer attends to all tokens before, so that cells are of their own token alone and a prefix can be
+   * shared. Where layers attend to a sliding window, the library gives cells behind it to other tokens; a recurrent
+   * state is of all tokens so far.
+   */
+  readonly canSharePrefixes: boolean;
+  /**
+   * Tokens of context it was trained for before it was stretched, where the factors of its rotary positions depend on
+   * the size of the context (LongRoPE): contexts of more cells compute other keys. Infinite for every other model.
+   */
+  readonly originalContext: number;
   /** What its attention costs, on a number of threads. */
   readonly attentionShape: Omit<AttentionShape, 'threads'>;
   /** The Jinja chat template of the file's metadata. */
@@ -25,7 +36,12 @@ export class NativeModel {
     this.vocabulary = new Vocabulary(bindings, bindings.getVocab(model));
     this.trainedContext = bindings.trainedContext(model);
     this.parameterCount = Number(bindings.parameterCount(model));
-    this.hasSlidingWindow = bindings.slidingWindow(model) > 0;
+    this.isRecurrent = bindings.isRecurrent(model) || bindings.isHybrid(model);
+    this.canSharePrefixes = !this.isRecurrent && bindings.slidingWindow(model) <= 0;
+    const architecture = metadata(bindings, model, 'general.architecture');
+    const isLongRope = metadata(bindings, model, `${architecture}.rope.scaling.type`) === 'longrope';
+    const original = Number(metadata(bindings, model, `${architecture}.rope.scaling.original_context_length`));
+    this.originalContext = isLongRope && original > 0 ? original : Number.POSITIVE_INFINITY;
     this.attentionShape = attentionShape(bindings, model, this);
     this.chatTemplate = bindings.chatTemplate(model, null) ?? undefined;
   }
@@ -33,8 +49,7 @@ export class NativeModel {
   /**
    * Loads a GGUF file without blocking the event loop.
    *
-   * @throws WARMPATH_MODEL_FILE when llama.cpp refuses the file, or when the model's memory cannot be cut at any token
-   *   (recurrent and hybrid models), which a shared prefix cache needs.
+   * @throws WARMPATH_MODEL_FILE when llama.cpp refuses the file, or the model is no decoder of text.
    */
   static async load(bindings: LlamaBindings, path: string): Promise<NativeModel> {
     const params = { ...bindings.modelDefaultParams(), n_gpu_layers: 0 };
@@ -47,8 +62,6 @@ export class NativeModel {
       throw new WarmpathError('WARMPATH_MODEL_FILE', { path: 'model', detail: 'llama.cpp cannot load this GGUF file' });
     }
     const obstacle = [
-      bindings.isRecurrent(pointer) && 'is recurrent',
-      bindings.isHybrid(pointer) && 'is partly recurrent',
       bindings.isDiffusion(pointer) && 'is a diffusion model',
       bindings.hasEncoder(pointer) && 'has an encoder',
     ].find((reason) => reason !== false);
@@ -56,7 +69,7 @@ export class NativeModel {
       bindings.modelFree(pointer);
       throw new WarmpathError('WARMPATH_MODEL_FILE', {
         path: 'model',
-        detail: `This model ${obstacle}; the embedded engine runs decoder models whose cache can be cut at any token`,
+        detail: `This model ${obstacle}; the embedded engine runs decoder models alone`,
       });
     }
     return new NativeModel(bindings, pointer);
@@ -84,7 +97,7 @@ function attentionShape(
   return {
     layers: bindings.layers(model),
     heads,
-    headWidth: keyLength > 0 ? keyLength : Math.round(width / heads),
+    headWidth: keyLength > 0 || heads === 0 ? keyLength : Math.round(width / heads),
     // A token is looked up in the embedding, not multiplied with it.
     weights: Math.max(0, parameterCount - vocabulary.size * width),
     wideVectors: / AVX512 = 1 /.test(bindings.systemInfo()),

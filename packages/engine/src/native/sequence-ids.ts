@@ -1,5 +1,5 @@
 /** Ids that llama.cpp offers in a unified buffer (`LLAMA_MAX_SEQ`). */
-export const NATIVE_SEQUENCES = 256;
+const NATIVE_SEQUENCES = 256;
 
 /**
  * Labels the cells that are on their way out of the buffer or into it. It must be the lowest id: a state names the
@@ -7,8 +7,11 @@ export const NATIVE_SEQUENCES = 256;
  */
 export const SCRATCH_SEQUENCE = 0;
 
+/** The lowest id that running requests and the prefix cache may use. */
+export const FIRST_SEQUENCE = SCRATCH_SEQUENCE + 1;
+
 /** The ids that running requests and the prefix cache may use. */
 export const SEQUENCE_IDS: readonly number[] = Array.from(
-  { length: NATIVE_SEQUENCES - 1 },
-  (_, index) => SCRATCH_SEQUENCE + 1 + index,
+  { length: NATIVE_SEQUENCES - FIRST_SEQUENCE },
+  (_, index) => FIRST_SEQUENCE + index,
 );

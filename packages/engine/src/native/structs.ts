@@ -6,8 +6,9 @@ export type NativePointer = bigint;
 /** `enum llama_flash_attn_type`. */
 export const FLASH_ATTENTION_ENABLED = 1;
 
-/** `GGML_TYPE_F16`. */
-const GGML_TYPE_F16 = 1;
+/** How keys and values can stand in the cells, with llama.cpp's numbers (`enum ggml_type`). */
+export const KV_TYPES = { f16: 1, q8_0: 8 } as const;
+export type KvType = keyof typeof KV_TYPES;
 
 /** `struct llama_model_params` of llama.cpp 0.5.0, field for field. */
 export interface ModelParams {
@@ -140,8 +141,8 @@ export const CONTEXT_PARAMS_LAYOUT: Layout<ContextParams> = {
   defrag_thold: ['float', -1],
   cb_eval: ['void *', null],
   cb_eval_user_data: ['void *', null],
-  type_k: ['int32', GGML_TYPE_F16],
-  type_v: ['int32', GGML_TYPE_F16],
+  type_k: ['int32', KV_TYPES.f16],
+  type_v: ['int32', KV_TYPES.f16],
   abort_callback: ['void *', null],
   abort_callback_data: ['void *', null],
   embeddings: ['bool', false],

@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { type CostModel, type PrefillProfile, profiledCost } from '@warmpath/core';
 import { cacheFolder } from '../models/cache-folder.js';
 import { modelFingerprint } from '../models/fingerprint.js';
+import { builtLibraries } from '../native/built-libraries.js';
 import { LLAMA_RELEASE } from '../native/library.js';
+import type { KvType } from '../native/structs.js';
 
 /** Version of the files; another one is not read. */
 const PROFILE_VERSION = 1;
@@ -20,6 +22,8 @@ export interface ProfileSubject {
   readonly threads: number;
   /** Most tokens in one decode. */
   readonly batchTokens: number;
+  /** How keys and values stand in the cells. */
+  readonly kvType: KvType;
 }
 
 /** What computing and copying take on one machine with one model. */
@@ -47,17 +51,18 @@ export interface EngineProfile {
 /** What a profile of this model would be measured with here. Cost: see `modelFingerprint`. */
 export async function profileSubject(
   modelPath: string,
-  { threads, batchTokens }: Pick<ProfileSubject, 'threads' | 'batchTokens'>,
+  { threads, batchTokens, kvType }: Pick<ProfileSubject, 'threads' | 'batchTokens' | 'kvType'>,
   folder?: string,
 ): Promise<ProfileSubject> {
   const processors = cpus();
   return {
     model: await modelFingerprint(modelPath, folder),
-    library: `llama.cpp ${LLAMA_RELEASE}`,
+    library: `llama.cpp ${LLAMA_RELEASE}${builtLibraries(folder) === undefined ? '' : ', built here'}`,
     processor: `${platform()} ${arch()} ${processors[0]?.model ?? 'unknown'}`,
     processors: processors.length,
     threads,
     batchTokens,
+    kvType,
   };
 }
 
@@ -72,14 +77,14 @@ export async function storeProfile(profile: EngineProfile, folder: string = cach
 }
 
 /**
- * The profile that was stored for this model, machine, number of threads and batch.
+ * The profile that was stored for this model, machine, number of threads, batch and type of keys and values.
  *
  * @returns `undefined` when there is none, or its file is damaged. Where no profile was ever stored, the model is not
  *   read.
  */
 export async function storedProfile(
   modelPath: string,
-  settings: Pick<ProfileSubject, 'threads' | 'batchTokens'>,
+  settings: Pick<ProfileSubject, 'threads' | 'batchTokens' | 'kvType'>,
   folder: string = cacheFolder(),
 ): Promise<EngineProfile | undefined> {
   const files = await readdir(join(folder, 'profiles')).catch(() => []);

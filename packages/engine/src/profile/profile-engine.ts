@@ -27,8 +27,8 @@ export interface StoredEngineProfile {
 
 /**
  * Measures what computing and copying take with this model on this machine, and keeps it in the cache folder, where
- * every later start with the same number of threads and the same batch finds it. The machine should have nothing else
- * to do.
+ * every later start with the same threads, batch and type of keys and values finds it. The machine should have nothing
+ * else to do.
  *
  * @throws What `startEngineServer` throws of the model and the library; the signal's reason.
  */
@@ -37,19 +37,19 @@ export async function profileEngine(
   { onProgress, onMeasured = () => undefined, signal }: ProfileHooks = {},
 ): Promise<StoredEngineProfile> {
   const settings = parseEngineOptions(options);
-  const { threads, batchTokens, cacheDir, diskTier } = settings;
+  const { threads, batchTokens, kvType, cacheDir, diskTier } = settings;
   findLibraryDirectory(); // Before a model is downloaded that nothing could compute.
   const resolved = await resolveModel(settings.model, {
     ...(cacheDir !== undefined && { cacheDir }),
     onProgress,
     signal,
   });
-  const subject = await profileSubject(resolved.path, { threads, batchTokens }, cacheDir);
-  const bindings = await llamaFor(resolved.path, settings.nativeLog);
+  const subject = await profileSubject(resolved.path, { threads, batchTokens, kvType }, cacheDir);
+  const bindings = await llamaFor(resolved.path, settings.nativeLog, settings.cacheDir);
   const model = await NativeModel.load(bindings, resolved.path);
   try {
     const cells = settings.contextTokens;
-    const context = await NativeContext.create(bindings, model, { cells, batchTokens, outputs: 1, threads });
+    const context = await NativeContext.create(bindings, model, { cells, batchTokens, outputs: 1, threads, kvType });
     try {
       if (diskTier !== undefined) {
         await mkdir(diskTier, { recursive: true, mode: 0o700 });

@@ -63,7 +63,7 @@ class DiskBench extends Bench {
   async settle(): Promise<void> {
     await this.store.settled();
     while (this.cache.isReading) {
-      await this.cache.news();
+      await this.cache.waitForDisk();
       this.cache.settle();
     }
     this.cache.settle();

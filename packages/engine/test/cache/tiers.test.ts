@@ -7,6 +7,20 @@ const PLENTY = 2 ** 30;
 /** The prompts of documents 1, 2, 3 … of four tokens each, and a question. */
 const asked = (...documents: number[]): number[] => [...documents.flatMap((id) => [id, id, id, id]), 0];
 
+const salts = [undefined, 'one', 'other'];
+
+/** Tokens of a salt that lie in each tier. */
+function lying(bench: Bench, salt: string | undefined): { device: number; host: number } {
+  const nodes = bench.cache.roots.filter((root) => root.salt === salt).flatMap((root) => [...root.children.values()]);
+  const tokens = { device: 0, host: 0 };
+  for (let node = nodes.pop(); node !== undefined; node = nodes.pop()) {
+    tokens.device += node.onDevice ? node.tokenCount : 0;
+    tokens.host += node.copy === undefined ? 0 : node.tokenCount;
+    nodes.push(...node.children.values());
+  }
+  return tokens;
+}
+
 describe('the cache with a host tier', () => {
   it.each([
     { cells: 24, sequences: 64, hostBytes: PLENTY, name: 'short of cells' },
@@ -34,6 +48,77 @@ describe('the cache with a host tier', () => {
         },
       ),
       { seed: 5, numRuns: 120 },
+    );
+  });
+
+  it.each([
+    { hostBytes: undefined, name: 'on the device alone' },
+    { hostBytes: 400, name: 'with a host tier' },
+  ])('drops what nobody needs of what it is told to drop, and nothing else, $name', ({ hostBytes }) => {
+    const flush = fc.record({
+      kind: fc.constant('flush' as const),
+      salt: fc.constantFrom(undefined, 'one', 'other'),
+      tiers: fc.subarray(['device', 'host'] as const, { minLength: 1 }),
+    });
+    fc.assert(
+      fc.property(
+        fc.array(fc.oneof({ weight: 9, arbitrary: operation }, flush), { maxLength: 60, size: 'max' }),
+        (all) => {
+          const bench = new Bench(20, 6, { ...(hostBytes !== undefined && { hostBytes }) });
+          for (const step of all) {
+            if (step.kind !== 'flush') {
+              apply(bench, step);
+              continue;
+            }
+            const before = salts.map((salt) => lying(bench, salt));
+            const dropped = bench.cache.flush(step.tiers, step.salt);
+            bench.check();
+            for (const [index, salt] of salts.entries()) {
+              const after = lying(bench, salt);
+              if (step.salt !== undefined && step.salt !== salt) {
+                expect(after).toEqual(before[index]);
+              }
+            }
+            const sum = (tier: 'device' | 'host'): number =>
+              salts.reduce((total, salt, index) => total + before[index]![tier] - lying(bench, salt)[tier], 0);
+            expect(dropped).toEqual({ device: sum('device'), host: sum('host'), disk: 0 });
+          }
+          for (const run of [...bench.runs]) {
+            bench.release(run);
+          }
+          bench.cache.flush(['device', 'host', 'disk']);
+          bench.check();
+          expect(bench.cache.roots.map(({ children }) => children.size)).toEqual([0]);
+          expect(bench.memory.liveCells).toBe(0);
+          expect(bench.cache.stats.host?.usedBytes ?? 0).toBe(0);
+        },
+      ),
+      { seed: 11, numRuns: 200 },
+    );
+  });
+
+  it('keeps what it is told to keep, whatever comes, until that ends', () => {
+    fc.assert(
+      fc.property(fc.array(operation, { maxLength: 60, size: 'max' }), prompt, (steps, kept) => {
+        // Room for what is kept and a few others; the device holds less than one prompt.
+        const bench = new Bench(12, 6, { hostBytes: 200 });
+        bench.serve(kept);
+        const node = bench.cache.keep(kept)!;
+        for (const step of steps) {
+          apply(bench, step);
+          bench.check();
+          const { device, host } = bench.cache.match(kept);
+          expect(device + host).toBe(kept.length);
+        }
+        for (const run of [...bench.runs]) {
+          bench.release(run);
+        }
+        bench.cache.letGo(node);
+        bench.cache.flush(['device', 'host']);
+        bench.check();
+        expect(bench.cache.match(kept)).toEqual({ device: 0, host: 0, disk: 0 });
+      }),
+      { seed: 12, numRuns: 150 },
     );
   });
 

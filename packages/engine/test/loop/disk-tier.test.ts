@@ -72,6 +72,24 @@ describe('the disk tier of a real engine', () => {
     expect(byTier(await ask(1, 2))).toEqual({ device: 0, host: 0, disk: 0 });
   });
 
+  it.each([
+    ['of a context with other rotary factors', { contextTokens: 256 }, { contextTokens: 1024 }],
+    ['with keys and values of another type', {}, { kvType: 'q8_0' }],
+  ] as const)('refuses files %s', async (_, before, after) => {
+    const model = await modelPath('random:1m-longrope512');
+    const cached = async (options: object): Promise<number> => {
+      await start({ model, hostTier: 2 ** 20, ...options });
+      const { usage } = await engine.complete(someTokens(200, 1), {});
+      await engine.close();
+      return usage.prompt_tokens_details.cached_tokens;
+    };
+    expect(await cached(before)).toBe(0);
+    expect(await cached(before)).toBe(199);
+    expect(await cached(after)).toBe(0);
+    expect(await cached(after)).toBe(199);
+    await start();
+  });
+
   it('holds its budget', async () => {
     await start({ diskTierBytes: 1_500_000 });
     for (let id = 1; id < 16; id += 2) {

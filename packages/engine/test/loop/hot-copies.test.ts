@@ -52,7 +52,7 @@ describe('copies of what is used most, for the process after this one', () => {
       maxRunning: 4,
       queueLimit: 8,
       threads: 1,
-      hotCopies: { directory, capacityBytes, identity: IDENTITY },
+      hotCopies: { directory, capacityBytes, model: 'model' },
       verifyCache: true,
       observer: { onPrompt: ignore, onStep: ignore, onToken: () => undefined, onPreemption: ignore, onEnd: ignore },
       ...options,

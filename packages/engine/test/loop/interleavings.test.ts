@@ -34,6 +34,7 @@ interface Draft {
   readonly maxTokens: number;
   readonly holdAfter: number | null;
   readonly isStreamed: boolean;
+  readonly priority: number;
   readonly temperature: number;
   readonly topP: number;
   readonly seed: number;
@@ -49,6 +50,7 @@ const draft: fc.Arbitrary<Draft> = fc.record({
   maxTokens: fc.constantFrom(0, 1, 5, 20, 30, 40),
   holdAfter: fc.option(fc.integer({ min: 1, max: 8 }), { freq: 4 }),
   isStreamed: fc.boolean(),
+  priority: fc.constantFrom(0, 0, 0, 1, 7),
   temperature: fc.constantFrom(0, 0.7, 1),
   topP: fc.constantFrom(1, 1, 0.8),
   seed: fc.nat({ max: 3 }),
@@ -92,7 +94,7 @@ function requestOf(draft: Draft, id: string, most: number): GenerationRequest {
     Array.from({ length: FRAGMENT_TOKENS[fragment]! }, (_, index) => (fragment * 11 + index * 5) % 36),
   );
   const prompt = tokens.slice(0, Math.max(1, Math.min(tokens.length - draft.cut, most - draft.maxTokens)));
-  const { maxTokens, seed, stops, ignoreEndOfGeneration, isStreamed } = draft;
+  const { maxTokens, seed, stops, ignoreEndOfGeneration, isStreamed, priority } = draft;
   return {
     id,
     prompt,
@@ -101,6 +103,7 @@ function requestOf(draft: Draft, id: string, most: number): GenerationRequest {
     ...(draft.holdAfter !== null && { holdAfter: draft.holdAfter }),
     maxTokens,
     isStreamed,
+    priority,
     sampling: { temperature: draft.temperature, topP: draft.topP },
     seed,
     stops,

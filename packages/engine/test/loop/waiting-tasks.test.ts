@@ -1,4 +1,4 @@
-import { type CostModel, replacementPolicy, type SchedulerName } from '@warmpath/core';
+import { type CostModel, replacementPolicy, SCHEDULER_NAMES, type SchedulerName } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import { GenerationTask } from '../../src/loop/task.js';
@@ -40,12 +40,18 @@ class Bench {
   }
 
   push(...prompts: number[][]): GenerationTask[] {
+    return this.pushWith([], ...prompts);
+  }
+
+  /** The same, with a priority for each. */
+  pushWith(priorities: readonly number[], ...prompts: number[][]): GenerationTask[] {
     return prompts.map((prompt, index) => {
       const listener = { onText: () => undefined, onFinish: () => undefined, onError: () => undefined };
       const request = {
         id: `${index}`,
         prompt,
         maxTokens: 1,
+        ...(priorities[index] !== undefined && { priority: priorities[index] }),
         sampling: { temperature: 0, topP: 1 },
         seed: 0,
         stops: [],
@@ -83,6 +89,27 @@ describe('waiting requests', () => {
     expect(bench.waiting.next()).toBeUndefined();
   });
 
+  it.each(SCHEDULER_NAMES)('go by priority first, each among its equals by %s', (discipline) => {
+    const bench = new Bench(discipline);
+    bench.serve(run(100, 20));
+    const held = [...run(100, 20), 7];
+    const tasks = bench.pushWith([3, 0, 3, 1, 0], run(0, 10), run(0, 10), held, held, held);
+    const byCache = discipline === 'cache-aware';
+    expect([...bench.waiting].length).toBe(5);
+    expect(tasks.indexOf(bench.waiting.next()!)).toBe(byCache ? 4 : 1);
+    const returned = tasks[byCache ? 4 : 1]!;
+    bench.waiting.putBack(returned);
+    expect(bench.waiting.next()).toBe(returned);
+    expect(tasks.indexOf(bench.waiting.next()!)).toBe(byCache ? 1 : 4);
+    expect(tasks.indexOf(bench.waiting.next()!)).toBe(3);
+    // One that gave way waits before its equals, and behind the more urgent.
+    bench.waiting.putBack(tasks[3]!);
+    expect(bench.waiting.remove(tasks[3]!)).toBe(true);
+    expect(bench.waiting.remove(tasks[3]!)).toBe(false);
+    expect(bench.drain(tasks).slice(0, 2)).toEqual(byCache ? [2, 0] : [0, 2]);
+    expect(bench.waiting.size).toBe(0);
+  });
+
   it('see what was evicted while they waited', () => {
     const bench = new Bench('cache-aware');
     bench.serve(run(100, 20));
@@ -105,7 +132,7 @@ describe('waiting requests', () => {
       [1_000, [0, 1]],
     ] as const) {
       const bench = new Bench('cache-aware', { hostBytes: 100_000, times: [0, restoreMs] });
-      for (const tokens of [run(100, 30), run(1_000, 60), [...run(100, 30), 1], run(1_000, 55)]) {
+      for (const tokens of [run(100, 30), run(1_000, 60), [...run(100, 30), 1], run(2_000, 55)]) {
         bench.serve(tokens);
       }
       bench.serve(run(500, 5));

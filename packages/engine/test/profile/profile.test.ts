@@ -7,7 +7,15 @@ import type { ProfileProgress } from '../../src/profile/measure-engine.js';
 import { runProfileCommand } from '../../src/profile/profile-command.js';
 import { startEngineServer } from '../../src/server.js';
 
-const SUBJECT = { model: 'm', library: 'l', processor: 'p', processors: 1, threads: 1, batchTokens: 128 };
+const SUBJECT = {
+  model: 'm',
+  library: 'l',
+  processor: 'p',
+  processors: 1,
+  threads: 1,
+  batchTokens: 128,
+  kvType: 'f16',
+} as const;
 const PREFILL = {
   cachedTokens: [0, 100],
   newTokens: [10, 20],
@@ -68,6 +76,7 @@ describe('the profile of an engine', () => {
 
     expect(await served({ hostTier: 2 ** 24 })).toBe(true);
     expect(await served({ batchTokens: 128 })).toBe(false);
+    expect(await served({ kvType: 'q8_0' })).toBe(false);
     await writeFile(file, '{"version":1');
     expect(await served({})).toBe(false);
   });

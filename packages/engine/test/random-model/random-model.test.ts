@@ -22,18 +22,22 @@ const sha256 = async (path: string) =>
 
 describe('the name of a random-weights model', () => {
   it.each([
-    ['1m', { millions: 1, weights: 'f16', seed: 1, window: 0 }, 'random-1m'],
-    ['24M', { millions: 24, weights: 'f16', seed: 1, window: 0 }, 'random-24m'],
-    ['24m@7', { millions: 24, weights: 'f16', seed: 7, window: 0 }, 'random-24m-seed7'],
-    ['24m-q8_0', { millions: 24, weights: 'q8_0', seed: 1, window: 0 }, 'random-24m-q8_0'],
-    ['4m-window32@2', { millions: 4, weights: 'f16', seed: 2, window: 32 }, 'random-4m-window32-seed2'],
+    ['1m', { millions: 1, weights: 'f16', seed: 1, family: '' }, 'random-1m'],
+    ['24M', { millions: 24, weights: 'f16', seed: 1, family: '' }, 'random-24m'],
+    ['24m@7', { millions: 24, weights: 'f16', seed: 7, family: '' }, 'random-24m-seed7'],
+    ['24m-q8_0', { millions: 24, weights: 'q8_0', seed: 1, family: '' }, 'random-24m-q8_0'],
+    ['4m-mla', { millions: 4, weights: 'f16', seed: 1, family: 'mla' }, 'random-4m-mla'],
+    ['4m-mrope', { millions: 4, weights: 'f16', seed: 1, family: 'mrope' }, 'random-4m-mrope'],
+    ['4m-longrope512', { millions: 4, weights: 'f16', seed: 1, family: 'longrope512' }, 'random-4m-longrope512'],
+    ['4m-window32@2', { millions: 4, weights: 'f16', seed: 2, family: 'window32' }, 'random-4m-window32-seed2'],
     [
       '2000m-Q8_0@4294967295',
-      { millions: 2000, weights: 'q8_0', seed: 4294967295, window: 0 },
+      { millions: 2000, weights: 'q8_0', seed: 4294967295, family: '' },
       'random-2000m-q8_0-seed4294967295',
     ],
   ])('is read: %s', (text, request, name) => {
-    expect(parseRandomModel(text)).toStrictEqual(request);
+    const { family, ...rest } = parseRandomModel(text);
+    expect({ ...rest, family: family.suffix }).toStrictEqual(request);
     expect(randomModelName(parseRandomModel(text))).toBe(name);
   });
 
@@ -51,6 +55,11 @@ describe('the name of a random-weights model', () => {
     '24m@4294967296',
     '24m-q4_0',
     '24m/..',
+    '24m-window',
+    '24m-window0',
+    '24m-mla7',
+    '24m-llama',
+    '24m-constructor7',
   ])('is refused: %j', (text) => {
     expect(() => parseRandomModel(text)).toThrow(
       expect.objectContaining({ code: 'WARMPATH_MODEL_SPEC', path: `random:${text}` }),

@@ -2,6 +2,7 @@ import type { SavableMemory, SequenceId } from '../../src/cache/sequence-memory.
 import type { LlamaBindings } from '../../src/native/bindings.js';
 import type { NativeContext } from '../../src/native/context.js';
 import type { NativeModel } from '../../src/native/model.js';
+import { SEQUENCE_IDS } from '../../src/native/sequence-ids.js';
 import type { BatchAttention, BatchEstimate } from '../../src/native/tile-padding.js';
 
 /** Tokens of the model: the last one ends a generation, the others are letters and digits. */
@@ -62,7 +63,8 @@ const vocabulary = {
 export const exactModel = {
   vocabulary,
   trainedContext: 4_096,
-  hasSlidingWindow: false,
+  isRecurrent: false,
+  canSharePrefixes: true,
 } as unknown as NativeModel;
 
 /** There is nothing to call. */
@@ -78,6 +80,7 @@ export const noBindings = {} as unknown as LlamaBindings;
  */
 export class ExactContext implements SavableMemory {
   readonly cells: number;
+  readonly sequences = SEQUENCE_IDS;
   #cells: Cell[] = [];
   #rows: Row[] = [];
   #logits = new Map<number, Float32Array>();

@@ -5,6 +5,7 @@ import type { GgufMetadata, GgufValue } from '../../../dist/gguf/format.js';
 import { readGgufHeader } from '../../../dist/gguf/reader.js';
 import { type GgufTensorSource, type WriteGgufOptions, writeGguf } from './gguf-writer.js';
 import { type Architecture, chooseArchitecture } from './random-architecture.js';
+import { type RandomFamily, readFamily, type TensorMaker } from './random-family.js';
 import { seededWeights } from './seeded-weights.js';
 import { buildVocabulary, CONTROL_TOKENS, VOCABULARY_SIZE, type Vocabulary } from './vocabulary.js';
 
@@ -14,7 +15,6 @@ const DEFAULT_SEED = 1;
 const MAX_MILLIONS = 2000;
 /** Tokens that the metadata promises; rotary positions need no training to be computed. */
 const CONTEXT_LENGTH = 32_768;
-const RMS_EPSILON = 1e-5;
 
 const CHAT_TEMPLATE =
   "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n" +
@@ -30,11 +30,7 @@ export interface RandomModelRequest {
   readonly weights: RandomWeightType;
   /** 32-bit seed of the weights. */
   readonly seed: number;
-  /**
-   * Tokens of a sliding window to which three of four layers attend; 0 for a model that attends to everything. With a
-   * window it has Cohere 2's architecture, without one Llama's.
-   */
-  readonly window: number;
+  readonly family: RandomFamily;
 }
 
 export interface RandomModelOptions extends WriteGgufOptions {
@@ -43,29 +39,30 @@ export interface RandomModelOptions extends WriteGgufOptions {
 }
 
 /**
- * Reads `<size>m[-f16|-q8_0][-window<tokens>][@<seed>]`, for instance `24m`, `24m-q8_0`, `4m-window32`, `24m@7`. Sizes
- * are whole millions, 1 to 2000.
+ * Reads `<size>m[-f16|-q8_0][-<family>][@<seed>]`, for instance `24m`, `24m-q8_0`, `4m-window32`, `4m-mla`, `24m@7`.
+ * Sizes are whole millions, 1 to 2000; the families are those of {@link readFamily}.
  * Errors: `WARMPATH_MODEL_SPEC`.
  */
 export function parseRandomModel(text: string): RandomModelRequest {
-  const match = /^(\d{1,4})m(?:-(f16|q8_0))?(?:-window(\d{1,5}))?(?:@(\d{1,10}))?$/i.exec(text);
+  const match = /^(\d{1,4})m(?:-(f16|q8_0))?(?:-([a-z]+\d{0,5}))?(?:@(\d{1,10}))?$/i.exec(text);
   const millions = Number(match?.[1]);
+  const family = readFamily(match?.[3]);
   const seed = match?.[4] === undefined ? DEFAULT_SEED : Number(match[4]);
-  if (match === null || millions < 1 || millions > MAX_MILLIONS || seed > 0xffffffff) {
+  if (match === null || family === undefined || millions < 1 || millions > MAX_MILLIONS || seed > 0xffffffff) {
     throw new WarmpathError('WARMPATH_MODEL_SPEC', {
       path: `random:${text}`,
-      detail: `a random-weights model is named random:<size>m[-f16|-q8_0][-window<tokens>][@seed], with a size of 1m to ${MAX_MILLIONS}m and a 32-bit seed, for instance random:24m or random:24m-q8_0@7`,
+      detail: `a random-weights model is named random:<size>m[-f16|-q8_0][-<family>][@seed], with a size of 1m to ${MAX_MILLIONS}m, one of the families window<tokens>, longrope<tokens>, mrope, mla, recurrent and hybrid, and a 32-bit seed, for instance random:24m or random:24m-q8_0@7`,
     });
   }
   const weights = (match[2]?.toLowerCase() ?? 'f16') as RandomWeightType;
-  return { millions, seed, weights, window: Number(match[3] ?? 0) };
+  return { millions, seed, weights, family };
 }
 
-/** The model's name: `random-24m`, `random-24m-q8_0`, `random-24m-seed7`. */
-export function randomModelName({ millions, weights, seed, window }: RandomModelRequest): string {
+/** The model's name: `random-24m`, `random-24m-q8_0`, `random-4m-mla`, `random-24m-seed7`. */
+export function randomModelName({ millions, weights, seed, family }: RandomModelRequest): string {
   const parts = [`random-${millions}m`];
   if (weights !== 'f16') parts.push(weights);
-  if (window > 0) parts.push(`window${window}`);
+  if (family.suffix !== '') parts.push(family.suffix);
   if (seed !== DEFAULT_SEED) parts.push(`seed${seed}`);
   return parts.join('-');
 }
@@ -105,18 +102,18 @@ async function isIntact(path: string): Promise<boolean> {
 
 function describeModel(
   name: string,
-  { layers, width, feedForward, heads, kvHeads, headWidth }: Architecture,
+  architecture: Architecture,
   vocabulary: Vocabulary,
-  { weights, window }: RandomModelRequest,
+  { weights, family }: RandomModelRequest,
 ): GgufMetadata {
   const text = (value: string): GgufValue => ({ type: 'string', value });
   const count = (value: number): GgufValue => ({ type: 'uint32', value });
   const id = (token: (typeof CONTROL_TOKENS)[number]) =>
     count(VOCABULARY_SIZE - CONTROL_TOKENS.length + CONTROL_TOKENS.indexOf(token));
-  const family = window > 0 ? 'cohere2' : 'llama';
   const isControl = (index: number) => index >= VOCABULARY_SIZE - CONTROL_TOKENS.length;
+  const { name: prefix, metadata } = family;
   return new Map<string, GgufValue>([
-    ['general.architecture', text(family)],
+    ['general.architecture', text(prefix)],
     ['general.name', text(`warmpath-${name}`)],
     [
       'general.description',
@@ -124,17 +121,14 @@ function describeModel(
     ],
     // llama.cpp's numbers for "mostly f16" and "mostly q8_0".
     ['general.file_type', count(weights === 'f16' ? 1 : 7)],
-    [`${family}.vocab_size`, count(VOCABULARY_SIZE)],
-    [`${family}.context_length`, count(CONTEXT_LENGTH)],
-    [`${family}.embedding_length`, count(width)],
-    [`${family}.block_count`, count(layers)],
-    [`${family}.feed_forward_length`, count(feedForward)],
-    [`${family}.attention.head_count`, count(heads)],
-    [`${family}.attention.head_count_kv`, count(kvHeads)],
-    [`${family}.rope.dimension_count`, count(headWidth)],
-    [`${family}.attention.layer_norm${window > 0 ? '' : '_rms'}_epsilon`, { type: 'float32', value: RMS_EPSILON }],
-    ...windowMetadata(family, window),
-    [`${family}.rope.freq_base`, { type: 'float32', value: 10_000 }],
+    [`${prefix}.vocab_size`, count(VOCABULARY_SIZE)],
+    [`${prefix}.context_length`, count(CONTEXT_LENGTH)],
+    [`${prefix}.embedding_length`, count(architecture.width)],
+    [`${prefix}.block_count`, count(architecture.layers)],
+    [`${prefix}.feed_forward_length`, count(architecture.feedForward)],
+    [`${prefix}.attention.head_count`, count(architecture.heads)],
+    ...Object.entries(metadata(architecture)).map(([key, value]) => [`${prefix}.${key}`, value] as const),
+    [`${prefix}.rope.freq_base`, { type: 'float32', value: 10_000 }],
     ['tokenizer.ggml.model', text('gpt2')],
     ['tokenizer.ggml.pre', text('gpt-2')],
     ['tokenizer.ggml.tokens', { type: 'array', of: 'string', value: vocabulary.tokens }],
@@ -151,14 +145,6 @@ function describeModel(
     ['tokenizer.ggml.add_eos_token', { type: 'bool', value: false }],
     ['tokenizer.chat_template', text(CHAT_TEMPLATE)],
   ]);
-}
-
-function windowMetadata(family: string, window: number): [string, GgufValue][] {
-  if (window === 0) return [];
-  return [
-    [`${family}.attention.sliding_window`, { type: 'uint32', value: window }],
-    [`${family}.logit_scale`, { type: 'float32', value: 1 }],
-  ];
 }
 
 /** @throws WARMPATH_CONFIG_INVALID when the folder cannot be made. */
@@ -185,36 +171,34 @@ async function createFolder(folder: string): Promise<void> {
  */
 function planTensors(
   architecture: Architecture,
-  { weights: type, seed, window }: RandomModelRequest,
+  { weights: type, seed, family }: RandomModelRequest,
 ): GgufTensorSource[] {
-  const { layers, width, feedForward, heads, kvHeads, headWidth } = architecture;
-  const matrix = (name: string, inputs: number, outputs: number, gain: number): GgufTensorSource => ({
-    name,
-    type,
-    shape: [inputs, outputs],
-    weights: seededWeights({ seed, name, count: inputs * outputs, deviation: gain / Math.sqrt(inputs) }),
-  });
-  const norm = (name: string): GgufTensorSource => ({
-    name,
-    type: 'f32',
-    shape: [width],
-    weights: [new Float32Array(width).fill(1)],
-  });
-  const tensors = [matrix('token_embd.weight', width, VOCABULARY_SIZE, 2), norm('output_norm.weight')];
+  const { layers, width } = architecture;
+  const maker: TensorMaker = {
+    matrix: (name, shape, gain, own) => ({
+      name,
+      type: own ?? type,
+      shape,
+      weights: seededWeights({
+        seed,
+        name,
+        count: shape.reduce((product, length) => product * length, 1),
+        deviation: gain / Math.sqrt(shape[0]!),
+      }),
+    }),
+    values: (name, values, shape) => ({
+      name,
+      type: 'f32',
+      shape: shape ?? [values.length],
+      weights: [Float32Array.from(values)],
+    }),
+  };
+  const tensors = [
+    maker.matrix('token_embd.weight', [width, VOCABULARY_SIZE], 2),
+    ...family.tensors(architecture, maker),
+  ];
   for (let layer = 0; layer < layers; layer++) {
-    const block = `blk.${layer}`;
-    tensors.push(
-      norm(`${block}.attn_norm.weight`),
-      matrix(`${block}.attn_q.weight`, width, heads * headWidth, 1.5),
-      matrix(`${block}.attn_k.weight`, width, kvHeads * headWidth, 1.5),
-      matrix(`${block}.attn_v.weight`, width, kvHeads * headWidth, 1),
-      matrix(`${block}.attn_output.weight`, heads * headWidth, width, 1),
-      // Cohere 2 computes attention and feed-forward side by side, behind one norm.
-      ...(window > 0 ? [] : [norm(`${block}.ffn_norm.weight`)]),
-      matrix(`${block}.ffn_gate.weight`, width, feedForward, 1),
-      matrix(`${block}.ffn_up.weight`, width, feedForward, 1),
-      matrix(`${block}.ffn_down.weight`, feedForward, width, 1),
-    );
+    tensors.push(...family.layer(architecture, `blk.${layer}`, maker));
   }
   return tensors;
 }

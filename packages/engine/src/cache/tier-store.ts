@@ -1,0 +1,415 @@
+import type { StoredEntry } from '../store/store-folder.js';
+import type { StateRecord } from '../store/stored-state.js';
+import { DiskTier, type DiskTierOptions, type DiskTierStats } from './disk-tier.js';
+import type { EvictionOrder } from './eviction-order.js';
+import { type HostCopy, HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
+import { type DiskCopy, RadixNode } from './radix-node.js';
+import type { SequenceId } from './sequence-memory.js';
+import { stateRecord } from './state-record.js';
+import type { TierListener } from './tier-listener.js';
+
+export interface TierStoreOptions {
+  /** Decides what leaves a tier first. */
+  readonly order: EvictionOrder;
+  readonly host: HostTierOptions;
+  readonly disk: DiskTierOptions | undefined;
+  readonly listener: TierListener | undefined;
+  /** The sequence that covers the path to a node on the device. */
+  readonly sequenceOf: (node: RadixNode) => SequenceId;
+  /** Told of a node that lies nowhere any more, to take it out of the tree. */
+  readonly onGone: (node: RadixNode) => void;
+}
+
+/**
+ * What lies below the device: copies of nodes in host memory, files behind them, and every way between the three. What
+ * leaves the device is copied to the host; what leaves the host and is nowhere nearer goes into a file. A file comes
+ * back through host memory. It is written after those of the node's ancestors and removed before them, so that a
+ * restart can use every one.
+ *
+ * Files are read and written while the engine computes, but the tree changes between two decodes alone: in {@link
+ * settle}.
+ */
+export class TierStore {
+  readonly #order: EvictionOrder;
+  readonly #host: HostTier;
+  readonly #disk: DiskTier | undefined;
+  readonly #listener: TierListener | undefined;
+  readonly #sequenceOf: (node: RadixNode) => SequenceId;
+  readonly #onGone: (node: RadixNode) => void;
+
+  constructor({ order, host, disk, listener, sequenceOf, onGone }: TierStoreOptions) {
+    this.#order = order;
+    this.#host = new HostTier(host);
+    this.#disk = disk && new DiskTier(disk);
+    this.#listener = listener;
+    this.#sequenceOf = sequenceOf;
+    this.#onGone = onGone;
+  }
+
+  get hostStats(): HostTierStats {
+    return this.#host.stats;
+  }
+
+  get diskStats(): DiskTierStats | undefined {
+    return this.#disk?.stats;
+  }
+
+  /**
+   * Hangs what a former process left in files into an empty tree. A file whose path is not there is removed, and then
+   * what the policy values least until the budget is held. Cost: O(tokens).
+   *
+   * @param entries Last used last.
+   */
+  adopt(entries: readonly StoredEntry[], rootOf: (salt: string | undefined) => RadixNode): void {
+    const disk = this.#disk;
+    if (disk === undefined) {
+      return;
+    }
+    const byDepth = [...entries].sort((a, b) => a.file.from - b.file.from);
+    const nodes = new Map<StoredEntry, RadixNode>();
+    for (const entry of byDepth) {
+      const { salt, tokens, file, uses } = entry;
+      const parent = nodeAt(rootOf(salt === '' ? undefined : salt), tokens, file.from);
+      if (parent === undefined || parent.children.has(tokens[file.from]!)) {
+        disk.discard(file);
+        continue;
+      }
+      const node = new RadixNode(parent, file.from, tokens.slice(file.from));
+      disk.adopt(node, file, uses);
+      this.#listener?.stored(node, 'disk', node.start);
+      nodes.set(entry, node);
+    }
+    for (const entry of entries) {
+      const node = nodes.get(entry);
+      if (node !== undefined) {
+        this.#order.recall(node, entry.uses);
+        this.#order.review(node);
+      }
+    }
+    this.#makeDiskRoom(disk, 0);
+  }
+
+  /** Copies a leaf of the device to the host, where the least valuable copies give way. */
+  copyOut(leaf: RadixNode): void {
+    const copy = this.#host.save(leaf.owner!, leaf.start, leaf.end);
+    if (copy !== undefined) {
+      this.#addCopy(leaf, copy);
+    }
+  }
+
+  /** Milliseconds that bringing a part of a node to the device is expected to take. */
+  transferMs(node: RadixNode, length: number): number {
+    const { copy, file } = node;
+    const share = length / node.tokenCount;
+    if (copy !== undefined) {
+      return this.#host.restoreMs(copy.state.length * share);
+    }
+    // A file is read as a whole, whatever part of it is wanted.
+    return file === undefined ? 0 : this.#disk!.readMs(file) + this.#host.restoreMs(file.file.bytes * share);
+  }
+
+  /** @returns Whether the node's cells are on the device now; when not, its copy was no good and is gone. */
+  restore(node: RadixNode, sequence: SequenceId): boolean {
+    const copy = node.copy!;
+    if (this.#host.restore(copy, sequence)) {
+      copy.isFresh = false;
+      return true;
+    }
+    this.#host.drop(copy);
+    this.#loseCopy(node);
+    return false;
+  }
+
+  /**
+   * Cuts a node's copy in two before a position; {@link afterCut} is to follow. A copy that is no good is gone
+   * afterwards.
+   */
+  cutCopy(node: RadixNode, position: number): [upper: HostCopy, lower: HostCopy] | undefined {
+    const copies = node.copy === undefined ? undefined : this.#host.split(node.copy, position);
+    if (node.copy !== undefined && copies === undefined) {
+      this.#loseCopy(node);
+    }
+    return copies;
+  }
+
+  /**
+   * A node was cut, and `upper` is what stays where it is. Two copies are larger than one, so that others may have to
+   * give way.
+   */
+  afterCut(upper: RadixNode): void {
+    this.#order.hold([upper], () => this.#makeHostRoom(0));
+  }
+
+  /**
+   * Begins to read a node's file, unless computing its tokens is expected to be faster, which takes `computeMs`.
+   *
+   * @returns Whether it is on its way.
+   */
+  load({ file }: RadixNode, computeMs: number): boolean {
+    const disk = this.#disk;
+    if (disk === undefined || file === undefined) {
+      return false;
+    }
+    if (file.load === undefined && disk.readMs(file) > computeMs) {
+      disk.fadeCost();
+      return false;
+    }
+    return disk.load(file);
+  }
+
+  /** Milliseconds since some moment, by the disk tier's clock. */
+  nowMs(): number {
+    return this.#disk?.now() ?? 0;
+  }
+
+  /** Whether anything is on its way from the disk. */
+  get isReading(): boolean {
+    return this.#disk?.isReading ?? false;
+  }
+
+  /** Waits for something to come from the disk that {@link settle} can take. */
+  async waitForDisk(): Promise<void> {
+    await this.#disk?.waitForNews();
+  }
+
+  /** Takes what the disk has brought, or could not keep, since the last call. Call it between two decodes. */
+  settle(): void {
+    for (const file of this.#disk?.takeLost() ?? []) {
+      this.#loseFile(file);
+    }
+    for (const { copy: file, state } of this.#disk?.takeArrived() ?? []) {
+      if (state === undefined) {
+        this.#loseFile(file);
+        continue;
+      }
+      for (const node of nodesOf(file)) {
+        // What made room for the nodes before may have taken the file from this one.
+        if (node.file === file) {
+          this.#disk!.noteUses(file, this.#order.usesOf(node));
+          this.#promote(node, state);
+        }
+      }
+    }
+  }
+
+  /**
+   * Writes what is nowhere in a file yet, most used first among siblings, as far as there is room, and closes the
+   * files. The device must be idle.
+   *
+   * @param isInTime Asked before each file; when not, nothing more is begun.
+   */
+  async close(roots: readonly RadixNode[], isInTime: () => boolean): Promise<void> {
+    const disk = this.#disk;
+    if (disk === undefined) {
+      return;
+    }
+    const queue = [...roots];
+    this.#noteUses(disk, roots);
+    for (let node = queue.shift(); node !== undefined && isInTime(); node = queue.shift()) {
+      const isStored = node.parent === undefined || node.file !== undefined || (await this.#keepAlone(disk, node));
+      if (isStored) {
+        queue.push(...[...node.children.values()].sort((a, b) => b.uses - a.uses));
+      }
+    }
+    await disk.close();
+  }
+
+  /** Drops a node's copy or file; nothing below it may lie in that tier. */
+  drop(node: RadixNode, tier: 'host' | 'disk'): void {
+    if (tier === 'disk') {
+      this.#dropFile(node);
+    } else {
+      this.#host.drop(node.copy!);
+      this.#loseCopy(node);
+    }
+  }
+
+  /** Drops everything below a node that lies nowhere. */
+  dropBelow(node: RadixNode): void {
+    for (const child of [...node.children.values()]) {
+      this.#host.drop(child.copy!);
+      this.#loseCopy(child);
+    }
+  }
+
+  /** Has copies give way until there is room for so many bytes; says whether there is. */
+  #makeHostRoom(bytes: number): boolean {
+    while (this.#host.freeBytes < bytes) {
+      const victim = this.#order.evict('host');
+      if (victim === undefined) {
+        return false;
+      }
+      this.#keepInFile(victim);
+      this.#host.evict(victim.copy!);
+      this.#loseCopy(victim);
+    }
+    return true;
+  }
+
+  /** Has files give way until there is room for so many bytes; says whether there is. */
+  #makeDiskRoom(disk: DiskTier, bytes: number): boolean {
+    while (disk.freeBytes < bytes) {
+      const victim = this.#order.evict('disk');
+      if (victim === undefined) {
+        return false;
+      }
+      disk.countEvicted(victim.tokenCount);
+      this.#dropFile(victim);
+    }
+    return true;
+  }
+
+  #addCopy(node: RadixNode, copy: HostCopy): void {
+    if (!this.#makeHostRoom(copy.state.length)) {
+      return;
+    }
+    this.#host.add(copy);
+    node.copy = copy;
+    this.#order.enter(node, 'host');
+    this.#listener?.stored(node, 'host', node.start);
+    this.#order.review(node);
+    this.#order.review(node.parent!);
+  }
+
+  /** A file has arrived: what a node holds of it is in host memory from now on. */
+  #promote(node: RadixNode, state: Uint8Array): void {
+    if (node.onDevice || node.copy !== undefined) {
+      return;
+    }
+    const copy = this.#host.fromState(state, { from: node.start, to: node.end }, node.file!.file);
+    if (copy === undefined) {
+      return;
+    }
+    // What makes room must be neither the node nor its parent.
+    this.#order.hold([node, node.parent!], () => this.#addCopy(node, copy));
+    if (node.copy !== undefined) {
+      this.#disk!.countLoaded(node.tokenCount);
+    }
+  }
+
+  /**
+   * Writes a node that is about to leave host memory, and those of its ancestors that have no file, if there is room.
+   */
+  #keepInFile(victim: RadixNode): void {
+    const disk = this.#disk;
+    if (disk === undefined || victim.onDevice || victim.file !== undefined) {
+      return;
+    }
+    const missing = victim.path().filter(({ file }) => file === undefined);
+    const records = missing.flatMap((node) => this.#recordOf(node) ?? []);
+    const bytes = records.length === missing.length ? disk.roomFor(records) : undefined;
+    if (bytes === undefined) {
+      return;
+    }
+    // What makes room must not be the last of the ancestors that have a file.
+    this.#order.hold([missing[0]!.parent!], () => {
+      if (this.#makeDiskRoom(disk, bytes)) {
+        for (const [index, node] of missing.entries()) {
+          this.#putFile(disk, node, records[index]!);
+        }
+      }
+    });
+  }
+
+  /** Writes a node whose parent has a file, if there is room without evicting. */
+  async #keepAlone(disk: DiskTier, node: RadixNode): Promise<boolean> {
+    const record = this.#recordOf(node);
+    if (record === undefined) {
+      return false;
+    }
+    await disk.settled();
+    const bytes = disk.roomFor([record]);
+    if (bytes === undefined || bytes > disk.freeBytes) {
+      return false;
+    }
+    this.#putFile(disk, node, record);
+    return true;
+  }
+
+  #putFile(disk: DiskTier, node: RadixNode, record: StateRecord): void {
+    disk.put(node, record);
+    this.#order.enter(node, 'disk');
+    this.#listener?.stored(node, 'disk', node.start);
+    this.#order.review(node);
+    this.#order.review(node.parent!);
+  }
+
+  /** Has every file say how often it was used. */
+  #noteUses(disk: DiskTier, roots: readonly RadixNode[]): void {
+    const nodes = [...roots];
+    for (let node = nodes.pop(); node !== undefined; node = nodes.pop()) {
+      if (node.file !== undefined) {
+        disk.noteUses(node.file, this.#order.usesOf(node));
+      }
+      nodes.push(...node.children.values());
+    }
+  }
+
+  /** A file is no good, or gone, for all nodes that it was cut into, and those behind it are of no use. */
+  #loseFile(file: DiskCopy): void {
+    for (const node of nodesOf(file)) {
+      // It went with the one before that it stands behind.
+      if (node.file === file) {
+        this.#dropFileAndBelow(node);
+      }
+    }
+  }
+
+  #dropFileAndBelow(node: RadixNode): void {
+    for (const child of [...node.children.values()]) {
+      if (child.file !== undefined) {
+        this.#dropFileAndBelow(child);
+      }
+    }
+    this.#dropFile(node);
+  }
+
+  #dropFile(node: RadixNode): void {
+    this.#listener?.leaving(node, 'disk', node.start);
+    this.#disk!.drop(node);
+    this.#order.leave(node, 'disk');
+    this.#afterLeaving(node);
+  }
+
+  #recordOf(node: RadixNode): StateRecord | undefined {
+    const copy = node.copy ?? this.#host.save(this.#sequenceOf(node), node.start, node.end);
+    return copy === undefined ? undefined : stateRecord(node, copy, this.#order.usesOf(node));
+  }
+
+  /** A node's copy, which the host tier counts no more, is gone. */
+  #loseCopy(node: RadixNode): void {
+    this.#listener?.leaving(node, 'host', node.start);
+    node.copy = undefined;
+    this.#order.leave(node, 'host');
+    this.#afterLeaving(node);
+  }
+
+  #afterLeaving(node: RadixNode): void {
+    const parent = node.parent!;
+    if (node.liesNowhere) {
+      this.#onGone(node);
+    } else {
+      this.#order.review(node);
+    }
+    this.#order.review(parent);
+  }
+}
+
+/** The nodes that a file was cut into, parents before children. */
+function nodesOf({ nodes }: DiskCopy): readonly RadixNode[] {
+  return [...nodes].sort((a, b) => a.start - b.start);
+}
+
+/** The node whose end is position `length` of a path; the one that stands across it is cut there. */
+function nodeAt(root: RadixNode, tokens: readonly number[], length: number): RadixNode | undefined {
+  let node = root;
+  while (node.end < length) {
+    const child = node.children.get(tokens[node.end]!);
+    const common = child?.commonLength(tokens, node.end, length) ?? 0;
+    if (child === undefined || common < Math.min(child.tokenCount, length - node.end)) {
+      return undefined;
+    }
+    node = common < child.tokenCount ? child.splitAt(common) : child;
+  }
+  return node;
+}

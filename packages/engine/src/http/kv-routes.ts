@@ -1,0 +1,133 @@
+import { WarmpathError } from '@warmpath/core';
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import { PATH_ORDERS } from '../cache/tree-report.js';
+import type { SegmentedPrompt } from '../chat/segmented-prompt.js';
+import type { EngineLoop } from '../loop/engine-loop.js';
+import type { GenerationResult } from '../loop/generation.js';
+import { toGenerationRequest } from './generation-request.js';
+import type { EngineMetrics } from './metrics.js';
+import { cacheSalt, message, parseBody, segments } from './schemas.js';
+
+const upTo = (most: number, fallback: number, least = 1) =>
+  z.coerce.number().int().min(least).max(most).default(fallback);
+
+/** The query of `GET /kv`. */
+const kvQuerySchema = z.strictObject({
+  paths: upTo(100, 10, 0),
+  depth: upTo(256, 32),
+  sort: z.enum(PATH_ORDERS).default('uses'),
+});
+
+const TIERS = ['device', 'host', 'disk'] as const;
+
+const flushSchema = z.strictObject({
+  cache_salt: cacheSalt,
+  tiers: z.array(z.enum(TIERS)).max(TIERS.length).nullish(),
+});
+
+/** A prompt as the two completions routes take it. */
+const promptFields = {
+  model: z.string().nullish(),
+  messages: z.array(message).min(1).optional(),
+  prompt: z.unknown().optional(),
+  segments,
+  cache_salt: cacheSalt,
+};
+const lookupSchema = z.object(promptFields);
+
+/** Longest time for which a prompt is pinned, in seconds. */
+const MOST_PIN_SECONDS = 86_400;
+const pinSchema = z.object({ ...promptFields, ttl_seconds: z.number().gt(0).max(MOST_PIN_SECONDS).default(600) });
+
+export type PromptFields = z.output<typeof lookupSchema>;
+
+export interface KvRoutes {
+  readonly loop: EngineLoop;
+  readonly metrics: EngineMetrics;
+  readonly promptOf: (fields: PromptFields) => SegmentedPrompt | Promise<SegmentedPrompt>;
+}
+
+/** What operators and gateways ask of the cache: to show what it holds, to look a prompt up, to keep it, to drop it. */
+export function addKvRoutes(server: FastifyInstance, { loop, metrics, promptOf }: KvRoutes): void {
+  server.get('/kv', (request) => kvReport(loop, metrics, parseBody(kvQuerySchema, request.query)));
+
+  server.post('/kv/lookup', async (request) => {
+    const body = parseBody(lookupSchema, request.body);
+    const { tokens } = await promptOf(body);
+    const byTier = loop.lookup(tokens, body.cache_salt ?? undefined);
+    const cached = byTier.device + byTier.host + byTier.disk;
+    return { prompt_tokens: tokens.length, cached_tokens: cached, cached_tokens_by_tier: byTier };
+  });
+
+  server.post('/kv/flush', async (request) => {
+    const { cache_salt: salt, tiers } = parseBody(flushSchema, request.body ?? {});
+    return { dropped_tokens: await loop.management.flush(tiers ?? TIERS, salt ?? undefined) };
+  });
+
+  server.post('/kv/pins', async (request) => {
+    const body = parseBody(pinSchema, request.body);
+    const prompt = await promptOf(body);
+    const fields = { cache_salt: body.cache_salt, max_tokens: 0 };
+    const limits = { contextTokens: loop.contextTokens, defaultMaxTokens: 0 };
+    const generation = toGenerationRequest(`pin-${request.id}`, prompt, fields, limits);
+    await new Promise<GenerationResult>((resolve, reject) => {
+      loop.submit(generation, { onText: () => undefined, onFinish: resolve, onError: reject });
+    });
+    const { id, tokens, expiresMs } = await loop.management.pin(
+      prompt.tokens,
+      body.cache_salt ?? undefined,
+      1000 * body.ttl_seconds,
+    );
+    return { id, tokens, expires_at: Math.floor(expiresMs / 1000) };
+  });
+
+  server.delete<{ Params: { id: string } }>('/kv/pins/:id', async (request) => {
+    if (!(await loop.management.unpin(request.params.id))) {
+      throw new WarmpathError('WARMPATH_NOT_FOUND', { detail: 'There is no such pin, or its time is over.' });
+    }
+    return { id: request.params.id };
+  });
+}
+
+/** What `GET /kv` answers: counts and sizes of everything that the cache holds. */
+function kvReport(loop: EngineLoop, metrics: EngineMetrics, query: z.output<typeof kvQuerySchema>): object {
+  const { tiers, paths, ...shape } = loop.report(query);
+  const stats = loop.stats;
+  const { cells, usedCells, cachedCells, freeSequences, leases, evictedTokens, host, disk } = stats;
+  return {
+    reuse: loop.isReused ? 'prefix' : 'none',
+    cells: { total: cells, used: usedCells, cached: cachedCells },
+    sequences: { free: freeSequences, running: leases },
+    prompt_tokens: metrics.promptTokenCounts,
+    tiers: {
+      device: { ...tiers.device, evicted_tokens: evictedTokens },
+      ...(host !== undefined && {
+        host: {
+          ...tiers.host,
+          bytes: host.usedBytes,
+          capacity_bytes: host.capacityBytes,
+          saved_tokens: host.savedTokens,
+          restored_tokens: host.restoredTokens,
+          evicted_tokens: host.evictedTokens,
+          failures: host.failures,
+        },
+      }),
+      ...(disk !== undefined && {
+        disk: {
+          ...tiers.disk,
+          files: disk.files,
+          bytes: disk.usedBytes,
+          capacity_bytes: disk.capacityBytes,
+          saved_tokens: disk.savedTokens,
+          loaded_tokens: disk.loadedTokens,
+          evicted_tokens: disk.evictedTokens,
+          failures: disk.failures,
+        },
+      }),
+    },
+    tree: shape,
+    pins: loop.management.pins,
+    paths,
+  };
+}
