@@ -186,7 +186,7 @@ async function serveModel(
     submit: (request, listener) => loop.submit(request, listener),
     onEnd: (outcome) => metrics.onSpeculationEnd(outcome),
   });
-  metrics.watch(() => loop.stats, speculations);
+  metrics.watch(() => loop.stats, speculations, model.vocabulary.grammars.counts);
   const app = createApp({
     model: resolved.name,
     created: Math.floor(Date.now() / 1000),

@@ -16,6 +16,17 @@ export interface ChatMessage {
   readonly name?: string | undefined;
 }
 
+/** A function that the model may call, as requests define it. */
+export interface ToolDefinition {
+  readonly type: 'function';
+  readonly function: {
+    readonly name: string;
+    readonly description?: string | null | undefined;
+    /** A JSON schema. */
+    readonly parameters?: Readonly<Record<string, unknown>> | null | undefined;
+  };
+}
+
 /**
  * A model's own chat template: the Jinja template of its metadata, run by `@huggingface/jinja`.
  *
@@ -25,6 +36,8 @@ export interface ChatMessage {
  */
 export class ChatTemplate {
   readonly #template: Template | undefined;
+  /** Whether it describes tools to the model. */
+  readonly #knowsTools: boolean;
   readonly #vocabulary: Vocabulary;
   readonly #specialTexts: RegExp;
 
@@ -33,19 +46,29 @@ export class ChatTemplate {
     this.#vocabulary = vocabulary;
     this.#specialTexts = specialTextPattern(vocabulary.specialTexts);
     this.#template = source === undefined ? undefined : parseTemplate(source);
+    this.#knowsTools = source !== undefined && /\btools\b/.test(source);
   }
 
   /**
    * @param addGenerationPrompt End with the opening of the assistant's answer.
+   * @param tools Functions of which the answer calls one. A template that knows no tools gets their description at the
+   *   end of the last message, behind every document, so that what was cached stays of use.
    * @returns The prompt's tokens, BOS included where the model wants one, and where the messages and their parts end.
    *   How a content is cut into parts changes no token.
    * @throws WARMPATH_CHAT_TEMPLATE when there is no template, or when it refuses the messages.
    */
-  tokenize(messages: readonly ChatMessage[], addGenerationPrompt: boolean): SegmentedPrompt {
-    const stretches = this.#render(messages, addGenerationPrompt).map(({ text, parseSpecial }) => ({
-      text,
-      tokens: this.#vocabulary.tokenize(text, { parseSpecial }),
-    }));
+  tokenize(
+    given: readonly ChatMessage[],
+    addGenerationPrompt: boolean,
+    tools?: readonly ToolDefinition[],
+  ): SegmentedPrompt {
+    const messages = tools === undefined || this.#knowsTools ? given : withDescription(given, tools);
+    const stretches = this.#render(messages, addGenerationPrompt, this.#knowsTools ? tools : undefined).map(
+      ({ text, parseSpecial }) => ({
+        text,
+        tokens: this.#vocabulary.tokenize(text, { parseSpecial }),
+      }),
+    );
     const tokens = stretches.flatMap((stretch) => stretch.tokens);
     const rendered = stretches.map(({ text }) => text).join('');
     const boundaries = tokenBoundaries(stretches, partEnds(messages, rendered), this.#vocabulary);
@@ -56,13 +79,20 @@ export class ChatTemplate {
       : { tokens: [bos, ...tokens], boundaries: boundaries.map((boundary) => boundary + 1) };
   }
 
-  #render(messages: readonly ChatMessage[], addGenerationPrompt: boolean): PromptSegment[] {
+  #render(
+    messages: readonly ChatMessage[],
+    addGenerationPrompt: boolean,
+    tools: readonly ToolDefinition[] | undefined,
+  ): PromptSegment[] {
     if (this.#template === undefined) {
       throw new WarmpathError('WARMPATH_CHAT_TEMPLATE', {
         detail: 'This model has no chat template; use /v1/completions.',
       });
     }
     const texts = messages.flatMap((message) => [message.content, message.name ?? '']);
+    if (tools !== undefined) {
+      texts.push(JSON.stringify(tools));
+    }
     const guard = SpecialTextGuard.create(this.#specialTexts, texts);
     if (guard === undefined) {
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
@@ -78,12 +108,35 @@ export class ChatTemplate {
     return guard.split(
       render(this.#template, {
         messages: guarded,
+        ...(tools !== undefined && { tools: withEachText(tools, (text) => guard.guard(text)) }),
         add_generation_prompt: addGenerationPrompt,
         bos_token: this.#vocabulary.bosText,
         eos_token: this.#vocabulary.eosText,
       }),
     );
   }
+}
+
+function withDescription(messages: readonly ChatMessage[], tools: readonly ToolDefinition[]): readonly ChatMessage[] {
+  const last = messages.at(-1)!;
+  const form = 'Answer with a call of one of these functions, as JSON of the form {"name": …, "arguments": {…}}:';
+  const functions = tools.map((tool) => JSON.stringify(tool.function));
+  const content = [`${last.content}\n\n${form}`, ...functions].join('\n');
+  return [...messages.slice(0, -1), { ...last, content, partEnds: [...(last.partEnds ?? []), last.content.length] }];
+}
+
+/** A copy of JSON in which every text, keys included, is changed. */
+function withEachText(value: unknown, change: (text: string) => string): unknown {
+  if (typeof value === 'string') {
+    return change(value);
+  }
+  if (Array.isArray(value)) {
+    return value.map((item) => withEachText(item, change));
+  }
+  if (typeof value !== 'object' || value === null) {
+    return value;
+  }
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [change(key), withEachText(item, change)]));
 }
 
 /**

@@ -2,12 +2,14 @@ import { hash, randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import type { z } from 'zod';
 import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
 import type { GenerationRequest } from '../loop/generation.js';
 import type { Speculations } from '../loop/speculations.js';
 import type { Vocabulary } from '../native/vocabulary.js';
+import { refuse } from '../structured/schema-node.js';
 import {
   type AnswerOrigin,
   type BegunAnswer,
@@ -15,8 +17,9 @@ import {
   type ContinuedBody,
   RECORDS_HEADER,
 } from '../supervisor/answer-records.js';
+import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
 import { answer, type GenerationTarget, type StreamOptions } from './exchange.js';
-import { chatFormat, completionFormat } from './formats.js';
+import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
 import { addKvRoutes, type PromptFields } from './kv-routes.js';
 import type { EngineMetrics } from './metrics.js';
@@ -85,11 +88,16 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const body = parseBody(chatCompletionSchema, sent);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
-    const prompt = app.template.tokenize(toMessages(body.messages), true);
+    const form = chatForm(body);
+    const hasLogprobs = body.logprobs ?? false;
+    checkLogprobs(body, form);
+    const prompt = app.template.tokenize(toMessages(body.messages), true, form.tools);
     const id = begun?.id ?? `chatcmpl-${randomUUID()}`;
-    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits));
+    const topLogprobs = hasLogprobs ? (body.top_logprobs ?? 0) : undefined;
+    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
     const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
-    const format = chatFormat({ id, created: origin.created, model: app.model });
+    const head = { id, created: origin.created, model: app.model };
+    const format = form.tools === undefined ? chatFormat(head, { hasLogprobs }) : toolCallFormat(head);
     const options = streamOptions(app, request, body, origin);
     return answer(targetOf(app, body, request.headers), generation, format, { reply, options });
   });
@@ -99,11 +107,14 @@ function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
     const body = parseBody(completionSchema, sent);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
+    const form = jsonForm(body);
     const prompt = segmentedPrompt(body.prompt, body.segments ?? [], app.vocabulary);
     const id = begun?.id ?? `cmpl-${randomUUID()}`;
-    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits));
+    const topLogprobs = body.logprobs ?? undefined;
+    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
     const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
-    const format = completionFormat({ id, created: origin.created, model: app.model });
+    const head = { id, created: origin.created, model: app.model };
+    const format = completionFormat(head, { hasLogprobs: topLogprobs !== undefined });
     const options = streamOptions(app, request, body, origin);
     return answer(targetOf(app, body, request.headers), generation, format, { reply, options });
   });
@@ -310,6 +321,18 @@ function checkBiases(biases: GenerationFields['logit_bias'], vocabulary: Vocabul
       path: `logit_bias.${unknown}`,
       detail: `Expected a token id below ${vocabulary.size}`,
     });
+  }
+}
+
+function checkLogprobs(
+  { logprobs, top_logprobs: top }: Pick<z.output<typeof chatCompletionSchema>, 'logprobs' | 'top_logprobs'>,
+  { tools }: AnswerForm,
+): void {
+  if (logprobs === true && tools !== undefined) {
+    throw refuse('logprobs', 'This engine does not report log probabilities of a call');
+  }
+  if (logprobs !== true && (top ?? 0) > 0) {
+    throw refuse('top_logprobs', 'Expected `logprobs: true` with it');
   }
 }
 

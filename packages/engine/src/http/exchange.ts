@@ -1,16 +1,22 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply } from 'fastify';
-import type { GenerationHandle, GenerationListener, GenerationRequest, GenerationResult } from '../loop/generation.js';
+import type {
+  ChosenToken,
+  GenerationHandle,
+  GenerationListener,
+  GenerationRequest,
+  GenerationResult,
+} from '../loop/generation.js';
 import { type AnswerOrigin, answerRecord, RECORDS_HEADER } from '../supervisor/answer-records.js';
 
 /** The shapes in which an endpoint answers; what streams and what does not differ in these alone. */
 export interface AnswerFormat {
-  /** The whole answer, without a stream. */
-  whole(text: string, result: GenerationResult): object;
+  /** The whole answer, without a stream; with its tokens where they were asked for. */
+  whole(text: string, result: GenerationResult, tokens: readonly ChosenToken[]): object;
   /** What a stream begins with, before any text. */
   opening(): readonly object[];
-  /** A piece of text. */
-  piece(text: string): object;
+  /** A piece of text; nothing where it must wait for the next one. */
+  piece(text: string, tokens: readonly ChosenToken[]): object | undefined;
   /** The end of a stream: the last chunk with the finish reason. */
   closing(result: GenerationResult): object;
   /** The chunk with the usage, when the client asked for it. */
@@ -53,10 +59,12 @@ async function wholeAnswer(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   let text = '';
+  const tokens: ChosenToken[] = [];
   const result = await new Promise<GenerationResult | 'closed'>((resolve, reject) => {
     const handle = target.submit(request, {
-      onText: (piece) => {
+      onText: (piece, chosen = []) => {
         text += piece;
+        tokens.push(...chosen);
       },
       onFinish: resolve,
       onError: reject,
@@ -66,7 +74,7 @@ async function wholeAnswer(
   if (result === 'closed') {
     throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
   }
-  return reply.send(format.whole(text, result));
+  return reply.send(format.whole(text, result, tokens));
 }
 
 /** The head goes out with the first text, so that a request that fails before it gets an ordinary HTTP error. */
@@ -106,9 +114,11 @@ function streamAnswer(
           }
         },
       }),
-      onText: (text) => {
-        const data = events([...begin(), format.piece(text)]);
-        if (isSent) {
+      onText: (text, chosen = []) => {
+        const opening = begin();
+        const piece = format.piece(text, chosen);
+        const data = events(piece === undefined ? opening : [...opening, piece]);
+        if (isSent && data !== '') {
           socket.write(records === undefined ? data : answerRecord(data, tokens));
           tokens = [];
         }

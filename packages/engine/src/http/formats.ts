@@ -1,4 +1,5 @@
-import type { GenerationResult } from '../loop/generation.js';
+import type { ChosenToken, GenerationResult, TokenChance } from '../loop/generation.js';
+import { type PartialCall, readCall } from './answer-form.js';
 import type { AnswerFormat } from './exchange.js';
 import { accounts } from './usage.js';
 
@@ -17,40 +18,98 @@ function endingOf({ finishReason, stopString }: GenerationResult): object {
   return { finish_reason: finishReason, ...(stopString !== undefined && { stop_reason: stopString }) };
 }
 
+/** What a format says of the tokens: nothing, unless the request asked for it. */
+export interface FormatOptions {
+  readonly hasLogprobs: boolean;
+}
+
 /** The answers of `POST /v1/chat/completions`. */
-export function chatFormat(head: AnswerHead): AnswerFormat {
-  const chunk = (delta: object, ending: object = GOES_ON): object => ({
-    id: head.id,
-    object: 'chat.completion.chunk',
-    created: head.created,
-    model: head.model,
-    choices: [{ index: 0, delta, logprobs: null, ...ending }],
-  });
+export function chatFormat(head: AnswerHead, { hasLogprobs }: FormatOptions): AnswerFormat {
+  const { chunk, whole, usage } = chatObjects(head);
+  const logprobsOf = (tokens: readonly ChosenToken[]): object | null =>
+    hasLogprobs ? { content: tokens.map(chatToken), refusal: null } : null;
   return {
-    whole: (content, result) => ({
-      id: head.id,
-      object: 'chat.completion',
-      created: head.created,
-      model: head.model,
-      choices: [{ index: 0, message: { role: 'assistant', content }, logprobs: null, ...endingOf(result) }],
-      ...accounts(result),
-    }),
+    whole: (content, result, tokens) =>
+      whole({ role: 'assistant', content }, result, { ...endingOf(result), logprobs: logprobsOf(tokens) }),
     opening: () => [chunk({ role: 'assistant', content: '' })],
-    piece: (content) => chunk({ content }),
+    piece: (content, tokens) => chunk({ content }, { ...GOES_ON, logprobs: logprobsOf(tokens) }),
     closing: (result) => ({ ...chunk({}, endingOf(result)), timings: result.timings }),
-    usage: (result) => ({
-      id: head.id,
-      object: 'chat.completion.chunk',
-      created: head.created,
-      model: head.model,
-      choices: [],
-      ...accounts(result),
-    }),
+    usage,
   };
 }
 
+/** The same for an answer that calls a function: what it says as text is told as the call. */
+export function toolCallFormat(head: AnswerHead): AnswerFormat {
+  const { chunk, whole, usage } = chatObjects(head);
+  const id = `call_${head.id}`;
+  const isComplete = ({ finishReason, stopString }: GenerationResult): boolean =>
+    finishReason === 'stop' && stopString === undefined;
+  const ending = (result: GenerationResult): object =>
+    isComplete(result) ? { finish_reason: 'tool_calls' } : endingOf(result);
+  let text = '';
+  let sent: PartialCall | undefined;
+  const delta = (call: PartialCall | undefined): object | undefined => {
+    const before = sent;
+    if (call === undefined || call.arguments === before?.arguments) {
+      return undefined;
+    }
+    sent = call;
+    const next = call.arguments.slice(before?.arguments.length ?? 0);
+    return before === undefined
+      ? { tool_calls: [{ index: 0, id, type: 'function', function: { name: call.name, arguments: next } }] }
+      : { tool_calls: [{ index: 0, function: { arguments: next } }] };
+  };
+  return {
+    whole: (content, result) => {
+      const call = isComplete(result) ? readCall(content, 'whole') : readCall(content, 'cut');
+      const calls = call === undefined ? [] : [{ id, type: 'function', function: call }];
+      return whole({ role: 'assistant', content: null, tool_calls: calls }, result, ending(result));
+    },
+    opening: () => [chunk({ role: 'assistant', content: null })],
+    piece: (piece) => {
+      text += piece;
+      const next = delta(readCall(text, 'open'));
+      return next === undefined ? undefined : chunk(next);
+    },
+    closing: (result) => {
+      const last = delta(readCall(text, isComplete(result) ? 'whole' : 'cut'));
+      return { ...chunk(last ?? {}, ending(result)), timings: result.timings };
+    },
+    usage,
+  };
+}
+
+/** The objects of a chat's answer, whole and in pieces. */
+function chatObjects(head: AnswerHead) {
+  const object = (name: string, choices: readonly object[]): object => ({
+    id: head.id,
+    object: name,
+    created: head.created,
+    model: head.model,
+    choices,
+  });
+  return {
+    chunk: (delta: object, ending: object = GOES_ON): object =>
+      object('chat.completion.chunk', [{ index: 0, delta, logprobs: null, ...ending }]),
+    whole: (message: object, result: GenerationResult, ending: object): object => ({
+      ...object('chat.completion', [{ index: 0, message, logprobs: null, ...ending }]),
+      ...accounts(result),
+    }),
+    usage: (result: GenerationResult): object => ({ ...object('chat.completion.chunk', []), ...accounts(result) }),
+  };
+}
+
+/** A token as chats report it. One that holds a part of a character only is known by its bytes. */
+function chatToken(token: ChosenToken): object {
+  return { ...chatChance(token), top_logprobs: token.top.map(chatChance) };
+}
+
+function chatChance({ bytes, logprob }: TokenChance): object {
+  return { token: Buffer.from(bytes).toString('utf8'), logprob, bytes: [...bytes] };
+}
+
 /** The answers of `POST /v1/completions`. */
-export function completionFormat(head: AnswerHead): AnswerFormat {
+export function completionFormat(head: AnswerHead, { hasLogprobs }: FormatOptions): AnswerFormat {
   const object = (choices: readonly object[]): object => ({
     id: head.id,
     object: 'text_completion',
@@ -58,11 +117,33 @@ export function completionFormat(head: AnswerHead): AnswerFormat {
     model: head.model,
     choices,
   });
+  let offset = 0;
+  const logprobsOf = (tokens: readonly ChosenToken[]): object | null => {
+    if (!hasLogprobs) {
+      return null;
+    }
+    const texts = tokens.map(({ bytes }) => Buffer.from(bytes).toString('utf8'));
+    return {
+      tokens: texts,
+      token_logprobs: tokens.map(({ logprob }) => logprob),
+      top_logprobs: tokens.map(({ top }) =>
+        Object.fromEntries(top.map(({ bytes, logprob }) => [Buffer.from(bytes).toString('utf8'), logprob])),
+      ),
+      text_offset: texts.map((text) => {
+        const start = offset;
+        offset += text.length;
+        return start;
+      }),
+    };
+  };
   const choice = (text: string, ending: object = GOES_ON): object => ({ index: 0, text, logprobs: null, ...ending });
   return {
-    whole: (text, result) => ({ ...object([choice(text, endingOf(result))]), ...accounts(result) }),
+    whole: (text, result, tokens) => ({
+      ...object([choice(text, { ...endingOf(result), logprobs: logprobsOf(tokens) })]),
+      ...accounts(result),
+    }),
     opening: () => [],
-    piece: (text) => object([choice(text)]),
+    piece: (text, tokens) => object([choice(text, { ...GOES_ON, logprobs: logprobsOf(tokens) })]),
     closing: (result) => ({ ...object([choice('', endingOf(result))]), timings: result.timings }),
     usage: (result) => ({ ...object([]), ...accounts(result) }),
   };

@@ -16,6 +16,9 @@ export interface GenerationLimits {
   readonly defaultMaxTokens: number;
 }
 
+/** What an answer must follow, and what is to be said of its tokens. */
+type AnswerWishes = Pick<GenerationRequest, 'grammar'> & { readonly topLogprobs?: number | undefined };
+
 /**
  * Turns the fields of an OpenAI request into what the loop computes.
  *
@@ -29,6 +32,7 @@ export function toGenerationRequest(
   prompt: SegmentedPrompt,
   fields: GenerationFields & { readonly max_completion_tokens?: number | null | undefined },
   limits: GenerationLimits,
+  { grammar, topLogprobs }: AnswerWishes,
 ): GenerationRequest {
   if (prompt.tokens.length === 0) {
     throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
@@ -50,6 +54,8 @@ export function toGenerationRequest(
     maxTokens: asked ?? Math.min(room, limits.defaultMaxTokens),
     isStreamed: fields.stream ?? false,
     sampling: samplingOf(fields),
+    ...(grammar !== undefined && { grammar }),
+    ...(topLogprobs !== undefined && { topLogprobs }),
     seed: fields.seed ?? randomInt(SEEDS),
     stops: stops.filter((stop) => stop !== ''),
     ignoreEndOfGeneration: fields.ignore_eos ?? false,

@@ -70,7 +70,7 @@ export function addKvRoutes(server: FastifyInstance, { loop, metrics, promptOf }
     const prompt = await promptOf(body);
     const fields = { cache_salt: body.cache_salt, max_tokens: 0 };
     const limits = { contextTokens: loop.contextTokens, defaultMaxTokens: 0 };
-    const generation = toGenerationRequest(`pin-${request.id}`, prompt, fields, limits);
+    const generation = toGenerationRequest(`pin-${request.id}`, prompt, fields, limits, {});
     await new Promise<GenerationResult>((resolve, reject) => {
       loop.submit(generation, { onText: () => undefined, onFinish: resolve, onError: reject });
     });

@@ -7,6 +7,7 @@ import type { LoopObserver } from '../loop/announcer.js';
 import type { EndEvent } from '../loop/events.js';
 import type { LoopStats } from '../loop/loop-options.js';
 import { SPECULATION_OUTCOMES, type SpeculationOutcome, type Speculations } from '../loop/speculations.js';
+import type { GrammarCounts } from '../native/grammar.js';
 import { RequestMetrics, SECONDS_BUCKETS } from './request-metrics.js';
 
 /** Prompt tokens of all requests whose prompt is done, and where they were found. */
@@ -117,7 +118,18 @@ export class EngineMetrics implements LoopObserver {
   }
 
   /** Adds the gauges, which read the loop whenever they are scraped. Call it once. */
-  watch(stats: () => LoopStats, speculations: Speculations): void {
+  watch(stats: () => LoopStats, speculations: Speculations, grammars: Readonly<GrammarCounts>): void {
+    this.#gauge('warmpath_engine_grammars', 'Grammars that answers are held to now', () => grammars.open);
+    this.#total(
+      'warmpath_engine_grammar_checks_total',
+      'Times that a grammar was asked about a few tokens',
+      () => grammars.checks,
+    );
+    this.#total(
+      'warmpath_engine_grammar_masks_total',
+      'Times that a grammar was asked about the whole vocabulary',
+      () => grammars.masks,
+    );
     this.#gauge(
       'warmpath_engine_speculations',
       'Speculations that wait for their confirmation',

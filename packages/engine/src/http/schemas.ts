@@ -57,10 +57,38 @@ const notSupported = (what: string, isNothing: (value: unknown) => boolean = () 
     })
     .optional();
 
-const structured = notSupported(
-  'structured answers',
-  (value) => typeof value === 'object' && (value as { readonly type?: unknown }).type === 'text',
-);
+/** Schemas are read by `jsonForm`. A key that is not known could be a wish for another answer. */
+const responseFormat = z
+  .discriminatedUnion(
+    'type',
+    [
+      z.object({ type: z.literal('text') }),
+      z.strictObject({ type: z.literal('json_object') }),
+      z.strictObject({
+        type: z.literal('json_schema'),
+        json_schema: z.object({
+          name: z.string().max(64).nullish(),
+          strict: z.boolean().nullish(),
+          schema: z.record(z.string(), z.unknown()),
+        }),
+      }),
+    ],
+    { error: 'Expected one of the types text, json_object and json_schema, and nothing else' },
+  )
+  .nullish();
+
+const toolChoice = z
+  .union(
+    [
+      z.enum(['none', 'auto', 'required']),
+      z.object({ type: z.literal('function'), function: z.object({ name: z.string() }) }),
+    ],
+    { error: 'Expected none, auto, required, or a function and its name' },
+  )
+  .nullish();
+
+/** Most of the likeliest tokens that an answer reports for each of its own. */
+const topLogprobs = z.int().min(0).max(20).nullish();
 
 /** Fields that chat and plain completions share. Unknown fields are ignored. */
 const generationFields = {
@@ -74,11 +102,14 @@ const generationFields = {
   repetition_penalty: z.number().gt(0).max(100).nullish(),
   logit_bias: logitBias,
   min_p: notSupported('min_p', (value) => value === 0),
-  response_format: structured,
-  grammar: notSupported('grammars'),
-  json_schema: notSupported('structured answers'),
-  guided_json: notSupported('structured answers'),
-  structured_outputs: notSupported('structured answers'),
+  response_format: responseFormat,
+  // llama.cpp's parser prints what it cannot read, and some grammars take it for ever or end the process.
+  grammar: notSupported('grammars of GBNF; send a JSON schema'),
+  json_schema: z.unknown().optional(),
+  guided_json: z.unknown().optional(),
+  structured_outputs: z
+    .strictObject({ json: z.unknown().optional() }, { error: 'This engine supports `json` alone here' })
+    .nullish(),
   seed: z.int().min(0).nullish(),
   stop,
   stream: z.boolean().nullish(),
@@ -111,10 +142,11 @@ export const chatCompletionSchema = z.object({
   ...generationFields,
   ...chatFields,
   max_completion_tokens: z.int().min(0).nullish(),
-  logprobs: z.literal(false, { error: 'This engine does not report log probabilities' }).nullish(),
-  top_logprobs: z.literal(0, { error: 'This engine does not report log probabilities' }).nullish(),
-  // Tools that the model may call are described to it by its template or not at all; a call cannot be forced.
-  tool_choice: notSupported('forced tool calls', (value) => value === 'none' || value === 'auto'),
+  logprobs: z.boolean().nullish(),
+  top_logprobs: topLogprobs,
+  // Read by `chatForm`, and only where a call is forced.
+  tools: z.unknown().optional(),
+  tool_choice: toolChoice,
 });
 
 export const completionSchema = z.object({
@@ -123,7 +155,7 @@ export const completionSchema = z.object({
   segments,
   echo: z.literal(false, { error: 'This engine does not repeat the prompt' }).nullish(),
   best_of: z.literal(1, { error: 'This engine makes one completion a request' }).nullish(),
-  logprobs: z.null({ error: 'This engine does not report log probabilities' }).optional(),
+  logprobs: topLogprobs,
   suffix: z.literal('', { error: 'This engine does not fill in' }).nullish(),
 });
 
@@ -149,6 +181,7 @@ export const speculationActionSchema = z
   .nullish();
 
 export type GenerationFields = z.output<z.ZodObject<typeof generationFields>>;
+export type ToolChoice = z.output<typeof toolChoice>;
 export type MessageInput = z.output<typeof message>;
 
 /**

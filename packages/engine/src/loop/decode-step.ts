@@ -3,6 +3,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { NativeContext } from '../native/context.js';
 import type { LoopAnnouncer } from './announcer.js';
+import type { FinishReason } from './generation.js';
 import type { RequestPlaces } from './request-places.js';
 import type { StepPacing } from './step-pacing.js';
 import { planStep, type StepEntry } from './step-plan.js';
@@ -157,7 +158,16 @@ export class DecodeStep {
       }
       const isFirst = !task.hasAnswered;
       const logits = this.#context.logits(output);
-      const finish = task.advance(logits, this.#vocabulary, this.#contextTokens, performance.now());
+      let finish: FinishReason | undefined;
+      try {
+        finish = task.advance(logits, this.#vocabulary, this.#contextTokens, performance.now());
+      } catch (error) {
+        if (!WarmpathError.isInstance(error)) {
+          throw error;
+        }
+        this.#places.failRunning([task], error);
+        continue;
+      }
       if (isFirst) {
         this.#announcer.prompt(task);
       } else {

@@ -26,6 +26,10 @@ export interface GenerationRequest {
   /** Whether somebody reads its tokens as they come, so that no step may keep it waiting for long. */
   readonly isStreamed?: boolean;
   readonly sampling: SamplingOptions;
+  /** What the answer must follow: a grammar that `writeGrammar` made. */
+  readonly grammar?: string;
+  /** Say how likely each token was, and so many of the likeliest in its place. */
+  readonly topLogprobs?: number;
   /** Seed of the random numbers; the same seed, prompt and options give the same text. */
   readonly seed: number;
   readonly stops: readonly string[];
@@ -73,6 +77,19 @@ export interface GenerationResult {
   readonly timings: GenerationTimings;
 }
 
+/** A token and the logarithm of its probability, before anything changed the logits. */
+export interface TokenChance {
+  /** What the token stands for, control tokens as their text. */
+  readonly bytes: Uint8Array;
+  readonly logprob: number;
+}
+
+/** A token of an answer. */
+export interface ChosenToken extends TokenChance {
+  /** The likeliest tokens in its place, likeliest first. */
+  readonly top: readonly TokenChance[];
+}
+
 /**
  * Hears how a generation goes. The loop calls it between two decodes: it must return at once. One that throws
  * ends its own request.
@@ -81,8 +98,12 @@ export interface GenerationResult {
 export interface GenerationListener {
   /** The next token was chosen. The text that it completes, if any, follows at once. */
   onToken?(token: number): void;
-  /** Some text, never empty; whole characters, and no beginning of a stop string. At most once a token. */
-  onText(text: string): void;
+  /**
+   * Some text, never empty; whole characters, and no beginning of a stop string; at most once a token. Where chances
+   * were asked for, with the tokens since the text before, without the token that ended it; then the last text may be
+   * empty.
+   */
+  onText(text: string, tokens?: readonly ChosenToken[]): void;
   onFinish(result: GenerationResult): void;
   onError(error: WarmpathError): void;
 }

@@ -1,5 +1,5 @@
 import type { WarmpathError } from '@warmpath/core';
-import type { GenerationListener, GenerationResult } from './generation.js';
+import type { ChosenToken, GenerationListener, GenerationResult } from './generation.js';
 
 /**
  * A listener that hears nothing but errors before it is let go: texts and the end are kept back and told in one go
@@ -8,6 +8,7 @@ import type { GenerationListener, GenerationResult } from './generation.js';
 export class HeldAnswer implements GenerationListener {
   readonly #listener: GenerationListener;
   #text = '';
+  #tokens: ChosenToken[] = [];
   #result: GenerationResult | undefined;
   #isLetGo = false;
 
@@ -18,20 +19,22 @@ export class HeldAnswer implements GenerationListener {
   /** Passes on what was kept back; from now on, everything goes straight through. */
   letGo(): void {
     this.#isLetGo = true;
-    if (this.#text !== '') {
-      this.#listener.onText(this.#text);
+    if (this.#text !== '' || this.#tokens.length > 0) {
+      this.#listener.onText(this.#text, this.#tokens);
       this.#text = '';
+      this.#tokens = [];
     }
     if (this.#result !== undefined) {
       this.#listener.onFinish(this.#result);
     }
   }
 
-  onText(text: string): void {
+  onText(text: string, tokens: readonly ChosenToken[] = []): void {
     if (this.#isLetGo) {
-      this.#listener.onText(text);
+      this.#listener.onText(text, tokens);
     } else {
       this.#text += text;
+      this.#tokens.push(...tokens);
     }
   }
 

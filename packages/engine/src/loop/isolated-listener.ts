@@ -27,7 +27,7 @@ export function isolatedListener(listener: GenerationListener, onBroken: (cause:
   };
   return {
     ...(listener.onToken !== undefined && { onToken: (token) => guarded(() => listener.onToken!(token)) }),
-    onText: (text) => guarded(() => listener.onText(text)),
+    onText: (text, tokens) => guarded(() => listener.onText(text, tokens)),
     onFinish: (result) => guarded(() => listener.onFinish(result)),
     onError: (error) => guarded(() => listener.onError(error)),
   };

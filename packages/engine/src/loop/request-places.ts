@@ -213,6 +213,9 @@ export class RequestPlaces {
   /** Ends every request without touching the cache, which is not to be trusted any more. */
   failAll(error: WarmpathError): void {
     const running = this.#running.splice(0);
+    for (const task of running) {
+      task.freeGrammar();
+    }
     this.#drop([...running, ...this.#waiting, ...this.#held], error);
   }
 
@@ -251,6 +254,7 @@ export class RequestPlaces {
       this.#hot?.noteUse();
     }
     task.lease = undefined;
+    task.freeGrammar();
     this.#running.splice(this.#running.indexOf(task), 1);
   }
 

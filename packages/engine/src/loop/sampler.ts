@@ -17,18 +17,17 @@ export interface SamplingOptions {
 
 /** Whether the options change logits before a token is chosen. */
 export function changesLogits(options: SamplingOptions): boolean {
-  const { topK, logitBias, presencePenalty = 0, frequencyPenalty = 0, repetitionPenalty = 1 } = options;
-  const isPenalised = presencePenalty !== 0 || frequencyPenalty !== 0 || repetitionPenalty !== 1;
-  return isPenalised || topK !== undefined || logitBias !== undefined;
+  const { logitBias, presencePenalty = 0, frequencyPenalty = 0, repetitionPenalty = 1 } = options;
+  return presencePenalty !== 0 || frequencyPenalty !== 0 || repetitionPenalty !== 1 || logitBias !== undefined;
 }
 
-/** Changes the logits as the options say, before a token is chosen. O(tokens); with `topK`, O(vocabulary × log k). */
+/** Changes the logits as the options say, before a token is chosen. O(tokens). */
 export function adjustLogits(
   logits: Float32Array,
   options: SamplingOptions,
   { prompt, generated }: { readonly prompt: readonly number[]; readonly generated: readonly number[] },
 ): void {
-  const { topK, logitBias, presencePenalty = 0, frequencyPenalty = 0, repetitionPenalty = 1 } = options;
+  const { logitBias, presencePenalty = 0, frequencyPenalty = 0, repetitionPenalty = 1 } = options;
   if (repetitionPenalty !== 1) {
     for (const token of new Set([...prompt, ...generated])) {
       const logit = logits[token]!;
@@ -48,13 +47,10 @@ export function adjustLogits(
   for (const [token, bias] of logitBias ?? []) {
     logits[token]! += bias;
   }
-  if (topK !== undefined && topK < logits.length) {
-    keepLikeliest(logits, topK);
-  }
 }
 
-/** Leaves the `count` largest logits, the first of equal ones, and no other token a chance. */
-function keepLikeliest(logits: Float32Array, count: number): void {
+/** @returns The tokens of the `count` largest logits, largest first, of equal ones the first. O(size × log count). */
+export function likeliestTokens(logits: Float32Array, count: number): number[] {
   // The smallest of those that are kept stands first; of equal ones, the last.
   const kept: number[] = [];
   const below = (a: number, b: number): boolean => logits[a]! < logits[b]! || (logits[a] === logits[b] && a > b);
@@ -69,10 +65,15 @@ function keepLikeliest(logits: Float32Array, count: number): void {
       sink(kept, { size: count, start: 0, before: below });
     }
   }
-  const values = kept.map((token) => logits[token]!);
+  return kept.sort((a, b) => (below(a, b) ? 1 : -1));
+}
+
+/** Leaves some tokens and no other a chance. */
+export function keepTokens(logits: Float32Array, tokens: readonly number[]): void {
+  const kept = tokens.map((token) => logits[token]!);
   logits.fill(Number.NEGATIVE_INFINITY);
-  for (const [place, token] of kept.entries()) {
-    logits[token] = values[place]!;
+  for (const [index, token] of tokens.entries()) {
+    logits[token] = kept[index]!;
   }
 }
 
@@ -87,15 +88,24 @@ export function greedyToken(logits: Float32Array): number {
   return best;
 }
 
+/** log Σ exp(logit): what to take from a logit for the logarithm of its probability. O(vocabulary). */
+export function logOfMass(logits: Float32Array): number {
+  return logits[greedyToken(logits)]! + Math.log(softmaxWeights(logits, 1).total);
+}
+
 /**
- * Chooses the next token.
+ * Chooses the next token. With `topK`, the logits of all others are gone afterwards.
  *
  * @param random Numbers in [0, 1); called exactly once per sampled token and never when the temperature is 0.
- * Cost: O(vocabulary) and, with `topP` < 1, O(k log k) for the k tokens not much less likely than the nucleus.
+ * Cost: O(vocabulary) and, with `topP` < 1, O(k log k) for the k tokens not much less likely than the nucleus; with
+ *   `topK`, O(vocabulary × log topK).
  */
 export function sampleToken(logits: Float32Array, options: SamplingOptions, random: () => number): number {
   if (options.temperature === 0) {
     return greedyToken(logits);
+  }
+  if (options.topK !== undefined && options.topK < logits.length) {
+    keepTokens(logits, likeliestTokens(logits, options.topK));
   }
   const { weights, total } = softmaxWeights(logits, options.temperature);
   const draw = random();
@@ -103,7 +113,7 @@ export function sampleToken(logits: Float32Array, options: SamplingOptions, rand
 }
 
 /** exp((logit - max) / temperature): unnormalised probabilities, the largest of them 1. */
-function softmaxWeights(logits: Float32Array, temperature: number): { weights: Float64Array; total: number } {
+export function softmaxWeights(logits: Float32Array, temperature: number): { weights: Float64Array; total: number } {
   const max = logits[greedyToken(logits)]!;
   const weights = new Float64Array(logits.length);
   let total = 0;

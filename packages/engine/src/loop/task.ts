@@ -1,16 +1,26 @@
 import type { Lease } from '../cache/lease.js';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
+import type { TokenGrammar } from '../native/grammar.js';
 import type { RequestTimes } from './events.js';
-import type { FinishReason, GenerationListener, GenerationRequest, GenerationResult } from './generation.js';
+import type {
+  ChosenToken,
+  FinishReason,
+  GenerationListener,
+  GenerationRequest,
+  GenerationResult,
+  TokenChance,
+} from './generation.js';
+import { chooseWithGrammar } from './grammar-choice.js';
 import { seededRandom } from './random.js';
-import { adjustLogits, changesLogits, sampleToken } from './sampler.js';
+import { adjustLogits, changesLogits, likeliestTokens, logOfMass, sampleToken } from './sampler.js';
 import { StopStrings } from './stop-strings.js';
 
 /** What a task must know of a vocabulary. */
 export interface TokenPieces {
-  /** The bytes that a token stands for, perhaps a part of a character only. */
-  piece(token: number): Uint8Array;
+  /** The bytes that a token stands for, perhaps a part of a character only; control tokens as text where asked for. */
+  piece(token: number, special?: boolean): Uint8Array;
   endsGeneration(token: number): boolean;
+  readonly grammars: { open(text: string): TokenGrammar };
 }
 
 /**
@@ -26,6 +36,10 @@ export class GenerationTask {
   readonly #random: () => number;
   readonly #stops: StopStrings;
   readonly #decoder = new TextDecoder('utf-8');
+  /** Open while it runs: it has read the tokens of the answer so far. */
+  #grammar: TokenGrammar | undefined;
+  /** Tokens whose text was not passed on yet, where somebody asked how likely they were. */
+  #chosen: ChosenToken[] = [];
 
   /** The hold on the cache while the task runs. */
   lease: Lease | undefined;
@@ -167,6 +181,7 @@ export class GenerationTask {
    *
    * @param contextTokens Most tokens of prompt and answer together.
    * @returns Why the generation ends here, or `undefined` when it goes on.
+   * @throws WARMPATH_ENGINE_FAILED when the model has no token with which the answer can follow its grammar.
    */
   advance(
     logits: Float32Array,
@@ -174,7 +189,7 @@ export class GenerationTask {
     contextTokens: number,
     nowMs: number,
   ): FinishReason | undefined {
-    const token = this.#repeat(vocabulary) ?? this.#choose(logits);
+    const token = this.#repeat(vocabulary) ?? this.#choose(logits, vocabulary);
     this.#promptDoneMs ??= nowMs;
     this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
     this.#lastTokenMs = nowMs;
@@ -183,23 +198,49 @@ export class GenerationTask {
     return this.#passOn(token, vocabulary, isLast);
   }
 
-  #choose(logits: Float32Array): number {
-    const { prompt, sampling } = this.request;
+  #choose(logits: Float32Array, vocabulary: TokenPieces): number {
+    const { prompt, sampling, topLogprobs } = this.request;
+    const unchanged = topLogprobs === undefined ? undefined : logits.slice();
     if (changesLogits(sampling)) {
       adjustLogits(logits, sampling, { prompt, generated: this.tokens.slice(prompt.length) });
     }
-    return sampleToken(logits, sampling, this.#random);
+    const grammar = this.#openGrammar(vocabulary);
+    const draws = this.#draw();
+    const random = (): number => draws.pop()!;
+    const token =
+      grammar === undefined
+        ? sampleToken(logits, sampling, random)
+        : chooseWithGrammar(logits, sampling, grammar, random);
+    grammar?.accept(token);
+    const isEnd = vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration;
+    if (unchanged !== undefined && !isEnd) {
+      this.#chosen.push(chosenToken(token, unchanged, topLogprobs!, vocabulary));
+    }
+    return token;
+  }
+
+  /** The random numbers of one token: as many for each, so that a later run can skip them. */
+  #draw(): number[] {
+    const { sampling, grammar } = this.request;
+    if (sampling.temperature === 0) {
+      return [];
+    }
+    return grammar === undefined ? [this.#random()] : [this.#random(), this.#random()];
   }
 
   /** Goes through what an earlier run has answered, random numbers included. @returns The last token of it. */
   #repeat(vocabulary: TokenPieces): number | undefined {
     const answered = this.#answered;
     this.#answered = [];
-    for (const token of answered.slice(0, -1)) {
-      this.#passOn(token, vocabulary, false);
-    }
-    if (this.request.sampling.temperature > 0) {
-      answered.forEach(this.#random);
+    for (const [index, token] of answered.entries()) {
+      this.#draw();
+      if (this.request.topLogprobs !== undefined) {
+        // Its chances were told; where it stands in the text counts for those after it.
+        this.#chosen.push({ bytes: vocabulary.piece(token, true), logprob: 0, top: [] });
+      }
+      if (index < answered.length - 1) {
+        this.#passOn(token, vocabulary, false);
+      }
     }
     return answered.at(-1);
   }
@@ -208,16 +249,16 @@ export class GenerationTask {
   #passOn(token: number, vocabulary: TokenPieces, isLast: boolean): FinishReason | undefined {
     this.listener.onToken?.(token);
     if (vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration) {
-      this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush());
+      this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush(), true);
       return 'stop';
     }
     const { text, stopped } = this.#stops.push(this.#decoder.decode(vocabulary.piece(token), { stream: true }));
     if (stopped || !isLast) {
-      this.#emit(text);
+      this.#emit(text, stopped);
       return stopped ? 'stop' : undefined;
     }
     const last = this.#stops.push(this.#decoder.decode());
-    this.#emit(text + last.text + (last.stopped ? '' : this.#stops.flush()));
+    this.#emit(text + last.text + (last.stopped ? '' : this.#stops.flush()), true);
     return last.stopped ? 'stop' : 'length';
   }
 
@@ -252,9 +293,38 @@ export class GenerationTask {
     };
   }
 
-  #emit(text: string): void {
-    if (text !== '') {
-      this.listener.onText(text);
+  /** Frees what native memory it has. It may go on nevertheless: its grammar then reads the answer anew. */
+  freeGrammar(): void {
+    this.#grammar?.free();
+    this.#grammar = undefined;
+  }
+
+  #openGrammar(vocabulary: TokenPieces): TokenGrammar | undefined {
+    const { grammar, prompt } = this.request;
+    if (grammar !== undefined && this.#grammar === undefined) {
+      this.#grammar = vocabulary.grammars.open(grammar);
+      for (const token of this.tokens.slice(prompt.length)) {
+        this.#grammar.accept(token);
+      }
+    }
+    return this.#grammar;
+  }
+
+  #emit(text: string, isLast: boolean): void {
+    const tokens = this.#chosen;
+    if (text !== '' || (isLast && tokens.length > 0)) {
+      this.#chosen = [];
+      this.listener.onText(text, tokens);
     }
   }
+}
+
+/** How likely a token was, and the likeliest ones. O(vocabulary × log count). */
+function chosenToken(token: number, logits: Float32Array, count: number, vocabulary: TokenPieces): ChosenToken {
+  const whole = logOfMass(logits);
+  const chance = (each: number): TokenChance => ({
+    bytes: vocabulary.piece(each, true),
+    logprob: logits[each]! - whole,
+  });
+  return { ...chance(token), top: (count === 0 ? [] : likeliestTokens(logits, count)).map(chance) };
 }

@@ -77,6 +77,11 @@ export interface LlamaBindings {
   readonly attachThreadPool: (context: NativePointer, steps: NativePointer, prompts: NativePointer) => void;
   readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
   readonly logitsAt: (context: NativePointer, index: number) => NativePointer | null;
+  readonly samplerInitGrammar: (vocab: NativePointer, grammar: string, root: string) => NativePointer | null;
+  /** Takes a `llama_token_data_array`. */
+  readonly samplerApply: (sampler: NativePointer, candidates: NativePointer) => void;
+  readonly samplerAccept: (sampler: NativePointer, token: number) => void;
+  readonly samplerFree: (sampler: NativePointer) => void;
 }
 
 /** How the process's llama.cpp is started. */
@@ -212,5 +217,9 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'threadPools'>
     attachThreadPool: bind('llama_attach_threadpool', 'void', [pointer, pointer, pointer]),
     decode: bind('llama_decode', 'int32', [pointer, BATCH]),
     logitsAt: bind('llama_get_logits_ith', pointer, [pointer, 'int32']),
+    samplerInitGrammar: bind('llama_sampler_init_grammar', pointer, [pointer, 'str', 'str']),
+    samplerApply: bind('llama_sampler_apply', 'void', [pointer, pointer]),
+    samplerAccept: bind('llama_sampler_accept', 'void', [pointer, 'int32']),
+    samplerFree: bind('llama_sampler_free', 'void', [pointer]),
   };
 }

@@ -81,6 +81,7 @@ export class NativeModel {
   }
 
   free(): void {
+    this.vocabulary.grammars.free();
     this.#bindings.modelFree(this.#model);
   }
 }

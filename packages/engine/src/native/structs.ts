@@ -83,6 +83,12 @@ export interface BatchStruct {
   logits: NativePointer;
 }
 
+/** `struct llama_token_data`: its size in bytes, and where its fields stand, counted in fields of four bytes. */
+export const TOKEN_DATA = { bytes: 12, id: 0, logit: 1 } as const;
+
+/** `struct llama_token_data_array`: its size, and where its fields stand, in bytes. */
+export const TOKEN_DATA_ARRAY = { bytes: 32, data: 0, size: 8, selected: 16, sorted: 24 } as const;
+
 type FieldType = 'int32' | 'uint32' | 'float' | 'bool' | 'size_t' | 'void *';
 
 /** One row a field, in the header's order: the C type, and the value that the library's own defaults must have. */

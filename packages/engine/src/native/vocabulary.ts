@@ -1,4 +1,5 @@
 import type { LlamaBindings } from './bindings.js';
+import { GrammarSampler } from './grammar.js';
 import type { NativePointer } from './structs.js';
 
 /**
@@ -35,6 +36,8 @@ export class Vocabulary {
   readonly eosText: string;
   /** Every text that is read as one special token when `parseSpecial` is on, longest first. */
   readonly specialTexts: readonly string[];
+  /** What holds answers to a grammar. */
+  readonly grammars: GrammarSampler;
 
   constructor(bindings: LlamaBindings, vocab: NativePointer) {
     this.#bindings = bindings;
@@ -46,6 +49,7 @@ export class Vocabulary {
     this.bosText = this.#textOf(bos);
     this.eosText = this.#textOf(bindings.eosToken(vocab));
     this.specialTexts = this.#collectSpecialTexts();
+    this.grammars = new GrammarSampler(bindings, vocab, this);
   }
 
   /**

@@ -48,6 +48,34 @@ describe('the chat template', () => {
     expect(model.vocabulary.detokenize(tokens)).toContain('<|im_start|>a<|im_end|>: <|im_start|>b<|im_end|>');
   });
 
+  it('describes functions itself where it knows them, and their texts stay plain characters', () => {
+    const tool = { type: 'function', function: { name: 'find', description: 'a<|im_end|>b' } } as const;
+    const template = new ChatTemplate('{{ tools | tojson }}<|im_end|>{{ messages[0].content }}', model.vocabulary);
+    const { tokens } = template.tokenize(HELLO, true, [tool]);
+    const [end] = model.vocabulary.tokenize('<|im_end|>', { parseSpecial: true });
+    expect(tokens.filter((token) => token === end)).toEqual([end]);
+    const text = model.vocabulary.detokenize(tokens);
+    expect(text.endsWith('<|im_end|>Hello')).toBe(true);
+    expect(text).toContain('a<|im_end|>b');
+    expect(text).toContain('"find"');
+  });
+
+  it('has functions described behind the last message where it knows none', () => {
+    const tool = { type: 'function', function: { name: 'find', parameters: { type: 'object' } } } as const;
+    const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
+    const messages: ChatMessage[] = [{ role: 'system', content: 'Be kind.' }, ...HELLO];
+    const plain = template.tokenize(messages, true);
+    const described = template.tokenize(messages, true, [tool]);
+    const text = model.vocabulary.detokenize(described.tokens);
+    expect(text).toMatch(
+      /user\nHello\n\nAnswer with a call [^\n]*:\n\{"name":"find",[^\n]*\}<\|im_end\|>\n<\|im_start\|>assistant\n$/,
+    );
+    // What was cached of the messages alone is of use.
+    const place = described.boundaries.at(-2)!;
+    expect(described.tokens.slice(0, place)).toEqual(plain.tokens.slice(0, place));
+    expect(model.vocabulary.detokenize(described.tokens.slice(0, place)).endsWith('Hello')).toBe(true);
+  });
+
   it('says why it refuses messages', () => {
     const strict =
       "{% if messages[0].role != 'system' %}{{ raise_exception('A system message must come first') }}{% endif %}";

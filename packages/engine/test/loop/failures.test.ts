@@ -7,6 +7,8 @@ import type { EngineLoopOptions } from '../../src/loop/loop-options.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeContext } from '../../src/native/context.js';
 import { NativeModel } from '../../src/native/model.js';
+import { writeGrammar } from '../../src/structured/gbnf.js';
+import { readJsonSchema } from '../../src/structured/json-schema.js';
 import { someTokens } from '../support/engine.js';
 
 const MODEL = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
@@ -132,6 +134,63 @@ describe('the loop when something breaks', () => {
       },
     });
     await expect(run([302, 303])).rejects.toMatchObject({ code: 'WARMPATH_ENGINE_FAILED' });
+  });
+
+  it('frees every grammar, however its request ends', async () => {
+    const grammar = writeGrammar(readJsonSchema({ type: 'array', items: {}, minItems: 500 }, 's'), 's');
+    const { grammars } = model.vocabulary;
+    /** Two answers have begun; says when both have ended. */
+    const started = async (): Promise<{ readonly ended: Promise<unknown> }> => {
+      const ends: Promise<unknown>[] = [];
+      const texts = [1, 2].map(
+        (offset) =>
+          new Promise<void>((onText) => {
+            const end = new Promise((resolve) => {
+              const given = { ...request(someTokens(20, offset), 400), grammar };
+              loop.submit(given, { onText: () => onText(), onFinish: resolve, onError: resolve });
+            });
+            ends.push(end);
+          }),
+      );
+      await Promise.all(texts);
+      expect(grammars.counts.open).toBe(2);
+      return { ended: Promise.all(ends) };
+    };
+
+    const failedDecode = await started();
+    vi.spyOn(NativeContext.prototype, 'decode').mockResolvedValueOnce(-3);
+    await failedDecode.ended;
+    expect(grammars.counts.open).toBe(0);
+
+    const shutDown = await started();
+    await loop.close(0);
+    await shutDown.ended;
+    expect(grammars.counts.open).toBe(0);
+
+    await start();
+    const failedLoop = await started();
+    vi.spyOn(NativeContext.prototype, 'decode').mockResolvedValue(1);
+    await failedLoop.ended;
+    expect(grammars.counts.open).toBe(0);
+    await expectFailed('llama_decode finds no free cells where there should be some');
+  });
+
+  it('ends the request whose grammar no token continues, and no other', async () => {
+    const { grammars } = model.vocabulary;
+    const dead = { allows: () => [false], allowed: () => [], accept: () => undefined, free: vi.fn() };
+    vi.spyOn(grammars, 'open').mockReturnValueOnce(dead);
+    const other = run(someTokens(20, 3), 8);
+    const ended = new Promise((_, reject) => {
+      loop.submit(
+        { ...request(someTokens(20, 4), 8), grammar: 'any' },
+        { onText: () => undefined, onFinish: () => undefined, onError: reject },
+      );
+    });
+    await expect(ended).rejects.toMatchObject({ code: 'WARMPATH_ENGINE_FAILED' });
+    expect((await other).completionTokens).toBe(8);
+    expect(dead.free).toHaveBeenCalledTimes(1);
+    expect(loop.isOpen).toBe(true);
+    expect(loop.stats).toMatchObject({ running: 0, waiting: 0, leases: 0 });
   });
 
   it('lets a request that had to give its cells away finish at shutdown', async () => {

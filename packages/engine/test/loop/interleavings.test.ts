@@ -6,7 +6,7 @@ import type { GenerationHandle, GenerationRequest, GenerationResult } from '../.
 import type { EngineLoopOptions } from '../../src/loop/loop-options.js';
 import { GenerationTask } from '../../src/loop/task.js';
 import { NativeContext } from '../../src/native/context.js';
-import { ExactContext, exactLogits, exactModel, noBindings } from '../support/exact-engine.js';
+import { ExactContext, exactGrammars, exactLogits, exactModel, noBindings } from '../support/exact-engine.js';
 
 // So few that leaves must give theirs back while requests run.
 vi.mock('../../src/native/sequence-ids.js', async (original) => ({
@@ -40,6 +40,7 @@ interface Draft {
   readonly seed: number;
   readonly stops: readonly string[];
   readonly ignoreEndOfGeneration: boolean;
+  readonly hasGrammar: boolean;
 }
 
 const draft: fc.Arbitrary<Draft> = fc.record({
@@ -56,6 +57,7 @@ const draft: fc.Arbitrary<Draft> = fc.record({
   seed: fc.nat({ max: 3 }),
   stops: fc.constantFrom([], [], ['a1', '7']),
   ignoreEndOfGeneration: fc.boolean(),
+  hasGrammar: fc.boolean(),
 });
 
 const event: fc.Arbitrary<Event> = fc.oneof(
@@ -108,6 +110,7 @@ function requestOf(draft: Draft, id: string, most: number): GenerationRequest {
     seed,
     stops,
     ignoreEndOfGeneration,
+    ...(draft.hasGrammar && { grammar: String(draft.seed + 1) }),
   };
 }
 
@@ -126,6 +129,7 @@ function alone(request: GenerationRequest): { text: string; tokens: number } {
     request.maxTokens > 0 &&
     task.advance(exactLogits(task.tokens), exactModel.vocabulary, 4_096, 0) === undefined
   ) {}
+  task.freeGrammar();
   return { text, tokens: task.generated };
 }
 
@@ -218,6 +222,7 @@ class Player {
     const { running, waiting, held, leases, usedCells, cachedCells, host } = this.#loop.stats;
     expect({ running, waiting, held, leases }).toEqual({ running: 0, waiting: 0, held: 0, leases: 0 });
     expect([usedCells, cachedCells]).toEqual([this.#context.liveCells, this.#context.liveCells]);
+    expect(exactGrammars.open).toBe(0);
     this.counts.restoredTokens = host?.restoredTokens ?? 0;
     await this.#loop.close(0);
   }

@@ -1,6 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { adjustLogits, changesLogits, greedyToken, type SamplingOptions, sampleToken } from '../../src/loop/sampler.js';
+import {
+  adjustLogits,
+  changesLogits,
+  greedyToken,
+  likeliestTokens,
+  logOfMass,
+  type SamplingOptions,
+  sampleToken,
+} from '../../src/loop/sampler.js';
 
 const logitsOf = fc
   .array(fc.integer({ min: -400, max: 400 }), { minLength: 1, maxLength: 60, size: 'max' })
@@ -97,11 +105,13 @@ describe('sampling', () => {
   it('keeps the most likely tokens, the first of equal ones', () => {
     fc.assert(
       fc.property(logitsOf, fc.integer({ min: 1, max: 70 }), (logits, topK) => {
-        const adjusted = Float32Array.from(logits);
-        adjustLogits(adjusted, { temperature: 1, topP: 1, topK }, { prompt: [], generated: [] });
-        const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]! || a - b);
-        const kept = new Set(order.slice(0, topK));
-        expect([...adjusted]).toEqual([...logits].map((logit, i) => (kept.has(i) ? logit : Number.NEGATIVE_INFINITY)));
+        const kept = Float32Array.from(logits);
+        sampleToken(kept, { temperature: 1, topP: 1, topK }, () => 0);
+        const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]! || a - b).slice(0, topK);
+        expect(likeliestTokens(logits, topK)).toEqual(order);
+        expect([...kept]).toEqual(
+          [...logits].map((logit, i) => (order.includes(i) ? logit : Number.NEGATIVE_INFINITY)),
+        );
       }),
       { seed: 5, numRuns: 300 },
     );
@@ -141,10 +151,19 @@ describe('sampling', () => {
     );
   });
 
+  it('knows the probability of a token', () => {
+    fc.assert(
+      fc.property(logitsOf, (logits) => {
+        const total = logits.reduce((sum, logit) => sum + Math.exp(logit), 0);
+        expect(logOfMass(logits)).toBeCloseTo(Math.log(total), 6);
+      }),
+      { seed: 7 },
+    );
+  });
+
   it('changes nothing that nobody asked for', () => {
     const plain: SamplingOptions = { temperature: 1, topP: 0.9, presencePenalty: 0, repetitionPenalty: 1 };
     expect(changesLogits(plain)).toBe(false);
-    expect(changesLogits({ ...plain, topK: 1 })).toBe(true);
     expect(changesLogits({ ...plain, frequencyPenalty: 0.1 })).toBe(true);
   });
 });

@@ -16,7 +16,12 @@ const REQUEST: GenerationRequest = {
 
 /** Token 0 ends the generation; token i is the i-th piece. */
 function vocabularyOf(pieces: readonly Uint8Array[]): TokenPieces {
-  return { piece: (token) => pieces[token - 1]!, endsGeneration: (token) => token === 0 };
+  const grammars = {
+    open: () => {
+      throw new Error('There are no grammars here');
+    },
+  };
+  return { piece: (token) => pieces[token - 1]!, endsGeneration: (token) => token === 0, grammars };
 }
 
 function logitsFor(token: number, size: number): Float32Array {

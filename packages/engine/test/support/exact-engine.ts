@@ -1,6 +1,7 @@
 import type { SavableMemory, SequenceId } from '../../src/cache/sequence-memory.js';
 import type { LlamaBindings } from '../../src/native/bindings.js';
 import type { NativeContext } from '../../src/native/context.js';
+import type { TokenGrammar } from '../../src/native/grammar.js';
 import type { NativeModel } from '../../src/native/model.js';
 import { SEQUENCE_IDS } from '../../src/native/sequence-ids.js';
 import type { BatchAttention, BatchEstimate } from '../../src/native/tile-padding.js';
@@ -53,7 +54,52 @@ export function exactLogits(tokens: readonly number[]): Float32Array {
   return logitsBehind(tokens.reduce(mix, NOTHING));
 }
 
+/** Grammars that are open. */
+export const exactGrammars = { open: 0 };
+
+/** A grammar whose allowed tokens, a third of all, are a function of every token before. */
+class ExactGrammar implements TokenGrammar {
+  #path: number;
+  #isOpen = true;
+
+  constructor(text: string) {
+    this.#path = Number(text);
+    exactGrammars.open++;
+  }
+
+  allows(tokens: readonly number[]): boolean[] {
+    const allowed = this.allowed();
+    return tokens.map((token) => allowed.includes(token));
+  }
+
+  allowed(): readonly number[] {
+    this.#requireOpen();
+    const tokens = Array.from({ length: VOCABULARY_SIZE }, (_, token) => token);
+    return tokens.filter((token) => mix(this.#path, token) % 3 === 0 || this.#path % VOCABULARY_SIZE === token);
+  }
+
+  accept(token: number): void {
+    if (!this.allowed().includes(token)) {
+      throw new Error(`Token ${token} is not allowed here`);
+    }
+    this.#path = mix(this.#path, token);
+  }
+
+  free(): void {
+    this.#requireOpen();
+    this.#isOpen = false;
+    exactGrammars.open--;
+  }
+
+  #requireOpen(): void {
+    if (!this.#isOpen) {
+      throw new Error('The grammar was touched after it was freed');
+    }
+  }
+}
+
 const vocabulary = {
+  grammars: { open: (text: string): TokenGrammar => new ExactGrammar(text) },
   size: VOCABULARY_SIZE,
   piece: (token: number): Uint8Array => Buffer.from(token.toString(36)),
   endsGeneration: (token: number): boolean => token === END_TOKEN,

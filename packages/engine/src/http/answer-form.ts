@@ -1,0 +1,131 @@
+import { z } from 'zod';
+import type { ToolDefinition } from '../chat/chat-template.js';
+import { writeGrammar } from '../structured/gbnf.js';
+import { readJsonSchema } from '../structured/json-schema.js';
+import { ANY_OBJECT, checkNodes, refuse, type SchemaNode } from '../structured/schema-node.js';
+import { type GenerationFields, parseBody, type ToolChoice } from './schemas.js';
+
+/** Most functions that a model may choose from. */
+const MAX_TOOLS = 128;
+
+/** The form that a request wants its answer to have, where it wants one. */
+export interface AnswerForm {
+  /** What the answer must follow. */
+  readonly grammar?: string;
+  /** The functions of which the answer calls one. */
+  readonly tools?: readonly ToolDefinition[];
+}
+
+const toolsSchema = z.object({
+  tools: z
+    .array(
+      z.object({
+        type: z.literal('function', { error: 'This engine supports tools of the type function only' }),
+        function: z.object({
+          name: z.string().regex(/^[\w-]{1,64}$/, { error: 'Expected 1 to 64 letters, digits, or any of _ -' }),
+          description: z.string().nullish(),
+          parameters: z.record(z.string(), z.unknown()).nullish(),
+        }),
+      }),
+    )
+    .min(1)
+    .max(MAX_TOOLS),
+});
+
+/**
+ * The grammar of a request that wants JSON: of any form, or as a schema says.
+ *
+ * @throws WARMPATH_INVALID_REQUEST with the path of what is wrong or not supported, into the schema too.
+ */
+export function jsonForm(fields: GenerationFields): AnswerForm {
+  const { response_format: format, structured_outputs: outputs } = fields;
+  const wanted: [path: string, node: () => SchemaNode][] = [];
+  const schema = (path: string, value: unknown): void => {
+    if (value !== undefined && value !== null) {
+      wanted.push([path, () => readJsonSchema(value, path)]);
+    }
+  };
+  if (format?.type === 'json_object') {
+    wanted.push(['response_format', () => ANY_OBJECT]);
+  } else if (format?.type === 'json_schema') {
+    schema('response_format.json_schema.schema', format.json_schema.schema);
+  }
+  schema('json_schema', fields.json_schema);
+  schema('guided_json', fields.guided_json);
+  schema('structured_outputs.json', outputs?.json);
+  const [first, second] = wanted;
+  if (second !== undefined) {
+    throw refuse(second[0], `The form of the answer is said by ${first![0]} already`);
+  }
+  return first === undefined ? {} : { grammar: writeGrammar(first[1](), first[0]) };
+}
+
+/**
+ * The same for a chat, whose answer may have to call a function: then it is
+ * `{"name": "<function>", "arguments": {…}}`, and its arguments fit the function's schema.
+ *
+ * @throws As {@link jsonForm} does.
+ */
+export function chatForm(fields: GenerationFields & { tool_choice?: ToolChoice; tools?: unknown }): AnswerForm {
+  const { tool_choice: choice, tools: given } = fields;
+  const form = jsonForm(fields);
+  if (choice === undefined || choice === null || choice === 'auto' || choice === 'none') {
+    return form;
+  }
+  if (form.grammar !== undefined) {
+    throw refuse('tool_choice', 'A call cannot be forced where the form of the answer is said as well');
+  }
+  const { tools } = parseBody(toolsSchema, { tools: given });
+  const calls = tools.map(({ function: { name, parameters } }, index) => {
+    const path = `tools[${index}].function`;
+    if (tools.findIndex((each) => each.function.name === name) < index) {
+      throw refuse(`${path}.name`, 'Expected another name than that of a tool before');
+    }
+    const isChosen = choice === 'required' || choice.function.name === name;
+    return isChosen ? callNode(name, readJsonSchema(parameters ?? NO_PARAMETERS, `${path}.parameters`)) : undefined;
+  });
+  const members = calls.filter((call) => call !== undefined);
+  if (members.length === 0) {
+    throw refuse('tool_choice.function.name', 'Expected the name of one of the tools');
+  }
+  const node: SchemaNode = { kind: 'union', members, path: 'tools', isExclusive: false };
+  checkNodes(node);
+  return { grammar: writeGrammar(node, 'tools'), tools: tools.filter((_, index) => calls[index] !== undefined) };
+}
+
+const NO_PARAMETERS = { type: 'object', properties: {} };
+
+function callNode(name: string, parameters: SchemaNode): SchemaNode {
+  return {
+    kind: 'object',
+    properties: [
+      { key: 'name', isRequired: true, value: { kind: 'texts', texts: [JSON.stringify(name)] } },
+      { key: 'arguments', isRequired: true, value: parameters },
+    ],
+  };
+}
+
+/** What such an answer begins with, until its arguments. */
+const CALL = /^\{"name": ?"([\w-]+)", ?"arguments": ?/;
+
+/** The function that an answer calls, and what there is of its arguments. */
+export interface PartialCall {
+  readonly name: string;
+  readonly arguments: string;
+}
+
+/**
+ * Reads a call from an answer that follows {@link chatForm}, or from its beginning.
+ *
+ * @param state Whether the answer is whole, was cut off, or goes on; then a last brace may close the call, and waits.
+ * @returns `undefined` before the arguments begin.
+ */
+export function readCall(text: string, state: 'whole' | 'cut' | 'open'): PartialCall | undefined {
+  const match = CALL.exec(text);
+  if (match === null) {
+    return undefined;
+  }
+  const rest = text.slice(match[0].length);
+  const isBraceLeftOut = state === 'whole' || (state === 'open' && rest.endsWith('}'));
+  return { name: match[1]!, arguments: isBraceLeftOut ? rest.slice(0, -1) : rest };
+}

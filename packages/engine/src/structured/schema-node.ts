@@ -1,0 +1,334 @@
+import { WarmpathError } from '@warmpath/core';
+import type { StringPattern } from './string-pattern.js';
+
+/** What a place of an answer may hold: a JSON schema without its spelling. */
+export type SchemaNode =
+  /** One of some JSON texts: constants, enumerations, booleans, null. */
+  | { readonly kind: 'texts'; readonly texts: readonly string[] }
+  /** Lengths in Unicode characters. */
+  | { readonly kind: 'string'; readonly min: number; readonly max: number | undefined }
+  | { readonly kind: 'pattern'; readonly pattern: StringPattern }
+  | { readonly kind: 'number'; readonly isInteger: boolean; readonly bounds: NumberBounds }
+  | { readonly kind: 'array'; readonly items: SchemaNode; readonly min: number; readonly max: number | undefined }
+  | { readonly kind: 'object'; readonly properties: readonly PropertyNode[] }
+  /** An object with any keys. */
+  | { readonly kind: 'map'; readonly values: SchemaNode }
+  /** One of some; of exactly one where it is exclusive. */
+  | {
+      readonly kind: 'union';
+      readonly members: readonly SchemaNode[];
+      readonly path: string;
+      readonly isExclusive: boolean;
+    }
+  /** A schema by its place: what stands there may hold itself. */
+  | ReferenceNode;
+
+export interface ReferenceNode {
+  readonly kind: 'reference';
+  readonly path: string;
+  target: SchemaNode | undefined;
+}
+
+export interface PropertyNode {
+  readonly key: string;
+  readonly isRequired: boolean;
+  readonly value: SchemaNode;
+}
+
+/** Whole numbers; both ends belong to the range unless they are open, as they may be for numbers with fractions. */
+export interface NumberBounds {
+  readonly min: number | undefined;
+  readonly max: number | undefined;
+  readonly isMinOpen?: boolean;
+  readonly isMaxOpen?: boolean;
+}
+
+/** Any JSON value. */
+export const ANY_VALUE: SchemaNode = anyValue();
+
+/** Any JSON object. */
+export const ANY_OBJECT: SchemaNode = { kind: 'map', values: ANY_VALUE };
+
+/** Most ways in which an answer so far may be read at the same time, and most alternatives of one place. */
+export const MAX_READINGS = 64;
+
+export function refuse(path: string, detail: string): WarmpathError {
+  return new WarmpathError('WARMPATH_INVALID_REQUEST', { path, detail });
+}
+
+function anyValue(): SchemaNode {
+  const value: ReferenceNode = { kind: 'reference', path: '', target: undefined };
+  value.target = {
+    kind: 'union',
+    path: '',
+    isExclusive: false,
+    members: [
+      { kind: 'map', values: value },
+      { kind: 'array', items: value, min: 0, max: undefined },
+      { kind: 'string', min: 0, max: undefined },
+      { kind: 'number', isInteger: false, bounds: { min: undefined, max: undefined } },
+      { kind: 'texts', texts: ['true', 'false', 'null'] },
+    ],
+  };
+  return value;
+}
+
+/** What a place may hold once references are followed and unions joined, each once. Only for checked nodes. */
+export function leavesOf(node: SchemaNode): ReadonlySet<SchemaNode> {
+  const leaves = new Set<SchemaNode>();
+  const seen = new Set<SchemaNode>();
+  const visit = (current: SchemaNode): void => {
+    if (seen.has(current)) {
+      return;
+    }
+    seen.add(current);
+    if (current.kind === 'reference') {
+      visit(current.target!);
+    } else if (current.kind === 'union') {
+      current.members.forEach(visit);
+    } else {
+      leaves.add(current);
+    }
+  };
+  visit(node);
+  return leaves;
+}
+
+/** Whether no JSON value fits both. Says no where it is not sure. */
+function areDisjoint(a: SchemaNode, b: SchemaNode): boolean {
+  return [...leavesOf(a)].every((left) => [...leavesOf(b)].every((right) => areLeavesDisjoint(left, right)));
+}
+
+function areLeavesDisjoint(a: SchemaNode, b: SchemaNode): boolean {
+  if (a === b) {
+    return false;
+  }
+  if (a.kind === 'texts' && b.kind === 'texts') {
+    return shareNone(a.texts, b.texts);
+  }
+  return !beginningsOf(a).some((beginning) => beginningsOf(b).includes(beginning)) || areTagged(a, b);
+}
+
+/** Whether two objects begin with the same required property, which has other constants in each. */
+function areTagged(a: SchemaNode, b: SchemaNode): boolean {
+  const left = tagOf(a);
+  const right = tagOf(b);
+  return left !== undefined && left.key === right?.key && shareNone(left.texts, right.texts);
+}
+
+function shareNone(a: readonly string[], b: readonly string[]): boolean {
+  const others = new Set(b);
+  return !a.some((text) => others.has(text));
+}
+
+function tagOf(node: SchemaNode): { readonly key: string; readonly texts: readonly string[] } | undefined {
+  const first = node.kind === 'object' ? node.properties[0] : undefined;
+  if (first?.isRequired !== true) {
+    return undefined;
+  }
+  const [leaf, ...others] = leavesOf(first.value);
+  return leaf?.kind === 'texts' && others.length === 0 ? { key: first.key, texts: leaf.texts } : undefined;
+}
+
+/** What a text of this kind begins with: a bracket, a quote, a letter, or 0 for any number. */
+function beginningsOf(node: SchemaNode): readonly string[] {
+  switch (node.kind) {
+    case 'texts':
+      return [...new Set(node.texts.map((text) => (/^[-\d]/.test(text) ? '0' : text.charAt(0))))];
+    case 'string':
+    case 'pattern':
+      return ['"'];
+    case 'number':
+      return ['0'];
+    case 'array':
+      return ['['];
+    default:
+      return ['{'];
+  }
+}
+
+/**
+ * Refuses what no bounded grammar can be made of:
+ *
+ * - a schema that is nothing but itself, and one that no finite answer fits;
+ * - alternatives that cannot be told apart soon enough. llama.cpp follows every way in which an answer so far can be
+ *   read, so two alternatives that begin alike, within themselves, would double its work with every level.
+ *
+ * @throws WARMPATH_INVALID_REQUEST with the path of the schema.
+ */
+export function checkNodes(root: SchemaNode): void {
+  const nodes = reachable(root);
+  refuseEmptyCycles(nodes);
+  refuseEndless(root, nodes);
+  refuseAmbiguous(nodes);
+  refuseOverlaps(nodes);
+}
+
+function reachable(root: SchemaNode): SchemaNode[] {
+  const nodes = new Set([root]);
+  for (const node of nodes) {
+    for (const child of childrenOf(node)) {
+      nodes.add(child);
+    }
+  }
+  return [...nodes];
+}
+
+function childrenOf(node: SchemaNode): readonly SchemaNode[] {
+  switch (node.kind) {
+    case 'reference':
+      return [node.target!];
+    case 'union':
+      return node.members;
+    case 'array':
+      return [node.items];
+    case 'map':
+      return [node.values];
+    case 'object':
+      return node.properties.map(({ value }) => value);
+    default:
+      return [];
+  }
+}
+
+/** References and unions alone must not lead in a circle. */
+function refuseEmptyCycles(nodes: readonly SchemaNode[]): void {
+  const done = new Set<SchemaNode>();
+  const open = new Set<SchemaNode>();
+  const visit = (node: SchemaNode): void => {
+    if (done.has(node) || (node.kind !== 'reference' && node.kind !== 'union')) {
+      return;
+    }
+    if (open.has(node)) {
+      throw refuse(node.path, 'This schema is nothing but itself');
+    }
+    open.add(node);
+    childrenOf(node).forEach(visit);
+    open.delete(node);
+    done.add(node);
+  };
+  nodes.forEach(visit);
+}
+
+/** Every place must have an end that can be reached. */
+function refuseEndless(root: SchemaNode, nodes: readonly SchemaNode[]): void {
+  const finite = new Set<SchemaNode>();
+  const hasEnd = (node: SchemaNode): boolean => {
+    switch (node.kind) {
+      case 'reference':
+        return finite.has(node.target!);
+      case 'union':
+        return node.members.some((member) => finite.has(member));
+      case 'array':
+        return node.min === 0 || finite.has(node.items);
+      case 'object':
+        return node.properties.every(({ isRequired, value }) => !isRequired || finite.has(value));
+      default:
+        return true;
+    }
+  };
+  for (let count = -1; count !== finite.size; ) {
+    count = finite.size;
+    for (const node of nodes.filter(hasEnd)) {
+      finite.add(node);
+    }
+  }
+  const endless = finite.has(root) ? nodes.find((node) => !finite.has(node)) : root;
+  if (endless !== undefined) {
+    const place = nodes.find((node) => node.kind === 'reference' && node.target === endless) ?? endless;
+    const path = 'path' in place ? place.path : '';
+    throw refuse(path, 'No finite answer fits this schema: something that it requires is never complete');
+  }
+}
+
+/**
+ * Bounds how many readings of an answer so far there can be within each kind of leaf, as a least fixed point:
+ * alternatives that begin alike add up, unless a tag tells objects apart. Cost: O(edges × readings).
+ */
+function refuseAmbiguous(nodes: readonly SchemaNode[]): void {
+  const placeOf = new Map(nodes.map((node) => [node, placeAt(node)]));
+  const parents = new Map<SchemaNode, SchemaNode[]>(nodes.map((node) => [node, []]));
+  for (const node of nodes) {
+    for (const child of childrenOf(node)) {
+      for (const dependency of [child, ...placeOf.get(child)!.leaves]) {
+        parents.get(dependency)!.push(node);
+      }
+    }
+  }
+  const readings = new Map<SchemaNode, number>();
+  const open = new Set([...nodes].reverse());
+  for (const node of open) {
+    open.delete(node);
+    const place = placeOf.get(node)!;
+    if (node.kind === 'union' && (place.leaves.length > MAX_READINGS || readingsAt(place, readings) > MAX_READINGS)) {
+      throw refuse(
+        node.path,
+        'Too many of these alternatives begin alike; give each a first property, required, with a constant of its own',
+      );
+    }
+    if (optionalRun(node) > MAX_READINGS) {
+      throw refuse(pathOf(node, nodes), `Expected at most ${MAX_READINGS - 1} optional properties in a row`);
+    }
+    const inside = childrenOf(node).map((child) => readingsAt(placeOf.get(child)!, readings));
+    const count = Math.max(node.kind === 'pattern' ? node.pattern.readings : 1, optionalRun(node), ...inside);
+    if (count > (readings.get(node) ?? 1)) {
+      readings.set(node, count);
+      for (const parent of parents.get(node)!) {
+        open.add(parent);
+      }
+    }
+  }
+}
+
+/** What may stand at a place, and whether its objects are told apart by their first properties. */
+interface Place {
+  readonly leaves: readonly SchemaNode[];
+  readonly areApart: boolean;
+}
+
+function placeAt(node: SchemaNode): Place {
+  const leaves = [...leavesOf(node)];
+  const objects = leaves.length > MAX_READINGS ? [] : leaves.filter(({ kind }) => kind === 'object');
+  return { leaves, areApart: objects.every((a, i) => objects.slice(i + 1).every((b) => areTagged(a, b))) };
+}
+
+function readingsAt({ leaves, areApart }: Place, readings: ReadonlyMap<SchemaNode, number>): number {
+  const sums = new Map<string, number>();
+  for (const leaf of leaves) {
+    const own = readings.get(leaf) ?? 1;
+    for (const beginning of beginningsOf(leaf)) {
+      const sum = sums.get(beginning) ?? 0;
+      const isApart = leaf.kind === 'object' && areApart;
+      sums.set(beginning, isApart ? Math.max(sum, own, leaves.length) : sum + own);
+    }
+  }
+  return Math.max(...sums.values());
+}
+
+/** Of alternatives of which exactly one must fit, no two may fit the same answer. */
+function refuseOverlaps(nodes: readonly SchemaNode[]): void {
+  for (const node of nodes) {
+    if (node.kind === 'union' && node.isExclusive) {
+      const { members, path } = node;
+      if (!members.every((a, index) => members.slice(index + 1).every((b) => areDisjoint(a, b)))) {
+        throw refuse(path, 'One answer may fit several of these alternatives; use `anyOf` if it may');
+      }
+    }
+  }
+}
+
+/** How many keys may come next at most. */
+function optionalRun(node: SchemaNode): number {
+  let longest = 0;
+  let run = 0;
+  for (const { isRequired } of node.kind === 'object' ? node.properties : []) {
+    run = isRequired ? 0 : run + 1;
+    longest = Math.max(longest, run + 1);
+  }
+  return longest;
+}
+
+function pathOf(node: SchemaNode, nodes: readonly SchemaNode[]): string {
+  const place = nodes.find((candidate) => candidate.kind === 'reference' && candidate.target === node);
+  return place?.kind === 'reference' ? place.path : '';
+}
