@@ -29,6 +29,9 @@ const STANDSTILL_MS = 60_000;
 /** Growth of the resident memory between the first quarter of the requests and the end that counts as a leak. */
 const GROWTH_BYTES = 48 * 2 ** 20;
 const SEQUENCES = 255;
+/** Greedy streams of each kind that are asked for again, and how many more of one kind than of the other may differ. */
+const MOST_ASKED_AGAIN = 300;
+const MOST_DIFFERING = 0.05;
 /** Of Linux's `/proc`. */
 const TICKS_PER_SECOND = 100;
 /** Of a client that waits for its whole answer. */
@@ -65,11 +68,11 @@ const ROUNDS = [
       verifyCache: true,
     },
   },
-  // The same with workers that are killed: what had begun to answer is cut off, and everything else is computed.
+  // The same with workers that are killed: streams go on, and everything else is computed again.
   {
     clients: 12,
     killEvery: 100,
-    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, verifyCache: true, maxRestarts: 100 },
+    options: { model: 'demo', contextTokens: 2048, hostTier: 4 * 2 ** 20, verifyCache: true, batchInvariant: true },
   },
   { clients: 1, options: { model: 'demo', contextTokens: 2048 } },
 ];
@@ -142,8 +145,11 @@ function endSearch(url, { id }, next) {
   }
 }
 
-/** @returns How the request ended: `finished`, `aborted` or an error's code. */
-function send(url, { path, body }, abort) {
+/**
+ * @param onStream Hears what a stream said that came to its end.
+ * @returns How the request ended: `finished`, `aborted` or an error's code.
+ */
+function send(url, { path, body }, abort, onStream = () => undefined) {
   return new Promise((resolve) => {
     const outgoing = httpRequest(url + path, { method: 'POST', agent: false });
     const leave = () => {
@@ -164,16 +170,34 @@ function send(url, { path, body }, abort) {
           leave();
         }
       });
-      incoming.once('error', () => resolve(abort.kind === 'never' ? 'cut off' : 'aborted'));
-      incoming.once('end', () => resolve(verdict(incoming.statusCode, text, body)));
+      // A confirmation does not outlive a crash, nor does the stream that it let go.
+      const cut = body.speculation === undefined ? 'cut off' : 'speculation cut off';
+      incoming.once('error', () => resolve(abort.kind === 'never' ? cut : 'aborted'));
+      incoming.once('end', () => {
+        const ending = verdict(incoming.statusCode, text, body);
+        if (ending === 'finished' && body.stream === true) {
+          onStream(streamedText(text));
+        }
+        resolve(ending);
+      });
     });
     outgoing.end(JSON.stringify(body));
   });
 }
 
-function verdict(status, text, { stream, max_tokens: mostTokens }) {
+/** What a stream said, and the count of tokens that its end reports. */
+function streamedText(text) {
+  const events = text.split('\n\n').filter((event) => event.startsWith('data: {'));
+  const chunks = events.map((event) => JSON.parse(event.slice('data: '.length)));
+  const heads = new Set(chunks.map(({ id, created }) => `${id} ${created}`)).size;
+  const said = chunks.map(({ choices: [choice] }) => choice.text ?? choice.delta.content ?? '').join('');
+  return JSON.stringify({ heads, said, tokens: chunks.at(-1).timings.predicted_n });
+}
+
+function verdict(status, text, { stream, max_tokens: mostTokens, speculation }) {
   if (status !== 200) {
-    return JSON.parse(text).error.code;
+    const { code } = JSON.parse(text).error;
+    return code === 'WARMPATH_ENGINE_FAILED' && speculation !== undefined ? 'speculation failed' : code;
   }
   if (stream === true) {
     return text.endsWith('data: [DONE]\n\n') ? 'finished' : 'a stream without its end';
@@ -230,6 +254,7 @@ async function metrics(url) {
     warmFailures: read('warmpath_engine_warm_failures_total'),
     restarts: read('warmpath_engine_restarts_total'),
     retries: read('warmpath_engine_retries_total'),
+    continued: read('warmpath_engine_continued_streams_total'),
     restored: read('warmpath_engine_host_restored_tokens_total'),
     hostFailures: read('warmpath_engine_host_failures_total'),
     steps: read('warmpath_engine_steps_total'),
@@ -268,7 +293,7 @@ async function diagnose(engine) {
   return { metrics: state, process: after.state, cpuTicksInASecond: after.cpuTicks - before.cpuTicks };
 }
 
-async function soak({ clients, options: given, disk = false, killEvery }, requests, seed) {
+async function soak({ clients, options: given, disk = false, killEvery = Number.POSITIVE_INFINITY }, requests, seed) {
   const folder = disk ? mkdtempSync(join(tmpdir(), 'warmpath-soak-')) : undefined;
   const options = { hostTier: 0, ...given, ...(folder !== undefined && { diskTier: folder }) };
   const crashes = [];
@@ -279,6 +304,8 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
     { onCrash },
   );
   const outcomes = new Map();
+  /** Greedy streams and what they said: those in which a worker was killed, and others to compare with. */
+  const greedy = { continued: [], undisturbed: [] };
   let sent = 0;
   let lastProgress = Date.now();
   let early;
@@ -304,7 +331,14 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
         endSearch(engine.url, drawn.body.speculation, next);
       }
       const twin = next() < 0.1 ? send(engine.url, drawn, drawAbort(next)) : undefined;
-      const ends = [await send(engine.url, drawn, drawAbort(next)), ...(twin === undefined ? [] : [await twin])];
+      const killsBefore = kills;
+      const end = await send(engine.url, drawn, drawAbort(next), (said) => {
+        const streams = kills > killsBefore ? greedy.continued : greedy.undisturbed;
+        if (drawn.body.temperature === 0 && drawn.body.speculation === undefined && streams.length < MOST_ASKED_AGAIN) {
+          streams.push({ drawn, said });
+        }
+      });
+      const ends = [end, ...(twin === undefined ? [] : [await twin])];
       if (ends.includes('WARMPATH_OVERLOADED')) {
         await new Promise((resolve) => setTimeout(resolve, next() * 400));
       }
@@ -315,7 +349,7 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
       if (early === undefined && sent > requests / 4) {
         early = residentBytes(engine);
       }
-      if (killEvery !== undefined && sent % killEvery === 0 && workerOf(engine) !== undefined) {
+      if (sent >= (kills + 1) * killEvery && workerOf(engine) !== undefined) {
         process.kill(workerOf(engine), ['SIGKILL', 'SIGSEGV'][kills++ % 2]);
       }
     }
@@ -325,7 +359,9 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
   clearInterval(watchdog);
   await standstill;
   const faults =
-    standstill === undefined ? await audit(engine, outcomes, { early, options, kills }) : ['the engine stood still'];
+    standstill === undefined
+      ? await audit(engine, outcomes, { early, options, kills, greedy })
+      : ['the engine stood still'];
   if (crashes.length > kills) {
     faults.push(...crashes.filter((message) => !message.includes('signal')));
   }
@@ -346,6 +382,7 @@ async function soak({ clients, options: given, disk = false, killEvery }, reques
     seconds: (Date.now() - startedMs) / 1000,
     cpuSeconds,
     outcomes: Object.fromEntries(outcomes),
+    kills,
     ...state,
     faults,
   };
@@ -376,9 +413,29 @@ async function flush({ url, cells, model }) {
   return count;
 }
 
-async function audit(engine, outcomes, { early, options, kills }) {
+/** The share of streams that say something else when they are asked for again, on an engine that does nothing else. */
+async function differing(engine, streams) {
+  let count = 0;
+  for (const { drawn, said } of streams) {
+    await send(engine.url, drawn, NEVER, (again) => {
+      count += again === said ? 0 : 1;
+    });
+  }
+  return count / Math.max(1, streams.length);
+}
+
+async function audit(engine, outcomes, { early, options, kills, greedy }) {
   const faults = [];
-  const mayBreak = kills > 0 ? ['cut off', 'WARMPATH_ENGINE_FAILED'] : [];
+  const mayBreak = kills > 0 ? ['speculation cut off', 'speculation failed'] : [];
+  if (kills > 0) {
+    // Where cells lie changes last bits, and with them a token that is as likely as another: also without any crash.
+    const shares = [await differing(engine, greedy.continued), await differing(engine, greedy.undisturbed)];
+    const counts = [greedy.continued.length, greedy.undisturbed.length];
+    process.stderr.write(`greedy streams asked again, killed and not: ${counts}; said something else: ${shares}\n`);
+    if (shares[0] > shares[1] + MOST_DIFFERING) {
+      faults.push(`${shares[0]} of the greedy streams that went on say something else, of the others ${shares[1]}`);
+    }
+  }
   for (const outcome of outcomes.keys()) {
     const isRefusal = outcome in ERROR_TABLE && !['WARMPATH_INTERNAL', 'WARMPATH_ENGINE_FAILED'].includes(outcome);
     if (outcome !== 'finished' && outcome !== 'aborted' && !isRefusal && !mayBreak.includes(outcome)) {

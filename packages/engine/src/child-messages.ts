@@ -1,5 +1,6 @@
 import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
 import type { KvEventBatch } from './events/kv-event.js';
+import type { DecodeInFlight } from './loop/decode-step.js';
 import type { ModelProgress } from './models/progress.js';
 import type { EngineOptions } from './options.js';
 import type { ServedModel, WarmPlace } from './server.js';
@@ -40,8 +41,8 @@ export type ChildMessage =
       readonly id?: number;
       /** Whether it has failed for good and is about to end. */
       readonly isEnding: boolean;
-      /** Of a worker: milliseconds that the decode in flight has taken so far, 0 when there is none. */
-      readonly decodingMs: number;
+      /** Of a worker: the decode in flight, if there is one. */
+      readonly decoding: DecodeInFlight | undefined;
     };
 
 /** A WarmpathError on its way between processes. */

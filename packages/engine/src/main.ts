@@ -18,7 +18,7 @@ const EXIT_USAGE = 2;
 
 /** What a child runs: the supervised engine for `spawnEngine`, the engine itself for a supervisor. */
 type ChildEngine = Pick<SupervisedEngine, 'url' | 'model' | 'cells' | 'failed' | 'close'> &
-  Partial<Pick<EngineServer, 'decodingMs'>>;
+  Partial<Pick<EngineServer, 'decoding'>>;
 
 function tell(message: ChildMessage): void {
   if (process.connected) {
@@ -44,7 +44,7 @@ async function runChild(start: (message: StartMessage, hooks: EngineHooks) => Pr
     process.on('message', (received: ParentMessage) =>
       received.type === 'start'
         ? resolve(received)
-        : tell({ ...received, type: 'pong', isEnding, decodingMs: server?.decodingMs?.() ?? 0 }),
+        : tell({ ...received, type: 'pong', isEnding, decoding: server?.decoding?.() }),
     );
   });
   try {

@@ -181,20 +181,6 @@ export const engineOptionsSchema = z.strictObject({
     .min(0)
     .default(10_000)
     .describe('How long running requests may take to finish at shutdown, in milliseconds'),
-  maxRestarts: z
-    .int()
-    .min(0)
-    .max(100)
-    .default(5)
-    .describe('Most restarts of the native part within a minute; one more crash ends the engine'),
-  hangTimeoutMs: z
-    .int()
-    .min(0)
-    .max(86_400_000)
-    .default(300_000)
-    .describe(
-      'How long the native part may give no sign of life, or compute one step, before it is ended and started again, in milliseconds; 0 for ever',
-    ),
   warmRestartBytes: z
     .int()
     .min(0)

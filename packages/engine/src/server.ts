@@ -9,6 +9,7 @@ import { largestBodyBytes } from './http/json-body.js';
 import { EngineMetrics } from './http/metrics.js';
 import { closeServer, closeStalled } from './http/slow-clients.js';
 import { baseUrl, cannotListen } from './listen-address.js';
+import type { DecodeInFlight } from './loop/decode-step.js';
 import { EngineLoop } from './loop/engine-loop.js';
 import type { EngineLoopOptions, LoopStats } from './loop/loop-options.js';
 import { Speculations } from './loop/speculations.js';
@@ -79,8 +80,8 @@ export interface EngineServer {
   readonly failed: Promise<WarmpathError>;
   /** What runs, waits and is cached right now. */
   stats(): LoopStats;
-  /** Milliseconds that the decode in flight has taken so far; 0 when there is none. */
-  decodingMs(): number;
+  /** The decode in flight, if there is one. */
+  decoding(): DecodeInFlight | undefined;
   /** Stops accepting, lets running requests finish within `shutdownGraceMs`, and frees everything. */
   close(): Promise<void>;
 }
@@ -203,6 +204,7 @@ async function serveModel(
     metrics,
     defaultMaxTokens: settings.defaultMaxTokens,
     bodyLimitBytes,
+    isBehindFront: socketPath !== undefined,
   });
   try {
     const { host, port } = settings;
@@ -236,7 +238,7 @@ async function serveModel(
     cells: loop.stats.cells,
     failed: loop.failed,
     stats: () => loop.stats,
-    decodingMs: () => loop.decodingMs,
+    decoding: () => loop.decoding,
     close: () => {
       closing ??= close();
       return closing;

@@ -1,5 +1,8 @@
 import { spawn as spawnProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { type EngineProcess, spawnEngine } from '../src/process.js';
@@ -62,17 +65,21 @@ describe('the engine in a process of its own', () => {
     await expect(spawn(options)).rejects.toMatchObject({ code });
   });
 
-  describe('whose loop fails for good', () => {
+  describe('whose worker fails and cannot be started again', () => {
     const preload = new URL('./support/broken-cache.js', import.meta.url).href;
-    beforeEach(() => {
+    let marks: string;
+    beforeEach(async () => {
+      marks = await mkdtemp(join(tmpdir(), 'warmpath-broken-'));
       vi.stubEnv('NODE_OPTIONS', `--import=${preload}`);
+      vi.stubEnv('BROKEN_MARKS', marks);
     });
-    afterEach(() => {
+    afterEach(async () => {
       vi.unstubAllEnvs();
+      await rm(marks, { recursive: true });
     });
 
-    it('answers what runs, says why, and ends with an error when it is given up', async () => {
-      const engine = await spawn({ maxRestarts: 1 });
+    it('answers what waits, says why, and ends with an error', async () => {
+      const engine = await spawn();
       const response = await complete(engine, { stream: true });
       expect(response.status).toBe(500);
       expect(await response.json()).toMatchObject({ error: { code: 'WARMPATH_ENGINE_FAILED' } });
@@ -84,7 +91,7 @@ describe('the engine in a process of its own', () => {
 
     it('ends the command too', async () => {
       const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
-      const flags = ['--port', '0', '--threads', '1', '--context-tokens', '1024', '--max-restarts', '0'];
+      const flags = ['--port', '0', '--threads', '1', '--context-tokens', '1024'];
       const child = spawnProcess(process.execPath, [main, ...flags]);
       const exited = once(child, 'exit');
       const [line] = (await once(child.stdout, 'data')) as [Buffer];
@@ -99,8 +106,10 @@ describe('the engine in a process of its own', () => {
         .trim()
         .split('\n')
         .map((text) => JSON.parse(text) as unknown);
-      expect(messages).toMatchObject([
-        { type: 'crashed', error: { code: 'WARMPATH_ENGINE_FAILED' } },
+      // The crash, five starts that fail, and the end.
+      expect(messages).toHaveLength(7);
+      expect(messages.slice(-2)).toMatchObject([
+        { type: 'crashed', error: { code: 'WARMPATH_INTERNAL' } },
         { type: 'failed', error: { code: 'WARMPATH_ENGINE_FAILED' } },
       ]);
     });

@@ -1,16 +1,24 @@
 import { hash, randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import { type FastifyInstance, type FastifyReply, fastify } from 'fastify';
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { z } from 'zod';
 import type { ChatMessage, ChatTemplate } from '../chat/chat-template.js';
 import { type SegmentedPrompt, tokenBoundaries } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
+import type { GenerationRequest } from '../loop/generation.js';
 import type { Speculations } from '../loop/speculations.js';
 import type { TokenizeOptions, Vocabulary } from '../native/vocabulary.js';
 import { refuse } from '../structured/schema-node.js';
+import {
+  type AnswerOrigin,
+  type BegunAnswer,
+  CONTINUE_HEADER,
+  type ContinuedBody,
+  RECORDS_HEADER,
+} from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
-import { answer, type GenerationTarget } from './exchange.js';
+import { answer, type GenerationTarget, type StreamOptions } from './exchange.js';
 import { chatFormat, completionFormat, toolCallFormat } from './formats.js';
 import { toGenerationRequest } from './generation-request.js';
 import { parseJson } from './json-body.js';
@@ -40,12 +48,17 @@ export interface EngineApp {
   readonly metrics: EngineMetrics;
   readonly defaultMaxTokens: number;
   readonly bodyLimitBytes: number;
+  /** Whether a front of ours stands before it, and nobody else can reach it. */
+  readonly isBehindFront: boolean;
 }
+
+/** Digits of a token and its comma, in the body of an answer that goes on. */
+const TOKEN_BYTES = 8;
 
 /** Builds the HTTP server; it does not listen yet. */
 export function createApp(app: EngineApp): FastifyInstance {
   const server = fastify({
-    bodyLimit: app.bodyLimitBytes,
+    bodyLimit: app.bodyLimitBytes + (app.isBehindFront ? TOKEN_BYTES * app.loop.contextTokens + 1024 : 0),
     // A body is JSON whatever its content type says: `curl -d` says that it is a form.
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
@@ -71,43 +84,45 @@ export function createApp(app: EngineApp): FastifyInstance {
 function addGenerationRoutes(server: FastifyInstance, app: EngineApp): void {
   const limits = { contextTokens: app.loop.contextTokens, defaultMaxTokens: app.defaultMaxTokens };
   const inTurn = speculationsInTurn();
-  const streamOptions = (body: {
-    stream?: boolean | null | undefined;
-    stream_options?: { include_usage?: boolean | null | undefined } | null | undefined;
-  }) => ({ stream: body.stream ?? false, includeUsage: body.stream_options?.include_usage ?? false });
 
   server.post('/v1/chat/completions', async (request, reply) => {
-    const body = parseBody(chatCompletionSchema, request.body);
+    const { sent, begun } = receivedBody(app, request);
+    const body = parseBody(chatCompletionSchema, sent);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = chatForm(body);
     const hasLogprobs = body.logprobs ?? false;
     checkLogprobs(body, form);
     const messages = toMessages(body.messages);
-    const options = { ...tokenizeOptions(app, reply), ...(form.tools !== undefined && { tools: form.tools }) };
-    const prompt = await inTurn(body, () => app.template.tokenize(messages, true, options));
-    const id = `chatcmpl-${randomUUID()}`;
+    const reading = { ...tokenizeOptions(app, reply), ...(form.tools !== undefined && { tools: form.tools }) };
+    const prompt = await inTurn(body, () => app.template.tokenize(messages, true, reading));
+    const id = begun?.id ?? `chatcmpl-${randomUUID()}`;
     const topLogprobs = hasLogprobs ? (body.top_logprobs ?? 0) : undefined;
-    const generation = toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs });
-    const head = { id, created: nowSeconds(), model: app.model };
+    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
+    const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
+    const head = { id, created: origin.created, model: app.model };
     const format = form.tools === undefined ? chatFormat(head, { hasLogprobs }) : toolCallFormat(head);
-    return answer(targetOf(app, body, request.headers), generation, format, { reply, options: streamOptions(body) });
+    const options = streamOptions(app, request, body, origin);
+    return answer(targetOf(app, body, request.headers), generation, format, { reply, options });
   });
 
   server.post('/v1/completions', async (request, reply) => {
-    const body = parseBody(completionSchema, request.body);
+    const { sent, begun } = receivedBody(app, request);
+    const body = parseBody(completionSchema, sent);
     checkModel(body.model, app.model);
     checkBiases(body.logit_bias, app.vocabulary);
     const form = jsonForm(body);
     const prompt = await inTurn(body, () =>
       segmentedPrompt(body.prompt, body.segments ?? [], app, tokenizeOptions(app, reply)),
     );
-    const id = `cmpl-${randomUUID()}`;
+    const id = begun?.id ?? `cmpl-${randomUUID()}`;
     const topLogprobs = body.logprobs ?? undefined;
-    const generation = toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs });
-    const head = { id, created: nowSeconds(), model: app.model };
+    const generation = continuing(begun, toGenerationRequest(id, prompt, body, limits, { ...form, topLogprobs }));
+    const origin = { id, created: begun?.created ?? nowSeconds(), seed: generation.seed };
+    const head = { id, created: origin.created, model: app.model };
     const format = completionFormat(head, { hasLogprobs: topLogprobs !== undefined });
-    return answer(targetOf(app, body, request.headers), generation, format, { reply, options: streamOptions(body) });
+    const options = streamOptions(app, request, body, origin);
+    return answer(targetOf(app, body, request.headers), generation, format, { reply, options });
   });
 }
 
@@ -129,6 +144,35 @@ function speculationsInTurn(): <T>(fields: GenerationFields, read: () => Promise
     const turn = last.then(read);
     last = turn.catch(() => undefined);
     return turn;
+  };
+}
+
+/** What the client sent, and the answer that an earlier worker has begun, when the front says so. */
+function receivedBody(
+  { isBehindFront }: EngineApp,
+  { headers, body }: FastifyRequest,
+): { readonly sent: unknown; readonly begun?: BegunAnswer } {
+  if (!isBehindFront || headers[CONTINUE_HEADER] === undefined) {
+    return { sent: body };
+  }
+  const continued = body as ContinuedBody;
+  return { sent: continued.body, begun: continued.begun };
+}
+
+function continuing(begun: BegunAnswer | undefined, request: GenerationRequest): GenerationRequest {
+  return begun === undefined ? request : { ...request, seed: begun.seed, answered: begun.tokens };
+}
+
+function streamOptions(
+  { isBehindFront }: EngineApp,
+  { headers }: FastifyRequest,
+  { stream, stream_options: options }: GenerationFields,
+  origin: AnswerOrigin,
+): StreamOptions {
+  return {
+    stream: stream ?? false,
+    includeUsage: options?.include_usage ?? false,
+    ...(isBehindFront && headers[RECORDS_HEADER] !== undefined && { records: origin }),
   };
 }
 

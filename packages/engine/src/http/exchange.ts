@@ -7,6 +7,7 @@ import type {
   GenerationRequest,
   GenerationResult,
 } from '../loop/generation.js';
+import { type AnswerOrigin, answerRecord, RECORDS_HEADER } from '../supervisor/answer-records.js';
 
 /** Most bytes of a stream that wait for a client to read them: some 1,000 tokens. */
 const MAX_UNREAD_BYTES = 262_144;
@@ -28,6 +29,8 @@ export interface AnswerFormat {
 export interface StreamOptions {
   readonly stream: boolean;
   readonly includeUsage: boolean;
+  /** Stream in records, for a front that has another worker go on; events alone when left out. */
+  readonly records?: AnswerOrigin;
 }
 
 /** Where generations are handed in: the loop, or what stands before it. */
@@ -49,9 +52,7 @@ export async function answer(
   exchange: { readonly reply: FastifyReply; readonly options: StreamOptions },
 ): Promise<FastifyReply> {
   const { reply, options } = exchange;
-  return options.stream
-    ? streamAnswer(target, request, format, reply, options.includeUsage)
-    : wholeAnswer(target, request, format, reply);
+  return options.stream ? streamAnswer(target, request, format, exchange) : wholeAnswer(target, request, format, reply);
 }
 
 async function wholeAnswer(
@@ -84,50 +85,66 @@ function streamAnswer(
   target: GenerationTarget,
   request: GenerationRequest,
   format: AnswerFormat,
-  reply: FastifyReply,
-  includeUsage: boolean,
+  { reply, options }: { readonly reply: FastifyReply; readonly options: StreamOptions },
 ): Promise<FastifyReply> {
+  const { includeUsage, records } = options;
   const socket = reply.raw;
-  const send = (data: object): void => {
-    socket.write(`data: ${JSON.stringify(data)}\n\n`);
-    if (socket.writableLength > MAX_UNREAD_BYTES) {
-      socket.destroy();
-    }
-  };
+  const event = (data: object): string => `data: ${JSON.stringify(data)}\n\n`;
+  const events = (all: readonly object[]): string => all.map(event).join('');
   return new Promise((resolve, reject) => {
     let begun = false;
-    const begin = (): void => {
-      if (!begun) {
-        begun = true;
-        sendHead(reply);
-        for (const data of format.opening()) {
-          send(data);
-        }
-        resolve(reply);
+    // What an earlier worker has streamed is gone through again, and not sent.
+    let repeated = request.answered?.length ?? 0;
+    let isSent = repeated === 0;
+    let tokens: number[] = [];
+    const begin = (): readonly object[] => {
+      if (begun) {
+        return [];
       }
+      begun = true;
+      sendHead(reply, records);
+      resolve(reply);
+      return format.opening();
     };
     const handle = target.submit(request, {
-      onText: (text, tokens = []) => {
-        begin();
-        const piece = format.piece(text, tokens);
-        if (piece !== undefined) {
-          send(piece);
+      ...(records !== undefined && {
+        onToken: (token) => {
+          isSent = repeated === 0;
+          if (isSent) {
+            tokens.push(token);
+          } else {
+            repeated--;
+          }
+        },
+      }),
+      onText: (text, chosen = []) => {
+        const opening = begin();
+        const piece = format.piece(text, chosen);
+        const data = events(piece === undefined ? opening : [...opening, piece]);
+        if (isSent && data !== '') {
+          socket.write(records === undefined ? data : answerRecord(data, tokens));
+          tokens = [];
+          if (socket.writableLength > MAX_UNREAD_BYTES) {
+            socket.destroy();
+          }
         }
       },
       onFinish: (result) => {
+        const opening = isSent ? begin() : [];
+        const ending = [format.closing(result), ...(includeUsage ? [format.usage(result)] : [])];
+        const data = `${events([...opening, ...ending])}data: [DONE]\n\n`;
         begin();
-        send(format.closing(result));
-        if (includeUsage) {
-          send(format.usage(result));
-        }
-        socket.end('data: [DONE]\n\n');
+        socket.end(records === undefined ? data : answerRecord(data, 'end'));
       },
       onError: (error) => {
-        if (begun) {
-          send(error.toOpenAI());
-          socket.end();
-        } else {
+        if (!begun) {
           reject(error);
+        } else if (records !== undefined && error.code === 'WARMPATH_ENGINE_FAILED') {
+          // The front has it computed further, here or by the next worker.
+          socket.destroy();
+        } else {
+          const data = event(error.toOpenAI());
+          socket.end(records === undefined ? data : answerRecord(data, 'end'));
         }
       },
     });
@@ -135,10 +152,11 @@ function streamAnswer(
   });
 }
 
-function sendHead(reply: FastifyReply): void {
+function sendHead(reply: FastifyReply, records: AnswerOrigin | undefined): void {
   reply.hijack();
   reply.raw.writeHead(200, {
     ...plainHeaders(reply),
+    ...(records !== undefined && { [RECORDS_HEADER]: JSON.stringify(records) }),
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache',
     'x-accel-buffering': 'no',

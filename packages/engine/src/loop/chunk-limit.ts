@@ -65,6 +65,11 @@ export class ChunkLimit {
     this.#quiet.set(generating, quiet);
   }
 
+  /** What a step takes, learned from those of its kind; `undefined` before the first. */
+  expectedMs(estimate: BatchEstimate): number | undefined {
+    return this.#speed.knows(estimate) ? this.#speed.ms(estimate) : undefined;
+  }
+
   /**
    * Prompt tokens for the next step: none while it is not known what is quiet, then one at least, so that no prompt
    * waits for ever. O(tokens of a tile + tiles).

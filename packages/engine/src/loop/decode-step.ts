@@ -1,3 +1,4 @@
+import { availableParallelism, loadavg } from 'node:os';
 import { WarmpathError } from '@warmpath/core';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { NativeContext } from '../native/context.js';
@@ -7,6 +8,28 @@ import type { RequestPlaces } from './request-places.js';
 import type { StepPacing } from './step-pacing.js';
 import { planStep, type StepEntry } from './step-plan.js';
 import type { TokenPieces } from './task.js';
+
+/** How much longer than expected a decode may take, and how long it may take whatever was expected. */
+const HANG_FACTOR = 20;
+const LEAST_HANG_MS = 8_000;
+
+/** A decode that the native thread computes. */
+export interface DecodeInFlight {
+  /** Which one, counted from the start. */
+  readonly step: number;
+  readonly expectedMs: number;
+  /** After so many milliseconds it will not come back. */
+  readonly limitMs: number;
+}
+
+/**
+ * When a decode counts as hanging: what is expected is rough, and other programs may use the cores too.
+ *
+ * @param load Threads that want to run on each core.
+ */
+export function hangLimitMs(expectedMs: number, load: number): number {
+  return Math.max(LEAST_HANG_MS, HANG_FACTOR * expectedMs * Math.max(1, load));
+}
 
 /** `llama_decode`'s code for a batch that finds no place in the KV memory. */
 const NO_FREE_CELLS = 1;
@@ -36,7 +59,10 @@ export class DecodeStep {
   readonly #announcer: LoopAnnouncer;
   readonly #vocabulary: TokenPieces;
   readonly #contextTokens: number;
-  #decodingSinceMs: number | undefined;
+  /** Decodes so far. */
+  #steps = 0;
+  /** What the decode in flight is expected to take. */
+  #expectedMs: number | undefined;
 
   constructor({ context, cache, places, pacing, announcer, vocabulary, contextTokens }: DecodeStepOptions) {
     this.#context = context;
@@ -48,9 +74,12 @@ export class DecodeStep {
     this.#contextTokens = contextTokens;
   }
 
-  /** Milliseconds that the decode in flight has taken so far; 0 when there is none. */
-  get decodingMs(): number {
-    return this.#decodingSinceMs === undefined ? 0 : performance.now() - this.#decodingSinceMs;
+  /** The decode in flight, if there is one. */
+  get decoding(): DecodeInFlight | undefined {
+    const expectedMs = this.#expectedMs;
+    return expectedMs === undefined
+      ? undefined
+      : { step: this.#steps, expectedMs, limitMs: hangLimitMs(expectedMs, loadavg()[0]! / availableParallelism()) };
   }
 
   /**
@@ -75,9 +104,10 @@ export class DecodeStep {
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
     const cells = this.#cache.leasedCells();
-    this.#decodingSinceMs = startedMs;
+    this.#steps++;
+    this.#expectedMs = this.#pacing.expectedMs(entries, cells, this.#context.warmUpMs);
     const code = await this.#context.decode(cells);
-    this.#decodingSinceMs = undefined;
+    this.#expectedMs = undefined;
     const durationMs = performance.now() - startedMs;
     this.#announcer.step(entries, durationMs);
     if (code === 0) {
@@ -126,7 +156,7 @@ export class DecodeStep {
       if (output === undefined || task.aborted) {
         continue;
       }
-      const isFirst = task.generated === 0;
+      const isFirst = !task.hasAnswered;
       const logits = this.#context.logits(output);
       let finish: FinishReason | undefined;
       try {

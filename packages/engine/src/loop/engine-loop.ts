@@ -3,7 +3,7 @@ import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import { reportTree, type TreeReport, type TreeReportOptions } from '../cache/tree-report.js';
 import { LoopAnnouncer } from './announcer.js';
 import { CacheManagement } from './cache-management.js';
-import { DecodeStep } from './decode-step.js';
+import { type DecodeInFlight, DecodeStep } from './decode-step.js';
 import type { GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
 import { isolatedListener } from './isolated-listener.js';
 import { type LoopMemory, openLoopMemory } from './loop-memory.js';
@@ -111,9 +111,9 @@ export class EngineLoop {
     return { ...cache.stats, ...this.#places.counts, ...(hot !== undefined && { hot: hot.stats }) };
   }
 
-  /** Milliseconds that the decode in flight has taken so far; 0 when there is none. */
-  get decodingMs(): number {
-    return this.#step.decodingMs;
+  /** The decode in flight, if there is one. */
+  get decoding(): DecodeInFlight | undefined {
+    return this.#step.decoding;
   }
 
   /** Whether requests are accepted. */
@@ -239,7 +239,7 @@ export class EngineLoop {
     }
   }
 
-  #check({ prompt, maxTokens }: GenerationRequest): void {
+  #check({ prompt, maxTokens, answered }: GenerationRequest): void {
     if (prompt.length === 0) {
       throw new WarmpathError('WARMPATH_EMPTY_PROMPT');
     }
@@ -251,7 +251,8 @@ export class EngineLoop {
     const { waiting, running } = this.#places.counts;
     // What came since the last step waits for the next one, though there is a place for it.
     const places = Math.max(0, this.#options.maxRunning - running);
-    if (waiting - places >= this.#options.queueLimit) {
+    // Half an answer is not refused.
+    if (answered === undefined && waiting - places >= this.#options.queueLimit) {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${waiting} requests are waiting already.` });
     }
   }

@@ -35,6 +35,11 @@ export interface GenerationRequest {
   readonly stops: readonly string[];
   /** Go on after an end-of-generation token, for measurements. */
   readonly ignoreEndOfGeneration: boolean;
+  /**
+   * The answer's first tokens, which an earlier run with the same seed has chosen: the listener hears of them again,
+   * then of what that run would have chosen next.
+   */
+  readonly answered?: readonly number[];
 }
 
 /** Why a generation ended: an end token or a stop string, or the limit of tokens. */
@@ -91,9 +96,12 @@ export interface ChosenToken extends TokenChance {
  * After `onFinish` or `onError` nothing more comes, nor after an abort.
  */
 export interface GenerationListener {
+  /** The next token was chosen. The text that it completes, if any, follows at once. */
+  onToken?(token: number): void;
   /**
-   * Some text, never empty; whole characters, and no beginning of a stop string. Where chances were asked for, with the
-   * tokens since the text before, without the token that ended it; then the last text may be empty.
+   * Some text, never empty; whole characters, and no beginning of a stop string; at most once a token. Where chances
+   * were asked for, with the tokens since the text before, without the token that ended it; then the last text may be
+   * empty.
    */
   onText(text: string, tokens?: readonly ChosenToken[]): void;
   onFinish(result: GenerationResult): void;

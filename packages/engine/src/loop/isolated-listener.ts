@@ -26,6 +26,7 @@ export function isolatedListener(listener: GenerationListener, onBroken: (cause:
     }
   };
   return {
+    ...(listener.onToken !== undefined && { onToken: (token) => guarded(() => listener.onToken!(token)) }),
     onText: (text, tokens) => guarded(() => listener.onText(text, tokens)),
     onFinish: (result) => guarded(() => listener.onFinish(result)),
     onError: (error) => guarded(() => listener.onError(error)),

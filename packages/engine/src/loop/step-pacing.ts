@@ -58,6 +58,20 @@ export class StepPacing {
   }
 
   /**
+   * What a step is expected to take, rather more than less: before any of its kind was computed, as long as its tokens
+   * one after another.
+   *
+   * @param tokenMs What one token alone took.
+   */
+  expectedMs(entries: readonly StepEntry[], cells: number, tokenMs: number): number {
+    const batch = attention(
+      entries.map(({ task, count }) => ({ from: task.computed, count })),
+      cells,
+    );
+    return this.#chunkLimit.expectedMs(this.#estimate(batch)) ?? batch.rows * tokenMs;
+  }
+
+  /**
    * What the next step may hold: as many prompt tokens as there is room for where nobody reads a stream, and else what
    * keeps its gap. O(sizes that are considered × prompts).
    *

@@ -26,6 +26,11 @@ export class StepSpeed {
     }
   }
 
+  /** Whether a step of this kind was seen. */
+  knows({ isTiled }: BatchEstimate): boolean {
+    return (isTiled ? this.#tiled : this.#byRow) !== undefined;
+  }
+
   /** Milliseconds that a step will take; a kind of which none was seen is taken for as fast as the other. */
   ms({ nanoseconds, isTiled }: BatchEstimate): number {
     const msPerNanosecond = isTiled ? (this.#tiled ?? this.#byRow) : (this.#byRow ?? this.#tiled);

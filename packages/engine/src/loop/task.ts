@@ -57,6 +57,8 @@ export class GenerationTask {
   #diskTokens = 0;
   /** Tokens that it had when it lost its cells. */
   #furthest = 0;
+  /** Tokens of its answer that are still to be chosen as an earlier run has chosen them. */
+  #answered: readonly number[];
   #startedMs: number | undefined;
   #promptDoneMs: number | undefined;
   #lastTokenMs: number | undefined;
@@ -65,7 +67,9 @@ export class GenerationTask {
   constructor(request: GenerationRequest, listener: GenerationListener, nowMs: number) {
     this.request = request;
     this.listener = listener;
-    this.tokens = [...request.prompt];
+    this.#answered = request.answered ?? [];
+    // The last of them is computed for, as if it were to be chosen: so an answer that had ended ends again.
+    this.tokens = [...request.prompt, ...this.#answered.slice(0, -1)];
     this.#arrivedMs = nowMs;
     this.#random = seededRandom(request.seed);
     this.#stops = new StopStrings(request.stops);
@@ -106,6 +110,11 @@ export class GenerationTask {
     return this.tokens.length - this.request.prompt.length;
   }
 
+  /** Whether it has chosen a token. */
+  get hasAnswered(): boolean {
+    return this.#promptDoneMs !== undefined && this.generated > 0;
+  }
+
   /** Whether the prompt is computed, so that every step gives a token. */
   get isDecoding(): boolean {
     return this.generated > 0 && this.pending === 1;
@@ -123,8 +132,7 @@ export class GenerationTask {
 
   /** Milliseconds from arrival to the first token. */
   get timeToFirstTokenMs(): number | undefined {
-    const isThere = this.#promptDoneMs !== undefined && this.generated > 0;
-    return isThere ? this.#promptDoneMs! - this.#arrivedMs : undefined;
+    return this.hasAnswered ? this.#promptDoneMs! - this.#arrivedMs : undefined;
   }
 
   /** Milliseconds between its last two tokens. */
@@ -138,13 +146,15 @@ export class GenerationTask {
   }
 
   /**
-   * The next tokens are there without being computed. Those that it had before it lost its cells do not count again.
+   * The next tokens are there without being computed. Those that it had before it lost its cells do not count again,
+   * nor those of its answer.
    */
   share({ device, host, disk }: TokensByTier): void {
+    const most = this.request.prompt.length - (this.isPrefillOnly ? 0 : 1);
     const next = (count: number): number => {
       const from = this.computed;
       this.computed += count;
-      return this.generated === 0 ? Math.max(0, this.computed - Math.max(from, this.#furthest)) : 0;
+      return this.hasAnswered ? 0 : Math.max(0, Math.min(this.computed, most) - Math.max(from, this.#furthest));
     };
     this.#deviceTokens += next(device);
     this.#hostTokens += next(host);
@@ -179,44 +189,76 @@ export class GenerationTask {
     contextTokens: number,
     nowMs: number,
   ): FinishReason | undefined {
+    const token = this.#repeat(vocabulary) ?? this.#choose(logits, vocabulary);
+    this.#promptDoneMs ??= nowMs;
+    this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
+    this.#lastTokenMs = nowMs;
+    this.tokens.push(token);
+    const isLast = this.generated >= this.request.maxTokens || this.tokens.length >= contextTokens;
+    return this.#passOn(token, vocabulary, isLast);
+  }
+
+  #choose(logits: Float32Array, vocabulary: TokenPieces): number {
     const { prompt, sampling, topLogprobs } = this.request;
     const unchanged = topLogprobs === undefined ? undefined : logits.slice();
     if (changesLogits(sampling)) {
       adjustLogits(logits, sampling, { prompt, generated: this.tokens.slice(prompt.length) });
     }
     const grammar = this.#openGrammar(vocabulary);
+    const draws = this.#draw();
+    const random = (): number => draws.pop()!;
     const token =
       grammar === undefined
-        ? sampleToken(logits, sampling, this.#random)
-        : chooseWithGrammar(logits, sampling, grammar, this.#random);
+        ? sampleToken(logits, sampling, random)
+        : chooseWithGrammar(logits, sampling, grammar, random);
     grammar?.accept(token);
-    this.#promptDoneMs ??= nowMs;
-    this.#tokenGapMs = nowMs - (this.#lastTokenMs ?? nowMs);
-    this.#lastTokenMs = nowMs;
-    this.tokens.push(token);
+    const isEnd = vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration;
+    if (unchanged !== undefined && !isEnd) {
+      this.#chosen.push(chosenToken(token, unchanged, topLogprobs!, vocabulary));
+    }
+    return token;
+  }
+
+  /** The random numbers of one token: as many for each, so that a later run can skip them. */
+  #draw(): number[] {
+    const { sampling, grammar } = this.request;
+    if (sampling.temperature === 0) {
+      return [];
+    }
+    return grammar === undefined ? [this.#random()] : [this.#random(), this.#random()];
+  }
+
+  /** Goes through what an earlier run has answered, random numbers included. @returns The last token of it. */
+  #repeat(vocabulary: TokenPieces): number | undefined {
+    const answered = this.#answered;
+    this.#answered = [];
+    for (const [index, token] of answered.entries()) {
+      this.#draw();
+      if (this.request.topLogprobs !== undefined) {
+        // Its chances were told; where it stands in the text counts for those after it.
+        this.#chosen.push({ bytes: vocabulary.piece(token, true), logprob: 0, top: [] });
+      }
+      if (index < answered.length - 1) {
+        this.#passOn(token, vocabulary, false);
+      }
+    }
+    return answered.at(-1);
+  }
+
+  /** Passes on the text that a token completes, in one piece. @returns Why the text ends here, if it does. */
+  #passOn(token: number, vocabulary: TokenPieces, isLast: boolean): FinishReason | undefined {
+    this.listener.onToken?.(token);
     if (vocabulary.endsGeneration(token) && !this.request.ignoreEndOfGeneration) {
       this.#emit(this.#stops.push(this.#decoder.decode()).text + this.#stops.flush(), true);
       return 'stop';
     }
-    if (unchanged !== undefined) {
-      this.#chosen.push(chosenToken(token, unchanged, topLogprobs!, vocabulary));
+    const { text, stopped } = this.#stops.push(this.#decoder.decode(vocabulary.piece(token), { stream: true }));
+    if (stopped || !isLast) {
+      this.#emit(text, stopped);
+      return stopped ? 'stop' : undefined;
     }
-    const text = this.#decoder.decode(vocabulary.piece(token), { stream: true });
-    const result = this.#stops.push(text);
-    this.#emit(result.text, result.stopped);
-    if (result.stopped) {
-      return 'stop';
-    }
-    if (this.generated >= this.request.maxTokens || this.tokens.length >= contextTokens) {
-      return this.endText();
-    }
-    return undefined;
-  }
-
-  /** Passes on what was held back, when the text ends for want of tokens. */
-  endText(): FinishReason {
     const last = this.#stops.push(this.#decoder.decode());
-    this.#emit(last.stopped ? last.text : last.text + this.#stops.flush(), true);
+    this.#emit(text + last.text + (last.stopped ? '' : this.#stops.flush()), true);
     return last.stopped ? 'stop' : 'length';
   }
 

@@ -48,6 +48,7 @@ export class NativeContext implements SavableMemory {
   readonly #isPadded: boolean;
   readonly #pool: NativePointer | undefined;
   #state: 'idle' | 'decoding' | 'freed' = 'idle';
+  #warmUpMs = 0;
 
   /** KV cells, as llama.cpp rounded them, without those of the padding. */
   readonly cells: number;
@@ -122,6 +123,11 @@ export class NativeContext implements SavableMemory {
     const context = new NativeContext(bindings, pointer, model, options);
     await context.#warmUp();
     return context;
+  }
+
+  /** Milliseconds of the first decode, of one token, which read the weights into memory. */
+  get warmUpMs(): number {
+    return this.#warmUpMs;
   }
 
   /** The batch to fill for the next {@link decode}. */
@@ -243,7 +249,9 @@ export class NativeContext implements SavableMemory {
     this.#batch.clear();
     const highest = this.sequences.at(-1)!;
     this.#batch.add(0, 0, highest, true);
+    const startedMs = performance.now();
     const code = await this.decode();
+    this.#warmUpMs = performance.now() - startedMs;
     if (code !== 0) {
       this.free();
       throw mismatch(`A first decode failed with code ${code}`);

@@ -5,6 +5,7 @@ import type { ZmqPublisherStats } from '../events/zmq-publisher.js';
 export class FrontMetrics {
   readonly #registry = new Registry();
   readonly #retries: Counter;
+  readonly #continued: Counter;
 
   /**
    * @param isUp Whether there is a worker.
@@ -32,6 +33,11 @@ export class FrontMetrics {
       help: 'Requests that were computed again because they failed before their first token',
       registers,
     });
+    this.#continued = new Counter({
+      name: 'warmpath_engine_continued_streams_total',
+      help: 'Times that a stream went on behind what its client had, after a crash or a decode that failed',
+      registers,
+    });
   }
 
   /** Adds what is published of the cache. Call it once. */
@@ -53,6 +59,11 @@ export class FrontMetrics {
   /** A request is sent to a worker again. */
   retried(): void {
     this.#retries.inc();
+  }
+
+  /** A stream goes on. */
+  continued(): void {
+    this.#continued.inc();
   }
 
   /** @param model The label `model_name` of every metric. */

@@ -1,10 +1,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import { closeStalled } from '../http/slow-clients.js';
-import { CrashSuspects } from './crash-suspects.js';
 import type { FrontMetrics } from './front-metrics.js';
 import { ReceivedBodies } from './received-bodies.js';
-import { type RelayedRequest, relay, sendError, sendWhole } from './relay.js';
+import { breakStream, type RelayedRequest, type RelayOutcome, relay, sendError, sendWhole } from './relay.js';
+import { QueuedRequest, RequestLine } from './request-line.js';
 import type { Supervisor } from './supervisor.js';
 import type { Worker } from './worker.js';
 
@@ -15,30 +15,34 @@ export interface FrontOptions {
   readonly bodyLimitBytes: number;
   /** Most requests that wait while there is no worker. */
   readonly heldLimit: number;
+  /** Milliseconds since some moment. */
+  readonly clock: () => number;
 }
 
-/** Tries of a request that the worker may have seen. */
+/** Tries of a request that a living worker could not compute. */
 const MOST_TRIES = 2;
 
 /**
- * The HTTP server that clients are connected to. It holds their requests, relays them to the worker that the supervisor
- * has, and sends a request again, once, that failed before its client has got anything of the answer.
+ * The HTTP server that clients are connected to. It holds their requests and relays them to the worker that the
+ * supervisor has. When that crashes, the next one gets the requests that have no answer yet; a stream that had begun
+ * goes on behind what its client has.
  */
 export class Front {
   readonly server: Server;
   readonly #supervisor: Supervisor<Worker>;
   readonly #metrics: FrontMetrics;
   readonly #bodies: ReceivedBodies;
-  readonly #suspects = new CrashSuspects();
   readonly #heldLimit: number;
+  readonly #line: RequestLine;
   #held = 0;
 
-  constructor({ supervisor, metrics, bodyLimitBytes, heldLimit }: FrontOptions) {
+  constructor({ supervisor, metrics, bodyLimitBytes, heldLimit, clock }: FrontOptions) {
     this.#supervisor = supervisor;
     this.#metrics = metrics;
     // A worker knows how much of it a prompt can need.
     this.#bodies = new ReceivedBodies(() => supervisor.worker?.model.bodyLimitBytes ?? bodyLimitBytes);
     this.#heldLimit = heldLimit;
+    this.#line = new RequestLine(clock);
     this.server = createServer((request, response) => {
       closeStalled(request, response);
       const answered = this.#bodies.hold(request, (body) => this.#answer(request, body, response));
@@ -68,64 +72,76 @@ export class Front {
     }
   }
 
-  async #relay(request: RelayedRequest, response: ServerResponse): Promise<void> {
-    this.#suspects.check(request);
-    let endTurn: () => void = () => undefined;
+  async #relay(sent: RelayedRequest, response: ServerResponse): Promise<void> {
+    const request = new QueuedRequest(sent);
+    this.#line.check(request);
     try {
       for (let tries = 0; ; ) {
-        const worker = await this.#worker();
-        if (response.destroyed) {
-          return;
-        }
-        if (tries > 0) {
-          this.#metrics.retried();
-        }
-        const outcome = await relay(worker.pool, request, response, endTurn);
-        endTurn();
-        if (outcome.kind !== 'lost' && outcome.kind !== 'failed') {
-          if (outcome.kind === 'answered') {
-            this.#suspects.acquit(request);
-          }
-          return;
-        }
-        const isAlive = await worker.isAlive();
-        if (!isAlive && outcome.kind === 'lost' && outcome.sent && this.#suspects.accuse(request)) {
-          this.#supervisor.forgiveCrash();
-        }
-        // What never left cannot have done any harm; it waits for the next worker like one that has just come.
-        if (isAlive || outcome.kind === 'failed' || outcome.sent) {
-          tries++;
-        }
-        if (tries >= (isSpeculation(request) ? 1 : MOST_TRIES)) {
-          if (outcome.kind === 'failed') {
-            sendWhole(response, outcome.answer);
+        const worker = await this.#worker(request);
+        let outcome: RelayOutcome;
+        try {
+          if (response.destroyed) {
             return;
           }
-          const detail = `The engine crashed ${tries === 1 ? '' : 'twice '}while it computed this request.`;
-          throw new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause: outcome.cause });
+          this.#count(request, tries);
+          outcome = await relay(worker.pool, sent, response);
+          if (outcome.kind !== 'lost' && outcome.kind !== 'failed') {
+            return;
+          }
+          if (await worker.isAlive()) {
+            tries++;
+          } else if ((outcome.kind === 'failed' || outcome.sent) && this.#line.crashed(request, worker)) {
+            throw crashed(request.crashes, outcome);
+          }
+        } finally {
+          this.#line.leave(request, worker);
         }
-        endTurn = isAlive ? () => undefined : await this.#suspects.turn();
+        // What never left cannot have done any harm; it waits for the next worker like one that has just come.
+        const mayRepeat = tries < MOST_TRIES && !(tries + request.crashes > 0 && isSpeculation(sent));
+        if (!mayRepeat && outcome.kind === 'failed' && sent.answer === undefined) {
+          sendWhole(response, outcome.answer);
+          return;
+        }
+        if (!mayRepeat) {
+          throw crashed(tries + request.crashes, outcome);
+        }
       }
     } finally {
-      endTurn();
+      this.#line.end(request);
     }
   }
 
-  /** The worker, which is waited for while it starts again. */
-  async #worker(): Promise<Worker> {
+  #count({ sent, crashes }: QueuedRequest, tries: number): void {
+    if (sent.answer !== undefined) {
+      this.#metrics.continued();
+    } else if (tries + crashes > 0) {
+      this.#metrics.retried();
+    }
+  }
+
+  /** The worker, which is waited for while it starts again, or while a request runs alone. */
+  async #worker(request: QueuedRequest): Promise<Worker> {
     const { worker } = this.#supervisor;
-    if (worker !== undefined) {
+    if (worker !== undefined && this.#line.enter(request, worker)) {
       return worker;
     }
-    if (this.#held >= this.#heldLimit) {
-      const detail = `${this.#held} requests are waiting for the engine to start again.`;
+    // Those that a worker had before were counted when they came.
+    const isNew = request.crashes === 0;
+    if (isNew && this.#held >= this.#heldLimit) {
+      const detail = `${this.#held} requests are waiting since the engine crashed.`;
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
     }
-    this.#held++;
+    this.#held += isNew ? 1 : 0;
     try {
-      return await this.#supervisor.ready();
+      for (;;) {
+        const next = await this.#supervisor.ready();
+        if (this.#line.enter(request, next)) {
+          return next;
+        }
+        await this.#line.wait();
+      }
     } finally {
-      this.#held--;
+      this.#held -= isNew ? 1 : 0;
     }
   }
 
@@ -171,15 +187,24 @@ function isSpeculation({ body }: RelayedRequest): boolean {
   }
 }
 
+function crashed(times: number, outcome: RelayOutcome): WarmpathError {
+  const often = times === 1 ? '' : times === 2 ? 'twice ' : `${times} times `;
+  const detail = `The engine crashed ${often}while it computed this request.`;
+  return new WarmpathError('WARMPATH_ENGINE_FAILED', {
+    detail,
+    ...(outcome.kind === 'lost' && { cause: outcome.cause }),
+  });
+}
+
 function fail(response: ServerResponse, cause: unknown): void {
   if (response.destroyed) {
     return;
   }
+  const error = WarmpathError.isInstance(cause) ? cause : new WarmpathError('WARMPATH_INTERNAL', { cause });
   if (response.headersSent) {
-    response.destroy();
+    breakStream(response, error.toOpenAI());
     return;
   }
-  const error = WarmpathError.isInstance(cause) ? cause : new WarmpathError('WARMPATH_INTERNAL', { cause });
   sendError(response, error);
 }
 

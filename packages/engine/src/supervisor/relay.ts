@@ -1,8 +1,9 @@
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import type { Dispatcher, Pool } from 'undici';
+import { CONTINUE_HEADER, continuedBody, RECORDS_HEADER, RelayedAnswer } from './answer-records.js';
 
-/** One request as a client sent it. */
+/** One request as a client sent it, and what its client has of the answer. */
 export interface RelayedRequest {
   readonly method: string;
   /** Path and query. */
@@ -10,11 +11,13 @@ export interface RelayedRequest {
   readonly headers: IncomingHttpHeaders;
   /** `null` when it has none. */
   readonly body: Buffer | null;
+  /** The stream that was begun, when another worker can go on with it. */
+  answer?: RelayedAnswer;
 }
 
 /**
- * How one try went: the client has its answer, or a part of it and a broken end, or is gone; or it has nothing yet, and
- * the request can be sent again.
+ * How one try went: the client has its answer, or a broken end of it, or is gone; or the request can be sent again,
+ * because the client has nothing yet, or a stream that another worker goes on with.
  */
 export type RelayOutcome =
   | { readonly kind: 'answered' | 'broken' | 'left' }
@@ -36,8 +39,10 @@ export interface WholeAnswer {
 /** After the error event of a broken stream, how long a slow client may take to read it. */
 const BREAK_GRACE_MS = 1_000;
 
-/** Headers that speak of one connection only. */
+/** Headers that speak of one connection only, and those between front and worker. */
 const CONNECTION_HEADERS = new Set([
+  RECORDS_HEADER,
+  CONTINUE_HEADER,
   'connection',
   'expect',
   'host',
@@ -50,33 +55,43 @@ const CONNECTION_HEADERS = new Set([
 ]);
 
 /**
- * Sends a request to the worker and its answer to the client. A stream passes byte for byte and with backpressure; any
- * other answer is passed on when it is whole, so that a request whose worker crashes can be sent again until then.
- * When the client goes away, the connection to the worker is closed.
- *
- * @param onBegun Called when the answer begins.
+ * Sends a request to the worker and its answer to the client. A stream passes event by event and with backpressure; any
+ * other answer is passed on when it is whole. So a request whose worker crashes can be sent again, and a stream goes on
+ * behind what its client has. When the client goes away, the connection to the worker is closed.
  */
-export function relay(
-  pool: Pool,
-  request: RelayedRequest,
-  client: ServerResponse,
-  onBegun: () => void,
-): Promise<RelayOutcome> {
+export function relay(pool: Pool, request: RelayedRequest, client: ServerResponse): Promise<RelayOutcome> {
   return new Promise((resolve) => {
-    const exchange = new RelayExchange(client, onBegun, resolve);
+    const exchange = new RelayExchange(request, client, resolve);
     try {
-      pool.dispatch(
-        {
-          method: request.method as Dispatcher.HttpMethod,
-          path: request.path,
-          headers: endToEnd(request.headers),
-          body: request.body,
-        },
-        exchange,
-      );
+      pool.dispatch(toWorker(request), exchange);
     } catch (error) {
       exchange.onResponseError(undefined, error as Error);
     }
+  });
+}
+
+function toWorker({ method, path, headers, body, answer }: RelayedRequest): Dispatcher.DispatchOptions {
+  const passed = endToEnd(headers);
+  passed[RECORDS_HEADER] = '1';
+  if (answer === undefined || body === null) {
+    return { method: method as Dispatcher.HttpMethod, path, headers: passed, body };
+  }
+  const continued = continuedBody(body, answer.origin, answer.tokens);
+  passed[CONTINUE_HEADER] = '1';
+  passed['content-length'] = String(continued.length);
+  return { method: method as Dispatcher.HttpMethod, path, headers: passed, body: continued };
+}
+
+/**
+ * Ends a stream that cannot go on. Half an answer must not look like a whole one: an error event, as the engine itself
+ * sends it, and no clean end.
+ */
+export function breakStream(client: ServerResponse, error: object): void {
+  const grace = setTimeout(() => client.destroy(), BREAK_GRACE_MS);
+  // The blank line ends an event that was torn.
+  client.write(`\n\ndata: ${JSON.stringify(error)}\n\n`, () => {
+    clearTimeout(grace);
+    client.destroy();
   });
 }
 
@@ -98,8 +113,8 @@ export function sendError(client: ServerResponse, error: WarmpathError): void {
 }
 
 class RelayExchange implements Dispatcher.DispatchHandler {
+  readonly #request: RelayedRequest;
   readonly #client: ServerResponse;
-  readonly #onBegun: () => void;
   readonly #resolve: (outcome: RelayOutcome) => void;
   readonly #onClose = (): void => this.#leave();
   readonly #onDrain = (): void => this.#controller?.resume();
@@ -109,9 +124,9 @@ class RelayExchange implements Dispatcher.DispatchHandler {
   #parts: Buffer[] = [];
   #settled = false;
 
-  constructor(client: ServerResponse, onBegun: () => void, resolve: (outcome: RelayOutcome) => void) {
+  constructor(request: RelayedRequest, client: ServerResponse, resolve: (outcome: RelayOutcome) => void) {
+    this.#request = request;
     this.#client = client;
-    this.#onBegun = onBegun;
     this.#resolve = resolve;
     client.once('close', this.#onClose);
   }
@@ -128,22 +143,35 @@ class RelayExchange implements Dispatcher.DispatchHandler {
       return;
     }
     this.#head = { status, headers };
-    this.#onBegun();
     this.#isStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
-    if (this.#isStream) {
-      // The worker sends the head of a stream with its first token, so nothing can be sent again from here on.
-      this.#client.on('drain', this.#onDrain);
-      this.#client.writeHead(status, endToEnd(headers));
+    if (!this.#isStream) {
+      return;
     }
+    this.#client.on('drain', this.#onDrain);
+    if (this.#request.answer !== undefined) {
+      this.#request.answer.beginAgain();
+      return;
+    }
+    const origin = headers[RECORDS_HEADER];
+    if (typeof origin === 'string') {
+      this.#request.answer = new RelayedAnswer(origin);
+    }
+    this.#client.writeHead(status, endToEnd(headers));
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#settled) {
       return;
     }
+    const { answer } = this.#request;
     if (!this.#isStream) {
       this.#parts.push(chunk);
-    } else if (!this.#client.write(chunk)) {
+    } else if (answer === undefined) {
+      this.#client.write(chunk);
+    } else {
+      answer.read(chunk, (events) => this.#client.write(events));
+    }
+    if (this.#isStream && this.#client.writableNeedDrain) {
       controller.pause();
     }
   }
@@ -160,6 +188,9 @@ class RelayExchange implements Dispatcher.DispatchHandler {
     const answer = { ...this.#head!, body: Buffer.concat(this.#parts) };
     if (hasFailed(answer)) {
       this.#settle({ kind: 'failed', answer });
+    } else if (this.#request.answer !== undefined) {
+      breakStream(this.#client, parsed(answer.body));
+      this.#settle({ kind: 'broken' });
     } else {
       sendWhole(this.#client, answer);
       this.#settle({ kind: 'answered' });
@@ -170,8 +201,13 @@ class RelayExchange implements Dispatcher.DispatchHandler {
     if (this.#settled) {
       return;
     }
-    if (this.#isStream) {
-      this.#break();
+    const { answer } = this.#request;
+    if (answer?.isEnded === true) {
+      this.#client.end();
+      this.#settle({ kind: 'answered' });
+    } else if (this.#isStream && answer === undefined) {
+      const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'The engine crashed while it answered.' });
+      breakStream(this.#client, error.toOpenAI());
       this.#settle({ kind: 'broken' });
     } else {
       this.#settle({ kind: 'lost', cause, sent: this.#controller !== undefined });
@@ -181,18 +217,6 @@ class RelayExchange implements Dispatcher.DispatchHandler {
   #leave(): void {
     this.#controller?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
     this.#settle({ kind: 'left' });
-  }
-
-  /** Half an answer must not look like a whole one: an error event, as the engine itself sends it, and no clean end. */
-  #break(): void {
-    const client = this.#client;
-    const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'The engine crashed while it answered.' });
-    const grace = setTimeout(() => client.destroy(), BREAK_GRACE_MS);
-    // The blank line ends an event that was torn.
-    client.write(`\n\ndata: ${JSON.stringify(error.toOpenAI())}\n\n`, () => {
-      clearTimeout(grace);
-      client.destroy();
-    });
   }
 
   #settle(outcome: RelayOutcome): void {
@@ -214,10 +238,16 @@ function hasFailed({ status, body }: WholeAnswer): boolean {
   if (status !== failed.status) {
     return false;
   }
+  return (parsed(body) as { error?: { code?: unknown } }).error?.code === failed.code;
+}
+
+/** A body of JSON; an empty object for any other. */
+function parsed(body: Buffer): object {
   try {
-    return (JSON.parse(body.toString()) as { error?: { code?: unknown } }).error?.code === failed.code;
+    const value: unknown = JSON.parse(body.toString());
+    return typeof value === 'object' && value !== null ? value : {};
   } catch {
-    return false;
+    return {};
   }
 }
 

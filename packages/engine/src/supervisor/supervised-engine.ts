@@ -8,14 +8,13 @@ import { type EngineOptions, parseEngineOptions } from '../options.js';
 import type { EngineHooks, EngineServer } from '../server.js';
 import { Front } from './front.js';
 import { FrontMetrics } from './front-metrics.js';
-import { RestartLimit } from './restart-limit.js';
 import { SocketFolder } from './socket-folder.js';
 import { Supervisor } from './supervisor.js';
 import { WarmFolder } from './warm-folder.js';
 import { startWorker, type Worker } from './worker.js';
 
 /** An engine that listens in this process and computes in another, which is started again when it crashes. */
-export interface SupervisedEngine extends Omit<EngineServer, 'stats' | 'decodingMs'> {
+export interface SupervisedEngine extends Omit<EngineServer, 'stats' | 'decoding'> {
   /** The process that computes, as far as is known; `undefined` while there is none. */
   readonly workerPid: number | undefined;
   /** Restarts since the start. */
@@ -24,8 +23,8 @@ export interface SupervisedEngine extends Omit<EngineServer, 'stats' | 'decoding
 
 /**
  * Starts the engine as two processes: this one holds the listening socket and the clients' connections, a child holds
- * llama.cpp. A crash of the child costs the answers that had begun, and nothing else: another is started, and requests
- * of which no client has any answer yet are sent to it, once.
+ * llama.cpp. When the child crashes or hangs, another is started and gets the requests that have no answer yet; streams
+ * go on behind what their clients have.
  *
  * @throws Everything that `startEngineServer` throws; WARMPATH_ENGINE_FAILED when the child ends before it listens.
  */
@@ -41,14 +40,13 @@ export async function startSupervisedEngine(
   const supervisor = new Supervisor<Worker>({
     start: (signal) =>
       startWorker(
-        { options, socketPath: sockets.next(), warm, hangTimeoutMs: settings.hangTimeoutMs },
+        { options, socketPath: sockets.next(), warm },
         {
           signal,
           ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
           ...(kvEvents !== undefined && { kvEvents }),
         },
       ),
-    limit: new RestartLimit(settings.maxRestarts),
     clock: () => performance.now(),
     wait: (ms, signal) => delay(ms, undefined, { signal }),
     onCrash: (error) => {
@@ -68,6 +66,7 @@ export async function startSupervisedEngine(
     metrics,
     bodyLimitBytes: settings.bodyLimitBytes,
     heldLimit: settings.queueLimit + settings.maxRunning,
+    clock: () => performance.now(),
   });
   let closing: Promise<void> | undefined;
   const close = (graceMs = settings.shutdownGraceMs): Promise<void> => {

@@ -1,12 +1,45 @@
 import { WarmpathError } from '@warmpath/core';
 import { describeExit, type EngineExit } from '../child-process.js';
-import { CRASH_WINDOW_MS, type RestartLimit } from './restart-limit.js';
 import type { Worker } from './worker.js';
+
+/** Crashes further back than this do not delay a restart. */
+export const CRASH_WINDOW_MS = 60_000;
+
+/** Before the second restart of a window; every further one waits twice as long. */
+const FIRST_DELAY_MS = 200;
+const LONGEST_DELAY_MS = 5_000;
+/** Crashes after which the delay grows no more. */
+const MOST_CRASHES = 16;
+
+/** Starts that fail one after another before the engine is given up. */
+export const MOST_FAILED_STARTS = 5;
+
+/** How long to wait before a crashed worker is started again: pure, the clock is passed in. */
+export class RestartDelay {
+  readonly #crashesMs: number[] = [];
+
+  /**
+   * A crash, or a start that failed.
+   *
+   * @param nowMs Milliseconds since some moment.
+   * @returns Milliseconds to wait: none after a crash that stands alone, ever more after further ones.
+   */
+  crashed(nowMs: number): number {
+    const crashes = this.#crashesMs;
+    while (crashes.length > 0 && crashes[0]! <= nowMs - CRASH_WINDOW_MS) {
+      crashes.shift();
+    }
+    const earlier = crashes.push(nowMs) - 1;
+    if (crashes.length > MOST_CRASHES) {
+      crashes.shift();
+    }
+    return earlier === 0 ? 0 : Math.min(FIRST_DELAY_MS * 2 ** (earlier - 1), LONGEST_DELAY_MS);
+  }
+}
 
 export interface SupervisorOptions<W> {
   /** Starts a worker; the signal ends the start. */
   readonly start: (signal: AbortSignal) => Promise<W>;
-  readonly limit: RestartLimit;
   /** Milliseconds since some moment. */
   readonly clock: () => number;
   /** Waits so many milliseconds, or rejects when the signal is raised. */
@@ -19,12 +52,14 @@ export interface SupervisorOptions<W> {
 export type SupervisedWorker = Pick<Worker, 'exited' | 'stop'>;
 
 /**
- * Keeps one worker running: starts another when it crashes, later each time, and gives up when it crashes too often.
- * It knows processes and no requests.
+ * Keeps one worker running: starts another when it crashes, later each time. However often one crashes that has
+ * listened, the next is started: what its requests do is for the front to see to. It is given up when starts fail one
+ * after another.
  */
 export class Supervisor<W extends SupervisedWorker> {
   readonly #options: SupervisorOptions<W>;
   readonly #closing = new AbortController();
+  readonly #delay = new RestartDelay();
   #restarts = 0;
   #worker: W | undefined;
   #ready: Promise<W>;
@@ -74,11 +109,6 @@ export class Supervisor<W extends SupervisedWorker> {
     return this.#ready;
   }
 
-  /** A crash had the same cause as one before: both count as one in the limit of restarts. */
-  forgiveCrash(): void {
-    this.#options.limit.forgive();
-  }
-
   /** Ends the worker and starts no other; what it computes may finish within `graceMs`. Safe to call again. */
   async close(graceMs: number): Promise<void> {
     if (!this.#closing.signal.aborted) {
@@ -109,13 +139,14 @@ export class Supervisor<W extends SupervisedWorker> {
 
   /** @returns `undefined` when it was closed or given up. */
   async #restart(cause: WarmpathError): Promise<W | undefined> {
-    const { limit, clock, wait, start, onCrash } = this.#options;
+    const { clock, wait, start, onCrash } = this.#options;
     const { signal } = this.#closing;
-    for (let reason = cause; ; ) {
-      const delayMs = limit.crashed(clock());
+    let reason = cause;
+    for (let failures = 0; ; failures++) {
+      const delayMs = this.#delay.crashed(clock());
       onCrash(reason);
-      if (delayMs === undefined) {
-        const detail = `The engine crashed ${limit.crashes} times within ${CRASH_WINDOW_MS / 1000} s and was given up; the last time: ${reason.message}`;
+      if (failures === MOST_FAILED_STARTS) {
+        const detail = `The engine could not be started again ${failures} times and was given up; the last time: ${reason.message}`;
         const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail, cause: reason });
         this.#turnAway(error);
         this.#tellFailure(error);

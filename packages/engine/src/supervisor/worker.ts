@@ -37,8 +37,6 @@ export interface WorkerStart {
   readonly socketPath: string;
   /** Where it leaves what the next one begins with, and finds what the last one has left. */
   readonly warm: WarmPlace | undefined;
-  /** How long it may give no sign of life, or compute one step, before it is killed; 0 for ever. */
-  readonly hangTimeoutMs: number;
 }
 
 /**
@@ -46,7 +44,7 @@ export interface WorkerStart {
  * @throws What `startEngineServer` throws; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
  */
 export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promise<Worker> {
-  const { options, socketPath, warm, hangTimeoutMs } = start;
+  const { options, socketPath, warm } = start;
   const message = {
     type: 'start',
     options,
@@ -71,7 +69,7 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
     hang = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail });
     child.process.kill('SIGKILL');
   };
-  const endWatch = hangTimeoutMs > 0 ? watchHeartbeat(child, hangTimeoutMs, onHang) : undefined;
+  const endWatch = watchHeartbeat(child, onHang);
   return {
     pid: child.process.pid!,
     model: child.model,
@@ -86,7 +84,7 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
       return asked;
     },
     stop: (graceMs) => {
-      endWatch?.();
+      endWatch();
       return stopChild(child, graceMs + STOP_MARGIN_MS);
     },
   };

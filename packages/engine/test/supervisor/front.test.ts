@@ -1,9 +1,17 @@
 import { once } from 'node:events';
-import { createServer, type Server, type ServerResponse, request as sendRequest } from 'node:http';
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+  request as sendRequest,
+} from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import { Pool } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
+import { answerRecord } from '../../src/supervisor/answer-records.js';
 import { Front } from '../../src/supervisor/front.js';
 import { FrontMetrics } from '../../src/supervisor/front-metrics.js';
 import type { Supervisor } from '../../src/supervisor/supervisor.js';
@@ -13,7 +21,6 @@ import type { Worker } from '../../src/supervisor/worker.js';
 interface FakeSupervisor {
   worker: Worker | undefined;
   ready(): Promise<Worker>;
-  forgiveCrash?(): void;
 }
 
 describe('the front', () => {
@@ -58,6 +65,7 @@ describe('the front', () => {
       metrics,
       bodyLimitBytes: 1000,
       heldLimit,
+      clock: () => 0,
     });
     watch(server);
     return listen(server);
@@ -245,7 +253,7 @@ describe('the front', () => {
     );
     const outgoing = sendRequest(`${url}/v1/completions`, { method: 'POST' });
     outgoing.end('{}');
-    const [incoming] = (await once(outgoing, 'response')) as [import('node:http').IncomingMessage];
+    const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
     let text = '';
     incoming.setEncoding('utf8').on('data', (part: string) => {
       text += part;
@@ -255,6 +263,85 @@ describe('the front', () => {
     expect(torn).toBe('data: {"first"');
     expect(JSON.parse(error!.replace('data: ', ''))).toMatchObject({ error: { code: 'WARMPATH_ENGINE_FAILED' } });
     expect(text).not.toContain('[DONE]');
+  });
+
+  /** A stream in records from a worker that dies in it, and one that answers what goes on. */
+  async function streamed(records: string, next: (response: ServerResponse) => void) {
+    const asked: { headers: IncomingHttpHeaders; body: string }[] = [];
+    const handler = (dies: boolean) => (request: IncomingMessage, response: ServerResponse) => {
+      let body = '';
+      request.on('data', (part: Buffer) => {
+        body += part.toString();
+      });
+      request.on('end', () => {
+        asked.push({ headers: request.headers, body });
+        if (dies) {
+          response.writeHead(200, { 'content-type': 'text/event-stream', 'warmpath-records': ORIGIN });
+          response.write(records, () => response.destroy());
+        } else {
+          next(response);
+        }
+      });
+    };
+    const dead = await worker(handler(true), async () => false);
+    const alive = await worker(handler(false));
+    const workers = [dead, alive];
+    const url = await front({ worker: undefined, ready: async () => workers.shift()! });
+    const outgoing = sendRequest(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'warmpath-continue': '1', 'warmpath-records': 'no' },
+    });
+    outgoing.end('{"stream":true}');
+    const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+    let text = '';
+    incoming.setEncoding('utf8').on('data', (part: string) => {
+      text += part;
+    });
+    const isWhole = await once(incoming, 'end').then(
+      () => true,
+      () => false,
+    );
+    expect(incoming.headers).not.toHaveProperty('warmpath-records');
+    // What a client says of the internal headers does not count.
+    expect(asked[0]!.headers).toMatchObject({ 'warmpath-records': '1' });
+    expect(asked[0]!.headers).not.toHaveProperty('warmpath-continue');
+    return { text, isWhole, asked };
+  }
+
+  const ORIGIN = '{"id":"cmpl-1","created":5,"seed":7}';
+  const FIRST = 'data: {"one"}\n\n';
+  const LAST = 'data: {"two"}\n\ndata: [DONE]\n\n';
+
+  it('has another worker go on with a stream, behind the last event that was whole', async () => {
+    const half = answerRecord('data: {"lost"}\n\n', [12]).slice(0, -3);
+    const { text, isWhole, asked } = await streamed(answerRecord(FIRST, [10, 11]) + half, (response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream', 'warmpath-records': ORIGIN });
+      response.end(answerRecord(LAST, 'end'));
+    });
+    expect(text).toBe(FIRST + LAST);
+    expect(isWhole).toBe(true);
+    expect(asked[1]!.headers).toMatchObject({ 'warmpath-continue': '1' });
+    const begun = { ...(JSON.parse(ORIGIN) as object), tokens: [10, 11] };
+    expect(JSON.parse(asked[1]!.body)).toEqual({ begun, body: { stream: true } });
+  });
+
+  it('asks no other worker when the end of a stream had come', async () => {
+    const { text, isWhole, asked } = await streamed(answerRecord(FIRST, [10]) + answerRecord(LAST, 'end'), () => {
+      throw new Error('nothing is left to do');
+    });
+    expect(text).toBe(FIRST + LAST);
+    expect(isWhole).toBe(true);
+    expect(asked).toHaveLength(1);
+  });
+
+  it('breaks a stream off that the next worker refuses, with its reason', async () => {
+    const { text, isWhole } = await streamed(answerRecord(FIRST, [10]), (response) => {
+      response.writeHead(503, { 'content-type': 'application/json' });
+      response.end(JSON.stringify(new WarmpathError('WARMPATH_SHUTTING_DOWN').toOpenAI()));
+    });
+    expect(text.startsWith(FIRST)).toBe(true);
+    expect(text).toContain('WARMPATH_SHUTTING_DOWN');
+    expect(isWhole).toBe(false);
   });
 
   it.each(['before the answer', 'in the middle of a stream'])(
@@ -285,7 +372,7 @@ describe('the front', () => {
       outgoing.end('{}');
       await workerCame;
       if (when !== 'before the answer') {
-        const [incoming] = (await once(outgoing, 'response')) as [import('node:http').IncomingMessage];
+        const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
         await once(incoming, 'data');
       }
       outgoing.destroy();
@@ -374,50 +461,6 @@ describe('the front', () => {
     for (const response of waiting) response.end('done');
     for (const response of held) expect(await (await response).text()).toBe('done');
     expect(await (await send()).text()).toBe('room');
-  });
-
-  it('refuses for good what was under way in two crashes, and acquits what only stood beside it', async () => {
-    let atOnce = 0;
-    let mostAtOnce = 0;
-    let first = 0;
-    const received: string[] = [];
-    let tellBoth: () => void = () => undefined;
-    const both = new Promise<void>((resolve) => {
-      tellBoth = resolve;
-    });
-    let forgiven = 0;
-    const crashing = await worker(
-      async (request, response) => {
-        const [part] = (await once(request, 'data')) as [Buffer];
-        received.push(String(part));
-        if (first < 2) {
-          // Both are under way when the first worker crashes.
-          if (++first === 2) tellBoth();
-          await both;
-          request.socket.destroy();
-          return;
-        }
-        mostAtOnce = Math.max(mostAtOnce, ++atOnce);
-        // Time for the other one to come, if it does.
-        for (let turns = 0; turns < 500 && atOnce < 2; turns++) {
-          await new Promise((resolve) => setImmediate(resolve));
-        }
-        atOnce--;
-        part.includes('poison') ? request.socket.destroy() : response.end('good');
-      },
-      async () => false,
-    );
-    const url = await front({ ...running(crashing), forgiveCrash: () => forgiven++ });
-    const post = async (body: string): Promise<string> =>
-      (await fetch(`${url}/v1/completions`, { method: 'POST', body })).text();
-    const [poison, other] = await Promise.all([post('poison'), post('other')]);
-    expect(poison).toContain('crashed twice');
-    expect(other).toBe('good');
-    expect(mostAtOnce).toBe(1);
-    expect(forgiven).toBe(1);
-    expect(await post('poison')).toContain('not computed again');
-    expect(await post('other')).toBe('good');
-    expect(received.filter((body) => body === 'poison')).toHaveLength(2);
   });
 
   it('answers 404 to what is no path', async () => {

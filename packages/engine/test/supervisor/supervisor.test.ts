@@ -1,8 +1,13 @@
 import { WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import type { EngineExit } from '../../src/child-process.js';
-import { RestartLimit } from '../../src/supervisor/restart-limit.js';
-import { type SupervisedWorker, Supervisor } from '../../src/supervisor/supervisor.js';
+import {
+  CRASH_WINDOW_MS,
+  MOST_FAILED_STARTS,
+  RestartDelay,
+  type SupervisedWorker,
+  Supervisor,
+} from '../../src/supervisor/supervisor.js';
 
 class FakeWorker implements SupervisedWorker {
   readonly exited: Promise<EngineExit>;
@@ -23,7 +28,7 @@ class FakeWorker implements SupervisedWorker {
 }
 
 /** A supervisor whose waits last until they are told to end. */
-function setUp(most: number, starts: ('works' | 'fails' | 'hangs')[] = []) {
+function setUp(starts: ('works' | 'fails' | 'hangs')[] = []) {
   const workers: FakeWorker[] = [];
   const crashes: string[] = [];
   const waits: { ms: number; over: () => void }[] = [];
@@ -42,12 +47,16 @@ function setUp(most: number, starts: ('works' | 'fails' | 'hangs')[] = []) {
       workers.push(worker);
       return worker;
     },
-    limit: new RestartLimit(most),
     clock: () => 0,
     wait: (ms, signal) =>
-      new Promise((over, reject) => {
+      new Promise((resolve, reject) => {
+        const end = () => reject(signal.reason);
+        const over = () => {
+          signal.removeEventListener('abort', end);
+          resolve();
+        };
         waits.push({ ms, over });
-        signal.addEventListener('abort', () => reject(signal.reason));
+        signal.addEventListener('abort', end);
       }),
     onCrash: ({ message }) => crashes.push(message),
   });
@@ -57,9 +66,23 @@ function setUp(most: number, starts: ('works' | 'fails' | 'hangs')[] = []) {
 
 const CRASH: EngineExit = { code: null, signal: 'SIGSEGV' };
 
+describe('the delay of a restart', () => {
+  it('is none after a crash that stands alone, then grows, and has an end', () => {
+    const delay = new RestartDelay();
+    const delays = Array.from({ length: 40 }, (_, index) => delay.crashed(index));
+    expect(delays.slice(0, 8)).toEqual([0, 200, 400, 800, 1600, 3200, 5000, 5000]);
+    expect(new Set(delays.slice(8))).toEqual(new Set([5000]));
+  });
+
+  it('forgets crashes that are further back than the window', () => {
+    const delay = new RestartDelay();
+    expect([0, CRASH_WINDOW_MS, 2 * CRASH_WINDOW_MS - 1].map((now) => delay.crashed(now))).toEqual([0, 0, 200]);
+  });
+});
+
 describe('the supervisor', () => {
   it('starts another worker when one crashes, and whoever waits gets that one', async () => {
-    const { supervisor, workers, crashes, waits, settle } = setUp(3);
+    const { supervisor, workers, crashes, waits, settle } = setUp();
     const first = await supervisor.start(undefined);
     expect(await supervisor.ready()).toBe(first);
     expect(supervisor.worker).toBe(first);
@@ -77,26 +100,46 @@ describe('the supervisor', () => {
   });
 
   it('throws what keeps the first worker from starting', async () => {
-    const { supervisor } = setUp(3, ['fails']);
+    const { supervisor } = setUp(['fails']);
     await expect(supervisor.start(undefined)).rejects.toMatchObject({ code: 'WARMPATH_MODEL_FILE' });
     await supervisor.close(0);
   });
 
-  it('counts a restart that fails as a crash, and gives up with the last reason', async () => {
-    const { supervisor, crashes, waits, settle } = setUp(2, ['works', 'fails', 'fails']);
+  it('starts again for ever as long as starts succeed', async () => {
+    const { supervisor, workers, waits, settle } = setUp(['works', 'fails', 'fails', 'fails', 'fails', 'works']);
+    await supervisor.start(undefined);
+    // The first crash takes five starts, of which four fail; each of the others takes one.
+    for (let crash = 0; crash < 50; crash++) {
+      workers.at(-1)!.end(CRASH);
+      await settle();
+      while (supervisor.worker === undefined) {
+        waits.at(-1)!.over();
+        await settle();
+      }
+    }
+    expect(supervisor.restarts).toBe(50);
+    expect(waits.length).toBe(54);
+    expect(Math.max(...waits.map(({ ms }) => ms))).toBe(5_000);
+    await supervisor.close(0);
+  });
+
+  it('gives up after starts that failed one after another, with the last reason', async () => {
+    const fails = Array.from({ length: MOST_FAILED_STARTS }, () => 'fails' as const);
+    const { supervisor, crashes, waits, settle } = setUp(['works', ...fails]);
     const first = await supervisor.start(undefined);
     first.end({ code: 1, signal: null, error: new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'a defect' }) });
     await settle();
     const waiting = supervisor.ready();
     waiting.catch(() => undefined);
-    waits[0]!.over();
-    await settle();
-    waits[1]!.over();
+    for (let start = 0; start < MOST_FAILED_STARTS; start++) {
+      waits[start]!.over();
+      await settle();
+    }
     const error = await supervisor.failed;
-    expect(error.message).toContain('crashed 3 times within 60 s');
+    expect(error.message).toContain('could not be started again 5 times');
     expect(error.message).toContain('the file is gone');
-    expect(crashes).toEqual(['The engine process ended: a defect.', 'the file is gone', 'the file is gone']);
-    expect(waits.map(({ ms }) => ms)).toEqual([0, 200]);
+    expect(crashes).toEqual(['The engine process ended: a defect.', ...fails.map(() => 'the file is gone')]);
+    expect(waits.map(({ ms }) => ms)).toEqual([0, 200, 400, 800, 1600]);
     await expect(waiting).rejects.toBe(error);
     await expect(supervisor.ready()).rejects.toBe(error);
     await supervisor.close(0);
@@ -104,7 +147,7 @@ describe('the supervisor', () => {
 
   it('can be closed while it waits, and while a worker starts', async () => {
     for (const starts of [['works'], ['works', 'hangs']] as const) {
-      const { supervisor, workers, waits, settle } = setUp(2, [...starts]);
+      const { supervisor, workers, waits, settle } = setUp([...starts]);
       const first = await supervisor.start(undefined);
       first.end(CRASH);
       await settle();
@@ -121,7 +164,7 @@ describe('the supervisor', () => {
   });
 
   it('ends a worker that has just come when it is closed', async () => {
-    const { supervisor, workers, waits, settle } = setUp(2);
+    const { supervisor, workers, waits, settle } = setUp();
     const first = await supervisor.start(undefined);
     first.end(CRASH);
     await settle();

@@ -1,5 +1,6 @@
 // Preloaded into engine processes by a test: the worker dies at a chosen place, as often as the test says.
-// CRASH_AT: `decode` (while the native thread computes), `token` (when the poison token is computed), `commit` (a
+// CRASH_AT: `decode` (while the native thread computes), `hang` (it never comes back), `loop` (the event loop stands
+// still), `token` (when the poison token is computed), `commit` (a
 // defect of the loop), `refused` (llama_decode finds no memory), `context` (no memory for a context), `save` and
 // `restore` (between the copy of a node's cells and the tree's knowing of it), `write` (in the middle of a file),
 // `full` (no room for a file).
@@ -46,6 +47,17 @@ if (process.argv.includes('--worker')) {
         const result = decode.call(this);
         if (isDue()) die();
         return result;
+      };
+      break;
+    case 'hang':
+      NativeContext.prototype.decode = function () {
+        return isDue() ? new Promise(() => undefined) : decode.call(this);
+      };
+      break;
+    case 'loop':
+      NativeContext.prototype.decode = function () {
+        if (isDue()) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+        return decode.call(this);
       };
       break;
     case 'token':
