@@ -1,9 +1,10 @@
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { resolveModel } from '@warmpath/engine';
 import { request } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
 import { startFakeEngine } from './fake-engine.js';
@@ -48,6 +49,14 @@ async function ask(url: string, documents: readonly object[]): Promise<Usage> {
   });
   expect(statusCode).toBe(200);
   return (await body.json()) as Usage;
+}
+
+/** What computes for a command is a child of it. */
+async function killChildrenOf(pid: number): Promise<void> {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
+  for (const child of children.trim().split(' ')) {
+    process.kill(Number(child), 'SIGKILL');
+  }
 }
 
 const isListening = (url: string) =>
@@ -116,15 +125,28 @@ describe('warmpath up', () => {
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_INVALID', param: '--port' } });
   });
 
-  it('says so and fails when the engine dies', async () => {
-    const cli = start(['up', '--port', '0', '--json']);
-    const [line] = await cli.waitFor(/^.+\n/);
-    const { url, enginePid } = JSON.parse(line) as { url: string; enginePid: number };
-    process.kill(enginePid, 'SIGKILL');
-    const { code, stdout } = await cli.ended;
-    expect(code).toBe(1);
-    expect(JSON.parse(stdout.slice(line.length))).toMatchObject({ error: { code: 'WARMPATH_ENGINE_EXITED' } });
-    expect(await isListening(url)).toBe(false);
+  it('starts an engine again that dies, and says so and fails when it cannot be started', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
+    try {
+      const model = join(folder, 'model.gguf');
+      await copyFile((await resolveModel('demo')).path, model);
+      const cli = start(['up', '--port', '0', '--json', '--model', model]);
+      const [line] = await cli.waitFor(/^.+\n/);
+      const { url, enginePid } = JSON.parse(line) as { url: string; enginePid: number };
+      process.kill(enginePid, 'SIGKILL');
+      await ask(url, DOCUMENTS);
+      await rm(model);
+      // The next one cannot load it.
+      const { body } = await request(`${(JSON.parse(line) as { engine: string }).engine}/metrics`);
+      expect(await body.text()).toContain('warmpath_engine_restarts_total{model_name="model"} 1');
+      await killChildrenOf(cli.process.pid!);
+      const { code, stdout } = await cli.ended;
+      expect(code).toBe(1);
+      expect(JSON.parse(stdout.slice(line.length))).toMatchObject({ error: { code: 'WARMPATH_ENGINE_EXITED' } });
+      expect(await isListening(url)).toBe(false);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
   });
 
   it('answers a model that is none with exit code 78', async () => {

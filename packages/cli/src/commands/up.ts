@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
-import { type EngineOptions, type EngineProcess, spawnEngine } from '@warmpath/engine';
+import { type EngineOptions, type SupervisedEngine, startSupervisedEngine } from '@warmpath/engine';
 import { type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -43,27 +43,26 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
     });
     try {
       announce(terminal, gateway, engine);
-      await Promise.race([interrupted(signal), unexpectedExit(engine)]);
+      await Promise.race([interrupted(signal), givenUp(engine)]);
       terminal.note('stopping …');
     } finally {
       await gateway.close();
     }
   } finally {
-    await engine.stop();
+    await engine.close();
   }
 }
 
-function startEngine(options: EngineOptions, terminal: Terminal, signal: AbortSignal): Promise<EngineProcess> {
+/** The engine's front runs in this process, beside the gateway; what computes is a process of its own. */
+function startEngine(options: EngineOptions, terminal: Terminal, signal: AbortSignal): Promise<SupervisedEngine> {
   const onCrash = ({ message }: WarmpathError) => terminal.note(message);
-  return spawnEngine(options, { onProgress: modelProgress(terminal), onCrash, signal });
+  return startSupervisedEngine(options, { onProgress: modelProgress(terminal), onCrash, signal });
 }
 
-/** Rejects when the engine process ends by itself. */
-async function unexpectedExit(engine: EngineProcess): Promise<never> {
-  const { code, signal, error } = await engine.exited;
-  const how = signal === null ? `with exit code ${code}` : `by ${signal}`;
-  const why = error === undefined ? '' : `: ${error.message}`;
-  throw new WarmpathError('WARMPATH_ENGINE_EXITED', { detail: `the engine process ended ${how}${why}` });
+/** Rejects when the engine cannot be started again. */
+async function givenUp(engine: SupervisedEngine): Promise<never> {
+  const { message: detail, cause } = await engine.failed;
+  throw new WarmpathError('WARMPATH_ENGINE_EXITED', { detail, cause });
 }
 
 /** Two invented facts, so that a right answer can only come from the documents. */
@@ -75,10 +74,10 @@ const EXAMPLE = {
   ],
 };
 
-function announce(terminal: Terminal, gateway: RunningGateway, engine: EngineProcess): void {
+function announce(terminal: Terminal, gateway: RunningGateway, engine: SupervisedEngine): void {
   const { name, notice } = engine.model;
   const metrics = `${gateway.url}/metrics`;
-  terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.pid, model: name, metrics });
+  terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.workerPid, model: name, metrics });
   const { bold, dim, cyan } = terminal.style;
   terminal.line(bold('Warmpath is ready.'));
   terminal.line();
