@@ -324,6 +324,33 @@ describe('only new messages are read', () => {
     ask(52, 10, 1_001);
     expect(memo.size).toBe(1);
   });
+
+  it('and no tenant pushes out what another has', () => {
+    const memo = new PromptMemo({ maxBytes: 100_000, maxAgeMs: 1_000 });
+    const said = (name: string): readonly Message[] => [
+      { role: 'user', content: `Question ${name}` },
+      { role: 'assistant', content: 'x'.repeat(3_000) },
+      { role: 'user', content: 'And now?' },
+    ];
+    if (!hasMessages(chatApi)) throw new TypeError('chat has messages');
+    let parsed = 0;
+    const api: MessageApi = {
+      ...chatApi,
+      messages: (body) => {
+        const messages = chatApi.messages(body);
+        parsed += messages.length;
+        return messages;
+      },
+    };
+    look(memo, said('of the quiet one'), api, { tenant: 'quiet' });
+    for (let name = 0; name < 200; name++) look(memo, said(`${name}`), api, { tenant: 'loud' });
+    expect(memo.bytes).toBeLessThanOrEqual(100_000);
+    parsed = 0;
+    look(memo, said('of the quiet one'), api, { tenant: 'quiet' });
+    expect(parsed).toBe(0);
+    look(memo, said('0'), api, { tenant: 'loud' });
+    expect(parsed).toBe(3);
+  });
 });
 
 it('documents before the messages are sent the same with every request, and a prompt that changes there is read anew', async () => {

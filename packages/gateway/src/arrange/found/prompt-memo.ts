@@ -1,4 +1,5 @@
 import type { MessageApi } from '../../intake/apis/prompt-api.js';
+import { TenantCache } from '../../observe/tenant-cache.js';
 import { type Checkpoint, KnownConversation, type KnownPrompt, type MessageBytes } from './known-conversation.js';
 import { type CutBody, cutBody, firstMessages } from './message-bytes.js';
 
@@ -17,6 +18,7 @@ export interface KnownBody {
   readonly body: Buffer;
   /** Without them. */
   readonly cut: CutBody;
+  readonly group: Group;
 }
 
 /** A request that went out. */
@@ -29,10 +31,15 @@ export interface KeptPrompt {
 }
 
 interface Entry {
-  readonly key: string;
   readonly conversation: KnownConversation;
-  bytes: number;
   usedAt: number;
+}
+
+/** Conversations of one scope whose first messages look alike, the least recently used first. */
+interface Group {
+  readonly tenant: string;
+  readonly key: string;
+  entries: Entry[];
 }
 
 export interface PromptMemoOptions {
@@ -52,50 +59,53 @@ const LARGEST_PART = 1 / 4;
  * A request goes on from what is known if that is at least this part of the conversation; below it, it is another one.
  */
 const LEAST_SHARED = 1 / 2;
+/** How often all conversations are looked at in the time after which an unused one goes. */
+const SWEEPS_AN_AGE = 4;
 
 /**
  * What became of the messages of conversations when they went out, so that the next request is read from there on.
  * Conversations are found by a sample of their first messages and then compared whole, byte by byte, so that none can
  * be taken for another. Nothing hangs on it but time: what is not known here is read.
  *
- * Bounded in bytes, and in milliseconds without use; the least recently used conversation goes first.
+ * Bounded in bytes, of which each tenant has a fair share, and in milliseconds without use.
  */
 export class PromptMemo {
   readonly #options: PromptMemoOptions;
-  /** In the order of use. */
-  readonly #entries = new Map<KnownConversation, Entry>();
-  readonly #found = new Map<string, Entry[]>();
-  #bytes = 0;
+  readonly #groups: TenantCache<Group>;
+  #expiredAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: PromptMemoOptions) {
     this.#options = options;
+    this.#groups = new TenantCache(options.maxBytes);
   }
 
   /** Bytes held, estimated. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#groups.bytes;
   }
 
-  /** Conversations held. */
+  /** Conversations held. Cost: O(conversations). */
   get size(): number {
-    return this.#entries.size;
+    let size = 0;
+    for (const { entries } of this.#groups.values()) size += entries.length;
+    return size;
   }
 
   /** What is known of a body's messages. O(1) for a conversation that nobody knows, else O(bytes known), native. */
   find(scope: MemoScope, body: Buffer, now: number): KnownBody | undefined {
     this.#expire(now);
-    if (this.#entries.size === 0) return undefined;
+    if (this.#groups.size === 0) return undefined;
     const first = firstMessages(body, scope.api.conversation, FIRST_MESSAGES);
     if (first === undefined) return undefined;
     const given = { bytes: body, open: first.open };
-    const keys = keysOf(scope, given, first.ends);
-    for (const key of keys.reverse()) {
-      for (const entry of this.#found.get(key) ?? []) {
+    for (const key of keysOf(scope, given, first.ends).reverse()) {
+      const group = this.#groups.get(scope.tenant, key);
+      for (const entry of group?.entries ?? []) {
         const checkpoint = sharedWith(entry, given);
         const cut = checkpoint && cutBody(body, first.open, checkpoint.end);
         if (checkpoint === undefined || cut === undefined) continue;
-        this.#use(entry, now);
-        return { conversation: entry.conversation, checkpoint, body, cut };
+        use(group!, entry, now);
+        return { conversation: entry.conversation, checkpoint, body, cut, group: group! };
       }
     }
     return undefined;
@@ -108,60 +118,59 @@ export class PromptMemo {
     const key = keysOf(scope, given, ends).at(-1);
     if (key === undefined) return;
     const conversation = new KnownConversation(given, sent, checkpoint);
-    const { bytes } = conversation;
-    if (bytes > LARGEST_PART * this.#options.maxBytes) return;
-    const alike = this.#found.get(key) ?? [];
+    if (this.#isTooLarge(conversation)) return;
+    const { tenant } = scope;
+    const group = this.#groups.get(tenant, key) ?? { tenant, key, entries: [] };
     // What was known of the same conversation did not help, or the request would have gone on from there.
-    for (const entry of alike.filter((each) => sharedWith(each, given) !== undefined)) this.#drop(entry);
-    const left = this.#found.get(key) ?? [];
-    if (left.length >= ALIKE) this.#drop(left[0]!);
-    const entry = { key, conversation, bytes, usedAt: now };
-    this.#found.set(key, [...(this.#found.get(key) ?? []), entry]);
-    this.#entries.set(conversation, entry);
-    this.#bytes += bytes;
-    this.#shrink();
+    const others = group.entries.filter((each) => sharedWith(each, given) === undefined);
+    group.entries = [...others.slice(-(ALIKE - 1)), { conversation, usedAt: now }];
+    this.#groups.set(tenant, key, group, bytesOf(group));
   }
 
   /** A request went out whose first messages were known, and to whose checkpoint the conversation was taken back. */
-  goOn({ conversation }: KnownBody, kept: KeptPrompt, now: number): void {
-    const entry = this.#entries.get(conversation);
+  goOn({ conversation, group }: KnownBody, kept: KeptPrompt, now: number): void {
+    const entry = group.entries.find((each) => each.conversation === conversation);
     if (entry === undefined) return;
     const { given, sent, ...next } = kept;
     conversation.goOn(given, sent, next);
-    this.#bytes += conversation.bytes - entry.bytes;
-    entry.bytes = conversation.bytes;
-    this.#use(entry, now);
-    if (entry.bytes > LARGEST_PART * this.#options.maxBytes) this.#drop(entry);
-    this.#shrink();
+    use(group, entry, now);
+    if (this.#isTooLarge(conversation)) group.entries.pop();
+    this.#resize(group);
   }
 
-  #use(entry: Entry, now: number): void {
-    entry.usedAt = now;
-    this.#entries.delete(entry.conversation);
-    this.#entries.set(entry.conversation, entry);
+  #isTooLarge({ bytes }: KnownConversation): boolean {
+    return bytes > LARGEST_PART * this.#options.maxBytes;
   }
 
+  /** Looks at all conversations, a few times in the longest that one may be unused. */
   #expire(now: number): void {
-    for (const entry of this.#entries.values()) {
-      if (now - entry.usedAt <= this.#options.maxAgeMs) return;
-      this.#drop(entry);
+    const { maxAgeMs } = this.#options;
+    if (now - this.#expiredAt < maxAgeMs / SWEEPS_AN_AGE) return;
+    this.#expiredAt = now;
+    for (const group of [...this.#groups.values()]) {
+      const left = group.entries.filter(({ usedAt }) => now - usedAt <= maxAgeMs);
+      if (left.length === group.entries.length) continue;
+      group.entries = left;
+      this.#resize(group);
     }
   }
 
-  #shrink(): void {
-    for (const entry of this.#entries.values()) {
-      if (this.#bytes <= this.#options.maxBytes) return;
-      this.#drop(entry);
-    }
+  /** A group that has lost its place in the memory changes nothing there. */
+  #resize(group: Group): void {
+    const { tenant, key, entries } = group;
+    if (this.#groups.get(tenant, key) !== group) return;
+    if (entries.length === 0) this.#groups.take(tenant, key);
+    else this.#groups.resize(tenant, key, bytesOf(group));
   }
+}
 
-  #drop(entry: Entry): void {
-    this.#entries.delete(entry.conversation);
-    this.#bytes -= entry.bytes;
-    const left = this.#found.get(entry.key)!.filter((each) => each !== entry);
-    if (left.length === 0) this.#found.delete(entry.key);
-    else this.#found.set(entry.key, left);
-  }
+function bytesOf({ entries }: Group): number {
+  return entries.reduce((sum, { conversation }) => sum + conversation.bytes, 0);
+}
+
+function use(group: Group, entry: Entry, now: number): void {
+  entry.usedAt = now;
+  group.entries = [...group.entries.filter((each) => each !== entry), entry];
 }
 
 /** Up to where a body goes the way of a conversation; `undefined` if it is another one. */
@@ -171,18 +180,14 @@ function sharedWith({ conversation }: Entry, given: MessageBytes): Checkpoint | 
 }
 
 /** For each number of first messages, what they are found by. */
-function keysOf(
-  { tenant, api, switches }: MemoScope,
-  { bytes, open }: MessageBytes,
-  ends: readonly number[],
-): string[] {
+function keysOf({ api, switches }: MemoScope, { bytes, open }: MessageBytes, ends: readonly number[]): string[] {
   let hash = 0;
   let start = open;
   return ends.map((end, place) => {
     hash = sampled(hash, bytes, start, Math.min(end, start + SAMPLE));
     hash = sampled(hash, bytes, Math.max(start, end - SAMPLE), end);
     start = end;
-    return `${tenant}\n${api.name}\n${switches}\n${place}\n${hash}`;
+    return `${api.name}\n${switches}\n${place}\n${hash}`;
   });
 }
 
