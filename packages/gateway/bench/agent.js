@@ -26,14 +26,18 @@ async function exchange(pool, body, headers) {
   return response.headers;
 }
 
+/** The headers of each conversation, which bear its name where the gateway is to follow it. */
+const unnamed = () => ({});
+const named = (tenant) => (index) => ({ authorization: `Bearer ${tenant}`, 'x-warmpath-session': `talk ${index}` });
+
 /** Microseconds of CPU a request, sent by a few clients, each of which takes whole conversations. */
-async function cpuOf(target, conversations, headers) {
+async function cpuOf(target, conversations, headersOf) {
   const pool = new Pool(target.url, { connections: CLIENTS });
   const round = async () => {
-    const left = [...conversations];
+    const left = conversations.map((bodies, index) => ({ bodies, headers: headersOf(index) }));
     const client = async () => {
-      for (let bodies = left.pop(); bodies !== undefined; bodies = left.pop()) {
-        for (const body of bodies) await exchange(pool, body, headers);
+      for (let talk = left.pop(); talk !== undefined; talk = left.pop()) {
+        for (const body of talk.bodies) await exchange(pool, body, talk.headers);
       }
     };
     await Promise.all(Array.from({ length: CLIENTS }, client));
@@ -46,47 +50,35 @@ async function cpuOf(target, conversations, headers) {
   return (after.cpuUs - before.cpuUs) / (ROUNDS * conversations.length * LAST);
 }
 
-/**
- * Makes every conversation one of the tenant that begins with documents: `documents` in the request before the last
- * ones.
- */
-async function beginWithDocuments(target, conversations, headers) {
+/** Has the gateway know every conversation before its last requests come, with or without documents of its own. */
+async function begin(target, conversations, headersOf, withDocuments) {
   const pool = new Pool(target.url, { connections: CLIENTS });
   const documents = Array.from({ length: 5 }, (_, i) => ({ id: `given-${i}`, content: prose(next, 200) }));
-  for (const [{ model, messages }] of conversations) {
-    const body = JSON.stringify({ model, messages: messages.slice(0, -2), documents });
-    await exchange(pool, body, headers);
+  for (const [index, [{ model, messages }]] of conversations.entries()) {
+    const warmpath = { forgotten: 'mark' };
+    const body = { model, messages: messages.slice(0, -2), warmpath, ...(withDocuments && { documents }) };
+    await exchange(pool, JSON.stringify(body), headersOf(index));
   }
-  const replayed = await exchange(pool, JSON.stringify(conversations[0][0]), headers);
+  const answered = await exchange(pool, JSON.stringify(conversations[0][0]), headersOf(0));
   await pool.close();
-  if (!/replayed=1/.test(replayed['x-warmpath'])) throw new Error('nothing was replayed');
-}
-
-/**
- * A tenant of which the gateway remembers some conversation, so that it has to look whether a request continues one.
- */
-async function makeKnown(target, headers) {
-  const pool = new Pool(target.url, { connections: 1 });
-  const messages = [{ role: 'user', content: 'Question?' }];
-  await exchange(pool, JSON.stringify({ model: 'm', messages, documents: [{ content: 'A passage.' }] }), headers);
-  await pool.close();
+  if (withDocuments && !/replayed=1/.test(answered['x-warmpath'])) throw new Error('nothing was replayed');
 }
 
 async function measure(size, { plain, byDefault, conservative }) {
   const conversations = agentConversations(size, CONVERSATIONS);
   const written = conversations.map((bodies) => bodies.map((body) => JSON.stringify(body)));
-  const known = { authorization: 'Bearer known' };
-  const replays = { authorization: `Bearer replays ${size.name}` };
-  await makeKnown(byDefault, known);
-  await makeKnown(conservative, known);
-  await beginWithDocuments(byDefault, conversations, replays);
+  const known = named(`known ${size.name}`);
+  const replays = named(`replays ${size.name}`);
+  await begin(byDefault, conversations, known, false);
+  await begin(conservative, conversations, known, false);
+  await begin(byDefault, conversations, replays, true);
   return {
     bytes: written[0].at(-1).length,
-    plain: await cpuOf(plain, written, {}),
-    unknown: await cpuOf(byDefault, written, {}),
+    plain: await cpuOf(plain, written, unnamed),
+    unknown: await cpuOf(byDefault, written, unnamed),
     follows: await cpuOf(byDefault, written, known),
     replays: await cpuOf(byDefault, written, replays),
-    recognises: await cpuOf(conservative, written, {}),
+    recognises: await cpuOf(conservative, written, unnamed),
     recognisesKnown: await cpuOf(conservative, written, known),
   };
 }
@@ -94,7 +86,7 @@ async function measure(size, { plain, byDefault, conservative }) {
 function print(results) {
   const names = [
     ['plain', 'a plain proxy, which parses and writes the body'],
-    ['unknown', 'gateway, by default: nothing of this tenant is remembered'],
+    ['unknown', 'gateway, by default: conversations without a name'],
     ['follows', 'by default, conversations followed'],
     ['replays', 'by default, documents of an earlier turn replayed'],
     ['recognises', '`conservative`: documents found and ordered in place'],
