@@ -270,31 +270,37 @@ describe('only new messages are read', () => {
     return findDocuments(memo, { body, api, options: OPTIONS, scope: { ...TENANT, api, ...own } }, 0);
   }
 
+  /** The chat API, and how many messages it has parsed since that was last asked. */
+  function countingApi(): { readonly api: MessageApi; readonly parsed: () => number } {
+    if (!hasMessages(chatApi)) throw new TypeError('chat has messages');
+    let count = 0;
+    const messages: MessageApi['messages'] = (body) => {
+      const all = chatApi.messages(body);
+      count += all.length;
+      return all;
+    };
+    const parsed = (): number => {
+      const before = count;
+      count = 0;
+      return before;
+    };
+    return { api: { ...chatApi, messages }, parsed };
+  }
+
   it('of a conversation without documents', () => {
     const memo = new PromptMemo({ maxBytes: 1e6, maxAgeMs: 1e6 });
-    if (!hasMessages(chatApi)) throw new TypeError('chat has messages');
-    let parsed = 0;
-    const api: MessageApi = {
-      ...chatApi,
-      messages: (body) => {
-        const messages = chatApi.messages(body);
-        parsed += messages.length;
-        return messages;
-      },
-    };
+    const { api, parsed } = countingApi();
     const said = (count: number) =>
       Array.from({ length: count }, (_, i): Message => ({ role: i % 2 === 0 ? 'user' : 'assistant', content: `${i}` }));
     for (const count of [3, 5, 7, 9, 7, 11]) expect(look(memo, said(count), api)).toBeUndefined();
     // The second time, seven are one of the ends from which the conversation can go on.
-    expect(parsed).toBe(3 + 2 + 2 + 2 + 0 + 2);
+    expect(parsed()).toBe(3 + 2 + 2 + 2 + 0 + 2);
     // What another tenant, or a request that asks for something else, would gain is nobody's to see.
-    parsed = 0;
     look(memo, said(11), api, { tenant: 'other' });
     look(memo, said(11), api, { switches: 'other' });
-    expect(parsed).toBe(22);
-    parsed = 0;
+    expect(parsed()).toBe(22);
     look(memo, said(11), api);
-    expect(parsed).toBe(0);
+    expect(parsed()).toBe(0);
     expect(memo.size).toBe(3);
     expect(memo.bytes).toBeGreaterThan(0);
   });
@@ -332,24 +338,15 @@ describe('only new messages are read', () => {
       { role: 'assistant', content: 'x'.repeat(3_000) },
       { role: 'user', content: 'And now?' },
     ];
-    if (!hasMessages(chatApi)) throw new TypeError('chat has messages');
-    let parsed = 0;
-    const api: MessageApi = {
-      ...chatApi,
-      messages: (body) => {
-        const messages = chatApi.messages(body);
-        parsed += messages.length;
-        return messages;
-      },
-    };
+    const { api, parsed } = countingApi();
     look(memo, said('of the quiet one'), api, { tenant: 'quiet' });
     for (let name = 0; name < 200; name++) look(memo, said(`${name}`), api, { tenant: 'loud' });
     expect(memo.bytes).toBeLessThanOrEqual(100_000);
-    parsed = 0;
+    parsed();
     look(memo, said('of the quiet one'), api, { tenant: 'quiet' });
-    expect(parsed).toBe(0);
+    expect(parsed()).toBe(0);
     look(memo, said('0'), api, { tenant: 'loud' });
-    expect(parsed).toBe(3);
+    expect(parsed()).toBe(3);
   });
 });
 

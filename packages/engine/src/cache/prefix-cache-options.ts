@@ -12,7 +12,7 @@ export interface PrefixCacheOptions {
   readonly sequences: readonly SequenceId[];
   /** Decides what leaves a tier first; `lru` when left out. */
   readonly policy?: ReplacementPolicy;
-  /** What computing costs, for policies that ask and to see when computing again is cheaper than copying back. */
+  /** What computing costs, for policies that ask and to see when computing again is cheaper than reading a file. */
   readonly cost?: CostModel;
   /** Host memory for what leaves the device; without it, it is dropped. */
   readonly host?: HostTierOptions;

@@ -61,6 +61,21 @@ async function wholeAnswer(
   format: AnswerFormat,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
+  const { text, result, tokens } = await generateWhole(target, request, reply);
+  return reply.send(format.whole(text, result, tokens));
+}
+
+/**
+ * Runs one generation to its end, for a client that waits for all of it.
+ *
+ * @throws WARMPATH_CLIENT_CLOSED when it does not wait any more, and the generation is aborted; what the generation
+ *   fails with.
+ */
+export async function generateWhole(
+  target: GenerationTarget,
+  request: GenerationRequest,
+  reply: FastifyReply,
+): Promise<{ readonly text: string; readonly result: GenerationResult; readonly tokens: readonly ChosenToken[] }> {
   let text = '';
   const tokens: ChosenToken[] = [];
   const result = await new Promise<GenerationResult | 'closed'>((resolve, reject) => {
@@ -77,7 +92,7 @@ async function wholeAnswer(
   if (result === 'closed') {
     throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
   }
-  return reply.send(format.whole(text, result, tokens));
+  return { text, result, tokens };
 }
 
 /** The head goes out with the first text, so that a request that fails before it gets an ordinary HTTP error. */

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { PATH_ORDERS } from '../cache/tree-report.js';
 import type { SegmentedPrompt } from '../chat/segmented-prompt.js';
 import type { EngineLoop } from '../loop/engine-loop.js';
-import type { GenerationResult } from '../loop/generation.js';
+import { generateWhole } from './exchange.js';
 import { toGenerationRequest } from './generation-request.js';
 import type { EngineMetrics } from './metrics.js';
 import { cacheSalt, messages, parseBody, segments } from './schemas.js';
@@ -71,9 +71,7 @@ export function addKvRoutes(server: FastifyInstance, { loop, metrics, promptOf }
     const fields = { cache_salt: body.cache_salt, max_tokens: 0 };
     const limits = { contextTokens: loop.contextTokens, defaultMaxTokens: 0 };
     const generation = toGenerationRequest(`pin-${request.id}`, prompt, fields, limits, {});
-    await new Promise<GenerationResult>((resolve, reject) => {
-      loop.submit(generation, { onText: () => undefined, onFinish: resolve, onError: reject });
-    });
+    await generateWhole(loop, generation, reply);
     const { id, tokens, expiresMs } = await loop.management.pin(
       prompt.tokens,
       body.cache_salt ?? undefined,

@@ -90,7 +90,8 @@ export function greedyToken(logits: Float32Array): number {
 
 /** log Σ exp(logit): what to take from a logit for the logarithm of its probability. O(vocabulary). */
 export function logOfMass(logits: Float32Array): number {
-  return logits[greedyToken(logits)]! + Math.log(softmaxWeights(logits, 1).total);
+  const { max, total } = softmaxWeights(logits, 1);
+  return max + Math.log(total);
 }
 
 /**
@@ -112,8 +113,11 @@ export function sampleToken(logits: Float32Array, options: SamplingOptions, rand
   return options.topP >= 1 ? drawFromAll(weights, draw * total) : drawFromNucleus(weights, total, options.topP, draw);
 }
 
-/** exp((logit - max) / temperature): unnormalised probabilities, the largest of them 1. */
-export function softmaxWeights(logits: Float32Array, temperature: number): { weights: Float64Array; total: number } {
+/** exp((logit - max) / temperature): unnormalised probabilities, the largest of them 1; and the largest logit. */
+export function softmaxWeights(
+  logits: Float32Array,
+  temperature: number,
+): { weights: Float64Array; total: number; max: number } {
   const max = logits[greedyToken(logits)]!;
   const weights = new Float64Array(logits.length);
   let total = 0;
@@ -122,7 +126,7 @@ export function softmaxWeights(logits: Float32Array, temperature: number): { wei
     weights[token] = weight;
     total += weight;
   }
-  return { weights, total };
+  return { weights, total, max };
 }
 
 function drawFromAll(weights: Float64Array, target: number): number {
