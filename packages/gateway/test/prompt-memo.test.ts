@@ -331,6 +331,25 @@ describe('only new messages are read', () => {
     expect(memo.size).toBe(1);
   });
 
+  it('and of large ones that look alike the latest, not none', () => {
+    const memo = new PromptMemo({ maxBytes: 100_000, maxAgeMs: 1_000 });
+    const { api, parsed } = countingApi();
+    // Told apart by what is neither at the beginning nor at the end of a message.
+    const said = (name: number): readonly Message[] => [
+      { role: 'user', content: 'Question' },
+      { role: 'assistant', content: `${'x'.repeat(8_000)}${name}${'x'.repeat(8_000)}` },
+      { role: 'user', content: 'And now?' },
+    ];
+    for (let name = 0; name < 8; name++) look(memo, said(name), api);
+    expect(parsed()).toBe(24);
+    expect(memo.size).toBeGreaterThan(0);
+    expect(memo.bytes).toBeLessThanOrEqual(100_000);
+    look(memo, said(7), api);
+    expect(parsed()).toBe(0);
+    look(memo, said(0), api);
+    expect(parsed()).toBe(3);
+  });
+
   it('and no tenant pushes out what another has', () => {
     const memo = new PromptMemo({ maxBytes: 100_000, maxAgeMs: 1_000 });
     const said = (name: string): readonly Message[] => [

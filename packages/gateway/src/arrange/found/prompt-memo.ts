@@ -53,7 +53,7 @@ const FIRST_MESSAGES = 8;
 const SAMPLE = 128;
 /** Conversations of one scope whose first messages look alike. */
 const ALIKE = 8;
-/** A conversation takes at most this part of the memory, so that one giant does not evict all others. */
+/** A conversation, or all that look alike, take at most this part of the memory: no giant evicts all others. */
 const LARGEST_PART = 1 / 4;
 /**
  * A request goes on from what is known if that is at least this part of the conversation; below it, it is another one.
@@ -124,6 +124,7 @@ export class PromptMemo {
     // What was known of the same conversation did not help, or the request would have gone on from there.
     const others = group.entries.filter((each) => sharedWith(each, given) === undefined);
     group.entries = [...others.slice(-(ALIKE - 1)), { conversation, usedAt: now }];
+    this.#shorten(group);
     this.#groups.set(tenant, key, group, bytesOf(group));
   }
 
@@ -135,11 +136,17 @@ export class PromptMemo {
     conversation.goOn(given, sent, next);
     use(group, entry, now);
     if (this.#isTooLarge(conversation)) group.entries.pop();
+    this.#shorten(group);
     this.#resize(group);
   }
 
-  #isTooLarge({ bytes }: KnownConversation): boolean {
+  #isTooLarge({ bytes }: { readonly bytes: number }): boolean {
     return bytes > LARGEST_PART * this.#options.maxBytes;
+  }
+
+  /** A group leaves the memory as a whole, so together its conversations are no larger than one may be. */
+  #shorten(group: Group): void {
+    while (this.#isTooLarge({ bytes: bytesOf(group) })) group.entries.shift();
   }
 
   /** Looks at all conversations, a few times in the longest that one may be unused. */
