@@ -263,8 +263,8 @@ function isStored({ device, host, disk }: Block): boolean {
 }
 
 /**
- * The chains of a prompt's full blocks, in order: what `BlockIndex` knows them by. A chain is a hash of 53 bits over all
- * tokens up to the block's end and the blocks' extras; a collision costs a wrong belief, never a wrong answer.
+ * The chains of a prompt's full blocks, in order: what `BlockIndex` knows them by. A chain is a hash of 53 bits over
+ * all tokens up to the block's end and the extras; a collision costs a wrong belief, never a wrong answer.
  * O(tokens).
  *
  * @param firstExtra What the engine hashes beside the first block's tokens: the cache salt, where there is one.

@@ -33,7 +33,7 @@ export interface BlocksRemoved {
 }
 
 /** No block lies anywhere. */
-export interface BlocksCleared {
+interface BlocksCleared {
   readonly kind: 'cleared';
 }
 

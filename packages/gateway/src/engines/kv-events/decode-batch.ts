@@ -54,7 +54,7 @@ const decoder = new Decoder({ useBigInt64: true });
 
 /**
  * Reads one batch of KV events as vLLM, SGLang, TensorRT-LLM and the embedded engine publish them: arrays by position
- * (vLLM up to June 2026, SGLang up to 0.5.18) or maps with a `type` (vllm-project/vllm#42892), with optional fields left
+ * (vLLM up to June 2026, SGLang up to 0.5.18) or maps with a `type` (vllm-project/vllm#42892), optional fields left
  * out, hashes as integers or bytes. A bad event costs itself, never its batch. Cost: O(bytes).
  */
 export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies): KvEvent[] {
