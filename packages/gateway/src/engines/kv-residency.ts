@@ -95,6 +95,11 @@ export class KvResidency {
     return { ...stream.counts, ...this.#anomalies, ...this.events.anomalies, unlearned: this.#unlearned };
   }
 
+  /** The number of the batch of events that is awaited. */
+  get nextSequence(): number {
+    return this.#subscriber!.stream.next;
+  }
+
   /** Prompts whose tokens are not known yet. */
   get waiting(): number {
     return this.#waiting.length + Number(this.#isAsking);

@@ -28,6 +28,7 @@ export interface GaugeSources {
 export interface KvFigures {
   readonly events: { readonly isExact: boolean; readonly blocks: number };
   readonly waiting: number;
+  readonly nextSequence: number;
   /** Counts since the start, by what was counted. */
   readonly counts: Readonly<Record<string, number>>;
 }
@@ -238,6 +239,7 @@ export class Metrics {
     this.#read('kv_events_exact', 'Whether all KV events of the engine were heard: 1, or 0.', () =>
       Number(events.isExact),
     );
+    this.#read('kv_next_sequence', 'The number of the batch of KV events that is awaited.', () => figures.nextSequence);
     this.#read('kv_prompts_waiting', 'Prompts whose tokens are to be asked for.', () => figures.waiting);
     this.#read('kv_blocks', "Blocks of the engine's KV cache that are known.", () => events.blocks);
     const counter: Counter<'kind'> = new Counter({

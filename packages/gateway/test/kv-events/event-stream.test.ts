@@ -128,6 +128,37 @@ describe('a stream of KV events', () => {
     expect(publisher.stream.counts.restarts).toBe(1);
   });
 
+  test.each([
+    ['behind a gap', 3, false],
+    ['that got just as far, where the connection broke', 2, true],
+  ])('notices an engine that began anew %s', async (_, missed, isBroken) => {
+    const publisher = new PublisherTwin(1_000);
+    publisher.publish(false);
+    publisher.publish(false);
+    publisher.restart();
+    if (isBroken) publisher.stream.disconnected();
+    for (let number = 0; number < missed; number++) publisher.publish(true);
+    publisher.publish(false);
+    publisher.publish(false);
+    await publisher.answer();
+    expect(publisher.lives).toEqual([
+      { numbers: [0, 1], losses: 0 },
+      { numbers: Array.from({ length: missed + 2 }, (_each, number) => number), losses: 0 },
+    ]);
+    expect(publisher.stream.counts.restarts).toBe(1);
+  });
+
+  test('goes on after a broken connection to the same engine', async () => {
+    const publisher = new PublisherTwin(1_000);
+    publisher.publish(false);
+    publisher.stream.disconnected();
+    publisher.publish(false);
+    publisher.publish(false);
+    await publisher.answer();
+    expect(publisher.lives).toEqual([{ numbers: [0, 1, 2], losses: 0 }]);
+    expect(publisher.stream.counts.restarts).toBe(0);
+  });
+
   test('a subscriber that comes late hears from the beginning what is kept, and is told what is not', async () => {
     for (const [kept, losses] of [
       [50, 0],

@@ -1,7 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
+import type { IncomingHttpHeaders } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type EngineProcess, spawnEngine } from '@warmpath/engine';
+import { type EngineOptions, type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { modelPath } from '../../../engine/bench/random-model/src/model-path.js';
 import { closing, gatewayAt, send } from '../harness.js';
@@ -20,7 +21,7 @@ describe('residency by the events of a real engine', { timeout: 120_000 }, () =>
     await rm(folder, { recursive: true });
   });
 
-  const start = async (options: object): Promise<void> => {
+  const start = async (options: EngineOptions): Promise<void> => {
     engine = await spawnEngine({
       port: 0,
       model: await modelPath('random:1m'),
@@ -31,84 +32,124 @@ describe('residency by the events of a real engine', { timeout: 120_000 }, () =>
     });
   };
 
-  const gateway = async (config: object = {}) => {
+  const gateway = async (upstream: object = {}): Promise<string> => {
     const kvEvents = { endpoint: `ipc://${folder}/live`, replayEndpoint: `ipc://${folder}/replay` };
-    return closing(
-      await gatewayAt(engine.url, { upstream: { kvEvents, segments: true, ...config }, arrange: { policy: 'exact' } }),
-    );
+    const config = { upstream: { kvEvents, segments: true, ...upstream }, arrange: { policy: 'exact' as const } };
+    return closing(await gatewayAt(engine.url, config)).url;
+  };
+
+  const sample = async (url: string, name: string): Promise<number> => {
+    const { text } = await send(`${url}/metrics`);
+    const line = text.split('\n').find((each) => each.startsWith(name));
+    if (line === undefined) throw new Error(`no sample of ${name}`);
+    return Number(line.slice(line.lastIndexOf(' ') + 1));
   };
 
   /** Until the gateway has heard all that the engine said, and knows the tokens of all prompts. */
-  const settled = async (url: string): Promise<Map<string, number>> => {
+  const settled = async (url: string): Promise<void> => {
     for (;;) {
-      const sent = figures((await send(`${engine.url}/metrics`)).text);
-      const heard = figures((await send(`${url}/metrics`)).text);
-      const next = [...sent].find(([name]) => name.includes('next_sequence'))![1];
-      const batches = heard.get('warmpath_kv_events_total{kind="batches"}') ?? 0;
-      if (batches === next && heard.get('warmpath_kv_prompts_waiting') === 0) return heard;
+      const next = await sample(engine.url, 'warmpath_engine_kv_event_next_sequence');
+      const heard = await sample(url, 'warmpath_kv_next_sequence');
+      if (heard === next && (await sample(url, 'warmpath_kv_prompts_waiting')) === 0) return;
     }
+  };
+
+  /** Asks for something new until events are heard: nobody tells an engine that a subscriber has joined. */
+  const untilHeard = async (url: string): Promise<void> => {
+    for (let round = 0; (await sample(url, 'warmpath_kv_events_exact')) === 0; round++) {
+      await ask(url, [passage(99)], { question: `Question ${round}?` });
+    }
+    await settled(url);
   };
 
   test('what is predicted is what the engine reports, to the block, while it evicts', async () => {
     await start({ contextTokens: 2_048, hostTier: 0 });
-    const { url } = await gateway();
-    // Nobody tells an engine that a subscriber has joined.
-    let joined = await send(`${url}/v1/chat/completions`, chat([passage(99)]));
-    while ((figures((await send(`${url}/metrics`)).text).get('warmpath_kv_events_exact') ?? 0) === 0) {
-      joined = await send(`${url}/v1/chat/completions`, chat([passage(99)], String(Math.random())));
-    }
-    expect(joined.status).toBe(200);
-    await settled(url);
-
+    const url = await gateway();
+    await untilHeard(url);
     const errors: number[] = [];
-    let evicted = 0;
+    let evicting = 0;
+    let reused = 0;
     for (let round = 0; round < 60; round++) {
       const documents = Array.from({ length: 4 }, (_, rank) => passage((round * 5 + rank * rank * 3) % 14));
-      const answer = await send(`${url}/v1/chat/completions`, chat(documents));
-      const { usage } = JSON.parse(answer.text) as Usage;
-      const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
-      const predicted = Number(/predicted=(\d+)/.exec(String(answer.headers['x-warmpath']))?.[1] ?? 0);
+      const { cached, predicted } = await ask(url, documents);
       // The engine reuses single tokens, and tells of whole blocks.
       errors.push(Math.floor(cached / BLOCK) - predicted / BLOCK);
-      const heard = await settled(url);
-      evicted = heard.get('warmpath_kv_blocks')! < (BLOCK * round) / 2 ? evicted + 1 : evicted;
+      reused += cached;
+      await settled(url);
+      if ((await sample(url, 'warmpath_kv_blocks')) < (BLOCK * round) / 2) evicting++;
     }
     expect(Math.max(...errors)).toBeLessThanOrEqual(1);
     expect(Math.min(...errors)).toBeGreaterThanOrEqual(0);
-    expect(evicted).toBeGreaterThan(20);
+    expect(reused).toBeGreaterThan(60 * BLOCK);
+    expect(evicting).toBeGreaterThan(20);
   });
 
   test('a tenant is told of its own blocks alone', async () => {
     await start({});
-    const { url } = await gateway({ cacheSaltKey: 'a key of more than sixteen characters' });
-    const headers = (key: string) => ({ headers: { authorization: `Bearer ${key}` } });
+    const url = await gateway({ cacheSaltKey: 'a key of more than sixteen characters' });
+    await untilHeard(url);
     const documents = [passage(1), passage(2), passage(3)];
-    const ask = (key: string, question: string) =>
-      send(`${url}/v1/chat/completions`, chat(documents, question), headers(key));
-    for (
-      let round = 0;
-      (figures((await send(`${url}/metrics`)).text).get('warmpath_kv_events_exact') ?? 0) === 0;
-      round++
-    ) {
-      await ask('first', `${round}`);
-    }
-    await settled(url);
-    await ask('first', 'Is it known?');
+    await ask(url, documents, { key: 'first' });
     await settled(url);
     const predictions: number[] = [];
     for (const key of ['first', 'second', 'second']) {
-      const { headers: answered } = await ask(key, `What does ${key} want?`);
-      predictions.push(Number(/predicted=(\d+)/.exec(String(answered['x-warmpath']))?.[1] ?? 0));
+      predictions.push((await ask(url, documents, { key, question: `What does ${key} want?` })).predicted);
       await settled(url);
     }
     expect(predictions[0]).toBeGreaterThan(100);
     expect(predictions[1]).toBe(0);
     expect(predictions[2]).toBe(predictions[0]);
   });
+
+  test('an engine that was restarted holds nothing, and a gateway that comes late hears what it holds', async () => {
+    await start({});
+    const port = Number(new URL(engine.url).port);
+    const url = await gateway();
+    await untilHeard(url);
+    const documents = [passage(1), passage(2)];
+    await ask(url, documents);
+    await settled(url);
+    expect((await ask(url, documents)).predicted).toBeGreaterThan(50);
+    await settled(url);
+
+    await engine.stop();
+    await start({ port });
+    for (let number = 200; (await sample(url, 'warmpath_kv_events_total{kind="restarts"}')) === 0; number++) {
+      await ask(url, [passage(number)]);
+    }
+    await settled(url);
+    expect(await ask(url, documents)).toEqual({ status: 200, cached: expect.any(Number), predicted: 0 });
+    await settled(url);
+
+    const late = await gateway();
+    await untilHeard(late);
+    expect(await sample(late, 'warmpath_kv_events_total{kind="losses"}')).toBe(0);
+    expect(await sample(late, 'warmpath_kv_blocks')).toBe(await sample(url, 'warmpath_kv_blocks'));
+  });
 });
+
+interface AskOptions {
+  readonly question?: string;
+  /** Whose request it is. */
+  readonly key?: string;
+}
+
+/** Cached tokens as the engine reports them, and as the gateway predicted. */
+async function ask(url: string, documents: readonly object[], { question = 'What was laid?', key }: AskOptions = {}) {
+  const body = { messages: [{ role: 'user', content: question }], documents, max_tokens: 1 };
+  const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const answer = await send(`${url}/v1/chat/completions`, body, { headers });
+  const { usage } = JSON.parse(answer.text) as Usage;
+  const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+  return { status: answer.status, cached, predicted: predictedOf(answer.headers) };
+}
 
 interface Usage {
   readonly usage: { readonly prompt_tokens_details?: { readonly cached_tokens: number } };
+}
+
+function predictedOf(headers: IncomingHttpHeaders): number {
+  return Number(/predicted=(\d+)/.exec(String(headers['x-warmpath']))?.[1] ?? 0);
 }
 
 function passage(number: number) {
@@ -119,18 +160,4 @@ function passage(number: number) {
       .fill(sentence)
       .join(' '),
   };
-}
-
-function chat(documents: readonly object[], question = 'What was laid?') {
-  return { messages: [{ role: 'user', content: question }], documents, max_tokens: 1 };
-}
-
-/** Samples of a Prometheus text, by name and labels. */
-function figures(text: string): Map<string, number> {
-  return new Map(
-    text
-      .split('\n')
-      .filter((line) => line !== '' && !line.startsWith('#'))
-      .map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]),
-  );
 }

@@ -41,8 +41,9 @@ const MAX_WAITING = 10_000;
 
 /**
  * Puts the batches of one publisher in order. Publishers count from 0 on and begin anew when the engine restarts, with
- * an empty cache (llm-d/llm-d-router#2853). A gap, or a first batch that is not number 0, is asked for again; what the
- * engine does not keep any more is lost, and the sink is told. Live batches wait meanwhile. Nothing here knows sockets
+ * an empty cache (llm-d/llm-d-router#2853), which shows in a lower number or, behind a gap or a broken connection, in
+ * another batch under a number that was delivered. A gap, or a first batch that is not number 0, is asked for again;
+ * what the engine does not keep any more is lost, and the sink is told. Live batches wait meanwhile. Nothing here knows sockets
  * or clocks.
  */
 export class EventStream {
@@ -54,6 +55,10 @@ export class EventStream {
   /** The highest number that came live; lower ones mean that the engine began anew. */
   #latest = -1;
   #hasBegun = false;
+  /** The batch delivered last: a publisher that keeps another one under its number has begun anew. */
+  #last: Uint8Array | undefined;
+  /** Whether the connection broke since the last batch. */
+  #isSuspect = false;
   /** Live batches behind a gap that is being asked for; `undefined` while there is none. */
   #waiting: NumberedBatch[] | undefined;
   /** Rises with each engine, so that late answers to an earlier one are dropped. */
@@ -64,15 +69,28 @@ export class EventStream {
     this.#replay = replay;
   }
 
+  /** The number of the batch that is awaited. */
+  get next(): number {
+    return this.#next;
+  }
+
   /** A batch came live. */
   receive(batch: NumberedBatch): void {
     const { sequence } = batch;
     if (sequence <= this.#latest) this.#restart();
     this.#latest = sequence;
+    const isSuspect = this.#isSuspect && this.#replay !== undefined;
+    this.#isSuspect = false;
     if (this.#waiting !== undefined) this.#wait(batch);
+    else if (isSuspect) this.#askBefore([batch]);
     else if (sequence < this.#next) this.counts.duplicates++;
     else if (sequence === this.#next) this.#deliver(batch);
     else this.#askBefore([batch]);
+  }
+
+  /** The connection broke: the engine may have begun anew, and got as far as it was before. */
+  disconnected(): void {
+    this.#isSuspect = true;
   }
 
   #restart(): void {
@@ -81,6 +99,7 @@ export class EventStream {
     this.#waiting = undefined;
     this.#next = 0;
     this.#hasBegun = false;
+    this.#last = undefined;
   }
 
   #wait(batch: NumberedBatch): void {
@@ -99,7 +118,8 @@ export class EventStream {
       return;
     }
     const epoch = this.#epoch;
-    this.#replay(this.#next).then(
+    // With the one before, which tells whether it is still the same engine.
+    this.#replay(Math.max(0, this.#next - 1)).then(
       (batches) => {
         if (epoch === this.#epoch) this.#goOn(batches);
       },
@@ -116,6 +136,12 @@ export class EventStream {
   #goOn(replayed: readonly NumberedBatch[]): void {
     const waiting = this.#waiting!;
     this.#waiting = undefined;
+    const again = replayed.find(({ sequence }) => sequence === this.#next - 1);
+    if (again !== undefined && this.#last !== undefined && Buffer.compare(again.payload, this.#last) !== 0) {
+      this.#restart();
+      this.#askBefore(waiting);
+      return;
+    }
     const before = this.#next;
     for (const batch of replayed) {
       if (batch.sequence < this.#next) continue;
@@ -151,6 +177,7 @@ export class EventStream {
   #deliver({ sequence, payload }: NumberedBatch): void {
     this.#begin();
     this.#next = sequence + 1;
+    this.#last = payload;
     this.counts.batches++;
     this.#sink.batch(payload);
   }

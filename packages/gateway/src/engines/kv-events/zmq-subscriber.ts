@@ -37,6 +37,7 @@ export class ZmqSubscriber {
       replay: replayEndpoint === undefined ? undefined : (from) => this.#replay(zmq, replayEndpoint, from),
     });
     this.#subscriber = new zmq.Subscriber({ linger: 0 });
+    this.#subscriber.events.on('disconnect', () => this.stream.disconnected());
     this.#subscriber.connect(endpoint);
     this.#subscriber.subscribe();
     this.#reading = this.#read();
