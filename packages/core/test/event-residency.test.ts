@@ -174,6 +174,22 @@ describe('residency by events', () => {
     expect(gateway.history.state).toBe('exact');
   });
 
+  test('what stands behind a block that went and came back is there again', () => {
+    const gateway = new GatewayTwin(100);
+    gateway.serveAnother([9, 9, 9, 9]);
+    gateway.hear();
+    gateway.serve(['b', 'c', 'd']);
+    gateway.hear();
+    const tokens = gateway.tokensOf(['b', 'c', 'd']);
+    const [first, second] = blockNames(tokens) as [string, string];
+    const device = 'device' as const;
+    gateway.residency.apply({ kind: 'removed', tier: device, hashes: [second] }, 0);
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['b', 'c', 'd']))).toBe(1);
+    const block = { hashes: [second], parent: first, tokens: tokens.slice(BLOCK, 2 * BLOCK), blockSize: BLOCK };
+    gateway.residency.apply({ kind: 'stored', tier: device, ...block }, 0);
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['b', 'c', 'd']))).toBe(4);
+  });
+
   test('believes by itself again when events were lost, until the engine begins anew', () => {
     const gateway = new GatewayTwin(100);
     gateway.serveAnother([9, 9, 9, 9]);
