@@ -32,12 +32,13 @@ export type {
   TokenCounter,
 } from './document.js';
 export type { ErrorCode, ErrorEntry, WarmpathErrorOptions, Warning } from './errors.js';
-export { ERROR_TABLE, WarmpathError } from './errors.js';
+export { ERROR_TABLE, fileErrorReason, WarmpathError } from './errors.js';
 export type { OutlinedPiece, PieceKind, PromptOutline, PromptPiece } from './explain/outline.js';
 export { outlinePrompt } from './explain/outline.js';
 export type { BreakCause, PrefixBreak } from './explain/prefix-break.js';
 export { BREAK_CAUSES, findPrefixBreak, sharedLength } from './explain/prefix-break.js';
 export { fingerprint } from './fingerprint.js';
+export { describeJsonError } from './json-error.js';
 export { nearestName } from './nearest-name.js';
 export { observe } from './observe.js';
 export { withCachedPrefix } from './ordering/cached-prefix.js';

@@ -25,7 +25,7 @@ test('an error carries its row, its path and its cause', () => {
   expect(error.message).toBe('documents[3].content: A document has no text.');
   expect(error.toOpenAI()).toEqual({
     error: {
-      message: 'documents[3].content: A document has no text.',
+      message: 'documents[3].content: A document has no text. Leave documents without text out.',
       type: 'invalid_request_error',
       param: 'documents[3].content',
       code: 'WARMPATH_EMPTY_DOCUMENT',

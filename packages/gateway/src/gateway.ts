@@ -6,12 +6,14 @@ import type { Conversations } from './conversation/conversations.js';
 import type { DispatchQueue } from './dispatch/dispatch-queue.js';
 import type { Upstream } from './dispatch/upstream.js';
 import type { EngineApis } from './engines/engine-apis.js';
+import type { EngineWatch } from './engines/engine-watch.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
 import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
+import type { ServedRequest } from './observe/served-request.js';
 import type { RequestLog } from './operate/explain/request-log.js';
 import type { Metrics } from './operate/metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
@@ -24,7 +26,9 @@ import type { Warmups } from './warm/warmups.js';
 export interface Gateway {
   readonly config: GatewayConfig;
   readonly upstream: Upstream;
-  /** What every request to the engine carries, or does not carry, of keys (`engineCredentials`). */
+  /** What this gateway is called in `x-warmpath-via`. */
+  readonly hopName: string;
+  /** What every request to the engine carries, or does not carry, of keys (`engineCredentials`), and the hop's name. */
   readonly engineCredentials: Readonly<Record<string, string | undefined>>;
   readonly engineApis: EngineApis;
   readonly authenticator: Authenticator;
@@ -54,6 +58,10 @@ export interface Gateway {
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
+  /** Hears of every request that is over. */
+  readonly onRequest: ((request: ServedRequest) => void) | undefined;
+  /** Only where somebody wants to hear of the engine. */
+  engineWatch?: EngineWatch;
   /** True once shutdown has begun. */
   draining: boolean;
 }

@@ -18,7 +18,9 @@ export {
   MemoryConversationStore,
   probeConversationStore,
 } from './conversation/conversation-store.js';
+export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
+export type { ServedRequest } from './observe/served-request.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';
 export {
   type ExplainedBlock,

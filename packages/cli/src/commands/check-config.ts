@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import { type ConfigProblem, checkConfig, probeConversationStore } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -33,7 +33,11 @@ async function readConfig(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8');
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', { path: file, cause });
+    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', {
+      path: file,
+      detail: `cannot be read: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
 }
 

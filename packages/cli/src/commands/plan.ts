@@ -1,7 +1,14 @@
 import { createWriteStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type BatchPlan, PLAN_METHODS, type PlanMethod, planBatch, WarmpathError } from '@warmpath/core';
+import {
+  type BatchPlan,
+  fileErrorReason,
+  PLAN_METHODS,
+  type PlanMethod,
+  planBatch,
+  WarmpathError,
+} from '@warmpath/core';
 import { type ReadRequestLogOptions, readRequestLog } from '@warmpath/lab';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -96,7 +103,11 @@ async function writePlan({ steps }: BatchPlan, file: string): Promise<void> {
   try {
     await pipeline(Readable.from(lines(steps)), createWriteStream(file));
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: '--output', detail: `cannot write ${file}`, cause });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: '--output',
+      detail: `cannot write ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
 }
 

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { type ErrorCode, nearestName, WarmpathError } from '@warmpath/core';
+import { type ErrorCode, fileErrorReason, nearestName, WarmpathError } from '@warmpath/core';
 import { type Document, isNode, isScalar, LineCounter, parse, parseDocument, visit } from 'yaml';
 import type { z } from 'zod';
 import { type GatewayConfig, type GatewayConfigInput, gatewayConfigSchema } from './schema.js';
@@ -31,7 +31,10 @@ export async function loadConfig(file: string, environment: Environment): Promis
   try {
     text = await readFile(file, 'utf8');
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', { detail: `cannot read ${file}`, cause });
+    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', {
+      detail: `cannot read ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
   const { config, problems } = checkConfig(text, environment);
   if (config === undefined) throw toError(problems);
