@@ -1,25 +1,41 @@
-import { type Environment, type GatewayConfigInput, loadConfig } from '@warmpath/gateway';
+import {
+  type Environment,
+  type GatewayConfigInput,
+  type GatewayParts,
+  loadConfig,
+  resolveConfig,
+} from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { tcpPort } from './options.js';
+import { requestPrinter } from './request-lines.js';
+import type { Terminal } from './terminal.js';
 
 /** The options of commands that start a gateway. */
 export interface GatewayOptions {
   readonly config?: string;
   readonly host?: string;
   readonly port?: number;
+  readonly live?: boolean;
 }
 
-/** Adds `--config`, `--host` and `--port`. */
-export function addGatewayOptions(command: Command, defaultPort: string): Command {
+/** The gateway's own, wherever nothing else is said. */
+const DEFAULT_PORT = resolveConfig({ upstream: { url: 'http://127.0.0.1' } }).server.port;
+
+/** Adds `--config`, `--host`, `--port` and `--live`. */
+export function addGatewayOptions(command: Command): Command {
   return command
     .option('--config <file>', 'configuration of the gateway, YAML or JSON (see `warmpath check-config`)')
     .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
-    .option('--port <number>', `port to listen on; 0 for any free one (default: ${defaultPort})`, tcpPort);
+    .option(
+      '--port <number>',
+      `port to listen on; 0 for any free one (default: ${DEFAULT_PORT}, or what the file says)`,
+      tcpPort,
+    )
+    .option('--live', 'print a line for each request also where standard output is no terminal');
 }
 
 /** What a command would have where neither the file nor the command line says anything. */
 export interface GatewayDefaults {
-  readonly port?: number;
   /** Whether the engine is one that wants to know where documents end. */
   readonly segments?: boolean;
   readonly logLevel?: NonNullable<GatewayConfigInput['log']>['level'];
@@ -36,7 +52,7 @@ export async function gatewaySettings(
 ): Promise<GatewayConfigInput> {
   const file = options.config === undefined ? undefined : await loadConfig(options.config, environment);
   const server = {
-    ...(file?.server ?? (defaults.port !== undefined && { port: defaults.port })),
+    ...file?.server,
     ...(options.host !== undefined && { host: options.host }),
     ...(options.port !== undefined && { port: options.port }),
   };
@@ -44,4 +60,14 @@ export async function gatewaySettings(
   const url = engineUrl ?? file?.upstream.url ?? '';
   const segments = defaults.segments === undefined ? {} : { segments: defaults.segments };
   return { ...file, server, log, upstream: { ...file?.upstream, ...segments, url } };
+}
+
+/** Whether each request gets a line: where a person reads along, or asked for it. */
+export function showsRequests(terminal: Terminal, { live }: GatewayOptions): boolean {
+  return terminal.isWatched || (live === true && !terminal.json);
+}
+
+/** What a gateway needs to print a line for each request, where that is wanted. */
+export function requestLines(terminal: Terminal, options: GatewayOptions): Pick<GatewayParts, 'onRequest'> {
+  return showsRequests(terminal, options) ? { onRequest: requestPrinter(terminal) } : {};
 }

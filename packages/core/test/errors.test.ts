@@ -10,7 +10,7 @@ test('every row is sane', () => {
     expect(remedy, code).toMatch(/^[A-Z`].*\.$/);
     const isClientError = type === 'invalid_request_error' || type === 'not_found_error';
     if (isClientError) expect(Math.floor(status / 100), code).toBe(4);
-    else expect([429, 500, 502, 503, 504], code).toContain(status);
+    else expect([429, 500, 502, 503, 504, 508], code).toContain(status);
   }
 });
 
