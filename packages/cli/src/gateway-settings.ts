@@ -1,4 +1,7 @@
+import type { RecognitionMode } from '@warmpath/core';
 import {
+  API_NAMES,
+  describeNotice,
   type Environment,
   type GatewayConfigInput,
   type GatewayParts,
@@ -39,6 +42,8 @@ export interface GatewayDefaults {
   /** Whether the engine is one that wants to know where documents end. */
   readonly segments?: boolean;
   readonly logLevel?: NonNullable<GatewayConfigInput['log']>['level'];
+  /** How documents in prompts are looked for. */
+  readonly recognise?: RecognitionMode;
 }
 
 /**
@@ -59,7 +64,12 @@ export async function gatewaySettings(
   const log = file?.log ?? (defaults.logLevel !== undefined ? { level: defaults.logLevel } : {});
   const url = engineUrl ?? file?.upstream.url ?? '';
   const segments = defaults.segments === undefined ? {} : { segments: defaults.segments };
-  return { ...file, server, log, upstream: { ...file?.upstream, ...segments, url } };
+  const recognise = file?.recognise ?? (defaults.recognise === undefined ? {} : everywhere(defaults.recognise));
+  return { ...file, server, log, recognise, upstream: { ...file?.upstream, ...segments, url } };
+}
+
+function everywhere(mode: RecognitionMode): NonNullable<GatewayConfigInput['recognise']> {
+  return Object.fromEntries(API_NAMES.map((name) => [name, mode]));
 }
 
 /** Whether each request gets a line: where a person reads along, or asked for it. */
@@ -67,7 +77,13 @@ export function showsRequests(terminal: Terminal, { live }: GatewayOptions): boo
   return terminal.isWatched || (live === true && !terminal.json);
 }
 
-/** What a gateway needs to print a line for each request, where that is wanted. */
-export function requestLines(terminal: Terminal, options: GatewayOptions): Pick<GatewayParts, 'onRequest'> {
-  return showsRequests(terminal, options) ? { onRequest: requestPrinter(terminal) } : {};
+/** What a gateway tells a person: a line for each request, where that is wanted, and why documents stay as they are. */
+export function listeners(
+  terminal: Terminal,
+  options: GatewayOptions,
+): Pick<GatewayParts, 'onRequest' | 'onUnrecognised'> {
+  return {
+    onUnrecognised: (notice) => terminal.note(describeNotice(notice)),
+    ...(showsRequests(terminal, options) && { onRequest: requestPrinter(terminal) }),
+  };
 }

@@ -81,6 +81,8 @@ export { SeenDocuments, withReferences } from './recognise/repeats.js';
 export { hasRepeatedResult, withResults } from './recognise/results.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
 export { blockDocuments, rewriteText, type TextMove, textMoves } from './recognise/rewrite.js';
+export type { SuggestedTemplate } from './recognise/suggest-template.js';
+export { suggestTemplate } from './recognise/suggest-template.js';
 export type { DocumentTemplate } from './recognise/template-regions.js';
 export { canonicalJson } from './render/canonical-json.js';
 export type { HintWording } from './render/hint-wording.js';

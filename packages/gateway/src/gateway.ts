@@ -1,5 +1,6 @@
 import type { PromptMemo } from './arrange/found/prompt-memo.js';
 import type { SentOrders } from './arrange/found/sent-orders.js';
+import type { UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import type { InsertedDocuments } from './arrange/inserted-documents.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
@@ -58,6 +59,8 @@ export interface Gateway {
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
+  /** Only where somebody wants to hear why documents in prompts stay as they are. */
+  readonly unrecognised: UnrecognisedPrompts | undefined;
   /** Hears of every request that is over. */
   readonly onRequest: ((request: ServedRequest) => void) | undefined;
   /** Only where somebody wants to hear of the engine. */

@@ -1,4 +1,5 @@
 export { InPlacePrompts, type PlacedPrompt } from './arrange/found/in-place-prompts.js';
+export { describeNotice, type RecognitionNotice } from './arrange/found/unrecognised-prompts.js';
 export { type ConfigKey, configJsonSchema, describeConfig } from './config/describe.js';
 export {
   type ConfigCheck,

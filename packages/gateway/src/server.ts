@@ -11,6 +11,7 @@ import {
 } from 'fastify';
 import { PromptMemo } from './arrange/found/prompt-memo.js';
 import { SentOrders } from './arrange/found/sent-orders.js';
+import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
 import { resolveConfig } from './config/load.js';
 import type { GatewayConfig, GatewayConfigInput } from './config/schema.js';
@@ -92,6 +93,8 @@ export interface GatewayParts {
    * of it is logged.
    */
   readonly onEngine?: (report: EngineReport) => void;
+  /** Hears once for each shape of prompts why documents in them stay as they are. Without it, nobody looks. */
+  readonly onUnrecognised?: (notice: RecognitionNotice) => void;
   /** Hears of every request of a client that is over. */
   readonly onRequest?: (request: ServedRequest) => void;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
@@ -275,6 +278,7 @@ function assemble(
     ...state,
     metrics,
     now,
+    unrecognised: parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now),
     onRequest: parts.onRequest,
     draining: false,
   };

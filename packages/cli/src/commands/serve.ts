@@ -6,7 +6,7 @@ import {
   addGatewayOptions,
   type GatewayOptions,
   gatewaySettings,
-  requestLines,
+  listeners,
   showsRequests,
 } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
@@ -57,11 +57,9 @@ async function serve(
       leadsBack(new WarmpathError('WARMPATH_LOOP', { detail: `${report.url}: ${report.problem}` }));
     else describeEngine(terminal, report);
   };
-  const gateway = await startGateway(config, { onEngine, ...requestLines(terminal, options) }).catch(
-    (error: unknown) => {
-      throw describeListenError(error, { ...server, option: '--port' });
-    },
-  );
+  const gateway = await startGateway(config, { onEngine, ...listeners(terminal, options) }).catch((error: unknown) => {
+    throw describeListenError(error, { ...server, option: '--port' });
+  });
   try {
     const engine = withoutCredentials(config.upstream.url);
     terminal.data({ url: gateway.url, engine, metrics: `${gateway.url}/metrics` });

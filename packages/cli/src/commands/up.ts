@@ -5,7 +5,7 @@ import { type RunningGateway, resolveConfig, startGateway } from '@warmpath/gate
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
-import { addGatewayOptions, type GatewayOptions, gatewaySettings, requestLines } from '../gateway-settings.js';
+import { addGatewayOptions, type GatewayOptions, gatewaySettings, listeners } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError, requireFreePort } from '../listen-address.js';
 import { tcpPort } from '../options.js';
@@ -24,7 +24,8 @@ export function addUpCommand(program: Command, context: CommandContext): void {
 }
 
 async function up(options: UpOptions, { terminal, environment }: CommandContext, signal: AbortSignal): Promise<void> {
-  const defaults = { logLevel: 'warn', segments: true } as const;
+  // Who starts an engine with Warmpath wants to see what it does, also to prompts of clients that know nothing of it.
+  const defaults = { logLevel: 'warn', segments: true, recognise: 'conservative' } as const;
   // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
   const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
   const address = { host: server.host, port: server.port, option: '--port' } as const;
@@ -36,7 +37,7 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
     const config = await gatewaySettings(options, engine.url, { environment, defaults });
     // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
     const upstream = { cacheSaltKey: randomBytes(32).toString('base64url'), ...config.upstream };
-    const gateway = await startGateway({ ...config, upstream }, requestLines(terminal, options)).catch(
+    const gateway = await startGateway({ ...config, upstream }, listeners(terminal, options)).catch(
       (error: unknown) => {
         throw describeListenError(error, address);
       },
