@@ -22,18 +22,20 @@ const RULE = /\n(-{3,}|={3,}|\*{3,}|_{3,}|#{3,})[ \t]*\n/g;
 const COLON = /[:：][ \t]*(?:\n\s*|(?=\S))/g;
 /** A paragraph that says so in the middle, and whose end the documents follow. */
 const PARAGRAPH =
-  /following (?:pieces of )?(?:retrieved )?(?:contexts?|documents|sources|passages|information)\b[^\n]*\n[ \t]*\n\s*/gi;
-/** Clauses that are looked at in a text. */
-const MOST_CLAUSES = 200;
-/** Characters of a text that are looked at. */
+  /following (?:pieces of )?(?:retrieved )?(?:contexts?|documents|sources|passages|information)\b[^\n]{0,2000}\n[ \t]*\n\s*/gi;
+/** Signs that are looked at in a text, and frames of those that are tried: each costs O(text). */
+const MOST_SIGNS = 64;
+const MOST_FRAMES = 8;
+/** Characters of a text that is looked at, and of the line in front of documents. */
 const MOST_LENGTH = 262_144;
+const LINE_LENGTH = 300;
 /** What may part documents, the surest first. A single line end is the least that is believed. */
 const SEPARATORS: readonly RegExp[] = [
-  /\n+[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|~{3,})[ \t]*\n+/,
+  /\n[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,}|~{3,})[ \t]*\n+/,
   /\n[ \t]*\n[ \t]*/,
   /\n[ \t]*/,
 ];
-/** Characters that a document has at least, on the average: less is a list, not passages. */
+/** Characters of every piece: what is shorter is a heading or a list, so its parts are no passages. */
 const PASSAGE = 40;
 /** Words that stand before the documents in a suggested frame: enough to be found, few enough to be the same always. */
 const WORDS_BEFORE = 4;
@@ -47,8 +49,10 @@ const WORDS_BEFORE = 4;
 export function suggestTemplate(texts: readonly PromptText[]): SuggestedTemplate | undefined {
   for (const [index, { role, text, kind }] of texts.entries()) {
     if (role === 'assistant' || role === 'tool' || kind !== undefined || text.length > MOST_LENGTH) continue;
-    for (const { opens, start, end } of framesIn(text)) {
-      const suggested = templateOf(text, { opens, start, end });
+    let frames = 0;
+    for (const frame of framesIn(text)) {
+      if (++frames > MOST_FRAMES) break;
+      const suggested = templateOf(text, frame);
       if (suggested !== undefined) return { text: index, ...suggested };
     }
   }
@@ -63,32 +67,38 @@ interface Frame {
 }
 
 function* framesIn(text: string): Generator<Frame> {
-  for (const match of text.matchAll(TAG)) {
+  for (const match of signs(text, TAG)) {
     const start = match.index + match[0].length;
     const end = text.indexOf(`</${match[1]}>`, start);
     if (end > start) yield { opens: match.index, start, end };
   }
-  for (const match of text.matchAll(RULE)) {
-    const start = match.index + match[0].length;
-    const end = text.indexOf(`\n${match[1]}`, start);
-    if (end > start && saysDocuments(lineEndingAt(text, match.index))) yield { opens: match.index, start, end };
-  }
-  let clauses = 0;
-  for (const match of text.matchAll(COLON)) {
-    if (++clauses > MOST_CLAUSES) return;
+  for (const match of signs(text, RULE)) {
     if (!saysDocuments(lineEndingAt(text, match.index))) continue;
     const start = match.index + match[0].length;
-    const end = endOfDocuments(text, start);
-    yield { opens: match.index, start, end };
+    const end = text.indexOf(`\n${match[1]}`, start);
+    if (end > start) yield { opens: match.index, start, end };
   }
-  for (const match of text.matchAll(PARAGRAPH)) {
+  for (const match of signs(text, COLON)) {
+    if (!saysDocuments(lineEndingAt(text, match.index))) continue;
+    const start = match.index + match[0].length;
+    yield { opens: match.index, start, end: endOfDocuments(text, start) };
+  }
+  for (const match of signs(text, PARAGRAPH)) {
     const start = match.index + match[0].length;
     yield { opens: start - /\s*$/.exec(match[0])![0].length, start, end: endOfDocuments(text, start) };
   }
 }
 
+function* signs(text: string, pattern: RegExp): Generator<RegExpExecArray> {
+  let count = 0;
+  for (const match of text.matchAll(pattern)) {
+    if (++count > MOST_SIGNS) return;
+    yield match;
+  }
+}
+
 function lineEndingAt(text: string, at: number): string {
-  return text.slice(text.lastIndexOf('\n', at - 1) + 1, at);
+  return text.slice(Math.max(text.lastIndexOf('\n', at - 1) + 1, at - LINE_LENGTH), at);
 }
 
 /** The line behind the documents that opens something else; the end of the text if there is none. */
@@ -111,15 +121,18 @@ function templateOf(text: string, frame: Frame): Omit<SuggestedTemplate, 'text'>
   const [region] = templateRegions(text, [template]);
   if (region === undefined || region.start !== from) return undefined;
   const { documents } = region;
-  const length = documents.reduce((sum, { start, end }) => sum + end - start, 0);
-  return length / documents.length < PASSAGE ? undefined : { template, documents: documents.length };
+  const isPassages = documents.every(({ start, end }) => end - start >= PASSAGE);
+  return isPassages ? { template, documents: documents.length } : undefined;
 }
 
 /** The surest of the separators that stands in a text, as it is written there first. */
 function separatorIn(text: string): string | undefined {
   for (const pattern of SEPARATORS) {
     const match = pattern.exec(text);
-    if (match !== null) return match[0];
+    if (match === null) continue;
+    let from = match.index;
+    while (from > 0 && text[from - 1] === '\n') from--;
+    return text.slice(from, match.index + match[0].length);
   }
   return undefined;
 }
@@ -129,12 +142,21 @@ function beforeDocuments(text: string, opens: number, start: number): string {
   let from = opens;
   for (let words = 0; from > 0; words++) {
     if (words >= WORDS_BEFORE && text.indexOf(text.slice(from, start)) === from) break;
-    const space = text.slice(0, from).search(/\S+\s*$/);
+    const word = wordBefore(text, from);
     // What stands on an earlier line is more likely to change.
-    if (space < 0 || (words > 0 && text.slice(space, from).includes('\n'))) break;
-    from = space;
+    if (words > 0 && text.slice(word, from).includes('\n')) break;
+    from = word;
   }
   return text.slice(from, start);
+}
+
+/** Where the word begins that stands before a place, white space behind it left aside; at most 100 characters away. */
+function wordBefore(text: string, at: number): number {
+  const window = text.slice(Math.max(0, at - 100), at);
+  const end = window.trimEnd().length;
+  let start = end;
+  while (start > 0 && window[start - 1]!.trim() !== '') start--;
+  return at - window.length + (end === 0 ? 0 : start);
 }
 
 /** What stands right behind the documents, to the end of its first line and at most a few words of it. */

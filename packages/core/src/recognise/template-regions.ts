@@ -27,7 +27,7 @@ const KNOWN_TEMPLATES: readonly DocumentTemplate[] = [
 ];
 /** Lines of programs, which are indented as those documents are. */
 const CODE =
-  /^\s|[{};]\s*$|^(?:def|class|import|from|const|let|var|return|if|for|while|function|public|#include|\$|>>>)\b/m;
+  /^[ \t]|[{};]\s*$|^(?:def|class|import|from|const|let|var|return|if|for|while|function|public|#include|\$|>>>)\b/m;
 
 /** The frames of known prompts, where nothing in them could be something else. O(text). */
 export function knownRegions(text: string): readonly TemplateRegion[] {

@@ -25,7 +25,7 @@ export function describeNotice({ api, place, documents, reason, format }: Recogn
 }
 
 /** Bytes of a body that is looked at. */
-const MOST_BYTES = 262_144;
+const MOST_BYTES = 131_072;
 /** Shapes of prompts that are told of. */
 const MOST_SHAPES = 64;
 /** Milliseconds between two looks; twice as long after each that tells nothing new, up to the longest. */
@@ -49,7 +49,7 @@ export class UnrecognisedPrompts {
     this.#now = now;
   }
 
-  /** Looks at a prompt, if it is time for that. At most O(256 KiB), once a second. */
+  /** Looks at a prompt, if it is time for that. O(body), of at most 128 KiB, once a second. */
   look(body: Buffer, api: PromptApi, mode: RecognitionMode): void {
     const now = this.#now();
     if (now < this.#nextAt || this.#told.size >= MOST_SHAPES) return;
