@@ -9,7 +9,7 @@ import {
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { spawnEngine } from '@warmpath/engine';
-import { type GatewayConfigInput, startGateway } from '@warmpath/gateway';
+import { type Explanation, explainRequest, type GatewayConfigInput, startGateway } from '@warmpath/gateway';
 
 /** A request on its way, and what was answered. */
 interface Passed {
@@ -236,6 +236,11 @@ export function timesIn(prompt: SentPrompt, letter: string): number {
       .join('\n')
       .split(content).length - 1
   );
+}
+
+/** What `warmpath explain` says of a body that was sent. */
+export function explained(body: unknown): Explanation {
+  return explainRequest(JSON.stringify(body), {});
 }
 
 /** The text of a message's content, in parts or in one. */

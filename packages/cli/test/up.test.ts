@@ -185,7 +185,7 @@ describe('a line for each request', () => {
     const [, url] = await cli.waitFor(/gateway +(http:\S+)/);
     await ask(url!, DOCUMENTS);
     await ask(url!, DOCUMENTS.toReversed());
-    await cli.waitFor(/(?:tokens reused.* ms\n[^]*){2}/);
+    await cli.waitFor(/(?:tokens reused.* ms\n[\s\S]*){2}/);
     const said = cli.stdout().slice(cli.stdout().indexOf('Ctrl-C'));
     const line =
       /^[\d:]{8} {2}200 {2}chat\/completions {2}2 documents {3}(\d+) of \d+ tokens reused \(\d+ %\) {2}\d+ ms$/gm;
