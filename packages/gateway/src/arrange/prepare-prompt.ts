@@ -187,8 +187,10 @@ function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): P
   const options = searchOptions(gateway, call, parsed);
   const recognised = options && recogniseRequest(call.body, call.api, options);
   if (recognised === undefined) return parsed;
-  const { location } = gateway.config.arrange.wording;
-  const body = replayInPlace(recognised, { tenant: call.tenant, orders: gateway.sentOrders, location });
+  const { recognise, arrange } = gateway.config;
+  const { location, order } = arrange.wording;
+  const orderHint = recognise.hints ? order : undefined;
+  const body = replayInPlace(recognised, { tenant: call.tenant, orders: gateway.sentOrders, location, orderHint });
   if (body === recognised.view.bytes) return parsed;
   const { headers, exchange } = call.request;
   const again = parseRequest(body, call.api, { headers, endUser: exchange.caller.endUser, all: true })!;
