@@ -19,13 +19,18 @@ export function requestPrinter(
 export function describeRequest(request: ServedRequest, style: Style, at: Date): string {
   const { status, route, documents, ttftMs, durationMs, errorCode } = request;
   const colour = status < 400 ? style.green : status < 500 ? style.yellow : style.red;
-  const parts = [style.dim(clock(at)), colour(String(status)), route.replace(/^\/v1\//, '').padEnd(16)];
+  const parts = [style.dim(clock(at)), colour(String(status)), nameOf(route).padEnd(16)];
   if (errorCode !== undefined) parts.push(colour(errorCode));
   if (documents !== undefined) parts.push(`${documents} ${documents === 1 ? 'document' : 'documents'}`.padEnd(12));
   const reused = reusedTokens(request, style);
   if (reused !== undefined) parts.push(reused);
   parts.push(ttftMs === undefined ? style.dim(`${durationMs.toFixed(0)} ms`) : `TTFT ${ttftMs.toFixed(0)} ms`);
   return parts.join('  ');
+}
+
+/** A route as a person knows it; what only passes through has no name here, for a path is the client's. */
+function nameOf(route: string): string {
+  return route === '/v1/*' ? 'passed on' : route.replace(/^\/v1\//, '');
 }
 
 function reusedTokens({ promptTokens, cachedTokens }: ServedRequest, style: Style): string | undefined {

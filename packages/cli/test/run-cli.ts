@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 
-const MAIN = join(import.meta.dirname, '../dist/main.js');
+/** The built program. */
+export const MAIN = join(import.meta.dirname, '../dist/main.js');
 
 /** How a command ended. */
 export interface CliResult {

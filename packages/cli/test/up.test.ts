@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +9,7 @@ import { resolveModel } from '@warmpath/engine';
 import { request } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
 import { startFakeEngine } from './fake-engine.js';
-import { type RunningCli, runCli, startCli } from './run-cli.js';
+import { MAIN, type RunningCli, runCli, startCli } from './run-cli.js';
 
 const DOCUMENTS = [
   { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
@@ -195,6 +196,38 @@ describe('a line for each request', () => {
     expect(said).not.toMatch(/Velka|kg|\[3\dm/);
     cli.process.kill('SIGINT');
     expect((await cli.ended).stderr).toMatch(/^Starting the embedded engine/);
+  });
+
+  it.each([
+    ['with colours', {}, true],
+    ['without, where NO_COLOR says so', { NO_COLOR: '1' }, false],
+  ])('stands on a terminal unasked, %s', async (_, environment, isColoured) => {
+    const engine = await startFakeEngine();
+    // A terminal of its own, by util-linux.
+    const serve = `${process.execPath} ${MAIN} serve --engine ${engine.url} --port 0`;
+    const env = { ...process.env, TERM: 'xterm', NO_COLOR: '', ...environment };
+    const terminal = spawn('script', ['-qfec', serve, '/dev/null'], { env, stdio: ['pipe', 'pipe', 'inherit'] });
+    try {
+      let said = '';
+      const shows = async (pattern: RegExp) => {
+        for (;;) {
+          const match = pattern.exec(said);
+          if (match !== null) return match;
+          said += String((await once(terminal.stdout, 'data'))[0]);
+        }
+      };
+      const [, url] = await shows(/base URL for clients: (\S+?)\/v1/);
+      await ask(url!, DOCUMENTS);
+      const [line] = await shows(/\n[^\n]*tokens reused[^\n]*\n/);
+      expect(line.includes('\u001b[32m200')).toBe(isColoured);
+      expect(said).not.toContain('"msg"');
+      // Ctrl-C.
+      terminal.stdin.write('\u0003');
+      await once(terminal, 'close');
+    } finally {
+      terminal.kill();
+      await engine.close();
+    }
   });
 
   it('is not printed where nobody watches', async () => {
