@@ -82,6 +82,17 @@ describe('what is said of an engine at the start', () => {
 });
 
 describe('an engine that comes later', () => {
+  it('is asked for again and again, and told of when something changed', async () => {
+    let asked = 0;
+    const engine = closing(
+      await FakeEngine.start((response, request) => (++asked < 3 ? json(503, {}) : MODELS)(response, request)),
+    );
+    const { reports, until } = await watching(engine.url);
+    await until(2);
+    expect(reports.map(({ state }) => state)).toEqual(['down', 'up']);
+    expect(engine.received).toHaveLength(3);
+  });
+
   it('is waited for, told of when it is there, and again when a request finds it gone', async () => {
     const place = await FakeEngine.start();
     const { url } = place;
