@@ -1,11 +1,13 @@
 import type { PromptMemo } from './arrange/found/prompt-memo.js';
 import type { SentOrders } from './arrange/found/sent-orders.js';
+import type { UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import type { InsertedDocuments } from './arrange/inserted-documents.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
 import type { DispatchQueue } from './dispatch/dispatch-queue.js';
 import type { Upstream } from './dispatch/upstream.js';
 import type { EngineApis } from './engines/engine-apis.js';
+import type { EngineWatch } from './engines/engine-watch.js';
 import type { KvResidency } from './engines/kv-residency.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
@@ -13,6 +15,7 @@ import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
+import type { ServedRequest } from './observe/served-request.js';
 import type { RequestLog } from './operate/explain/request-log.js';
 import type { Metrics } from './operate/metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
@@ -25,7 +28,9 @@ import type { Warmups } from './warm/warmups.js';
 export interface Gateway {
   readonly config: GatewayConfig;
   readonly upstream: Upstream;
-  /** What every request to the engine carries, or does not carry, of keys (`engineCredentials`). */
+  /** What this gateway is called in `x-warmpath-via`. */
+  readonly hopName: string;
+  /** What every request to the engine carries, or does not carry, of keys (`engineCredentials`), and the hop's name. */
   readonly engineCredentials: Readonly<Record<string, string | undefined>>;
   readonly engineApis: EngineApis;
   readonly authenticator: Authenticator;
@@ -57,6 +62,12 @@ export interface Gateway {
   readonly metrics: Metrics;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
+  /** Only where somebody wants to hear why documents in prompts stay as they are. */
+  readonly unrecognised: UnrecognisedPrompts | undefined;
+  /** Hears of every request that is over. */
+  readonly onRequest: ((request: ServedRequest) => void) | undefined;
+  /** Only where somebody wants to hear of the engine. */
+  engineWatch?: EngineWatch;
   /** True once shutdown has begun. */
   draining: boolean;
 }

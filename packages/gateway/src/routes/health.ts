@@ -2,6 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../dispatch/forward.js';
 import { requestHeaders } from '../dispatch/headers.js';
+import { askModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
 
 /**
@@ -12,7 +13,7 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (request, reply) => {
     if (gateway.draining) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
-    const failure = await probe(gateway, request.exchange.requestId);
+    const failure = await probe(gateway, engineHeaders(gateway, request.exchange.requestId));
     // Without its shared store a gateway serves all the same.
     const { isUp } = gateway.conversations.store;
     if (failure === undefined) return { status: 'ready', sessionStore: isUp ? 'up' : 'down' };
@@ -21,23 +22,13 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   });
 }
 
+type OwnHeaders = ReturnType<typeof engineHeaders>;
+
 /** Asks the engine for its models, within the time that a connection may take. */
-function probe(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
-  return new Promise((resolve) => {
-    let status = 0;
-    gateway.upstream.start(
-      { method: 'GET', path: '/v1/models', headers: requestHeaders({}, engineHeaders(gateway, requestId)), body: null },
-      {
-        onHead: (answered) => {
-          status = answered;
-        },
-        onData: () => true,
-        onEnd: () => resolve(status < 500 ? undefined : unhealthy(status)),
-        onError: resolve,
-      },
-      { totalMs: gateway.config.upstream.timeouts.connectMs },
-    );
-  });
+async function probe({ upstream, config }: Gateway, headers: OwnHeaders): Promise<WarmpathError | undefined> {
+  const answer = await askModels(upstream, requestHeaders({}, headers), config.upstream.timeouts.connectMs);
+  if ('code' in answer) return answer;
+  return answer.status < 500 ? undefined : unhealthy(answer.status);
 }
 
 function unhealthy(status: number): WarmpathError {
