@@ -59,7 +59,7 @@ export type { PathStep, Preamble } from './preamble.js';
 export type { DocumentList, DocumentMemo, PrepareDocumentsOptions } from './prepare-documents.js';
 export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
-export { prepareRequest, prepareRequestList, readPolicyName } from './prepare-request.js';
+export { prepareRequest, readPolicyName, requestSteps } from './prepare-request.js';
 export type {
   BlockFormat,
   DocumentBlock,
@@ -90,7 +90,9 @@ export {
   applyEdits,
   chatEdits,
   chatPreamble,
+  chatTokens,
   completionPreamble,
+  messageSteps,
   renderChat,
   renderCompletion,
 } from './render/layout.js';
@@ -140,7 +142,7 @@ export type { VisibleDocuments } from './session/visible-documents.js';
 export { NOTHING_VISIBLE } from './session/visible-documents.js';
 export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
-export { estimateTokens } from './token-estimate.js';
+export { estimateTokens, estimateTokensOfBytes } from './token-estimate.js';
 export type {
   Insertion,
   KnowledgeNode,
@@ -150,3 +152,4 @@ export type {
 } from './tree/knowledge-tree.js';
 export { KnowledgeTree } from './tree/knowledge-tree.js';
 export type { CachedPath, KnowledgeTreeView, PlacementRule } from './tree/view.js';
+export type { WorkSteps } from './work-steps.js';

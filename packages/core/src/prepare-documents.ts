@@ -5,6 +5,7 @@ import { fingerprint } from './fingerprint.js';
 import type { TemplateName } from './render/prompt.js';
 import { renderDocument } from './render/template.js';
 import { estimateTokens } from './token-estimate.js';
+import { toEnd, type WorkSteps } from './work-steps.js';
 
 /** The default bounds on what one request may bring. */
 export const DEFAULT_DOCUMENT_LIMITS: DocumentLimits = { maxDocuments: 1_000, maxContentLength: 1_000_000 };
@@ -50,6 +51,8 @@ export interface DocumentList {
   readonly length: number;
   /** The document of this position as JSON gives it. */
   read(position: number): unknown;
+  /** What reading it costs, in characters or bytes. */
+  size(position: number): number;
 }
 
 /**
@@ -67,17 +70,21 @@ export function prepareDocuments(input: unknown, options: PrepareDocumentsOption
   if (!Array.isArray(input)) {
     throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: options.path ?? 'documents' });
   }
-  return prepareDocumentList({ length: input.length, read: (position) => input[position] }, options);
+  return toEnd(documentSteps({ length: input.length, read: (position) => input[position], size: () => 0 }, options));
 }
 
 /**
- * The same for documents that are read when they are needed: those that `memo` knows are not. Same errors, same cost.
+ * The same, one document a step, for documents that are read when they are needed: those that `memo` knows are not.
+ * Same errors, same cost.
  */
-export function prepareDocumentList(input: DocumentList, options: PrepareDocumentsOptions = {}): PreparedDocuments {
+export function* documentSteps(
+  input: DocumentList,
+  options: PrepareDocumentsOptions = {},
+): WorkSteps<PreparedDocuments> {
   const path = options.path ?? 'documents';
   const limits = { ...DEFAULT_DOCUMENT_LIMITS, ...options.limits };
   if (input.length > limits.maxDocuments) {
-    const detail = `${input.length} documents, and the limit is ${limits.maxDocuments}.`;
+    const detail = `There are more than ${limits.maxDocuments}.`;
     throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path, detail });
   }
   const preparation = new Preparation(options);
@@ -86,6 +93,7 @@ export function prepareDocumentList(input: DocumentList, options: PrepareDocumen
     const checked = readDocument(input.read(i), `${path}[${i}]`, limits);
     const document = preparation.prepare(checked);
     if (document !== undefined) options.memo?.remember(i, document);
+    yield input.size(i);
   }
   return { documents: preparation.documents, warnings: preparation.warnings };
 }

@@ -364,11 +364,11 @@ describe('documents that are sent again', () => {
 
 describe('the hash chain', () => {
   it('depends on every message and on where it stands', () => {
-    const links = messageChain(['a', 'b', 'a']);
+    const links = messageChain([['a'], ['b'], ['a']]);
     expect(new Set(links).size).toBe(3);
-    expect(messageChain(['a', 'b'])).toEqual(links.slice(0, 2));
-    expect(messageChain(['ab'])[0]).not.toBe(messageChain(['a', 'b'])[1]);
-    expect(messageChain(['x', 'b'])[1]).not.toBe(links[1]);
+    expect(messageChain([['a'], ['b']])).toEqual(links.slice(0, 2));
+    expect(messageChain([['ab']])[0]).not.toBe(messageChain([['a'], ['b']])[1]);
+    expect(messageChain([['x'], ['b']])[1]).not.toBe(links[1]);
   });
 
   it('takes an answer for the same as text or as parts, and no answer for none', () => {

@@ -10,6 +10,7 @@ import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
 import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
+import type { WorkSlices } from './intake/work-slices.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
 import type { RequestLog } from './operate/explain/request-log.js';
@@ -34,6 +35,8 @@ export interface Gateway {
   /** Bodies of requests under way. */
   readonly bodies: BodyMemory;
   readonly histories: ServedHistories;
+  /** Large bodies that are worked through. */
+  readonly slices: WorkSlices;
   readonly documents: InsertedDocuments;
   readonly conversations: Conversations;
   /** Only where a key is configured. */

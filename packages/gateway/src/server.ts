@@ -29,6 +29,7 @@ import { Cors } from './intake/cors.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory, RequestBodies } from './intake/request-body.js';
+import { WorkSlices } from './intake/work-slices.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
@@ -227,6 +228,7 @@ function assemble(
     cors,
     bodies,
     histories,
+    slices: new WorkSlices(),
     documents,
     cacheSalts,
     conversations,

@@ -4,18 +4,18 @@ import type { ChatMessage, ContentPart } from '../render/prompt.js';
 /**
  * The hash chain over a conversation: link `i` stands for messages 0 to `i`, all of them and in this order, by their
  * exact text. Two conversations share a link if, and only if, they are equal up to there; the same message behind
- * another history has another link. `texts` are the messages as JSON, as the client wrote them; `before` is the link
- * that they stand behind, if any. O(length), about 0.5 ns a character of long messages.
+ * another history has another link. `messages` are the texts of each, for instance its JSON as the client wrote it;
+ * `before` is the link that they stand behind, if any. O(length), about 0.5 ns a character of long messages.
  */
-export function messageChain(texts: readonly string[], before = ''): readonly string[] {
+export function messageChain(messages: readonly (readonly string[])[], before = ''): readonly string[] {
   const print = new Fingerprint();
-  const links: string[] = new Array(texts.length);
   let link = before;
-  for (let i = 0; i < texts.length; i++) {
-    link = print.reset().add(link).add(texts[i]!).end().digits();
-    links[i] = link;
-  }
-  return links;
+  return messages.map((texts) => {
+    print.reset().add(link);
+    for (const text of texts) print.add(text);
+    link = print.end().digits();
+    return link;
+  });
 }
 
 /** Where a message stands among bytes: its first one, and the one behind its last. */

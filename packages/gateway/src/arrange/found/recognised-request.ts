@@ -263,10 +263,10 @@ function linksOf(
   before: string | undefined,
 ): readonly string[] {
   let from = 0;
-  const written: string[] = [];
+  const written: (readonly string[])[] = [];
   for (const { role, texts: own } of messages) {
     const said = texts.slice(from, from + own.length);
-    written.push([role, ...said.map(({ text }) => text)].join('\0'));
+    written.push([role, ...said.map(({ text }) => text)]);
     from += own.length;
   }
   return messageChain(written, before);
