@@ -72,6 +72,7 @@ export type {
   PromptText,
 } from './recognise/block.js';
 export { FORMAT_NAMES } from './recognise/block.js';
+export { type JsonTextOptions, JsonTextReader, type JsonValue } from './recognise/json-text.js';
 export type { PromptFindings, Recognised, RecogniseOptions, RecognitionMode } from './recognise/recognise.js';
 export { RECOGNITION_MODES, recognise, recogniseAll, recogniseBehind } from './recognise/recognise.js';
 export type { References } from './recognise/references.js';
@@ -115,6 +116,8 @@ export type { FifoSchedulerOptions } from './schedule/fifo.js';
 export { FifoScheduler } from './schedule/fifo.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { SCHEDULER_NAMES } from './schedule/scheduler.js';
+export type { SseHandler } from './server-sent-events.js';
+export { ByteBuffer, SseReader } from './server-sent-events.js';
 export type { ShortenedText } from './session/blocks.js';
 export { SeenBlocks } from './session/blocks.js';
 export type { ConversationLogOptions } from './session/conversation-log.js';
