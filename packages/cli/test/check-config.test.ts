@@ -49,7 +49,7 @@ describe('warmpath check-config', () => {
     const file = join(folder, 'store.yaml');
     const upstream = 'upstream:\n  url: http://127.0.0.1:8000\n';
     const away = 'redis://user:secret@127.0.0.1:1';
-    await writeFile(file, `${upstream}session:\n  store:\n    kind: redis\n    url: ${away}\n`);
+    await writeFile(file, `${upstream}session:\n  store:\n    url: ${away}\n`);
     expect((await runCli(['check-config', file])).code).toBe(0);
     const asText = await runCli(['check-config', file, '--connect']);
     expect([asText.code, asText.stdout + asText.stderr]).toEqual([

@@ -166,7 +166,7 @@ function assemble(
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
   const bodies = new BodyMemory(bytesOf('bodies'));
   const histories = new ServedHistories(bytesOf('histories'), config.residency);
-  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.warmup.ttlMs);
+  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.residency.maxAgeMs);
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const { sessions } = parts;
   const conversations = new Conversations(sessions);
@@ -195,12 +195,11 @@ function assemble(
       prefixes: () => prefixes.bytes,
     },
   });
-  const { connections, maxConcurrent = connections } = config.upstream;
-  const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
+  const queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, {
     now,
     waited: (ms) => metrics.waited(ms),
   });
-  const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
+  const warmups = new Warmups(upstream, prefixes, now);
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
   const requests = new RequestLog(bytesOf('requests'));
@@ -210,15 +209,16 @@ function assemble(
     new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
-  const prewarmer = config.prewarm.enabled
-    ? new Prewarmer(config.prewarm, bytesOf('prewarm'), {
-        upstream,
-        documents,
-        cacheSalts,
-        metrics,
-        now,
-      })
-    : undefined;
+  const prewarmer =
+    config.prewarm.tokensPerMinute > 0
+      ? new Prewarmer(config.prewarm, bytesOf('prewarm'), {
+          upstream,
+          documents,
+          cacheSalts,
+          metrics,
+          now,
+        })
+      : undefined;
   const engineApis = new EngineApis(upstream, config, now);
   const rateLimits = new RateLimits(now);
   const cors = config.server.cors && new Cors(config.server.cors);
@@ -338,7 +338,7 @@ function begin(
     const status = gone ? 499 : reply.raw.statusCode;
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
-    if (tenant !== undefined && gateway.config.explain.requests) {
+    if (tenant !== undefined) {
       gateway.requests.add(tenant, recordOf(exchange, route, status));
     }
     logAccess(gateway, request, { route, status });

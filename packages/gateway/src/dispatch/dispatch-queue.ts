@@ -9,6 +9,9 @@ import {
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 
+/** With `cache-aware`, how often a prompt may be overtaken before it goes next. */
+const MAX_OVERTAKEN = 32;
+
 /** What is known of the documents of a request before it is dispatched. */
 export interface WaitingContext {
   /** Tells models apart, too. */
@@ -203,10 +206,10 @@ export class DispatchQueue {
   }
 
   #createScheduler(): Scheduler<Waiting> {
-    const { discipline, window, capacity } = this.#settings;
+    const { discipline, capacity } = this.#settings;
     if (discipline === 'fifo') return new FifoScheduler({ capacity });
     const lookup = ({ dispatch }: Waiting): PromptReuse => dispatch.context()?.reuse() ?? UNKNOWN_REUSE;
-    return new CacheAwareScheduler({ capacity, window, lookup });
+    return new CacheAwareScheduler({ capacity, window: MAX_OVERTAKEN, lookup });
   }
 }
 

@@ -38,7 +38,7 @@ export class EngineApis {
     this.#settings = config.upstream;
     this.#credentials = engineCredentials(config);
     this.#asksWithClientKey = forwardsClientKey(config);
-    this.#totalMs = config.upstream.timeouts.connectMs;
+    this.#totalMs = upstream.connectMs;
     this.#now = now;
   }
 

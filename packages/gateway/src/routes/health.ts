@@ -35,7 +35,7 @@ function probe(gateway: Gateway, requestId: string): Promise<WarmpathError | und
         onEnd: () => resolve(status < 500 ? undefined : unhealthy(status)),
         onError: resolve,
       },
-      { totalMs: gateway.config.upstream.timeouts.connectMs },
+      { totalMs: gateway.upstream.connectMs },
     );
   });
 }
