@@ -31,17 +31,17 @@ describe('warmpath check-config', () => {
 
   it('says all that is wrong, with lines, paths and codes', async () => {
     const { file, code, answer, text } = await check(
-      'upstream:\n  url: http://h\n  conections: 3\nserver:\n  port: x\n',
+      'upstream:\n  url: http://h\n  maxConcurent: 3\nserver:\n  port: x\n',
     );
     expect(code).toBe(78);
     expect(answer).toMatchObject({
       ok: false,
       problems: [
-        { code: 'WARMPATH_CONFIG_UNKNOWN_KEY', path: 'upstream.conections', line: 3 },
+        { code: 'WARMPATH_CONFIG_UNKNOWN_KEY', path: 'upstream.maxConcurent', line: 3 },
         { code: 'WARMPATH_CONFIG_INVALID', path: 'server.port', line: 5 },
       ],
     });
-    expect(text).toContain(`${file}:3  upstream.conections: unknown key; did you mean upstream.connections?`);
+    expect(text).toContain(`${file}:3  upstream.maxConcurent: unknown key; did you mean upstream.maxConcurrent?`);
     expect(text.trimEnd().split('\n')).toHaveLength(2);
   });
 

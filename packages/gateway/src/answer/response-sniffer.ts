@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { ByteBuffer, SseReader } from '@warmpath/core';
+import { SseReader } from '@warmpath/core';
 import { AnswerReader } from './answer-reader.js';
 import { asObject, readCompletionTokens, readStreamEvent, readUsage, type Usage } from './usage.js';
 
@@ -20,9 +20,8 @@ export class ResponseSniffer {
   readonly #now: () => number;
   readonly #answer: AnswerReader | undefined;
   #mode: 'json' | 'stream' | 'blind' = 'blind';
-  readonly #body = new ByteBuffer();
-  /** Whether the body is longer than what is looked into. */
-  #isTooLong = false;
+  #body: Buffer[] = [];
+  #bodyBytes = 0;
   #events: SseReader | undefined;
   #usage: Usage | undefined;
   #completionTokens: number | undefined;
@@ -84,16 +83,16 @@ export class ResponseSniffer {
     else if (this.#mode === 'json') {
       this.#prefilled = true;
       this.#estimatedTokens += chunk.length / BYTES_PER_TOKEN;
-      this.#isTooLong ||= this.#body.length + chunk.length > LOOK_LIMIT_BYTES;
-      if (this.#isTooLong) this.#body.clear();
-      else this.#body.append(chunk, 0, chunk.length);
+      this.#bodyBytes += chunk.length;
+      if (this.#bodyBytes <= LOOK_LIMIT_BYTES) this.#body.push(chunk);
+      else this.#body = [];
     }
   }
 
   /** The response is complete. */
   end(): void {
     if (this.#mode === 'stream') this.#events!.end();
-    else if (this.#mode === 'json' && !this.#isTooLong) this.#readBody(asBuffer(this.#body.bytes).toString('utf8'));
+    else if (this.#mode === 'json' && this.#body.length > 0) this.#readBody(Buffer.concat(this.#body).toString('utf8'));
     this.#mode = 'blind';
   }
 
@@ -106,7 +105,7 @@ export class ResponseSniffer {
   }
 
   #readEvent(bytes: Uint8Array): void {
-    const data = asBuffer(bytes);
+    const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     // Most events carry one token of text: after the first content only one that states usage is worth parsing.
     if (this.#firstContentAt !== undefined) this.#estimatedTokens++;
     if (this.#answer === undefined && this.#firstContentAt !== undefined && !data.includes(USAGE)) return;
@@ -121,8 +120,4 @@ export class ResponseSniffer {
     this.#firstContentAt = this.#now();
     this.#estimatedTokens++;
   }
-}
-
-function asBuffer({ buffer, byteOffset, length }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, length);
 }
