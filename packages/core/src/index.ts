@@ -7,7 +7,7 @@ export type {
   Outcome,
   RawArrangeRequest,
 } from './arrangement.js';
-export { contentPrint } from './content-print.js';
+export { contentHash } from './content-hash.js';
 export type { ConversationTurn, RenderedTurn } from './conversation.js';
 export {
   editsOf,
@@ -17,7 +17,7 @@ export {
   repeatedOrder,
   repeatedTurn,
   shownBlocks,
-  suppliedPrint,
+  suppliedHash,
   turnEdits,
   turnPreamble,
 } from './conversation.js';
@@ -129,7 +129,7 @@ export type {
   StoreOperation,
 } from './session/conversation-store.js';
 export type { MessageBytes } from './session/message-chain.js';
-export { answerPrint, byteChain, messageChain } from './session/message-chain.js';
+export { answerHash, byteChain, messageChain } from './session/message-chain.js';
 export type {
   ConversationName,
   MessagesByPlace,

@@ -1,4 +1,4 @@
-import { cacheContentHash, textPrint } from './content-print.js';
+import { cacheContentHash, textHash } from './content-hash.js';
 import type { Document, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
 import { WarmpathError, type Warning } from './errors.js';
 import { fingerprint } from './fingerprint.js';
@@ -162,7 +162,7 @@ class Preparation {
 
   /** @returns the document, if no other one of this request had a say in its id or label. */
   prepare(checked: CheckedDocument): Document | undefined {
-    const hash = textPrint(checked.title, checked.content);
+    const hash = textHash(checked.title, checked.content);
     const ownId = checked.id ?? hash.slice(0, 12);
     let id = ownId;
     let key = keyOf(id, hash);
@@ -225,8 +225,8 @@ function labelOf(id: string): string {
 }
 
 /** `join` writes one flat string; a template would leave a tree of pieces, which costs twice the time to hash. */
-function keyOf(id: string, print: string): string {
-  return [id, print].join('#');
+function keyOf(id: string, hash: string): string {
+  return [id, hash].join('#');
 }
 
 function optionalString(value: unknown, path: string): string | undefined {

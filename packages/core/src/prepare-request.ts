@@ -13,7 +13,7 @@ import type { WorkSteps } from './work-steps.js';
 
 export interface PrepareRequestOptions extends PrepareDocumentsOptions {
   /** Where policy, maxShift, pin and hints stand in the caller's input, for error paths; none by default. */
-  readonly dialPath?: string;
+  readonly switchesPath?: string;
 }
 
 /**
@@ -53,7 +53,7 @@ function withSwitches(
   input: Readonly<Record<string, unknown>>,
   options: PrepareRequestOptions,
 ): ArrangeRequest {
-  const pathOf = (field: string) => (options.dialPath === undefined ? field : `${options.dialPath}.${field}`);
+  const pathOf = (field: string) => (options.switchesPath === undefined ? field : `${options.switchesPath}.${field}`);
   const policy = readPolicy(input['policy'], pathOf('policy'));
   const maxShift = readMaxShift(input['maxShift'], pathOf('maxShift'));
   const pin = readPin(input['pin'], documents, pathOf('pin'));

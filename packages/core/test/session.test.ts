@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  answerPrint,
+  answerHash,
   arrange,
   byteChain,
   type ChatMessage,
-  contentPrint,
+  contentHash,
   MAX_ANSWERS,
   MAX_RENDERINGS,
   messageChain,
@@ -125,7 +125,7 @@ describe('the second turn', () => {
 
   it('takes the hash for nothing more than a hint: another text with the same print is another document', () => {
     const { documents } = prepareRequest({ documents: [A] });
-    const sent = (content: string) => ({ print: contentPrint(documents[0]!), label: 'x', title: undefined, content });
+    const sent = (content: string) => ({ print: contentHash(documents[0]!), label: 'x', title: undefined, content });
     const references = (content: string) => {
       const visible = visibleIn([{ documents: [sent(content)] }]);
       return arrange({ documents, visible }, new ServedHistory(), 0).references.length;
@@ -376,11 +376,11 @@ describe('the hash chain', () => {
       { type: 'text', text: ' Hello' },
       { type: 'text', text: ' you\n' },
     ];
-    expect(answerPrint({ content: parts })).toBe(answerPrint({ content: 'Hello you' }));
-    expect(answerPrint({ content: null })).toBeUndefined();
+    expect(answerHash({ content: parts })).toBe(answerHash({ content: 'Hello you' }));
+    expect(answerHash({ content: null })).toBeUndefined();
     const call = (argument: string) => [{ id: 'any', function: { name: 'f', arguments: argument } }];
-    expect(answerPrint({ content: null, tool_calls: call('1') })).not.toBe(
-      answerPrint({ content: null, tool_calls: call('2') }),
+    expect(answerHash({ content: null, tool_calls: call('1') })).not.toBe(
+      answerHash({ content: null, tool_calls: call('2') }),
     );
   });
 });

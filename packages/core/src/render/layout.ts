@@ -147,11 +147,11 @@ function messageHash(message: ChatMessage): string {
   const known = longMessages.get(message)?.hash;
   if (known !== undefined) return known;
   const { role, content } = message;
-  const print = new Fingerprint();
+  const hasher = new Fingerprint();
   // Most messages are a role and a text: writing them as JSON first would take longer than all else.
-  if (typeof content === 'string' && Object.keys(message).length === 2) print.add(role).add(content);
-  else print.add(canonicalJson(message));
-  const hash = print.end().digits();
+  if (typeof content === 'string' && Object.keys(message).length === 2) hasher.add(role).add(content);
+  else hasher.add(canonicalJson(message));
+  const hash = hasher.end().digits();
   if (textLength(message) >= LONG_TEXT) longMessages.set(message, { ...longMessages.get(message), hash });
   return hash;
 }

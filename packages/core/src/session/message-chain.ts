@@ -8,12 +8,12 @@ import type { ChatMessage, ContentPart } from '../render/prompt.js';
  * `before` is the link that they stand behind, if any. O(length), about 0.5 ns a character of long messages.
  */
 export function messageChain(messages: readonly (readonly string[])[], before = ''): readonly string[] {
-  const print = new Fingerprint();
+  const hasher = new Fingerprint();
   let link = before;
   return messages.map((texts) => {
-    print.reset().add(link);
-    for (const text of texts) print.add(text);
-    link = print.end().digits();
+    hasher.reset().add(link);
+    for (const text of texts) hasher.add(text);
+    link = hasher.end().digits();
     return link;
   });
 }
@@ -30,27 +30,27 @@ export interface MessageBytes {
  */
 export function byteChain(bytes: Uint8Array, messages: readonly MessageBytes[]): readonly string[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const print = new Fingerprint();
+  const hasher = new Fingerprint();
   return messages.map(({ start, end }) => {
     // The lanes as they are stand for all messages before.
-    return print.addBytes(view, start, end).end().digits();
+    return hasher.addBytes(view, start, end).end().digits();
   });
 }
 
 /**
- * A print of what the model said in one message: its text without white space around it, and its tool calls.
+ * A hash of what the model said in one message: its text without white space around it, and its tool calls.
  * `undefined` if it said nothing, for that tells no two conversations apart. The text may come as a string or as parts,
  * for clients hand back either. O(length).
  */
-export function answerPrint(
+export function answerHash(
   message: Pick<ChatMessage, 'content'> & { readonly tool_calls?: unknown },
 ): string | undefined {
   const text = answerText(message.content).trim();
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as readonly unknown[]).flatMap(readCall) : [];
   if (text === '' && calls.length === 0) return undefined;
-  const print = new Fingerprint().add(text);
-  for (const part of calls) print.add(part);
-  return print.end().digits();
+  const hasher = new Fingerprint().add(text);
+  for (const part of calls) hasher.add(part);
+  return hasher.end().digits();
 }
 
 function answerText(content: ChatMessage['content']): string {

@@ -1,5 +1,5 @@
 import type { ChatMessage } from '../render/prompt.js';
-import { answerPrint, messageChain } from './message-chain.js';
+import { answerHash, messageChain } from './message-chain.js';
 import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
 import { NOTHING_VISIBLE, type VisibleDocuments, visibleIn } from './visible-documents.js';
 
@@ -110,7 +110,7 @@ function replayable(
   answer: ChatMessage | undefined,
   turnsAt: TurnLookup,
 ): readonly SentTurn[] | undefined {
-  const hash = answer && answerPrint(answer);
+  const hash = answer && answerHash(answer);
   const answered = hash === undefined ? [] : candidates.filter(({ answers }) => answers.includes(hash));
   const unread = hash === undefined ? [] : candidates.filter(({ answers }) => answers.length === 0);
   // Of so many renderings, or answers to one, the oldest are gone: an answer to none that is left may be one of them.

@@ -13,8 +13,8 @@ const USAGE = '"usage"';
 
 /**
  * Reads along while a response is relayed: the engine's `usage`, and when the first content came. It sees chunks after
- * they were handed on, so it can neither change nor delay them, and it holds at most one event of a stream, or one body,
- * of at most 1 MiB. Compressed and foreign responses are not read.
+ * they were handed on, so it can neither change nor delay them, and it holds at most one event of a stream, or one
+ * body, of at most 1 MiB. Compressed and foreign responses are not read.
  */
 export class ResponseSniffer {
   readonly #now: () => number;
@@ -38,9 +38,9 @@ export class ResponseSniffer {
     this.#answer = readsAnswer ? new AnswerReader() : undefined;
   }
 
-  /** Prints of what the model said (`answerPrint`), once the response is complete. */
+  /** Hashes of what the model said (`answerHash`), once the response is complete. */
   get answers(): readonly string[] {
-    return this.#answer?.prints() ?? [];
+    return this.#answer?.hashes() ?? [];
   }
 
   /** The last usage that the engine stated. */

@@ -77,7 +77,7 @@ export class DocumentCache {
     scan: JsonScanner,
     span: ByteSpan | undefined,
     switches: RequestSwitches,
-    options: Pick<PrepareRequestOptions, 'dialPath'>,
+    options: Pick<PrepareRequestOptions, 'switchesPath'>,
   ): WorkSteps<ArrangeRequest> {
     const { template, limits } = this.#options;
     const elements = span === undefined ? [] : new JsonScanner(scan.bytes).elements(span.start, limits.documents + 1);

@@ -23,7 +23,7 @@ import {
   repeatedTurn,
   type SentTurn,
   shownBlocks,
-  suppliedPrint,
+  suppliedHash,
   turnEdits,
   turnPreamble,
   WarmpathError,
@@ -60,7 +60,7 @@ export interface InsertedRequest {
   /** Whether the turn is to be remembered. */
   readonly isNamed: boolean;
   /**
-   * What is asked (core's `suppliedPrint`), and the same turn, where it was sent before: it goes out as it did then.
+   * What is asked (core's `suppliedHash`), and the same turn, where it was sent before: it goes out as it did then.
    */
   readonly supplied: string;
   readonly repeated: SentTurn | undefined;
@@ -121,7 +121,7 @@ export class InsertedDocuments {
     { body, documents, switches }: Pick<ParsedRequest, 'body' | 'documents' | 'switches'>,
     tenant: string,
   ): WorkSteps<ArrangeRequest> {
-    const steps = this.cache.prepare(tenant, body.scan, documents, switches, { dialPath: 'warmpath' });
+    const steps = this.cache.prepare(tenant, body.scan, documents, switches, { switchesPath: 'warmpath' });
     return this.withDefaults(yield* steps);
   }
 
@@ -158,7 +158,7 @@ export class InsertedDocuments {
       deduplicate,
       ...(looksAtParts && { shown: shownBlocks(known, prompt.view(0).messages, arrange) }),
     };
-    const supplied = history === undefined ? '' : suppliedPrint(asked, arrange, promptScope(parsed));
+    const supplied = history === undefined ? '' : suppliedHash(asked, arrange, promptScope(parsed));
     const repeated = history === undefined ? undefined : repeatedTurn(known, supplied);
     const preamble = this.preamble(parsed, messages, known);
     const policy = repeated === undefined ? asked.policy : repeatedOrder(repeated, nameOf(asked.policy));

@@ -227,8 +227,8 @@ function findInPrompt(
   };
   const found = findDocuments(gateway.promptMemo, searched, gateway.now());
   if (found === undefined) return undefined;
-  const dial = asked ?? gateway.documents.withDefaults({ documents: [] });
-  return { kind: 'found', tenant, found, dial, deduplicate, blocks, history };
+  const switches = asked ?? gateway.documents.withDefaults({ documents: [] });
+  return { kind: 'found', tenant, found, switches, deduplicate, blocks, history };
 }
 
 function isUnavailable(error: unknown): boolean {
