@@ -25,8 +25,8 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
 type OwnHeaders = ReturnType<typeof engineHeaders>;
 
 /** Asks the engine for its models, within the time that a connection may take. */
-async function probe({ upstream, config }: Gateway, headers: OwnHeaders): Promise<WarmpathError | undefined> {
-  const answer = await askModels(upstream, requestHeaders({}, headers), config.upstream.timeouts.connectMs);
+async function probe({ upstream }: Gateway, headers: OwnHeaders): Promise<WarmpathError | undefined> {
+  const answer = await askModels(upstream, requestHeaders({}, headers), upstream.connectMs);
   if ('code' in answer) return answer;
   return answer.status < 500 ? undefined : unhealthy(answer.status);
 }
