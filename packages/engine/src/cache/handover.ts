@@ -79,7 +79,7 @@ export class Handover {
       this.#tree.grow(node, piece);
       lease.length = node.end;
     } else {
-      this.#leases.moveTo(lease, this.#tree.addLeaf(node, piece, lease.sequence));
+      this.#leases.moveTo(lease, this.#tree.addLeaf(node, piece, lease.sequence, lease.canWait));
     }
     return piece.length;
   }

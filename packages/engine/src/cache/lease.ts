@@ -32,6 +32,8 @@ export interface HeldLease extends Lease {
   sharedTokens: number;
   /** Positions at which nodes end, ascending. */
   readonly boundaries: readonly number[];
+  /** Whether it is of work that can wait, which displaces nothing that other work uses. */
+  readonly canWait: boolean;
   /** Until when the lease waits for the disk, once it has begun to. */
   patientUntilMs: number | undefined;
 }

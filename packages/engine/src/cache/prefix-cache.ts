@@ -149,6 +149,7 @@ export class PrefixCache {
    * @param boundaries Positions at which documents end, ascending: what is added to the tree for this lease is cut
    *   there.
    * @param salt Keeps the prompt apart: it shares tokens with prompts of the same salt alone.
+   * @param canWait Whether it is work that can wait, which displaces nothing that other work uses.
    * @returns `undefined` when every sequence id is taken by leases and by leaves that they need.
    */
   acquire(
@@ -156,6 +157,7 @@ export class PrefixCache {
     limit: number,
     boundaries: readonly number[] = [],
     salt?: string,
+    canWait = false,
   ): Lease | undefined {
     const node = this.#tree.descend(this.#tree.rootOf(salt), tokens, 0, limit);
     this.#tree.pin(node);
@@ -175,6 +177,7 @@ export class PrefixCache {
       promptTokens: tokens.length,
       sharedTokens: node.end,
       boundaries,
+      canWait,
       patientUntilMs: undefined,
     };
     this.#leases.add(lease);
@@ -347,6 +350,7 @@ export class PrefixCache {
     this.#tree.use({
       nodes: lease.node.path(),
       cachedTokens: lease.sharedTokens,
+      canWait: lease.canWait,
       costPerToken: newTokens > 0 ? this.#cost.prefillMs(lease.sharedTokens, newTokens) / newTokens : 0,
     });
   }

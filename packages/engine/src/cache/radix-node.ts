@@ -67,6 +67,8 @@ export class RadixNode {
   handle: number | undefined;
   /** Requests that ended on a path through this node. */
   uses = 0;
+  /** Whether only work that can wait has used it. */
+  canWait = false;
   /** Of a root: what keeps the prompts below it apart from those of every other root. */
   readonly salt: string | undefined;
   #onDevice = false;
@@ -218,6 +220,7 @@ export class RadixNode {
     this.file = undefined;
     const upper = new RadixNode(parent, this.start, this.tokens.slice(0, length));
     upper.uses = this.uses;
+    upper.canWait = this.canWait;
     this.tokens = this.tokens.slice(length);
     this.start += length;
     this.parent = upper;

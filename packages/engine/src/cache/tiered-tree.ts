@@ -191,9 +191,12 @@ export class TieredTree {
 
   /**
    * Adds a device leaf below `parent`, which must have no child that begins with the same token. To be pinned at once.
+   *
+   * @param canWait Whether it is of work that can wait.
    */
-  addLeaf(parent: RadixNode, tokens: readonly number[], owner: SequenceId): RadixNode {
+  addLeaf(parent: RadixNode, tokens: readonly number[], owner: SequenceId, canWait: boolean): RadixNode {
     const leaf = new RadixNode(parent, parent.end, [...tokens]);
+    leaf.canWait = canWait;
     this.comeToDevice(leaf, owner);
     return leaf;
   }
@@ -203,6 +206,7 @@ export class TieredTree {
     const { end } = leaf;
     leaf.tokens.push(...tokens);
     this.#deviceTokens += tokens.length;
+    this.#order.resized(leaf);
     this.#listener?.stored(leaf, 'device', end);
   }
 
@@ -364,6 +368,7 @@ export class TieredTree {
       this.#leaveDevice(leaf);
     } else {
       leaf.tokens.length -= count;
+      this.#order.resized(leaf);
       this.#order.review(leaf);
     }
   }

@@ -17,7 +17,10 @@ export interface GenerationRequest {
    * without.
    */
   readonly salt?: string;
-  /** Requests with a lower number go first; 0 when left out. */
+  /**
+   * Requests with a lower number go first; 0 when left out. What only those above 0 have used leaves the cache before
+   * what others use.
+   */
   readonly priority?: number;
   /** Most tokens to generate; 0 computes the prompt for the cache and nothing else. */
   readonly maxTokens: number;
