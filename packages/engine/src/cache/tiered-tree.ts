@@ -258,6 +258,7 @@ export class TieredTree {
       node.uses++;
     }
     this.#order.use(use);
+    this.#lower?.noteUse(use.nodes);
   }
 
   /** Any device leaf's sequence covers the whole path to it. Cost: O(depth of the subtree). */

@@ -214,6 +214,7 @@ export class EngineMetrics implements LoopObserver {
     this.#gauge('warmpath_engine_disk_tokens', 'Tokens with a file in the disk tier', () => disk()?.tokens ?? 0);
     total('saved_tokens', 'Tokens written to the disk tier', ({ savedTokens }) => savedTokens);
     total('loaded_tokens', 'Tokens read back from the disk tier', ({ loadedTokens }) => loadedTokens);
+    total('left_out_tokens', 'Tokens not written because their like hardly came back', (stats) => stats.leftOutTokens);
     total('evicted_tokens', 'Tokens evicted from the disk tier', ({ evictedTokens }) => evictedTokens);
     total('failures', 'Files that could not be written or read', ({ failures }) => failures);
     total('refused_writes', 'Files not written because the disk was full or slow', (stats) => stats.refusedWrites);
