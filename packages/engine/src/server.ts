@@ -96,13 +96,13 @@ export interface EngineServer {
  */
 export async function startEngineServer(options: EngineOptions, hooks: WorkerHooks = {}): Promise<EngineServer> {
   const settings = parseEngineOptions(options);
-  findLibraryDirectory(); // Before a model is downloaded that nothing could compute.
+  findLibraryDirectory(settings); // Before a model is downloaded that nothing could compute.
   const resolved = await resolveModel(settings.model, {
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
-  const bindings = await llamaFor(resolved.path, settings.nativeLog, settings.cacheDir);
-  const model = await NativeModel.load(bindings, resolved.path);
+  const bindings = await llamaFor(resolved.path, settings);
+  const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
   try {
     return await serve(settings, resolved, model, hooks);
   } catch (error) {

@@ -1,4 +1,5 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
+import type { ResolvedEngineOptions } from '../options.js';
 import { builtLibraries } from './built-libraries.js';
 import { headShape, loadNarrowVariant, prefersNarrowVectors } from './cpu-variant.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
@@ -36,6 +37,8 @@ export interface LlamaBindings {
   readonly width: (model: NativePointer) => number;
   /** Writes a value of the file's metadata as text; answers its length, or -1 when there is none. */
   readonly metadata: (model: NativePointer, key: string, text: Uint8Array, length: number) => number;
+  /** Whether a loaded library computes on a GPU, and there is one. */
+  readonly supportsGpu: () => boolean;
   /** What the loaded CPU library was compiled to use, as `NAME = 1 | …`. */
   readonly systemInfo: () => string;
   readonly isRecurrent: (model: NativePointer) => boolean;
@@ -78,6 +81,7 @@ export interface LlamaBindings {
   readonly threadPools: ThreadPools;
   readonly attachThreadPool: (context: NativePointer, steps: NativePointer, prompts: NativePointer) => void;
   readonly decode: KoffiFunc<(context: NativePointer, batch: BatchStruct) => number>;
+  readonly synchronize: KoffiFunc<(context: NativePointer) => void>;
   readonly logitsAt: (context: NativePointer, index: number) => NativePointer | null;
   readonly samplerInitGrammar: (vocab: NativePointer, grammar: string, root: string) => NativePointer | null;
   /** Takes a `llama_token_data_array`. */
@@ -117,14 +121,20 @@ export function llamaBindings(settings: LlamaSettings = {}): LlamaBindings {
 }
 
 /**
- * The process's llama.cpp, as it suits a model where this call is the first: libraries that were built for this machine
- * where there are any, or the variant of the prebuilt ones without AVX-512 where that is faster.
+ * The process's llama.cpp, as it suits a model where this call is the first: for a GPU, the package that uses one; else
+ * libraries that were built for this machine where there are any, or the variant of the prebuilt ones without AVX-512
+ * where that is faster.
  *
  * @param model Path of the model's file.
- * @param cacheDir Where libraries that were built are kept.
  * @throws WARMPATH_MODEL_FILE, and what {@link llamaBindings} throws.
  */
-export async function llamaFor(model: string, nativeLog: boolean, cacheDir?: string): Promise<LlamaBindings> {
+export async function llamaFor(
+  model: string,
+  { nativeLog, cacheDir, gpuLayers }: Pick<ResolvedEngineOptions, 'nativeLog' | 'cacheDir' | 'gpuLayers'>,
+): Promise<LlamaBindings> {
+  if (gpuLayers > 0) {
+    return llamaBindings({ nativeLog, directory: findLibraryDirectory({ gpuLayers }) });
+  }
   const narrowVectors = prefersNarrowVectors(await headShape(model));
   const directory = narrowVectors ? undefined : builtLibraries(cacheDir);
   return llamaBindings({ nativeLog, narrowVectors, ...(directory !== undefined && { directory }) });
@@ -195,6 +205,7 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'threadPools'>
     heads: bind('llama_model_n_head', 'int32', [pointer]),
     width: bind('llama_model_n_embd', 'int32', [pointer]),
     metadata: bind('llama_model_meta_val_str', 'int32', [pointer, 'str', pointer, 'size_t']),
+    supportsGpu: bind('llama_supports_gpu_offload', 'bool', []),
     systemInfo: bind('llama_print_system_info', 'str', []),
     isRecurrent: bind('llama_model_is_recurrent', 'bool', [pointer]),
     isHybrid: bind('llama_model_is_hybrid', 'bool', [pointer]),
@@ -218,6 +229,7 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'threadPools'>
     sequenceStateWrite: bind('llama_state_seq_set_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
     attachThreadPool: bind('llama_attach_threadpool', 'void', [pointer, pointer, pointer]),
     decode: bind('llama_decode', 'int32', [pointer, BATCH]),
+    synchronize: bind('llama_synchronize', 'void', [pointer]),
     logitsAt: bind('llama_get_logits_ith', pointer, [pointer, 'int32']),
     samplerInitGrammar: bind('llama_sampler_init_grammar', pointer, [pointer, 'str', 'str']),
     samplerApply: bind('llama_sampler_apply', 'void', [pointer, pointer]),
