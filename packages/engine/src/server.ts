@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { WarmpathError } from '@warmpath/core';
 import { ChatTemplate } from './chat/chat-template.js';
@@ -48,6 +49,8 @@ export interface WorkerHooks extends EngineHooks {
   readonly kvEvents?: KvEventPublisher;
   /** For what the next worker begins with should this one crash. */
   readonly warm?: WarmPlace;
+  /** Hears how many bytes the model's file has, which is there and is loaded next. */
+  readonly onModelFile?: (bytes: number) => void;
 }
 
 /** A model as it is served. */
@@ -101,6 +104,7 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
+  hooks.onModelFile?.((await stat(resolved.path)).size);
   const bindings = await llamaFor(resolved.path, settings);
   const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
   try {

@@ -205,8 +205,8 @@ export class TierStore {
   }
 
   /**
-   * Writes what is nowhere in a file yet and is worth it, most used first among siblings, as far as there is room, and closes the
-   * files. The device must be idle.
+   * Writes what is nowhere in a file yet and is worth it, most used first among siblings, as far as there is room, and
+   * closes the files. The device must be idle.
    *
    * @param isInTime Asked before each file; when not, nothing more is begun.
    */

@@ -37,16 +37,20 @@ export async function startSupervisedEngine(
   const kvEvents = await openKvEvents(settings);
   const sockets = await SocketFolder.create();
   const warm = settings.warmRestartBytes > 0 ? await WarmFolder.create(settings.warmRestartBytes) : undefined;
+  let loadedMs: number | undefined;
   const supervisor = new Supervisor<Worker>({
-    start: (signal) =>
-      startWorker(
-        { options, socketPath: sockets.next(), warm },
+    start: async (signal) => {
+      const worker = await startWorker(
+        { options, socketPath: sockets.next(), warm, loadedMs },
         {
           signal,
           ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
           ...(kvEvents !== undefined && { kvEvents }),
         },
-      ),
+      );
+      loadedMs = Math.max(loadedMs ?? 0, worker.loadMs);
+      return worker;
+    },
     clock: () => performance.now(),
     wait: (ms, signal) => delay(ms, undefined, { signal }),
     onCrash: (error) => {
