@@ -20,7 +20,7 @@ export interface ChatMessage {
   readonly toolCallId?: string;
 }
 
-export interface ToolCall {
+interface ToolCall {
   readonly id?: string | null | undefined;
   readonly name: string;
   /** A text that should be JSON; a model may have written another. */
