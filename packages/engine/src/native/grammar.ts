@@ -239,7 +239,11 @@ class UsableTokens {
     koffi.free(this.#array);
   }
 
-  /** Puts each token behind the longest that it begins with, of those that are whole characters. @returns The others. */
+  /**
+   * Puts each token behind the longest that it begins with, of those that are whole characters.
+   *
+   * @returns The others.
+   */
   #order(usable: readonly number[], vocabulary: GrammarVocabulary): number[] {
     const spell = (token: number): string =>
       vocabulary.endsGeneration(token) ? '' : Buffer.from(vocabulary.piece(token)).toString('latin1');

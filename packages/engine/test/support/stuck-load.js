@@ -1,5 +1,5 @@
-// Preloaded into engine processes by a test: the second worker never ends loading its model, and may take a second and a
-// half. STUCK_MARKS: a folder.
+// Preloaded into engine processes by a test: the second worker never ends loading its model, for which it has a second
+// and a half. STUCK_MARKS: a folder.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { NativeModel } from '../../dist/native/model.js';
