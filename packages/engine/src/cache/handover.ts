@@ -1,5 +1,4 @@
-import type { HeldLease } from './lease.js';
-import type { LeaseTable } from './lease-table.js';
+import type { HeldLease, LeaseTable } from './lease-table.js';
 import type { PathStep } from './radix-node.js';
 import type { SequenceMemory } from './sequence-memory.js';
 import type { TieredTree } from './tiered-tree.js';

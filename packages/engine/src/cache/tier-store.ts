@@ -5,7 +5,6 @@ import type { EvictionOrder } from './eviction-order.js';
 import { type HostCopy, HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
 import { type DiskCopy, RadixNode } from './radix-node.js';
 import type { SequenceId } from './sequence-memory.js';
-import { stateRecord } from './state-record.js';
 import type { TierListener } from './tier-listener.js';
 import { WriteGate } from './write-gate.js';
 
@@ -437,4 +436,17 @@ function nodeAt(root: RadixNode, tokens: readonly number[], length: number): Rad
     node = common < child.tokenCount ? child.splitAt(common) : child;
   }
   return node;
+}
+
+/**
+ * What is stored of a node: its cells, everything that says what they are, and its uses. Cost: O(tokens of its path).
+ */
+export function stateRecord(
+  node: RadixNode,
+  { state, checksum }: Pick<HostCopy, 'state' | 'checksum'>,
+  uses: number,
+): StateRecord {
+  const path = node.path();
+  const salt = path[0]!.parent!.salt ?? '';
+  return { salt, tokens: path.flatMap(({ tokens }) => tokens), from: node.start, state, checksum, uses };
 }

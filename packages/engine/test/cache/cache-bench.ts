@@ -2,7 +2,7 @@ import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { DiskTierOptions } from '../../src/cache/disk-tier.js';
-import type { Extension, Lease } from '../../src/cache/lease.js';
+import type { Extension, Lease } from '../../src/cache/lease-table.js';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import type { PromptCursor } from '../../src/cache/prompt-cursor.js';
 import type { TierListener } from '../../src/cache/tier-listener.js';
