@@ -7,7 +7,7 @@
 // questions of 6 on the demo model, 155 and 4 on the larger one, which takes ten times as long for a token. So most of
 // a prompt is documents, as in the paper, and a corpus of half as many documents as requests lets the first half of the
 // requests, which is not counted, warm the tiers. The working set is what a cache that never forgets would hold of the
-// trace's documents, each in the context of what stands before it; the device holds a tenth of it. With a host tier, the
+// trace's documents, each in the context of what stands before it; the device holds a tenth of it. With a host tier,
 // cells hold what runs and everything else lies in host memory, which is what the engine does by default.
 //
 // «4x pgdsf, restarted» has a disk tier too and is stopped and started again before the first request that counts; what
