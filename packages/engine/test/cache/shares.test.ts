@@ -46,7 +46,7 @@ const schedule: fc.Arbitrary<Schedule> = fc.record({
   policy,
 });
 
-describe('the share of a salt', () => {
+describe('the share of a salt', { timeout: 120_000 }, () => {
   it('in host memory is not displaced by another that floods it', async () => {
     // Half is eight documents, and the first caller has four.
     const hostBytes = await bytesOf(16);
@@ -68,9 +68,9 @@ describe('the share of a salt', () => {
         }
         evicted += bench.cache.stats.host!.evictedTokens;
       }),
-      { seed: 3, numRuns: 60 },
+      { seed: 3, numRuns: 30 },
     );
-    expect(evicted).toBeGreaterThan(10_000);
+    expect(evicted).toBeGreaterThan(5_000);
   });
 
   it('on the device alone is not displaced either', () => {
@@ -87,7 +87,7 @@ describe('the share of a salt', () => {
           }
         }
       }),
-      { seed: 4, numRuns: 40 },
+      { seed: 4, numRuns: 20 },
     );
   });
 
@@ -122,7 +122,7 @@ describe('the share of a salt', () => {
       }),
       { seed: 5, numRuns: 5 },
     );
-  }, 120_000);
+  });
 
   it('is all there is where nobody else comes, and again when the others have long been gone', async () => {
     const bench = new Bench(16, 8, { hostBytes: await bytesOf(16), policy: 'lru' });
@@ -141,7 +141,7 @@ describe('the share of a salt', () => {
   });
 });
 
-describe('work that can wait', () => {
+describe('work that can wait', { timeout: 120_000 }, () => {
   it('displaces nothing that other work uses, whosever it is and however often it is used', async () => {
     const hostBytes = await bytesOf(12);
     fc.assert(
@@ -166,7 +166,7 @@ describe('work that can wait', () => {
           }
         }
       }),
-      { seed: 6, numRuns: 40 },
+      { seed: 6, numRuns: 12 },
     );
   });
 
