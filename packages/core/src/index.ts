@@ -105,6 +105,7 @@ export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export type { RenderedFields } from './render/template.js';
 export { documentName, renderDocument, renderDocuments } from './render/template.js';
 export { replacementPolicy } from './replacement/create-policy.js';
+export type { NodeOwner } from './replacement/eviction-queue.js';
 export type { NodeUse, ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/policy.js';
 export { REPLACEMENT_POLICY_NAMES, USE_HALF_LIFE } from './replacement/policy.js';
 export type { PathUse, ReplacementOptions } from './replacement/replacement.js';
