@@ -80,7 +80,7 @@ export const ERROR_TABLE = {
     status: 404,
     type: 'not_found_error',
     message: 'There is nothing at this path.',
-    remedy: 'See the README for the routes.',
+    remedy: 'See the HTTP reference in the documentation for the routes.',
   },
   WARMPATH_MODEL_NOT_FOUND: {
     status: 404,

@@ -18,6 +18,7 @@ export {
   MemoryConversationStore,
   probeConversationStore,
 } from './conversation/conversation-store.js';
+export { SUMMARY_FIELDS } from './dispatch/headers.js';
 export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';
 export {
@@ -27,4 +28,6 @@ export {
   type Explanation,
   explainRequest,
 } from './operate/explain/explain-request.js';
+export { describeMetrics, type MetricDescription } from './operate/metrics.js';
+export { type OpenApiDocument, openApiDocument } from './routes/openapi.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './server.js';
