@@ -1,14 +1,13 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { checkConfig } from '@warmpath/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Block, blocksOf, commandsOf, isShown, PAGES, root } from './docs-blocks.js';
+import { type StartedGateway, startGatewayAndEngine } from './started-gateway.js';
 
 const run = promisify(execFile);
 const blocks = blocksOf(PAGES);
@@ -19,28 +18,13 @@ interface Manifest {
   readonly bin?: Readonly<Record<string, string>>;
 }
 
-/** `npm start` on free ports, as the docs tell a newcomer to start it. */
-let up: ChildProcess;
-let gatewayUrl: string;
-let engineUrl: string;
+let gateway: StartedGateway;
 
 beforeAll(async () => {
-  up = spawn('npm', ['start', '--silent', '--', '--port', '0', '--json'], {
-    cwd: root,
-    stdio: ['ignore', 'pipe', 'inherit'],
-    // A process group, as a terminal makes one: Ctrl-C reaches npm and what it runs.
-    detached: true,
-  });
-  const [line] = (await once(createInterface({ input: up.stdout! }), 'line')) as [string];
-  const started = JSON.parse(line) as { url: string; engine: string };
-  [gatewayUrl, engineUrl] = [started.url, started.engine];
+  gateway = await startGatewayAndEngine();
 });
 
-afterAll(async () => {
-  const exited = once(up, 'exit');
-  process.kill(-up.pid!, 'SIGINT');
-  await exited;
-});
+afterAll(() => gateway.stop());
 
 describe('shell commands in the docs', () => {
   const commands = blocks
@@ -109,7 +93,7 @@ describe('shell commands in the docs', () => {
 
   /** Against the running gateway, or the engine behind it; anything but an answer without an error fails. */
   async function runCurl(command: string): Promise<string> {
-    const url = command.includes(':8080/kv') ? engineUrl : gatewayUrl;
+    const url = command.includes(':8080/kv') ? gateway.engineUrl : gateway.url;
     const here = command.replace(/https?:\/\/(localhost|127\.0\.0\.1):8080/g, url);
     expect(here).toContain(url);
     const { stdout } = await run('bash', ['-c', here], { cwd: root });
@@ -143,7 +127,7 @@ describe('code in the docs', () => {
     await mkdir(snippets, { recursive: true });
     const file = join(snippets, `${block.page.replaceAll(/\W/g, '-')}-${block.line}.${block.language}`);
     // What the docs start on the usual port runs on a free one here.
-    await writeFile(file, block.text.replaceAll('http://localhost:8080', gatewayUrl));
+    await writeFile(file, block.text.replaceAll('http://localhost:8080', gateway.url));
     await expect(import(pathToFileURL(file).href)).resolves.toBeDefined();
   });
 
