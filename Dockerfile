@@ -9,16 +9,15 @@ RUN npm ci --ignore-scripts && npm run build && node scripts/pack.js /packages \
   && rm /packages/warmpath-ai-sdk-* /packages/warmpath-langchain-* /packages/warmpath-llamaindex-* \
     /packages/warmpath-mastra-* /packages/warmpath-mcp-*
 
-FROM node:20-bookworm-slim AS install-gateway
-WORKDIR /app
-COPY --from=build /packages /packages
-# Redis is an optional dependency of the gateway: named here, it is installed all the same.
-RUN npm install --ignore-scripts --no-audit --no-fund --omit=optional /packages/*.tgz
-
 FROM node:20-bookworm-slim AS install-engine
 WORKDIR /app
 COPY --from=build /packages /packages
 RUN npm install --ignore-scripts --no-audit --no-fund /packages/*.tgz
+
+# The command line loads both only for an engine of its own. `npm install --omit=optional` would leave out koffi's
+# binary too, without which it does not start.
+FROM install-engine AS install-gateway
+RUN rm -rf node_modules/@node-llama-cpp node_modules/zeromq
 
 FROM node:20-bookworm-slim AS with-engine
 ENV NODE_ENV=production

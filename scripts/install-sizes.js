@@ -15,13 +15,8 @@ const WAYS = [
   ['@warmpath/gateway --omit=optional', 'the gateway alone', ['gateway', 'core', 'translate']],
   ['@warmpath/gateway', 'with conversations in Redis', ['gateway', 'core', 'translate', 'redis']],
   [
-    'warmpath --omit=optional',
-    'command line: `serve`, `doctor`, `explain`, `plan`, `lab`',
-    ['', 'client', 'core', 'engine', 'gateway', 'lab', 'translate'],
-  ],
-  [
     'warmpath',
-    'the same with the embedded engine, its demo model, and Redis',
+    'the command line, with gateway, lab, embedded engine and demo model',
     ['', 'client', 'core', 'engine', 'gateway', 'lab', 'translate', 'redis'],
   ],
 ];

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
 const INSTALL_TIMEOUT_MS = 300_000;
+const START_TIMEOUT_MS = 120_000;
 
 /** What is published, but for the adapters, whose frameworks decide themselves which versions they run on. */
 const PACKAGES = ['warmpath', ...['client', 'core', 'engine', 'gateway', 'lab', 'mcp', 'redis', 'translate']];
@@ -37,6 +38,16 @@ const GATEWAY = `
   await gateway.close();
   engine.close();
   console.log(JSON.stringify(received.map((body) => JSON.parse(body).messages[0].content)));
+`;
+
+/** The embedded engine with its demo model; prints the prompt tokens of an answer. */
+const ENGINE = `
+  import { spawnEngine } from '@warmpath/engine';
+  const engine = await spawnEngine({ port: 0, contextTokens: 2048, threads: 1 });
+  const body = JSON.stringify({ prompt: 'The weight of Velka is', max_tokens: 2 });
+  const answer = await fetch(engine.url + '/v1/completions', { method: 'POST', body });
+  console.log((await answer.json()).usage.prompt_tokens);
+  await engine.stop();
 `;
 
 /**
@@ -85,7 +96,7 @@ describe('the packed packages', () => {
       expect(await node(version, '--version')).toMatch(new RegExp(`^v${version}\\.`));
     });
 
-    it('have a gateway that arranges', async () => {
+    it('have a gateway that arranges', { timeout: START_TIMEOUT_MS }, async () => {
       const prompts = JSON.parse(await node(version, '--input-type=module', '--eval', GATEWAY)) as string[];
       expect(prompts).toHaveLength(2);
       const documentsOf = (prompt: string) => prompt.slice(0, prompt.lastIndexOf('</document>'));
@@ -93,12 +104,8 @@ describe('the packed packages', () => {
       expect(documentsOf(prompts[1]!)).toBe(documentsOf(prompts[0]!));
     });
 
-    it('have an engine that computes', { timeout: INSTALL_TIMEOUT_MS }, async () => {
-      const command = join(folder, 'node_modules/warmpath/bin/warmpath.js');
-      const report = JSON.parse(await node(version, command, 'demo', '--questions', '4', '--json')) as {
-        readonly strategies: { readonly arranged: { readonly promptTokens: number } };
-      };
-      expect(report.strategies.arranged.promptTokens).toBeGreaterThan(0);
+    it('have an engine that computes', { timeout: START_TIMEOUT_MS }, async () => {
+      expect(JSON.parse(await node(version, '--input-type=module', '--eval', ENGINE))).toBeGreaterThan(0);
     });
   });
 
