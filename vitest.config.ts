@@ -1,12 +1,14 @@
 import { defineConfig } from 'vitest/config';
 import { PlainSummaryReporter } from './test/plain-summary-reporter.ts';
 
-// `npm test` runs everything that needs no network; `npm run test:packed` installs the packed packages as a user would.
-const packed = process.env.WARMPATH_TEST === 'packed';
+// `npm test` runs everything that needs no network; `npm run test:packed` installs the packed packages as a user would,
+// and `npm run test:node-versions` runs them on every supported line of Node.
+const INSTALLED = ['packed', 'node-versions'];
+const kind = INSTALLED.find((name) => name === process.env.WARMPATH_TEST);
 
 export default defineConfig({
   test: {
-    include: packed ? ['test/packed/**/*.test.ts'] : ['packages/*/test/**/*.test.ts', 'test/*.test.ts'],
+    include: kind ? [`test/${kind}/*.test.ts`] : ['packages/*/test/**/*.test.ts', 'test/*.test.ts'],
     // A hung socket must still end the run; the real engine shares two cores with the rest of the suite.
     testTimeout: 30_000,
     hookTimeout: 60_000,

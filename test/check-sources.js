@@ -17,7 +17,7 @@ const leftOut = NOT_YET_CLEAN.map((name) => `packages/${name}`);
 const folders = readdirSync('packages')
   .map((name) => `packages/${name}`)
   .filter((folder) => !leftOut.includes(folder));
-folders.push('test');
+folders.push('test', 'scripts', 'docs/generate', 'docs/.vitepress/theme', 'examples');
 
 const results = await Promise.all([
   run('knip', ['--no-progress', ...leftOut.map((folder) => `--workspace=!${folder}`)]),

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export const root = join(import.meta.dirname, '..');
@@ -10,39 +10,48 @@ export interface Block {
   readonly line: number;
   readonly language: string;
   readonly text: string;
+  /** What the page says that a shell block's last command prints. */
+  readonly output?: string;
 }
 
-/** The pages whose blocks are run. */
+/** The pages whose blocks are run: the READMEs, and every page of the site that is not generated. */
 export const PAGES = [
   'README.md',
-  'packages/core/README.md',
-  'packages/client/README.md',
-  'packages/ai-sdk/README.md',
-  'packages/langchain/README.md',
-  'packages/mastra/README.md',
-  'packages/mcp/README.md',
-  'packages/llamaindex/README.md',
-  'packages/engine/README.md',
-  'packages/translate/README.md',
-  'packages/redis/README.md',
-  'packages/gateway/README.md',
-  'packages/lab/README.md',
-  'packages/papers/README.md',
-  'packages/cli/README.md',
-  'docs/python.md',
+  ...readdirSync(join(root, 'packages'))
+    .map((name) => `packages/${name}/README.md`)
+    .filter((page) => existsSync(join(root, page))),
+  ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.md') && !/^(reference|node_modules|dist)\//.test(path))
+    .map((path) => `docs/${path}`),
 ];
 
 /** All fenced blocks of the pages, in order. */
 export function blocksOf(pages: readonly string[]): Block[] {
   return pages.flatMap((page) => {
     const text = readFileSync(join(root, page), 'utf8');
-    return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].map((match) => ({
-      page,
-      line: text.slice(0, match.index).split('\n').length,
-      language: match[1]!,
-      text: match[2]!,
-    }));
+    const blocks: Block[] = [];
+    for (const { 1: language, 2: mark, 3: body, index } of text.matchAll(/^```(\w+)( output)?\n(.*?)^```$/gms)) {
+      const before = blocks.at(-1);
+      if (mark === undefined) {
+        blocks.push({ page, line: text.slice(0, index).split('\n').length, language: language!, text: body! });
+      } else if (before?.language === 'sh' && before.output === undefined) {
+        blocks[blocks.length - 1] = { ...before, output: body! };
+      } else {
+        throw new Error(`${page}: an output stands behind no command`);
+      }
+    }
+    return blocks;
   });
+}
+
+/**
+ * Whether a command printed what a page shows. `…` stands for anything; everything else must be there in this order,
+ * white space apart.
+ */
+export function isShown(shown: string, printed: string): boolean {
+  const words = (text: string) => text.trim().replace(/\s+/g, ' ');
+  const pattern = shown.split('…').map((part) => words(part).replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return new RegExp(`^${pattern.join('.*')}$`, 's').test(words(printed));
 }
 
 /** The commands of a shell block: one a line, except where a line ends in a backslash or an open quote. */

@@ -1,14 +1,13 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { checkConfig } from '@warmpath/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Block, blocksOf, commandsOf, PAGES, root } from './docs-blocks.js';
+import { type Block, blocksOf, commandsOf, isShown, PAGES, root } from './docs-blocks.js';
+import { type StartedGateway, startGatewayAndEngine } from './started-gateway.js';
 
 const run = promisify(execFile);
 const blocks = blocksOf(PAGES);
@@ -19,42 +18,37 @@ interface Manifest {
   readonly bin?: Readonly<Record<string, string>>;
 }
 
-/** `npm start` on free ports, as the docs tell a newcomer to start it. */
-let up: ChildProcess;
-let gatewayUrl: string;
-let engineUrl: string;
+let gateway: StartedGateway;
 
 beforeAll(async () => {
-  up = spawn('npm', ['start', '--silent', '--', '--port', '0', '--json'], {
-    cwd: root,
-    stdio: ['ignore', 'pipe', 'inherit'],
-    // A process group, as a terminal makes one: Ctrl-C reaches npm and what it runs.
-    detached: true,
-  });
-  const [line] = (await once(createInterface({ input: up.stdout! }), 'line')) as [string];
-  const started = JSON.parse(line) as { url: string; engine: string };
-  [gatewayUrl, engineUrl] = [started.url, started.engine];
+  gateway = await startGatewayAndEngine();
 });
 
-afterAll(async () => {
-  const exited = once(up, 'exit');
-  process.kill(-up.pid!, 'SIGINT');
-  await exited;
-});
+afterAll(() => gateway.stop());
 
 describe('shell commands in the docs', () => {
   const commands = blocks
     .filter((block) => block.language === 'sh')
-    .flatMap((block) =>
-      commandsOf(block).map((command) => [`${block.page}:${block.line} ${command}`, command] as const),
-    );
+    .flatMap((block) => {
+      const all = commandsOf(block);
+      return all.map((command, place) => {
+        const output = place === all.length - 1 ? block.output : undefined;
+        return [`${block.page}:${block.line} ${command}`, command, output] as const;
+      });
+    });
 
-  it.each(commands)('%s', { timeout: 300_000 }, async (_, command) => {
-    await runCommand(command);
+  it.each(commands)('%s', { timeout: 300_000 }, async (_, command, output) => {
+    const printed = await runCommand(command);
+    if (output === undefined) return;
+    expect(printed, 'a command whose output is shown must be run').toBeTypeOf('string');
+    if (!isShown(output, printed!)) expect(printed).toBe(output);
   });
 
-  /** Every command must be one that this function knows how to prove; an unknown one fails. */
-  async function runCommand(command: string): Promise<void> {
+  /**
+   * Every command must be one that this function knows how to prove; an unknown one fails. What it printed, where the
+   * command itself was run.
+   */
+  async function runCommand(command: string): Promise<string | undefined> {
     if (command === 'npm ci && npm test' || command === 'npm ci && npm start') {
       // `.ci/run` runs the first from a clean checkout; `beforeAll` runs the second's last half.
       expect(scripts()).toHaveProperty(command.split(' ').at(-1)!);
@@ -67,9 +61,14 @@ describe('shell commands in the docs', () => {
       const [, script, workspace] = /^npm run (\S+)(?: -w (packages\/\w+))?$/.exec(command)!;
       expect(scripts(workspace)).toHaveProperty([script!]);
     } else if (command.startsWith('curl ')) {
-      await runCurl(command);
+      return runCurl(command);
     } else if (command.includes('| warmpath ')) {
-      await run('bash', ['-c', command.replace('warmpath', 'node_modules/.bin/warmpath')], { cwd: root });
+      const path = command.replace('| warmpath ', '| node_modules/.bin/warmpath ');
+      return (await run('bash', ['-c', path], { cwd: root })).stdout;
+    } else if (/^npm install (@warmpath\/\w+|warmpath)$/.test(command)) {
+      // `test/packed` installs them from their tarballs.
+      const [, name] = /(?:@warmpath\/)?(\w+)$/.exec(command)!;
+      expect(existsSync(join(root, 'packages', name === 'warmpath' ? 'cli' : name!, 'package.json'))).toBe(true);
     } else if (command.startsWith('npx warmpath-engine ')) {
       await expectFlags(command, ['warmpath-engine']);
     } else if (/^(npx )?warmpath /.test(command)) {
@@ -79,6 +78,7 @@ describe('shell commands in the docs', () => {
     } else {
       expect.unreachable(`nothing proves this command: ${command}`);
     }
+    return undefined;
   }
 
   function scripts(workspace = ''): object {
@@ -92,13 +92,14 @@ describe('shell commands in the docs', () => {
   }
 
   /** Against the running gateway, or the engine behind it; anything but an answer without an error fails. */
-  async function runCurl(command: string): Promise<void> {
-    const url = command.includes(':8080/kv') ? engineUrl : gatewayUrl;
+  async function runCurl(command: string): Promise<string> {
+    const url = command.includes(':8080/kv') ? gateway.engineUrl : gateway.url;
     const here = command.replace(/https?:\/\/(localhost|127\.0\.0\.1):8080/g, url);
     expect(here).toContain(url);
     const { stdout } = await run('bash', ['-c', here], { cwd: root });
     expect(stdout).not.toBe('');
     if (stdout.startsWith('{')) expect(JSON.parse(stdout)).not.toHaveProperty('error');
+    return stdout;
   }
 });
 
@@ -126,7 +127,7 @@ describe('code in the docs', () => {
     await mkdir(snippets, { recursive: true });
     const file = join(snippets, `${block.page.replaceAll(/\W/g, '-')}-${block.line}.${block.language}`);
     // What the docs start on the usual port runs on a free one here.
-    await writeFile(file, block.text.replaceAll('http://localhost:8080', gatewayUrl));
+    await writeFile(file, block.text.replaceAll('http://localhost:8080', gateway.url));
     await expect(import(pathToFileURL(file).href)).resolves.toBeDefined();
   });
 

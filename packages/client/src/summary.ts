@@ -1,7 +1,7 @@
 /**
  * What a gateway says of a request in its `x-warmpath` header (a dictionary of structured fields, RFC 9651), by key:
  * `policy`, `documents`, `moved`, `predicted`, `overhead`, `conversation`, `replayed`, `references`, `shortened`,
- * `saved`, `fallback`, `error`, `warnings`, `hidden` and `recognised`. The gateway's README says what each means. Lists
+ * `saved`, `fallback`, `error`, `warnings`, `hidden` and `recognised`. The documentation says what each means. Lists
  * are joined by commas. Empty without a header.
  */
 export function readSummary(header: string | null | undefined): Readonly<Record<string, string>> {

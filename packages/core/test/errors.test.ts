@@ -41,21 +41,3 @@ test('is recognised by its marker, across copies of the package', () => {
   expect(WarmpathError.isInstance(null)).toBe(false);
   expect(WarmpathError.isInstance('WARMPATH_INTERNAL')).toBe(false);
 });
-
-test('docs/errors.md is the table, row by row', async () => {
-  const lines = rows.map(
-    ([code, { status, type, message, remedy }]) => `| \`${code}\` | ${status} | \`${type}\` | ${message} | ${remedy} |`,
-  );
-  const page = `# Error codes
-
-Every error that Warmpath raises on purpose has a code from this table. Codes are stable and are never given another
-meaning: match on the code, never on the message. Over HTTP, the body is \`{"error": {"message", "type", "param", "code",
-"remedy"}}\`, where \`param\` is the path into the input; warnings carry the same codes and paths. This page is kept equal to
-the table in \`packages/core/src/errors.ts\` by a test; \`npx vitest run packages/core/test/errors.test.ts --update\` writes it.
-
-| code | status | type | what is wrong | what to do |
-|---|---|---|---|---|
-${lines.join('\n')}
-`;
-  await expect(page).toMatchFileSnapshot('../../../docs/errors.md');
-});

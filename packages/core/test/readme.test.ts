@@ -26,10 +26,10 @@ test("the README's example runs, on the built package", () => {
   });
 });
 
-test("the README's example of looking ahead answers what it says", () => {
+test("the documentation's example of looking ahead answers what it says", () => {
   const packageFolder = fileURLToPath(new URL('..', import.meta.url));
-  const readme = readFileSync(`${packageFolder}/README.md`, 'utf8');
-  const examples = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code]) => code!);
+  const page = readFileSync(`${packageFolder}/../../docs/library/ordering-policies.md`, 'utf8');
+  const examples = [...page.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code]) => code!);
   const example = examples.find((code) => code.includes("policy: 'foresight'"))!;
   const [, answer] = /\.order; \/\/ (\[[^\]]*\])/.exec(example)!;
   const code = example.replace(/^arrange\((.*)\.order;.*$/m, 'console.log(JSON.stringify(arrange($1.order));');

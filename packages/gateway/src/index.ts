@@ -19,6 +19,7 @@ export {
   MemoryConversationStore,
   probeConversationStore,
 } from './conversation/conversation-store.js';
+export { SUMMARY_FIELDS } from './dispatch/headers.js';
 export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
 export type { ServedRequest } from './observe/served-request.js';
@@ -30,4 +31,6 @@ export {
   type Explanation,
   explainRequest,
 } from './operate/explain/explain-request.js';
+export { describeMetrics, type MetricDescription } from './operate/metrics.js';
+export { type OpenApiDocument, openApiDocument } from './routes/openapi.js';
 export { type GatewayParts, type RunningGateway, startGateway } from './server.js';

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ERROR_TABLE, WarmpathError } from '@warmpath/core';
@@ -192,18 +192,5 @@ describe('the documentation of the configuration', () => {
 
   it('is a JSON Schema that allows nothing else', () => {
     expect(configJsonSchema()).toMatchObject({ type: 'object', additionalProperties: false, required: ['upstream'] });
-  });
-
-  it('and the README agree', async () => {
-    const cells = (row: string) => row.split('|').map((cell) => cell.trim());
-    const readme = await readFile(new URL('../README.md', import.meta.url), 'utf8');
-    const rows = readme
-      .split('\n')
-      .filter((line) => /^\| `[a-z]+\./.test(line))
-      .map(cells);
-    const shown = describeConfig().map(({ path, default: preset, description }) => {
-      return cells(`| \`${path}\` | ${preset === undefined ? '' : `\`${preset}\``} | ${description} |`);
-    });
-    expect(rows.filter((row) => !row[1]!.startsWith('`warmpath.'))).toEqual(shown);
   });
 });

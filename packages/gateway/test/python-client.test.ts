@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { answerJson, answerStream } from './fake-engine.js';
 import { labelsIn, stand } from './harness.js';
 
-/** Requests as the Python package `openai` 3.22.1 wrote them on the wire, for code as in `docs/python.md`. */
+/** Requests as the Python package `openai` 3.22.1 wrote them on the wire, for code as the docs show it. */
 interface Recorded {
   readonly name: string;
   readonly path: string;

@@ -1,4 +1,4 @@
-/** What can go wrong, in the codes of Warmpath's error table (docs/errors.md). */
+/** What can go wrong, in the codes of Warmpath's error table (docs/reference/errors.md). */
 export type TranslateErrorCode =
   | 'WARMPATH_INVALID_JSON'
   | 'WARMPATH_INVALID_REQUEST'

@@ -10,7 +10,7 @@ const MAX_RECENT = 128;
 /** Sets that a demand can hold. */
 export const DEMAND_ROOM = MAX_WAITING + MAX_RECENT + (1 << SURVIVAL_RANKS);
 
-/** Weight of the recent requests in the horizon beside rank survival; tuned, see docs/foresight.md. */
+/** Weight of the recent requests in the horizon beside rank survival; tuned, see docs/research/foresight.md. */
 const RECENT_WEIGHT = 0.3;
 
 /** Sets that fewer requests keep than this are not worth their time. */

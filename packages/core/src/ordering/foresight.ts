@@ -21,7 +21,7 @@ const OPERATIONS_A_LOOK_UP = 8;
  * leaves behind. It knows the requests waiting (`Context.waiting`), and expects what recent requests and their rank
  * survival let it expect (`RecentRequestsView`); that alone it trusts only where documents differ in length. With
  * neither, and for more than 30 documents, the answer is that of `exact`. It gives up cached tokens only where the
- * reuse it expects is worth more. Method, constants and figures: docs/foresight.md.
+ * reuse it expects is worth more. Method, constants and figures: docs/research/foresight.md.
  *
  * Up to 8 documents the plan is optimal under its estimate, above it grows the best of 8 chains. `maxOperations` bounds
  * the counted operations of one call (look-ups, subsets, steps of a chain), never time, so that the same state gives

@@ -58,7 +58,7 @@ export interface PrewarmPath {
  * Pure. Empty for a first request, for more than 29 documents, and where no path returns enough. Paths stand in order
  * of return, best first. O(100 × k² + 64 × (paths within the documents + k × sets expected)), up to some milliseconds:
  * for idle time, not for a request's way. It costs the engine's work and, where the cache is full, older entries:
- * measured gains and tokens are in docs/foresight.md.
+ * measured gains and tokens are in docs/research/foresight.md.
  */
 export function planPrewarm(
   served: readonly ServedRequest[],

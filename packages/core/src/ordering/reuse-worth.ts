@@ -40,7 +40,7 @@ const TELLING_DEVIATION = 0.15;
 /**
  * Whether the lengths of documents differ enough to plan by what recent requests let expect alone. What differs in
  * length is known; which documents come back is a guess, and among documents of like length plans by it lost as often
- * as they won (docs/foresight.md). O(k).
+ * as they won (docs/research/foresight.md). O(k).
  */
 export function lengthsDiffer(documents: readonly Document[]): boolean {
   let sum = 0;

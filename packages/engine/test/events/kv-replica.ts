@@ -74,7 +74,7 @@ export function blocksOf(roots: readonly RadixNode[], blockSize: number): Blocks
   return blocks;
 }
 
-/** The hash of the last block of these tokens, as the README describes it. */
+/** The hash of the last block of these tokens, as the page on KV events describes it. */
 export function naiveHash(tokens: readonly number[], blockSize: number, salt?: string): string {
   let digest = salt === undefined ? '00'.repeat(32) : hash('sha256', salt);
   for (let start = 0; start < tokens.length; start += blockSize) {

@@ -24,12 +24,37 @@ const WRITTEN_ANEW = new Set(['host', 'content-length', 'expect']);
 /** The header by which a client names its conversation; the engine has no use for it. */
 export const SESSION_HEADER = 'x-warmpath-session';
 
-/** Header names that the gateway sets in responses; the README documents each. */
+/** Header names that the gateway sets in responses. */
 export const RESPONSE_HEADERS = {
   requestId: 'x-request-id',
   /** What became of the request, as a dictionary of structured fields (RFC 9651). */
   summary: 'x-warmpath',
 } as const;
+
+/** Every key of the `x-warmpath` header, in the order in which they are written: on which answers, and what it says. */
+export const SUMMARY_FIELDS = {
+  error: ['errors', 'Who failed: `gateway` (it refused the request, or broke) or `upstream` (the engine failed).'],
+  overhead: ['forwarded requests', "The gateway's own milliseconds, from the complete body to the dispatch."],
+  policy: ['arranged requests', 'The ordering policy that decided.'],
+  documents: ['arranged requests', 'Documents of the request, those that are referred to included.'],
+  recognised: [
+    'prompts that hold documents',
+    'Each group of documents found in the prompt: format, number of documents, and `arranged`, `replayed`, `fixed` or `history`.',
+  ],
+  moved: ['arranged requests', 'Documents that do not stand at their retrieval rank.'],
+  predicted: ['arranged requests', 'Prompt tokens that the engine is believed to have cached.'],
+  conversation: ['named conversations', '`new`, `known`, or `forgotten` (earlier turns are not known any more).'],
+  replayed: ['named conversations', 'Earlier turns that went out as they had been rendered before.'],
+  references: ['named conversations', 'Documents that the conversation still shows and that were not sent again.'],
+  shortened: ['named conversations', 'Documents of which only parts were sent again.'],
+  saved: ['named conversations', 'Estimated tokens that references and shortened documents saved.'],
+  fallback: [
+    'internal failures',
+    'What was sent instead: `retrieval` (documents in retrieval order), `original` (the body as it came), `conversation` (without earlier turns: the shared store did not answer).',
+  ],
+  warnings: ['repaired requests', 'What was repaired or left out: up to eight, as `("CODE path" "CODE path")`.'],
+  hidden: ['repaired requests', 'How many more warnings there are.'],
+} as const satisfies Readonly<Record<string, readonly [on: string, meaning: string]>>;
 
 /** Warnings that the summary names; the others are only counted. */
 const WARNINGS_SHOWN = 8;
@@ -41,7 +66,7 @@ const WARNINGS_SHOWN = 8;
 export function summaryHeader(exchange: Exchange): string {
   const { errorSource, overheadMs, policy, documents, recognised, documentsMoved, blocks } = exchange;
   const fields: string[] = [];
-  const add = (key: string, value: number | string | undefined): void => {
+  const add = (key: keyof typeof SUMMARY_FIELDS, value: number | string | undefined): void => {
     if (value !== undefined) fields.push(`${key}=${value}`);
   };
   add('error', errorSource);
@@ -57,7 +82,7 @@ export function summaryHeader(exchange: Exchange): string {
   add('shortened', exchange.shortened || undefined);
   add('saved', exchange.deduplicatedTokens || undefined);
   add('fallback', exchange.fallback);
-  if (exchange.warnings.length > 0) fields.push(`warnings=(${warningsShown(exchange)})`);
+  if (exchange.warnings.length > 0) add('warnings', `(${warningsShown(exchange)})`);
   if (exchange.warnings.length > WARNINGS_SHOWN) add('hidden', exchange.warnings.length - WARNINGS_SHOWN);
   return fields.join(', ');
 }

@@ -1,5 +1,5 @@
 import type { ErrorCode, StoreFailure, StoreOperation } from '@warmpath/core';
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
 import type { Exchange, Fallback } from '../observe/exchange.js';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../observe/memory-budget.js';
 
@@ -31,6 +31,22 @@ export interface KvFigures {
   readonly nextSequence: number;
   /** Counts since the start, by what was counted. */
   readonly counts: Readonly<Record<string, number>>;
+}
+
+/** One metric, for the reference page. */
+export interface MetricDescription {
+  readonly name: string;
+  readonly type: string;
+  readonly labels: readonly string[];
+  readonly help: string;
+}
+
+/** Reads 0 everywhere: what there is to measure does not depend on what is measured. */
+const NO_SOURCES = new Proxy({} as GaugeSources, { get: () => () => 0 });
+
+/** Every metric of the gateway with its labels, in the order of their names. */
+export function describeMetrics(): MetricDescription[] {
+  return new Metrics(NO_SOURCES).describe();
 }
 
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
@@ -105,6 +121,17 @@ export class Metrics {
   /** Prometheus text. */
   text(): Promise<string> {
     return this.#registry.metrics();
+  }
+
+  /** Every metric, in the order of their names. */
+  describe(): MetricDescription[] {
+    const metrics = this.#registry.getMetricsAsArray() as (MetricObject & { readonly labelNames: readonly string[] })[];
+    return metrics
+      .map((metric) => {
+        const type = metric.constructor.name.toLowerCase();
+        return { name: metric.name, type, labels: metric.labelNames, help: metric.help };
+      })
+      .toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   began(): void {

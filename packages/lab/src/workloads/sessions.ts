@@ -22,8 +22,8 @@ export const CASUAL: SessionHabits = { turn: 0.1, taste: 0.5, noise: 0.8, distri
 
 /**
  * Fitted to the published figures of a workload that is described in words only (eight interleaved sessions, 40 topics
- * of 25 documents, Zipf topics, rank by popularity, taste and noise, 1,000 requests): see docs/foresight.md. Inferred
- * are all four.
+ * of 25 documents, Zipf topics, rank by popularity, taste and noise, 1,000 requests): see
+ * docs/research/foresight.md. Inferred are all four.
  */
 export const SETTLED: SessionHabits = { turn: 0.2, taste: 1, noise: 0.7, distribution: 'normal' };
 

@@ -1,0 +1,35 @@
+import { describeConfig } from '@warmpath/gateway';
+import { code, page, table } from './markdown.js';
+
+const INTRODUCTION = [
+  'One YAML or JSON file: `warmpath serve --config warmpath.yaml`. Only `upstream.url` is required.',
+  `\`\${NAME}\` and \`\${NAME:-default}\` are replaced by environment variables inside values; \`$\${\` stands for \`\${\`.`,
+  'An unknown key is an error that names the nearest known one, with its line.',
+  '`warmpath check-config` finds every problem of a file at once.',
+].join(' ');
+
+/** Every key of the gateway's configuration, a table a section, from its schema. */
+export function configurationPage() {
+  const sections = groupBySection(describeConfig());
+  return page(
+    'Configuration',
+    INTRODUCTION,
+    [...sections].map(([section, keys]) => {
+      const rows = keys.map(({ path, type, default: preset, description }) => {
+        const shown = preset === undefined ? '' : typeof preset === 'object' ? JSON.stringify(preset) : preset;
+        return [code(path), type.split('|').map(code).join(' or '), code(shown), description];
+      });
+      return `## ${section}\n\n${table(['key', 'type', 'default', 'meaning'], rows)}`;
+    }),
+  );
+}
+
+/** The keys by the first part of their path, in order. */
+function groupBySection(keys) {
+  const groups = new Map();
+  for (const key of keys) {
+    const [section] = key.path.split('.');
+    groups.set(section, [...(groups.get(section) ?? []), key]);
+  }
+  return groups;
+}

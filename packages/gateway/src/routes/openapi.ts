@@ -1,0 +1,286 @@
+import { PLAN_METHODS, POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
+import { z } from 'zod';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
+
+// The HTTP interface as data, for the reference page and for generated clients. The gateway reads bodies by scanning
+// bytes and not by these schemas; `openapi.test.ts` sends what they allow, and checks what is answered against them.
+
+const count = z.int().min(0);
+const name = z.string().min(1);
+
+const document = z
+  .strictObject({
+    id: name.optional().meta({ description: 'Stable id. Without one, a hash of the content.' }),
+    title: z.string().optional().meta({ description: 'Title, written into the prompt.' }),
+    content: z.string().optional().meta({ description: 'The passage. Required, under this name or as `text`.' }),
+    text: z.string().optional().meta({ description: 'Another name for `content`.' }),
+    metadata: z.looseObject({}).optional().meta({ description: 'Never written into the prompt.' }),
+  })
+  .meta({ description: 'One retrieved passage.' });
+
+const ordering = {
+  policy: z.enum(POLICY_NAMES).optional().meta({ description: 'Ordering policy.' }),
+  maxShift: count.optional().meta({ description: 'Places a document may move from its retrieval rank.' }),
+  pin: z.array(name).optional().meta({ description: 'Ids of documents that keep their place.' }),
+  hints: z.boolean().optional().meta({ description: 'Whether the prompt states the retrieval order when it changed.' }),
+};
+
+const switches = z
+  .strictObject({
+    ...ordering,
+    bypass: z.boolean().optional().meta({ description: '`true`: forward the request without arranging anything.' }),
+    recognise: z
+      .enum(RECOGNITION_MODES)
+      .optional()
+      .meta({ description: 'How documents in the prompt are looked for.' }),
+    session: z.string().max(256).optional().meta({ description: "The conversation's name." }),
+    forgotten: z.enum(['mark', 'refuse']).optional().meta({
+      description:
+        'What to do when earlier turns are not known: answer and mark (`mark`), or refuse with 409 (default).',
+    }),
+    deduplicate: z.boolean().optional().meta({ description: '`false`: send again what the conversation still shows.' }),
+    blocks: z.boolean().optional().meta({ description: '`true`: refer to repeated parts of documents as well.' }),
+  })
+  .meta({ description: 'How this request is arranged; the configuration decides what is left out.' });
+
+const documents = z.array(document).meta({ description: 'Retrieved documents, the most relevant first.' });
+
+const prompt = (fields: Record<string, z.ZodType>) =>
+  z.looseObject({ ...fields, documents: documents.optional(), warmpath: switches.optional() });
+
+const message = z.looseObject({ role: z.string() });
+
+const arrangeRequest = z.strictObject({
+  documents,
+  ...ordering,
+  preamble: z.string().optional().meta({ description: 'The text that your prompt has before the documents.' }),
+  model: z.string().optional().meta({ description: 'Keeps the histories of several models apart.' }),
+});
+
+const arrangement = z.strictObject({
+  object: z.literal('arrangement'),
+  id: z.string().meta({ description: 'For `POST /v1/observe`.' }),
+  documents: z.array(
+    z.strictObject({ id: name, label: z.string(), title: z.string().optional(), tokens: count, rank: count }),
+  ),
+  order: z.array(count).meta({ description: '`order[place]` is the retrieval rank of the document at that place.' }),
+  hint: z.nullable(z.strictObject({ labels: z.array(z.string()), text: z.string() })),
+  text: z.string().meta({ description: 'Documents and hint as text for a prompt.' }),
+  predictedCachedTokens: count,
+  trace: z.looseObject({}).meta({ description: 'Why the order is what it is.' }),
+});
+
+const observation = z.strictObject({
+  id: z.string().meta({ description: 'From the answer of `POST /v1/arrange`.' }),
+  outcome: z.enum(['completed', 'failed']),
+  promptTokens: count.optional().meta({ description: "The engine's count." }),
+  cachedTokens: count.optional().meta({ description: "The engine's count." }),
+});
+
+const plannedDocument = z.union([name, z.strictObject({ id: name, tokens: count.optional() })]);
+const plannedContext = z.array(plannedDocument);
+
+const planRequest = z.strictObject({
+  contexts: z.array(z.union([plannedContext, z.strictObject({ documents: plannedContext })])),
+  capacity: count.optional().meta({ description: "Tokens that the engine's prefix cache holds." }),
+  method: z.enum(PLAN_METHODS).optional(),
+});
+
+const plan = z.looseObject({
+  steps: z.array(
+    z.strictObject({
+      index: count.meta({ description: 'Which context, from 0.' }),
+      documents: z.array(name).meta({ description: 'Ids in prompt order.' }),
+      sharedDocuments: count.meta({ description: 'Documents at the start that earlier steps leave in the cache.' }),
+    }),
+  ),
+});
+
+const requestRecord = z.strictObject({
+  object: z.literal('request'),
+  id: z.string(),
+  route: z.string(),
+  status: count,
+  overheadMs: z.nullable(z.number()),
+  queuedMs: z.nullable(z.number()),
+  ttftMs: z.nullable(z.number()),
+  promptTokens: z.nullable(count),
+  cachedTokens: z.nullable(count),
+  predictedCachedTokens: z.nullable(count),
+  blocks: z.array(z.looseObject({})).meta({ description: 'Each group of documents, and what was decided about it.' }),
+  references: count,
+  shortened: count,
+  deduplicatedTokens: count,
+  failedOpen: z.array(z.strictObject({ fallback: z.string(), reason: z.string() })),
+  prefix: z.nullable(z.looseObject({})).meta({ description: 'Only with `explain.prompts: all`.' }),
+});
+
+const error = z.strictObject({
+  error: z.strictObject({
+    message: z.string(),
+    type: z.string(),
+    param: z.nullable(z.string()).meta({ description: 'Path into the request.' }),
+    code: z.string().meta({ description: 'A code of the error table.' }),
+    remedy: z.string(),
+  }),
+});
+
+/** One operation of the HTTP interface. */
+interface Operation {
+  readonly summary: string;
+  readonly body?: z.ZodType;
+  readonly parameters?: readonly string[];
+  /** Schema of the answer by status; `undefined` where the engine decides, or where it is no JSON. */
+  readonly answers: Readonly<Record<number, z.ZodType | undefined>>;
+  /** The engine's answer is passed on. */
+  readonly isRelayed?: true;
+}
+
+const relayed = (summary: string, body: z.ZodType): Operation => {
+  return { summary, body, answers: { 200: undefined }, isRelayed: true };
+};
+
+/** Every route, by path and method. */
+export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operation>>>> = {
+  '/v1/chat/completions': {
+    post: relayed("OpenAI's chat completions, with documents.", prompt({ messages: z.array(message) })),
+  },
+  '/v1/completions': {
+    post: relayed(
+      "OpenAI's completions. With documents, `prompt` must be one string.",
+      prompt({ prompt: z.union([z.string(), z.array(z.unknown())]) }),
+    ),
+  },
+  '/v1/messages': {
+    post: relayed("Anthropic's Messages.", prompt({ messages: z.array(message), max_tokens: count })),
+  },
+  '/v1/messages/count_tokens': {
+    post: {
+      summary: "The engine's own count of a Messages request, or an estimate.",
+      body: prompt({ messages: z.array(message) }),
+      answers: { 200: z.looseObject({ input_tokens: count }) },
+    },
+  },
+  '/v1/responses': {
+    post: relayed("OpenAI's Responses.", prompt({ input: z.union([z.string(), z.array(z.unknown())]) })),
+  },
+  '/v1/arrange': {
+    post: {
+      summary: 'Orders documents for a client that builds its own prompt. Counts as served.',
+      body: arrangeRequest,
+      answers: { 200: arrangement },
+    },
+  },
+  '/v1/observe': {
+    post: {
+      summary: 'Says what became of a prompt whose order came from `/v1/arrange`.',
+      body: observation,
+      answers: {
+        200: z.strictObject({ object: z.literal('observation'), state: z.enum(['observed', 'forgotten']) }),
+      },
+    },
+  },
+  '/v1/plan': {
+    post: {
+      summary: 'Orders a whole batch: documents within each request, and the requests themselves.',
+      body: planRequest,
+      answers: { 200: plan },
+    },
+  },
+  '/v1/warmup': {
+    post: {
+      summary: 'Prefills what will stand before the documents, while the search still runs.',
+      body: z.looseObject({ messages: z.array(message) }),
+      answers: { 202: z.strictObject({ state: z.enum(['warming', 'warm']) }) },
+    },
+  },
+  '/v1/requests/{id}': {
+    get: {
+      summary: 'Counts and times of a request just served, by its `x-request-id`.',
+      parameters: ['id'],
+      answers: { 200: requestRecord },
+    },
+  },
+  '/v1/sessions/{name}': {
+    delete: {
+      summary: "Forgets one of the caller's own conversations.",
+      parameters: ['name'],
+      answers: { 200: z.strictObject({ object: z.literal('session'), session: z.string(), forgotten: count }) },
+    },
+  },
+  '/v1/speculations/{id}/{action}': {
+    post: {
+      summary: 'Confirms or ends a speculative request of the embedded engine. Passed on.',
+      parameters: ['id', 'action'],
+      answers: { 200: undefined },
+      isRelayed: true,
+    },
+  },
+  '/healthz': {
+    get: { summary: 'The process answers.', answers: { 200: z.strictObject({ status: z.literal('ok') }) } },
+  },
+  '/readyz': {
+    get: {
+      summary: 'The gateway takes requests and its engine answers.',
+      answers: {
+        200: z.strictObject({ status: z.literal('ready'), sessionStore: z.enum(['up', 'down']) }),
+        503: error,
+      },
+    },
+  },
+  '/metrics': { get: { summary: 'Prometheus text.', answers: { 200: undefined } } },
+};
+
+/** An OpenAPI 3.1 document, as far as this project writes one. */
+export interface OpenApiDocument {
+  readonly openapi: '3.1.0';
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly paths: Readonly<Record<string, Readonly<Record<string, object>>>>;
+}
+
+/** The HTTP interface as an OpenAPI 3.1 document. `version` is the package's. */
+export function openApiDocument(version: string): OpenApiDocument {
+  const paths = Object.entries(OPERATIONS).map(([path, methods]) => {
+    const operations = Object.entries(methods).map(([method, operation]) => [method, describe(path, operation)]);
+    return [path, Object.fromEntries(operations)];
+  });
+  const description = 'Every other path below `/v1/` is passed on to the engine untouched, in both directions.';
+  return {
+    openapi: '3.1.0',
+    info: { title: 'Warmpath gateway', version, description },
+    paths: Object.fromEntries(paths),
+  };
+}
+
+function describe(path: string, { summary, body, parameters = [], answers, isRelayed }: Operation): object {
+  const responses = Object.entries(answers).map(([status, schema]) => {
+    const description = isRelayed === true ? "The engine's answer." : statusText(Number(status));
+    return [status, { description, headers: HEADERS, ...(schema && { content: json(schema) }) }];
+  });
+  return {
+    summary,
+    ...(parameters.length > 0 && {
+      parameters: parameters.map((parameter) => {
+        return { name: parameter, in: 'path', required: true, schema: { type: 'string' } };
+      }),
+    }),
+    ...(body && { requestBody: { required: true, content: json(body) } }),
+    responses: {
+      ...Object.fromEntries(responses),
+      ...(path.startsWith('/v1/') && { default: { description: 'An error.', headers: HEADERS, content: json(error) } }),
+    },
+  };
+}
+
+const HEADERS = {
+  [RESPONSE_HEADERS.requestId]: { schema: { type: 'string' } },
+};
+
+function statusText(status: number): string {
+  return status < 300 ? 'Done.' : 'Not ready.';
+}
+
+function json(schema: z.ZodType): object {
+  const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', reused: 'inline' });
+  return { 'application/json': { schema: rest } };
+}

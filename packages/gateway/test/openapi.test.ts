@@ -1,0 +1,110 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { FastifyInstance } from 'fastify';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { z } from 'zod';
+import { OPERATIONS, openApiDocument } from '../src/routes/openapi.js';
+import { type Stand, send, stand } from './harness.js';
+
+const routes: string[] = [];
+let here: Stand;
+
+/** Fastify announces every server before its routes are added. */
+const listen = (message: unknown) => {
+  (message as { fastify: FastifyInstance }).fastify.addHook('onRoute', ({ method, url }) => {
+    for (const verb of [method].flat()) routes.push(`${verb} ${url}`);
+  });
+};
+
+beforeEach(async () => {
+  routes.length = 0;
+  subscribe('fastify.initialization', listen);
+  // A salt adds a route, and a translation lets the gateway count itself.
+  here = await stand(undefined, { upstream: { cacheSaltKey: 'a secret of this test', messages: 'translate' } });
+});
+
+afterEach(() => {
+  unsubscribe('fastify.initialization', listen);
+});
+
+const documents = [
+  { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg.', metadata: { page: 3 } },
+  { text: 'The weight of Orsin is 17 kg.' },
+];
+const messages = [{ role: 'user', content: 'Which is heavier?' }];
+const ordering = { policy: 'exact', maxShift: 1, pin: ['velka'], hints: true };
+const warmpath = {
+  ...ordering,
+  bypass: false,
+  recognise: 'marked',
+  session: 'one',
+  forgotten: 'mark',
+  deduplicate: true,
+  blocks: false,
+};
+
+/** A request for every operation, as large as its schema allows. */
+const EXAMPLES: Readonly<Record<string, object>> = {
+  'post /v1/chat/completions': { model: 'm', messages, documents, warmpath },
+  'post /v1/completions': { model: 'm', prompt: 'Which is heavier?', documents, warmpath },
+  'post /v1/messages': { model: 'm', max_tokens: 9, messages, documents, warmpath },
+  'post /v1/responses': { model: 'm', input: 'Which is heavier?', documents, warmpath },
+  'post /v1/messages/count_tokens': { model: 'm', messages, documents },
+  'post /v1/arrange': { documents, ...ordering, preamble: 'Be brief.', model: 'm' },
+  'post /v1/observe': { id: 'unknown', outcome: 'completed', promptTokens: 30, cachedTokens: 16 },
+  'post /v1/plan': { contexts: [['a', 'b'], { documents: [{ id: 'c', tokens: 9 }, 'b'] }], capacity: 100 },
+  'post /v1/warmup': { model: 'm', messages },
+};
+
+const answersOf = (key: string) => {
+  const [method, path] = key.split(' ') as [string, string];
+  return OPERATIONS[path]![method]!;
+};
+
+describe('the OpenAPI document', () => {
+  it('has every route of the server, and no other', () => {
+    const documented = Object.entries(OPERATIONS).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path.replaceAll(/\{(\w+)\}/g, ':$1')}`),
+    );
+    const own = routes.filter((route) => !route.includes('*') && !/^(HEAD|OPTIONS) /.test(route));
+    expect(own.toSorted()).toEqual(documented.toSorted());
+  });
+
+  it('has no reference that leads nowhere', () => {
+    expect(JSON.stringify(openApiDocument('1.0.0'))).not.toContain('$ref');
+  });
+
+  it.each(Object.keys(EXAMPLES))('says what %s takes and answers', async (key) => {
+    const { body, answers, isRelayed } = answersOf(key);
+    expect(body!.safeParse(EXAMPLES[key]).error).toBeUndefined();
+    const [method, path] = key.split(' ') as [string, string];
+    const reply = await send(`${here.gateway.url}${path}`, EXAMPLES[key], { method: method.toUpperCase() });
+    expect(Object.keys(answers)).toContain(String(reply.status));
+    if (isRelayed !== true) check(answers[reply.status], reply.text);
+  });
+
+  it.each(['/healthz', '/readyz'])('says what GET %s answers', async (path) => {
+    const reply = await send(`${here.gateway.url}${path}`);
+    check(OPERATIONS[path]!['get']!.answers[reply.status], reply.text);
+  });
+
+  it('says what is told of a request just served, and of a conversation that is forgotten', async () => {
+    await send(`${here.gateway.url}/v1/chat/completions`, EXAMPLES['post /v1/chat/completions'], {
+      headers: { 'x-request-id': 'mine' },
+    });
+    const record = await send(`${here.gateway.url}/v1/requests/mine`);
+    check(answersOf('get /v1/requests/{id}').answers[200], record.text);
+    const forgotten = await send(`${here.gateway.url}/v1/sessions/one`, undefined, { method: 'DELETE' });
+    check(answersOf('delete /v1/sessions/{name}').answers[200], forgotten.text);
+  });
+
+  it('refuses the unknown field that the gateway refuses', async () => {
+    const body = { ...EXAMPLES['post /v1/arrange'], polcy: 'exact' };
+    expect(answersOf('post /v1/arrange').body!.safeParse(body).success).toBe(false);
+    const reply = await send(`${here.gateway.url}/v1/arrange`, body);
+    expect(reply.status).toBe(400);
+  });
+});
+
+function check(schema: z.ZodType | undefined, text: string): void {
+  expect(schema!.safeParse(JSON.parse(text)).error).toBeUndefined();
+}

@@ -1,0 +1,182 @@
+import { execFile } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { checkConfig } from '@warmpath/gateway';
+import { Copy, DockerfileParser, type Instruction } from 'dockerfile-ast';
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { root } from './docs-blocks.js';
+import { renderTemplate } from './helm-template.js';
+
+// No container was built and no cluster used: what can be known without them is checked here.
+
+const run = promisify(execFile);
+const read = (path: string) => readFileSync(join(root, path), 'utf8');
+const PROBES = ['/healthz', '/readyz'];
+const ENVIRONMENT = {
+  ENGINE_URL: 'http://engine:8000',
+  WARMPATH_CLIENT_KEY: 'a key of the clients',
+  WARMPATH_OPERATOR_KEY: 'a key of the operator',
+};
+
+describe('the Dockerfile', () => {
+  const instructions = DockerfileParser.parse(read('Dockerfile')).getInstructions();
+  const stages: { readonly name: string; readonly base: string; readonly steps: Instruction[] }[] = [];
+  for (const instruction of instructions) {
+    const [base = '', , name = ''] = instruction.getArguments().map((argument) => argument.getValue());
+    if (instruction.getKeyword() === 'FROM') stages.push({ name, base, steps: [] });
+    else stages.at(-1)?.steps.push(instruction);
+  }
+  const argumentsOf = (stage: (typeof stages)[number], keyword: string) =>
+    stage.steps.filter((step) => step.getKeyword() === keyword).map((step) => step.getArgumentsContent() ?? '');
+
+  it('builds the gateway without --target, and the engine with it', () => {
+    expect(stages.at(-1)!.name).toBe('gateway');
+    expect(stages.map(({ name }) => name)).toContain('with-engine');
+    const [removed = ''] = argumentsOf(stages.find(({ name }) => name === 'install-gateway')!, 'RUN');
+    const { optionalDependencies } = JSON.parse(read('packages/engine/package.json')) as Record<string, object>;
+    for (const name of Object.keys(optionalDependencies!)) expect(removed).toContain(name.split('/')[0]);
+  });
+
+  it.each(['gateway', 'with-engine'])('%s runs without rights, and says whether it is well', (name) => {
+    const stage = stages.find((candidate) => candidate.name === name)!;
+    expect(argumentsOf(stage, 'USER')).toEqual(['node']);
+    expect(argumentsOf(stage, 'HEALTHCHECK').join()).toContain('http://127.0.0.1:8080/healthz');
+    expect(argumentsOf(stage, 'ENTRYPOINT').join()).toContain('/app/node_modules/warmpath/bin/warmpath.js');
+    expect(existsSync(join(root, 'packages/cli/bin/warmpath.js'))).toBe(true);
+    const copies = stage.steps.filter((step) => step instanceof Copy);
+    expect(copies).toHaveLength(1);
+    for (const copy of copies) expect(stages.map((other) => other.name)).toContain(copy.getFromFlag()!.getValue());
+  });
+
+  it('runs no script of a dependency', () => {
+    const installs = stages
+      .flatMap((stage) => argumentsOf(stage, 'RUN'))
+      .filter((text) => /npm (ci|install)/.test(text));
+    expect(installs).toHaveLength(2);
+    for (const install of installs) expect(install).toContain('--ignore-scripts');
+  });
+
+  it('leaves out what is built and installed here', () => {
+    expect(read('.dockerignore').split('\n')).toEqual(expect.arrayContaining(['**/node_modules', '**/dist', '.git']));
+  });
+});
+
+describe('compose.yaml', () => {
+  const { services } = parse(read('compose.yaml')) as {
+    readonly services: Readonly<
+      Record<string, { environment?: object; volumes?: string[]; build?: { target: string } }>
+    >;
+  };
+
+  it('gives the gateway a configuration that is right, and every variable in it', () => {
+    const [mount = ''] = services['gateway']!.volumes!;
+    const text = read(mount.split(':')[0]!);
+    expect(checkConfig(text, ENVIRONMENT).problems).toEqual([]);
+    const named = [...text.replace(/^#.*$/gm, '').matchAll(/\$\{(\w+)\}/g)].map(([, name]) => name);
+    expect(Object.keys(services['gateway']!.environment!).toSorted()).toEqual(named.toSorted());
+    expect(checkConfig(text, {}).problems).not.toEqual([]);
+  });
+
+  it('builds a stage that there is, and starts the store that the configuration names', () => {
+    expect(read('Dockerfile')).toContain(`AS ${services['gateway']!.build!.target}\n`);
+    expect(Object.keys(services)).toContain('redis');
+  });
+});
+
+describe('the Helm chart', () => {
+  const chart = 'deploy/helm/warmpath';
+  const values = parse(read(`${chart}/values.yaml`)) as Record<string, unknown>;
+  const templates = readdirSync(join(root, chart, 'templates'));
+
+  /** What the chart makes of values, by kind. */
+  function render(changes: object = {}): Record<string, Record<string, unknown>> {
+    const context = { Values: { ...values, ...changes }, Release: { Name: 'rag' } };
+    const rendered = templates.map((name) => parse(renderTemplate(read(`${chart}/templates/${name}`), context)));
+    return Object.fromEntries(rendered.filter((document) => document !== null).map((one) => [one.kind, one]));
+  }
+
+  const at = (document: unknown, path: string) =>
+    path.split('.').reduce((value, key) => (value as Record<string, unknown>)?.[key], document);
+
+  it('has the version of the packages', () => {
+    const { version, appVersion } = parse(read(`${chart}/Chart.yaml`)) as Record<string, string>;
+    const { version: ours } = JSON.parse(read('packages/cli/package.json')) as { version: string };
+    expect([version, appVersion, at(values, 'image.tag')]).toEqual([ours, ours, ours]);
+  });
+
+  it('makes a Deployment, a Service, a ConfigMap and a PodDisruptionBudget that fit together', () => {
+    const made = render();
+    expect(Object.keys(made).toSorted()).toEqual(['ConfigMap', 'Deployment', 'PodDisruptionBudget', 'Service']);
+    const labels = at(made['Deployment'], 'spec.template.metadata.labels');
+    expect(labels).toMatchObject(at(made['Service'], 'spec.selector') as object);
+    expect(labels).toMatchObject(at(made['PodDisruptionBudget'], 'spec.selector.matchLabels') as object);
+    expect(at(made['Deployment'], 'spec.template.spec.volumes.0.configMap.name')).toBe(
+      at(made['ConfigMap'], 'metadata.name'),
+    );
+  });
+
+  it('probes paths that the gateway has', () => {
+    const container = at(render()['Deployment'], 'spec.template.spec.containers.0');
+    const probed = ['liveness', 'readiness'].map((kind) => at(container, `${kind}Probe.httpGet.path`));
+    expect(probed).toEqual(PROBES);
+    for (const path of PROBES) expect(read('packages/gateway/src/routes/health.ts')).toContain(`'${path}'`);
+  });
+
+  it('writes a configuration that the gateway takes', () => {
+    const text = at(render()['ConfigMap'], 'data')! as Record<string, string>;
+    expect(checkConfig(text['warmpath.yaml']!, {}).problems).toEqual([]);
+  });
+
+  it('starts other pods for another configuration', () => {
+    const hashOf = (changes?: object) =>
+      at(render(changes)['Deployment'], 'spec.template.metadata.annotations') as Record<string, string>;
+    const other = { config: { upstream: { url: 'http://other:8000' } } };
+    expect(hashOf()['warmpath/config']).toMatch(/^[0-9a-f]{64}$/);
+    expect(hashOf(other)['warmpath/config']).not.toBe(hashOf()['warmpath/config']);
+  });
+
+  it('takes keys from a Secret that is named, and a monitor where one is asked for', () => {
+    expect(at(render()['Deployment'], 'spec.template.spec.containers.0.envFrom')).toBeUndefined();
+    const made = render({
+      secretName: 'keys',
+      serviceMonitor: { enabled: true, interval: '10s', keySecret: 'keys', keyName: 'OPERATOR_KEY' },
+      podDisruptionBudget: { enabled: false, minAvailable: 1 },
+      nodeSelector: { disk: 'fast' },
+      tolerations: [{ key: 'gpu', operator: 'Exists' }],
+    });
+    expect(at(made['Deployment'], 'spec.template.spec.containers.0.envFrom.0.secretRef.name')).toBe('keys');
+    expect(at(made['Deployment'], 'spec.template.spec.nodeSelector.disk')).toBe('fast');
+    expect(at(made['Deployment'], 'spec.template.spec.tolerations.0.key')).toBe('gpu');
+    expect(at(made['ServiceMonitor'], 'spec.endpoints.0.authorization.credentials')).toEqual({
+      name: 'keys',
+      key: 'OPERATOR_KEY',
+    });
+    expect(made).not.toHaveProperty('PodDisruptionBudget');
+  });
+
+  it('runs without rights', () => {
+    const pod = at(render()['Deployment'], 'spec.template.spec');
+    expect(at(pod, 'securityContext.runAsNonRoot')).toBe(true);
+    expect(at(pod, 'containers.0.securityContext')).toMatchObject({
+      readOnlyRootFilesystem: true,
+      allowPrivilegeEscalation: false,
+    });
+  });
+});
+
+describe('the systemd unit', () => {
+  const unit = read('deploy/systemd/warmpath.service');
+
+  it('starts a command that there is, with options that it has', async () => {
+    const [, command = ''] = /^ExecStart=\/usr\/bin\/env warmpath (.*)$/m.exec(unit) ?? [];
+    const [name = '', ...rest] = command.split(' ');
+    const { stdout } = await run(join(root, 'node_modules/.bin/warmpath'), [name, '--help']);
+    for (const flag of rest.filter((word) => word.startsWith('--'))) expect(stdout).toContain(flag);
+  });
+
+  it('does not start again what is configured wrongly', () => {
+    expect(unit).toMatch(/^RestartPreventExitStatus=.*\b78\b/m);
+  });
+});
