@@ -149,4 +149,4 @@ export type {
   ServedPath,
 } from './tree/knowledge-tree.js';
 export { KnowledgeTree } from './tree/knowledge-tree.js';
-export type { CachedPath, KnowledgeTreeView, PlacementRule } from './tree/view.js';
+export type { CachedPath, KnowledgeTreeView, PlacementRule, RecentNode } from './tree/view.js';

@@ -12,6 +12,7 @@ import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
+import type { TrafficSeries } from './observe/traffic-series.js';
 import type { RequestLog } from './operate/explain/request-log.js';
 import type { Metrics } from './operate/metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
@@ -45,6 +46,8 @@ export interface Gateway {
   readonly arrangements: OpenArrangements;
   /** What became of requests just served. */
   readonly requests: RequestLog;
+  /** Counts and times of the last quarter of an hour. */
+  readonly traffic: TrafficSeries;
   /** How documents in messages were ordered that come again as history. */
   readonly sentOrders: SentOrders;
   /** What became of the messages of conversations, so that they are not read again. */

@@ -34,6 +34,7 @@ import { describeDefect } from './observe/fail-open.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
 import { ServedHistories } from './observe/served-histories.js';
+import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog, recordOf } from './operate/explain/request-log.js';
 import { Metrics } from './operate/metrics.js';
@@ -41,6 +42,7 @@ import { PlanJobs } from './plan/plan-jobs.js';
 import { CacheSalts } from './render/cache-salts.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { countTokensRoute } from './routes/count-tokens.js';
+import { DASHBOARD_ROUTES, dashboardRoutes } from './routes/dashboard.js';
 import { healthRoutes } from './routes/health.js';
 import { metricsRoute } from './routes/metrics.js';
 import { observeRoute } from './routes/observe.js';
@@ -107,6 +109,7 @@ const LEVELS: readonly GatewayConfig['log']['level'][] = ['trace', 'debug', 'inf
 
 /** Asked for every few seconds by machines; logged at `debug` only. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
+const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES]);
 
 /**
  * Starts a gateway in front of the engine at `config.upstream.url`. Defaults are filled in.
@@ -170,6 +173,7 @@ function assemble(
   const { sessions } = parts;
   const conversations = new Conversations(sessions);
   const metrics = new Metrics({
+    sessions: () => sessions.conversations,
     sessionTurns: () => sessions.turns,
     sessionStoreUp: () => sessions.isUp,
     histories: () => histories.size,
@@ -238,6 +242,7 @@ function assemble(
     sentOrders,
     promptMemo,
     requests,
+    traffic: new TrafficSeries(),
     prewarmer,
   };
   const gateway: Gateway = {
@@ -309,7 +314,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
   countTokensRoute(app, gateway);
   for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute, sessionsRoute])
     route(app, gateway);
-  for (const route of [healthRoutes, metricsRoute, speculationsRoute, passthroughRoute]) route(app, gateway);
+  for (const route of [healthRoutes, metricsRoute, dashboardRoutes, speculationsRoute, passthroughRoute]) route(app, gateway);
   return app;
 }
 
@@ -336,8 +341,12 @@ function begin(
     const status = gone ? 499 : reply.raw.statusCode;
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
-    if (tenant !== undefined && gateway.config.explain.requests) {
-      gateway.requests.add(tenant, recordOf(exchange, route, status));
+    if (tenant !== undefined) {
+      const now = gateway.now();
+      gateway.traffic.add(exchange, status, now);
+      if (gateway.config.explain.requests) {
+        gateway.requests.add(tenant, recordOf(exchange, { route, status, now }), exchange);
+      }
     }
     logAccess(gateway, request, { route, status });
     if (gateway.draining) app.server.closeIdleConnections();
@@ -350,7 +359,7 @@ function logAccess(
   { log, exchange, method }: FastifyRequest,
   { route, status }: { readonly route: string; readonly status: number },
 ): void {
-  const level = PROBES.has(route) ? 'debug' : 'info';
+  const level = QUIET_ROUTES.has(route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
   // A tenant is a digest of a key, or a name that is nobody else's business.
   const { requestId, arrivedAt, bodyAt: _bodyAt, tenant: _tenant, caller: _caller, ...facts } = exchange;

@@ -12,7 +12,7 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (request, reply) => {
     if (gateway.draining) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
-    const failure = await probe(gateway, request.exchange.requestId);
+    const failure = await probeEngine(gateway, request.exchange.requestId);
     // Without its shared store a gateway serves all the same.
     const { isUp } = gateway.conversations.store;
     if (failure === undefined) return { status: 'ready', sessionStore: isUp ? 'up' : 'down' };
@@ -21,8 +21,8 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   });
 }
 
-/** Asks the engine for its models, within the time that a connection may take. */
-function probe(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
+/** Asks the engine for its models, within the time that a connection may take. Resolves with why it cannot, if so. */
+export function probeEngine(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
   return new Promise((resolve) => {
     let status = 0;
     gateway.upstream.start(
