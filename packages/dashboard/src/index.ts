@@ -43,6 +43,7 @@ function headersFor(html: string): Record<string, string> {
     `script-src ${hashesOf(html, /<script[^>]*>([\s\S]*?)<\/script>/g)}`,
     `style-src ${hashesOf(html, /<style[^>]*>([\s\S]*?)<\/style>/g)}`,
     "connect-src 'self'",
+    'img-src data:',
     "base-uri 'none'",
     "form-action 'none'",
     "frame-ancestors 'none'",
