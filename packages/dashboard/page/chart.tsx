@@ -7,6 +7,8 @@ export interface Series {
   readonly name: string;
   /** One for each end; `null` where there is none. */
   readonly values: readonly (number | null)[];
+  /** Over all of the time that is shown. */
+  readonly whole: number | null;
   /** A custom property of the style sheet. */
   readonly colour: string;
   readonly dashed?: boolean;
@@ -29,7 +31,7 @@ const HEIGHT = 200;
 
 /** A line chart over time with its legend, and the same figures as a table. */
 export function Chart(props: ChartProps) {
-  const { title, note, ends, series, format } = props;
+  const { title, note, series, format } = props;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latest = useRef(props);
@@ -57,7 +59,6 @@ export function Chart(props: ChartProps) {
 
   useEffect(() => plot.current?.setData(dataOf(props)));
 
-  const last = ends.length - 1;
   return (
     <figure class="card chart">
       <figcaption>
@@ -65,11 +66,11 @@ export function Chart(props: ChartProps) {
         <p class="beside">{note}</p>
       </figcaption>
       <ul class="legend">
-        {series.map(({ name, colour, dashed, values }, i) => (
+        {series.map(({ name, colour, dashed, whole }) => (
           <li key={name}>
             <span class={dashed ? 'key-line dashed' : 'key-line'} style={{ color: `var(${colour})` }} />
             {name}
-            <b>{format(shownValue(props, i, lastKnown(values, last)))}</b>
+            <b>{format(whole)}</b>
           </li>
         ))}
       </ul>
@@ -122,11 +123,6 @@ function shownValue({ series, stacked }: Pick<ChartProps, 'series' | 'stacked'>,
   return stacked === true && place === 0 && value !== null ? value - (series[1]!.values[i] ?? 0) : value;
 }
 
-function lastKnown(values: readonly (number | null)[], from: number): number {
-  for (let i = from; i > 0; i--) if (values[i] !== null) return i;
-  return Math.max(0, from);
-}
-
 function dataOf({ ends, series }: ChartProps): uPlot.AlignedData {
   return [ends.map((end) => wallTime(end) / 1_000), ...series.map(({ values }) => values as (number | null)[])];
 }
@@ -141,6 +137,7 @@ function optionsFor(element: HTMLElement, latest: { readonly current: ChartProps
     width: element.clientWidth,
     height: HEIGHT,
     legend: { show: false },
+    padding: [10, 12, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     plugins: [tooltip(latest)],
     scales: {
@@ -151,15 +148,26 @@ function optionsFor(element: HTMLElement, latest: { readonly current: ChartProps
           : { range: (_plot, _least, most) => [0, scale.kind === 'share' ? 1 : niceMaximum(most)] },
     },
     axes: [
-      { ...axis, grid: { show: false }, space: 70, values: (_plot, at) => at.map((second) => hourOf(second)) },
+      {
+        ...axis,
+        grid: { show: false },
+        space: 70,
+        size: 26,
+        values: (_plot, at) => at.map((second) => hourOf(second)),
+      },
       {
         ...axis,
         grid,
-        size: 56,
-        ...(scale.kind === 'log' && { splits: (_plot: uPlot, _axis: number, least: number, most: number) => logSplits(least, most) }),
+        size: 58,
+        ...(scale.kind === 'log' && {
+          filter: (_plot: uPlot, splits: number[]) => splits,
+          splits: (_plot: uPlot, _axis: number, least: number, most: number) => logSplits(least, most),
+        }),
         ...(scale.kind === 'share' && { splits: () => [0, 0.25, 0.5, 0.75, 1] }),
         values: (_plot, at) =>
-          at.map((value) => (value === null ? '' : scale.kind === 'count' ? short(value) : axisText(scale.kind, value, format))),
+          at.map((value) =>
+            value === null ? '' : scale.kind === 'count' ? short(value) : axisText(scale.kind, value, format),
+          ),
       },
     ],
     series: [

@@ -64,3 +64,8 @@ export function amount(value: number, unit: string): string {
 export function clock(time: number): string {
   return new Date(time).toLocaleTimeString('en-GB');
 }
+
+/** Why a prefix broke, in words: causes are names such as `documents-changed`. */
+export function causeText(cause: string | null): string {
+  return cause === null ? '' : cause.replaceAll('-', ' ');
+}

@@ -25,9 +25,7 @@ function Empty() {
   return (
     <section class="card empty">
       <h2>No prompts in the last quarter of an hour</h2>
-      <p>
-        Send one through the gateway, and its figures appear here within a second:
-      </p>
+      <p>Send one through the gateway, and its figures appear here within a second:</p>
       <pre tabIndex={0}>{`curl ${location.origin}/v1/chat/completions \\
   -H 'content-type: application/json' \\
   -d '{"messages": [{"role": "user", "content": "What is the weight of Velka?"}],
@@ -46,7 +44,7 @@ function Tiles() {
   const [engine] = engines;
   return (
     <div class="tiles">
-      <Tile name="Prompt tokens from cache" value={percent(share(cachedTokens, promptTokens))}>
+      <Tile name="Prompt tokens cached" value={percent(share(cachedTokens, promptTokens))}>
         predicted {percent(share(predictedTokens, promptTokens))}
       </Tile>
       <Tile name="Prefill tokens saved" value={tokens(cachedTokens)}>
@@ -57,11 +55,11 @@ function Tiles() {
           {amount((saved / 1e6) * saving, savedUnit)} since the start
         </Tile>
       )}
-      <Tile name="Median TTFT, mostly cached" value={milliseconds(fast)}>
-        mostly computed {milliseconds(slow)}
+      <Tile name="Median TTFT, cached" value={milliseconds(fast)}>
+        computed: {milliseconds(slow)}
       </Tile>
       <Tile name="Prompts" value={count(requests)}>
-        {rate(requests / (spanMs.value / 1_000))} per second, {percent(share(errors, requests))} failed
+        {rate(requests / (spanMs.value / 1_000))}/s, {percent(share(errors, requests))} failed
       </Tile>
       <Tile
         name="Engine"
@@ -99,11 +97,18 @@ function Charts() {
   const { ttftBounds } = settings.value!;
   const points = bins.value;
   const ends = points.map(({ end }) => end);
-  const ttft = (histogram: 'ttftCached' | 'ttftComputed') =>
-    QUANTILES.map(([, q]) => points.map((bin) => quantile(bin[histogram], q, ttftBounds)));
-  const [cached, computed] = [ttft('ttftCached'), ttft('ttftComputed')];
+  const sums = totals.value;
+  const seconds = spanMs.value / 1_000;
+  const ttft = (histogram: 'ttftCached' | 'ttftComputed', colour: string) =>
+    QUANTILES.map(([name, q], i) => ({
+      name,
+      values: points.map((bin) => quantile(bin[histogram], q, ttftBounds)),
+      whole: quantile(sums[histogram], q, ttftBounds),
+      colour: `--${colour}-${i + 1}`,
+    }));
+  const [cached, computed] = [ttft('ttftCached', 'cached'), ttft('ttftComputed', 'computed')];
   // Both charts have one scale, or they could not be compared.
-  const all = [...cached, ...computed].flat().filter((value) => value !== null);
+  const all = [...cached, ...computed].flatMap(({ values }) => values).filter((value) => value !== null);
   const range: [number, number] = all.length === 0 ? [10, 1_000] : [Math.min(...all) / 1.4, Math.max(...all) * 1.4];
   const reported = points.map((bin) => share(bin.cachedTokens, bin.promptTokens));
   const predicted = points.map((bin) => share(bin.predictedTokens, bin.promptTokens));
@@ -111,17 +116,17 @@ function Charts() {
     <div class="charts">
       <Chart
         title="TTFT, mostly cached prompts"
-        note={`${count(countOf(totals.value.ttftCached))} streams with half of the prompt or more from the cache`}
+        note={`${count(countOf(sums.ttftCached))} streams with half of the prompt or more from the cache`}
         ends={ends}
-        series={QUANTILES.map(([name], i) => ({ name, values: cached[i]!, colour: `--cached-${i + 1}` }))}
+        series={cached}
         format={milliseconds}
         scale={{ kind: 'log', range }}
       />
       <Chart
         title="TTFT, mostly computed prompts"
-        note={`${count(countOf(totals.value.ttftComputed))} streams with less than half from the cache`}
+        note={`${count(countOf(sums.ttftComputed))} streams with less than half from the cache`}
         ends={ends}
-        series={QUANTILES.map(([name], i) => ({ name, values: computed[i]!, colour: `--computed-${i + 1}` }))}
+        series={computed}
         format={milliseconds}
         scale={{ kind: 'log', range }}
       />
@@ -130,8 +135,19 @@ function Charts() {
         note="Lines apart: the engine does not cache as it is believed to"
         ends={ends}
         series={[
-          { name: 'Reported by the engine', values: reported, colour: '--cached-1' },
-          { name: 'Predicted', values: predicted, colour: '--predicted', dashed: true },
+          {
+            name: 'Reported by the engine',
+            values: reported,
+            whole: share(sums.cachedTokens, sums.promptTokens),
+            colour: '--cached-1',
+          },
+          {
+            name: 'Predicted',
+            values: predicted,
+            whole: share(sums.predictedTokens, sums.promptTokens),
+            colour: '--predicted',
+            dashed: true,
+          },
         ]}
         format={percent}
         scale={{ kind: 'share' }}
@@ -141,10 +157,17 @@ function Charts() {
         note="What the engine had, and what it had to compute"
         ends={ends}
         series={[
-          { name: 'From the cache', values: perSecond(points, (bin) => bin.promptTokens), colour: '--cached-1', filled: true },
+          {
+            name: 'From the cache',
+            values: perSecond(points, (bin) => bin.promptTokens),
+            whole: sums.cachedTokens / seconds,
+            colour: '--cached-1',
+            filled: true,
+          },
           {
             name: 'Computed',
             values: perSecond(points, (bin) => bin.promptTokens - bin.cachedTokens),
+            whole: (sums.promptTokens - sums.cachedTokens) / seconds,
             colour: '--computed-1',
             filled: true,
           },
@@ -164,6 +187,6 @@ function Charts() {
 }
 
 function perSecond(points: readonly Bin[], value: (bin: Bin) => number): number[] {
-  const seconds = (spanMs.value / 1_000 / points.length) || 1;
+  const seconds = spanMs.value / 1_000 / points.length;
   return points.map((bin) => value(bin) / seconds);
 }

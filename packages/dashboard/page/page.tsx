@@ -1,7 +1,19 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Overview } from './overview.tsx';
 import { RequestsView } from './requests.tsx';
-import { chooseTheme, connection, feed, show, spanMinutes, THEMES, theme, tick, VIEWS, type View, view } from './state.ts';
+import {
+  chooseTheme,
+  connection,
+  feed,
+  show,
+  spanMinutes,
+  THEMES,
+  theme,
+  tick,
+  VIEWS,
+  type View,
+  view,
+} from './state.ts';
 import { SystemView } from './system.tsx';
 import { TreeView } from './tree.tsx';
 
@@ -41,7 +53,7 @@ export function Page() {
           ))}
         </nav>
         <div class="controls">
-          <Span />
+          {view.value === 'overview' && <Span />}
           <Theme />
           <Status />
         </div>
@@ -64,6 +76,14 @@ function Content() {
       {view.value === 'tree' && <TreeView />}
       {view.value === 'requests' && <RequestsView />}
       {view.value === 'system' && <SystemView />}
+      {feed.key !== null && (
+        <p class="under">
+          The operator key is kept in this tab.{' '}
+          <button type="button" class="link" onClick={() => feed.useKey(null)}>
+            Forget it
+          </button>
+        </p>
+      )}
     </div>
   );
 }
@@ -121,16 +141,9 @@ const STATES = {
 function Status() {
   const [look, name] = STATES[connection.value.kind];
   return (
-    <>
-      <span class={`status ${look}`} role="status">
-        {name}
-      </span>
-      {feed.key !== null && connection.value.kind === 'live' && (
-        <button type="button" class="quiet" onClick={() => feed.useKey(null)}>
-          Forget key
-        </button>
-      )}
-    </>
+    <span class={`status ${look}`} role="status">
+      {name}
+    </span>
   );
 }
 

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { PHASE_NAMES, phasesOf } from './figures.ts';
-import { count, milliseconds, percent } from './format.ts';
+import { causeText, count, milliseconds, percent } from './format.ts';
 import { feed, requests, selectedRequest, settings } from './state.ts';
 
 /** As `GET /v1/requests/{id}` tells it. */
@@ -25,7 +25,12 @@ interface Record {
   readonly failedOpen: readonly { readonly fallback: string; readonly reason: string }[];
   readonly prefix: {
     readonly comparedWith: string | null;
-    readonly break: { readonly cause: string; readonly piece: string; readonly remedy: string; readonly sharedTokens: number } | null;
+    readonly break: {
+      readonly cause: string;
+      readonly piece: string;
+      readonly remedy: string;
+      readonly sharedTokens: number;
+    } | null;
   } | null;
 }
 
@@ -107,7 +112,6 @@ function Explained({ record }: { readonly record: Record }) {
         )}
       </Facts>
       {record.blocks.map((block, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: blocks of a record never move
         <section key={i} class="block">
           <h3>
             {block.documents} documents, {DECIDED[block.decided] ?? block.decided}
@@ -141,7 +145,7 @@ function prefixText(prefix: Record['prefix']): string {
   if (prefix.comparedWith === null) return 'No earlier prompt of this tenant and model is known.';
   if (prefix.break === null) return `It continues request ${prefix.comparedWith} without a break.`;
   const { cause, piece, sharedTokens } = prefix.break;
-  return `It shares ${count(sharedTokens)} tokens with request ${prefix.comparedWith}, then parts in ${piece}: ${cause}.`;
+  return `It shares ${count(sharedTokens)} tokens with request ${prefix.comparedWith}, then parts in ${piece}: ${causeText(cause)}.`;
 }
 
 /** Retrieval ranks in the order in which the documents stood in the prompt. */

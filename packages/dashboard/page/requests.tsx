@@ -1,7 +1,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { RequestSummary } from '../src/feed.ts';
 import { phasesOf } from './figures.ts';
-import { clock, count, milliseconds, percent } from './format.ts';
+import { causeText, clock, count, milliseconds, percent } from './format.ts';
 import { RequestDetail } from './request-detail.tsx';
 import { omitted, requests, selectedRequest, settings, wallTime } from './state.ts';
 import { Timeline } from './timeline.tsx';
@@ -35,7 +35,10 @@ export function RequestsView() {
 
 const FILTERS = {
   all: ['All', () => true],
-  computed: ['Mostly computed', ({ cachedTokens, promptTokens }) => promptTokens !== null && 2 * (cachedTokens ?? 0) < promptTokens],
+  computed: [
+    'Mostly computed',
+    ({ cachedTokens, promptTokens }) => promptTokens !== null && 2 * (cachedTokens ?? 0) < promptTokens,
+  ],
   broken: ['Prefix broken', ({ broke }) => broke !== null],
   failed: ['Failed', ({ status, failedOpen }) => status >= 400 || failedOpen],
 } as const satisfies Record<string, readonly [string, (request: RequestSummary) => boolean]>;
@@ -59,8 +62,9 @@ function RequestList() {
     if (element.scrollTop > 0 && added > 0 && filter === lastFilter) element.scrollTop += added * ROW_HEIGHT;
   }, [newest, filter]);
   useEffect(() => {
-    const observer = new ResizeObserver(() => setHeight(scroller.current!.clientHeight));
-    observer.observe(scroller.current!);
+    const element = scroller.current!;
+    const observer = new ResizeObserver(() => setHeight(element.clientHeight));
+    observer.observe(element);
     return () => observer.disconnect();
   }, []);
 
@@ -107,7 +111,6 @@ function RequestList() {
         </fieldset>
       </div>
       {omitted.value > 0 && <p class="beside">{count(omitted.value)} requests ended too fast to be listed.</p>}
-      {/* biome-ignore lint/a11y/useSemanticElements: a table element cannot leave out the rows that are not seen */}
       <div
         ref={scroller}
         class="grid"
@@ -158,14 +161,22 @@ const COLUMNS: readonly {
   { name: 'Predicted', look: 'number wide', cell: (request) => percent(part(request, request.predictedTokens)) },
   { name: 'TTFT', look: 'number', cell: ({ ttftMs }) => milliseconds(ttftMs) },
   { name: 'Total', look: 'number', cell: ({ durationMs }) => milliseconds(durationMs) },
-  { name: 'Prefix broken by', look: 'text wide', cell: ({ broke, error }) => error ?? broke ?? '' },
+  { name: 'Break or error', look: 'text wide', cell: ({ broke, error }) => error ?? causeText(broke) },
 ];
 
 function part({ promptTokens }: RequestSummary, tokens: number | null): number | null {
   return promptTokens === null || tokens === null || promptTokens === 0 ? null : tokens / promptTokens;
 }
 
-function Row({ row, place, isChosen }: { readonly row: RequestSummary; readonly place: number; readonly isChosen: boolean }) {
+function Row({
+  row,
+  place,
+  isChosen,
+}: {
+  readonly row: RequestSummary;
+  readonly place: number;
+  readonly isChosen: boolean;
+}) {
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: the keys are the grid's
     <div

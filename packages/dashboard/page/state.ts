@@ -85,10 +85,12 @@ export function chooseTheme(next: (typeof THEMES)[number]): void {
   applyTheme();
 }
 
+const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
+
 /** Writes the theme into the document; without a choice, the system's counts. */
 export function applyTheme(): void {
-  if (theme.value === 'auto') delete document.documentElement.dataset['theme'];
-  else document.documentElement.dataset['theme'] = theme.value;
+  const isDark = theme.value === 'auto' ? systemIsDark.matches : theme.value === 'dark';
+  document.documentElement.dataset['theme'] = isDark ? 'dark' : 'light';
   colours.value++;
 }
 
@@ -104,6 +106,4 @@ function viewOfHash(): View {
 addEventListener('popstate', () => {
   view.value = viewOfHash();
 });
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-  colours.value++;
-});
+systemIsDark.addEventListener('change', applyTheme);

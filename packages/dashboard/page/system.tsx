@@ -8,26 +8,28 @@ import { settings, tick, totals } from './state.ts';
 export function SystemView() {
   const found = anomaliesOf(tick.value!, totals.value, settings.value!);
   return (
-    <div class="cards">
+    <>
       <Engines />
-      <section class="card">
-        <h2>Anomalies</h2>
-        {found.length === 0 && <p>None.</p>}
-        <ul class="anomalies">
-          {found.map(({ severity, title, remedy }) => (
-            <li key={title} class={severity}>
-              <b>{title}</b>
-              {remedy}
-            </li>
-          ))}
-        </ul>
-      </section>
-      <Memory />
-      <Conversations />
-      <Failures />
-      <Process />
+      <div class="cards">
+        <section class="card">
+          <h2>Anomalies</h2>
+          {found.length === 0 && <p>None.</p>}
+          <ul class="anomalies">
+            {found.map(({ severity, title, remedy }) => (
+              <li key={title} class={severity}>
+                <b>{title}</b>
+                {remedy}
+              </li>
+            ))}
+          </ul>
+        </section>
+        <Memory />
+        <Conversations />
+        <Failures />
+        <Process />
+      </div>
       <AllMetrics />
-    </div>
+    </>
   );
 }
 
@@ -58,7 +60,9 @@ function Engines() {
               <tr key={url}>
                 <th scope="row">{url}</th>
                 <td title={reason ?? undefined}>
-                  <span class={`status ${state === 'ready' ? 'good' : state === 'failing' ? 'bad' : 'wait'}`}>{state}</span>
+                  <span class={`status ${state === 'ready' ? 'good' : state === 'failing' ? 'bad' : 'wait'}`}>
+                    {state}
+                  </span>
                 </td>
                 <td>{count(inFlight)}</td>
                 <td>{count(maxConcurrent)}</td>
@@ -93,8 +97,8 @@ function Memory() {
     <section class="card">
       <h2>Memory budget</h2>
       <p class="beside">
-        {bytes(metricSum(metrics, 'warmpath_memory_bytes'))} of {bytes(metricSum(metrics, 'warmpath_memory_budget_bytes'))}{' '}
-        (<code>limits.memoryBytes</code>)
+        {bytes(metricSum(metrics, 'warmpath_memory_bytes'))} of{' '}
+        {bytes(metricSum(metrics, 'warmpath_memory_budget_bytes'))} (<code>limits.memoryBytes</code>)
       </p>
       <ul class="bars">
         {parts.map(([part, budget]) => {
@@ -137,12 +141,17 @@ function Conversations() {
 function Failures() {
   const { metrics } = tick.value!;
   const errors = metricBy(metrics, 'warmpath_errors_total', 'code');
+  const statuses = metricBy(metrics, 'warmpath_requests_total', 'status').filter(([status]) => Number(status) >= 400);
   const fallbacks = metricBy(metrics, 'warmpath_fail_open_total', 'fallback').filter(([, value]) => value > 0);
   return (
     <section class="card">
       <h2>Failures since the start</h2>
-      {errors.length === 0 && fallbacks.length === 0 && <p>None.</p>}
       <dl>
+        {statuses.map(([status, value]) => (
+          <Fact key={status} name={`Answers with status ${status}`}>
+            {count(value)}
+          </Fact>
+        ))}
         {errors.map(([code, value]) => (
           <Fact key={code} name={code}>
             {count(value)}
@@ -178,7 +187,9 @@ function Process() {
         <Fact name="Their nodes">{count(metrics['warmpath_tree_nodes'])}</Fact>
         <Fact name="Documents arranged">{count(metrics['warmpath_documents_total'])}</Fact>
         <Fact name="Of these moved">
-          {percent((metrics['warmpath_documents_moved_total'] ?? 0) / (metrics['warmpath_documents_total'] || Number.NaN))}
+          {percent(
+            (metrics['warmpath_documents_moved_total'] ?? 0) / (metrics['warmpath_documents_total'] || Number.NaN),
+          )}
         </Fact>
       </dl>
     </section>

@@ -1,47 +1,15 @@
 import { useState } from 'preact/hooks';
-import type { RequestSummary } from '../src/feed.ts';
 import { type Surface, useCanvas } from './canvas.ts';
 import { PHASE_NAMES, PHASES, phasesOf } from './figures.ts';
 import { clock, milliseconds, percent } from './format.ts';
 import { requests, selectedRequest, tick, wallTime } from './state.ts';
+import { type Bar, placeBars } from './timeline-layout.ts';
 
 /** Seconds that can be shown. */
 const SPANS_S = [15, 60, 300, 900] as const;
 const LANES = 12;
 const LANE_HEIGHT = 14;
 const AXIS_HEIGHT = 22;
-
-/** A request where it is drawn. */
-export interface Bar {
-  readonly request: RequestSummary;
-  readonly lane: number;
-  /** On the gateway's monotonic clock. */
-  readonly start: number;
-  readonly end: number;
-}
-
-/**
- * Gives every request that touches the time from `from` to `to` the first lane that is free, the oldest first. Requests
- * that find none are counted. `gapMs` stays free behind each. O(requests × lanes).
- */
-export function placeBars(
-  all: readonly RequestSummary[],
-  { from, to, lanes, gapMs }: { from: number; to: number; lanes: number; gapMs: number },
-): { readonly bars: readonly Bar[]; readonly omitted: number } {
-  const ends: number[] = new Array(lanes).fill(Number.NEGATIVE_INFINITY);
-  const inside = all
-    .filter(({ arrivedAt, durationMs }) => arrivedAt <= to && arrivedAt + durationMs >= from)
-    .toSorted((a, b) => a.arrivedAt - b.arrivedAt);
-  const bars: Bar[] = [];
-  for (const request of inside) {
-    const { arrivedAt: start, durationMs } = request;
-    const lane = ends.findIndex((end) => end <= start);
-    if (lane < 0) continue;
-    ends[lane] = start + durationMs + gapMs;
-    bars.push({ request, lane, start, end: start + durationMs });
-  }
-  return { bars, omitted: inside.length - bars.length };
-}
 
 /** The latest requests side by side in time, each with its stages. */
 export function Timeline() {
@@ -108,7 +76,17 @@ export function Timeline() {
   );
 }
 
-function Tip({ bar, x, y, width }: { readonly bar: Bar; readonly x: number; readonly y: number; readonly width: number }) {
+function Tip({
+  bar,
+  x,
+  y,
+  width,
+}: {
+  readonly bar: Bar;
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+}) {
   const { request } = bar;
   const cached = request.cachedTokens === null ? null : request.cachedTokens / request.promptTokens!;
   const lines = [

@@ -102,8 +102,6 @@ function Tree({ root, snapshot }: { readonly root: Place; readonly snapshot: Tre
         </div>
         <Legend most={root.data.hits} />
         <Path zoomed={zoomed} zoom={zoom} />
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keys move through the picture */}
-        {/* biome-ignore lint/a11y/useSemanticElements: this is no fieldset */}
         <div
           class="icicle"
           role="group"
@@ -295,7 +293,8 @@ function drawTree(
   context.textBaseline = 'middle';
   for (const { place, depth, left, right } of picture.rectangles) {
     const top = depth * ROW_HEIGHT;
-    const width = Math.max(1, right - left - 1);
+    // Narrow rectangles would be half gap.
+    const width = right - left > 5 ? right - left - 1 : right - left;
     if (place === null) {
       context.fillStyle = colour('--line');
       context.fillRect(left, top, width, ROW_HEIGHT - 1);

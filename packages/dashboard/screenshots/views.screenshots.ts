@@ -50,7 +50,10 @@ afterAll(async () => {
 for (const scheme of ['light', 'dark'] as const) {
   for (const width of [1280, 390]) {
     it(`${width} pixels, ${scheme}`, async () => {
-      const page = await browser.newPage({ viewport: { width, height: width === 390 ? 844 : 800 }, colorScheme: scheme });
+      const page = await browser.newPage({
+        viewport: { width, height: width === 390 ? 844 : 800 },
+        colorScheme: scheme,
+      });
       page.setDefaultTimeout(8_000);
       await page.addInitScript(`sessionStorage.setItem('warmpath-operator-key', '${OPERATOR_KEY}')`);
       for (const view of VIEWS) {
@@ -83,7 +86,12 @@ async function ready(page: Page, view: (typeof VIEWS)[number]): Promise<void> {
     await page.getByRole('heading', { name: 'Prefix' }).waitFor();
     await page.getByRole('radio', { name: 'All' }).check();
   }
-  await page.getByText('Ready', { exact: true }).or(page.locator('td .status.good')).or(page.locator('.beside-detail')).first().waitFor();
+  await page
+    .getByText('Ready', { exact: true })
+    .or(page.locator('td .status.good'))
+    .or(page.locator('.beside-detail'))
+    .first()
+    .waitFor();
   // Charts and canvases are drawn in the frame after.
   await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
 }

@@ -16,6 +16,8 @@ export interface SimulatedRequest {
 const PROMPT_MS = 18;
 const TOKEN_MS = 0.32;
 const ANSWER_MS = 420;
+/** Milliseconds that pass whenever the gateway looks at its clock. */
+const LOOK_MS = 0.02;
 
 /**
  * A gateway before a simulated engine, in simulated time: real sockets, but the gateway's clock stands at the event that
@@ -30,7 +32,6 @@ export class Simulation {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 256 });
   readonly #events: { readonly atMs: number; readonly happen: () => Promise<void> }[] = [];
   readonly #sent = new Map<string, Sent>();
-  #prompts = 0;
   #underWay = 0;
   #queued = 0;
   #prompted = () => {};
@@ -63,7 +64,8 @@ export class Simulation {
         upstream: { url: engine.url, maxConcurrent: limit },
         log: { level: 'silent' },
       },
-      { now: () => clock.now },
+      // Whoever looks at the clock takes a little time.
+      { now: () => (clock.now += LOOK_MS) },
     );
     return new Simulation(engine, gateway, { clock, limit, operatorKey: server?.operatorKey?.key });
   }
@@ -131,7 +133,6 @@ export class Simulation {
   /** The engine decides now when its answer will begin and end. */
   #engineHas(prompt: EnginePrompt): void {
     const { first, end, status } = this.#sent.get(prompt.id)!;
-    this.#prompts++;
     this.#underWay++;
     this.#prompted();
     const { now } = this.#clock;
