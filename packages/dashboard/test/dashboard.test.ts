@@ -314,7 +314,7 @@ describe('10,000 nodes and 1,000 requests', () => {
   it('are told and shown with bounded work', { timeout: 60_000 }, async () => {
     const simulation = await simulate({ server: { operatorKey: { key: OPERATOR } } });
     const many = Array.from({ length: 1_000 }, (_, i) => ({
-      atMs: START_MS + 60 * i,
+      atMs: START_MS + 800 * i,
       body: {
         model: 'm',
         stream: true,
