@@ -11,7 +11,7 @@ const TICK_MS = 1_000;
 const PROBE_TICKS = 5;
 const MAX_VIEWERS = 16;
 /** A viewer that has so many bytes not taken yet is dropped. */
-const MAX_BEHIND_BYTES = 4_194_304;
+const MAX_BEHIND_BYTES = 2_097_152;
 /** Requests that one tick tells. */
 const MAX_REQUESTS = 250;
 /** The latest requests that a new viewer is told. */
