@@ -3,7 +3,7 @@ import uPlot from 'uplot';
 import { clock, short } from './format.ts';
 import { colours, wallTime } from './state.ts';
 
-export interface Series {
+interface Series {
   readonly name: string;
   /** One for each end; `null` where there is none. */
   readonly values: readonly (number | null)[];

@@ -22,8 +22,8 @@ const SILENCE_MS = 6_000;
 const RETRY_MS = [1_000, 2_000, 4_000, 8_000, 15_000];
 
 /**
- * Reads the gateway's events, and connects again when they end. With `fetch`, because `EventSource` sends no key. A page
- * that nobody sees is not connected.
+ * Reads the gateway's events, and connects again when they end. With `fetch`, because `EventSource` sends no key. A
+ * page that nobody sees is not connected.
  */
 export class FeedConnection {
   readonly #listener: FeedListener;

@@ -1,10 +1,11 @@
-import { mkdir } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { launchChromium } from '../../lab/test/browser/chromium.js';
 import { visitorQuestions } from '../test/questions.js';
 import { Simulation } from '../test/simulated-traffic.js';
+import { withPalette } from './palette-png.js';
 
 const FOLDER = join(import.meta.dirname, '../../../docs/images/dashboard');
 const OPERATOR_KEY = 'the-key-of-the-operator';
@@ -60,11 +61,8 @@ for (const scheme of ['light', 'dark'] as const) {
         await page.goto(`${simulation.gateway.url}/ui#${view}`);
         await page.reload();
         await ready(page, view);
-        await page.screenshot({
-          path: join(FOLDER, `${view}-${width}-${scheme}.png`),
-          fullPage: width !== 390 || view !== 'system',
-          animations: 'disabled',
-        });
+        const picture = await page.screenshot({ fullPage: true, animations: 'disabled' });
+        await writeFile(join(FOLDER, `${view}-${width}-${scheme}.png`), withPalette(picture));
       }
       expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
       await page.close();

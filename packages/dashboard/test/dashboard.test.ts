@@ -1,7 +1,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { TreeSnapshot } from '../src/feed.js';
 import { launchChromium } from '../../lab/test/browser/chromium.js';
+import type { TreeSnapshot } from '../src/feed.js';
 import { accessibilityFaults, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
 import { visitorQuestions } from './questions.js';
 import { Simulation } from './simulated-traffic.js';

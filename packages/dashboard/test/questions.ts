@@ -1,7 +1,7 @@
 import type { SimulatedRequest } from './simulated-traffic.js';
 
 /** Draws of one seed (mulberry32). */
-export function drawing(seed: number): () => number {
+function drawing(seed: number): () => number {
   let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;

@@ -20,8 +20,8 @@ const ANSWER_MS = 420;
 const LOOK_MS = 0.02;
 
 /**
- * A gateway before a simulated engine, in simulated time: real sockets, but the gateway's clock stands at the event that
- * happens. So a quarter of an hour takes seconds, and the same requests give the same figures.
+ * A gateway before a simulated engine, in simulated time: real sockets, but the gateway's clock stands at the event
+ * that happens. So a quarter of an hour takes seconds, and the same requests give the same figures.
  */
 export class Simulation {
   readonly engine: SimulatedEngine;

@@ -314,7 +314,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
   countTokensRoute(app, gateway);
   for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute, sessionsRoute])
     route(app, gateway);
-  for (const route of [healthRoutes, metricsRoute, dashboardRoutes, speculationsRoute, passthroughRoute]) route(app, gateway);
+  for (const route of [healthRoutes, metricsRoute, dashboardRoutes, speculationsRoute, passthroughRoute])
+    route(app, gateway);
   return app;
 }
 

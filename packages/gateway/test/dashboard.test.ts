@@ -83,8 +83,9 @@ describe('who may watch', () => {
     const keys = [{ name: 'alice', key: 'alice-has-this-key' }];
     const one = await stand(answerAsAsked, { server: { ...CLOSED.server, keys } });
     await ask(one, 'one', {}, { authorization: 'Bearer alice-has-this-key' });
+    const others: readonly Record<string, string>[] = [{}, { authorization: 'Bearer alice-has-this-key' }];
     for (const path of DATA) {
-      for (const headers of [{}, { authorization: 'Bearer alice-has-this-key' }]) {
+      for (const headers of others) {
         const reply = await send(`${one.gateway.url}${path}`, undefined, { headers });
         expect([reply.status, errorOf(reply).code]).toEqual([401, 'WARMPATH_UNAUTHORIZED']);
       }

@@ -35,6 +35,7 @@ async function serve(
   });
   terminal.data({ url: gateway.url, engine: config.upstream.url, metrics: `${gateway.url}/metrics` });
   terminal.line(`The gateway listens at ${gateway.url} in front of ${config.upstream.url}.`);
+  terminal.line(`Dashboard: ${gateway.url}/ui`);
   await interrupted(signal);
   await gateway.close();
 }

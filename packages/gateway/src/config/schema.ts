@@ -239,6 +239,14 @@ export const gatewayConfigSchema = z
     admin: admin.prefault({}).describe('What only the operator may do.'),
     log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
   })
+  .superRefine(({ server: { open, operatorKey }, dashboard: { names } }, context) => {
+    if (!names || !open || operatorKey !== undefined) return;
+    context.addIssue({
+      code: 'custom',
+      path: ['dashboard', 'names'],
+      message: 'would show everybody who reaches this address ids of documents: configure `server.operatorKey`',
+    });
+  })
   .superRefine(({ server: { host, open, trustedHeaders, ...keys }, upstream: { apiKey } }, context) => {
     const identifies = checksKeys(keys) || trustedHeaders.tenant !== undefined;
     if (apiKey === undefined || identifies || open || isLoopback(host)) return;

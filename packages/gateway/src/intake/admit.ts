@@ -39,7 +39,8 @@ export function admit(
       return;
     }
     if (gateway.authenticator.isOperator(request.headers)) {
-      if (route !== REQUESTS_ROUTE) throw forbidden("The operator's key is for /metrics, /ui and /v1/requests/{id} alone.");
+      if (route !== REQUESTS_ROUTE)
+        throw forbidden("The operator's key is for /metrics, /ui and /v1/requests/{id} alone.");
       request.exchange.caller = OPERATOR;
       done();
       return;
