@@ -14,7 +14,8 @@ export interface Totals {
 
 /** One point of a chart. */
 export interface Bin extends Totals {
-  /** Its end, on the clock of the slots, in milliseconds. */
+  /** On the clock of the slots, in milliseconds. */
+  readonly start: number;
   readonly end: number;
 }
 
@@ -71,7 +72,8 @@ export function binsOf(
       const found = slots.get(slot);
       if (found !== undefined) inside.push(found);
     }
-    bins.push({ ...totalsOf(inside), end: Math.min(now, (bin + 1) * binSlots * slotMs) });
+    const start = bin * binSlots * slotMs;
+    bins.push({ ...totalsOf(inside), start, end: Math.min(now, start + binSlots * slotMs) });
   }
   return bins;
 }

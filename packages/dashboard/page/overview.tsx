@@ -186,7 +186,11 @@ function Charts() {
   );
 }
 
-function perSecond(points: readonly Bin[], value: (bin: Bin) => number): number[] {
-  const seconds = spanMs.value / 1_000 / points.length;
-  return points.map((bin) => value(bin) / seconds);
+/** The last point grows while it is shown: it has no value before it is as long as a slot. */
+function perSecond(points: readonly Bin[], value: (bin: Bin) => number): (number | null)[] {
+  const { slotMs } = settings.value!;
+  return points.map((bin) => {
+    const ms = bin.end - bin.start;
+    return ms < slotMs ? null : (1_000 * value(bin)) / ms;
+  });
 }

@@ -125,6 +125,7 @@ function Theme() {
   return (
     <button type="button" class="quiet theme" onClick={() => chooseTheme(next)} title={`Colours: ${theme.value}`}>
       <span class="hidden">Colours: </span>
+      <span aria-hidden="true">◐ </span>
       {theme.value === 'auto' ? 'Auto' : theme.value === 'light' ? 'Light' : 'Dark'}
     </button>
   );

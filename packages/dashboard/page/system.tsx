@@ -141,7 +141,9 @@ function Conversations() {
 function Failures() {
   const { metrics } = tick.value!;
   const errors = metricBy(metrics, 'warmpath_errors_total', 'code');
-  const statuses = metricBy(metrics, 'warmpath_requests_total', 'status').filter(([status]) => Number(status) >= 400);
+  const statuses = metricBy(metrics, 'warmpath_requests_total', 'status').filter(
+    ([status]) => Number(status) >= 400 && status !== '499',
+  );
   const fallbacks = metricBy(metrics, 'warmpath_fail_open_total', 'fallback').filter(([, value]) => value > 0);
   return (
     <section class="card">

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { gzipSync } from 'node:zlib';
 
 export type {
   EngineStatus,
@@ -16,6 +17,8 @@ export type {
 /** The page, and the headers without which it must not be served. */
 export interface DashboardPage {
   readonly html: Buffer;
+  /** The same for browsers that take `content-encoding: gzip`: a third of the bytes. */
+  readonly gzip: Buffer;
   readonly headers: Readonly<Record<string, string>>;
 }
 
@@ -27,7 +30,7 @@ let loading: Promise<DashboardPage | undefined> | undefined;
 /** Reads the page, once; `undefined` where it was not built (`npm run build -w packages/dashboard`). */
 export function loadDashboardPage(): Promise<DashboardPage | undefined> {
   loading ??= readFile(PAGE).then(
-    (html) => ({ html, headers: headersFor(html.toString('utf8')) }),
+    (html) => ({ html, gzip: gzipSync(html, { level: 9 }), headers: headersFor(html.toString('utf8')) }),
     () => {
       loading = undefined;
       return undefined;
@@ -52,6 +55,7 @@ function headersFor(html: string): Record<string, string> {
     'content-type': 'text/html; charset=utf-8',
     'content-security-policy': policy.join('; '),
     'cache-control': 'no-cache',
+    vary: 'accept-encoding',
     'cross-origin-opener-policy': 'same-origin',
     'cross-origin-resource-policy': 'same-origin',
     'referrer-policy': 'no-referrer',

@@ -42,7 +42,7 @@ import { PlanJobs } from './plan/plan-jobs.js';
 import { CacheSalts } from './render/cache-salts.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { countTokensRoute } from './routes/count-tokens.js';
-import { DASHBOARD_ROUTES, dashboardRoutes } from './routes/dashboard.js';
+import { DASHBOARD_ROUTES, dashboardRoutes, FEED_ROUTE } from './routes/dashboard.js';
 import { healthRoutes } from './routes/health.js';
 import { metricsRoute } from './routes/metrics.js';
 import { observeRoute } from './routes/observe.js';
@@ -337,7 +337,7 @@ function begin(
     ended?.();
     exchange.letGo();
     const route = request.routeOptions.url ?? 'unmatched';
-    const gone = !reply.raw.writableFinished && exchange.errorSource === undefined;
+    const gone = !reply.raw.writableFinished && exchange.errorSource === undefined && route !== FEED_ROUTE;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
     gateway.metrics.ended(route, status, exchange);

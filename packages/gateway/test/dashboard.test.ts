@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import { gunzipSync } from 'node:zlib';
 import type { FeedStart, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
 import { describe, expect, it, vi } from 'vitest';
 import { TrafficSeries } from '../src/observe/traffic-series.js';
@@ -68,6 +69,10 @@ describe('the page', () => {
     expect(headers['x-content-type-options']).toBe('nosniff');
     expect(text).not.toMatch(/(?:src|href)="(?!data:)/);
     expect(text.length).toBeLessThan(140_000);
+    const small = await send(`${gateway.url}/ui`, undefined, { headers: { 'accept-encoding': 'br, gzip' } });
+    expect(small.headers['content-encoding']).toBe('gzip');
+    expect(gunzipSync(small.body).toString()).toBe(text);
+    expect(small.body.length).toBeLessThan(52_000);
   });
 
   it('is where browsers are led to', async () => {
@@ -153,6 +158,10 @@ describe('the feed', () => {
     await one.engine.until('request', 2);
     expect(probes()).toBe(1);
     await viewer.close();
+    // Viewers leave as a rule; clients that do are another matter.
+    const { text } = await send(`${one.gateway.url}/metrics`);
+    expect(text).toMatch(/^warmpath_client_aborts_total 0$/m);
+    expect(text).not.toContain('status="499"');
     const again = await watch(one);
     await again.next<FeedTick>('tick');
     // The timer of the first viewer is gone: the second one's first tick asks anew, and nothing did in between.

@@ -34,8 +34,8 @@ export interface RecentNode {
 }
 
 /**
- * What ordering, and whoever shows the tree, may read of the knowledge tree. All node numbers are opaque; 0 is the root,
- * -1 is none.
+ * What ordering, and whoever shows the tree, may read of the knowledge tree. All node numbers are opaque; 0 is the
+ * root, -1 is none.
  */
 export interface KnowledgeTreeView {
   /** The tree's own number for a document or preamble key, or -1 if no node has it. O(1) expected. */

@@ -4,8 +4,11 @@ import type { FastifyInstance } from 'fastify';
 import { DashboardFeed } from '../dashboard/feed.js';
 import type { Gateway } from '../gateway.js';
 
+/** The feed, which ends when its viewer leaves. */
+export const FEED_ROUTE = '/ui/events';
+
 /** Those of the dashboard. */
-export const DASHBOARD_ROUTES: readonly string[] = ['/', '/ui', '/ui/events', '/ui/tree', '/ui/requests/:id'];
+export const DASHBOARD_ROUTES: readonly string[] = ['/', '/ui', FEED_ROUTE, '/ui/tree', '/ui/requests/:id'];
 
 /** Answers hold what is the operator's alone. */
 const PRIVATE = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' };
@@ -27,13 +30,15 @@ export function dashboardRoutes(app: FastifyInstance, gateway: Gateway): void {
     return reply.redirect('/ui');
   });
 
-  app.get('/ui', async (_request, reply) => {
+  app.get('/ui', async ({ headers }, reply) => {
     const page = await loadDashboardPage();
     if (page === undefined) return reply.code(404).type('text/plain; charset=utf-8').send(NOT_BUILT);
-    return reply.headers(page.headers).send(page.html);
+    reply.headers(page.headers);
+    if (!/\bgzip\b/.test(String(headers['accept-encoding']))) return reply.send(page.html);
+    return reply.header('content-encoding', 'gzip').send(page.gzip);
   });
 
-  app.get('/ui/events', (_request, reply) => {
+  app.get(FEED_ROUTE, (_request, reply) => {
     feed.watch(reply.raw);
     reply.hijack();
   });
