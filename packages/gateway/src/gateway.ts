@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { PromptMemo } from './arrange/found/prompt-memo.js';
 import type { SentOrders } from './arrange/found/sent-orders.js';
 import type { InsertedDocuments } from './arrange/inserted-documents.js';
@@ -55,6 +56,8 @@ export interface Gateway {
   /** Only where it is enabled. */
   readonly prewarmer: Prewarmer | undefined;
   readonly metrics: Metrics;
+  /** Who watches the dashboard. */
+  readonly viewers: Set<ServerResponse>;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
   /** True once shutdown has begun. */

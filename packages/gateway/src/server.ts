@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { type ConversationStore, WarmpathError } from '@warmpath/core';
@@ -243,6 +244,7 @@ function assemble(
     promptMemo,
     requests,
     traffic: new TrafficSeries(),
+    viewers: new Set<ServerResponse>(),
     prewarmer,
   };
   const gateway: Gateway = {
@@ -411,6 +413,7 @@ async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServ
   gateway.draining = true;
   gateway.warmups.close();
   gateway.prewarmer?.close();
+  for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
   await app.close();
   clearTimeout(deadline);

@@ -25,7 +25,7 @@ const TREE_TTL_MS = 2_000;
  */
 export class DashboardFeed {
   readonly #gateway: Gateway;
-  readonly #viewers = new Set<ServerResponse>();
+  readonly #viewers: Set<ServerResponse>;
   #timer: NodeJS.Timeout | undefined;
   #ticks = 0;
   #isBusy = false;
@@ -37,11 +37,7 @@ export class DashboardFeed {
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;
-  }
-
-  /** Those who watch. */
-  get viewers(): number {
-    return this.#viewers.size;
+    this.#viewers = gateway.viewers;
   }
 
   /** A viewer, who gets the past at once. Error: `WARMPATH_OVERLOADED` where too many watch already. */
@@ -75,11 +71,6 @@ export class DashboardFeed {
       this.#tree = { at, json: JSON.stringify(snapshot) };
     }
     return this.#tree.json;
-  }
-
-  /** The gateway shuts down. */
-  close(): void {
-    for (const viewer of this.#viewers) viewer.end();
   }
 
   #leave(viewer: ServerResponse): void {

@@ -23,7 +23,6 @@ const NOT_BUILT =
  */
 export function dashboardRoutes(app: FastifyInstance, gateway: Gateway): void {
   const feed = new DashboardFeed(gateway);
-  app.addHook('preClose', async () => feed.close());
 
   app.get('/', (request, reply) => {
     if (!request.headers.accept?.includes('text/html')) throw new WarmpathError('WARMPATH_NOT_FOUND');
