@@ -25,6 +25,7 @@ export const PAGES = [
   'packages/engine/README.md',
   'packages/translate/README.md',
   'packages/redis/README.md',
+  'packages/dashboard/README.md',
   'packages/gateway/README.md',
   'packages/lab/README.md',
   'packages/papers/README.md',
