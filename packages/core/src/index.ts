@@ -103,9 +103,15 @@ export type { NodeUse, ReplacementPolicy, ReplacementPolicyName, Tier } from './
 export { REPLACEMENT_POLICY_NAMES, USE_HALF_LIFE } from './replacement/policy.js';
 export type { PathUse, ReplacementOptions } from './replacement/replacement.js';
 export { DEFAULT_USE_WINDOW, Replacement } from './replacement/replacement.js';
+export type { BlockAnomalies, BlockIndexOptions } from './residency/block-index.js';
+export { BlockIndex, chainsOf } from './residency/block-index.js';
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
+export type { EventResidencyOptions, PromptTokens } from './residency/event-residency.js';
+export { EventResidency } from './residency/event-residency.js';
 export type { EngineReport, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
+export type { KvEvent, KvTier } from './residency/kv-event.js';
+export { KV_TIERS } from './residency/kv-event.js';
 export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './residency/view.js';
 export type { CacheAwareSchedulerOptions } from './schedule/cache-aware.js';
 export { CacheAwareScheduler } from './schedule/cache-aware.js';

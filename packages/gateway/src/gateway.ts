@@ -7,6 +7,7 @@ import type { Conversations } from './conversation/conversations.js';
 import type { DispatchQueue } from './dispatch/dispatch-queue.js';
 import type { Upstream } from './dispatch/upstream.js';
 import type { EngineApis } from './engines/engine-apis.js';
+import type { KvResidency } from './engines/kv-residency.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
 import type { RateLimits } from './intake/rate-limits.js';
@@ -36,6 +37,8 @@ export interface Gateway {
   /** Bodies of requests under way. */
   readonly bodies: BodyMemory;
   readonly histories: ServedHistories;
+  /** Only where the engine publishes KV events. */
+  readonly kvResidency: KvResidency | undefined;
   readonly documents: InsertedDocuments;
   readonly conversations: Conversations;
   /** Only where a key is configured. */

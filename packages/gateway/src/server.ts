@@ -21,6 +21,7 @@ import { DispatchQueue } from './dispatch/dispatch-queue.js';
 import { engineCredentials, RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
 import { Upstream } from './dispatch/upstream.js';
 import { EngineApis } from './engines/engine-apis.js';
+import { KvResidency } from './engines/kv-residency.js';
 import type { Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
@@ -119,8 +120,20 @@ const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTE
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);
   const sessions = parts.sessions ?? (await createConversationStore(config));
-  const gateway = assemble(config, await Authenticator.open(config.server), { ...parts, sessions });
+  const upstream = new Upstream(config.upstream);
+  const now = parts.now ?? (() => performance.now());
+  // Said once the log exists.
+  let residencyChanged: (state: 'exact' | 'lost') => void = () => {};
+  const { kvEvents } = config.upstream;
+  const kvResidency =
+    kvEvents && (await KvResidency.open(kvEvents, { upstream, now, changed: (state) => residencyChanged(state) }));
+  const authenticator = await Authenticator.open(config.server);
+  const gateway = assemble(config, authenticator, { ...parts, sessions, upstream, kvResidency, now });
   const app = buildServer(gateway);
+  residencyChanged = (state) => {
+    if (state === 'exact') app.log.info('KV events of the engine are followed');
+    else app.log.warn('KV events of the engine were lost: what it holds is estimated until it restarts');
+  };
   const { socket } = gateway.config.admin;
   let url: string;
   let admin: AdminServer | undefined;
@@ -131,6 +144,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   } catch (error) {
     await admin?.close();
     await gateway.conversations.store.close();
+    await gateway.kvResidency?.close();
     await gateway.upstream.destroy();
     throw error;
   }
@@ -161,14 +175,18 @@ async function openConversationStore({ conversations, metrics }: Gateway, { log 
 function assemble(
   config: GatewayConfig,
   authenticator: Authenticator,
-  parts: GatewayParts & { readonly sessions: ConversationStore },
+  parts: GatewayParts & {
+    readonly sessions: ConversationStore;
+    readonly upstream: Upstream;
+    readonly kvResidency: KvResidency | undefined;
+    readonly now: () => number;
+  },
 ): Gateway {
-  const now = parts.now ?? (() => performance.now());
-  const upstream = new Upstream(config.upstream);
+  const { upstream, kvResidency, now } = parts;
   const { memoryBytes } = config.limits;
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
   const bodies = new BodyMemory(bytesOf('bodies'));
-  const histories = new ServedHistories(bytesOf('histories'), config.residency);
+  const histories = new ServedHistories(bytesOf('histories'), config.residency, kvResidency?.events);
   const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.warmup.ttlMs);
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const { sessions } = parts;
@@ -187,6 +205,7 @@ function assemble(
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
     recordedRequests: () => requests.size,
+    kvResidency,
     memoryBytes,
     memory: {
       bodies: () => bodies.bytes,
@@ -232,6 +251,7 @@ function assemble(
     cors,
     bodies,
     histories,
+    kvResidency,
     documents,
     cacheSalts,
     conversations,
@@ -419,5 +439,6 @@ async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServ
   clearTimeout(deadline);
   await admin?.close();
   await gateway.conversations.store.close();
+  await gateway.kvResidency?.close();
   await gateway.upstream.destroy();
 }

@@ -112,7 +112,7 @@ export { EventQueue } from './server/event-queue.js';
 export type { ReplicaRun, ServerFigures, ServerOutcome, ServerRun, TokenGap } from './server/outcome.js';
 export { serverFigures } from './server/outcome.js';
 export type { BatchSettings } from './server/replica.js';
-export type { CreateRouter, ReplicaLoad, Router, RouterName } from './server/router.js';
+export type { CreateRouter, ReplicaLoad, RoutedRequest, Router, RouterName } from './server/router.js';
 export { ROUTER_NAMES, ROUTERS } from './server/router.js';
 export type { CreateScheduler, QueuedRequest, SchedulerContext } from './server/schedulers.js';
 export { SCHEDULERS } from './server/schedulers.js';

@@ -7,7 +7,10 @@ import {
   createWorkload,
   LlamaSlots,
   poissonClients,
+  type ReplicaLoad,
   ROUTERS,
+  type RoutedRequest,
+  type RouterName,
   RTX_4090,
   RTX_4090_DECODE,
   readCache,
@@ -21,7 +24,9 @@ import {
   sessionClients,
   simulate,
   simulateServer,
+  VllmBlockCache,
   type Workload,
+  type WorkloadRequest,
 } from '../src/index.js';
 import { serveInTurn } from './naive-server.js';
 
@@ -382,6 +387,91 @@ describe('replicas', () => {
   it('wait less where requests go to the least loaded', () => {
     const waits = (router: keyof typeof ROUTERS) => serverFigures(run(router)).waitMs.mean;
     expect(waits('least-loaded')).toBeLessThan(waits('round-robin'));
+  });
+});
+
+describe('routers', () => {
+  const documents = (first: string) => [{ key: first }] as unknown as WorkloadRequest['documents'];
+  const routed = (number: number, fields: Partial<WorkloadRequest> = {}): RoutedRequest => ({
+    number,
+    request: { documents: documents('a'), question: { key: 'q', tokens: 1 }, ...fields },
+    promptTokens: 1_000,
+  });
+  const idle = (newTokens: number, requests = 0): ReplicaLoad => ({ requests, pendingTokens: 0, newTokens });
+  const four = [idle(1_000), idle(1_000), idle(1_000), idle(1_000)];
+
+  it('by session, and by the first document, send the same to the same replica', () => {
+    for (const [name, fields] of [
+      ['session-hash', (name: string) => ({ session: name })],
+      ['prefix-hash', (name: string) => ({ documents: documents(name) })],
+    ] as const) {
+      const router = ROUTERS[name]();
+      const places = Array.from({ length: 100 }, (_, number) =>
+        router.choose(four, routed(number, fields(`${number}`))),
+      );
+      const again = Array.from({ length: 100 }, (_, number) =>
+        router.choose(four, routed(number, fields(`${number}`))),
+      );
+      expect(again).toEqual(places);
+      for (const place of four.keys()) expect(places.filter((each) => each === place).length).toBeGreaterThan(10);
+    }
+  });
+
+  it('by the first document goes on where a replica has a quarter more than its share', () => {
+    const router = ROUTERS['prefix-hash']();
+    const place = router.choose(four, routed(0));
+    const full = four.with(place, idle(1_000, 4));
+    expect(router.choose(full, routed(0))).not.toBe(place);
+  });
+
+  it('in two modes goes to the best match, unless there is none or loads are far apart', () => {
+    const router = () => ROUTERS['two-mode']();
+    const matched = [idle(1_000), idle(600), idle(1_000), idle(1_000)];
+    expect(router().choose(matched, routed(0))).toBe(1);
+    expect(router().choose(matched.with(1, idle(800)), routed(0))).toBe(0);
+    expect(router().choose([idle(1_000), idle(600, 100), idle(1_000), idle(1_000)], routed(0))).toBe(0);
+  });
+
+  it('by weighted score and by tokens weigh what is cached against what waits', () => {
+    const loads = [idle(500, 10), idle(900, 0)];
+    expect(ROUTERS['weighted-score']().choose(loads, routed(0))).toBe(1);
+    expect(ROUTERS['weighted-score']().choose([idle(100, 10), idle(900, 0)], routed(0))).toBe(0);
+    const pending = { requests: 1, pendingTokens: 700, newTokens: 400 };
+    expect(ROUTERS['cache-aware']().choose([pending, idle(1_000)], routed(0))).toBe(1);
+    expect(ROUTERS['cache-aware']().choose([{ ...pending, pendingTokens: 500 }, idle(1_000)], routed(0))).toBe(0);
+  });
+
+  it('by cache pressure spread what is new, although one replica has a little more of it', () => {
+    const counts = (name: 'cache-aware' | 'cache-pressure') => {
+      const router = ROUTERS[name]();
+      const places = Array.from({ length: 100 }, (_, number) =>
+        router.choose([idle(950), idle(1_000), idle(1_000), idle(1_000)], routed(number)),
+      );
+      return four.map((_, place) => places.filter((each) => each === place).length);
+    };
+    expect(counts('cache-aware')).toEqual([100, 0, 0, 0]);
+    expect(Math.max(...counts('cache-pressure'))).toBeLessThan(45);
+  });
+
+  it('reuse most, and answer first, by order and cache pressure together', () => {
+    const clients = poissonClients({ perSecond: 60, seed: 6 });
+    const workload = createWorkload('sessions', { seed: 3 });
+    const serve = (policy: 'retrieval' | 'exact', router: RouterName) => {
+      const { outcomes } = simulateServer(workload, policy, clients, {
+        createCache: () => new VllmBlockCache({ blocks: 1_500 }),
+        replicas: 4,
+        router: ROUTERS[router],
+      });
+      const warm = outcomes.slice(outcomes.length / 5);
+      const sum = (of: (outcome: ServerOutcome) => number) => warm.reduce((total, each) => total + of(each), 0);
+      const uncached = sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens);
+      return { uncached, ttftMs: sum(({ ttftMs }) => ttftMs) };
+    };
+    const together = serve('exact', 'cache-pressure');
+    for (const router of ['two-mode', 'weighted-score', 'cache-aware'] as const) {
+      expect(together.uncached).toBeLessThan(0.85 * serve('retrieval', router).uncached);
+      expect(together.ttftMs).toBeLessThan(serve('retrieval', router).ttftMs);
+    }
   });
 });
 

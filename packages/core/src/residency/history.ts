@@ -25,6 +25,8 @@ export interface ServedHistoryOptions {
    * by slot (llama-server) and for hosted APIs, where a miss may only mean another machine.
    */
   readonly evictsLeastRecent?: boolean;
+  /** The engine's own events, where it publishes them (`EventResidency`): they decide then what is resident. */
+  readonly events?: { readonly isExact: boolean };
 }
 
 /** What a history needs of an arrangement, which is also the identity of the request. */
@@ -61,6 +63,7 @@ export class ServedHistory implements ResidencyView {
   readonly #dispatches = new WeakMap<ServedRequest, Insertion>();
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
+  readonly #events: { readonly isExact: boolean } | undefined;
 
   constructor(options: ServedHistoryOptions = {}) {
     this.#tree = new KnowledgeTree(options.tree);
@@ -68,10 +71,15 @@ export class ServedHistory implements ResidencyView {
     this.#search = new BestPathSearch(this.#tree);
     this.#maxAgeMs = options.maxAgeMs ?? Number.POSITIVE_INFINITY;
     this.#evictsLeastRecent = options.evictsLeastRecent ?? true;
+    this.#events = options.events;
   }
 
-  /** `degraded` while most of the recent predictions that could be checked were missed, else `history`. */
+  /**
+   * `exact` while the engine's events tell what it holds; `degraded` while most of the recent predictions that could be
+   * checked were missed; else `history`.
+   */
   get state(): ResidencyState {
+    if (this.#isExact) return 'exact';
     return this.#predictions.mostlyMissed ? 'degraded' : 'history';
   }
 
@@ -110,7 +118,7 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.record(request.documents.map((document) => document.key));
     this.#recent.record(request);
     this.#dispatches.set(request, this.#tree.insert(pathOf(request), 'expected', now));
-    this.#tree.pruneToTokens(this.#capacity.tokens);
+    this.#pruneToCapacity();
     if (this.#maxAgeMs !== Number.POSITIVE_INFINITY) this.#tree.pruneUsedBefore(now - this.#maxAgeMs);
   }
 
@@ -127,14 +135,14 @@ export class ServedHistory implements ResidencyView {
     const dispatch = this.#dispatches.get(request)!;
     this.#dispatches.delete(request);
     const path = pathOf(request);
-    if (report.cachedTokens !== undefined) {
+    if (report.cachedTokens !== undefined && !this.#isExact) {
       const { cachedTokens, promptTokens } = report;
       const { missing, exceeded } = this.#predictions.judge(path.tokens, dispatch, { cachedTokens, promptTokens });
       if (exceeded) this.#capacity.exceeded();
       if (this.#evictsLeastRecent) this.#learnCapacity(missing, sum(path.tokens) - cachedTokens);
     }
     this.#tree.insert(path, 'confirmed', now);
-    this.#tree.pruneToTokens(this.#capacity.tokens);
+    this.#pruneToCapacity();
   }
 
   /**
@@ -151,7 +159,17 @@ export class ServedHistory implements ResidencyView {
   /** The engine has prefilled this path, but nobody asked for it: resident, and no request to learn from. O(path). */
   prewarmed(path: ServedRequest, now: number): void {
     this.#tree.insert(pathOf(path), 'confirmed', now);
-    this.#tree.pruneToTokens(this.#capacity.tokens);
+    this.#pruneToCapacity();
+  }
+
+  /** The engine's events say that this path came back, whoever asked for it. O(path). */
+  restored(path: ServedPath, now: number): void {
+    this.#tree.insert(path, 'confirmed', now);
+  }
+
+  /** The engine's events say that the end of this path is gone, and so is all behind it. O(path + removed). */
+  removed(keys: readonly string[]): void {
+    this.#tree.removePath(keys);
   }
 
   /** Forgets everything, for an engine that was restarted or whose cache was reset. */
@@ -161,6 +179,14 @@ export class ServedHistory implements ResidencyView {
     this.#recent.clear();
     this.#predictions.clear();
     this.#capacity.clear();
+  }
+
+  get #isExact(): boolean {
+    return this.#events?.isExact === true;
+  }
+
+  #pruneToCapacity(): void {
+    if (!this.#isExact) this.#tree.pruneToTokens(this.#capacity.tokens);
   }
 
   /** `missing`: the access number of the last use of what was not there any more, 0 if all was. */
@@ -179,7 +205,8 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-function pathOf(request: ServedRequest): ServedPath {
+/** The path of a request in the knowledge tree: the preamble's steps, the preamble, the documents. O(k). */
+export function pathOf(request: ServedRequest): ServedPath {
   const { documents, preamble } = request;
   const keys = documents.map((document) => document.key);
   const tokens = documents.map((document) => document.tokens);

@@ -216,6 +216,30 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return removed;
   }
 
+  /** Removes the node that a path leads to, and all behind it. Returns how many. O(path + removed). */
+  removePath(keys: readonly string[]): number {
+    let top = ROOT;
+    for (const key of keys) {
+      top = this.child(top, key);
+      if (top < 0) return 0;
+    }
+    if (top === ROOT) return 0;
+    let removed = 0;
+    for (let node = top; ; ) {
+      const record = node << NODE_SHIFT;
+      const child = this.#store.records[record + FIRST_CHILD]!;
+      if (child !== ROOT) {
+        node = child;
+        continue;
+      }
+      const parent = this.#store.records[record + PARENT]!;
+      this.#remove(node);
+      removed++;
+      if (node === top) return removed;
+      node = parent;
+    }
+  }
+
   /** Removes every node whose last use was at access number `access` or before. Returns how many. O(removed). */
   pruneUpTo(access: number): number {
     let removed = 0;

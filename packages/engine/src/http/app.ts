@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { hash, randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
@@ -233,7 +234,8 @@ function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {
         detail: 'Expected one of content, prompt and messages',
       });
     }
-    return { count: tokens.length, max_model_len: app.loop.contextTokens, tokens };
+    const listed = body.with_pieces === true ? await tokensWithPieces(tokens, app.vocabulary) : tokens;
+    return { count: tokens.length, max_model_len: app.loop.contextTokens, tokens: listed };
   });
 
   server.post('/detokenize', async (request) => {
@@ -242,6 +244,18 @@ function addTokenRoutes(server: FastifyInstance, app: EngineApp): void {
     const text = await app.vocabulary.detokenize(tokenIds(body.tokens, app, 'tokens'));
     // llama-server calls it `content`, vLLM `prompt`.
     return { content: text, prompt: text };
+  });
+}
+
+/** As llama-server lists them: a piece that is no UTF-8 by itself as its bytes. */
+async function tokensWithPieces(
+  tokens: readonly number[],
+  vocabulary: Vocabulary,
+): Promise<{ readonly id: number; readonly piece: string | number[] }[]> {
+  const pieces = await vocabulary.pieces(tokens);
+  return pieces.map((bytes, place) => {
+    const piece = isUtf8(bytes) ? Buffer.from(bytes).toString() : [...bytes];
+    return { id: tokens[place]!, piece };
   });
 }
 

@@ -168,6 +168,7 @@ export const tokenizeSchema = z.object({
   add_special_tokens: z.boolean().optional(),
   parse_special: z.boolean().optional(),
   add_generation_prompt: z.boolean().optional(),
+  with_pieces: z.boolean().optional(),
 });
 
 export const detokenizeSchema = z.object({

@@ -197,18 +197,20 @@ export class Vocabulary {
     return this.#pieceBytes[token]!;
   }
 
-  /**
-   * @returns The text of several tokens, control tokens included; bytes that are no UTF-8 become U+FFFD. Many tokens
-   *   take several turns of the event loop.
-   */
+  /** @returns The text of several tokens, control tokens included; bytes that are no UTF-8 become U+FFFD. */
   async detokenize(tokens: readonly number[]): Promise<string> {
+    return Buffer.concat(await this.pieces(tokens)).toString('utf8');
+  }
+
+  /** The bytes of several tokens, control tokens included. Many take several turns of the event loop. */
+  async pieces(tokens: readonly number[]): Promise<Uint8Array[]> {
     const pieces: Uint8Array[] = [];
     for (const token of tokens) {
       if (pieces.push(this.piece(token, true)) % PIECES_AT_ONCE === 0) {
         await nextTurn();
       }
     }
-    return Buffer.concat(pieces).toString('utf8');
+    return pieces;
   }
 
   /** Whether generation ends at this token. */

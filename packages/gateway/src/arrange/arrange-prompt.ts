@@ -1,10 +1,10 @@
 import { type Arrangement, plainTurn, type RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
+import { predictedTokens } from '../engines/kv-residency.js';
 import type { Gateway } from '../gateway.js';
 import { applyEdits } from '../intake/json-scanner.js';
 import type { RecordedBlock } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
-import type { TenantModel } from '../observe/served-histories.js';
 import { prefixOf } from '../warm/warm-prefixes.js';
 import type { ArrangedPrompt } from './arranged-prompt.js';
 import { arrangeFound } from './found/serve-recognised.js';
@@ -19,6 +19,7 @@ function untouched(body: Buffer, turn: ArrangedPrompt['turn']): ArrangedPrompt {
     body,
     state: undefined,
     arrangements: NONE,
+    isInserted: false,
     estimatedTokens: 0,
     turn,
     prefix: undefined,
@@ -59,13 +60,15 @@ function arrangeInserted(gateway: Gateway, { request, tenant }: Call, asked: Ins
   const known = waiting.length === 0 ? asked.request : { ...asked.request, waiting };
   const decided = gateway.documents.decide(asked, known, state, gateway.now());
   if (decided.fallback !== undefined) failOpen(gateway, request, decided.fallback, decided.defect);
-  note(request, { decided, history, state });
+  note(request, { decided, history });
+  request.exchange.predictedCachedTokens = predictedTokens(gateway.kvResidency, state, decided.arrangement);
   // What stands before a later turn is one conversation's own: nobody else will ask for it.
   const isShared = !isNamed || history.turns.length === 0;
   return {
     body: applyEdits(parsed.body.bytes, [...parsed.ownFields, ...decided.edits]),
     state,
     arrangements: [decided.arrangement],
+    isInserted: true,
     estimatedTokens: decided.estimatedTokens,
     turn: decided.turn && { history, sent: decided.turn },
     prefix: prefixOf(tenant, parsed.model, preamble.key),
@@ -77,13 +80,9 @@ function arrangeInserted(gateway: Gateway, { request, tenant }: Call, asked: Ins
 /** What the summary header, the access log and the metrics say about it. */
 function note(
   { exchange }: FastifyRequest,
-  {
-    decided,
-    history,
-    state,
-  }: { readonly decided: ArrangedInsertion; readonly history: RecalledHistory; readonly state: TenantModel },
+  { decided, history }: { readonly decided: ArrangedInsertion; readonly history: RecalledHistory },
 ): void {
-  const { documents, references, predictedCachedTokens, trace } = decided.arrangement;
+  const { documents, references, trace } = decided.arrangement;
   exchange.policy = trace.policy;
   exchange.documents = documents.length + references.length;
   exchange.documentsMoved = trace.moves.filter((places) => places !== 0).length;
@@ -94,7 +93,6 @@ function note(
     references.reduce((sum, { document }) => sum + document.tokens, 0) +
     documents.reduce((sum, { whole, tokens }) => sum + (whole === undefined ? 0 : whole.tokens - tokens), 0);
   exchange.replayedTurns = history.turns.length;
-  exchange.predictedCachedTokens = state.counts.toEngineTokens(predictedCachedTokens);
   exchange.warnings = [...exchange.warnings, ...trace.warnings];
 }
 

@@ -10,6 +10,8 @@ export interface ArrangedPrompt {
   readonly state: TenantModel | undefined;
   /** In the order of the prompt; the last one goes farthest into it. */
   readonly arrangements: readonly Arrangement[];
+  /** Whether the documents were put into the prompt, not found there. */
+  readonly isInserted: boolean;
   /** The whole prompt, in estimated tokens. */
   readonly estimatedTokens: number;
   /** What is to be remembered of the turn, and behind what; only of named conversations. */

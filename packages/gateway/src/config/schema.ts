@@ -23,6 +23,18 @@ const timeouts = z.strictObject({
   totalMs: milliseconds().default(1_800_000).describe('Milliseconds for the whole exchange, waiting included.'),
 });
 
+const kvEvents = z.strictObject({
+  endpoint: z
+    .string()
+    .regex(/^(tcp|ipc):\/\/./, { error: 'must be a ZeroMQ endpoint such as tcp://127.0.0.1:5557' })
+    .describe('Where the engine publishes its KV events.'),
+  replayEndpoint: z
+    .string()
+    .regex(/^(tcp|ipc):\/\/./, { error: 'must be a ZeroMQ endpoint such as tcp://127.0.0.1:5558' })
+    .optional()
+    .describe('Where it can be asked for events that were missed. Without it, one missed event ends exact knowledge.'),
+});
+
 const upstream = z.strictObject({
   url: z
     .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
@@ -68,6 +80,11 @@ const upstream = z.strictObject({
     .default(false)
     .describe(
       'Tell the engine where documents end, so that it keeps, moves and evicts them as a whole: text parts in chats, `segments` in completions. For the embedded engine, which `warmpath up` does it for.',
+    ),
+  kvEvents: kvEvents
+    .optional()
+    .describe(
+      'KV events of the engine (vLLM, SGLang, TensorRT-LLM, the embedded engine), over ZeroMQ: what it holds is then known, not guessed. The engine must answer `POST /tokenize`; needs `npm install zeromq@6`.',
     ),
   timeouts: timeouts.prefault({}),
 });

@@ -19,7 +19,7 @@ export function sendPrompt(gateway: Gateway, call: Call, prompt: ArrangedPrompt,
     reads: !isRead(prompt) ? 'nothing' : readsAnswer(prompt) ? 'answer' : 'usage',
     onAccepted: () => observeAccepted(gateway, prompt),
     onSettled: (result) => {
-      observeOutcome(gateway, { call, prompt, dispatchedAt, result });
+      observeOutcome(gateway, { call, prompt, sent: body, dispatchedAt, result });
       // Whoever is next is arranged with what was learned.
       release();
     },

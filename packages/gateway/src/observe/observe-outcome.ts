@@ -1,10 +1,13 @@
-import { observe } from '@warmpath/core';
+import { observe, type ServedHistory } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import type { Call } from '../arrange/prepare-prompt.js';
 import { engineHeaders, promptHeaders } from '../dispatch/forward.js';
 import { requestHeaders } from '../dispatch/headers.js';
+import type { KvResidency } from '../engines/kv-residency.js';
+import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { Gateway } from '../gateway.js';
+import { BodyView } from '../intake/body-view.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { guard } from './fail-open.js';
 
@@ -12,6 +15,8 @@ import { guard } from './fail-open.js';
 export interface RequestOutcome {
   readonly call: Call;
   readonly prompt: ArrangedPrompt;
+  /** The body that went out. */
+  readonly sent: Buffer;
   /** Milliseconds of the gateway's clock. */
   readonly dispatchedAt: number;
   /** How the exchange with the engine ended. */
@@ -42,7 +47,7 @@ export function observeOutcome(gateway: Gateway, outcome: RequestOutcome): void 
   guard(gateway, () => observeTurn(gateway, outcome));
 }
 
-function observeAnswer(gateway: Gateway, { call, prompt, dispatchedAt, result }: RequestOutcome): void {
+function observeAnswer(gateway: Gateway, { call, prompt, sent, dispatchedAt, result }: RequestOutcome): void {
   const { state, arrangements, prefix } = prompt;
   if (state === undefined) return;
   const now = gateway.now();
@@ -66,8 +71,46 @@ function observeAnswer(gateway: Gateway, { call, prompt, dispatchedAt, result }:
     const isLast = place === arrangements.length - 1;
     observe({ kind: 'completed', arrangement, now, ...(isLast && counted) }, history);
   }
+  if (gateway.kvResidency !== undefined) followTokens(gateway, gateway.kvResidency, { call, prompt, sent }, history);
   if (prefix !== undefined) gateway.prefixes.touch(prefix, now);
   if (prompt.parsed !== undefined) observeForPrewarming(gateway, call, prompt.parsed, prompt);
+}
+
+/** What the engine's events say of this prompt can be read once its tokens are known. */
+function followTokens(
+  gateway: Gateway,
+  residency: KvResidency,
+  { call, prompt, sent }: Pick<RequestOutcome, 'call' | 'prompt' | 'sent'>,
+  history: ServedHistory,
+): void {
+  const body = viewOf(sent);
+  const { cache } = gateway.documents;
+  const { requestId } = call.request.exchange;
+  const own = { ...engineHeaders(gateway, requestId), ...promptHeaders(gateway, call) };
+  const headers = requestHeaders(call.request.headers, { ...own, 'accept-encoding': 'identity' });
+  residency.completed({
+    history,
+    arrangements: prompt.arrangements,
+    texts: () =>
+      prompt.arrangements.flatMap(({ documents }) =>
+        documents.map((document) =>
+          prompt.isInserted ? (JSON.parse(`"${cache.rendered(document)}"`) as string) : document.content,
+        ),
+      ),
+    request: () => {
+      const asked = body && tokenizeBody(body);
+      return asked && { method: 'POST', path: '/tokenize', headers, body: asked };
+    },
+    salt: body?.string('cache_salt'),
+  });
+}
+
+function viewOf(bytes: Buffer): BodyView | undefined {
+  try {
+    return new BodyView(bytes);
+  } catch {
+    return undefined;
+  }
 }
 
 function observeForPrewarming(gateway: Gateway, call: Call, parsed: ParsedRequest, prompt: ArrangedPrompt): void {

@@ -1,4 +1,4 @@
-import { ServedHistory } from '@warmpath/core';
+import { type EventResidency, ServedHistory } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import { EngineCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
@@ -27,11 +27,14 @@ const HISTORY_BYTES = 2_048;
 export class ServedHistories {
   readonly #maxBytes: number;
   readonly #residency: GatewayConfig['residency'];
+  readonly #events: EventResidency | undefined;
   readonly #histories: TenantCache<TenantModel>;
 
-  constructor(maxBytes: number, residency: GatewayConfig['residency']) {
+  /** @param events The engine's own events, where it publishes them. */
+  constructor(maxBytes: number, residency: GatewayConfig['residency'], events?: EventResidency) {
     this.#maxBytes = maxBytes;
     this.#residency = residency;
+    this.#events = events;
     this.#histories = new TenantCache(maxBytes);
   }
 
@@ -72,6 +75,7 @@ export class ServedHistories {
       tree: { maxBytes: Math.floor(TREE_PART * this.#maxBytes) },
       hotness: { maxDocuments: Math.ceil((STATISTICS_PART * this.#maxBytes) / STATISTIC_BYTES) },
       evictsLeastRecent,
+      ...(this.#events !== undefined && { events: this.#events }),
       ...(maxAgeMs !== undefined && { maxAgeMs }),
     });
     return { tenant, model, history, counts: new EngineCounts() };

@@ -21,6 +21,17 @@ export interface GaugeSources {
   /** Bytes that the parts of the memory hold. */
   readonly memory: Readonly<Record<MemoryPart, () => number>>;
   readonly memoryBytes: number;
+  /** What the engine's KV events tell, where it publishes them. */
+  readonly kvResidency?: KvFigures | undefined;
+}
+
+/** Figures of the KV events of an engine. */
+export interface KvFigures {
+  readonly events: { readonly isExact: boolean; readonly blocks: number };
+  readonly waiting: number;
+  readonly nextSequence: number;
+  /** Counts since the start, by what was counted. */
+  readonly counts: Readonly<Record<string, number>>;
 }
 
 /** As the registry gives it; `metricName` is that of a histogram's sum and count. */
@@ -89,6 +100,7 @@ export class Metrics {
     this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
     this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
     this.#readMemory(sources);
+    if (sources.kvResidency !== undefined) this.#readKvEvents(sources.kvResidency);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
       const { user, system } = process.cpuUsage();
@@ -244,6 +256,27 @@ export class Metrics {
     read('memory_budget_bytes', 'Bytes that each part may hold (`limits.memoryBytes`).', (part) =>
       bytesOfPart(part, memoryBytes),
     );
+  }
+
+  /** What the engine's KV events say, and how well they can be followed. */
+  #readKvEvents(figures: KvFigures): void {
+    const { events } = figures;
+    this.#read('kv_events_exact', 'Whether all KV events of the engine were heard: 1, or 0.', () =>
+      Number(events.isExact),
+    );
+    this.#read('kv_next_sequence', 'The number of the batch of KV events that is awaited.', () => figures.nextSequence);
+    this.#read('kv_prompts_waiting', 'Prompts whose tokens are to be asked for.', () => figures.waiting);
+    this.#read('kv_blocks', "Blocks of the engine's KV cache that are known.", () => events.blocks);
+    const counter: Counter<'kind'> = new Counter({
+      name: 'warmpath_kv_events_total',
+      help: 'KV events: batches, and what was not as it should be.',
+      labelNames: ['kind'],
+      registers: [this.#registry],
+      collect: () => {
+        counter.reset();
+        for (const [kind, count] of Object.entries(figures.counts)) counter.inc({ kind }, count);
+      },
+    });
   }
 
   /** A counter that someone else keeps. */

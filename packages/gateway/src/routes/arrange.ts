@@ -1,6 +1,7 @@
 import { estimateTokens, fingerprint, observe, renderCompletion, renderHint, WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
+import { predictedTokens } from '../engines/kv-residency.js';
 import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
@@ -54,7 +55,7 @@ function arrangeOnly(
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
   exchange.documents = arrangement.documents.length;
   exchange.documentsMoved = arrangement.trace.moves.filter((places) => places !== 0).length;
-  exchange.predictedCachedTokens = state.counts.toEngineTokens(arrangement.predictedCachedTokens);
+  exchange.predictedCachedTokens = predictedTokens(gateway.kvResidency, state, arrangement);
   const { hint } = arrangement;
   return {
     object: 'arrangement',

@@ -153,7 +153,7 @@ class ServerSimulation {
       pendingTokens: replica.pendingTokens,
       newTokens: router.readsCaches ? replica.expectedTokens(request, number, now) : everything,
     }));
-    const place = router.choose(loads);
+    const place = router.choose(loads, { number, request, promptTokens: everything });
     this.#dealt[place]!++;
     this.#replicas[place]!.push({ number, request, arrivedMs, expectedTokens: loads[place]!.newTokens });
   }

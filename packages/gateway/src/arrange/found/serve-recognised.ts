@@ -1,5 +1,6 @@
-import { type ArrangeRequest, plainTurn, type RecalledHistory } from '@warmpath/core';
+import { type Arrangement, type ArrangeRequest, plainTurn, type RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
+import { predictedTokens } from '../../engines/kv-residency.js';
 import type { Gateway } from '../../gateway.js';
 import type { TenantModel } from '../../observe/served-histories.js';
 import type { ArrangedPrompt } from '../arranged-prompt.js';
@@ -36,10 +37,11 @@ export function arrangeFound(gateway: Gateway, request: FastifyRequest, waiting:
   const { tenant, found, history } = waiting;
   const state = gateway.histories.of(tenant, found.request.model);
   const placed = inPlace(gateway, waiting, state);
-  note(request, placed, state);
+  note(request, placed, (arrangement) => predictedTokens(gateway.kvResidency, state, arrangement));
   return {
     body: placed.sent.body,
     state,
+    isInserted: false,
     arrangements: placed.inPlace.blocks.flatMap(({ arrangement }) => arrangement ?? []),
     estimatedTokens: placed.inPlace.estimatedTokens,
     turn: history && { history, sent: plainTurn(history) },
@@ -134,7 +136,11 @@ function optionsOf(gateway: Gateway, { tenant, deduplicate, blocks }: FoundReque
   };
 }
 
-function note({ exchange }: FastifyRequest, { inPlace, report }: PlacedRequest, { counts }: TenantModel): void {
+function note(
+  { exchange }: FastifyRequest,
+  { inPlace, report }: PlacedRequest,
+  predicted: (arrangement: Arrangement) => number,
+): void {
   if (report.recorded.length === 0) return;
   const { blocks } = inPlace;
   exchange.documents = report.documents;
@@ -150,7 +156,7 @@ function note({ exchange }: FastifyRequest, { inPlace, report }: PlacedRequest, 
   // The path of the last block goes farthest into the prompt.
   const last = blocks.findLast(({ arrangement }) => arrangement !== undefined)?.arrangement;
   exchange.policy = last?.trace.policy;
-  if (last !== undefined) exchange.predictedCachedTokens = counts.toEngineTokens(last.predictedCachedTokens);
+  if (last !== undefined) exchange.predictedCachedTokens = predicted(last);
 }
 
 /** Remembers how the documents of a prompt were sent, so that they are sent the same when they come again. */

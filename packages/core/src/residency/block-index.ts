@@ -1,0 +1,306 @@
+import type { BlocksRemoved, BlocksStored, KvEvent, KvTier } from './kv-event.js';
+
+export interface BlockIndexOptions {
+  /** Bound on blocks. Default 262,144: four million tokens in blocks of 16, about 64 MiB. */
+  readonly maxBlocks?: number;
+  /** Called when a block begins, or ceases, to lie in any tier. Must not call the index. */
+  readonly onChange?: (chain: number, isResident: boolean) => void;
+}
+
+/** Events, or parts of events, that could not be applied. Counts since the start. */
+export interface BlockAnomalies {
+  /** Blocks removed that were not known. */
+  unknownRemoved: number;
+  /** Blocks stored without tokens that were not known. */
+  unknownStored: number;
+  /** Stored events whose tokens do not fit their blocks. */
+  malformed: number;
+  /** Blocks not taken because the index is full. */
+  overflow: number;
+  /** Removed blocks whose hash stands for blocks of several scopes. */
+  ambiguous: number;
+}
+
+interface Block {
+  readonly hash: string;
+  readonly scope: string | undefined;
+  /** `undefined` until the block before it is known. */
+  chain: number | undefined;
+  /** Tokens and parent of a block that waits for its parent. */
+  waiting: WaitingBlock | undefined;
+  /** Physical copies in each tier. */
+  device: number;
+  host: number;
+  disk: number;
+  /** A block of another scope with the same hash. */
+  next: Block | undefined;
+}
+
+interface WaitingBlock {
+  readonly parent: string;
+  readonly tokens: readonly number[];
+  readonly extra: string | undefined;
+}
+
+const DEFAULT_MAX_BLOCKS = 262_144;
+
+/**
+ * A mirror of one engine's KV cache, kept by its events. It never computes the engine's hashes: it reads the tokens
+ * that come with stored blocks, and names each block by a hash of its own over all tokens from the prompt's start
+ * (`chainOf`), by which prompts are looked up. The same hash may lie in several physical blocks and tiers: copies are
+ * counted, and a block is gone with its last one (ai-dynamo/dynamo#8012). A block whose parent is unknown waits for it
+ * (llm-d/llm-d-kv-cache#372), because a late subscriber meets such blocks.
+ *
+ * Cost: O(blocks) an event, O(tokens) for stored ones. Bounded by `maxBlocks`.
+ */
+export class BlockIndex {
+  readonly anomalies: BlockAnomalies = {
+    unknownRemoved: 0,
+    unknownStored: 0,
+    malformed: 0,
+    overflow: 0,
+    ambiguous: 0,
+  };
+  readonly #maxBlocks: number;
+  readonly #onChange: (chain: number, isResident: boolean) => void;
+  /** By the engine's hash; blocks of other scopes with the same hash are linked behind. */
+  readonly #blocks = new Map<string, Block>();
+  /** How many blocks with a copy end each chain. Two hashes may name equal tokens. */
+  readonly #resident = new Map<number, number>();
+  /** Blocks that wait, by the hash of their parent. */
+  readonly #waiting = new Map<string, Block[]>();
+  #size = 0;
+  #waitingBlocks = 0;
+  #blockSize = 0;
+
+  constructor(options: BlockIndexOptions = {}) {
+    this.#maxBlocks = options.maxBlocks ?? DEFAULT_MAX_BLOCKS;
+    this.#onChange = options.onChange ?? (() => {});
+  }
+
+  /** Blocks known, those that wait for their parent included. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Blocks whose parent is unknown. */
+  get waitingBlocks(): number {
+    return this.#waitingBlocks;
+  }
+
+  /** Tokens of one block, by the latest stored event; 0 before the first. */
+  get blockSize(): number {
+    return this.#blockSize;
+  }
+
+  apply(event: KvEvent): void {
+    if (event.kind === 'stored') this.#store(event);
+    else if (event.kind === 'removed') this.#remove(event);
+    else this.clear();
+  }
+
+  /** Whether the block that ends this chain lies in any tier. O(1). */
+  has(chain: number): boolean {
+    return this.#resident.has(chain);
+  }
+
+  /** How many leading blocks of a prompt lie in any tier (see `chainsOf`). O(answer). */
+  prefixBlocks(chains: readonly number[]): number {
+    let count = 0;
+    while (count < chains.length && this.#resident.has(chains[count]!)) count++;
+    return count;
+  }
+
+  /** For an engine that was restarted or dropped its cache. O(blocks). */
+  clear(): void {
+    const chains = [...this.#resident.keys()];
+    this.#blocks.clear();
+    this.#resident.clear();
+    this.#waiting.clear();
+    this.#size = 0;
+    this.#waitingBlocks = 0;
+    for (const chain of chains) this.#onChange(chain, false);
+  }
+
+  #store({ tier, hashes, parent, tokens, blockSize, extras, scope }: BlocksStored): void {
+    if (tokens.length === 0) {
+      for (const hash of hashes) this.#storeKnown(hash, scope, tier);
+      return;
+    }
+    if (!(blockSize > 0) || tokens.length !== hashes.length * blockSize) {
+      this.anomalies.malformed++;
+      return;
+    }
+    this.#blockSize = blockSize;
+    let before = parent;
+    for (const [place, hash] of hashes.entries()) {
+      let block = this.#find(hash, scope);
+      if (block === undefined) {
+        if (this.#size >= this.#maxBlocks) {
+          this.anomalies.overflow += hashes.length - place;
+          return;
+        }
+        block = this.#add(hash, scope);
+        const own = tokens.slice(place * blockSize, (place + 1) * blockSize);
+        const extra = extras?.[place];
+        const chain = before === undefined ? PROMPT_START : this.#find(before, scope)?.chain;
+        if (chain === undefined) this.#wait(block, { parent: before!, tokens: own, extra });
+        else this.#graft(block, extendChain(chain, own, extra));
+      }
+      this.#setCopies(block, tier, block[tier] + 1);
+      before = hash;
+    }
+  }
+
+  /** A connector that moves blocks between tiers names them by their hashes alone. */
+  #storeKnown(hash: string, scope: string | undefined, tier: KvTier): void {
+    const block = this.#find(hash, scope) ?? this.#blocks.get(hash);
+    if (block === undefined) this.anomalies.unknownStored++;
+    else this.#setCopies(block, tier, block[tier] + 1);
+  }
+
+  #remove({ tier, hashes, copiesLeft }: BlocksRemoved): void {
+    for (const [place, hash] of hashes.entries()) {
+      const block = this.#removable(hash, tier);
+      if (block === undefined) this.anomalies.unknownRemoved++;
+      else this.#setCopies(block, tier, copiesLeft?.[place] ?? block[tier] - 1);
+    }
+  }
+
+  /** The block that a removed event means, which names no scope: one that has a copy in the tier. */
+  #removable(hash: string, tier: KvTier): Block | undefined {
+    let found: Block | undefined;
+    for (let block = this.#blocks.get(hash); block !== undefined; block = block.next) {
+      if (block[tier] === 0) continue;
+      if (found !== undefined) {
+        this.anomalies.ambiguous++;
+        return found;
+      }
+      found = block;
+    }
+    return found;
+  }
+
+  #setCopies(block: Block, tier: KvTier, copies: number): void {
+    const was = isStored(block);
+    block[tier] = copies;
+    const is = isStored(block);
+    if (was === is) return;
+    if (block.chain !== undefined) this.#changeResident(block.chain, is ? 1 : -1);
+    if (!is) this.#forget(block);
+  }
+
+  #changeResident(chain: number, change: 1 | -1): void {
+    const count = (this.#resident.get(chain) ?? 0) + change;
+    if (count === 0) this.#resident.delete(chain);
+    else this.#resident.set(chain, count);
+    if (count === 0 || (count === 1 && change === 1)) this.#onChange(chain, count === 1);
+  }
+
+  #find(hash: string, scope: string | undefined): Block | undefined {
+    let block = this.#blocks.get(hash);
+    while (block !== undefined && block.scope !== scope) block = block.next;
+    return block;
+  }
+
+  #add(hash: string, scope: string | undefined): Block {
+    const next = this.#blocks.get(hash);
+    const block: Block = { hash, scope, chain: undefined, waiting: undefined, device: 0, host: 0, disk: 0, next };
+    this.#blocks.set(hash, block);
+    this.#size++;
+    return block;
+  }
+
+  #forget(block: Block): void {
+    const first = this.#blocks.get(block.hash)!;
+    if (first === block) {
+      if (block.next === undefined) this.#blocks.delete(block.hash);
+      else this.#blocks.set(block.hash, block.next);
+    } else {
+      let before = first;
+      while (before.next !== block) before = before.next!;
+      before.next = block.next;
+    }
+    this.#size--;
+    if (block.waiting !== undefined) this.#stopWaiting(block, block.waiting.parent);
+  }
+
+  #wait(block: Block, waiting: WaitingBlock): void {
+    block.waiting = waiting;
+    this.#waitingBlocks++;
+    const siblings = this.#waiting.get(waiting.parent);
+    if (siblings === undefined) this.#waiting.set(waiting.parent, [block]);
+    else siblings.push(block);
+  }
+
+  #stopWaiting(block: Block, parent: string): void {
+    const siblings = this.#waiting.get(parent)!.filter((sibling) => sibling !== block);
+    if (siblings.length === 0) this.#waiting.delete(parent);
+    else this.#waiting.set(parent, siblings);
+    block.waiting = undefined;
+    this.#waitingBlocks--;
+  }
+
+  /** The block's place in its prompt is known, and with it that of those which wait for it. */
+  #graft(block: Block, chain: number): void {
+    const pending: [Block, number][] = [[block, chain]];
+    for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+      const [parent, known] = next;
+      parent.chain = known;
+      if (isStored(parent)) this.#changeResident(known, 1);
+      for (const child of this.#waiting.get(parent.hash) ?? []) {
+        if (child.scope !== parent.scope) continue;
+        const { tokens, extra } = child.waiting!;
+        pending.push([child, extendChain(known, tokens, extra)]);
+        this.#stopWaiting(child, parent.hash);
+      }
+    }
+  }
+}
+
+function isStored({ device, host, disk }: Block): boolean {
+  return device + host + disk > 0;
+}
+
+/**
+ * The chains of a prompt's full blocks, in order: what `BlockIndex` knows them by. A chain is a hash of 53 bits over
+ * all tokens up to the block's end and the extras; a collision costs a wrong belief, never a wrong answer.
+ * O(tokens).
+ *
+ * @param firstExtra What the engine hashes beside the first block's tokens: the cache salt, where there is one.
+ */
+export function chainsOf(tokens: readonly number[], blockSize: number, firstExtra?: string): number[] {
+  const chains: number[] = [];
+  let chain = PROMPT_START;
+  for (let start = 0; start + blockSize <= tokens.length; start += blockSize) {
+    chain = extendChain(chain, tokens.slice(start, start + blockSize), start === 0 ? firstExtra : undefined);
+    chains.push(chain);
+  }
+  return chains;
+}
+
+const PROMPT_START = 0;
+const WORD = 0x1_0000_0000;
+
+/** Two lanes of 32 bits, each an FNV-like product over all numbers, mixed at the end as MurmurHash3 does. */
+function extendChain(chain: number, tokens: readonly number[], extra = ''): number {
+  let high = 0x811c9dc5 ^ Math.floor(chain / WORD);
+  let low = 0x41c6ce57 ^ (chain % WORD);
+  for (const token of tokens) {
+    high = Math.imul(high ^ token, 0x9e3779b1);
+    low = Math.imul(low ^ token ^ (high >>> 15), 0x5f356495);
+  }
+  for (let place = 0; place < extra.length; place++) {
+    high = Math.imul(high ^ (extra.charCodeAt(place) + 0x10000), 0x9e3779b1);
+    low = Math.imul(low ^ extra.charCodeAt(place) ^ (high >>> 15), 0x5f356495);
+  }
+  high = mixed(high ^ (low >>> 11));
+  low = mixed(low ^ (high >>> 7));
+  return (low & 0x1fffff) * WORD + (high >>> 0);
+}
+
+function mixed(lane: number): number {
+  const once = Math.imul(lane ^ (lane >>> 16), 0x85ebca6b);
+  const twice = Math.imul(once ^ (once >>> 13), 0xc2b2ae35);
+  return twice ^ (twice >>> 16);
+}

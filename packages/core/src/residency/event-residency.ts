@@ -1,0 +1,307 @@
+import { type BlockAnomalies, BlockIndex, chainsOf } from './block-index.js';
+import { pathOf, type ServedHistory, type ServedRequest } from './history.js';
+import type { KvEvent } from './kv-event.js';
+
+export interface EventResidencyOptions {
+  /** Bound on blocks of the mirror. See `BlockIndexOptions`. */
+  readonly maxBlocks?: number;
+  /** Documents in their places whose tokens are remembered; the least recently used go first. Default 65,536. */
+  readonly maxDocuments?: number;
+}
+
+/** The tokens that the engine made of a served prompt. */
+export interface PromptTokens {
+  /** At least up to the end of the last document. */
+  readonly tokens: readonly number[];
+  /** Position behind the last token of what stands before the documents. */
+  readonly preambleEnd: number;
+  /** The same for each document, in prompt order. */
+  readonly documentEnds: readonly number[];
+  /** The cache salt that the prompt was sent with. */
+  readonly salt?: string | undefined;
+}
+
+/** A document in its place: behind all others up to the prompt's start. */
+interface PlacedDocument {
+  readonly key: string;
+  readonly parent: PlacedDocument | undefined;
+  readonly root: PathRoot;
+  /** Position behind its last token. */
+  readonly end: number;
+  /** Chains of the blocks that end within it. */
+  readonly chains: readonly number[];
+  readonly children: Map<string, PlacedDocument>;
+  isResident: boolean;
+}
+
+interface PathRoot {
+  /** A history may be forgotten while its paths are remembered. */
+  readonly history: WeakRef<ServedHistory>;
+  readonly children: Map<string, PlacedDocument>;
+}
+
+const DEFAULT_MAX_DOCUMENTS = 65_536;
+
+/**
+ * What one engine holds, by its own events: the most certain residency source. Events speak of tokens, requests of
+ * documents; the two meet in paths whose tokens were learned once (`learn`), each document with the blocks that end
+ * within it. When a block goes, the documents that need it leave the history's tree, and everything behind them; when
+ * it comes back, whoever brought it, they return.
+ *
+ * `isExact` is false while events were lost: then what is not in the mirror may be resident all the same, and
+ * histories go on believing by themselves; what events say still counts.
+ *
+ * Cost: O(1) for blocks that no learned path needs, else O(documents that come or go). Bounded in blocks and documents.
+ */
+export class EventResidency {
+  readonly #index: BlockIndex;
+  readonly #maxDocuments: number;
+  readonly #roots = new WeakMap<ServedHistory, PathRoot>();
+  readonly #byChain = new Map<number, PlacedDocument[]>();
+  /** By last use, the oldest first; a document is always newer than those behind it. */
+  readonly #recent = new Set<PlacedDocument>();
+  #isExact = false;
+  #now = 0;
+
+  constructor(options: EventResidencyOptions = {}) {
+    this.#maxDocuments = options.maxDocuments ?? DEFAULT_MAX_DOCUMENTS;
+    this.#index = new BlockIndex({
+      ...(options.maxBlocks !== undefined && { maxBlocks: options.maxBlocks }),
+      onChange: (chain, isResident) => this.#blockChanged(chain, isResident),
+    });
+  }
+
+  get isExact(): boolean {
+    return this.#isExact;
+  }
+
+  get blocks(): number {
+    return this.#index.size;
+  }
+
+  get blockSize(): number {
+    return this.#index.blockSize;
+  }
+
+  get anomalies(): Readonly<BlockAnomalies> {
+    return this.#index.anomalies;
+  }
+
+  /** Documents in their places whose tokens are known. */
+  get documents(): number {
+    return this.#recent.size;
+  }
+
+  /** The mirror begins with an empty cache, and all events are heard from now on. */
+  begin(now: number): void {
+    this.#now = now;
+    this.#index.clear();
+    this.#isExact = true;
+  }
+
+  /** Events were lost for good: what is known may be gone, and what is not known may be there. */
+  lose(): void {
+    this.#isExact = false;
+  }
+
+  apply(event: KvEvent, now: number): void {
+    this.#now = now;
+    this.#index.apply(event);
+    // After that nothing is held that was not heard of.
+    if (event.kind === 'cleared') this.#isExact = true;
+  }
+
+  /** Whether the tokens of a request's whole path are known. O(k). */
+  knows(history: ServedHistory, request: ServedRequest): boolean {
+    const { keys } = pathOf(request);
+    return this.#find(history, keys).length === keys.length;
+  }
+
+  /**
+   * The tokens of a completed request's prompt. Call `settle` behind it. Does nothing before the first event, which
+   * says how long blocks are. O(tokens).
+   */
+  learn(history: ServedHistory, request: ServedRequest, prompt: PromptTokens): void {
+    const { blockSize } = this.#index;
+    if (blockSize === 0) return;
+    const { keys } = pathOf(request);
+    const ends = endsOf(request, prompt);
+    const chains = chainsOf(prompt.tokens, blockSize, prompt.salt);
+    const root = this.#rootOf(history);
+    let parent: PlacedDocument | undefined;
+    let siblings = root.children;
+    for (const [place, key] of keys.entries()) {
+      const own = chains.slice(Math.floor((parent?.end ?? 0) / blockSize), Math.floor(ends[place]! / blockSize));
+      let document = siblings.get(key);
+      if (document !== undefined && !hasChains(document, own)) {
+        // The engine's tokenizer, or what the key stands for, has changed.
+        this.#forget(document);
+        document = undefined;
+      }
+      document ??= this.#add({
+        key,
+        parent,
+        root,
+        end: ends[place]!,
+        chains: own,
+        children: new Map(),
+        isResident: false,
+      });
+      parent = document;
+      siblings = document.children;
+    }
+    this.#touch(parent);
+    while (this.#recent.size > this.#maxDocuments) this.#forget(this.#recent.values().next().value!);
+  }
+
+  /**
+   * A completed request's path counts as resident by itself. What of it is gone again, or cannot be followed because
+   * its tokens are unknown, leaves the history here. O(k).
+   */
+  settle(history: ServedHistory, request: ServedRequest): void {
+    const { keys } = pathOf(request);
+    const found = this.#find(history, keys);
+    this.#touch(found.at(-1));
+    if (!this.#isExact || this.#index.blockSize === 0) return;
+    const held = found.findIndex((document) => !document.isResident);
+    const depth = held < 0 ? found.length : held;
+    if (depth < keys.length) history.removed(keys.slice(0, depth + 1));
+  }
+
+  /**
+   * Tokens of a request's prompt that the engine holds: whole blocks, in any tier, as far as the tokens of its path are
+   * known. `undefined` where even its beginning is unknown, or events were lost. O(blocks of the path).
+   */
+  cachedTokens(history: ServedHistory, request: ServedRequest): number | undefined {
+    if (!this.#isExact) return undefined;
+    const found = this.#find(history, pathOf(request).keys);
+    if (found.length === 0) return undefined;
+    const chains = found.flatMap((document) => document.chains);
+    return this.#index.prefixBlocks(chains) * this.#index.blockSize;
+  }
+
+  #rootOf(history: ServedHistory): PathRoot {
+    let root = this.#roots.get(history);
+    if (root === undefined) {
+      root = { history: new WeakRef(history), children: new Map() };
+      this.#roots.set(history, root);
+    }
+    return root;
+  }
+
+  /** The leading documents of a path whose tokens are known. */
+  #find(history: ServedHistory, keys: readonly string[]): PlacedDocument[] {
+    const found: PlacedDocument[] = [];
+    let siblings = this.#roots.get(history)?.children;
+    for (const key of keys) {
+      const document = siblings?.get(key);
+      if (document === undefined) break;
+      found.push(document);
+      siblings = document.children;
+    }
+    return found;
+  }
+
+  #add(document: PlacedDocument): PlacedDocument {
+    const { parent, root, key, chains } = document;
+    (parent?.children ?? root.children).set(key, document);
+    for (const chain of chains) {
+      const others = this.#byChain.get(chain);
+      if (others === undefined) this.#byChain.set(chain, [document]);
+      else others.push(document);
+    }
+    document.isResident = this.#canBeResident(document);
+    return document;
+  }
+
+  /** Forgets a document's tokens, and those of all behind it; says nothing about what the engine holds. */
+  #forget(document: PlacedDocument): void {
+    (document.parent?.children ?? document.root.children).delete(document.key);
+    for (const each of subtree(document)) {
+      this.#recent.delete(each);
+      for (const chain of each.chains) {
+        const others = this.#byChain.get(chain)!.filter((other) => other !== each);
+        if (others.length === 0) this.#byChain.delete(chain);
+        else this.#byChain.set(chain, others);
+      }
+    }
+  }
+
+  #touch(leaf: PlacedDocument | undefined): void {
+    for (let document = leaf; document !== undefined; document = document.parent) {
+      this.#recent.delete(document);
+      this.#recent.add(document);
+    }
+  }
+
+  #canBeResident({ parent, chains }: PlacedDocument): boolean {
+    return parent?.isResident !== false && chains.every((chain) => this.#index.has(chain));
+  }
+
+  #blockChanged(chain: number, isResident: boolean): void {
+    for (const document of this.#byChain.get(chain) ?? []) {
+      if (isResident) this.#arrive(document);
+      else if (document.isResident) this.#leave(document);
+    }
+  }
+
+  #leave(document: PlacedDocument): void {
+    for (const each of subtree(document)) each.isResident = false;
+    document.root.history.deref()?.removed(keysOf(document));
+  }
+
+  /** The document, and what is behind it, as far as all blocks are there. */
+  #arrive(first: PlacedDocument): void {
+    const history = first.root.history.deref();
+    if (history === undefined) return;
+    const candidates = [first];
+    for (let document = candidates.pop(); document !== undefined; document = candidates.pop()) {
+      if (document.isResident || !this.#canBeResident(document)) continue;
+      document.isResident = true;
+      const path = pathTo(document);
+      history.restored({ keys: path.map(({ key }) => key), tokens: path.map(tokensOf) }, this.#now);
+      candidates.push(...document.children.values());
+    }
+  }
+}
+
+/**
+ * Where each step of a path ends, in tokens. Where earlier turns of a conversation end is not looked for: they stand
+ * before the documents in proportion to their estimates.
+ */
+function endsOf({ preamble }: ServedRequest, { preambleEnd, documentEnds }: PromptTokens): number[] {
+  if (preamble === undefined) return [...documentEnds];
+  const ends: number[] = [];
+  let estimated = 0;
+  for (const step of preamble.steps ?? []) {
+    estimated += step.tokens;
+    ends.push(Math.floor((preambleEnd * estimated) / Math.max(1, preamble.tokens)));
+  }
+  return [...ends, preambleEnd, ...documentEnds];
+}
+
+function hasChains({ chains }: PlacedDocument, others: readonly number[]): boolean {
+  return chains.length === others.length && chains.every((chain, place) => chain === others[place]);
+}
+
+function* subtree(root: PlacedDocument): Generator<PlacedDocument> {
+  const pending = [root];
+  for (let document = pending.pop(); document !== undefined; document = pending.pop()) {
+    pending.push(...document.children.values());
+    yield document;
+  }
+}
+
+function pathTo(document: PlacedDocument): PlacedDocument[] {
+  const path: PlacedDocument[] = [];
+  for (let each: PlacedDocument | undefined = document; each !== undefined; each = each.parent) path.push(each);
+  return path.reverse();
+}
+
+function keysOf(document: PlacedDocument): string[] {
+  return pathTo(document).map(({ key }) => key);
+}
+
+function tokensOf({ parent, end }: PlacedDocument): number {
+  return end - (parent?.end ?? 0);
+}

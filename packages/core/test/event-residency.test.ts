@@ -1,0 +1,258 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { EventResidency, type KvEvent, ServedHistory, type ServedRequest } from '../src/index.js';
+import { documentsOf } from './served.js';
+import './seed.js';
+
+const BLOCK = 4;
+const PREAMBLE = { key: 'preamble', tokens: 6 };
+const POOL = [...'abcdef'];
+
+/** A document is as many tokens as its letter says, all of its letter; the preamble is six zeros. */
+function tokensOf(key: string): number[] {
+  if (key === PREAMBLE.key) return new Array<number>(PREAMBLE.tokens).fill(0);
+  return new Array<number>(3 + 2 * POOL.indexOf(key)).fill(key.charCodeAt(0));
+}
+
+/** An engine with a prefix cache of blocks that evicts the end of what is least recent, and tells of both. */
+class EngineTwin {
+  readonly events: KvEvent[] = [];
+  /** By all tokens from the start, in order of last use. */
+  readonly #blocks = new Map<string, true>();
+  readonly #capacity: number;
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  /** Tokens that were there. */
+  serve(tokens: readonly number[]): number {
+    const names = blockNames(tokens);
+    const cached = this.held(tokens);
+    // The end is renewed first, so that the beginning outlives it.
+    for (const name of names.toReversed()) {
+      this.#blocks.delete(name);
+      this.#blocks.set(name, true);
+    }
+    const fresh = names.slice(cached / BLOCK);
+    if (fresh.length > 0) {
+      this.events.push({
+        kind: 'stored',
+        tier: 'device',
+        hashes: fresh,
+        parent: names[cached / BLOCK - 1],
+        tokens: tokens.slice(cached, names.length * BLOCK),
+        blockSize: BLOCK,
+      });
+    }
+    const gone = [...this.#blocks.keys()].slice(0, Math.max(0, this.#blocks.size - this.#capacity));
+    for (const name of gone) this.#blocks.delete(name);
+    if (gone.length > 0) this.events.push({ kind: 'removed', tier: 'device', hashes: gone });
+    return cached;
+  }
+
+  held(tokens: readonly number[]): number {
+    const names = blockNames(tokens);
+    let count = 0;
+    while (count < names.length && this.#blocks.has(names[count]!)) count++;
+    return count * BLOCK;
+  }
+}
+
+function blockNames(tokens: readonly number[]): string[] {
+  return Array.from({ length: Math.floor(tokens.length / BLOCK) }, (_, place) =>
+    tokens.slice(0, (place + 1) * BLOCK).join('.'),
+  );
+}
+
+/** One gateway before the engine; it learns tokens, and hears events late by as many as `lag`. */
+class GatewayTwin {
+  readonly engine: EngineTwin;
+  readonly residency = new EventResidency();
+  readonly history: ServedHistory;
+  #heard = 0;
+
+  constructor(capacity: number) {
+    this.engine = new EngineTwin(capacity);
+    this.residency.begin(0);
+    this.history = new ServedHistory({ events: this.residency });
+  }
+
+  keysOf(ids: readonly string[]): string[] {
+    return [PREAMBLE.key, ...documentsOf(ids).map(({ key }) => key)];
+  }
+
+  tokensOf(ids: readonly string[]): number[] {
+    return [PREAMBLE.key, ...ids].flatMap(tokensOf);
+  }
+
+  requestOf(ids: readonly string[]): ServedRequest {
+    return { documents: documentsOf(ids), preamble: PREAMBLE };
+  }
+
+  /** Tokens that the engine is said to hold. */
+  cached(ids: readonly string[]): number | undefined {
+    return this.residency.cachedTokens(this.history, this.requestOf(ids));
+  }
+
+  serve(ids: readonly string[]): void {
+    const request = this.requestOf(ids);
+    this.history.dispatched(request, 0);
+    this.engine.serve(this.tokensOf(ids));
+    this.history.completed(request, 0, {});
+    let end = 0;
+    const ends = [PREAMBLE.key, ...ids].map((key) => (end += tokensOf(key).length));
+    if (!this.residency.knows(this.history, request)) {
+      const [preambleEnd, ...documentEnds] = ends as [number, ...number[]];
+      this.residency.learn(this.history, request, { tokens: this.tokensOf(ids), preambleEnd, documentEnds });
+    }
+    this.residency.settle(this.history, request);
+  }
+
+  /** What nobody of this gateway asked for. */
+  serveAnother(tokens: readonly number[]): void {
+    this.engine.serve(tokens);
+  }
+
+  hear(): void {
+    for (const event of this.engine.events.slice(this.#heard)) this.residency.apply(event, 0);
+    this.#heard = this.engine.events.length;
+  }
+}
+
+const ids = fc.shuffledSubarray(POOL, { minLength: 1 });
+
+describe('residency by events', () => {
+  test('is what the engine holds: whole documents in the tree, tokens by the block', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 60 }),
+        fc.array(fc.record({ ids, isOther: fc.boolean(), isHeard: fc.boolean() }), { maxLength: 40 }),
+        (capacity, steps) => {
+          const gateway = new GatewayTwin(capacity);
+          // The block size is known with the first event.
+          gateway.serveAnother([9, 9, 9, 9]);
+          gateway.hear();
+          const served: string[][] = [];
+          for (const step of steps) {
+            if (step.isOther) gateway.serveAnother(gateway.tokensOf(step.ids));
+            else {
+              gateway.serve(step.ids);
+              served.push(step.ids);
+            }
+            if (step.isHeard) gateway.hear();
+          }
+          gateway.hear();
+          for (const order of served) {
+            const held = gateway.engine.held(gateway.tokensOf(order));
+            const keys = gateway.keysOf(order);
+            expect(gateway.cached(order)).toBe(held);
+            let end = 0;
+            const whole = keys.filter((_, place) => {
+              end += tokensOf([PREAMBLE.key, ...order][place]!).length;
+              return Math.floor(end / BLOCK) * BLOCK <= held;
+            });
+            expect(gateway.history.tree.longestPrefix(keys)).toBe(whole.length);
+          }
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  test('brings a path back that another client had computed again', () => {
+    const gateway = new GatewayTwin(12);
+    gateway.serveAnother([9, 9, 9, 9]);
+    gateway.hear();
+    gateway.serve(['a', 'b']);
+    gateway.serveAnother(new Array<number>(48).fill(7));
+    gateway.hear();
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['a', 'b']))).toBe(0);
+    gateway.serveAnother(gateway.tokensOf(['a', 'b']));
+    gateway.hear();
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['a', 'b']))).toBe(3);
+    expect(gateway.history.state).toBe('exact');
+  });
+
+  test('what stands behind a block that went and came back is there again', () => {
+    const gateway = new GatewayTwin(100);
+    gateway.serveAnother([9, 9, 9, 9]);
+    gateway.hear();
+    gateway.serve(['b', 'c', 'd']);
+    gateway.hear();
+    const tokens = gateway.tokensOf(['b', 'c', 'd']);
+    const [first, second] = blockNames(tokens) as [string, string];
+    const device = 'device' as const;
+    gateway.residency.apply({ kind: 'removed', tier: device, hashes: [second] }, 0);
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['b', 'c', 'd']))).toBe(1);
+    const block = { hashes: [second], parent: first, tokens: tokens.slice(BLOCK, 2 * BLOCK), blockSize: BLOCK };
+    gateway.residency.apply({ kind: 'stored', tier: device, ...block }, 0);
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['b', 'c', 'd']))).toBe(4);
+  });
+
+  test('believes by itself again when events were lost, until the engine begins anew', () => {
+    const gateway = new GatewayTwin(100);
+    gateway.serveAnother([9, 9, 9, 9]);
+    gateway.hear();
+    gateway.serve(['a', 'b']);
+    gateway.hear();
+    gateway.residency.lose();
+    expect(gateway.history.state).toBe('history');
+    expect(gateway.cached(['a'])).toBeUndefined();
+    gateway.serve(['c']);
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['c']))).toBe(2);
+    gateway.residency.begin(0);
+    expect(gateway.history.state).toBe('exact');
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['a', 'b']))).toBe(0);
+  });
+
+  test('learns anew where the same documents became other tokens', () => {
+    const gateway = new GatewayTwin(100);
+    gateway.serveAnother([9, 9, 9, 9]);
+    gateway.serve(['a', 'b']);
+    gateway.hear();
+    const tokens = new Array<number>(30).fill(5);
+    const request = gateway.requestOf(['a', 'b']);
+    gateway.residency.learn(gateway.history, request, { tokens, preambleEnd: 6, documentEnds: [12, 20] });
+    expect(gateway.cached(['a', 'b'])).toBe(0);
+    gateway.serveAnother(tokens);
+    gateway.hear();
+    expect(gateway.cached(['a', 'b'])).toBe(20);
+  });
+
+  test('forgets in the history what it cannot follow', () => {
+    const gateway = new GatewayTwin(100);
+    gateway.serveAnother([9, 9, 9, 9]);
+    gateway.hear();
+    gateway.serve(['a']);
+    const request = gateway.requestOf(['a', 'b']);
+    gateway.history.dispatched(request, 0);
+    gateway.history.completed(request, 0, {});
+    gateway.hear();
+    gateway.residency.settle(gateway.history, request);
+    expect(gateway.history.tree.longestPrefix(gateway.keysOf(['a', 'b']))).toBe(2);
+  });
+
+  test('remembers as many documents as it may, the least recently used go first', () => {
+    const residency = new EventResidency({ maxDocuments: 4 });
+    const history = new ServedHistory({ events: residency });
+    residency.begin(0);
+    residency.apply(
+      { kind: 'stored', tier: 'device', hashes: ['x'], parent: undefined, tokens: [9, 9, 9, 9], blockSize: BLOCK },
+      0,
+    );
+    const request = (...ids: string[]) => ({ documents: documentsOf(ids), preamble: undefined });
+    for (const ids of [
+      ['a', 'b'],
+      ['c', 'd'],
+      ['a', 'e'],
+    ]) {
+      const prompt = { tokens: [1, 2, 3, 4, 5, 6, 7, 8], preambleEnd: 0, documentEnds: [4, 8] };
+      residency.learn(history, request(...ids), prompt);
+    }
+    expect(residency.documents).toBe(4);
+    expect(residency.knows(history, request('a', 'e'))).toBe(true);
+    expect(residency.knows(history, request('a', 'b'))).toBe(false);
+    expect(residency.knows(history, request('c', 'd'))).toBe(true);
+  });
+});

@@ -1,0 +1,116 @@
+import { WarmpathError } from '@warmpath/core';
+import type { Dealer, Subscriber } from 'zeromq';
+import { type EventSink, EventStream, type NumberedBatch } from './event-stream.js';
+
+export interface SubscriberOptions {
+  /** Where the engine publishes, such as `tcp://127.0.0.1:5557`. */
+  readonly endpoint: string;
+  /** Where it can be asked for batches again, such as `tcp://127.0.0.1:5558`; without it every gap is a loss. */
+  readonly replayEndpoint: string | undefined;
+  readonly sink: EventSink;
+}
+
+/** How long an engine may take to send the next batch of a replay, in milliseconds. */
+const REPLAY_SILENCE_MS = 5_000;
+const SEQUENCE_BYTES = 8;
+/** Ends a replay: -1. */
+const END_OF_REPLAY = 0xffff_ffff_ffff_ffffn;
+/** Batches of one replay; as many as vLLM keeps by default, and more than the embedded engine does. */
+const MAX_REPLAYED = 20_000;
+const EMPTY = Buffer.alloc(0);
+
+/**
+ * Hears the KV events of one engine over ZeroMQ, as vLLM, SGLang and the embedded engine publish them: SUB for live
+ * batches `[topic, number, payload]`, DEALER for replays, whose answers have a topic or none (vllm-project/vllm#45177).
+ * An engine that comes later, or comes back, is connected to by itself.
+ */
+export class ZmqSubscriber {
+  readonly stream: EventStream;
+  readonly #subscriber: Subscriber;
+  readonly #replays = new Set<Dealer>();
+  readonly #reading: Promise<void>;
+  #isClosed = false;
+
+  private constructor(zmq: typeof import('zeromq'), { endpoint, replayEndpoint, sink }: SubscriberOptions) {
+    this.stream = new EventStream({
+      sink,
+      replay: replayEndpoint === undefined ? undefined : (from) => this.#replay(zmq, replayEndpoint, from),
+    });
+    this.#subscriber = new zmq.Subscriber({ linger: 0 });
+    this.#subscriber.events.on('disconnect', () => this.stream.disconnected());
+    this.#subscriber.connect(endpoint);
+    this.#subscriber.subscribe();
+    this.#reading = this.#read();
+  }
+
+  /** @throws WarmpathError `WARMPATH_CONFIG_INVALID` when `zeromq` is not installed, or an endpoint is none. */
+  static async open(options: SubscriberOptions): Promise<ZmqSubscriber> {
+    const zmq = await loadZmq();
+    try {
+      return new ZmqSubscriber(zmq, options);
+    } catch (cause) {
+      throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+        path: 'upstream.kvEvents.endpoint',
+        detail: 'This is not a ZeroMQ endpoint such as tcp://127.0.0.1:5557.',
+        cause,
+      });
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#subscriber.close();
+    for (const dealer of this.#replays) dealer.close();
+    await this.#reading;
+  }
+
+  async #read(): Promise<void> {
+    for await (const frames of this.#subscriber) {
+      const batch = numberedBatch(frames);
+      if (batch !== undefined) this.stream.receive(batch);
+    }
+  }
+
+  async #replay(zmq: typeof import('zeromq'), endpoint: string, from: number): Promise<NumberedBatch[]> {
+    if (this.#isClosed) return [];
+    const dealer = new zmq.Dealer({ linger: 0, receiveTimeout: REPLAY_SILENCE_MS, sendTimeout: REPLAY_SILENCE_MS });
+    this.#replays.add(dealer);
+    try {
+      dealer.connect(endpoint);
+      const first = Buffer.alloc(SEQUENCE_BYTES);
+      first.writeBigUInt64BE(BigInt(from));
+      await dealer.send([EMPTY, first]);
+      const batches: NumberedBatch[] = [];
+      while (batches.length < MAX_REPLAYED) {
+        const frames = await dealer.receive();
+        if (frames.at(-2)?.length === SEQUENCE_BYTES && frames.at(-2)!.readBigUInt64BE() === END_OF_REPLAY) break;
+        const batch = numberedBatch(frames);
+        if (batch !== undefined) batches.push(batch);
+      }
+      return batches;
+    } finally {
+      this.#replays.delete(dealer);
+      dealer.close();
+    }
+  }
+}
+
+/** The last two frames are the number and the payload, whatever stands before them. */
+function numberedBatch(frames: readonly Buffer[]): NumberedBatch | undefined {
+  const [number, payload] = frames.slice(-2);
+  if (payload === undefined || number!.length !== SEQUENCE_BYTES) return undefined;
+  const sequence = Number(number!.readBigUInt64BE());
+  return Number.isSafeInteger(sequence) ? { sequence, payload } : undefined;
+}
+
+async function loadZmq(): Promise<typeof import('zeromq')> {
+  try {
+    return await import('zeromq');
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'upstream.kvEvents',
+      detail: 'The library zeromq, which receives KV events, cannot be loaded. Run: npm install zeromq@6',
+      cause,
+    });
+  }
+}

@@ -1,0 +1,187 @@
+import { type Arrangement, EventResidency, type ServedHistory } from '@warmpath/core';
+import type { GatewayConfig } from '../config/schema.js';
+import type { Upstream, UpstreamRequest } from '../dispatch/upstream.js';
+import type { TenantModel } from '../observe/served-histories.js';
+import { decodeBatch, noDecodeAnomalies } from './kv-events/decode-batch.js';
+import type { EventStreamCounts } from './kv-events/event-stream.js';
+import { ZmqSubscriber } from './kv-events/zmq-subscriber.js';
+import { readPromptTokens } from './prompt-tokens.js';
+
+/** A completed prompt whose tokens are to be learned. */
+export interface CompletedPrompt {
+  readonly history: ServedHistory;
+  /** In the order of the prompt. */
+  readonly arrangements: readonly Arrangement[];
+  /** The text that stands in the prompt for each document of the arrangements. */
+  readonly texts: () => readonly string[];
+  /** Asks the engine for the prompt's tokens; `undefined` where it cannot be asked. */
+  readonly request: () => UpstreamRequest | undefined;
+  readonly salt: string | undefined;
+}
+
+export interface KvResidencyParts {
+  readonly upstream: Upstream;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  /** What the log says when the engine's events begin or are lost. */
+  readonly changed: (state: 'exact' | 'lost') => void;
+}
+
+/** Tokens of an arranged prompt that the engine should hold: as its events say, or an estimate in its own tokens. */
+export function predictedTokens(
+  residency: KvResidency | undefined,
+  { history, counts }: TenantModel,
+  arrangement: Arrangement,
+): number {
+  const known = residency?.events.cachedTokens(history, arrangement);
+  return known ?? counts.toEngineTokens(arrangement.predictedCachedTokens);
+}
+
+/** Prompts whose tokens are still to be asked for; one more is not followed. */
+const MAX_WAITING = 64;
+/** Bytes of an answer: a hundred thousand tokens with their texts. */
+const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
+const ANSWER_MS = 10_000;
+
+/**
+ * What the engine holds, by its own KV events (`upstream.kvEvents`). Events name tokens, so each new order of documents
+ * is asked for its tokens once, after its request was answered and one at a time; until then, and where the engine
+ * cannot be asked, nothing behind what is known is believed to stay.
+ */
+export class KvResidency {
+  readonly events = new EventResidency();
+  readonly #parts: KvResidencyParts;
+  readonly #anomalies = noDecodeAnomalies();
+  readonly #waiting: CompletedPrompt[] = [];
+  #subscriber: ZmqSubscriber | undefined;
+  #isAsking = false;
+  /** Prompts that could not be followed, since the start. */
+  #unlearned = 0;
+
+  private constructor(parts: KvResidencyParts) {
+    this.#parts = parts;
+  }
+
+  /** @throws WarmpathError `WARMPATH_CONFIG_INVALID`: see `ZmqSubscriber.open`. */
+  static async open(
+    { endpoint, replayEndpoint }: NonNullable<GatewayConfig['upstream']['kvEvents']>,
+    parts: KvResidencyParts,
+  ): Promise<KvResidency> {
+    const residency = new KvResidency(parts);
+    const { events } = residency;
+    residency.#subscriber = await ZmqSubscriber.open({
+      endpoint,
+      replayEndpoint,
+      sink: {
+        began: () => {
+          events.begin(parts.now());
+          parts.changed('exact');
+        },
+        batch: (payload) => {
+          for (const event of decodeBatch(payload, residency.#anomalies)) events.apply(event, parts.now());
+        },
+        lost: () => {
+          events.lose();
+          parts.changed('lost');
+        },
+      },
+    });
+    return residency;
+  }
+
+  /** Figures of the stream of events, and everything in it that was not as it should be. */
+  get counts(): EventStreamCounts & Readonly<Record<string, number>> {
+    const { stream } = this.#subscriber!;
+    return { ...stream.counts, ...this.#anomalies, ...this.events.anomalies, unlearned: this.#unlearned };
+  }
+
+  /** The number of the batch of events that is awaited. */
+  get nextSequence(): number {
+    return this.#subscriber!.stream.next;
+  }
+
+  /** Prompts whose tokens are not known yet. */
+  get waiting(): number {
+    return this.#waiting.length + Number(this.#isAsking);
+  }
+
+  /** A request was completed, and its history knows. */
+  completed(prompt: CompletedPrompt): void {
+    const isKnown = prompt.arrangements.every((arrangement) => this.events.knows(prompt.history, arrangement));
+    if (isKnown) this.#settle(prompt);
+    else if (this.#waiting.length < MAX_WAITING) {
+      this.#waiting.push(prompt);
+      if (!this.#isAsking) this.#askNext();
+    } else this.#giveUp(prompt);
+  }
+
+  async close(): Promise<void> {
+    this.#waiting.length = 0;
+    await this.#subscriber?.close();
+  }
+
+  #askNext(): void {
+    const prompt = this.#waiting.shift();
+    this.#isAsking = prompt !== undefined;
+    if (prompt === undefined) return;
+    const request = prompt.request();
+    if (request === undefined) {
+      this.#giveUp(prompt);
+      this.#askNext();
+      return;
+    }
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    let status = 0;
+    this.#parts.upstream.start(
+      request,
+      {
+        onHead: (answered) => {
+          status = answered;
+        },
+        onData: (chunk) => {
+          bytes += chunk.length;
+          if (bytes <= MAX_ANSWER_BYTES) chunks.push(chunk);
+          return true;
+        },
+        onEnd: () => {
+          if (status === 200 && bytes <= MAX_ANSWER_BYTES) this.#learn(prompt, Buffer.concat(chunks));
+          else this.#giveUp(prompt);
+          this.#askNext();
+        },
+        onError: () => {
+          this.#giveUp(prompt);
+          this.#askNext();
+        },
+      },
+      { totalMs: ANSWER_MS, isBackground: true },
+    );
+  }
+
+  #learn(prompt: CompletedPrompt, answer: Buffer): void {
+    const { history, arrangements, salt } = prompt;
+    const found = readPromptTokens(answer, prompt.texts());
+    if (found === undefined) {
+      this.#giveUp(prompt);
+      return;
+    }
+    let place = 0;
+    let preambleEnd = found.preambleEnd;
+    for (const arrangement of arrangements) {
+      const documentEnds = found.documentEnds.slice(place, place + arrangement.documents.length);
+      place += documentEnds.length;
+      this.events.learn(history, arrangement, { tokens: found.tokens, preambleEnd, documentEnds, salt });
+      preambleEnd = documentEnds.at(-1) ?? preambleEnd;
+    }
+    this.#settle(prompt);
+  }
+
+  #giveUp(prompt: CompletedPrompt): void {
+    this.#unlearned++;
+    this.#settle(prompt);
+  }
+
+  #settle({ history, arrangements }: CompletedPrompt): void {
+    for (const arrangement of arrangements) this.events.settle(history, arrangement);
+  }
+}
