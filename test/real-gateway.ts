@@ -8,8 +8,15 @@ import {
   type ServerResponse,
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { DocumentTemplate } from '@warmpath/core';
 import { spawnEngine } from '@warmpath/engine';
-import { type GatewayConfigInput, startGateway } from '@warmpath/gateway';
+import {
+  type Explanation,
+  explainRequest,
+  type GatewayConfigInput,
+  gatewayConfigSchema,
+  startGateway,
+} from '@warmpath/gateway';
 
 /** A request on its way, and what was answered. */
 interface Passed {
@@ -236,6 +243,15 @@ export function timesIn(prompt: SentPrompt, letter: string): number {
       .join('\n')
       .split(content).length - 1
   );
+}
+
+/** What `warmpath explain` says of a body that was sent, with frames that somebody set. */
+export function explained(body: unknown, templates: readonly DocumentTemplate[] = []): Explanation {
+  const recognise = gatewayConfigSchema.parse({
+    upstream: { url: 'http://127.0.0.1' },
+    recognise: { chat: 'conservative', templates },
+  }).recognise;
+  return explainRequest(JSON.stringify(body), { recognise });
 }
 
 /** The text of a message's content, in parts or in one. */

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { EXIT_CODES, EXIT_CODES_HELP, type ExitCode } from './exit-codes.js';
+import { examplesHelp } from './help-examples.js';
 import type { Terminal } from './terminal.js';
 
 /** What every command works with. */
@@ -13,12 +14,17 @@ export interface CommandContext {
   exitCode: ExitCode;
 }
 
-/** Adds a command with what all commands have: `--json`, and the exit codes in its help. */
+/** The name of the whole program. */
+export const PROGRAM = 'warmpath';
+
+/** Adds a command with what all commands have: `--json`, and examples and the exit codes in its help. */
 export function addCommand(program: Command, name: string, description: string): Command {
+  const group = program.name() === PROGRAM ? '' : `${program.name()} `;
   return program
     .command(name)
     .description(description)
     .option('--json', 'print JSON on standard output, errors too')
+    .addHelpText('after', examplesHelp(`${group}${name}`))
     .addHelpText('after', EXIT_CODES_HELP);
 }
 

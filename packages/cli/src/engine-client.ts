@@ -40,7 +40,16 @@ interface Chunk {
 const TOO_LONG = /context_length_exceeded|exceed_context_size_error|maximum (?:context|model) length/;
 
 /** Milliseconds until the response begins: queueing and prefill of a long prompt on a slow machine. */
-const HEADERS_TIMEOUT_MS = 300_000;
+const TIMEOUT_MS = 300_000;
+/** Milliseconds to open a connection. */
+const CONNECT_MS = 10_000;
+
+export interface EngineClientOptions {
+  /** The monotonic clock; `performance.now` by default. */
+  readonly now?: () => number;
+  /** Milliseconds until a response begins, and between two pieces of it. Five minutes by default. */
+  readonly timeoutMs?: number;
+}
 
 /**
  * A client of OpenAI-compatible servers that measures. Errors: the code that the server named, if it is one of the
@@ -49,13 +58,22 @@ const HEADERS_TIMEOUT_MS = 300_000;
  */
 export class EngineClient {
   readonly #pool: Pool;
+  readonly #origin: string;
   readonly #base: string;
+  readonly #timeoutMs: number;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #now: () => number;
 
-  constructor({ url, apiKey }: EngineAddress, now: () => number = () => performance.now()) {
+  constructor({ url, apiKey }: EngineAddress, options: EngineClientOptions = {}) {
+    const { now = () => performance.now(), timeoutMs = TIMEOUT_MS } = options;
     const { origin, pathname } = parseUrl(url);
-    this.#pool = new Pool(origin, { headersTimeout: HEADERS_TIMEOUT_MS, bodyTimeout: HEADERS_TIMEOUT_MS });
+    this.#pool = new Pool(origin, {
+      headersTimeout: timeoutMs,
+      bodyTimeout: timeoutMs,
+      connect: { timeout: Math.min(CONNECT_MS, timeoutMs) },
+    });
+    this.#origin = origin;
+    this.#timeoutMs = timeoutMs;
     this.#base = pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.#headers = {
       'content-type': 'application/json',
@@ -106,6 +124,7 @@ export class EngineClient {
       }
     } catch (error) {
       if (WarmpathError.isInstance(error) || signal.aborted) throw error;
+      if (reasonOf(error) === 'UND_ERR_BODY_TIMEOUT') throw this.#noAnswer({ code: 'UND_ERR_HEADERS_TIMEOUT' }, path);
       throw new WarmpathError('WARMPATH_UPSTREAM_CUT', { path, cause: error });
     }
     if (!complete) throw new WarmpathError('WARMPATH_UPSTREAM_CUT', { path });
@@ -130,12 +149,22 @@ export class EngineClient {
       response = await this.#pool.request({ ...options, path, headers: this.#headers });
     } catch (error) {
       if (options.signal instanceof AbortSignal && options.signal.aborted) throw error;
-      const timedOut = (error as { code?: unknown }).code === 'UND_ERR_HEADERS_TIMEOUT';
-      const code = timedOut ? 'WARMPATH_UPSTREAM_TIMEOUT' : 'WARMPATH_UPSTREAM_UNREACHABLE';
-      throw new WarmpathError(code, { path: options.path, cause: error });
+      throw this.#noAnswer(error, options.path);
     }
     if (response.statusCode < 300) return response;
     throw toError(await readErrorBody(response), options.path, response.statusCode);
+  }
+
+  /** Why no answer began. */
+  #noAnswer(error: unknown, path: string): WarmpathError {
+    const code = reasonOf(error);
+    const where = `${this.#origin}${this.#base}`;
+    if (code === 'UND_ERR_HEADERS_TIMEOUT') {
+      const detail = `${where} did not answer within ${this.#timeoutMs / 1_000} s; is it busy, or stuck?`;
+      return new WarmpathError('WARMPATH_UPSTREAM_TIMEOUT', { path, detail, cause: error });
+    }
+    const detail = `${where} cannot be reached (${code}); does an engine listen there?`;
+    return new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE', { path, detail, cause: error });
   }
 }
 
@@ -164,9 +193,12 @@ function parseUrl(url: string): URL {
 
 async function readJson(response: Dispatcher.ResponseData, path: string): Promise<unknown> {
   try {
-    return await response.body.json();
+    const text = await response.body.text();
+    if (/^\s*</.test(text)) throw new WarmpathError('WARMPATH_UPSTREAM_ERROR', { path, detail: IS_PAGE });
+    return JSON.parse(text);
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_UPSTREAM_ERROR', { path, detail: 'the answer is not JSON', cause });
+    if (WarmpathError.isInstance(cause)) throw cause;
+    throw new WarmpathError('WARMPATH_UPSTREAM_ERROR', { path, detail: `the answer is not JSON: ${BASE_URL}`, cause });
   }
 }
 
@@ -178,12 +210,30 @@ async function readErrorBody(response: Dispatcher.ResponseData): Promise<unknown
   }
 }
 
+const NAME_KEY = 'give it with --key-env NAME, the name of an environment variable that holds it';
+const BASE_URL = "give the base URL of the engine's OpenAI API with --engine, such as http://127.0.0.1:8000";
+const IS_PAGE = `the answer is a page of HTML: ${BASE_URL}`;
+
+function reasonOf(error: unknown): string {
+  const { code, errors: [first] = [], message } = error as Partial<AggregateError> & { readonly code?: string };
+  return code ?? (first as { readonly code?: string } | undefined)?.code ?? message ?? 'no reason given';
+}
+
 /** The server's own code where it speaks ours, and its message where it speaks OpenAI's shape. */
 function toError(body: unknown, path: string, status?: number): WarmpathError {
   const error = (body as { error?: { code?: unknown; type?: unknown; message?: unknown } } | undefined)?.error;
   const code = typeof error?.code === 'string' && Object.hasOwn(ERROR_TABLE, error.code) ? error.code : undefined;
   const message = typeof error?.message === 'string' ? error.message : undefined;
   const detail = [status === undefined ? undefined : `status ${status}`, message].filter(Boolean).join(', ');
+  if (code === undefined && (status === 401 || status === 403)) {
+    return new WarmpathError('WARMPATH_UNAUTHORIZED', {
+      path,
+      detail: `the engine wants a key (${detail}): ${NAME_KEY}`,
+    });
+  }
+  if (code === undefined && status === 404 && path === '/v1/models') {
+    return new WarmpathError('WARMPATH_UPSTREAM_ERROR', { path, detail: `there is nothing (status 404): ${BASE_URL}` });
+  }
   const isTooLong = [error?.code, error?.type, message].some((word) => typeof word === 'string' && TOO_LONG.test(word));
   const otherwise = isTooLong ? 'WARMPATH_CONTEXT_TOO_LONG' : 'WARMPATH_UPSTREAM_ERROR';
   return new WarmpathError((code as ErrorCode | undefined) ?? otherwise, { path, detail });

@@ -8,6 +8,7 @@ import {
   readFlag,
 } from '@warmpath/engine';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { startWaiting } from './progress.js';
 import type { Terminal } from './terminal.js';
 
 const ENGINE_HEADING = 'The embedded engine:';
@@ -48,19 +49,26 @@ export function engineSettings(values: object): EngineOptions {
 /** Milliseconds between two lines about the same work. */
 const LINE_INTERVAL_MS = 200;
 
-/**
- * Says on standard error how a download or another wait for the model goes; one line that is rewritten, on a terminal
- * only.
- */
-export function modelProgress(terminal: Terminal): ModelProgressListener {
+/** The start of an embedded engine, as a person follows it. */
+export interface EngineStart {
+  readonly onProgress: ModelProgressListener;
+  /** It has started, or failed to. */
+  stop(): void;
+}
+
+/** Says on standard error that an engine starts, how long that takes, and how a download for it goes. */
+export function announceStart(terminal: Terminal): EngineStart {
+  const text = 'Starting the embedded engine …';
+  const waiting = startWaiting(terminal, text);
   let shownAt = 0;
-  return (event) => {
+  const onProgress: ModelProgressListener = (event) => {
     const now = performance.now();
     const done = 'totalBytes' in event && event.bytes === event.totalBytes;
     if (now - shownAt < LINE_INTERVAL_MS && !done) return;
     shownAt = now;
-    terminal.status(done ? '' : describe(event));
+    waiting.say(done ? text : describe(event));
   };
+  return { onProgress, stop: () => waiting.stop() };
 }
 
 function describe(event: ModelProgress): string {

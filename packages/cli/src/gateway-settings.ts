@@ -1,28 +1,49 @@
-import { type Environment, type GatewayConfigInput, loadConfig } from '@warmpath/gateway';
+import type { RecognitionMode } from '@warmpath/core';
+import {
+  API_NAMES,
+  describeNotice,
+  type Environment,
+  type GatewayConfigInput,
+  type GatewayParts,
+  loadConfig,
+  resolveConfig,
+} from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { tcpPort } from './options.js';
+import { requestPrinter } from './request-lines.js';
+import type { Terminal } from './terminal.js';
 
 /** The options of commands that start a gateway. */
 export interface GatewayOptions {
   readonly config?: string;
   readonly host?: string;
   readonly port?: number;
+  readonly live?: boolean;
 }
 
-/** Adds `--config`, `--host` and `--port`. */
-export function addGatewayOptions(command: Command, defaultPort: string): Command {
+/** The gateway's own, wherever nothing else is said. */
+const DEFAULT_PORT = resolveConfig({ upstream: { url: 'http://127.0.0.1' } }).server.port;
+
+/** Adds `--config`, `--host`, `--port` and `--live`. */
+export function addGatewayOptions(command: Command): Command {
   return command
     .option('--config <file>', 'configuration of the gateway, YAML or JSON (see `warmpath check-config`)')
     .option('--host <address>', 'address to listen on; 0.0.0.0 for every interface')
-    .option('--port <number>', `port to listen on; 0 for any free one (default: ${defaultPort})`, tcpPort);
+    .option(
+      '--port <number>',
+      `port to listen on; 0 for any free one (default: ${DEFAULT_PORT}, or what the file says)`,
+      tcpPort,
+    )
+    .option('--live', 'print a line for each request also where standard output is no terminal');
 }
 
 /** What a command would have where neither the file nor the command line says anything. */
 export interface GatewayDefaults {
-  readonly port?: number;
   /** Whether the engine is one that wants to know where documents end. */
   readonly segments?: boolean;
   readonly logLevel?: NonNullable<GatewayConfigInput['log']>['level'];
+  /** How documents in prompts are looked for. */
+  readonly recognise?: RecognitionMode;
 }
 
 /**
@@ -36,12 +57,33 @@ export async function gatewaySettings(
 ): Promise<GatewayConfigInput> {
   const file = options.config === undefined ? undefined : await loadConfig(options.config, environment);
   const server = {
-    ...(file?.server ?? (defaults.port !== undefined && { port: defaults.port })),
+    ...file?.server,
     ...(options.host !== undefined && { host: options.host }),
     ...(options.port !== undefined && { port: options.port }),
   };
   const log = file?.log ?? (defaults.logLevel !== undefined ? { level: defaults.logLevel } : {});
   const url = engineUrl ?? file?.upstream.url ?? '';
   const segments = defaults.segments === undefined ? {} : { segments: defaults.segments };
-  return { ...file, server, log, upstream: { ...file?.upstream, ...segments, url } };
+  const recognise = file?.recognise ?? (defaults.recognise === undefined ? {} : everywhere(defaults.recognise));
+  return { ...file, server, log, recognise, upstream: { ...file?.upstream, ...segments, url } };
+}
+
+function everywhere(mode: RecognitionMode): NonNullable<GatewayConfigInput['recognise']> {
+  return Object.fromEntries(API_NAMES.map((name) => [name, mode]));
+}
+
+/** Whether each request gets a line: where a person reads along, or asked for it. */
+export function showsRequests(terminal: Terminal, { live }: GatewayOptions): boolean {
+  return terminal.isWatched || (live === true && !terminal.json);
+}
+
+/** What a gateway tells a person: a line for each request, where that is wanted, and why documents stay as they are. */
+export function listeners(
+  terminal: Terminal,
+  options: GatewayOptions,
+): Pick<GatewayParts, 'onRequest' | 'onUnrecognised'> {
+  return {
+    onUnrecognised: (notice) => terminal.note(describeNotice(notice)),
+    ...(showsRequests(terminal, options) && { onRequest: requestPrinter(terminal) }),
+  };
 }

@@ -10,7 +10,10 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error;
 });
 // Known before parsing, because a command line that cannot be parsed must fail in JSON too.
-const terminal = new Terminal(process, { json: process.argv.includes('--json') });
+const terminal = new Terminal(process, {
+  json: process.argv.includes('--json'),
+  environment: process.env,
+});
 const context = createContext(terminal);
 try {
   await createProgram(context).parseAsync(process.argv);

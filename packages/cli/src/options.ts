@@ -25,19 +25,31 @@ export interface EngineUrlOptions {
 
 /** Adds `--engine` and `--key-env`. */
 export function addEngineUrlOptions(command: Command, description: string): Command {
-  return command
-    .option('--engine <url>', `${description}; --model then names one of its models`)
-    .option('--key-env <name>', "environment variable that holds the engine's API key");
+  return addKeyOption(command).option('--engine <url>', `${description}; --model then names one of its models`);
+}
+
+/** Adds `--key-env`. */
+export function addKeyOption(command: Command): Command {
+  return command.option('--key-env <name>', "environment variable that holds the engine's API key");
+}
+
+/** The key from the variable that `--key-env` names. Error: `WARMPATH_CONFIG_VARIABLE`. */
+export function keyFrom(
+  { keyEnv }: Pick<EngineUrlOptions, 'keyEnv'>,
+  environment: NodeJS.ProcessEnv,
+): string | undefined {
+  if (keyEnv === undefined) return undefined;
+  const key = environment[keyEnv];
+  if (key) return key;
+  throw new WarmpathError('WARMPATH_CONFIG_VARIABLE', {
+    path: '--key-env',
+    detail: `the environment variable ${keyEnv} is not set`,
+  });
 }
 
 /** Where the engine is, and the key from the environment variable that `--key-env` names. */
 export function engineAddress(options: EngineUrlOptions, environment: NodeJS.ProcessEnv): EngineAddress {
   const url = options.engine!;
-  if (options.keyEnv === undefined) return { url };
-  const apiKey = environment[options.keyEnv];
-  if (apiKey) return { url, apiKey };
-  throw new WarmpathError('WARMPATH_CONFIG_VARIABLE', {
-    path: '--key-env',
-    detail: `the environment variable ${options.keyEnv} is not set`,
-  });
+  const apiKey = keyFrom(options, environment);
+  return apiKey === undefined ? { url } : { url, apiKey };
 }

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import type { CommandContext } from './command-context.js';
+import { type CommandContext, PROGRAM } from './command-context.js';
 import { addArrangeCommand } from './commands/arrange.js';
 import { addCheckConfigCommand } from './commands/check-config.js';
 import { addDemoCommand } from './commands/demo.js';
@@ -17,7 +17,7 @@ import { packageVersion } from './version.js';
 
 /** The whole command line. Throws commander's errors instead of ending the process. */
 export function createProgram(context: CommandContext): Command {
-  const program = new Command('warmpath')
+  const program = new Command(PROGRAM)
     .description('Starts every RAG prompt with tokens that the LLM engine has already prefilled.')
     .version(packageVersion())
     .showSuggestionAfterError()

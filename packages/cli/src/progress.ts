@@ -1,24 +1,85 @@
-import { Presets, SingleBar } from 'cli-progress';
+import { SingleBar } from 'cli-progress';
 import type { Terminal } from './terminal.js';
 
 /** Shows how far a long task is. */
 export interface Progress {
-  advance(): void;
+  /** One step more is done. What else is known by then stands behind the bar. */
+  advance(figures?: string): void;
   /** Removes the bar. */
   stop(): void;
 }
 
+const BAR_WIDTH = 24;
+
 /**
- * A progress bar on standard error if a person is watching it, and nothing otherwise.
+ * A bar with an estimate of the time left, on standard error if a person is watching it, and nothing otherwise.
  *
  * @param before steps that were done before
  */
 export function startProgress(terminal: Terminal, task: string, total: number, before = 0): Progress {
   if (!terminal.showsProgress) return { advance: () => {}, stop: () => {} };
-  const bar = new SingleBar(
-    { format: `  ${task} {bar} {value}/{total}`, clearOnComplete: true, hideCursor: true, stream: process.stderr },
-    Presets.shades_classic,
-  );
-  bar.start(total, before);
-  return { advance: () => bar.increment(), stop: () => bar.stop() };
+  const startedAt = performance.now();
+  let done = before;
+  const describe = () => remaining(performance.now() - startedAt, done - before, total - before);
+  const bar = new SingleBar({
+    format: `  ${task} {bar} {value} of {total}  {left}{figures}`,
+    barCompleteChar: '█',
+    barIncompleteChar: '░',
+    barsize: BAR_WIDTH,
+    clearOnComplete: true,
+    hideCursor: true,
+    stream: process.stderr,
+  });
+  bar.start(total, before, { left: '', figures: '' });
+  return {
+    advance: (figures) => {
+      done += 1;
+      bar.update(done, { left: describe(), ...(figures !== undefined && { figures: `  ${figures}` }) });
+    },
+    stop: () => bar.stop(),
+  };
+}
+
+/** Milliseconds in which nothing can be said of the rest. */
+const TOO_SOON_MS = 1_000;
+
+/** `about 40 s left`, at the pace so far; empty where that says nothing yet. */
+export function remaining(elapsedMs: number, done: number, total: number): string {
+  if (done === 0 || elapsedMs < TOO_SOON_MS || done >= total) return '';
+  const seconds = Math.ceil((elapsedMs / done) * ((total - done) / 1_000));
+  if (seconds < 90) return `about ${seconds} s left`;
+  return seconds < 5_400 ? `about ${Math.round(seconds / 60)} min left` : `about ${Math.round(seconds / 3_600)} h left`;
+}
+
+/** What is waited for, with the seconds that have gone by, on a line of the terminal that is rewritten. */
+export interface Waiting {
+  /** Something else is waited for from now on. */
+  say(text: string): void;
+  stop(): void;
+}
+
+/** Says on standard error what is waited for: once where nobody watches, and every second on a terminal. */
+export function startWaiting(terminal: Terminal, text: string): Waiting {
+  if (!terminal.showsProgress) {
+    terminal.note(text);
+    return { say: () => {}, stop: () => {} };
+  }
+  const startedAt = performance.now();
+  let shown = text;
+  const show = () => {
+    const seconds = Math.floor((performance.now() - startedAt) / 1_000);
+    terminal.status(seconds === 0 ? shown : `${shown} ${seconds} s`);
+  };
+  show();
+  const timer = setInterval(show, 1_000);
+  return {
+    say: (next) => {
+      shown = next;
+      show();
+    },
+    stop: () => {
+      clearInterval(timer);
+      terminal.status('');
+    },
+  };
 }

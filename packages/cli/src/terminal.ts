@@ -1,3 +1,5 @@
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { createColors } from 'picocolors';
 
 /** Text styles; each returns its input unchanged where colours are off. */
@@ -9,17 +11,25 @@ export class Terminal {
   readonly json: boolean;
   /** Styles for standard output. */
   readonly style: Style;
+  /** Whether a person is taken to read standard output. */
+  readonly isWatched: boolean;
   /** Whether a progress bar has a screen to be drawn on. */
   readonly showsProgress: boolean;
   readonly #stdout: NodeJS.WriteStream;
   readonly #stderr: NodeJS.WriteStream;
 
-  constructor(streams: { stdout: NodeJS.WriteStream; stderr: NodeJS.WriteStream }, options: { json: boolean }) {
+  constructor(
+    streams: { readonly stdout: NodeJS.WriteStream; readonly stderr: NodeJS.WriteStream },
+    options: { readonly json: boolean; readonly environment: NodeJS.ProcessEnv },
+  ) {
     this.json = options.json;
     this.#stdout = streams.stdout;
     this.#stderr = streams.stderr;
-    this.style = createColors(streams.stdout.isTTY === true && !this.json && process.env['NO_COLOR'] === undefined);
-    this.showsProgress = streams.stderr.isTTY === true && !this.json;
+    const { NO_COLOR: noColor, TERM: kind } = options.environment;
+    this.isWatched = streams.stdout.isTTY === true && !this.json;
+    // https://no-color.org: set, and not empty.
+    this.style = createColors(this.isWatched && !noColor && kind !== 'dumb');
+    this.showsProgress = streams.stderr.isTTY === true && !this.json && kind !== 'dumb';
   }
 
   /** One line for a person; silent with `--json`. */
@@ -30,6 +40,11 @@ export class Terminal {
   /** One JSON value on a line of its own; silent without `--json`. */
   data(value: unknown): void {
     if (this.json) this.#stdout.write(`${JSON.stringify(value)}\n`);
+  }
+
+  /** Lines that are the result itself, whatever reads it; as slowly as it reads. */
+  async pour(pieces: Iterable<string>): Promise<void> {
+    await pipeline(Readable.from(pieces), this.#stdout, { end: false });
   }
 
   /** A remark beside the result: on standard error, and not with `--json`. */
@@ -49,13 +64,43 @@ export class Terminal {
   }
 }
 
-/** Columns padded to the widest cell; the first one to the left, the others to the right. */
+/** Columns of a table; what is wider is printed as several, one under the other. */
+const TABLE_WIDTH = 96;
+const GAP = '   ';
+
+/**
+ * Columns padded to the widest cell, the first one to the left, the others to the right. Where they are too many for a
+ * terminal of 100 columns, the rest follows in further tables, an empty line between, each with the first column again.
+ */
 export function formatTable(rows: readonly (readonly string[])[]): readonly string[] {
   const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)))
-      .join('   ')
-      .trimEnd(),
-  );
+  const lines: string[] = [];
+  for (const columns of columnsThatFit(widths)) {
+    if (lines.length > 0) lines.push('');
+    for (const row of rows) {
+      const cells = columns.map((at) => (at === 0 ? row[at]!.padEnd(widths[at]!) : row[at]!.padStart(widths[at]!)));
+      lines.push(cells.join(GAP).trimEnd());
+    }
+  }
+  return lines;
+}
+
+function columnsThatFit(widths: readonly number[]): readonly (readonly number[])[] {
+  const tables: number[][] = [[0]];
+  let width = widths[0]!;
+  for (let column = 1; column < widths.length; column++) {
+    const needed = GAP.length + widths[column]!;
+    if (width + needed > TABLE_WIDTH && tables.at(-1)!.length > 1) {
+      tables.push([0]);
+      width = widths[0]!;
+    }
+    tables.at(-1)!.push(column);
+    width += needed;
+  }
+  return tables;
+}
+
+/** A share of 1 in per cent. */
+export function percent(share: number, places = 1): string {
+  return `${(100 * share).toFixed(places)} %`;
 }

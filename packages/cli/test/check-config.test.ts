@@ -42,7 +42,51 @@ describe('warmpath check-config', () => {
       ],
     });
     expect(text).toContain(`${file}:3  upstream.conections: unknown key; did you mean upstream.connections?`);
-    expect(text.trimEnd().split('\n')).toHaveLength(2);
+    expect(text).toContain('it is: TCP port to listen on');
+    expect(text.trimEnd().split('\n')).toHaveLength(4);
+    expect(text).toMatch(/^ {2}remedy {2}Remove it, or correct its name\. \(WARMPATH_CONFIG_UNKNOWN_KEY\)$/m);
+  });
+
+  it('names the line of each key, in lists and under keys with values below them', async () => {
+    const { answer } = await check(`upstream:
+  url: http://h
+server:
+  keys:
+    - name: a
+      key: a-key-of-a-client
+    - name: b
+      kee: b
+      requestsPerMinute: -4
+  trustedHeader:
+    tenant: x
+recognise:
+  templates:
+    - &frame
+      before: a
+      separator: ""
+    - *frame
+zzz:
+  a: 1
+limits: {documents: many}
+`);
+    const { problems } = answer as { problems: readonly { path: string; line: number; message: string }[] };
+    expect(problems.map(({ path, line }) => [line, path])).toEqual([
+      [7, 'server.keys.1'],
+      [8, 'server.keys.1.kee'],
+      [9, 'server.keys.1.requestsPerMinute'],
+      [10, 'server.trustedHeader'],
+      [16, 'recognise.templates.0.separator'],
+      [16, 'recognise.templates.1.separator'],
+      [18, 'zzz'],
+      [20, 'limits.documents'],
+    ]);
+    expect(problems[1]!.message).toContain('did you mean server.keys.1.key?');
+    expect(problems[6]!.message).toContain('there are server, upstream');
+  });
+
+  it('says why a file cannot be read', async () => {
+    const { code, stderr } = await runCli(['check-config', folder]);
+    expect([code, stderr]).toEqual([78, expect.stringContaining('it is a folder')]);
   });
 
   it('asks the store of conversations where it is told to', async () => {

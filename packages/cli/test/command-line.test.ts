@@ -26,7 +26,7 @@ describe('warmpath', () => {
       expect(stdout).toContain('Exit codes:');
       expect(stdout).not.toContain(ESCAPE);
       if (command.length === 0) for (const name of COMMANDS) expect(stdout).toContain(`  ${name} `);
-      else expect(stdout).toContain('--json');
+      else expect(stdout).toMatch(/--json[\s\S]*Examples:\n {2}\S/);
     },
   );
 

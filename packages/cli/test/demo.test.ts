@@ -126,7 +126,7 @@ describe('warmpath demo', () => {
     engine = await startFakeEngine();
     const { code, stdout, stderr } = await runCli(['demo', '--engine', engine.url, '--questions', '4']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(stdout).toMatch(/^ {2}uncached tokens +[\d,]+ +[\d,]+ +\d\.\d{3}$/m);
+    expect(stdout).toMatch(/^ {2}uncached tokens +[\d,]+ +[\d,]+ +[−+][\d.]+ %$/m);
     expect(stdout).not.toContain('\u001b');
   });
 

@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
 import { runCli } from './run-cli.js';
@@ -10,6 +13,17 @@ interface DoctorAnswer {
   readonly healthy: boolean;
   readonly checks: readonly { readonly name: string; readonly verdict: string; readonly advice?: string }[];
   readonly facts: { readonly blockSize?: number; readonly repeat: { readonly cachedTokens?: number } };
+}
+
+async function listening(answer: (response: ServerResponse) => void) {
+  const server = createServer((_, response) => answer(response)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const close = async () => {
+    server.closeAllConnections();
+    server.close();
+    await once(server, 'close');
+  };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, close };
 }
 
 let engine: FakeEngine | undefined;
@@ -70,6 +84,33 @@ describe('warmpath doctor', () => {
     );
     expect({ code, model: answer.model }).toEqual({ code: 0, model: 'other' });
     expect(engine?.received.every(({ model }) => model === 'other')).toBe(true);
+  });
+
+  it('names the option for a key that the engine wants', async () => {
+    engine = await startFakeEngine({ apiKey: 'secret-key' });
+    const { code, stdout, stderr } = await runCli(['doctor', '--engine', engine.url]);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toContain('status 401');
+    expect(stderr).toContain('--key-env NAME');
+  });
+
+  it.each([
+    ['a page', '<!doctype html><p>Hi', 200, 'a page of HTML'],
+    ['another path', '{}', 404, 'base URL of the engine'],
+  ])('says what is wrong with %s', async (_, answer, status, words) => {
+    const server = await listening((response) => response.writeHead(status).end(answer));
+    const { code, stderr } = await runCli(['doctor', '--engine', server.url]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining(words)]);
+    await server.close();
+  });
+
+  it('gives up on an engine that does not answer, and says so', async () => {
+    const server = await listening(() => {});
+    const { code, stderr } = await runCli(['doctor', '--engine', server.url, '--timeout', '1']);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/did not answer within 1 s/)]);
+    await server.close();
+    const gone = await runCli(['doctor', '--engine', server.url]);
+    expect(gone.stderr).toContain(`${server.url} cannot be reached (ECONNREFUSED)`);
   });
 
   it('prints a table for people, without colours where there is no terminal', async () => {

@@ -23,9 +23,9 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-async function file(name: string, body: object): Promise<string> {
+async function file(name: string, body: object | string): Promise<string> {
   const path = join(folder, name);
-  await writeFile(path, JSON.stringify(body));
+  await writeFile(path, typeof body === 'string' ? body : JSON.stringify(body));
   return path;
 }
 
@@ -162,6 +162,19 @@ describe('warmpath explain', () => {
     const { stdout } = await runCli(['explain', now, '--after', before]);
     expect(stdout).toMatch(/by their number \(`citations`\), so they stay/);
     expect(stdout).toContain('documents-order');
+  });
+
+  it('prints the frame that finds documents which nothing but empty lines part, as configuration that does', async () => {
+    const context = [passage('mill'), passage('pier'), passage('lamp')].join('\n\n');
+    const content = `Answer from the following context:\n\n${context}\n\nQuestion: How old?`;
+    const request = await file('stuffed.json', { messages: [{ role: 'user', content }] });
+    const { stdout } = await runCli(['explain', request]);
+    const block = /^recognise:\n(?: .*\n)+/m.exec(stdout)![0];
+    const config = await file('gateway.yaml', `upstream:\n  url: http://127.0.0.1:1\n${block}`);
+    const { stdout: found } = await runCli(['explain', request, '--config', config, '--json']);
+    const [explained] = (JSON.parse(found) as Explanation).blocks;
+    expect(explained).toMatchObject({ place: 'messages[0].content', format: 'separator' });
+    expect(explained!.documents).toHaveLength(3);
   });
 
   it('reports what it cannot read', async () => {

@@ -15,6 +15,8 @@ export interface FakeEngineOptions {
   readonly failsWith?: number;
   /** What it answers instead of `yes`, or the status that it fails with, and what it says then. */
   readonly answers?: (body: ReceivedBody) => string | number | { readonly status: number; readonly message: string };
+  /** Where it listens; any free port by default. */
+  readonly port?: number;
   /** The key that requests must carry. */
   readonly apiKey?: string;
 }
@@ -39,7 +41,7 @@ export async function startFakeEngine(options: FakeEngineOptions = {}): Promise<
   const server = createServer((request, response) => {
     void answer(request, response, { options, received, cached });
   });
-  server.listen(0, '127.0.0.1');
+  server.listen(options.port ?? 0, '127.0.0.1');
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,

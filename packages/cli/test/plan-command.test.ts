@@ -98,13 +98,27 @@ describe('warmpath plan', () => {
     expect(result.lines).toEqual([]);
   });
 
-  it('says which file it cannot read or write, and wants an output', async () => {
+  it('says which file it cannot read or write, each with its reason', async () => {
     const unreadable = await runCli(['plan', join(folder, 'none.jsonl'), '-o', join(folder, 'out.jsonl')]);
     expect(unreadable.code).toBe(2);
     expect(unreadable.stderr).toContain('none.jsonl');
     const unwritable = await plan('{"documents":[]}', '-o', join(folder, 'no', 'out.jsonl'));
     expect(unwritable.code).toBe(2);
     expect(unwritable.stderr).toContain('--output');
-    expect((await runCli(['plan', '-'])).code).toBe(2);
+    expect(unreadable.stderr).toContain('no such file');
+  });
+
+  it('writes to standard output without -o, nothing else among it', async () => {
+    const input = log({ documents: ['b', 'a'] }, { documents: ['a', 'b'] });
+    const { code, stdout, stderr } = await runCli(['plan', '-'], { input });
+    expect(code).toBe(0);
+    expect(
+      stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as Line).index),
+    ).toEqual([0, 1]);
+    expect(stderr).toContain('2 requests, 4 documents: 2 to prefill\nreuse 50.0 %');
+    expect((await runCli(['plan', '-', '--json'], { input })).stdout).toBe(stdout);
   });
 });

@@ -1,8 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 
-const MAIN = join(import.meta.dirname, '../dist/main.js');
+/** The built program. */
+export const MAIN = join(import.meta.dirname, '../dist/main.js');
 
 /** How a command ended. */
 export interface CliResult {
@@ -18,6 +20,8 @@ export interface RunningCli {
   readonly stdout: () => string;
   /** Resolves with the first match in standard output; rejects if the command ends without one. */
   waitFor(pattern: RegExp): Promise<RegExpExecArray>;
+  /** The same in standard error. */
+  waitForNote(pattern: RegExp): Promise<RegExpExecArray>;
   readonly ended: Promise<CliResult>;
 }
 
@@ -40,17 +44,19 @@ export function startCli(args: readonly string[], options: RunOptions = {}): Run
     stderr += text;
   });
   const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, stdout, stderr }));
-  const waitFor = (pattern: RegExp) =>
+  const waiting = (stream: Readable, text: () => string) => (pattern: RegExp) =>
     new Promise<RegExpExecArray>((resolve, reject) => {
       const look = () => {
-        const match = pattern.exec(stdout);
+        const match = pattern.exec(text());
         if (match !== null) resolve(match);
       };
-      child.stdout.on('data', look);
+      stream.on('data', look);
       look();
       void ended.then(() => reject(new Error(`ended without ${pattern}: ${stdout}${stderr}`)));
     });
-  return { process: child, stdout: () => stdout, waitFor, ended };
+  const waitFor = waiting(child.stdout, () => stdout);
+  const waitForNote = waiting(child.stderr, () => stderr);
+  return { process: child, stdout: () => stdout, waitFor, waitForNote, ended };
 }
 
 /** Runs the built command to its end. */

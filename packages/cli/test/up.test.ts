@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +9,7 @@ import { resolveModel } from '@warmpath/engine';
 import { request } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
 import { startFakeEngine } from './fake-engine.js';
-import { type RunningCli, runCli, startCli } from './run-cli.js';
+import { MAIN, type RunningCli, runCli, startCli } from './run-cli.js';
 
 const DOCUMENTS = [
   { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
@@ -24,8 +25,8 @@ interface Usage {
 
 const started: RunningCli[] = [];
 
-function start(args: readonly string[]): RunningCli {
-  const cli = startCli(args);
+function start(args: readonly string[], environment: Readonly<Record<string, string>> = {}): RunningCli {
+  const cli = startCli(args, { environment });
   started.push(cli);
   return cli;
 }
@@ -179,7 +180,110 @@ describe('warmpath up', () => {
   });
 });
 
+describe('a line for each request', () => {
+  it('stands on standard output where it is asked for, with what was reused', async () => {
+    const cli = start(['up', '--port', '0', '--live']);
+    const [, url] = await cli.waitFor(/gateway +(http:\S+)/);
+    await ask(url!, DOCUMENTS);
+    await ask(url!, DOCUMENTS.toReversed());
+    await cli.waitFor(/(?:tokens reused.* ms\n[\s\S]*){2}/);
+    const said = cli.stdout().slice(cli.stdout().indexOf('Ctrl-C'));
+    const line =
+      /^[\d:]{8} {2}200 {2}chat\/completions {2}2 documents {3}(\d+) of \d+ tokens reused \(\d+ %\) {2}\d+ ms$/gm;
+    const reused = [...said.matchAll(line)].map(([, tokens]) => Number(tokens));
+    expect(reused).toHaveLength(2);
+    expect(reused[1]).toBeGreaterThan(reused[0]! + 20);
+    expect(said).not.toMatch(/Velka|kg|\[3\dm/);
+    cli.process.kill('SIGINT');
+    expect((await cli.ended).stderr).toMatch(/^Starting the embedded engine/);
+  });
+
+  it.each([
+    ['with colours', {}, true],
+    ['without, where NO_COLOR says so', { NO_COLOR: '1' }, false],
+  ])('stands on a terminal unasked, %s', async (_, environment, isColoured) => {
+    const engine = await startFakeEngine();
+    // A terminal of its own, by util-linux.
+    const serve = `${process.execPath} ${MAIN} serve --engine ${engine.url} --port 0`;
+    const env = { ...process.env, TERM: 'xterm', NO_COLOR: '', ...environment };
+    const terminal = spawn('script', ['-qfec', serve, '/dev/null'], { env, stdio: ['pipe', 'pipe', 'inherit'] });
+    try {
+      let said = '';
+      const shows = async (pattern: RegExp) => {
+        for (;;) {
+          const match = pattern.exec(said);
+          if (match !== null) return match;
+          said += String((await once(terminal.stdout, 'data'))[0]);
+        }
+      };
+      const [, url] = await shows(/base URL for clients: (\S+?)\/v1/);
+      await ask(url!, DOCUMENTS);
+      const [line] = await shows(/\n[^\n]*tokens reused[^\n]*\n/);
+      expect(line.includes('\u001b[32m200')).toBe(isColoured);
+      expect(said).not.toContain('"msg"');
+      // Ctrl-C.
+      terminal.stdin.write('\u0003');
+      await once(terminal, 'close');
+    } finally {
+      terminal.kill();
+      await engine.close();
+    }
+  });
+
+  it('is not printed where nobody watches', async () => {
+    const engine = await startFakeEngine();
+    try {
+      const cli = start(['serve', '--engine', engine.url, '--port', '0']);
+      const [, url] = await cli.waitFor(/listens at (\S+)/);
+      await ask(url!, DOCUMENTS);
+      // The log has it, as JSON.
+      await cli.waitFor(/"msg":"request"/);
+      expect(cli.stdout()).not.toContain('tokens reused');
+    } finally {
+      await engine.close();
+    }
+  });
+});
+
 describe('warmpath serve', () => {
+  it('says at once what is wrong with the engine, waits for it, and says when it is there', async () => {
+    const place = await startFakeEngine();
+    await place.close();
+    const cli = start(['serve', '--engine', place.url.replace('//', '//user:hidden@'), '--port', '0']);
+    await cli.waitForNote(
+      /The engine at http:\/\/127\.0\.0\.1:\d+: The engine cannot be reached: nothing listens.*\n {2}remedy {2}Start the engine/,
+    );
+    const engine = await startFakeEngine({ port: Number(new URL(place.url).port) });
+    try {
+      await cli.waitForNote(/is there; it serves fake-model\./);
+    } finally {
+      await engine.close();
+    }
+    cli.process.kill('SIGTERM');
+    const { code, stdout, stderr } = await cli.ended;
+    expect([code, (stdout + stderr).includes('hidden')]).toEqual([0, false]);
+  });
+
+  it('takes the key of an engine that wants one from the variable that is named', async () => {
+    const engine = await startFakeEngine({ apiKey: 'secret-key' });
+    try {
+      const without = start(['serve', '--engine', engine.url, '--port', '0']);
+      await without.waitForNote(/wants a key.*status 401[\s\S]*--key-env NAME/);
+      const args = ['serve', '--engine', engine.url, '--port', '0', '--key-env', 'TEST_ENGINE_KEY', '--json'];
+      const cli = start(args, { TEST_ENGINE_KEY: 'secret-key' });
+      const [line] = await cli.waitFor(/^\{"url".+\n/m);
+      await ask((JSON.parse(line) as { url: string }).url, DOCUMENTS);
+      expect(cli.stdout()).not.toContain('secret-key');
+    } finally {
+      await engine.close();
+    }
+  });
+
+  it('refuses to be its own engine', async () => {
+    const { code, stderr } = await runCli(['serve', '--engine', 'http://localhost:8080']);
+    expect([code, stderr]).toEqual([78, expect.stringMatching(/127\.0\.0\.1:8080.*--port[\s\S]*WARMPATH_LOOP/)]);
+  });
+
   it('puts the gateway in front of an engine that runs, and stops on SIGTERM', async () => {
     const engine = await startFakeEngine();
     try {

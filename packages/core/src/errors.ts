@@ -24,7 +24,7 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'The body is not valid JSON.',
-    remedy: 'Send one complete JSON object.',
+    remedy: 'Send one complete JSON object; the message says where it stops being one.',
   },
   WARMPATH_INVALID_REQUEST: {
     status: 400,
@@ -36,7 +36,8 @@ export const ERROR_TABLE = {
     status: 413,
     type: 'invalid_request_error',
     message: 'The body is larger than this server accepts.',
-    remedy: 'Send fewer or shorter documents, or raise the body limit in the configuration.',
+    remedy:
+      'Send fewer or shorter documents, or raise the limit: `server.bodyLimitBytes` of the gateway, `--body-limit-bytes` of the embedded engine.',
   },
   WARMPATH_BODY_TOO_COMPLEX: {
     status: 413,
@@ -80,7 +81,7 @@ export const ERROR_TABLE = {
     status: 404,
     type: 'not_found_error',
     message: 'There is nothing at this path.',
-    remedy: 'See the README for the routes.',
+    remedy: 'Clients use paths under /v1/, such as /v1/chat/completions: a base URL ends in /v1.',
   },
   WARMPATH_MODEL_NOT_FOUND: {
     status: 404,
@@ -110,13 +111,13 @@ export const ERROR_TABLE = {
     status: 413,
     type: 'invalid_request_error',
     message: 'A document is longer than the limit.',
-    remedy: 'Split it into passages, or raise the limit in the configuration.',
+    remedy: 'Split it into passages, or raise `limits.documentLength` in the configuration.',
   },
   WARMPATH_TOO_MANY_DOCUMENTS: {
     status: 400,
     type: 'invalid_request_error',
     message: 'The request has more documents than the limit.',
-    remedy: 'Send fewer documents, or raise the limit in the configuration.',
+    remedy: 'Send fewer documents, or raise `limits.documents` in the configuration.',
   },
   WARMPATH_DUPLICATE_DOCUMENT: {
     status: 400,
@@ -176,7 +177,8 @@ export const ERROR_TABLE = {
     status: 429,
     type: 'server_error',
     message: 'The server has no room for this request now.',
-    remedy: 'Try again after the seconds that Retry-After names.',
+    remedy:
+      'Try again after the seconds that Retry-After names; the operator can raise the limit that the message names, or `queue.capacity`.',
   },
   WARMPATH_SPECULATION_UNKNOWN: {
     status: 404,
@@ -224,7 +226,7 @@ export const ERROR_TABLE = {
     status: 504,
     type: 'upstream_error',
     message: 'The engine did not answer in time.',
-    remedy: 'Raise the timeout in the configuration, or relieve the engine.',
+    remedy: 'Relieve the engine, or raise the key of `upstream.timeouts` that the message names.',
   },
   WARMPATH_UPSTREAM_CUT: {
     status: 502,
@@ -237,6 +239,12 @@ export const ERROR_TABLE = {
     type: 'upstream_error',
     message: 'The engine answered with an error.',
     remedy: "See the engine's own message and log.",
+  },
+  WARMPATH_LOOP: {
+    status: 508,
+    type: 'configuration_error',
+    message: 'This request has come through this gateway before: the address of its engine leads back to a gateway.',
+    remedy: 'Set `upstream.url` (or `--engine`) to the address of the engine, not of a gateway.',
   },
   WARMPATH_GATEWAY_UNREACHABLE: {
     status: 502,
@@ -389,10 +397,37 @@ export class WarmpathError extends Error {
     return typeof error === 'object' && error !== null && (error as Record<symbol, unknown>)[MARKER] === true;
   }
 
-  /** The body that OpenAI clients understand: `{error: {message, type, param, code}}`, with the remedy beside it. */
+  /**
+   * The body that OpenAI clients understand: `{error: {message, type, param, code}}`, with the remedy beside it and, as
+   * users of SDKs see the message alone, at the end of it.
+   */
   toOpenAI(): { error: { message: string; type: string; param: string | null; code: ErrorCode; remedy: string } } {
-    return {
-      error: { message: this.message, type: this.type, param: this.path ?? null, code: this.code, remedy: this.remedy },
-    };
+    const { type, path: param = null, code, remedy } = this;
+    return { error: { message: withRemedy(this.message, remedy), type, param, code, remedy } };
   }
 }
+
+function withRemedy(message: string, remedy: string): string {
+  if (message.endsWith(remedy)) return message;
+  return `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
+}
+
+/** Why a file cannot be read or written, in words, from the error of the operating system. */
+export function fileErrorReason(error: unknown): string {
+  const { code } = error as { readonly code?: unknown };
+  if (typeof code !== 'string') return 'for a reason that the system does not say';
+  return FILE_ERRORS[code] ?? code;
+}
+
+const FILE_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file or folder',
+  EACCES: 'this user may not (permission denied)',
+  EPERM: 'this user may not (permission denied)',
+  EISDIR: 'it is a folder',
+  ENOTDIR: 'a part of its path is no folder',
+  ENOSPC: 'the disk is full',
+  EROFS: 'the file system is read-only',
+  EMFILE: 'too many files are open',
+  ELOOP: 'its links lead in a circle',
+  ERR_FS_FILE_TOO_LARGE: 'it is too large to be read at once (2 GiB)',
+};

@@ -32,12 +32,13 @@ export type {
   TokenCounter,
 } from './document.js';
 export type { ErrorCode, ErrorEntry, WarmpathErrorOptions, Warning } from './errors.js';
-export { ERROR_TABLE, WarmpathError } from './errors.js';
+export { ERROR_TABLE, fileErrorReason, WarmpathError } from './errors.js';
 export type { OutlinedPiece, PieceKind, PromptOutline, PromptPiece } from './explain/outline.js';
 export { outlinePrompt } from './explain/outline.js';
 export type { BreakCause, PrefixBreak } from './explain/prefix-break.js';
 export { BREAK_CAUSES, findPrefixBreak, sharedLength } from './explain/prefix-break.js';
 export { fingerprint } from './fingerprint.js';
+export { describeJsonError } from './json-error.js';
 export { nearestName } from './nearest-name.js';
 export { observe } from './observe.js';
 export { withCachedPrefix } from './ordering/cached-prefix.js';
@@ -80,6 +81,8 @@ export { SeenDocuments, withReferences } from './recognise/repeats.js';
 export { hasRepeatedResult, withResults } from './recognise/results.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
 export { blockDocuments, rewriteText, type TextMove, textMoves } from './recognise/rewrite.js';
+export type { SuggestedTemplate } from './recognise/suggest-template.js';
+export { suggestTemplate } from './recognise/suggest-template.js';
 export type { DocumentTemplate } from './recognise/template-regions.js';
 export { canonicalJson } from './render/canonical-json.js';
 export type { HintWording } from './render/hint-wording.js';

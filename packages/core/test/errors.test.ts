@@ -10,7 +10,7 @@ test('every row is sane', () => {
     expect(remedy, code).toMatch(/^[A-Z`].*\.$/);
     const isClientError = type === 'invalid_request_error' || type === 'not_found_error';
     if (isClientError) expect(Math.floor(status / 100), code).toBe(4);
-    else expect([429, 500, 502, 503, 504], code).toContain(status);
+    else expect([429, 500, 502, 503, 504, 508], code).toContain(status);
   }
 });
 
@@ -25,7 +25,7 @@ test('an error carries its row, its path and its cause', () => {
   expect(error.message).toBe('documents[3].content: A document has no text.');
   expect(error.toOpenAI()).toEqual({
     error: {
-      message: 'documents[3].content: A document has no text.',
+      message: 'documents[3].content: A document has no text. Leave documents without text out.',
       type: 'invalid_request_error',
       param: 'documents[3].content',
       code: 'WARMPATH_EMPTY_DOCUMENT',

@@ -1,12 +1,14 @@
 import type { ServerResponse } from 'node:http';
 import type { PromptMemo } from './arrange/found/prompt-memo.js';
 import type { SentOrders } from './arrange/found/sent-orders.js';
+import type { UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import type { InsertedDocuments } from './arrange/inserted-documents.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
 import type { DispatchQueue } from './dispatch/dispatch-queue.js';
 import type { Upstream } from './dispatch/upstream.js';
 import type { EngineApis } from './engines/engine-apis.js';
+import type { EngineWatch } from './engines/engine-watch.js';
 import type { KvResidency } from './engines/kv-residency.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
@@ -14,6 +16,7 @@ import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
+import type { ServedRequest } from './observe/served-request.js';
 import type { TrafficSeries } from './observe/traffic-series.js';
 import type { RequestLog } from './operate/explain/request-log.js';
 import type { Metrics } from './operate/metrics.js';
@@ -27,7 +30,9 @@ import type { Warmups } from './warm/warmups.js';
 export interface Gateway {
   readonly config: GatewayConfig;
   readonly upstream: Upstream;
-  /** What every request to the engine carries, or does not carry, of keys (`engineCredentials`). */
+  /** What this gateway is called in `x-warmpath-via`. */
+  readonly hopName: string;
+  /** What every request to the engine carries, or does not carry, of keys (`engineCredentials`), and the hop's name. */
   readonly engineCredentials: Readonly<Record<string, string | undefined>>;
   readonly engineApis: EngineApis;
   readonly authenticator: Authenticator;
@@ -63,6 +68,12 @@ export interface Gateway {
   readonly viewers: Set<ServerResponse>;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
+  /** Only where somebody wants to hear why documents in prompts stay as they are. */
+  readonly unrecognised: UnrecognisedPrompts | undefined;
+  /** Hears of every request that is over. */
+  readonly onRequest: ((request: ServedRequest) => void) | undefined;
+  /** Only where somebody wants to hear of the engine. */
+  engineWatch?: EngineWatch;
   /** True once shutdown has begun. */
   draining: boolean;
 }

@@ -1,4 +1,5 @@
 export { InPlacePrompts, type PlacedPrompt } from './arrange/found/in-place-prompts.js';
+export { describeNotice, type RecognitionNotice } from './arrange/found/unrecognised-prompts.js';
 export { type ConfigKey, configJsonSchema, describeConfig } from './config/describe.js';
 export {
   type ConfigCheck,
@@ -18,7 +19,9 @@ export {
   MemoryConversationStore,
   probeConversationStore,
 } from './conversation/conversation-store.js';
+export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
+export type { ServedRequest } from './observe/served-request.js';
 export type { RefusedEntry, SessionImport } from './operate/admin/session-transfer.js';
 export {
   type ExplainedBlock,

@@ -12,15 +12,18 @@ import {
 } from 'fastify';
 import { PromptMemo } from './arrange/found/prompt-memo.js';
 import { SentOrders } from './arrange/found/sent-orders.js';
+import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
 import { resolveConfig } from './config/load.js';
 import type { GatewayConfig, GatewayConfigInput } from './config/schema.js';
 import { createConversationStore } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
 import { DispatchQueue } from './dispatch/dispatch-queue.js';
-import { engineCredentials, RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
+import { engineCredentials, RESPONSE_HEADERS, requestHeaders, summaryHeader } from './dispatch/headers.js';
 import { Upstream } from './dispatch/upstream.js';
 import { EngineApis } from './engines/engine-apis.js';
+import { type EngineReport, probeEngine } from './engines/engine-probe.js';
+import { EngineWatch, logReport } from './engines/engine-watch.js';
 import { KvResidency } from './engines/kv-residency.js';
 import type { Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
@@ -28,6 +31,8 @@ import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/messages-api.js';
 import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
+import { checkHops, HOPS_HEADER, newHopName } from './intake/hops.js';
+import { withPlace } from './intake/json-scanner.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory, RequestBodies } from './intake/request-body.js';
@@ -36,6 +41,7 @@ import { describeDefect } from './observe/fail-open.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
 import { ServedHistories } from './observe/served-histories.js';
+import { type ServedRequest, servedRequest } from './observe/served-request.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog, recordOf } from './operate/explain/request-log.js';
@@ -86,6 +92,15 @@ export interface GatewayParts {
   readonly promptMemo?: PromptMemo;
   /** Where conversations are remembered; in this process by default. */
   readonly sessions?: ConversationStore;
+  /**
+   * Hears what is at the engine's address: at the start, and whenever that changes. Without it, nobody asks and nothing
+   * of it is logged.
+   */
+  readonly onEngine?: (report: EngineReport) => void;
+  /** Hears once for each shape of prompts why documents in them stay as they are. Without it, nobody looks. */
+  readonly onUnrecognised?: (notice: RecognitionNotice) => void;
+  /** Hears of every request of a client that is over. */
+  readonly onRequest?: (request: ServedRequest) => void;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
 }
@@ -148,6 +163,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     await gateway.upstream.destroy();
     throw error;
   }
+  if (parts.onEngine !== undefined) watchEngine(gateway, app, parts.onEngine);
   let closing: Promise<void> | undefined;
   return {
     url,
@@ -156,6 +172,17 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
       return closing;
     },
   };
+}
+
+/** Looks for the engine; what is found shows in the log, too. */
+function watchEngine(gateway: Gateway, { log }: FastifyInstance, tell: (report: EngineReport) => void): void {
+  const { connectMs } = gateway.config.upstream.timeouts;
+  const probe = () => probeEngine(gateway.upstream, requestHeaders({}, gateway.engineCredentials), connectMs);
+  gateway.engineWatch = new EngineWatch(probe, (report) => {
+    logReport(log, report);
+    tell(report);
+  });
+  gateway.engineWatch.look();
 }
 
 /**
@@ -242,7 +269,9 @@ function assemble(
         now,
       })
     : undefined;
-  const engineApis = new EngineApis(upstream, config, now);
+  const hopName = newHopName();
+  const credentials = { ...engineCredentials(config), [HOPS_HEADER]: hopName };
+  const engineApis = new EngineApis(upstream, config, credentials, now);
   const rateLimits = new RateLimits(now);
   const cors = config.server.cors && new Cors(config.server.cors);
   const state = {
@@ -270,11 +299,14 @@ function assemble(
   const gateway: Gateway = {
     config,
     upstream,
-    engineCredentials: engineCredentials(config),
+    hopName,
+    engineCredentials: credentials,
     engineApis,
     ...state,
     metrics,
     now,
+    unrecognised: parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now),
+    onRequest: parts.onRequest,
     draining: false,
   };
   return gateway;
@@ -315,7 +347,9 @@ function buildServer(gateway: Gateway): FastifyInstance {
   app.addHook('onRequest', (request, reply, done) => {
     malformed.began(request.raw);
     begin(app, gateway, { request, reply, ended: () => malformed.ended(request.raw) });
-    if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
+    const loop = checkHops(request.headers, gateway.hopName);
+    if (loop !== undefined) done(loop);
+    else if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
     else admit(gateway, request, reply, done);
   });
   // Relayed answers are written past this, and decide at their head likewise.
@@ -330,7 +364,7 @@ function buildServer(gateway: Gateway): FastifyInstance {
     sendTableError(request, reply, WarmpathError.isInstance(error) ? error : fromFramework(error));
   });
   app.setNotFoundHandler((request, reply) => {
-    sendTableError(request, reply, new WarmpathError('WARMPATH_NOT_FOUND'));
+    sendTableError(request, reply, notFound(app, request));
   });
   promptRoutes(app, gateway);
   countTokensRoute(app, gateway);
@@ -339,6 +373,15 @@ function buildServer(gateway: Gateway): FastifyInstance {
   for (const route of [healthRoutes, metricsRoute, dashboardRoutes, speculationsRoute, passthroughRoute])
     route(app, gateway);
   return app;
+}
+
+/** What is missing is `/v1` most often: where the base URL of a client lacks it. */
+function notFound(app: FastifyInstance, { method, url }: FastifyRequest): WarmpathError {
+  const path = `/v1${url.split('?', 1)[0]}`;
+  const isKnown = path === '/v1/models' || app.hasRoute({ method: method as 'POST', url: path });
+  if (!isKnown) return new WarmpathError('WARMPATH_NOT_FOUND');
+  const detail = `There is nothing at this path, but at ${path}: the base URL of the client lacks its /v1.`;
+  return new WarmpathError('WARMPATH_NOT_FOUND', { detail });
 }
 
 function begin(
@@ -362,6 +405,7 @@ function begin(
     const gone = !reply.raw.writableFinished && exchange.errorSource === undefined && route !== FEED_ROUTE;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
+    if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') gateway.engineWatch?.look();
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
     if (tenant !== undefined) {
@@ -371,7 +415,9 @@ function begin(
         gateway.requests.add(tenant, recordOf(exchange, { route, status, now }), exchange);
       }
     }
-    logAccess(gateway, request, { route, status });
+    const durationMs = round(gateway.now() - exchange.arrivedAt);
+    logAccess(gateway, request, { route, status, durationMs });
+    if (!QUIET_ROUTES.has(route)) gateway.onRequest?.(servedRequest(exchange, { route, status, durationMs }));
     if (gateway.draining) app.server.closeIdleConnections();
   });
 }
@@ -380,21 +426,22 @@ function begin(
 function logAccess(
   gateway: Gateway,
   { log, exchange, method }: FastifyRequest,
-  { route, status }: { readonly route: string; readonly status: number },
+  line: { readonly route: string; readonly status: number; readonly durationMs: number },
 ): void {
+  const { route } = line;
   const level = QUIET_ROUTES.has(route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
   // A tenant is a digest of a key, or a name that is nobody else's business.
-  const { requestId, arrivedAt, bodyAt: _bodyAt, tenant: _tenant, caller: _caller, ...facts } = exchange;
-  const line = { requestId, method, route, status, durationMs: round(gateway.now() - arrivedAt), ...facts };
-  log[level](line, 'request');
+  const { requestId, arrivedAt: _arrivedAt, bodyAt: _bodyAt, tenant: _tenant, caller: _caller, ...facts } = exchange;
+  log[level]({ requestId, method, ...line, ...facts }, 'request');
 }
 
 function round(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
-function sendTableError(request: FastifyRequest, reply: FastifyReply, error: WarmpathError): void {
+function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: WarmpathError): void {
+  const error = Buffer.isBuffer(request.body) ? withPlace(thrown, request.body) : thrown;
   request.exchange.failed(error.code, 'gateway');
   if (error.code === 'WARMPATH_CONVERSATION_FORGOTTEN') {
     request.exchange.conversation = 'forgotten';
@@ -433,6 +480,7 @@ async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServ
   gateway.draining = true;
   gateway.warmups.close();
   gateway.prewarmer?.close();
+  gateway.engineWatch?.close();
   for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
   await app.close();

@@ -74,7 +74,7 @@ describe('a configuration', () => {
       'WARMPATH_CONFIG_UNKNOWN_KEY',
       'qqqqqqqqqq',
       2,
-      /^unknown key$/,
+      /^unknown key; there are server, upstream/,
     ],
     ['a wrong type', `${URL_LINE}\nserver:\n  port: high`, 'WARMPATH_CONFIG_INVALID', 'server.port', 3, /number/],
     ['a port beyond', `${URL_LINE}\nserver: { port: 70000 }`, 'WARMPATH_CONFIG_INVALID', 'server.port', 2, /65535/],

@@ -31,6 +31,7 @@ function sorted(
     deduplicate: true,
     blocks: false,
     location: DEFAULT_HINT_WORDING.location,
+    orderHint: undefined,
   });
   const references = placed.blocks.reduce((sum, block) => sum + block.references.length, 0);
   return { body: placed.body.toString(), decided: placed.blocks.map(({ decided }) => decided), references };

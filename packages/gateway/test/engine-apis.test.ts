@@ -39,7 +39,8 @@ describe('whether the engine speaks an API', () => {
     };
     expect(await ask(headers)).toBe(NATIVE);
     const names = Object.keys(probes()[0]!.headers).toSorted();
-    expect(names).toEqual(['connection', 'content-length', 'content-type', 'host', 'x-api-key']);
+    const own = ['connection', 'content-length', 'content-type', 'host', 'x-warmpath-via'];
+    expect(names).toEqual([...own, 'x-api-key'].toSorted());
     expect(probes()[0]!.headers['x-api-key']).toBe('alice');
   });
 

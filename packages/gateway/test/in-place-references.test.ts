@@ -72,6 +72,7 @@ class InProcess {
       deduplicate,
       blocks: this.#blocks,
       location: DEFAULT_HINT_WORDING.location,
+      orderHint: undefined,
     });
     rememberOrders(recognised, { tenant: 't', orders: this.#orders, blocks: placed.blocks });
     for (const { arrangement } of placed.blocks) {

@@ -59,7 +59,7 @@ describe('POST /v1/plan', () => {
     const reply = await send(`${gateway.url}/v1/plan`, { contexts: [['a'], ['b', 7]] });
     expect(reply.status).toBe(400);
     expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_INVALID_REQUEST', param: 'contexts[1][1]' });
-    expect(errorOf(reply).message).toBe('contexts[1][1]: an id or an object with an id was expected');
+    expect(errorOf(reply).message).toContain('contexts[1][1]: an id or an object with an id was expected');
     const unknown = await send(`${gateway.url}/v1/plan`, { contexts: [], method: 'combind' });
     expect(errorOf(unknown)).toMatchObject({ param: 'method' });
     expect(errorOf(await send(`${gateway.url}/v1/plan`, 'no json'))).toMatchObject({ code: 'WARMPATH_INVALID_JSON' });
@@ -106,7 +106,7 @@ describe('POST /v1/plan', () => {
     expect(errorOf(late)).toMatchObject({ code: 'WARMPATH_PLAN_LIMIT' });
     const many = { contexts: Array.from({ length: 100_001 }, () => []) };
     const reply = await send(`${(await stand()).gateway.url}/v1/plan`, many);
-    expect(errorOf(reply).message).toBe('contexts: there are 100001; at most 100000 are accepted');
+    expect(errorOf(reply).message).toContain('contexts: there are 100001; at most 100000 are accepted');
   });
 
   it('gives up with the memory that it may have', async () => {

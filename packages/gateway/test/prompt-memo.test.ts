@@ -147,7 +147,7 @@ async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string)
     status: reply.status,
     text: reply.text,
     body: engine.last?.body,
-    sent: { ...engine.last?.headers, host: undefined, 'x-request-id': undefined },
+    sent: { ...engine.last?.headers, host: undefined, 'x-request-id': undefined, 'x-warmpath-via': undefined },
     summary,
     counts,
   };

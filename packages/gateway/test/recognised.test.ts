@@ -63,6 +63,19 @@ describe('documents that stand in prompts', () => {
     expect(lastContent(body)).toBe(`${framed('harbour', 'lantern', 'glacier')}\n\nWhat is known?`);
   });
 
+  it('are followed by a hint that states their given order where that is configured, in history too', async () => {
+    const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', hints: true } });
+    await ask(gateway, chat(question(tagged('harbour', 'lantern', 'orchard'))));
+    const asked = question(tagged('orchard', 'lantern', 'harbour'));
+    const hint = 'Read the documents in this order of relevance: orchard > lantern > harbour.';
+    const first = await ask(gateway, chat(asked));
+    expect(namesIn(first.body)).toEqual(['harbour', 'lantern', 'orchard']);
+    expect(lastContent(first.body)).toContain(`</document>\n${hint}\n</documents>`);
+    const later = chat(asked, { role: 'assistant', content: 'Much.' }, { role: 'user', content: 'And?' });
+    const sent = JSON.parse((await ask(gateway, later)).body) as { messages: { content: string }[] };
+    expect(sent.messages[0]!.content).toBe(lastContent(first.body));
+  });
+
   it('leave every other byte as the client wrote it', async () => {
     const gateway = await stand(answerAsAsked, CONSERVATIVE);
     await ask(gateway, chat(question(tagged('harbour', 'lantern'))));

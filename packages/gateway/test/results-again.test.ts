@@ -86,6 +86,7 @@ class InProcess {
       deduplicate,
       blocks,
       location: DEFAULT_HINT_WORDING.location,
+      orderHint: undefined,
     });
     rememberOrders(recognised, { tenant: 't', orders: this.#orders, blocks: placed.blocks });
     for (const { arrangement } of placed.blocks) {

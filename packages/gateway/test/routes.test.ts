@@ -46,6 +46,75 @@ describe('passthrough', () => {
   });
 });
 
+describe('what engines have beside /v1/', () => {
+  it.each(['/tokenize', '/detokenize', '/rerank', '/v2/rerank', '/v1/rerank', '/score', '/embed', '/embeddings'])(
+    'passes %s on as it is',
+    async (path) => {
+      const { engine, gateway } = await stand();
+      const body = '{"query": "a",  "texts": ["b"]}';
+      const reply = await send(`${gateway.url}${path}?truncate=true`, body);
+      expect([reply.status, reply.text]).toEqual([200, CHAT_RESPONSE]);
+      expect(engine.last).toMatchObject({ method: 'POST', path: `${path}?truncate=true`, body });
+    },
+  );
+
+  it.each([
+    ['POST', '/sleep'],
+    ['POST', '/reset_prefix_cache'],
+    ['POST', '/flush_cache'],
+    ['POST', '/kv/flush'],
+    ['GET', '/kv'],
+    ['GET', '/slots'],
+    ['POST', '/lora-adapters'],
+    ['POST', '/collective_rpc'],
+    ['GET', '/tokenize'],
+    ['POST', '/v1/load_lora_adapter'],
+    ['POST', '/v1/unload_lora_adapter'],
+    ['POST', '/v1//load_lora_adapter'],
+    ['POST', '/v1/load_lora_adapter/'],
+    ['POST', '/v1/Load_Lora_Adapter'],
+    ['POST', '/v1/%6coad_lora_adapter'],
+    ['POST', '/v1/%256coad_lora_adapter'],
+    ['POST', '/v1/load_lora_adapter;x=1'],
+    ['POST', '/v1/internal/model/load'],
+    ['POST', '/v1/model/unload'],
+  ])("keeps the engine's operator's %s %s", async (method, path) => {
+    const { engine, gateway } = await stand();
+    const reply = await send(gateway.url, method === 'GET' ? undefined : '{}', { method, path });
+    expect([reply.status, errorOf(reply).code]).toEqual([404, 'WARMPATH_NOT_FOUND']);
+    expect(engine.received).toEqual([]);
+  });
+
+  it('tells a client whose base URL lacks /v1', async () => {
+    const { gateway } = await stand();
+    expect(errorOf(await send(`${gateway.url}/chat/completions`, {})).message).toContain('lacks its /v1');
+    expect(errorOf(await send(`${gateway.url}/models`)).message).toContain('/v1/models');
+    expect(errorOf(await send(`${gateway.url}/elsewhere`, {})).message).not.toContain('lacks');
+  });
+});
+
+describe('errors that say where and what to do', () => {
+  it('names the place where a body stops being JSON, and nothing of what stands there', async () => {
+    const { gateway } = await stand();
+    const reply = await send(`${gateway.url}/v1/chat/completions`, '{"messages": [],\n "documents": [hunter2]}');
+    expect(errorOf(reply)).toMatchObject({
+      code: 'WARMPATH_INVALID_JSON',
+      message: expect.stringContaining('line 2, column 16'),
+    });
+    expect(reply.text).not.toContain('hunter2');
+  });
+
+  it.each([
+    ['documents of a request', { limits: { documents: 2 } }, { documents: DOCUMENTS }, '`limits.documents`'],
+    ['length of a document', { limits: { documentLength: 9 } }, { documents: DOCUMENTS }, '`limits.documentLength`'],
+    ['bytes of a body', { server: { bodyLimitBytes: 99 } }, { documents: DOCUMENTS }, '`server.bodyLimitBytes`'],
+  ])('names the key that raises the limit: %s', async (_, config, fields, key) => {
+    const { gateway } = await stand(undefined, config);
+    const body = { messages: [{ role: 'user', content: 'Hi' }], ...fields };
+    expect(errorOf(await send(`${gateway.url}/v1/chat/completions`, body)).message).toContain(key);
+  });
+});
+
 describe('request ids', () => {
   it.each([
     ['a sane one is kept', 'abc-1.2:3', 'abc-1.2:3'],

@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { DEFAULT_DOCUMENT_LIMITS, type DocumentInput, WarmpathError } from '@warmpath/core';
+import { DEFAULT_DOCUMENT_LIMITS, type DocumentInput, describeJsonError, WarmpathError } from '@warmpath/core';
 import MiniSearch from 'minisearch';
 
 /** A document that can be found. */
@@ -61,7 +61,7 @@ function readLine(line: string, path: string, number: string): CorpusDocument {
   try {
     value = JSON.parse(line) as typeof value;
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_INVALID_JSON', { path, cause });
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { path, detail: describeJsonError(line), cause });
   }
   const { id = number, title, content: text = value?.text } = value ?? {};
   if (typeof text !== 'string' || typeof id !== 'string' || (title !== undefined && typeof title !== 'string')) {

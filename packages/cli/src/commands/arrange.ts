@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { describeJsonError, WarmpathError } from '@warmpath/core';
 import type { Command } from 'commander';
 import { arrangeAfter } from '../arrange-after.js';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -26,6 +26,6 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: 'The input is not valid JSON.', cause });
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: describeJsonError(text), cause });
   }
 }

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE, fileErrorReason, WarmpathError } from '@warmpath/core';
 import { type ConfigProblem, checkConfig, probeConversationStore } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -20,6 +20,9 @@ async function check(file: string, connects: boolean, context: CommandContext): 
   const sessionStore = connects && config !== undefined ? await probeConversationStore(config) : undefined;
   terminal.data({ file, ok, problems, ...(sessionStore !== undefined && { sessionStore }) });
   for (const problem of problems) terminal.line(describe(file, problem));
+  for (const code of new Set(problems.map((problem) => problem.code))) {
+    terminal.line(`  remedy  ${ERROR_TABLE[code].remedy} (${code})`);
+  }
   if (ok) terminal.line(`${file} is valid`);
   else context.exitCode = EXIT_CODES.configuration;
   if (sessionStore === undefined) return;
@@ -33,7 +36,11 @@ async function readConfig(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8');
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', { path: file, cause });
+    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', {
+      path: file,
+      detail: `cannot be read: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
 }
 

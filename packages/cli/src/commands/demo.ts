@@ -6,7 +6,7 @@ import { WORKLOAD_NAMES, type WorkloadName } from '../demo/questions.js';
 import { compare, compareGraded, type DemoReport } from '../demo/report.js';
 import { type ComparisonSettings, runBoth } from '../demo/run-both.js';
 import { almanacWorkload, documentationWorkload, PASSAGES_PER_QUESTION, type Workload } from '../demo/workload.js';
-import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
+import { addEngineOptions, engineSettings } from '../engine-settings.js';
 import { withInterruption } from '../interruption.js';
 import { addEngineUrlOptions, type EngineUrlOptions, engineAddress, wholeNumber } from '../options.js';
 import type { Terminal } from '../terminal.js';
@@ -94,7 +94,7 @@ async function askAlmanac(count: number, settings: Omit<ComparisonSettings, 'tas
 }
 
 function engineSource(options: DemoOptions, { environment, terminal }: CommandContext): EngineSource {
-  if (options.engine === undefined) return embeddedEngine(engineSettings(options), modelProgress(terminal));
+  if (options.engine === undefined) return embeddedEngine(engineSettings(options), terminal);
   return remoteEngine(engineAddress(options, environment), options.model);
 }
 

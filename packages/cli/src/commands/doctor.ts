@@ -1,14 +1,19 @@
 import { spawnEngine } from '@warmpath/engine';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { examine } from '../doctor/examine.js';
+import { examine, MOST_PROBES } from '../doctor/examine.js';
 import { type Check, judge, type Verdict } from '../doctor/judge.js';
 import { EngineClient } from '../engine-client.js';
-import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
+import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
 import { EXIT_CODES } from '../exit-codes.js';
 import { withInterruption } from '../interruption.js';
-import { addEngineUrlOptions, type EngineUrlOptions, engineAddress } from '../options.js';
+import { addEngineUrlOptions, type EngineUrlOptions, engineAddress, wholeNumber } from '../options.js';
+import { startProgress } from '../progress.js';
 import type { Style, Terminal } from '../terminal.js';
+
+interface DoctorOptions extends EngineUrlOptions {
+  readonly timeout: number;
+}
 
 /** Adds `warmpath doctor`. */
 export function addDoctorCommand(program: Command, context: CommandContext): void {
@@ -18,35 +23,45 @@ export function addDoctorCommand(program: Command, context: CommandContext): voi
     'probe an engine: prefix caching, block size, cached tokens in usage, TTFT',
   );
   addEngineUrlOptions(command, 'engine to probe, any OpenAI-compatible one; an embedded one is started if left out');
-  addEngineOptions(command).action(async (options: EngineUrlOptions) => {
+  command.option(
+    '--timeout <seconds>',
+    'how long an answer may take before the engine counts as stuck',
+    wholeNumber(1, 3_600),
+    60,
+  );
+  addEngineOptions(command).action(async (options: DoctorOptions) => {
     const healthy = await withInterruption((signal) => doctor(options, context, signal));
     if (!healthy) context.exitCode = EXIT_CODES.failure;
   });
 }
 
-async function doctor(options: EngineUrlOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
+async function doctor(options: DoctorOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
   if (options.engine !== undefined) return diagnose(options, context, signal);
-  const onProgress = modelProgress(context.terminal);
-  const engine = await spawnEngine({ ...engineSettings(options), port: 0 }, { onProgress, signal });
+  const start = announceStart(context.terminal);
+  const starting = spawnEngine({ ...engineSettings(options), port: 0 }, { onProgress: start.onProgress, signal });
+  const engine = await starting.finally(() => start.stop());
   try {
-    return await diagnose({ engine: engine.url }, context, signal);
+    return await diagnose({ ...options, engine: engine.url, model: engine.model.name }, context, signal);
   } finally {
     await engine.stop();
   }
 }
 
 /** Examines, prints, and says whether nothing failed. */
-async function diagnose(options: EngineUrlOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
+async function diagnose(options: DoctorOptions, context: CommandContext, signal: AbortSignal): Promise<boolean> {
   const address = engineAddress(options, context.environment);
-  const client = new EngineClient(address);
+  const client = new EngineClient(address, { timeoutMs: options.timeout * 1_000 });
+  const progress = startProgress(context.terminal, 'requests', MOST_PROBES);
   try {
-    const facts = await examine(client, options.model, signal);
+    const facts = await examine(client, options.model, { signal, onRequest: () => progress.advance() });
+    progress.stop();
     const checks = judge(facts);
     const healthy = checks.every(({ verdict }) => verdict !== 'failed');
     context.terminal.data({ engine: address.url, model: facts.model, healthy, checks, facts });
     printChecks(context.terminal, address.url, checks);
     return healthy;
   } finally {
+    progress.stop();
     await client.close();
   }
 }
@@ -64,6 +79,6 @@ function printChecks(terminal: Terminal, url: string, checks: readonly Check[]):
   const width = Math.max(...checks.map(({ name }) => name.length));
   for (const { name, verdict, finding, advice } of checks) {
     terminal.line(`  ${MARKS[verdict](terminal.style)}  ${name.padEnd(width)}  ${finding}`);
-    if (advice !== undefined) terminal.line(`  ${' '.repeat(7 + 2 + width)}  → ${advice}`);
+    if (advice !== undefined) terminal.line(`    → ${advice}`);
   }
 }

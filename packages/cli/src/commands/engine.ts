@@ -8,10 +8,12 @@ import {
 } from '@warmpath/engine';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
+import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { requireFreePort } from '../listen-address.js';
 import { tcpPort } from '../options.js';
+import { remaining } from '../progress.js';
+import { percent } from '../terminal.js';
 
 interface EngineCommandOptions {
   readonly host?: string;
@@ -42,11 +44,12 @@ export function addEngineCommand(program: Command, context: CommandContext): voi
 async function engine(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {
   const { host, port } = parseEngineOptions(settings);
   await requireFreePort({ host, port, option: '--port' });
+  const start = announceStart(terminal);
   const server = await startSupervisedEngine(settings, {
-    onProgress: modelProgress(terminal),
+    onProgress: start.onProgress,
     onCrash: ({ message }) => terminal.note(message),
     signal,
-  });
+  }).finally(() => start.stop());
   const { name, notice, contextTokens } = server.model;
   terminal.data({ url: server.url, model: name, contextTokens, cells: server.cells, metrics: `${server.url}/metrics` });
   terminal.line(`The engine serves ${name} at ${server.url}.`);
@@ -64,11 +67,18 @@ async function build(settings: EngineOptions, { terminal }: CommandContext, sign
 }
 
 async function profile(settings: EngineOptions, { terminal }: CommandContext, signal: AbortSignal): Promise<void> {
+  const start = announceStart(terminal);
+  let startedAt: number | undefined;
   const stored = await profileEngine(settings, {
-    onProgress: modelProgress(terminal),
-    onMeasured: ({ tokens, totalTokens }) => terminal.status(`measuring ${Math.round((100 * tokens) / totalTokens)} %`),
+    onProgress: start.onProgress,
+    onMeasured: ({ tokens, totalTokens }) => {
+      if (startedAt === undefined) start.stop();
+      startedAt ??= performance.now();
+      const left = remaining(performance.now() - startedAt, tokens, totalTokens);
+      terminal.status(`measuring ${percent(tokens / totalTokens, 0)}  ${left}`);
+    },
     signal,
-  });
+  }).finally(() => start.stop());
   terminal.status('');
   terminal.data(stored);
   terminal.line(profileText(stored));

@@ -1,11 +1,20 @@
-import { createWriteStream } from 'node:fs';
+import { createReadStream, createWriteStream, type ReadStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { type BatchPlan, PLAN_METHODS, type PlanMethod, planBatch, WarmpathError } from '@warmpath/core';
-import { type ReadRequestLogOptions, readRequestLog } from '@warmpath/lab';
+import {
+  type BatchPlan,
+  fileErrorReason,
+  PLAN_METHODS,
+  type PlanMethod,
+  planBatch,
+  WarmpathError,
+} from '@warmpath/core';
+import { readRequestLog } from '@warmpath/lab';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
+import { readingProgress } from '../files/reading-progress.js';
 import { wholeNumber } from '../options.js';
+import { percent, type Terminal } from '../terminal.js';
 
 const FORMAT_HELP = `
 Input, one request a line:
@@ -20,7 +29,7 @@ const READ_STEP = 1000;
 const WRITE_STEP = 1000;
 
 interface PlanCommandOptions {
-  readonly output: string;
+  readonly output?: string;
   readonly capacity?: number;
   readonly method: PlanMethod;
 }
@@ -29,7 +38,7 @@ interface PlanCommandOptions {
 export function addPlanCommand(program: Command, { terminal, stdin }: CommandContext): void {
   addCommand(program, 'plan', 'order a whole batch: the documents of each request, and the requests')
     .argument('<file>', 'log of requests, JSON lines; - for standard input')
-    .requiredOption('-o, --output <file>', 'where the plan goes, JSON lines')
+    .option('-o, --output <file>', 'where the plan goes, JSON lines; standard output if left out or -')
     .option(
       '--capacity <tokens>',
       'what the prefix cache holds; documents, if their tokens are not known',
@@ -38,23 +47,39 @@ export function addPlanCommand(program: Command, { terminal, stdin }: CommandCon
     .addOption(new Option('--method <name>', 'how to plan').choices(PLAN_METHODS).default('combined'))
     .addHelpText('after', FORMAT_HELP)
     .action(async (file: string, options: PlanCommandOptions) => {
-      const log = await readBatch(file, file === '-' ? { input: stdin } : {}, (count) => {
-        if (count % READ_STEP === 0) terminal.status(`reading: ${count} requests`);
-      });
-      terminal.status(`planning ${log.contexts.length} requests`);
+      const { output = '-' } = options;
+      const log = await readBatch(file, file === '-' ? stdin : createReadStream(file), terminal);
+      terminal.status(`planning ${log.contexts.length} requests${expected(log.contexts.length)}`);
       const start = performance.now();
       const plan = planBatch(log.contexts, planOptions(log, options));
       const ms = performance.now() - start;
-      terminal.status(`writing ${options.output}`);
-      await writePlan(plan, options.output);
       terminal.status('');
+      if (output === '-') await terminal.pour(lines(plan.steps));
+      else await writePlan(plan, output);
       const { documents, trieNodes, reuse } = plan;
       const rssMiB = process.resourceUsage().maxRSS / 1024;
       const summary = { contexts: log.contexts.length, documents, trieNodes, reuse, ms, rssMiB };
+      const found = `${summary.contexts} requests, ${documents} documents: ${trieNodes} to prefill`;
+      const took = `reuse ${percent(reuse)}, planned in ${Math.round(ms)} ms`;
+      if (output === '-') {
+        terminal.note(found);
+        terminal.note(took);
+        return;
+      }
       terminal.data(summary);
-      terminal.line(`${summary.contexts} requests, ${documents} documents: ${trieNodes} to prefill`);
-      terminal.line(`reuse ${(reuse * 100).toFixed(1)} %, planned in ${Math.round(ms)} ms, ${options.output} written`);
+      terminal.line(found);
+      terminal.line(`${took}, ${output} written`);
     });
+}
+
+/** Milliseconds that a request takes of planning, at most, and from how many seconds on that is worth saying. */
+const PLANNING_MS = 0.05;
+const WORTH_SAYING_S = 2;
+
+/** Planning cannot be looked into while it runs. */
+function expected(requests: number): string {
+  const seconds = Math.ceil((requests * PLANNING_MS) / 1_000);
+  return seconds < WORTH_SAYING_S ? '' : `: up to ${seconds} s`;
 }
 
 /** A log of requests, as far as planning needs it. */
@@ -65,19 +90,16 @@ interface Batch {
   readonly tokens: ReadonlyMap<string, number>;
 }
 
-async function readBatch(
-  file: string,
-  options: ReadRequestLogOptions,
-  onRequest: (count: number) => void,
-): Promise<Batch> {
+async function readBatch(file: string, input: NodeJS.ReadStream | ReadStream, terminal: Terminal): Promise<Batch> {
   const contexts: string[][] = [];
   const tokens = new Map<string, number>();
-  for await (const { documents } of readRequestLog(file, options)) {
+  const reading = readingProgress(file, input);
+  for await (const { documents } of readRequestLog(file, { input })) {
     for (const document of documents) {
       if (document.tokens !== undefined && !tokens.has(document.id)) tokens.set(document.id, document.tokens);
     }
     contexts.push(documents.map(({ id }) => id));
-    onRequest(contexts.length);
+    if (contexts.length % READ_STEP === 0) terminal.status(`${contexts.length} requests read${reading()}`);
   }
   return { contexts, tokens };
 }
@@ -96,7 +118,11 @@ async function writePlan({ steps }: BatchPlan, file: string): Promise<void> {
   try {
     await pipeline(Readable.from(lines(steps)), createWriteStream(file));
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: '--output', detail: `cannot write ${file}`, cause });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: '--output',
+      detail: `cannot write ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
 }
 

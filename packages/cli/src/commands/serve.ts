@@ -1,19 +1,28 @@
 import { WarmpathError } from '@warmpath/core';
-import { resolveConfig, startGateway } from '@warmpath/gateway';
+import { type EngineReport, resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { addGatewayOptions, type GatewayOptions, gatewaySettings } from '../gateway-settings.js';
+import {
+  addGatewayOptions,
+  type GatewayOptions,
+  gatewaySettings,
+  listeners,
+  showsRequests,
+} from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError } from '../listen-address.js';
+import { addKeyOption, keyFrom } from '../options.js';
+import type { Terminal } from '../terminal.js';
 
 interface ServeOptions extends GatewayOptions {
   readonly engine?: string;
+  readonly keyEnv?: string;
 }
 
 /** Adds `warmpath serve`. */
 export function addServeCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'serve', 'the gateway alone, in front of an engine that runs already');
-  addGatewayOptions(command, '8700, or what the file says')
+  addKeyOption(addGatewayOptions(command))
     .option('--engine <url>', "base URL of the engine's OpenAI API; goes before the file's upstream.url")
     .action((options: ServeOptions) => withInterruption((signal) => serve(options, context, signal)));
 }
@@ -29,13 +38,62 @@ async function serve(
       detail: 'name the engine with --engine or --config',
     });
   }
-  const config = resolveConfig(await gatewaySettings(options, options.engine, { environment }));
-  const gateway = await startGateway(config).catch((error: unknown) => {
-    throw describeListenError(error, { ...config.server, option: '--port' });
+  // Whoever reads a line for each request has no use for the same as JSON.
+  const logLevel = showsRequests(terminal, options) ? 'error' : 'info';
+  const settings = await gatewaySettings(options, options.engine, { environment, defaults: { logLevel } });
+  const apiKey = keyFrom(options, environment);
+  const upstream = { ...settings.upstream, ...(apiKey !== undefined && { apiKey }) };
+  const config = resolveConfig({ ...settings, upstream });
+  const { server } = config;
+  requireOtherAddress(config.upstream.url, server);
+  let leadsBack: (error: WarmpathError) => void;
+  const loop = new Promise<never>((_, reject) => {
+    leadsBack = reject;
   });
-  terminal.data({ url: gateway.url, engine: config.upstream.url, metrics: `${gateway.url}/metrics` });
-  terminal.line(`The gateway listens at ${gateway.url} in front of ${config.upstream.url}.`);
-  terminal.line(`Dashboard: ${gateway.url}/ui`);
-  await interrupted(signal);
-  await gateway.close();
+  // The engine may be asked, and answer, before anybody waits for this.
+  loop.catch(() => {});
+  const onEngine = (report: EngineReport): void => {
+    if (report.state === 'loop')
+      leadsBack(new WarmpathError('WARMPATH_LOOP', { detail: `${report.url}: ${report.problem}` }));
+    else describeEngine(terminal, report);
+  };
+  const gateway = await startGateway(config, { onEngine, ...listeners(terminal, options) }).catch((error: unknown) => {
+    throw describeListenError(error, { ...server, option: '--port' });
+  });
+  try {
+    const engine = withoutCredentials(config.upstream.url);
+    terminal.data({ url: gateway.url, engine, metrics: `${gateway.url}/metrics` });
+    terminal.line(`The gateway listens at ${gateway.url} in front of ${engine}.`);
+    terminal.line(terminal.style.dim(`  base URL for clients: ${gateway.url}/v1; Ctrl-C stops it`));
+    terminal.line(`  dashboard: ${gateway.url}/ui`);
+    await Promise.race([interrupted(signal), loop]);
+  } finally {
+    await gateway.close();
+  }
+}
+
+/** On standard error: the log on standard output, where there is one, says it as JSON. */
+function describeEngine(terminal: Terminal, { url, models, problem, remedy }: EngineReport): void {
+  if (problem === undefined) {
+    const serves = models.length === 0 ? '' : `; it serves ${models.join(', ')}`;
+    terminal.note(`The engine at ${url} is there${serves}.`);
+    return;
+  }
+  terminal.note(`The engine at ${url}: ${problem}`);
+  terminal.note(`  remedy  ${remedy}`);
+}
+
+/** Error: `WARMPATH_LOOP` where the gateway would listen at the very address of its engine. */
+function requireOtherAddress(engine: string, { host, port }: { readonly host: string; readonly port: number }): void {
+  const { hostname, port: enginePort, protocol } = new URL(engine);
+  const own = (name: string) => ['localhost', '127.0.0.1', '[::1]', '::1', '0.0.0.0', host].includes(name);
+  if (Number(enginePort || (protocol === 'https:' ? 443 : 80)) !== port || !own(hostname)) return;
+  throw new WarmpathError('WARMPATH_LOOP', {
+    path: '--engine',
+    detail: `the gateway itself is to listen at ${host}:${port}; choose another port for it with --port, or correct --engine`,
+  });
+}
+
+function withoutCredentials(url: string): string {
+  return url.replace(/^(https?:\/\/)[^/?#]*@/i, '$1');
 }

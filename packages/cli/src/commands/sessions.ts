@@ -8,6 +8,7 @@ import { type Command, Option } from 'commander';
 import { type AdminAddress, AdminClient, adminSocket } from '../admin-client.js';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
+import { examplesHelp } from '../help-examples.js';
 
 const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key'] as const;
 
@@ -29,6 +30,7 @@ export function addSessionsCommand(program: Command, context: CommandContext): v
   const sessions = program
     .command('sessions')
     .description('export, import and forget what a running gateway remembers of conversations')
+    .addHelpText('after', examplesHelp('sessions'))
     .addHelpText('after', EXIT_CODES_HELP);
   addWhich(addAddress(addCommand(sessions, 'export', 'write what is remembered: prompts and documents in the clear')))
     .argument('[file]', 'where it goes, for this user alone; standard output if left out or -')

@@ -4,8 +4,8 @@ import { type EngineOptions, type SupervisedEngine, startSupervisedEngine } from
 import { type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { addEngineOptions, engineSettings, modelProgress } from '../engine-settings.js';
-import { addGatewayOptions, type GatewayOptions, gatewaySettings } from '../gateway-settings.js';
+import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
+import { addGatewayOptions, type GatewayOptions, gatewaySettings, listeners } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError, requireFreePort } from '../listen-address.js';
 import { tcpPort } from '../options.js';
@@ -15,18 +15,17 @@ interface UpOptions extends GatewayOptions {
   readonly enginePort?: number;
 }
 
-const DEFAULT_PORT = 8080;
-
 /** Adds `warmpath up`. */
 export function addUpCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'up', 'the embedded engine and the gateway in front of it, ready to be asked');
-  addEngineOptions(addGatewayOptions(command, `${DEFAULT_PORT}, or what the file says`))
+  addEngineOptions(addGatewayOptions(command))
     .option('--engine-port <number>', 'port of the engine; any free one if left out', tcpPort)
     .action((options: UpOptions) => withInterruption((signal) => up(options, context, signal)));
 }
 
 async function up(options: UpOptions, { terminal, environment }: CommandContext, signal: AbortSignal): Promise<void> {
-  const defaults = { port: DEFAULT_PORT, logLevel: 'warn', segments: true } as const;
+  // Who starts an engine with Warmpath wants to see what it does, also to prompts of clients that know nothing of it.
+  const defaults = { logLevel: 'warn', segments: true, recognise: 'conservative' } as const;
   // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
   const { server } = resolveConfig(await gatewaySettings(options, 'http://127.0.0.1', { environment, defaults }));
   const address = { host: server.host, port: server.port, option: '--port' } as const;
@@ -38,9 +37,11 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
     const config = await gatewaySettings(options, engine.url, { environment, defaults });
     // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
     const upstream = { cacheSaltKey: randomBytes(32).toString('base64url'), ...config.upstream };
-    const gateway = await startGateway({ ...config, upstream }).catch((error: unknown) => {
-      throw describeListenError(error, address);
-    });
+    const gateway = await startGateway({ ...config, upstream }, listeners(terminal, options)).catch(
+      (error: unknown) => {
+        throw describeListenError(error, address);
+      },
+    );
     try {
       announce(terminal, gateway, engine);
       await Promise.race([interrupted(signal), givenUp(engine)]);
@@ -56,7 +57,8 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
 /** The engine's front runs in this process, beside the gateway; what computes is a process of its own. */
 function startEngine(options: EngineOptions, terminal: Terminal, signal: AbortSignal): Promise<SupervisedEngine> {
   const onCrash = ({ message }: WarmpathError) => terminal.note(message);
-  return startSupervisedEngine(options, { onProgress: modelProgress(terminal), onCrash, signal });
+  const start = announceStart(terminal);
+  return startSupervisedEngine(options, { onProgress: start.onProgress, onCrash, signal }).finally(() => start.stop());
 }
 
 /** Rejects when the engine cannot be started again. */
@@ -97,4 +99,5 @@ function announce(terminal: Terminal, gateway: RunningGateway, engine: Supervise
     dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'),
   );
   terminal.line(dim('  Ctrl-C stops both.'));
+  terminal.line();
 }

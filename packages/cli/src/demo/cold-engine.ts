@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
-import { type EngineOptions, type ModelProgressListener, spawnEngine } from '@warmpath/engine';
+import { type EngineOptions, spawnEngine } from '@warmpath/engine';
 import { type EngineAddress, EngineClient } from '../engine-client.js';
+import { announceStart } from '../engine-settings.js';
+import type { Terminal } from '../terminal.js';
 
 /** The system prompt of every request of the demo. */
 const SYSTEM_PROMPT = 'Answer the question using only the provided documents.';
@@ -35,12 +37,14 @@ export interface EngineSource {
 }
 
 /** The embedded engine: a process of its own for every start. */
-export function embeddedEngine(options: EngineOptions, onProgress: ModelProgressListener): EngineSource {
+export function embeddedEngine(options: EngineOptions, terminal: Terminal): EngineSource {
   return {
     name: 'embedded',
     coldness: 'an engine process of its own for each order',
     start: async (signal) => {
-      const engine = await spawnEngine({ ...options, port: 0 }, { onProgress, signal });
+      const start = announceStart(terminal);
+      const starting = spawnEngine({ ...options, port: 0 }, { onProgress: start.onProgress, signal });
+      const engine = await starting.finally(() => start.stop());
       const { name, kind, notice } = engine.model;
       const description = { model: name, isDemoModel: kind === 'demo', notice };
       const stop = async () => {

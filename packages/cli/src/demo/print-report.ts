@@ -1,4 +1,4 @@
-import { formatTable, type Terminal } from '../terminal.js';
+import { formatTable, percent, type Terminal } from '../terminal.js';
 import { type Comparison, type GradedReport, type StrategyReport, uncachedTokens } from './report.js';
 
 /** Prints both strategies side by side, and the sentence that sums them up. */
@@ -12,12 +12,12 @@ export function printComparison(terminal: Terminal, comparison: Comparison): voi
     ratioText,
   ];
   const rows = [
-    ['', 'retrieval', 'arranged', 'arranged / retrieval'],
-    row('TTFT p50', ({ ttftMs }) => milliseconds(ttftMs.p50), ratio.ttftP50.toFixed(3)),
+    ['', 'retrieval order', 'arranged', 'change'],
+    row('TTFT p50', ({ ttftMs }) => milliseconds(ttftMs.p50), change(ratio.ttftP50)),
     row('TTFT p95', ({ ttftMs }) => milliseconds(ttftMs.p95)),
-    row('TTFT mean', ({ ttftMs }) => milliseconds(ttftMs.mean), ratio.ttftMean.toFixed(3)),
+    row('TTFT mean', ({ ttftMs }) => milliseconds(ttftMs.mean), change(ratio.ttftMean)),
     row('prompt tokens', ({ promptTokens }) => tokens(promptTokens)),
-    row('uncached tokens', (report) => tokens(uncachedTokens(report)), ratio.uncachedTokens?.toFixed(3)),
+    row('uncached tokens', (report) => tokens(uncachedTokens(report)), change(ratio.uncachedTokens)),
     row('cached share', ({ cachedShare }) => (cachedShare === null ? 'not reported' : percent(cachedShare))),
   ];
   const [head, ...body] = formatTable(rows);
@@ -52,6 +52,8 @@ function tokens(count: number | null): string {
   return count === null ? 'not reported' : count.toLocaleString('en-US');
 }
 
-function percent(share: number): string {
-  return `${(share * 100).toFixed(1)} %`;
+/** How much less, or more, arranged than in retrieval order. */
+function change(ratio: number | null): string {
+  if (ratio === null) return '';
+  return `${ratio <= 1 ? '−' : '+'}${percent(Math.abs(1 - ratio))}`;
 }

@@ -43,7 +43,7 @@ export async function runBoth(requests: readonly DemoRequest[], settings: Compar
   const tally: Tally = {
     answers: { retrieval: [], arranged: [] },
     engine: undefined,
-    onAnswer: () => progress.advance(),
+    onAnswer: () => progress.advance(figuresSoFar(tally.answers)),
   };
   try {
     for (let repetition = 0; repetition < repeat; repetition++) {
@@ -53,6 +53,13 @@ export async function runBoth(requests: readonly DemoRequest[], settings: Compar
     progress.stop();
   }
   return { answers: tally.answers, engine: tally.engine! };
+}
+
+/** Mean TTFT of both orders so far. */
+function figuresSoFar({ retrieval, arranged }: Answers): string {
+  const mean = (answers: readonly MeasuredAnswer[]) =>
+    (answers.reduce((sum, { ttftMs }) => sum + ttftMs, 0) / Math.max(1, answers.length)).toFixed(0);
+  return `TTFT ${mean(retrieval)} → ${mean(arranged)} ms`;
 }
 
 async function takeTurns(requests: readonly DemoRequest[], settings: ComparisonSettings, tally: Tally): Promise<void> {

@@ -34,6 +34,15 @@ const TTFT_PAIRS = 3;
 const BLOCK_PROBES = 16;
 /** Words between two block probes: no divisor of usual block sizes, so that all remainders come up. */
 const BLOCK_PROBE_STEP = 17;
+/** Requests of an examination: models, sample, prompt, repeat, stream, half, blocks, `/tokenize`, TTFT. */
+export const MOST_PROBES = 5 + 2 + (1 + BLOCK_PROBES) + 1 + 2 * TTFT_PAIRS;
+
+/** What goes with an examination. */
+interface ProbeHooks {
+  readonly signal: AbortSignal;
+  /** Called after every answer. */
+  readonly onRequest: () => void;
+}
 
 /**
  * Asks the engine a few dozen one-token questions and reports what they showed. Every prompt opens with a fresh nonce.
@@ -41,14 +50,15 @@ const BLOCK_PROBE_STEP = 17;
 export async function examine(
   client: EngineClient,
   model: string | undefined,
-  signal: AbortSignal,
+  { signal, onRequest }: ProbeHooks,
 ): Promise<EngineFacts> {
   const models = await client.models(signal);
+  onRequest();
   const chosen = model ?? models[0]?.id;
   if (chosen === undefined) {
     throw new WarmpathError('WARMPATH_MODEL_NOT_FOUND', { path: '--model', detail: 'the engine names no model' });
   }
-  const probe = new Probe(client, chosen, signal);
+  const probe = new Probe(client, chosen, { signal, onRequest });
   const words = await probe.wordsForTarget();
   const text = probeText(nonce(), words);
   await probe.ask(text);
@@ -75,22 +85,27 @@ class Probe {
   readonly #client: EngineClient;
   readonly #model: string;
   readonly #signal: AbortSignal;
+  readonly #onRequest: () => void;
 
-  constructor(client: EngineClient, model: string, signal: AbortSignal) {
+  constructor(client: EngineClient, model: string, { signal, onRequest }: ProbeHooks) {
     this.#client = client;
     this.#model = model;
     this.#signal = signal;
+    this.#onRequest = onRequest;
   }
 
   async ask(text: string): Promise<Counts> {
     const answer = (await this.#client.post('/v1/chat/completions', this.#body(text), this.#signal)) as {
       usage?: { prompt_tokens?: number };
     };
+    this.#onRequest();
     return { promptTokens: answer.usage?.prompt_tokens, cachedTokens: cachedTokensOf(answer.usage) };
   }
 
-  stream(text: string) {
-    return this.#client.measureChat(this.#body(text), this.#signal);
+  async stream(text: string) {
+    const answer = await this.#client.measureChat(this.#body(text), this.#signal);
+    this.#onRequest();
+    return answer;
   }
 
   async wordsForTarget(): Promise<number> {
@@ -140,6 +155,8 @@ class Probe {
     } catch (error) {
       if (this.#signal.aborted) throw error;
       return false;
+    } finally {
+      this.#onRequest();
     }
   }
 

@@ -23,7 +23,7 @@ const REFERRED = [
 
 /** An explanation in lines for a person. */
 export function describeExplanation(explanation: Explanation, style: Style): readonly string[] {
-  const { api, model, promptTokens, givenDocuments, blocks, advice, prefix } = explanation;
+  const { api, model, promptTokens, givenDocuments, blocks, advice, template, prefix } = explanation;
   const lines = [
     `${style.bold(`${api} request`)}${model === '' ? '' : ` to ${model}`}, ${tokens(promptTokens)} (estimated)`,
     '',
@@ -32,9 +32,34 @@ export function describeExplanation(explanation: Explanation, style: Style): rea
     lines.push(`${givenDocuments} documents in the field \`documents\`; the prompt is not searched for others`);
   else if (blocks.length === 0) lines.push('no documents recognised');
   for (const block of blocks) lines.push(...describeBlock(block, style));
-  if (advice !== null) lines.push(style.yellow(advice));
+  if (template !== null) lines.push(...describeTemplate(api, template, style));
+  else if (advice !== null) lines.push(style.yellow(advice));
   if (prefix !== null) lines.push('', ...describePrefix(explanation, style));
   return lines;
+}
+
+/** The configuration that finds the documents of exactly this prompt, to be pasted; JSON's strings are YAML's. */
+function describeTemplate(
+  api: Explanation['api'],
+  { place, documents, template }: NonNullable<Explanation['template']>,
+  style: Style,
+): readonly string[] {
+  const { before, separator, after } = template;
+  return [
+    style.yellow(
+      `${place} seems to hold ${documents} documents that nothing but their separator parts. This finds them:`,
+    ),
+    '',
+    'recognise:',
+    `  ${api}: conservative`,
+    '  templates:',
+    `    - before: ${JSON.stringify(before)}`,
+    `      separator: ${JSON.stringify(separator)}`,
+    ...(after === undefined ? [] : [`      after: ${JSON.stringify(after)}`]),
+    '',
+    'Right where no passage holds that separator: each stretch between two of them moves by itself. A separator of',
+    'its own (`documentSeparator` in LangChain), or a tag around each document, is surer.',
+  ];
 }
 
 function describeBlock(block: ExplainedBlock, style: Style): readonly string[] {

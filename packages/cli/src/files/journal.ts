@@ -1,5 +1,5 @@
 import { type FileHandle, open } from 'node:fs/promises';
-import { canonicalJson, WarmpathError } from '@warmpath/core';
+import { canonicalJson, describeJsonError, fileErrorReason, WarmpathError } from '@warmpath/core';
 import { writeWhole } from './write-whole.js';
 
 /** What decides whether figures of two runs may stand in one table. */
@@ -73,7 +73,11 @@ async function readIfThere(file: string): Promise<Buffer | undefined> {
     }
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw new WarmpathError('WARMPATH_USAGE', { path: OPTION, detail: `cannot read ${file}`, cause });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: OPTION,
+      detail: `cannot read ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
 }
 
@@ -81,7 +85,11 @@ async function openFile(file: string): Promise<FileHandle> {
   try {
     return await open(file, 'a');
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: OPTION, detail: `cannot write ${file}`, cause });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: OPTION,
+      detail: `cannot write ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
 }
 
@@ -116,7 +124,7 @@ function parseLine(line: string, file: string, number: number): unknown {
   try {
     return JSON.parse(line);
   } catch (cause) {
-    const detail = `${file}, line ${number}, is not valid JSON`;
+    const detail = `${file}, line ${number}: ${describeJsonError(line)}`;
     throw new WarmpathError('WARMPATH_INVALID_JSON', { path: OPTION, detail, cause });
   }
 }

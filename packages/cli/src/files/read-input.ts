@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
 
 /** The text of a file, or of standard input if there is no name or it is `-`. Error: `WARMPATH_USAGE`. */
 export async function readInput(file: string | undefined, stdin: NodeJS.ReadStream): Promise<string> {
@@ -11,6 +11,10 @@ export async function readInput(file: string | undefined, stdin: NodeJS.ReadStre
   try {
     return await readFile(file, 'utf8');
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail: `cannot read ${file}`, cause });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: 'file',
+      detail: `cannot read ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
 }

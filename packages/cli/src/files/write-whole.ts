@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { open, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
 
 /**
  * Writes a file so that it holds either all of the text or what it held before, whatever happens meanwhile: the text
@@ -18,7 +18,11 @@ export async function writeWhole(file: string, text: string, option: string): Pr
     if (target.isPlain) await replace(target.path, text);
     else await writeFile(target.path, text);
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: option, detail: `cannot write ${file}`, cause });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: option,
+      detail: `cannot write ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
 }
 

@@ -1,5 +1,12 @@
 import { readFile } from 'node:fs/promises';
-import { type CostModel, type PrefillProfile, profiledCost, WarmpathError } from '@warmpath/core';
+import {
+  type CostModel,
+  describeJsonError,
+  fileErrorReason,
+  type PrefillProfile,
+  profiledCost,
+  WarmpathError,
+} from '@warmpath/core';
 import { RTX_4060_TI, RTX_4090 } from '@warmpath/lab';
 import { Option } from 'commander';
 
@@ -46,14 +53,19 @@ async function parseFile(file: string): Promise<unknown> {
   try {
     content = await readFile(file, 'utf8');
   } catch (cause) {
-    const detail = `${file} is neither a file that can be read nor one of ${LATENCY_NAMES.join(', ')}`;
+    const reason = fileErrorReason(cause);
+    const detail = `${file} is none of ${LATENCY_NAMES.join(', ')}, and as a file cannot be read: ${reason}`;
     throw new WarmpathError('WARMPATH_USAGE', { path: '--latency', detail, cause });
   }
+  if (content.length > MAX_PROFILE_LENGTH) {
+    const detail = `${file} has more than ${MAX_PROFILE_LENGTH} characters, as no profile has`;
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { path: '--latency', detail });
+  }
   try {
-    if (content.length > MAX_PROFILE_LENGTH) throw new RangeError('too long');
     return JSON.parse(content);
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_INVALID_JSON', { path: '--latency', detail: `${file} is no profile`, cause });
+    const detail = `${file}: ${describeJsonError(content)}`;
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { path: '--latency', detail, cause });
   }
 }
 

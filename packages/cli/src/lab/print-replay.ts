@@ -1,5 +1,5 @@
 import { describeCache, type ReplayReport, type ReplayResult } from '@warmpath/lab';
-import { formatTable, type Terminal } from '../terminal.js';
+import { formatTable, percent, type Terminal } from '../terminal.js';
 
 /**
  * Prints what a log would have saved, for a person: the traffic, every policy cache by cache beside its bounds, the
@@ -46,10 +46,6 @@ export function printReplay(report: ReplayReport, terminal: Terminal): void {
 function cells({ policy, cachedTokenShare, uncachedTokens, ttftMs }: ReplayResult): readonly string[] {
   const times = [ttftMs.p50, ttftMs.p95, ttftMs.p99, ttftMs.mean].map((value) => value.toFixed(1));
   return [policy, percent(cachedTokenShare), uncachedTokens.mean.toFixed(0), ...times];
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
 }
 
 function count(value: number): string {

@@ -1,5 +1,5 @@
 import type { Estimate, ExperimentReport, ServerSettings } from '@warmpath/lab';
-import { formatTable, type Terminal } from '../terminal.js';
+import { formatTable, percent, type Terminal } from '../terminal.js';
 
 /** Prints what policies got from the cache, and the bounds, for a person. */
 export function printExperiment(report: ExperimentReport, terminal: Terminal): void {
@@ -33,10 +33,10 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   ];
   const rows = results.map((result) => [
     result.policy,
-    withError(result.cachedDocumentShare),
-    ...(isCompared ? [signed(result.difference?.cachedDocumentShare)] : []),
-    withError(result.cachedTokenShare),
-    ...(isCompared ? [signed(result.difference?.cachedTokenShare)] : []),
+    shareWithError(result.cachedDocumentShare),
+    ...(isCompared ? [signedShare(result.difference?.cachedDocumentShare)] : []),
+    shareWithError(result.cachedTokenShare),
+    ...(isCompared ? [signedShare(result.difference?.cachedTokenShare)] : []),
     result.uncachedTokens.mean.toFixed(0),
     ...(isPrewarmed ? [result.prewarmedTokens!.toFixed(0)] : []),
     result.ttftMs.p50.toFixed(1),
@@ -51,7 +51,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   terminal.line();
   if (report.server !== undefined) printServer(report, terminal);
   terminal.line(
-    `  bounds on the documents: best order of each request alone ${bounds.oracle.toFixed(4)}, seen before at any position ${bounds.seenBefore.toFixed(4)}`,
+    `  bounds on the documents: best order of each request alone ${percent(bounds.oracle, 2)}, seen before ${percent(bounds.seenBefore, 2)}`,
   );
   if (bounds.offline !== undefined)
     terminal.line(`  best orders of all requests together, no cache limit: ${offline(bounds.offline)}`);
@@ -59,7 +59,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
 
 /** By tokens, which for documents of one length is by documents. */
 function offline(bound: NonNullable<ExperimentReport['bounds']['offline']>): string {
-  const share = 'value' in bound ? bound.value.toFixed(4) : `${bound.low.toFixed(4)} to ${bound.high.toFixed(4)}`;
+  const share = 'value' in bound ? percent(bound.value, 2) : `${percent(bound.low, 2)} to ${percent(bound.high, 2)}`;
   return `${share} of the documents' tokens`;
 }
 
@@ -82,7 +82,7 @@ function printServer({ results }: ExperimentReport, terminal: Terminal): void {
   const rows = results.map(({ policy, server }) => {
     const { waitMs, tbtMs, endToEndMs, throughput, batch, utilisation, imbalance } = server!;
     const times = [waitMs.mean, tbtMs.p50, tbtMs.p99, endToEndMs.p50, endToEndMs.p99, throughput.requestsPerSecond];
-    const shares = [utilisation.toFixed(2), imbalance.toFixed(2)];
+    const shares = [percent(utilisation, 0), percent(imbalance, 0)];
     return [policy, ...times.map((value) => value.toFixed(1)), `${batch.mean.toFixed(1)}, ${batch.max}`, ...shares];
   });
   const columns = [...header, 'requests a second', 'batch mean, max', 'busy', 'busiest replica'];
@@ -92,15 +92,27 @@ function printServer({ results }: ExperimentReport, terminal: Terminal): void {
 
 /** Prints how much retrieval found of what was judged relevant, where that is known. */
 export function printRecall(recall: number | undefined, terminal: Terminal): void {
-  if (recall !== undefined)
-    terminal.line(`  of the passages judged relevant, ${(100 * recall).toFixed(1)} % were retrieved`);
+  if (recall !== undefined) terminal.line(`  of the passages judged relevant, ${percent(recall)} were retrieved`);
 }
 
-function signed(difference: Estimate | undefined, places?: number): string {
+function signed(difference: Estimate | undefined, places: number): string {
   if (difference === undefined) return '';
   return `${difference.mean < 0 ? '' : '+'}${withError(difference, places)}`;
 }
 
-function withError({ mean, se }: Estimate, places = 4): string {
+function withError({ mean, se }: Estimate, places: number): string {
   return se === 0 ? mean.toFixed(places) : `${mean.toFixed(places)} ± ${se.toFixed(places)}`;
+}
+
+function shareWithError(share: Estimate): string {
+  return `${withError(inPercent(share), 2)} %`;
+}
+
+/** A difference of shares, in points. */
+function signedShare(difference: Estimate | undefined): string {
+  return difference === undefined ? '' : `${signed(inPercent(difference), 2)} %`;
+}
+
+function inPercent({ mean, se }: Estimate): Estimate {
+  return { mean: 100 * mean, se: 100 * se };
 }

@@ -12,7 +12,7 @@ import { tags } from './formats/tags.js';
 import { type MarkedRegion, markedRegions } from './marker.js';
 import { hasOwnOrder } from './own-order.js';
 import { type References, referencesIn, saysOwnOrder } from './references.js';
-import { type DocumentTemplate, type TemplateRegion, templateRegions } from './template-regions.js';
+import { type DocumentTemplate, knownRegions, type TemplateRegion, templateRegions } from './template-regions.js';
 
 /** Every format, the surest first: where two see documents in one place, the first has it. */
 export const DOCUMENT_FORMATS: readonly DocumentFormat[] = [
@@ -166,10 +166,14 @@ function framedOutside(
   text: string,
   templates: readonly DocumentTemplate[] | undefined,
 ): readonly TemplateRegion[] {
-  if (templates === undefined || templates.length === 0) return [];
-  return templateRegions(text, templates).filter(
-    ({ outerStart, outerEnd }) => !marked.some((each) => each.outerStart < outerEnd && outerStart < each.outerEnd),
-  );
+  const free = (regions: readonly TemplateRegion[], taken: readonly Pick<MarkedRegion, 'outerStart' | 'outerEnd'>[]) =>
+    regions.filter(
+      ({ outerStart, outerEnd }) => !taken.some((each) => each.outerStart < outerEnd && outerStart < each.outerEnd),
+    );
+  const known = knownRegions(text);
+  if (templates === undefined || templates.length === 0) return free(known, marked);
+  const own = free(templateRegions(text, templates), marked);
+  return [...own, ...free(known, [...marked, ...own])];
 }
 
 /** What a text says before, between and behind what was found in it. */

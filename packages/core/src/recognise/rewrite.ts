@@ -1,5 +1,6 @@
 import type { Document } from '../document.js';
 import { fingerprint } from '../fingerprint.js';
+import { HINT_PLACE } from '../render/hint-wording.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan } from './block.js';
 
@@ -8,23 +9,30 @@ export interface BlockRewrite {
   readonly block: DocumentBlock;
   /** `order[place]` is the rank of the document that stands there: a permutation of the block's documents. */
   readonly order: readonly number[];
+  /**
+   * Wording of a hint that states the order in which the documents were given, on a line behind the last one where
+   * another order stands there and each has a name; `{documents}` stands for the names. None if left out.
+   */
+  readonly hint?: string | undefined;
 }
 
 /**
  * The text with its blocks in another order. Everything outside the documents keeps its place, white space and commas
  * between them included; a document moves as it is written, but for labels that are `free`, which count the places as
- * before. In the order of the text, the very text. Blocks must be of this text, in its order. O(text).
+ * before. In the order of the text, the very text, and no hint. Blocks must be of this text, in its order. O(text).
  */
 export function rewriteText(text: string, rewrites: readonly BlockRewrite[]): string {
   const parts: string[] = [];
   let from = 0;
-  for (const { block, order } of rewrites) {
-    if (order.every((rank, place) => rank === place)) continue;
+  for (const rewrite of rewrites) {
+    const { block, order } = rewrite;
+    if (isInOrder(order)) continue;
     for (const [place, rank] of order.entries()) {
       const slot = block.documents[place]!;
       parts.push(text.slice(from, slot.start), writtenAt(text, block, { rank, place }));
       from = slot.end;
     }
+    parts.push(hintFor(text, rewrite));
   }
   if (from === 0) return text;
   parts.push(text.slice(from));
@@ -40,12 +48,14 @@ export interface TextMove {
 }
 
 /**
- * What `rewriteText` would move, for whoever moves it in another form of the text; `undefined` where a label would be
- * written anew. O(documents).
+ * What `rewriteText` would move, for whoever moves it in another form of the text; `undefined` where a label or a hint
+ * would be written. O(documents).
  */
-export function textMoves(rewrites: readonly BlockRewrite[]): readonly TextMove[] | undefined {
+export function textMoves(text: string, rewrites: readonly BlockRewrite[]): readonly TextMove[] | undefined {
   const moves: TextMove[] = [];
-  for (const { block, order } of rewrites) {
+  for (const rewrite of rewrites) {
+    const { block, order } = rewrite;
+    if (!isInOrder(order) && hintFor(text, rewrite) !== '') return undefined;
     for (const [place, rank] of order.entries()) {
       if (rank === place) continue;
       if (block.labels === 'free') return undefined;
@@ -55,6 +65,35 @@ export function textMoves(rewrites: readonly BlockRewrite[]): readonly TextMove[
     }
   }
   return moves;
+}
+
+function isInOrder(order: readonly number[]): boolean {
+  return order.every((rank, place) => rank === place);
+}
+
+/** Forms in which a line behind the documents would belong to them, or break them. */
+const CLOSED: ReadonlySet<DocumentBlock['format']> = new Set(['json', 'python', 'result']);
+/** Characters of a name in a hint: longer ones are texts. */
+const NAME_LENGTH = 200;
+
+/** The line that states the given order; empty where none is wanted, or a document has no name. */
+function hintFor(text: string, { block, order, hint }: BlockRewrite): string {
+  if (hint === undefined || CLOSED.has(block.format)) return '';
+  const names = block.documents.map((span, rank) => nameOf(text, block, { span, place: order.indexOf(rank) }));
+  if (names.some((name) => name === undefined || name.length > NAME_LENGTH || name.includes('\n'))) return '';
+  if (new Set(names).size < names.length) return '';
+  return `\n${hint.replace(HINT_PLACE, () => names.join(' > '))}`;
+}
+
+/** What the prompt calls a document where it now stands: its label, or its title or id. */
+function nameOf(
+  text: string,
+  { documents, labels }: DocumentBlock,
+  { span, place }: { readonly span: DocumentSpan; readonly place: number },
+): string | undefined {
+  const labelled = labels === 'free' ? documents[place]! : span;
+  const [label] = labelled.labels;
+  return labels === 'none' || label === undefined ? (span.title ?? span.id) : `[${text.slice(label.start, label.end)}]`;
 }
 
 /** A document as it is written at a place: with that place's labels if they are free. */

@@ -11,6 +11,34 @@ export interface DocumentTemplate {
   readonly after?: string | undefined;
 }
 
+/** What stands before each of those documents. */
+const INDENTED = '\n\n    ';
+
+/**
+ * Default prompts of frameworks whose own words and indentation part the documents: no passage has an empty line and
+ * four spaces but for code, and what looks like that is left alone. Haystack's first pipeline.
+ */
+const KNOWN_TEMPLATES: readonly DocumentTemplate[] = [
+  {
+    before: 'Given the following information, answer the question.\n\nContext:\n\n    ',
+    separator: INDENTED,
+    after: '\n\n\nQuestion:',
+  },
+];
+/** Lines of programs, which are indented as those documents are. */
+const CODE =
+  /^[ \t]|[{};]\s*$|^(?:def|class|import|from|const|let|var|return|if|for|while|function|public|#include|\$|>>>)\b/m;
+
+/** The frames of known prompts, where nothing in them could be something else. O(text). */
+export function knownRegions(text: string): readonly TemplateRegion[] {
+  const templates = KNOWN_TEMPLATES.filter(({ before }) => text.includes(before));
+  return templateRegions(text, templates).filter(({ documents }) =>
+    documents.every(
+      ({ start, end }) => text.startsWith(INDENTED, start - INDENTED.length) && !CODE.test(text.slice(start, end)),
+    ),
+  );
+}
+
 /** The documents of one frame in a text. */
 export interface TemplateRegion {
   readonly documents: readonly DocumentSpan[];

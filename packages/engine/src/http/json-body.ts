@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { describeJsonError, WarmpathError } from '@warmpath/core';
 
 /** Levels of arrays and objects. Real requests have about ten. */
 const MAX_DEPTH = 256;
@@ -30,6 +30,9 @@ export function largestBodyBytes(contextTokens: number, longestPiece: number): n
   return contextTokens * longestPiece * ESCAPED_BYTES + OTHER_BYTES;
 }
 
+/** Bodies up to so many characters are told where they stop being JSON, which takes some ms. */
+const PLACED_LENGTH = 1_048_576;
+
 /**
  * `JSON.parse` of a body, which is first looked through for what would take it long: ten million values, or objects
  * within objects, hold the event loop for seconds. Cost: O(bytes), a nanosecond or two each before the parse.
@@ -38,10 +41,12 @@ export function largestBodyBytes(contextTokens: number, longestPiece: number): n
  */
 export function parseJson(body: Buffer, contextTokens: number): unknown {
   checkComplexity(body, contextTokens + MAX_CONTAINERS);
+  const text = body.toString('utf8');
   try {
-    return JSON.parse(body.toString('utf8'));
+    return JSON.parse(text);
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_INVALID_JSON', { cause });
+    if (text.length > PLACED_LENGTH) throw new WarmpathError('WARMPATH_INVALID_JSON', { cause });
+    throw new WarmpathError('WARMPATH_INVALID_JSON', { detail: describeJsonError(text), cause });
   }
 }
 

@@ -253,7 +253,9 @@ export class EngineLoop {
     const places = Math.max(0, this.#options.maxRunning - running);
     // Half an answer is not refused.
     if (answered === undefined && waiting - places >= this.#options.queueLimit) {
-      throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${waiting} requests are waiting already.` });
+      throw new WarmpathError('WARMPATH_OVERLOADED', {
+        detail: `${waiting} requests are waiting already (\`--queue-limit\`).`,
+      });
     }
   }
 

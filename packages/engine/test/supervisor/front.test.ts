@@ -145,7 +145,9 @@ describe('the front', () => {
     const url = await front({ worker: undefined, ready: () => Promise.reject(error) });
     const response = await fetch(`${url}/v1/models`);
     expect(response.status).toBe(500);
-    expect(await response.json()).toMatchObject({ error: { code: 'WARMPATH_ENGINE_FAILED', message: 'given up' } });
+    expect(await response.json()).toMatchObject({
+      error: { code: 'WARMPATH_ENGINE_FAILED', message: expect.stringContaining('given up') },
+    });
   });
 
   it("puts its own metrics behind the worker's", async () => {

@@ -122,6 +122,7 @@ function withDocuments(gateway: Gateway, call: Call, { parsed, asked, prompt, hi
     if (!hasDocuments && !isReplayed) {
       const found = findInPrompt(gateway, call, { parsed, asked, history });
       if (found !== undefined) return found;
+      lookLater(gateway, call, parsed);
       if (parsed === undefined || history === undefined || history.turns.length === 0)
         return plain(call, parsed, history);
     }
@@ -135,6 +136,23 @@ function withDocuments(gateway: Gateway, call: Call, { parsed, asked, prompt, hi
       return plain(call, parsed, history);
     return refused(gateway, call, error);
   }
+}
+
+/** Behind the request, which does not wait for it: nothing is changed by that. */
+function lookLater(
+  { unrecognised, config }: Gateway,
+  { api, body, route }: Call,
+  parsed: ParsedRequest | undefined,
+): void {
+  if (unrecognised === undefined) return;
+  const mode = parsed?.recognise ?? config.recognise[route];
+  setImmediate(() => {
+    try {
+      unrecognised.look(body, api, mode);
+    } catch {
+      // What cannot be read is the engine's to refuse.
+    }
+  });
 }
 
 function plain({ body }: Call, parsed: ParsedRequest | undefined, history: RecalledHistory | undefined): PlainPrompt {
@@ -169,8 +187,10 @@ function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): P
   const options = searchOptions(gateway, call, parsed);
   const recognised = options && recogniseRequest(call.body, call.api, options);
   if (recognised === undefined) return parsed;
-  const { location } = gateway.config.arrange.wording;
-  const body = replayInPlace(recognised, { tenant: call.tenant, orders: gateway.sentOrders, location });
+  const { recognise, arrange } = gateway.config;
+  const { location, order } = arrange.wording;
+  const orderHint = recognise.hints ? order : undefined;
+  const body = replayInPlace(recognised, { tenant: call.tenant, orders: gateway.sentOrders, location, orderHint });
   if (body === recognised.view.bytes) return parsed;
   const { headers, exchange } = call.request;
   const again = parseRequest(body, call.api, { headers, endUser: exchange.caller.endUser, all: true })!;

@@ -1,7 +1,21 @@
 import { readFile } from 'node:fs/promises';
-import { type ErrorCode, nearestName, WarmpathError } from '@warmpath/core';
-import { type Document, isNode, isScalar, LineCounter, parse, parseDocument, visit } from 'yaml';
+import { type ErrorCode, fileErrorReason, nearestName, WarmpathError } from '@warmpath/core';
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  type Pair,
+  parse,
+  parseDocument,
+  visit,
+} from 'yaml';
 import type { z } from 'zod';
+import { describeConfig } from './describe.js';
 import { type GatewayConfig, type GatewayConfigInput, gatewayConfigSchema } from './schema.js';
 
 /** One thing that is wrong with a configuration. */
@@ -31,7 +45,10 @@ export async function loadConfig(file: string, environment: Environment): Promis
   try {
     text = await readFile(file, 'utf8');
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', { detail: `cannot read ${file}`, cause });
+    throw new WarmpathError('WARMPATH_CONFIG_NOT_FOUND', {
+      detail: `cannot read ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
   const { config, problems } = checkConfig(text, environment);
   if (config === undefined) throw toError(problems);
@@ -153,13 +170,29 @@ function restoreStrings(
   return restored;
 }
 
+/**
+ * The line of a key, or of an element of a list. A missing key has none; its nearest parent that is there is where it
+ * belongs. What an alias stands for is found where it is written.
+ */
 function lineOfPath(document: Document, path: readonly PropertyKey[], lines: LineCounter): number | undefined {
-  // A missing key has no node; its nearest parent that exists is where it belongs.
-  for (let length = path.length; length > 0; length--) {
-    const node = document.getIn(path.slice(0, length), true);
-    if (isNode(node) && node.range) return lines.linePos(node.range[0]).line;
+  let node: unknown = document.contents;
+  let found: Node | undefined;
+  for (const part of path) {
+    if (isAlias(node)) node = node.resolve(document);
+    if (isMap(node)) {
+      const pair: Pair | undefined = node.items.find(
+        ({ key }) => String(isScalar(key) ? key.value : key) === String(part),
+      );
+      if (pair === undefined) break;
+      if (isNode(pair.key)) found = pair.key;
+      node = pair.value;
+    } else if (isSeq(node)) {
+      node = node.items[Number(part)];
+      if (!isNode(node)) break;
+      found = node;
+    } else break;
   }
-  return undefined;
+  return found?.range ? lines.linePos(found.range[0]).line : undefined;
 }
 
 function describeIssue(
@@ -170,23 +203,49 @@ function describeIssue(
     return issue.keys.map((key) => {
       const path = [...issue.path, key];
       const nearest = nearestName(key, knownKeys(issue.path));
-      const suggestion = nearest === undefined ? '' : `; did you mean ${[...issue.path, nearest].join('.')}?`;
+      const suggestion =
+        nearest === undefined ? known(issue.path) : `; did you mean ${[...issue.path, nearest].join('.')}?`;
       return problem('WARMPATH_CONFIG_UNKNOWN_KEY', path.join('.'), lineOf(path), `unknown key${suggestion}`);
     });
   }
-  return [problem('WARMPATH_CONFIG_INVALID', issue.path.join('.'), lineOf(issue.path), issue.message)];
+  const path = issue.path.join('.');
+  return [problem('WARMPATH_CONFIG_INVALID', path, lineOf(issue.path), `${issue.message}${wanted(issue.path)}`)];
 }
 
+/** What the key is for, where that says what would be right. */
+function wanted(path: readonly PropertyKey[]): string {
+  const name = path.filter((part) => typeof part === 'string').join('.');
+  const description = describeConfig().find((key) => key.path === name)?.description ?? '';
+  const [first = ''] = description.split(/(?<=[.;])\s/, 1);
+  return first === '' ? '' : `; it is: ${first.replace(/[.;]$/, '')}`;
+}
+
+/** The keys that there are beside an unknown one. */
+function known(parent: readonly PropertyKey[]): string {
+  const keys = knownKeys(parent);
+  return keys.length === 0 ? '' : `; there are ${keys.join(', ')}`;
+}
+
+/** Names of the keys at a path, through lists. */
 function knownKeys(parent: readonly PropertyKey[]): readonly string[] {
-  let schema: unknown = gatewayConfigSchema;
-  for (const part of parent) schema = unwrap(schema)?.shape[String(part)];
+  let schema: SchemaPart | undefined = gatewayConfigSchema as unknown as SchemaPart;
+  for (const part of parent) {
+    const inner = unwrap(schema);
+    schema = typeof part === 'number' ? inner?.def?.element : inner?.shape?.[String(part)];
+  }
   return Object.keys(unwrap(schema)?.shape ?? {});
 }
 
-function unwrap(schema: unknown): { shape: Record<string, unknown> } | undefined {
-  let current = schema as { shape?: Record<string, unknown>; def?: { innerType?: unknown; in?: unknown } } | undefined;
-  while (current !== undefined && current.shape === undefined) {
-    current = (current.def?.innerType ?? current.def?.in) as typeof current;
+/** As much of a schema as leads to its keys. */
+interface SchemaPart {
+  readonly shape?: Readonly<Record<string, SchemaPart>>;
+  readonly def?: { readonly innerType?: SchemaPart; readonly in?: SchemaPart; readonly element?: SchemaPart };
+}
+
+function unwrap(schema: SchemaPart | undefined): SchemaPart | undefined {
+  let current = schema;
+  while (current !== undefined && current.shape === undefined && current.def?.element === undefined) {
+    current = current.def?.innerType ?? current.def?.in;
   }
-  return current as { shape: Record<string, unknown> } | undefined;
+  return current;
 }

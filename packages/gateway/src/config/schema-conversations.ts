@@ -26,6 +26,12 @@ export const recognise = z.strictObject({
     .boolean()
     .default(true)
     .describe('Count `[1]`, `[2]`, … anew when documents move and nothing refers to a label; else labels move along.'),
+  hints: z
+    .boolean()
+    .default(false)
+    .describe(
+      "State the order in which the client gave the documents on a line behind them (`arrange.wording.order`), where another one is sent and each has a name. Off, because a prompt's words are its client's.",
+    ),
   templates: z
     .array(documentTemplate)
     .max(16)

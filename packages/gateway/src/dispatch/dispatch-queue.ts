@@ -98,7 +98,8 @@ export class DispatchQueue {
     if (this.#places.size >= capacity) this.#makeRoomFor(dispatch.tenant);
     const scheduler = this.#tenants.get(dispatch.tenant) ?? this.#createScheduler();
     const timer = setTimeout(() => {
-      if (this.leave(dispatch)) dispatch.refuse(overloaded(`No room in the engine within ${maxWaitMs} ms.`));
+      if (this.leave(dispatch))
+        dispatch.refuse(overloaded(`No room in the engine within ${maxWaitMs} ms (\`queue.maxWaitMs\`).`));
     }, maxWaitMs);
     const waiting: Waiting = { dispatch, since: this.#now(), timer };
     scheduler.push(waiting);
@@ -152,7 +153,9 @@ export class DispatchQueue {
     let most: Scheduler<Waiting> | undefined;
     for (const scheduler of this.#tenants.values()) if (scheduler.size > (most?.size ?? 0)) most = scheduler;
     const own = this.#tenants.get(tenant)?.size ?? 0;
-    const error = overloaded(`${this.#places.size} requests wait for the engine, ${own} of them yours.`);
+    const error = overloaded(
+      `${this.#places.size} requests wait for the engine, ${own} of them yours (\`queue.capacity\`).`,
+    );
     if (most === undefined || most.size <= own + 1) throw error;
     const latest = [...most].at(-1)!.dispatch;
     this.leave(latest);

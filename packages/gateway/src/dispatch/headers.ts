@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
 import type { GatewayConfig } from '../config/schema.js';
 import { checksKeys } from '../config/schema-server.js';
 import { KEY_HEADERS } from '../intake/authenticate.js';
+import { HOPS_HEADER, withHop } from '../intake/hops.js';
 import type { Exchange } from '../observe/exchange.js';
 
 /** Headers that concern one connection only and are never forwarded (RFC 9110, section 7.6.1). */
@@ -95,6 +96,7 @@ export function requestHeaders(
   for (const name in overrides) {
     const value = overrides[name];
     if (value === undefined) delete outgoing[name];
+    else if (name === HOPS_HEADER) outgoing[name] = withHop(incoming, value);
     else outgoing[name] = value;
   }
   return outgoing;

@@ -148,7 +148,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   constructor(listener: UpstreamListener, totalMs: number, transport: Transport) {
     this.#listener = listener;
     this.#transport = transport;
-    this.#total = setTimeout(() => this.abort(timeout('the exchange', totalMs)), totalMs);
+    this.#total = setTimeout(() => this.abort(timeout(totalMs)), totalMs);
     this.#dispatch();
   }
 
@@ -227,13 +227,16 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #translate(error: Error): WarmpathError {
     if (WarmpathError.isInstance(error)) return error;
     const code = codeOf(error);
-    if (code === 'UND_ERR_HEADERS_TIMEOUT') return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no response headers', error);
-    if (code === 'UND_ERR_BODY_TIMEOUT') return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'the response stalled', error);
-    if (code === 'UND_ERR_CONNECT_TIMEOUT') return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no connection', error);
+    if (code === 'UND_ERR_HEADERS_TIMEOUT')
+      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no response headers (`upstream.timeouts.headersMs`)', error);
+    if (code === 'UND_ERR_BODY_TIMEOUT')
+      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'the response stalled (`upstream.timeouts.idleMs`)', error);
+    if (code === 'UND_ERR_CONNECT_TIMEOUT')
+      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no connection (`upstream.timeouts.connectMs`)', error);
     if (code === 'UND_ERR_INVALID_ARG') return withCause('WARMPATH_INVALID_REQUEST', error.message, error);
     const table = this.#controller === undefined ? 'WARMPATH_UPSTREAM_UNREACHABLE' : 'WARMPATH_UPSTREAM_CUT';
     const when = this.#headSeen ? 'in the middle of the response' : 'before the response';
-    return withCause(table, this.#controller === undefined ? code : `${code} ${when}`, error);
+    return withCause(table, this.#controller === undefined ? connectionFailure(code) : `${code} ${when}`, error);
   }
 }
 
@@ -249,9 +252,37 @@ function withCause(
   return new WarmpathError(code, { detail, cause });
 }
 
-function timeout(what: string, ms: number): WarmpathError {
-  return new WarmpathError('WARMPATH_UPSTREAM_TIMEOUT', { detail: `${what} took longer than ${ms} ms` });
+function timeout(ms: number): WarmpathError {
+  const detail = `the exchange took longer than ${ms} ms (\`upstream.timeouts.totalMs\`)`;
+  return new WarmpathError('WARMPATH_UPSTREAM_TIMEOUT', { detail });
 }
+
+/** Why there is no connection, in words that name no address: clients read them. */
+function connectionFailure(code: string): string {
+  const words = CONNECTION_WORDS[code];
+  return `The engine cannot be reached: ${words === undefined ? code : `${words} (${code})`}.`;
+}
+
+const CONNECTION_WORDS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'nothing listens at its address',
+  ECONNRESET: 'it closed the connection',
+  EHOSTUNREACH: 'there is no way to its host',
+  ENETUNREACH: 'there is no way to its network',
+  ENOTFOUND: 'its host name is not known',
+  EAI_AGAIN: 'its host name cannot be looked up now',
+  ETIMEDOUT: 'its host does not answer',
+  UND_ERR_SOCKET: 'it closed the connection',
+  EPROTO: 'it does not speak TLS as its address says',
+  ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS: its address begins with http://',
+  DEPTH_ZERO_SELF_SIGNED_CERT:
+    'its certificate is signed by nobody that this machine trusts; NODE_EXTRA_CA_CERTS names others',
+  SELF_SIGNED_CERT_IN_CHAIN:
+    'its certificate is signed by nobody that this machine trusts; NODE_EXTRA_CA_CERTS names others',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    'its certificate is signed by nobody that this machine trusts; NODE_EXTRA_CA_CERTS names others',
+  CERT_HAS_EXPIRED: 'its certificate has expired',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host',
+};
 
 function codeOf(error: Error): string {
   const { code } = error as NodeJS.ErrnoException;

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig } from '../config/schema.js';
-import { engineCredentials, forwardsClientKey, requestHeaders } from '../dispatch/headers.js';
+import { forwardsClientKey, requestHeaders } from '../dispatch/headers.js';
 import type { Upstream } from '../dispatch/upstream.js';
 import { type Caller, KEY_HEADERS } from '../intake/authenticate.js';
 import type { TranslatedApi } from './translate-request.js';
@@ -32,11 +32,19 @@ export class EngineApis {
   readonly #known = new Map<string, { readonly way: Way; readonly until: number }>();
   readonly #asking = new Map<string, Promise<Way>>();
 
-  /** @param now The monotonic clock, in milliseconds. */
-  constructor(upstream: Upstream, config: GatewayConfig, now: () => number) {
+  /**
+   * @param credentials What every request to the engine carries of the gateway.
+   * @param now The monotonic clock, in milliseconds.
+   */
+  constructor(
+    upstream: Upstream,
+    config: GatewayConfig,
+    credentials: Readonly<Record<string, string | undefined>>,
+    now: () => number,
+  ) {
     this.#upstream = upstream;
     this.#settings = config.upstream;
-    this.#credentials = engineCredentials(config);
+    this.#credentials = credentials;
     this.#asksWithClientKey = forwardsClientKey(config);
     this.#totalMs = config.upstream.timeouts.connectMs;
     this.#now = now;

@@ -1,5 +1,5 @@
 import { isAscii } from 'node:buffer';
-import { WarmpathError } from '@warmpath/core';
+import { describeJsonError, ERROR_TABLE, WarmpathError } from '@warmpath/core';
 
 /**
  * The one JSON scanner of the gateway. It finds where values stand in the bytes of a body, so that a body is changed in
@@ -318,6 +318,19 @@ export class JsonScanner {
   #step(): void {
     if (++this.#steps > MAX_STEPS) throw tooComplex(`more than ${MAX_STEPS} values and quotes`);
   }
+}
+
+/** Texts up to so many bytes are told where they stop being JSON, which takes some ms. */
+const PLACED_BYTES = 1_048_576;
+
+/**
+ * The place where a body stops being JSON, for an error that has none; the same error where it has, or where that would
+ * take too long. O(body).
+ */
+export function withPlace(error: WarmpathError, body: Buffer): WarmpathError {
+  const isPlaced = error.message !== ERROR_TABLE.WARMPATH_INVALID_JSON.message;
+  if (error.code !== 'WARMPATH_INVALID_JSON' || isPlaced || body.length > PLACED_BYTES) return error;
+  return new WarmpathError('WARMPATH_INVALID_JSON', { detail: describeJsonError(body.toString('utf8')), cause: error });
 }
 
 /** `JSON.parse`. Error: `WARMPATH_INVALID_JSON`, without any of the text: the parser's own message quotes it. */

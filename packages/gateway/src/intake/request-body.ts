@@ -37,7 +37,7 @@ export class BodyMemory {
     const ownMost = own === 0 ? this.maxBytes : this.maxBytes * (isAlone ? 1 - NEWCOMERS_PART : TENANT_PART);
     if (this.#bytes + bytes > this.maxBytes || own + bytes > ownMost) {
       throw new WarmpathError('WARMPATH_OVERLOADED', {
-        detail: `The bodies of requests under way take ${this.#bytes} bytes${own < this.#bytes ? `, ${own} of them yours` : ''}.`,
+        detail: `The bodies of requests under way take ${this.#bytes} bytes${own < this.#bytes ? `, ${own} of them yours` : ''} (\`limits.memoryBytes\` is the limit of all).`,
       });
     }
     this.#tenants.set(tenant, own + bytes);
@@ -193,7 +193,7 @@ class BodyReader implements ReceivedBody {
   /** `wanted`: bytes to have room for, if allowed; `needed`: those without which the body is refused. */
   #makeRoom(wanted: number, needed = wanted): void {
     const { memory, limitBytes } = this.#options;
-    if (needed > limitBytes) throw new WarmpathError('WARMPATH_BODY_TOO_LARGE');
+    if (needed > limitBytes) throw tooLarge(limitBytes);
     const bytes = Math.min(wanted, limitBytes);
     memory.reserve(this.#tenant, bytes - this.#buffer.length);
     const grown = Buffer.allocUnsafe(bytes);
@@ -216,3 +216,8 @@ export function bodyOf({ body }: { readonly body: unknown }): Buffer {
 }
 
 const NOTHING = Buffer.alloc(0);
+
+function tooLarge(limitBytes: number): WarmpathError {
+  const detail = `A body has at most ${limitBytes} bytes here (\`server.bodyLimitBytes\`, and a part of \`limits.memoryBytes\`).`;
+  return new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
+}

@@ -2,6 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../dispatch/forward.js';
 import { requestHeaders } from '../dispatch/headers.js';
+import { askModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
 
 /**
@@ -22,22 +23,12 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
 }
 
 /** Asks the engine for its models, within the time that a connection may take. Resolves with why it cannot, if so. */
-export function probeEngine(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
-  return new Promise((resolve) => {
-    let status = 0;
-    gateway.upstream.start(
-      { method: 'GET', path: '/v1/models', headers: requestHeaders({}, engineHeaders(gateway, requestId)), body: null },
-      {
-        onHead: (answered) => {
-          status = answered;
-        },
-        onData: () => true,
-        onEnd: () => resolve(status < 500 ? undefined : unhealthy(status)),
-        onError: resolve,
-      },
-      { totalMs: gateway.config.upstream.timeouts.connectMs },
-    );
-  });
+export async function probeEngine(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
+  const { upstream, config } = gateway;
+  const headers = requestHeaders({}, engineHeaders(gateway, requestId));
+  const answer = await askModels(upstream, headers, config.upstream.timeouts.connectMs);
+  if ('code' in answer) return answer;
+  return answer.status < 500 ? undefined : unhealthy(answer.status);
 }
 
 function unhealthy(status: number): WarmpathError {

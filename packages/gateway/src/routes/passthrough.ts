@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { forward } from '../dispatch/forward.js';
 import type { Gateway } from '../gateway.js';
 
@@ -8,13 +8,72 @@ import type { Gateway } from '../gateway.js';
  */
 const DOT_SEGMENT = /[/\\](?:\.|%2e){1,2}(?:[/\\]|%2f|%5c|$)|(?:%2f|%5c)(?:\.|%2e){1,2}/i;
 
-/** Every other path under `/v1/` (models, embeddings, …): the engine's, untouched in both directions. */
+/**
+ * What engines offer to their clients outside of `/v1/`: vLLM, SGLang, llama-server and Text Embeddings Inference.
+ * Named one by one, because what else they have there is their operator's (`/metrics`, `/sleep`, `/flush_cache`, `/kv`,
+ * `/slots`, …), and new versions bring more of that. None takes a prompt to be answered: those have their routes.
+ */
+const CLIENT_PATHS: readonly string[] = [
+  '/tokenize',
+  '/detokenize',
+  '/decode',
+  '/apply-template',
+  '/rerank',
+  '/reranking',
+  '/v2/rerank',
+  '/score',
+  '/similarity',
+  '/classify',
+  '/predict',
+  '/pooling',
+  '/embed',
+  '/embed_all',
+  '/embed_sparse',
+  '/embedding',
+  '/embeddings',
+];
+
+/** What operators do below `/v1/`: adapters and models come and go (vLLM, TabbyAPI, Text generation web UI). */
+const OPERATOR_PATHS =
+  /^\/v1\/(?:(?:un)?load_lora_adapters?|lora|loras|internal|admin|(?:model|models)\/(?:load|unload|download)|download)(?:\/|$)/;
+
+/** Percent escapes within escapes that are undone before a path is compared. */
+const ESCAPE_DEPTH = 3;
+
+/**
+ * Every other path under `/v1/` (models, embeddings, …) and what engines have for clients beside it: the engine's,
+ * untouched in both directions.
+ */
 export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
-  app.all('/v1/*', (request, reply) => {
-    if (DOT_SEGMENT.test(request.raw.url!.split('?', 1)[0]!)) throw new WarmpathError('WARMPATH_NOT_FOUND');
+  const pass = (request: FastifyRequest, reply: FastifyReply): void => {
+    const path = request.raw.url!.split('?', 1)[0]!;
+    if (DOT_SEGMENT.test(path)) throw new WarmpathError('WARMPATH_NOT_FOUND');
+    if (OPERATOR_PATHS.test(normalised(path))) {
+      throw new WarmpathError('WARMPATH_NOT_FOUND', {
+        detail: "This path is for the engine's operator, who asks the engine itself.",
+      });
+    }
     request.exchange.bodyAt = gateway.now();
     forward(gateway, { request, reply }, (request.body as Buffer | undefined) ?? null);
-  });
+  };
+  app.all('/v1/*', pass);
+  for (const path of CLIENT_PATHS) app.post(path, pass);
+}
+
+/** As whatever server is behind may read it: escapes undone, slashes single, in lower case, without parameters. */
+function normalised(path: string): string {
+  let plain = path;
+  for (let depth = 0; depth < ESCAPE_DEPTH && plain.includes('%'); depth++) {
+    try {
+      plain = decodeURIComponent(plain);
+    } catch {
+      break;
+    }
+  }
+  return plain
+    .replace(/;[^/]*/g, '')
+    .replace(/[/\\]+/g, '/')
+    .toLowerCase();
 }
 
 /**

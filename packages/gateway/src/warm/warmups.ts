@@ -32,7 +32,9 @@ export class Warmups {
     const name = `${prefix.tenant}\n${prefix.key}`;
     if (this.#underWay.has(name)) return 'warming';
     if (this.#underWay.size >= this.#concurrency) {
-      throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${this.#concurrency} warm-ups are under way.` });
+      throw new WarmpathError('WARMPATH_OVERLOADED', {
+        detail: `${this.#concurrency} warm-ups are under way (\`warmup.concurrency\`).`,
+      });
     }
     let status = 0;
     const call = this.#upstream.start(request(), {

@@ -137,7 +137,7 @@ interface AskOptions {
 /** Cached tokens as the engine reports them, and as the gateway predicted. */
 async function ask(url: string, documents: readonly object[], { question = 'What was laid?', key }: AskOptions = {}) {
   const body = { messages: [{ role: 'user', content: question }], documents, max_tokens: 1 };
-  const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
   const answer = await send(`${url}/v1/chat/completions`, body, { headers });
   const { usage } = JSON.parse(answer.text) as Usage;
   const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;

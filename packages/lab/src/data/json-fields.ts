@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { describeJsonError, WarmpathError } from '@warmpath/core';
 import type { Line } from './lines.js';
 
 type Values = Readonly<Record<string, unknown>>;
@@ -31,7 +31,7 @@ export class JsonFields {
     try {
       value = JSON.parse(text);
     } catch (cause) {
-      throw new WarmpathError('WARMPATH_INVALID_JSON', { path, detail: 'the line is not valid JSON', cause });
+      throw new WarmpathError('WARMPATH_INVALID_JSON', { path, detail: describeJsonError(text), cause });
     }
     if (!isObject(value)) throw invalid(path, 'an object was expected');
     return new JsonFields(value, path, ': ');

@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
 
 /** UTF-16 units of one line; longer ones are refused, because a line is held whole. */
 const MAX_LINE_LENGTH = 2 ** 24;
@@ -56,7 +56,11 @@ async function* pieces(file: string, input: Readable, signal: AbortSignal | unde
     for await (const piece of input) yield piece as string;
   } catch (cause) {
     if (signal?.aborted === true) return;
-    throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail: `cannot read ${file}`, cause });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: 'file',
+      detail: `cannot read ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   } finally {
     signal?.removeEventListener('abort', stop);
   }

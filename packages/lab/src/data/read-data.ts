@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { WarmpathError } from '@warmpath/core';
+import { describeJsonError, fileErrorReason, WarmpathError } from '@warmpath/core';
 import { interleave } from '../workloads/interleave.js';
 import { readTrace } from '../workloads/read-trace.js';
 import type { Workload, WorkloadRequest } from '../workloads/workload.js';
@@ -75,11 +75,19 @@ async function readJson(file: string): Promise<unknown> {
   try {
     text = await readFile(file, 'utf8');
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_USAGE', { path: 'data', detail: `cannot read ${file}`, cause });
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: 'data',
+      detail: `cannot read ${file}: ${fileErrorReason(cause)}`,
+      cause,
+    });
   }
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new WarmpathError('WARMPATH_INVALID_JSON', { path: 'data', detail: `${file} is not valid JSON`, cause });
+    throw new WarmpathError('WARMPATH_INVALID_JSON', {
+      path: 'data',
+      detail: `${file}: ${describeJsonError(text)}`,
+      cause,
+    });
   }
 }

@@ -11,7 +11,7 @@ import {
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { EngineClient, type ServedModel } from '../../engine-client.js';
-import { modelProgress } from '../../engine-settings.js';
+import { announceStart } from '../../engine-settings.js';
 import { Journal } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
 import { printEvaluation } from '../../lab/evaluation/print-evaluation.js';
@@ -96,10 +96,10 @@ type EvalContext = CommandContext & { readonly signal: AbortSignal };
 async function evaluateOn(options: EvalOptions, context: EvalContext): Promise<void> {
   if (options.engine !== undefined) return evaluate(options, context);
   const data = await readQuestionSource(options.data, options);
-  const onProgress = modelProgress(context.terminal);
   const { signal } = context;
   const settings = { ...(options.model !== undefined && { model: options.model }), batchInvariant: true, port: 0 };
-  const engine = await spawnEngine(settings, { onProgress, signal });
+  const start = announceStart(context.terminal);
+  const engine = await spawnEngine(settings, { onProgress: start.onProgress, signal }).finally(() => start.stop());
   try {
     await evaluate({ ...options, engine: engine.url, model: engine.model.name }, context, { data, name: 'embedded' });
   } finally {

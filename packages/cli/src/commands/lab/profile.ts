@@ -3,7 +3,7 @@ import { spawnEngine } from '@warmpath/engine';
 import { type Command, InvalidArgumentError } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { EngineClient } from '../../engine-client.js';
-import { addEngineOptions, engineSettings, modelProgress } from '../../engine-settings.js';
+import { addEngineOptions, announceStart, engineSettings } from '../../engine-settings.js';
 import { writeWhole } from '../../files/write-whole.js';
 import { withInterruption } from '../../interruption.js';
 import { type MeasuredProfile, ProfileMeasurement, type ProfilePlan, requestsOf } from '../../lab/measure-profile.js';
@@ -43,9 +43,10 @@ type ProfileContext = CommandContext & { readonly signal: AbortSignal };
 
 async function profile(options: ProfileOptions, context: ProfileContext): Promise<void> {
   if (options.engine !== undefined) return measure(options, context);
-  const onProgress = modelProgress(context.terminal);
   const { signal } = context;
-  const engine = await spawnEngine({ ...engineSettings(options), port: 0 }, { onProgress, signal });
+  const start = announceStart(context.terminal);
+  const starting = spawnEngine({ ...engineSettings(options), port: 0 }, { onProgress: start.onProgress, signal });
+  const engine = await starting.finally(() => start.stop());
   try {
     await measure({ ...options, engine: engine.url, model: engine.model.name }, context);
   } finally {

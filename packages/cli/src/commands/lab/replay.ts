@@ -1,3 +1,4 @@
+import { createReadStream } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
 import {
@@ -16,6 +17,7 @@ import {
 } from '@warmpath/lab';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
+import { readingProgress } from '../../files/reading-progress.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, readLatency } from '../../lab/latency.js';
 import { policiesOption } from '../../lab/options.js';
@@ -147,13 +149,15 @@ async function feed(
     skipped.count++;
     if (skipped.first.length < SHOWN_LINES) skipped.first.push({ line, code, message });
   };
-  const reading = { signal, ...(file === '-' && { input: stdin }), ...(skipInvalid && { onInvalid }) };
+  const input = file === '-' ? stdin : createReadStream(file);
+  const progress = readingProgress(file, input);
+  const reading = { signal, input, ...(skipInvalid && { onInvalid }) };
   let running: Replay | RecordedReplay | undefined;
   for await (const request of readRequestLog(file, reading)) {
     running ??= create(request);
     running.next(request);
     if (running.requests % STEP !== 0) continue;
-    terminal.status(`  ${running.requests.toLocaleString('en-US')} requests read`);
+    terminal.status(`  ${running.requests.toLocaleString('en-US')} requests read${progress()}`);
     // Lets a signal in.
     await nextTurn();
   }

@@ -8,7 +8,7 @@ import {
   writeFailures,
   writeP,
 } from '@warmpath/lab';
-import { formatTable, type Terminal } from '../../terminal.js';
+import { formatTable, percent, type Terminal } from '../../terminal.js';
 
 /** Prints an evaluation for a person: scores, differences, cost, and the sentence that sums them up. */
 export function printEvaluation(report: EvaluationReport, terminal: Terminal): void {
@@ -29,7 +29,7 @@ export function printEvaluation(report: EvaluationReport, terminal: Terminal): v
       figures.strategy,
       ...SCORE_NAMES.map((name) => {
         const { mean, low, high } = figures[name];
-        return `${mean.toFixed(4)} [${low.toFixed(4)}, ${high.toFixed(4)}]`;
+        return `${percent(mean)} [${points(low)}, ${points(high)}]`;
       }),
     ]),
   ]);
@@ -51,7 +51,7 @@ export function printEvaluation(report: EvaluationReport, terminal: Terminal): v
       ...kinds.map(({ kind, questions: count, strategies: figures }) => [
         kind,
         String(count),
-        ...figures.map(({ exact }) => exact.toFixed(3)),
+        ...figures.map(({ exact }) => percent(exact)),
       ]),
     ]);
   }
@@ -84,5 +84,9 @@ function printTable(terminal: Terminal, rows: readonly (readonly string[])[]): v
 
 function writeDifference({ mean, low, high, p }: ScoreDifference): string {
   const sign = mean < 0 ? '' : '+';
-  return `${sign}${mean.toFixed(4)} [${low.toFixed(4)}, ${high.toFixed(4)}] p ${writeP(p)}`;
+  return `${sign}${percent(mean)} [${points(low)}, ${points(high)}] p ${writeP(p)}`;
+}
+
+function points(share: number): string {
+  return (100 * share).toFixed(1);
 }

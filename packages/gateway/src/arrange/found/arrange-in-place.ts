@@ -64,6 +64,8 @@ export interface InPlaceOptions {
   readonly blocks: boolean;
   /** Wording of such a reference (`HintWording.location`). */
   readonly location: string;
+  /** Wording of the line that states the given order where another one is sent; none if `undefined`. */
+  readonly orderHint: string | undefined;
 }
 
 /**
@@ -112,7 +114,7 @@ export function arrangeInPlace(request: RecognisedRequest, options: InPlaceOptio
         decided: decided.decided,
         arrangement: decided.arrangement,
       });
-      rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order });
+      rewrites.push({ block: { ...shown, labels: rule(block, sent) }, order: sent.order, hint: options.orderHint });
       prompt.place(block, sent);
     }
     const change = changeOf(request, index, text, rewrites);
@@ -139,7 +141,7 @@ function changeOf(
   rewrites: readonly BlockRewrite[],
 ): TextChange | undefined {
   const { text: before, place, kind } = given[index]!;
-  const moves = text === before && kind === undefined ? textMoves(rewrites) : undefined;
+  const moves = text === before && kind === undefined ? textMoves(text, rewrites) : undefined;
   if (moves?.length === 0) return undefined;
   if (moves !== undefined && view.isUtf8) return { place, moves, length: text.length };
   const written = rewriteText(text, rewrites);
@@ -152,7 +154,7 @@ function changeOf(
  */
 export function replayInPlace(
   request: RecognisedRequest,
-  options: Pick<InPlaceOptions, 'tenant' | 'orders' | 'location'>,
+  options: Pick<InPlaceOptions, 'tenant' | 'orders' | 'location' | 'orderHint'>,
 ): Buffer {
   const messages = request.messages.map((message) => ({ ...message, isNew: false }));
   const arrange = () => {

@@ -56,6 +56,7 @@ export class InPlacePrompts {
       arrange: (block) => this.#arrange(block, now),
       ...refers,
       location: DEFAULT_HINT_WORDING.location,
+      orderHint: undefined,
     });
     rememberOrders(recognised, { tenant: '', orders: this.#orders, blocks: placed.blocks });
     for (const { arrangement } of placed.blocks) {

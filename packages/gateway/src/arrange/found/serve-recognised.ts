@@ -126,12 +126,13 @@ function foundInAll(gateway: Gateway, { found }: FoundRequest): FoundDocuments {
 }
 
 function optionsOf(gateway: Gateway, { tenant, deduplicate, blocks }: FoundRequest): Omit<InPlaceOptions, 'arrange'> {
-  const { arrange } = gateway.config;
+  const { arrange, recognise } = gateway.config;
   return {
     tenant,
     deduplicate,
     blocks,
     location: arrange.wording.location,
+    orderHint: recognise.hints ? arrange.wording.order : undefined,
     orders: gateway.sentOrders,
   };
 }

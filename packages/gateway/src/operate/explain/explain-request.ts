@@ -2,6 +2,7 @@ import {
   type BlockFormat,
   BREAK_CAUSES,
   blockDocuments,
+  type DocumentTemplate,
   estimateTokens,
   type FixedReason,
   findPrefixBreak,
@@ -11,6 +12,7 @@ import {
   type PromptPiece,
   type RecognitionMode,
   recognise,
+  suggestTemplate,
 } from '@warmpath/core';
 import { isTold, type PlacedBlock } from '../../arrange/found/arrange-in-place.js';
 import { InPlacePrompts, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
@@ -105,6 +107,8 @@ export interface Explanation {
   readonly blocks: readonly ExplainedBlock[];
   /** Estimated tokens that references to documents farther up would spare. */
   readonly deduplicatedTokens: number;
+  /** The frame that `recognise.templates` would need, where documents seem to stand that nothing else tells apart. */
+  readonly template: { readonly place: string; readonly documents: number; readonly template: DocumentTemplate } | null;
   /** Where nothing may move although the prompt speaks of context, or holds documents: why, and what would help. */
   readonly advice: string | null;
   /** Against the earlier request, if there is one. */
@@ -143,6 +147,7 @@ export function explainRequest(given: string, options: ExplainOptions): Explanat
     givenDocuments: Array.isArray(documents) ? documents.length : 0,
     blocks: blocks.map((placed) => explainBlock(now, placed)),
     deduplicatedTokens: sumOf(blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
+    template: blocks.length === 0 ? templateFor(now) : null,
     advice: blocks.length === 0 ? adviceFor(now) : null,
     prefix: earlier === undefined ? null : explainPrefix(earlier, now, [servedBefore!.body, served.body]),
   };
@@ -259,6 +264,16 @@ function tokensOf({ pieces }: ReadPrompt): number {
 
 function sumOf(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
+}
+
+function templateFor({ api, object, isCited }: ReadPrompt): Explanation['template'] {
+  const { documents: given } = object;
+  if (isCited || (Array.isArray(given) && given.length > 0)) return null;
+  const texts = api.messages(object).flatMap((message) => message.texts);
+  const suggested = suggestTemplate(texts);
+  if (suggested === undefined) return null;
+  const { text, template, documents } = suggested;
+  return { place: pathName(texts[text]!.place), documents, template };
 }
 
 function adviceFor({ isCited, pieces }: ReadPrompt): string | null {

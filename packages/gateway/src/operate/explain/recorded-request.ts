@@ -1,8 +1,9 @@
+import type { WarmpathError } from '@warmpath/core';
 import { isObject } from '../../intake/apis/content-texts.js';
 import { API_NAMES, type ApiName } from '../../intake/apis/prompt-api.js';
 import type { JsonObject } from '../../intake/apis/request-texts.js';
 import { BodyView } from '../../intake/body-view.js';
-import { parseObject } from '../../intake/json-scanner.js';
+import { parseObject, withPlace } from '../../intake/json-scanner.js';
 
 /** The body of a request, and which API it is for where that was said. */
 export interface RecordedRequest {
@@ -28,13 +29,21 @@ const MAX_DEPTH = 4;
  * of an HTTP archive, `{"path", "body"}`). Errors: `WARMPATH_INVALID_JSON`. O(text).
  */
 export function readRecorded(text: string): RecordedRequest {
-  let found: RecordedRequest = { body: text, object: parseObject(text), api: undefined };
+  let found: RecordedRequest = { body: text, object: parsePlaced(text), api: undefined };
   for (let depth = 0; depth < MAX_DEPTH && !isPrompt(found.object); depth++) {
     const inner = within(found);
     if (inner === undefined) break;
     found = inner;
   }
   return found;
+}
+
+function parsePlaced(text: string): JsonObject {
+  try {
+    return parseObject(text);
+  } catch (error) {
+    throw withPlace(error as WarmpathError, Buffer.from(text));
+  }
 }
 
 function isPrompt(object: JsonObject): boolean {

@@ -1,0 +1,123 @@
+import { PassThrough } from 'node:stream';
+import { describe, expect, it } from 'vitest';
+import { createContext } from '../src/command-context.js';
+import { HELP_EXAMPLES } from '../src/help-examples.js';
+import { createProgram } from '../src/program.js';
+import { remaining, startWaiting } from '../src/progress.js';
+import { describeRequest } from '../src/request-lines.js';
+import { formatTable, Terminal } from '../src/terminal.js';
+
+const ESCAPE = '\u001b';
+
+/** A terminal whose streams are kept. */
+function terminalOf({ isTTY = true, json = false, environment = {} } = {}) {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()].map((stream) => Object.assign(stream, { isTTY }));
+  const streams = { stdout, stderr } as unknown as { stdout: NodeJS.WriteStream; stderr: NodeJS.WriteStream };
+  const terminal = new Terminal(streams, { json, environment });
+  return { terminal, said: () => String(stdout!.read() ?? ''), noted: () => String(stderr!.read() ?? '') };
+}
+
+describe('colours', () => {
+  it.each([
+    ['a terminal', {}, true],
+    ['NO_COLOR', { environment: { NO_COLOR: '1' } }, false],
+    ['an empty NO_COLOR, which says nothing', { environment: { NO_COLOR: '' } }, true],
+    ['a terminal that has none', { environment: { TERM: 'dumb' } }, false],
+    ['no terminal', { isTTY: false }, false],
+    ['JSON', { json: true }, false],
+  ])('%s', (_, options, isColoured) => {
+    expect(terminalOf(options).terminal.style.green('ok').includes(ESCAPE)).toBe(isColoured);
+  });
+});
+
+describe('a line for a request', () => {
+  const at = new Date(2026, 0, 2, 3, 4, 5);
+  const plain = terminalOf({ isTTY: false }).terminal.style;
+  const served = {
+    route: '/v1/chat/completions',
+    status: 200,
+    durationMs: 412.3,
+    documents: 5,
+    documentsMoved: 2,
+    promptTokens: 1_310,
+    cachedTokens: 1_204,
+    ttftMs: 84.2,
+    errorCode: undefined,
+  };
+
+  it.each([
+    [served, '03:04:05  200  chat/completions  5 documents   1,204 of 1,310 tokens reused (92 %)  TTFT 84 ms'],
+    [
+      { ...served, cachedTokens: undefined, documents: 1 },
+      '03:04:05  200  chat/completions  1 document    1,310 tokens, reuse not reported  TTFT 84 ms',
+    ],
+    [
+      {
+        ...served,
+        status: 502,
+        errorCode: 'WARMPATH_UPSTREAM_UNREACHABLE',
+        documents: undefined,
+        promptTokens: undefined,
+        ttftMs: undefined,
+      },
+      '03:04:05  502  chat/completions  WARMPATH_UPSTREAM_UNREACHABLE  412 ms',
+    ],
+  ] as const)('%#', (request, line) => {
+    expect(describeRequest(request, plain, at)).toBe(line);
+    expect(line.length).toBeLessThan(100);
+  });
+});
+
+describe('tables', () => {
+  it('that are too wide for 100 columns go on below, with the first column again', () => {
+    const head = ['policy', ...Array.from({ length: 12 }, (_, i) => `column number ${i}`)];
+    const lines = formatTable([head, ['exact', ...head.slice(1).map((_, i) => String(i))]]);
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(96);
+    expect(lines.filter((line) => line.startsWith('exact'))).toHaveLength(3);
+    expect(lines.join(' ').match(/column number \d+/g)).toEqual(head.slice(1));
+    expect(formatTable([['a', 'b']])).toEqual(['a   b']);
+  });
+});
+
+describe('the time left', () => {
+  it.each([
+    [500, 5, 10, ''],
+    [2_000, 0, 10, ''],
+    [2_000, 10, 10, ''],
+    [10_000, 5, 10, 'about 10 s left'],
+    [60_000, 1, 6, 'about 5 min left'],
+    [3_600_000, 1, 4, 'about 3 h left'],
+  ])('%i ms for %i of %i: %j', (ms, done, total, text) => {
+    expect(remaining(ms, done, total)).toBe(text);
+  });
+
+  it('what is waited for is said at once, and only once where nobody watches', () => {
+    const watched = terminalOf();
+    startWaiting(watched.terminal, 'Starting …').stop();
+    expect(watched.noted()).toMatch(/^\r.*Starting …\r/);
+    const other = terminalOf({ isTTY: false });
+    const waiting = startWaiting(other.terminal, 'Starting …');
+    waiting.say('Loading …');
+    waiting.stop();
+    expect(other.noted()).toBe('Starting …\n');
+  });
+});
+
+describe('examples in the help', () => {
+  const program = createProgram(createContext(terminalOf().terminal));
+
+  it.each(Object.entries(HELP_EXAMPLES))('%s', (name, examples) => {
+    for (const example of examples) {
+      const words = /warmpath ([^|]*)$/.exec(example)![1]!.split(' ');
+      let command = program;
+      for (let next = command; next !== undefined; ) {
+        command = next;
+        next = command.commands.find((each) => each.name() === words[0])!;
+        if (next !== undefined) words.shift();
+      }
+      expect(`${example} `).toContain(`warmpath ${name} `);
+      const options = command.options.flatMap(({ long, short }) => [long, short]);
+      for (const flag of words.filter((word) => word.startsWith('--'))) expect(options).toContain(flag);
+    }
+  });
+});

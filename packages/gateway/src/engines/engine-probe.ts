@@ -1,0 +1,140 @@
+import type { WarmpathError } from '@warmpath/core';
+import type { Upstream } from '../dispatch/upstream.js';
+
+/** What an engine's address was found to be. */
+export type EngineState =
+  /** It lists its models. */
+  | 'up'
+  /** It is there and wants a key, which clients may have. */
+  | 'wants-key'
+  /** No answer came, or one that says that the engine is not ready. */
+  | 'down'
+  /** Something answers that is no OpenAI API. */
+  | 'not-an-engine'
+  /** It is this gateway, or one whose engine this gateway is. */
+  | 'loop';
+
+/** What is at an engine's address, for the operator. */
+export interface EngineReport {
+  /** The engine's address, without credentials. */
+  readonly url: string;
+  readonly state: EngineState;
+  /** Names of the models, as many as it lists; none in other states than `up`. */
+  readonly models: readonly string[];
+  /** What is wrong, in a sentence; `undefined` if nothing is. */
+  readonly problem: string | undefined;
+  /** What to do about it. */
+  readonly remedy: string | undefined;
+}
+
+/** Bytes of a list of models that are read. */
+const LIST_BYTES = 1_048_576;
+/** Models that are named. */
+const NAMED_MODELS = 8;
+
+/** What came of asking for the models. */
+interface ModelsAnswer {
+  readonly status: number;
+  readonly text: string;
+}
+
+/**
+ * Asks what is at the engine's address for its models, and says what that is. Never rejects.
+ *
+ * @param headers what requests of the gateway's own carry
+ * @param totalMs bounds the whole question
+ */
+export async function probeEngine(
+  upstream: Upstream,
+  headers: Record<string, string | string[]>,
+  totalMs: number,
+): Promise<EngineReport> {
+  const { url } = upstream;
+  const answer = await askModels(upstream, { ...headers, 'accept-encoding': 'identity' }, totalMs);
+  const report = (state: EngineState, problem?: string, remedy?: string): EngineReport => ({
+    url,
+    state,
+    models: [],
+    problem,
+    remedy,
+  });
+  if ('code' in answer) return report('down', answer.message, remedyOf(answer.code));
+  const { status, text } = answer;
+  if (status === 508) {
+    return report('loop', 'This address leads back to this gateway.', 'Give the address of the engine itself.');
+  }
+  if (status === 401 || status === 403) {
+    return report(
+      'wants-key',
+      `The engine wants a key that it was not given (status ${status}).`,
+      'Clients may send theirs; or set `upstream.apiKey`, with `serve` by `--key-env NAME` from an environment variable.',
+    );
+  }
+  if (status === 404 || status === 405) return report('not-an-engine', `There is no ${url}/v1/models.`, BASE_URL);
+  if (status >= 300 && status < 400) {
+    return report('not-an-engine', `It redirects to another address (status ${status}).`, BASE_URL);
+  }
+  if (status >= 500) {
+    return report(
+      'down',
+      `It answers with status ${status}: it starts, or what is in front of it cannot reach it.`,
+      WAIT,
+    );
+  }
+  if (/^\s*</.test(text)) return report('not-an-engine', 'A page of HTML is there, no OpenAI API.', BASE_URL);
+  const models = status < 300 ? modelsIn(text) : undefined;
+  if (models === undefined) {
+    return report('not-an-engine', `What it answers is no list of models (status ${status}).`, BASE_URL);
+  }
+  return { ...report('up'), models };
+}
+
+const BASE_URL =
+  "Give the base URL of the engine's OpenAI API, such as http://127.0.0.1:8000 (vLLM) or http://127.0.0.1:8080 (llama-server).";
+const WAIT = 'Wait, or see its log.';
+
+function remedyOf(code: WarmpathError['code']): string {
+  if (code === 'WARMPATH_UPSTREAM_TIMEOUT')
+    return 'Check the address, and whether a firewall is between; or wait until it has started.';
+  return 'Start the engine, or correct its address (`--engine`, `upstream.url`).';
+}
+
+function modelsIn(text: string): readonly string[] | undefined {
+  try {
+    const { data } = JSON.parse(text) as { readonly data?: unknown };
+    if (!Array.isArray(data)) return undefined;
+    const names = data.map((model: unknown) => (model as { readonly id?: unknown } | null)?.id);
+    return names.filter((name) => typeof name === 'string').slice(0, NAMED_MODELS);
+  } catch {
+    return undefined;
+  }
+}
+
+/** `GET /v1/models`, within a time: its answer, or why there is none. Never rejects. */
+export function askModels(
+  upstream: Upstream,
+  headers: Record<string, string | string[]>,
+  totalMs: number,
+): Promise<ModelsAnswer | WarmpathError> {
+  return new Promise((resolve) => {
+    let status = 0;
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    upstream.start(
+      { method: 'GET', path: '/v1/models', headers, body: null },
+      {
+        onHead: (answered) => {
+          status = answered;
+        },
+        onData: (chunk) => {
+          bytes += chunk.length;
+          if (bytes <= LIST_BYTES) chunks.push(chunk);
+          return true;
+        },
+        onEnd: () => resolve({ status, text: Buffer.concat(chunks).toString('utf8') }),
+        onError: resolve,
+      },
+      { totalMs },
+    );
+  });
+}
