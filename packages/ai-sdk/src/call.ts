@@ -1,4 +1,4 @@
-import type { Dial, PromptMessage } from '@warmpath/client';
+import type { OrderSwitches, PromptMessage } from '@warmpath/client';
 import type { DocumentInput } from '@warmpath/core';
 
 /**
@@ -17,7 +17,7 @@ export interface CallUsage {
 }
 
 /** What users write under `providerOptions.warmpath`. */
-export interface CallDocuments extends Dial {
+export interface CallDocuments extends OrderSwitches {
   /** In retrieval order. */
   readonly documents: readonly DocumentInput[];
   /** Names the conversation that the messages are the history of. */

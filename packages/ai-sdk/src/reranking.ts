@@ -1,4 +1,4 @@
-import type { ArrangedContext, Arranger, Dial } from '@warmpath/client';
+import type { ArrangedContext, Arranger, OrderSwitches } from '@warmpath/client';
 import { canonicalJson, type DocumentInput } from '@warmpath/core';
 import type { SpecificationVersion } from './middleware.js';
 
@@ -11,7 +11,7 @@ export interface RerankingOptions {
   /** What the prompt has before the documents. */
   readonly preamble?: string;
   /** How far documents may move. */
-  readonly dial?: Dial;
+  readonly switches?: OrderSwitches;
   /**
    * Receives every order that was given: its `text` and `hint` for the prompt, and `completed` and `failed` to tell
    * what became of it.
@@ -49,7 +49,7 @@ export function warmpathRerankingV4(arranger: Arranger, options: RerankingOption
 function reranking<Version extends SpecificationVersion>(
   specificationVersion: Version,
   arranger: Arranger,
-  { preamble, dial, onArranged }: RerankingOptions,
+  { preamble, switches, onArranged }: RerankingOptions,
 ): WarmpathRerankingModel<Version> {
   return {
     specificationVersion,
@@ -58,7 +58,7 @@ function reranking<Version extends SpecificationVersion>(
     async doRerank({ documents, topN, abortSignal }) {
       const asked = readDocuments(documents).slice(0, topN);
       const context = await arranger.arrange(
-        { ...dial, documents: asked, ...(preamble !== undefined && { preamble }) },
+        { ...switches, documents: asked, ...(preamble !== undefined && { preamble }) },
         abortSignal === undefined ? {} : { signal: abortSignal },
       );
       onArranged?.(context);

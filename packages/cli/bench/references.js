@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import {
-  answerPrint,
+  answerHash,
   arrange,
   ConversationLog,
   estimateTokens,
@@ -18,7 +18,7 @@ import {
   SeenBlocks,
   ServedHistory,
   shownBlocks,
-  suppliedPrint,
+  suppliedHash,
   turnPreamble,
 } from '@warmpath/core';
 import { mtragDialogues } from '@warmpath/lab';
@@ -123,9 +123,9 @@ function take(name, { messages, passages }, { strategy, memory, served }) {
   };
   const preamble = turnPreamble(history, messages, 'model', OPTIONS);
   const arrangement = arrange({ ...request, preamble }, served, now);
-  const { turn } = renderTurn({ history, messages, arrangement, supplied: suppliedPrint(request, OPTIONS) }, OPTIONS);
+  const { turn } = renderTurn({ history, messages, arrangement, supplied: suppliedHash(request, OPTIONS) }, OPTIONS);
   memory.sent(name, turn, now);
-  memory.answered(name, turn, answerPrint({ content: 'Answered.' }), now);
+  memory.answered(name, turn, answerHash({ content: 'Answered.' }), now);
   observe({ kind: 'completed', arrangement, now }, served);
   return arrangement;
 }

@@ -31,17 +31,17 @@ describe('warmpath check-config', () => {
 
   it('says all that is wrong, with lines, paths and codes', async () => {
     const { file, code, answer, text } = await check(
-      'upstream:\n  url: http://h\n  conections: 3\nserver:\n  port: x\n',
+      'upstream:\n  url: http://h\n  maxConcurent: 3\nserver:\n  port: x\n',
     );
     expect(code).toBe(78);
     expect(answer).toMatchObject({
       ok: false,
       problems: [
-        { code: 'WARMPATH_CONFIG_UNKNOWN_KEY', path: 'upstream.conections', line: 3 },
+        { code: 'WARMPATH_CONFIG_UNKNOWN_KEY', path: 'upstream.maxConcurent', line: 3 },
         { code: 'WARMPATH_CONFIG_INVALID', path: 'server.port', line: 5 },
       ],
     });
-    expect(text).toContain(`${file}:3  upstream.conections: unknown key; did you mean upstream.connections?`);
+    expect(text).toContain(`${file}:3  upstream.maxConcurent: unknown key; did you mean upstream.maxConcurrent?`);
     expect(text).toContain('it is: TCP port to listen on');
     expect(text.trimEnd().split('\n')).toHaveLength(4);
     expect(text).toMatch(/^ {2}remedy {2}Remove it, or correct its name\. \(WARMPATH_CONFIG_UNKNOWN_KEY\)$/m);
@@ -93,7 +93,7 @@ limits: {documents: many}
     const file = join(folder, 'store.yaml');
     const upstream = 'upstream:\n  url: http://127.0.0.1:8000\n';
     const away = 'redis://user:secret@127.0.0.1:1';
-    await writeFile(file, `${upstream}session:\n  store:\n    kind: redis\n    url: ${away}\n`);
+    await writeFile(file, `${upstream}session:\n  store:\n    url: ${away}\n`);
     expect((await runCli(['check-config', file])).code).toBe(0);
     const asText = await runCli(['check-config', file, '--connect']);
     expect([asText.code, asText.stdout + asText.stderr]).toEqual([

@@ -21,7 +21,7 @@ interface StandIn {
   readonly message: number;
   readonly part: number;
   /** Another file in the same place is another message. */
-  readonly print: string;
+  readonly hash: string;
 }
 
 /**
@@ -51,7 +51,7 @@ function asPlainData(prompt: readonly PromptMessage[]): readonly PromptMessage[]
   return prompt.map((message, at) => {
     if (message.role !== 'user' || typeof message.content === 'string' || message.content.every(isText)) return message;
     const content = message.content.map((part, place): unknown =>
-      isText(part) ? part : { type: 'stand-in', message: at, part: place, print: printOf(part) },
+      isText(part) ? part : { type: 'stand-in', message: at, part: place, hash: hashOf(part) },
     );
     return { ...message, content };
   });
@@ -76,7 +76,7 @@ function isStandIn(part: unknown): part is StandIn {
   return (part as { readonly type?: unknown } | null)?.type === 'stand-in';
 }
 
-function printOf(part: unknown): string {
+function hashOf(part: unknown): string {
   const readable = JSON.stringify(part, (_, value: unknown) =>
     value instanceof Uint8Array ? fingerprint([new TextDecoder('latin1').decode(value)]) : value,
   );

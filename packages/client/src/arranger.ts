@@ -1,7 +1,7 @@
 import type { DocumentInput, PolicyName, Warning } from '@warmpath/core';
 
 /** How the documents of one request may be ordered. */
-export interface Dial {
+export interface OrderSwitches {
   /** Ordering policy; the arranger's own without it. */
   readonly policy?: PolicyName;
   /** Places a document may move from its retrieval rank. */
@@ -13,7 +13,7 @@ export interface Dial {
 }
 
 /** A context to arrange, by callers that write their own prompts. */
-export interface ContextRequest extends Dial {
+export interface ContextRequest extends OrderSwitches {
   /** In retrieval order. */
   readonly documents: readonly DocumentInput[];
   /** The text that the prompt has before the documents: it must be equal for their KV to be reused. */

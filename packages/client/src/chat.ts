@@ -1,11 +1,11 @@
 import { type DocumentInput, WarmpathError } from '@warmpath/core';
-import type { Dial, EngineUsage } from './arranger.js';
+import type { EngineUsage, OrderSwitches } from './arranger.js';
 import { readServerSentEvents } from './server-sent-events.js';
 import { readSummary } from './summary.js';
 import { toError } from './transport.js';
 
 /** The gateway's switches beside a chat. */
-export interface ChatSwitches extends Dial {
+export interface ChatSwitches extends OrderSwitches {
   /** Names the conversation; the client's own without it. */
   readonly session?: string;
   /**

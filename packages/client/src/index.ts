@@ -7,9 +7,9 @@ export type {
   CallOptions,
   ContextHint,
   ContextRequest,
-  Dial,
   EngineUsage,
   Feedback,
+  OrderSwitches,
 } from './arranger.js';
 export type { ChatAnswer, ChatPiece, ChatRequest, ChatStream, ChatSwitches, GatewayReport } from './chat.js';
 export type { ArrangedChat, LocalChatRequest, LocalWarmpathOptions } from './local-warmpath.js';

@@ -1,6 +1,6 @@
 import {
   type Arrangement,
-  answerPrint,
+  answerHash,
   arrange,
   type ChatMessage,
   ConversationLog,
@@ -20,15 +20,15 @@ import {
   renderTurn,
   ServedHistory,
   type ServedHistoryOptions,
-  suppliedPrint,
+  suppliedHash,
   type TemplateName,
   type TokenCounter,
   turnPreamble,
 } from '@warmpath/core';
-import type { ArrangedContext, Arranger, ContextRequest, Dial, EngineUsage, Feedback } from './arranger.js';
+import type { ArrangedContext, Arranger, ContextRequest, EngineUsage, Feedback, OrderSwitches } from './arranger.js';
 import { readSources } from './sources.js';
 
-export interface LocalWarmpathOptions extends Dial {
+export interface LocalWarmpathOptions extends OrderSwitches {
   /** How a document is written. Default `xml`. */
   readonly template?: TemplateName;
   /** Where documents stand in a chat. Default `question`. */
@@ -44,7 +44,7 @@ export interface LocalWarmpathOptions extends Dial {
 }
 
 /** A chat to arrange, by callers that send it to an engine themselves. */
-export interface LocalChatRequest<Message extends object = ChatMessage> extends Dial {
+export interface LocalChatRequest<Message extends object = ChatMessage> extends OrderSwitches {
   readonly messages: readonly Message[];
   /** In retrieval order. */
   readonly documents: readonly DocumentInput[];
@@ -153,7 +153,7 @@ export class LocalWarmpath implements Arranger {
 
   #alone(
     messages: readonly ChatMessage[],
-    request: Pick<LocalChatRequest, 'documents' | 'scope'> & Dial,
+    request: Pick<LocalChatRequest, 'documents' | 'scope'> & OrderSwitches,
   ): RenderedChat {
     const preamble = chatPreamble(messages, request.scope ?? '', this.#style);
     const arrangement = arrange({ ...this.#prepare(request), preamble }, this.history, this.#now());
@@ -168,7 +168,7 @@ export class LocalWarmpath implements Arranger {
       user,
       scope = '',
       ...request
-    }: Pick<LocalChatRequest, 'documents' | 'scope' | 'user'> & Dial & { readonly session: string },
+    }: Pick<LocalChatRequest, 'documents' | 'scope' | 'user'> & OrderSwitches & { readonly session: string },
   ): RenderedChat {
     const now = this.#now();
     const name = { tenant: TENANT, user, session };
@@ -176,20 +176,20 @@ export class LocalWarmpath implements Arranger {
     const asked = { ...this.#prepare(request), visible: history.visible };
     const preamble = turnPreamble(history, messages, scope, this.#style);
     const arrangement = arrange({ ...asked, preamble }, this.history, now);
-    const supplied = suppliedPrint(asked, this.#style);
+    const supplied = suppliedHash(asked, this.#style);
     const rendered = renderTurn({ history, messages, arrangement, supplied }, this.#style);
     this.#sessions.sent(name, rendered.turn, now);
     const answered = (message: ChatMessage): void => {
-      const print = answerPrint(message);
-      if (print !== undefined) this.#sessions.answered(name, rendered.turn, print, this.#now());
+      const hash = answerHash(message);
+      if (hash !== undefined) this.#sessions.answered(name, rendered.turn, hash, this.#now());
     };
     return { arrangement, rendered: rendered.messages, isForgotten: history.isForgotten, answered };
   }
 
-  #prepare({ documents, ...asked }: Dial & { readonly documents: readonly DocumentInput[] }) {
+  #prepare({ documents, ...asked }: OrderSwitches & { readonly documents: readonly DocumentInput[] }) {
     const { template, countTokens } = this.#style;
-    const dial = { ...definedDial(this.#options), ...definedDial(asked) };
-    return prepareRequest({ documents, ...dial }, { template, ...(countTokens !== undefined && { countTokens }) });
+    const switches = { ...definedSwitches(this.#options), ...definedSwitches(asked) };
+    return prepareRequest({ documents, ...switches }, { template, ...(countTokens !== undefined && { countTokens }) });
   }
 
   #dispatch(arrangement: Arrangement): Feedback {
@@ -223,7 +223,7 @@ interface RenderedChat {
   readonly answered: (message: ChatMessage) => void;
 }
 
-function definedDial({ policy, maxShift, pin, hints }: Dial): Dial {
+function definedSwitches({ policy, maxShift, pin, hints }: OrderSwitches): OrderSwitches {
   return {
     ...(policy !== undefined && { policy: policy as PolicyName }),
     ...(maxShift !== undefined && { maxShift }),

@@ -28,7 +28,7 @@ interface Found extends Open {
  */
 export class OpenContexts {
   readonly #open = new Set<Open>();
-  /** By preamble, a print of what stood in front of its last context. */
+  /** By preamble, a hash of what stood in front of its last context. */
   readonly #fronts = new Map<string, string>();
 
   /**

@@ -1,24 +1,28 @@
+import { SseReader } from '@warmpath/core';
+
+/** The largest event that is read, in bytes. */
+const LIMIT_BYTES = 33_554_432;
+
 /**
- * The `data` of each event of an SSE stream, as it arrives. Comments and other fields are skipped; data over several
- * lines is joined, as the format says. Memory: one event.
+ * The `data` of each event of an SSE stream, as it arrives. Comments, other fields and events without data are skipped;
+ * data over several lines is joined, as the format says. Memory: one event, of at most 32 MiB.
+ *
+ * @throws RangeError for an event that is longer.
  */
 export async function* readServerSentEvents(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
-  let rest = '';
-  let data: string[] = [];
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const events: string[] = [];
+  const handler = {
+    onData: (data: Uint8Array) => events.push(decoder.decode(data)),
+    onTooLong: () => {
+      throw new RangeError(`An event of the stream has more than ${LIMIT_BYTES} bytes.`);
+    },
+  };
+  const reader = new SseReader(handler, LIMIT_BYTES);
   for await (const chunk of chunks) {
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split(/\r?\n/);
-    rest = lines.pop()!;
-    for (const line of lines) {
-      if (line.startsWith('data:')) {
-        data.push(line.slice(line.startsWith('data: ') ? 6 : 5));
-      } else if (line === '' && data.length > 0) {
-        yield data.join('\n');
-        data = [];
-      }
-    }
+    reader.read(chunk);
+    yield* events.splice(0);
   }
-  // A server that leaves the last blank line out has said all the same.
-  if (rest.startsWith('data:')) data.push(rest.slice(rest.startsWith('data: ') ? 6 : 5));
-  if (data.length > 0) yield data.join('\n');
+  reader.end();
+  yield* events;
 }

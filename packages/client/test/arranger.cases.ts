@@ -38,7 +38,7 @@ export function arrangerCases(name: string, make: () => Promise<Arranger>): void
       }
     });
 
-    it('keeps to the dial', async () => {
+    it('keeps to the switches of a request', async () => {
       const arranger = await make();
       await order(arranger, ['a', 'b', 'c']);
       expect((await order(arranger, ['c', 'b', 'a'], { policy: 'retrieval' })).ids).toEqual(['c', 'b', 'a']);

@@ -31,7 +31,7 @@ describe('a chat without a gateway', () => {
     expect(ask(warmpath, ['b', 'a']).arrangement.order).toEqual([0, 1]);
   });
 
-  it('takes template, layout, dial and token counter from its options, and the dial from the request first', () => {
+  it('takes template, layout, switches and token counter from its options, and the switches from the request first', () => {
     const warmpath = new LocalWarmpath({
       template: 'brackets',
       layout: 'message',

@@ -8,7 +8,9 @@ import type { ResidencyState } from './residency/view.js';
 import type { SeenBlocks } from './session/blocks.js';
 import type { VisibleDocuments } from './session/visible-documents.js';
 
-/** What `arrange` is asked: prepared documents and the dial. Validation of raw input happens in `prepareRequest`. */
+/**
+ * What `arrange` is asked: prepared documents and the constraints. Validation of raw input happens in `prepareRequest`.
+ */
 export interface ArrangeRequest {
   /** In retrieval order (see `prepareDocuments`). */
   readonly documents: readonly Document[];
@@ -90,7 +92,7 @@ export interface Arrangement {
   readonly trace: ArrangementTrace;
 }
 
-/** The dial and the switches as they come from outside, unchecked (the gateway's `warmpath` field, the CLI's JSON). */
+/** The switches of an order as they come from outside, unchecked (the gateway's `warmpath` field, the CLI's JSON). */
 export interface RawArrangeRequest {
   readonly documents: readonly DocumentInput[];
   readonly policy?: string;

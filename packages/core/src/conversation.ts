@@ -27,7 +27,7 @@ export interface ConversationTurn {
   /** As the client sent them. */
   readonly messages: readonly ChatMessage[];
   readonly arrangement: Arrangement;
-  /** What was asked (`suppliedPrint`). */
+  /** What was asked (`suppliedHash`). */
   readonly supplied: string;
 }
 
@@ -163,10 +163,10 @@ export function renderTurn(
 }
 
 /**
- * A print of what was asked: the documents, in their order, and whatever decides how they are written. `scope` is what
+ * A hash of what was asked: the documents, in their order, and whatever decides how they are written. `scope` is what
  * else decides the prompt's beginning, as in `chatPreamble`. O(documents).
  */
-export function suppliedPrint(request: ArrangeRequest, options: RenderOptions, scope = ''): string {
+export function suppliedHash(request: ArrangeRequest, options: RenderOptions, scope = ''): string {
   const { documents, policy, maxShift, pin, hints, visible, deduplicate = true, shown } = request;
   const name = typeof policy === 'object' ? policy.name : policy;
   const switches = [

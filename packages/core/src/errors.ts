@@ -202,7 +202,7 @@ export const ERROR_TABLE = {
     status: 422,
     type: 'invalid_request_error',
     message: 'Planning this batch takes more time or memory than is allowed.',
-    remedy: 'Send a smaller batch, or raise plan.timeoutMs or limits.memoryBytes in the configuration.',
+    remedy: 'Send a smaller batch, or raise limits.memoryBytes in the configuration.',
   },
   WARMPATH_SHUTTING_DOWN: {
     status: 503,

@@ -18,7 +18,7 @@ const words = new Uint32Array(bytes.buffer);
  * The lanes take two UTF-16 units a step, or four bytes of a long text in UTF-8, and are folded into each other at the
  * end. The length of every part is mixed in, so `'ab', 'c'` and `'a', 'bc'` differ. Lone surrogates are units like any
  * other. It tells texts apart that differ by chance; it does not withstand someone who looks for collisions. Machines
- * whose words begin with the highest byte have other prints. An instance may be used again after `reset`.
+ * whose words begin with the highest byte have other fingerprints. An instance may be used again after `reset`.
  */
 export class Fingerprint {
   low = 0;
@@ -142,9 +142,9 @@ const DIGITS = Uint8Array.from('0123456789abcdef', (digit) => digit.charCodeAt(0
 
 /** The fingerprint of a list of texts as 16 hex digits. O(length). */
 export function fingerprint(parts: readonly string[]): string {
-  const print = new Fingerprint();
-  for (const part of parts) print.add(part);
-  return print.end().digits();
+  const hasher = new Fingerprint();
+  for (const part of parts) hasher.add(part);
+  return hasher.end().digits();
 }
 
 function avalanche(word: number): number {

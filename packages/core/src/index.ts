@@ -7,7 +7,7 @@ export type {
   Outcome,
   RawArrangeRequest,
 } from './arrangement.js';
-export { contentPrint } from './content-print.js';
+export { contentHash } from './content-hash.js';
 export type { ConversationTurn, RenderedTurn } from './conversation.js';
 export {
   editsOf,
@@ -17,7 +17,7 @@ export {
   repeatedOrder,
   repeatedTurn,
   shownBlocks,
-  suppliedPrint,
+  suppliedHash,
   turnEdits,
   turnPreamble,
 } from './conversation.js';
@@ -60,7 +60,7 @@ export type { PathStep, Preamble } from './preamble.js';
 export type { DocumentList, DocumentMemo, PrepareDocumentsOptions } from './prepare-documents.js';
 export { DEFAULT_DOCUMENT_LIMITS, prepareDocuments } from './prepare-documents.js';
 export type { PrepareRequestOptions } from './prepare-request.js';
-export { prepareRequest, prepareRequestList, readPolicyName } from './prepare-request.js';
+export { prepareRequest, readPolicyName, requestSteps } from './prepare-request.js';
 export type {
   BlockFormat,
   DocumentBlock,
@@ -73,6 +73,7 @@ export type {
   PromptText,
 } from './recognise/block.js';
 export { FORMAT_NAMES } from './recognise/block.js';
+export { type JsonTextOptions, JsonTextReader, type JsonValue } from './recognise/json-text.js';
 export type { PromptFindings, Recognised, RecogniseOptions, RecognitionMode } from './recognise/recognise.js';
 export { RECOGNITION_MODES, recognise, recogniseAll, recogniseBehind } from './recognise/recognise.js';
 export type { References } from './recognise/references.js';
@@ -93,7 +94,9 @@ export {
   applyEdits,
   chatEdits,
   chatPreamble,
+  chatTokens,
   completionPreamble,
+  messageSteps,
   renderChat,
   renderCompletion,
 } from './render/layout.js';
@@ -102,6 +105,7 @@ export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export type { RenderedFields } from './render/template.js';
 export { documentName, renderDocument, renderDocuments } from './render/template.js';
 export { replacementPolicy } from './replacement/create-policy.js';
+export type { NodeOwner } from './replacement/eviction-queue.js';
 export type { NodeUse, ReplacementPolicy, ReplacementPolicyName, Tier } from './replacement/policy.js';
 export { REPLACEMENT_POLICY_NAMES, USE_HALF_LIFE } from './replacement/policy.js';
 export type { PathUse, ReplacementOptions } from './replacement/replacement.js';
@@ -122,6 +126,8 @@ export type { FifoSchedulerOptions } from './schedule/fifo.js';
 export { FifoScheduler } from './schedule/fifo.js';
 export type { PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { SCHEDULER_NAMES } from './schedule/scheduler.js';
+export type { SseHandler } from './server-sent-events.js';
+export { ByteBuffer, SseReader } from './server-sent-events.js';
 export type { ShortenedText } from './session/blocks.js';
 export { SeenBlocks } from './session/blocks.js';
 export type { ConversationLogOptions } from './session/conversation-log.js';
@@ -133,7 +139,7 @@ export type {
   StoreOperation,
 } from './session/conversation-store.js';
 export type { MessageBytes } from './session/message-chain.js';
-export { answerPrint, byteChain, messageChain } from './session/message-chain.js';
+export { answerHash, byteChain, messageChain } from './session/message-chain.js';
 export type {
   ConversationName,
   MessagesByPlace,
@@ -149,7 +155,7 @@ export type { VisibleDocuments } from './session/visible-documents.js';
 export { NOTHING_VISIBLE } from './session/visible-documents.js';
 export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
-export { estimateTokens } from './token-estimate.js';
+export { estimateTokens, estimateTokensOfBytes } from './token-estimate.js';
 export type {
   Insertion,
   KnowledgeNode,
@@ -159,3 +165,4 @@ export type {
 } from './tree/knowledge-tree.js';
 export { KnowledgeTree } from './tree/knowledge-tree.js';
 export type { CachedPath, KnowledgeTreeView, PlacementRule, RecentNode } from './tree/view.js';
+export type { WorkSteps } from './work-steps.js';

@@ -1,10 +1,11 @@
-import { cacheContentHash, textPrint } from './content-print.js';
+import { cacheContentHash, textHash } from './content-hash.js';
 import type { Document, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
 import { WarmpathError, type Warning } from './errors.js';
 import { fingerprint } from './fingerprint.js';
 import type { TemplateName } from './render/prompt.js';
 import { renderDocument } from './render/template.js';
 import { estimateTokens } from './token-estimate.js';
+import { toEnd, type WorkSteps } from './work-steps.js';
 
 /** The default bounds on what one request may bring. */
 export const DEFAULT_DOCUMENT_LIMITS: DocumentLimits = { maxDocuments: 1_000, maxContentLength: 1_000_000 };
@@ -50,6 +51,8 @@ export interface DocumentList {
   readonly length: number;
   /** The document of this position as JSON gives it. */
   read(position: number): unknown;
+  /** What reading it costs, in characters or bytes. */
+  size(position: number): number;
 }
 
 /**
@@ -67,17 +70,21 @@ export function prepareDocuments(input: unknown, options: PrepareDocumentsOption
   if (!Array.isArray(input)) {
     throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: options.path ?? 'documents' });
   }
-  return prepareDocumentList({ length: input.length, read: (position) => input[position] }, options);
+  return toEnd(documentSteps({ length: input.length, read: (position) => input[position], size: () => 0 }, options));
 }
 
 /**
- * The same for documents that are read when they are needed: those that `memo` knows are not. Same errors, same cost.
+ * The same, one document a step, for documents that are read when they are needed: those that `memo` knows are not.
+ * Same errors, same cost.
  */
-export function prepareDocumentList(input: DocumentList, options: PrepareDocumentsOptions = {}): PreparedDocuments {
+export function* documentSteps(
+  input: DocumentList,
+  options: PrepareDocumentsOptions = {},
+): WorkSteps<PreparedDocuments> {
   const path = options.path ?? 'documents';
   const limits = { ...DEFAULT_DOCUMENT_LIMITS, ...options.limits };
   if (input.length > limits.maxDocuments) {
-    const detail = `${input.length} documents, and the limit is ${limits.maxDocuments}.`;
+    const detail = `There are more than ${limits.maxDocuments}.`;
     throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path, detail });
   }
   const preparation = new Preparation(options);
@@ -86,6 +93,7 @@ export function prepareDocumentList(input: DocumentList, options: PrepareDocumen
     const checked = readDocument(input.read(i), `${path}[${i}]`, limits);
     const document = preparation.prepare(checked);
     if (document !== undefined) options.memo?.remember(i, document);
+    yield input.size(i);
   }
   return { documents: preparation.documents, warnings: preparation.warnings };
 }
@@ -154,7 +162,7 @@ class Preparation {
 
   /** @returns the document, if no other one of this request had a say in its id or label. */
   prepare(checked: CheckedDocument): Document | undefined {
-    const hash = textPrint(checked.title, checked.content);
+    const hash = textHash(checked.title, checked.content);
     const ownId = checked.id ?? hash.slice(0, 12);
     let id = ownId;
     let key = keyOf(id, hash);
@@ -217,8 +225,8 @@ function labelOf(id: string): string {
 }
 
 /** `join` writes one flat string; a template would leave a tree of pieces, which costs twice the time to hash. */
-function keyOf(id: string, print: string): string {
-  return [id, print].join('#');
+function keyOf(id: string, hash: string): string {
+  return [id, hash].join('#');
 }
 
 function optionalString(value: unknown, path: string): string | undefined {

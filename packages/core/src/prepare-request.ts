@@ -5,14 +5,15 @@ import { nearestName } from './nearest-name.js';
 import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
 import {
   type DocumentList,
+  documentSteps,
   type PrepareDocumentsOptions,
-  prepareDocumentList,
   prepareDocuments,
 } from './prepare-documents.js';
+import type { WorkSteps } from './work-steps.js';
 
 export interface PrepareRequestOptions extends PrepareDocumentsOptions {
   /** Where policy, maxShift, pin and hints stand in the caller's input, for error paths; none by default. */
-  readonly dialPath?: string;
+  readonly switchesPath?: string;
 }
 
 /**
@@ -29,14 +30,15 @@ export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}
 }
 
 /**
- * The same for documents that are read when they are needed. `switches`: policy, maxShift, pin and hints, unchecked.
+ * The same, one document a step, for documents that are read when they are needed. `switches`: policy, maxShift, pin
+ * and hints, unchecked.
  */
-export function prepareRequestList(
+export function* requestSteps(
   documents: DocumentList,
   switches: Readonly<Record<string, unknown>>,
   options: PrepareRequestOptions = {},
-): ArrangeRequest {
-  return withSwitches(prepareDocumentList(documents, options), switches, options);
+): WorkSteps<ArrangeRequest> {
+  return withSwitches(yield* documentSteps(documents, options), switches, options);
 }
 
 function asRecord(raw: unknown): Readonly<Record<string, unknown>> {
@@ -51,7 +53,7 @@ function withSwitches(
   input: Readonly<Record<string, unknown>>,
   options: PrepareRequestOptions,
 ): ArrangeRequest {
-  const pathOf = (field: string) => (options.dialPath === undefined ? field : `${options.dialPath}.${field}`);
+  const pathOf = (field: string) => (options.switchesPath === undefined ? field : `${options.switchesPath}.${field}`);
   const policy = readPolicy(input['policy'], pathOf('policy'));
   const maxShift = readMaxShift(input['maxShift'], pathOf('maxShift'));
   const pin = readPin(input['pin'], documents, pathOf('pin'));

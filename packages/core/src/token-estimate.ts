@@ -51,12 +51,30 @@ export function estimateTokens(text: string): number {
   let rest = text;
   while (rest.length > 0) {
     const { read, written } = encoder.encodeInto(rest, bytes);
-    const count = (written + 1) >> 1;
-    if (written < STEP) bytes[written] = FREE;
-    for (let i = 0; i < count; i++) cost += COST_OF_PAIR[pairs[i]!]!;
+    cost += costOfStep(written);
     rest = rest.slice(read);
   }
   return Math.max(1, Math.ceil(cost / UNITS_PER_TOKEN));
+}
+
+/** The same for a text of which the UTF-8 is known. O(bytes). */
+export function estimateTokensOfBytes(text: Uint8Array): number {
+  let cost = 0;
+  for (let at = 0; at < text.length; at += STEP) {
+    const part = text.subarray(at, at + STEP);
+    bytes.set(part);
+    cost += costOfStep(part.length);
+  }
+  return Math.max(1, Math.ceil(cost / UNITS_PER_TOKEN));
+}
+
+/** Of the first so many of `bytes`. */
+function costOfStep(length: number): number {
+  let cost = 0;
+  const count = (length + 1) >> 1;
+  if (length < STEP) bytes[length] = FREE;
+  for (let i = 0; i < count; i++) cost += COST_OF_PAIR[pairs[i]!]!;
+  return cost;
 }
 
 function isLetterOrSpace(byte: number): boolean {

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { Dial } from '../src/ordering/placement.js';
+import type { OrderConstraints } from '../src/ordering/placement.js';
 import './seed.js';
 
 const POOL = [...'abcdefghijklmnop'];
@@ -14,8 +14,8 @@ export function servedOrders(maxLength: number, maxOrders = 25, pool = POOL.leng
   return fc.array(order(maxLength, 1, pool), { maxLength: maxOrders });
 }
 
-/** Any dial for `count` documents, free ones included. */
-export function dial(count: number): fc.Arbitrary<Dial> {
+/** Any constraints for `count` documents, free ones included. */
+export function constraints(count: number): fc.Arbitrary<OrderConstraints> {
   return fc.record({
     maxShift: fc.option(fc.nat({ max: Math.max(1, count) }), { nil: undefined }),
     pinned: fc

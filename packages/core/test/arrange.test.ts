@@ -48,7 +48,7 @@ test('frozen input, same answer', () => {
   expect(arrange(request, history, 1)).toEqual(arrange(request, history, 1));
 });
 
-describe('the dial', () => {
+describe('the constraints', () => {
   test('pins by id, in any order, twice if one likes', () => {
     const history = historyOf([['c', 'b', 'a']]);
     const arrangement = arrange({ documents: documentsOf(['a', 'b', 'c']), pin: ['c', 'b', 'c'] }, history, 0);

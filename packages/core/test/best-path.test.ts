@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { createPolicy, type PlacementRule, type Preamble, ServedHistory } from '../src/index.js';
-import { DialRule } from '../src/ordering/placement.js';
-import { dial, order, servedOrders } from './arbitraries.js';
+import { ConstraintRule } from '../src/ordering/placement.js';
+import { constraints, order, servedOrders } from './arbitraries.js';
 import { documentsOf, historyOf, serve, tokensOf } from './served.js';
 
 /** Over all prefixes of all served orders: the one inside the set with most tokens, then the first by ranks. */
@@ -58,11 +58,11 @@ test('few documents in many orders: deep trees with many branches inside the set
   );
 });
 
-test('keeps within the dial and is still the best that the dial allows', () => {
-  const withDial = order(8, 1).chain((ids) => fc.tuple(fc.constant(ids), dial(ids.length)));
+test('keeps within the constraints and is still the best that the constraints allow', () => {
+  const withConstraints = order(8, 1).chain((ids) => fc.tuple(fc.constant(ids), constraints(ids.length)));
   fc.assert(
-    fc.property(servedOrders(8, 40, 9), withDial, (served, [ids, limits]) => {
-      const rule = new DialRule(ids.length, limits);
+    fc.property(servedOrders(8, 40, 9), withConstraints, (served, [ids, limits]) => {
+      const rule = new ConstraintRule(ids.length, limits);
       const allowed = (ranks: number[]) => rule.allows(ranks.slice(0, -1), ranks.at(-1)!);
       const expected = naiveBest(served, ids, allowed);
       expect(historyOf(served).bestPath(documentsOf(ids), undefined, rule).order).toEqual(expected);

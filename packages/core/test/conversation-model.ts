@@ -1,5 +1,5 @@
 import {
-  answerPrint,
+  answerHash,
   applyEdits,
   arrange,
   type ChatMessage,
@@ -17,7 +17,7 @@ import {
   type SentTurn,
   ServedHistory,
   shownBlocks,
-  suppliedPrint,
+  suppliedHash,
   turnPreamble,
 } from '../src/index.js';
 
@@ -81,7 +81,7 @@ export class Pipeline {
     };
     const preamble = turnPreamble(recalled, messages, 'model', this.options);
     const arrangement = arrange({ ...request, preamble }, this.history, this.now);
-    const supplied = suppliedPrint(request, this.options);
+    const supplied = suppliedHash(request, this.options);
     const rendered = renderTurn({ history: recalled, messages, arrangement, supplied }, this.options);
     this.remember(name, rendered.turn, answer);
     observe({ kind: 'dispatched', arrangement, now: this.now }, this.history);
@@ -91,7 +91,7 @@ export class Pipeline {
 
   private remember(name: ConversationName, turn: SentTurn, answer: ChatMessage | undefined): void {
     this.memory.sent(name, turn, this.now);
-    const hash = answer && answerPrint(answer);
+    const hash = answer && answerHash(answer);
     if (hash !== undefined) this.memory.answered(name, turn, hash, this.now);
   }
 }

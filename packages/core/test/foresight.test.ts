@@ -13,7 +13,7 @@ import {
 } from '../src/index.js';
 import { RankSurvival } from '../src/residency/rank-survival.js';
 import { RecentRequests } from '../src/residency/recent-requests.js';
-import { dial, order, servedOrders } from './arbitraries.js';
+import { constraints, order, servedOrders } from './arbitraries.js';
 import { NaiveForesight } from './naive-foresight.js';
 import { documentsOf, historyOf, idsOf } from './served.js';
 
@@ -52,10 +52,10 @@ const situation = (least: number, most: number) =>
       waiting: servedOrders(6, 6, 9),
       withPreamble: fc.boolean(),
     })
-    .chain((drawn) => dial(drawn.ids.length).map((limits) => ({ ...drawn, limits })));
+    .chain((drawn) => constraints(drawn.ids.length).map((limits) => ({ ...drawn, limits })));
 
 describe('the plan', () => {
-  test('is worth as much as the best of all permutations, tokens, waiting requests and dial included', () => {
+  test('is worth as much as the best of all permutations, tokens, waiting requests and constraints included', () => {
     fc.assert(
       fc.property(situation(1, 6), ({ served, ids, waiting, withPreamble, limits }) => {
         const preamble = withPreamble ? PREAMBLE : undefined;
@@ -118,7 +118,7 @@ describe('the plan', () => {
     );
   });
 
-  test('above eight documents it still keeps all documents, the dial and the truth about what is cached', () => {
+  test('above eight documents it still keeps all documents, the constraints and the truth about what is cached', () => {
     fc.assert(
       fc.property(situation(9, 16), ({ served, ids, waiting, limits }) => {
         const history = historyOf(served);

@@ -1,5 +1,5 @@
 import type { Context, Document, ResidencyView } from '../src/index.js';
-import { DialRule } from '../src/ordering/placement.js';
+import { ConstraintRule } from '../src/ordering/placement.js';
 import { weightOfLater, worthOf } from '../src/ordering/reuse-worth.js';
 
 /** A served request: ids by retrieval rank. */
@@ -14,7 +14,7 @@ interface Wish {
 
 /**
  * The estimate of `foresight` written down without masks, tables or dynamic programme: what an order is worth, and the
- * most that any order within the dial is worth.
+ * most that any order within the constraints is worth.
  */
 export class NaiveForesight {
   readonly #context: Context;
@@ -66,9 +66,9 @@ export class NaiveForesight {
     );
   }
 
-  /** The most any order within the dial is worth. O(k!). */
+  /** The most any order within the constraints is worth. O(k!). */
   most(): number {
-    const rule = new DialRule(this.#context.documents.length, this.#context);
+    const rule = new ConstraintRule(this.#context.documents.length, this.#context);
     let most = 0;
     const extend = (prefix: readonly number[]): void => {
       if (prefix.length === this.#context.documents.length) most = Math.max(most, this.worth(prefix));

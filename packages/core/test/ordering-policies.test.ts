@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Context, createPolicy, POLICY_NAMES, ServedHistory } from '../src/index.js';
-import { dial, order, servedOrders } from './arbitraries.js';
+import { constraints, order, servedOrders } from './arbitraries.js';
 import { orderingPolicyCases } from './conformance/ordering-policy.cases.js';
 import { documentsOf, historyOf, serve, tokensOf } from './served.js';
 
@@ -24,7 +24,7 @@ function orderedIds(name: (typeof POLICY_NAMES)[number], ids: readonly string[],
 
 describe('the optimum', () => {
   const instance = order(8, 1, 9).chain((ids) =>
-    fc.record({ served: servedOrders(8, 40, 9), ids: fc.constant(ids), limits: dial(ids.length) }),
+    fc.record({ served: servedOrders(8, 40, 9), ids: fc.constant(ids), limits: constraints(ids.length) }),
   );
 
   test('is never beaten by the greedy walk, nor by any other policy', () => {

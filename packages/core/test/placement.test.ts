@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Dial, DialRule } from '../src/ordering/placement.js';
+import { ConstraintRule, type OrderConstraints } from '../src/ordering/placement.js';
 import { limitShift } from '../src/ordering/shift-limit.js';
-import { dial } from './arbitraries.js';
+import { constraints } from './arbitraries.js';
 
 function permutations(count: number): number[][] {
   if (count === 0) return [[]];
@@ -11,7 +11,7 @@ function permutations(count: number): number[][] {
   );
 }
 
-function isWithin(order: readonly number[], { maxShift, pinned }: Dial): boolean {
+function isWithin(order: readonly number[], { maxShift, pinned }: OrderConstraints): boolean {
   return (
     order.every((rank, place) => Math.abs(rank - place) <= (maxShift ?? order.length)) &&
     pinned.every((rank) => order[rank] === rank)
@@ -22,13 +22,13 @@ const ALL = new Map([0, 1, 2, 3, 4, 5, 6].map((count) => [count, permutations(co
 const instance = fc
   .nat({ max: 6 })
   .chain((count) =>
-    fc.record({ count: fc.constant(count), limits: dial(count), desired: fc.constantFrom(...ALL.get(count)!) }),
+    fc.record({ count: fc.constant(count), limits: constraints(count), desired: fc.constantFrom(...ALL.get(count)!) }),
   );
 
-test('`allows` says of every prefix whether some order within the dial goes on like that', () => {
+test('`allows` says of every prefix whether some order within the constraints goes on like that', () => {
   fc.assert(
     fc.property(instance, ({ count, limits }) => {
-      const rule = new DialRule(count, limits);
+      const rule = new ConstraintRule(count, limits);
       const within = ALL.get(count)!.filter((order) => isWithin(order, limits));
       for (const order of within) {
         for (let place = 0; place < count; place++) {
@@ -49,19 +49,19 @@ test('`allows` says of every prefix whether some order within the dial goes on l
   );
 });
 
-test('`complete` gives the first order, by ranks, within the dial that goes on like the prefix', () => {
+test('`complete` gives the first order, by ranks, within the constraints that goes on like the prefix', () => {
   fc.assert(
     fc.property(instance, fc.nat({ max: 6 }), ({ count, limits, desired }, length) => {
       const within = ALL.get(count)!.filter((order) => isWithin(order, limits));
       const prefix = limitShift(desired, limits).slice(0, length);
       const goingOn = within.filter((order) => prefix.every((rank, place) => order[place] === rank));
       const first = goingOn.toSorted((a, b) => compare(a, b))[0];
-      expect(new DialRule(count, limits).complete(prefix)).toEqual(first);
+      expect(new ConstraintRule(count, limits).complete(prefix)).toEqual(first);
     }),
   );
 });
 
-test('`limitShift` follows the desired order as closely as the dial allows, place by place', () => {
+test('`limitShift` follows the desired order as closely as the constraints allow, place by place', () => {
   fc.assert(
     fc.property(instance, ({ count, limits, desired }) => {
       const wish = (order: readonly number[]) => order.map((rank) => desired.indexOf(rank));
@@ -73,8 +73,8 @@ test('`limitShift` follows the desired order as closely as the dial allows, plac
   );
 });
 
-test('1,000 documents stay within any dial', () => {
-  const large = fc.tuple(fc.shuffledSubarray([...Array(1_000).keys()], { minLength: 1_000 }), dial(1_000));
+test('1,000 documents stay within any constraints', () => {
+  const large = fc.tuple(fc.shuffledSubarray([...Array(1_000).keys()], { minLength: 1_000 }), constraints(1_000));
   fc.assert(
     fc.property(large, ([desired, limits]) => {
       const order = limitShift(desired, limits);

@@ -51,7 +51,7 @@ describe('what bad input gets', () => {
     [{ documents: [{ content: '' }] }, 'WARMPATH_EMPTY_DOCUMENT', 'input[0].content'],
   ];
   test.each(cases)('%j → %s at %s', (fields, code, path) => {
-    const options = { path: 'input', dialPath: 'warmpath' };
+    const options = { path: 'input', switchesPath: 'warmpath' };
     expect(errorOf(() => prepareRequest({ documents, ...fields }, options))).toMatchObject({ code, path });
   });
 

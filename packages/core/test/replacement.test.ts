@@ -1,7 +1,13 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { REPLACEMENT_POLICY_NAMES, Replacement, type ReplacementPolicyName, replacementPolicy } from '../src/index.js';
+import {
+  REPLACEMENT_POLICY_NAMES,
+  Replacement,
+  type ReplacementPolicyName,
+  replacementPolicy,
+  USE_HALF_LIFE,
+} from '../src/index.js';
 import { EvictionQueue } from '../src/replacement/eviction-queue.js';
 import { UseStatistics } from '../src/replacement/use-statistics.js';
 import { replacementPolicyCases } from './conformance/replacement-policy.cases.js';
@@ -149,7 +155,9 @@ test('the eviction queue sorts, whatever is set, offered and withdrawn in betwee
     fc.property(fc.array(operation, { maxLength: 150 }), (operations) => {
       const queue = new EvictionQueue();
       const expected = new Map<number, number>();
+      const owner = { canWait: false, usedAt: 0 };
       for (const { node, priority, stays } of operations) {
+        queue.hold(node, owner, 1);
         queue.setPriority(node, priority);
         queue.offer(node);
         expected.delete(node);
@@ -163,7 +171,7 @@ test('the eviction queue sorts, whatever is set, offered and withdrawn in betwee
       // A stable sort keeps those of equal priority in order of their setting.
       const sorted = [...expected].sort(([, a], [, b]) => a - b).map(([node]) => node);
       expect(sorted.map(() => queue.evict())).toEqual(sorted);
-      expect(queue.lowest()).toBeUndefined();
+      expect(queue.evict()).toBeUndefined();
     }),
   );
 });
@@ -173,7 +181,9 @@ test('the eviction queue sorts what is left after any were withdrawn', () => {
   fc.assert(
     fc.property(priorities, fc.array(fc.nat({ max: 59 }), { maxLength: 20 }), (values, withdrawn) => {
       const queue = new EvictionQueue();
+      const owner = { canWait: false, usedAt: 0 };
       for (const [node, priority] of values.entries()) {
+        queue.hold(node, owner, 1);
         queue.setPriority(node, priority);
         queue.offer(node);
       }
@@ -182,6 +192,77 @@ test('the eviction queue sorts what is left after any were withdrawn', () => {
       const sorted = left.toSorted((a, b) => values[a]! - values[b]! || a - b);
       expect(left.map(() => queue.evict())).toEqual(sorted);
     }),
+  );
+});
+
+test('of several owners, the one that holds most for its last use loses the node that it values least', () => {
+  const owners = [false, false, true].map((canWait) => ({ canWait, usedAt: 0 }));
+  const operation = fc.oneof(
+    fc.record({
+      kind: fc.constant('hold' as const),
+      node: fc.nat({ max: 20 }),
+      owner: fc.nat({ max: 2 }),
+      size: fc.integer({ min: 1, max: 9 }),
+      priority: fc.nat({ max: 8 }),
+    }),
+    fc.record({ kind: fc.constantFrom('release' as const, 'withdraw', 'offer'), node: fc.nat({ max: 20 }) }),
+    fc.record({ kind: fc.constant('use' as const), owner: fc.nat({ max: 2 }), after: fc.nat({ max: 900 }) }),
+    fc.record({ kind: fc.constant('evict' as const) }),
+  );
+  fc.assert(
+    fc.property(fc.array(operation, { maxLength: 120, size: 'max' }), (operations) => {
+      const queue = new EvictionQueue();
+      for (const owner of owners) owner.usedAt = 0;
+      const held = new Map<
+        number,
+        { owner: number; size: number; priority: number; order: number; isOffered: boolean }
+      >();
+      let request = 0;
+      let order = 0;
+      for (const step of operations) {
+        if (step.kind === 'hold') {
+          queue.hold(step.node, owners[step.owner]!, step.size);
+          queue.setPriority(step.node, step.priority);
+          const isOffered = held.get(step.node)?.isOffered ?? false;
+          held.set(step.node, { ...step, order: order++, isOffered });
+        } else if (step.kind === 'use') {
+          request += step.after;
+          owners[step.owner]!.usedAt = request;
+          queue.use(owners[step.owner]!);
+        } else if (step.kind === 'release') {
+          queue.release(step.node);
+          held.delete(step.node);
+        } else if (step.kind !== 'evict') {
+          if (held.has(step.node)) {
+            queue[step.kind](step.node);
+            held.get(step.node)!.isOffered = step.kind === 'offer';
+          }
+        } else {
+          const excess = owners.map(({ canWait, usedAt }, place) => {
+            const own = [...held.values()].filter(({ owner }) => owner === place);
+            const size = own.reduce((sum, each) => sum + each.size, 0);
+            const mayLose = own.some(({ isOffered }) => isOffered);
+            return mayLose ? Math.log2(size) + (request - usedAt) / USE_HALF_LIFE + (canWait ? 20 : 0) : -1;
+          });
+          const victim = queue.evict();
+          const most = Math.max(...excess);
+          if (most < 0) {
+            expect(victim).toBeUndefined();
+            continue;
+          }
+          const { owner, isOffered } = held.get(victim!)!;
+          expect(isOffered).toBe(true);
+          expect(excess[owner]).toBeCloseTo(most, 6);
+          const candidates = [...held].filter(([, each]) => each.owner === owner && each.isOffered);
+          const [lowest] = candidates.toSorted(([, a], [, b]) => a.priority - b.priority || a.order - b.order);
+          expect(victim).toBe(lowest![0]);
+          held.get(victim!)!.isOffered = false;
+        }
+        expect(queue.size).toBe([...held.values()].filter(({ isOffered }) => isOffered).length);
+        expect(queue.owners).toBe(new Set([...held.values()].map(({ owner }) => owner)).size);
+      }
+    }),
+    { seed: 51, numRuns: 400 },
   );
 });
 

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
-  answerPrint,
+  answerHash,
   arrange,
   byteChain,
   type ChatMessage,
-  contentPrint,
+  contentHash,
   MAX_ANSWERS,
   MAX_RENDERINGS,
   messageChain,
@@ -125,7 +125,7 @@ describe('the second turn', () => {
 
   it('takes the hash for nothing more than a hint: another text with the same print is another document', () => {
     const { documents } = prepareRequest({ documents: [A] });
-    const sent = (content: string) => ({ print: contentPrint(documents[0]!), label: 'x', title: undefined, content });
+    const sent = (content: string) => ({ print: contentHash(documents[0]!), label: 'x', title: undefined, content });
     const references = (content: string) => {
       const visible = visibleIn([{ documents: [sent(content)] }]);
       return arrange({ documents, visible }, new ServedHistory(), 0).references.length;
@@ -364,11 +364,11 @@ describe('documents that are sent again', () => {
 
 describe('the hash chain', () => {
   it('depends on every message and on where it stands', () => {
-    const links = messageChain(['a', 'b', 'a']);
+    const links = messageChain([['a'], ['b'], ['a']]);
     expect(new Set(links).size).toBe(3);
-    expect(messageChain(['a', 'b'])).toEqual(links.slice(0, 2));
-    expect(messageChain(['ab'])[0]).not.toBe(messageChain(['a', 'b'])[1]);
-    expect(messageChain(['x', 'b'])[1]).not.toBe(links[1]);
+    expect(messageChain([['a'], ['b']])).toEqual(links.slice(0, 2));
+    expect(messageChain([['ab']])[0]).not.toBe(messageChain([['a'], ['b']])[1]);
+    expect(messageChain([['x'], ['b']])[1]).not.toBe(links[1]);
   });
 
   it('takes an answer for the same as text or as parts, and no answer for none', () => {
@@ -376,11 +376,11 @@ describe('the hash chain', () => {
       { type: 'text', text: ' Hello' },
       { type: 'text', text: ' you\n' },
     ];
-    expect(answerPrint({ content: parts })).toBe(answerPrint({ content: 'Hello you' }));
-    expect(answerPrint({ content: null })).toBeUndefined();
+    expect(answerHash({ content: parts })).toBe(answerHash({ content: 'Hello you' }));
+    expect(answerHash({ content: null })).toBeUndefined();
     const call = (argument: string) => [{ id: 'any', function: { name: 'f', arguments: argument } }];
-    expect(answerPrint({ content: null, tool_calls: call('1') })).not.toBe(
-      answerPrint({ content: null, tool_calls: call('2') }),
+    expect(answerHash({ content: null, tool_calls: call('1') })).not.toBe(
+      answerHash({ content: null, tool_calls: call('2') }),
     );
   });
 });

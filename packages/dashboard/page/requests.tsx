@@ -3,7 +3,7 @@ import type { RequestSummary } from '../src/feed.ts';
 import { phasesOf } from './figures.ts';
 import { causeText, clock, count, milliseconds, percent } from './format.ts';
 import { RequestDetail } from './request-detail.tsx';
-import { omitted, requests, selectedRequest, settings, wallTime } from './state.ts';
+import { omitted, requests, selectedRequest, wallTime } from './state.ts';
 import { Timeline } from './timeline.tsx';
 
 const ROW_HEIGHT = 30;
@@ -12,16 +12,6 @@ const MARGIN_ROWS = 6;
 
 /** The latest requests: when each was in which stage, what it reused, and why not more. */
 export function RequestsView() {
-  if (!settings.value!.recordsRequests) {
-    return (
-      <section class="card empty">
-        <h2>Requests are not recorded</h2>
-        <p>
-          Set <code>explain.requests: true</code> in the configuration of the gateway.
-        </p>
-      </section>
-    );
-  }
   return (
     <>
       <Timeline />

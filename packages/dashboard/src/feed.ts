@@ -15,8 +15,6 @@ export interface FeedStart {
 export interface FeedSettings {
   /** Whether names of documents and tenants are shown. */
   readonly names: boolean;
-  /** Whether the gateway keeps records of requests. */
-  readonly recordsRequests: boolean;
   /** Whether prompts are compared with earlier ones, to say why a prefix broke. */
   readonly comparesPrompts: boolean;
   /** What a million prompt tokens that need not be computed save; `null` where nobody said. */

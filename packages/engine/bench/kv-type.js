@@ -93,7 +93,7 @@ async function measure(model, bindings, kvType) {
 const rows = [];
 for (const name of values.models.split(',')) {
   const { path } = await resolveModel(await modelPath(name));
-  const bindings = await llamaFor(path, false);
+  const bindings = await llamaFor(path, { nativeLog: false, gpuLayers: 0 });
   const model = await NativeModel.load(bindings, path);
   const [plain, small] = [await measure(model, bindings, 'f16'), await measure(model, bindings, 'q8_0')];
   for (const [kvType, results] of [

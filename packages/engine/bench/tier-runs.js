@@ -1,5 +1,7 @@
 // How `tiers.js` runs its configurations on a trace: on real engines, or by counting alone.
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { replacementPolicy } from '../../core/dist/index.js';
 import { PrefixCache } from '../dist/cache/prefix-cache.js';
 import { spawnEngine } from '../dist/index.js';
@@ -31,27 +33,31 @@ function cpuMs(pid) {
 
 /**
  * Every configuration on a trace, each on an engine of its own. All engines stand side by side and take turns of a few
- * requests, so that a slow moment of the machine meets all of them and the same requests.
+ * requests, so that a slow moment of the machine meets all of them and the same requests. One that `restarts` has a
+ * disk tier, and is stopped and started again before its first counted request.
  *
  * @returns By configuration, what each counted request took.
  */
 export async function measureRuns(model, { trace, contextTokens }, { configurations, warmUp }) {
   const engines = [];
-  for (const { name, policy, hostTier, salted } of configurations) {
-    const engine = await spawnEngine({
-      port: 0,
-      threads: 1,
-      model: await modelPath(model),
-      contextTokens,
-      policy,
-      hostTier,
-    });
+  const path = await modelPath(model);
+  for (const { name, policy, hostTier, salted, restarts } of configurations) {
+    const folder = restarts ? mkdtempSync(join(tmpdir(), 'warmpath-tiers-')) : undefined;
+    const disk = folder === undefined ? {} : { diskTier: folder };
+    const start = () => spawnEngine({ port: 0, threads: 1, model: path, contextTokens, policy, hostTier, ...disk });
+    const engine = await start();
     // Without a cache there is nothing to warm.
-    engines.push({ name, salted, engine, worker: workerOf(engine), next: salted ? warmUp : 0, requests: [] });
+    const next = salted ? warmUp : 0;
+    engines.push({ name, salted, folder, start, engine, worker: workerOf(engine), next, requests: [] });
   }
   for (let end = TURN; end < trace.length + TURN; end += TURN) {
     for (const each of engines) {
       for (; each.next < Math.min(end, trace.length); each.next++) {
+        if (each.next === warmUp && each.folder !== undefined) {
+          await each.engine.stop();
+          each.engine = await each.start();
+          each.worker = workerOf(each.engine);
+        }
         const request = await measure(each, trace[each.next]);
         if (each.next >= warmUp) {
           each.requests.push(request);
@@ -60,6 +66,11 @@ export async function measureRuns(model, { trace, contextTokens }, { configurati
     }
   }
   await Promise.all(engines.map(({ engine }) => engine.stop()));
+  for (const { folder } of engines) {
+    if (folder !== undefined) {
+      rmSync(folder, { recursive: true });
+    }
+  }
   return Object.fromEntries(engines.map(({ name, requests }) => [name, requests]));
 }
 
@@ -70,7 +81,7 @@ async function measure({ engine, worker, salted, next }, request) {
   return {
     prompt: usage.prompt_tokens,
     device: timings.cached_device,
-    host: timings.cached_host,
+    host: timings.cached_host + timings.cached_disk,
     ttftMs: timings.prompt_ms,
     cpuMs: cpuMs(worker) - before,
   };
@@ -107,7 +118,7 @@ const COST = { prefillMs: (cached, count) => count * (1 + (cached + count / 2) /
 
 /**
  * What {@link measureRuns} counts, by the cache alone, over a memory that holds nothing; a host tier's bytes are
- * tokens.
+ * tokens. As in an engine, cells hold what runs where there is a host tier. Nothing restarts.
  */
 export function countRuns({ trace, contextTokens }, { configurations, warmUp }) {
   return Object.fromEntries(
@@ -127,6 +138,7 @@ export function countRuns({ trace, contextTokens }, { configurations, warmUp }) 
         cache.grow(lease, prompt.length - device - host);
         cache.commit(lease, prompt.slice(device + host));
         cache.release(lease);
+        cache.clearIdle();
         return { prompt: prompt.length, device, host };
       });
       return [name, requests.slice(warmUp)];

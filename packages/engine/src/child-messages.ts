@@ -19,6 +19,8 @@ export interface StartMessage {
   readonly socketPath?: string;
   /** For a worker: where it leaves what the next one begins with. */
   readonly warm?: WarmPlace;
+  /** For a worker: the longest that loading has taken one before it, in milliseconds. */
+  readonly loadedMs?: number;
 }
 
 /** What a parent tells its child: how to start, and later a question whether it is still there. */
@@ -29,7 +31,14 @@ export type ParentMessage =
 /** What a child tells its parent. */
 export type ChildMessage =
   | { readonly type: 'progress'; readonly event: ModelProgress }
-  | { readonly type: 'listening'; readonly url: string; readonly model: ServedModel; readonly cells: number }
+  | {
+      readonly type: 'listening';
+      readonly url: string;
+      readonly model: ServedModel;
+      readonly cells: number;
+      /** Milliseconds from when the model's file was there. */
+      readonly loadMs: number;
+    }
   /** A worker's cache has changed. */
   | { readonly type: 'kv-events'; readonly batch: KvEventBatch }
   /** The worker of a supervised engine has ended; another is started. */
@@ -43,6 +52,8 @@ export type ChildMessage =
       readonly isEnding: boolean;
       /** Of a worker: the decode in flight, if there is one. */
       readonly decoding: DecodeInFlight | undefined;
+      /** Of one that does not listen yet: how long it may load its model, once it has the file. */
+      readonly loading: { readonly limitMs: number | undefined } | undefined;
     };
 
 /** A WarmpathError on its way between processes. */

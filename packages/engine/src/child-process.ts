@@ -18,12 +18,15 @@ interface Listening {
   readonly url: string;
   readonly model: ServedModel;
   readonly cells: number;
+  readonly loadMs: number;
 }
 
 /** What a parent hears of its child. */
 export interface ChildHooks extends EngineHooks {
   /** Gets the KV events of a worker, until it has ended. */
   readonly kvEvents?: Pick<KvEventPublisher, 'publish'>;
+  /** Gets the process before it listens. */
+  readonly onFork?: (child: Pick<ListeningChild, 'process' | 'exited'>) => void;
 }
 
 /** An engine in a child process that listens. */
@@ -48,6 +51,7 @@ export async function startChild(argument: string, start: StartMessage, hooks: C
     execArgv: [],
   });
   const exited = exitOf(child);
+  hooks.onFork?.({ process: child, exited });
   const listening = await waitUntilListening(child, exited, start, hooks);
   return { ...listening, process: child, exited };
 }
@@ -107,7 +111,8 @@ async function waitUntilListening(
         if (message.type === 'progress') {
           hooks.onProgress?.(message.event);
         } else if (message.type === 'listening') {
-          resolve({ url: message.url, model: message.model, cells: message.cells });
+          const { url, model, cells, loadMs } = message;
+          resolve({ url, model, cells, loadMs });
         } else if (message.type === 'kv-events') {
           // What comes after its end is of a cache that is known to be gone.
           isGone || hooks.kvEvents?.publish(message.batch);

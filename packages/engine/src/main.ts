@@ -10,7 +10,8 @@ import {
 import { failureText, runEngineCommand, serveUntil } from './command.js';
 import type { KvEventPublisher } from './events/kv-event.js';
 import { helpText, parseCommandLine } from './flags.js';
-import type { EngineHooks, EngineServer } from './server.js';
+import type { EngineServer, WorkerHooks } from './server.js';
+import { loadLimitMs } from './supervisor/heartbeat.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 
 /** Exit code for a wrong option, as of most commands; 1 is for everything else that goes wrong. */
@@ -33,31 +34,44 @@ const publisherInFront: KvEventPublisher = {
 };
 
 /** The entry point as a child: options come and news go over the IPC channel. */
-async function runChild(start: (message: StartMessage, hooks: EngineHooks) => Promise<ChildEngine>): Promise<void> {
+async function runChild(start: (message: StartMessage, hooks: WorkerHooks) => Promise<ChildEngine>): Promise<void> {
   const parentGone = new AbortController();
   process.once('disconnect', () => parentGone.abort());
   // A terminal's Ctrl+C reaches the whole group; the parent decides when the engine ends.
   process.on('SIGINT', () => undefined);
   let isEnding = false;
   let server: ChildEngine | undefined;
+  let loadLimit: number | undefined;
+  let startedMs = performance.now();
   const message = await new Promise<StartMessage>((resolve) => {
     process.on('message', (received: ParentMessage) =>
       received.type === 'start'
         ? resolve(received)
-        : tell({ ...received, type: 'pong', isEnding, decoding: server?.decoding?.() }),
+        : tell({
+            ...received,
+            type: 'pong',
+            isEnding,
+            decoding: server?.decoding?.(),
+            loading: server === undefined ? { limitMs: loadLimit } : undefined,
+          }),
     );
   });
   try {
     server = await start(message, {
       onProgress: (event) => tell({ type: 'progress', event }),
       onCrash: (error) => tell({ type: 'crashed', error: toChildError(error) }),
+      onModelFile: (bytes) => {
+        startedMs = performance.now();
+        loadLimit = loadLimitMs(bytes, message.loadedMs);
+      },
       signal: parentGone.signal,
     });
     const { url, model, cells } = server;
     void server.failed.then(() => {
       isEnding = true;
     });
-    const announce = (): void => tell({ type: 'listening', url, model, cells });
+    const loadMs = performance.now() - startedMs;
+    const announce = (): void => tell({ type: 'listening', url, model, cells, loadMs });
     await serveUntil(server, announce, ['SIGTERM'], parentGone.signal);
   } catch (error) {
     tell({ type: 'failed', error: toChildError(error) });

@@ -126,6 +126,14 @@ export const engineOptionsSchema = z.strictObject({
     .default(false)
     .describe('Check every invariant of the cache after every step; slow, for tests and for hunting a defect'),
   threads: z.int().min(1).max(512).default(defaultThreads).describe('Threads for the computation'),
+  gpuLayers: z
+    .int()
+    .min(0)
+    .max(10_000)
+    .default(0)
+    .describe(
+      'Layers of the model that a GPU computes, from the last on; more than it has for all. Needs a native package for CUDA, Vulkan or Metal',
+    ),
   batchTokens: z
     .int()
     .min(32)

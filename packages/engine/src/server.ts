@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { WarmpathError } from '@warmpath/core';
 import { ChatTemplate } from './chat/chat-template.js';
@@ -48,6 +49,8 @@ export interface WorkerHooks extends EngineHooks {
   readonly kvEvents?: KvEventPublisher;
   /** For what the next worker begins with should this one crash. */
   readonly warm?: WarmPlace;
+  /** Hears how many bytes the model's file has, which is there and is loaded next. */
+  readonly onModelFile?: (bytes: number) => void;
 }
 
 /** A model as it is served. */
@@ -96,13 +99,14 @@ export interface EngineServer {
  */
 export async function startEngineServer(options: EngineOptions, hooks: WorkerHooks = {}): Promise<EngineServer> {
   const settings = parseEngineOptions(options);
-  findLibraryDirectory(); // Before a model is downloaded that nothing could compute.
+  findLibraryDirectory(settings); // Before a model is downloaded that nothing could compute.
   const resolved = await resolveModel(settings.model, {
     ...(settings.cacheDir !== undefined && { cacheDir: settings.cacheDir }),
     ...hooks,
   });
-  const bindings = await llamaFor(resolved.path, settings.nativeLog, settings.cacheDir);
-  const model = await NativeModel.load(bindings, resolved.path);
+  hooks.onModelFile?.((await stat(resolved.path)).size);
+  const bindings = await llamaFor(resolved.path, settings);
+  const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
   try {
     return await serve(settings, resolved, model, hooks);
   } catch (error) {

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readBytes, writeBytes } from '../src/bytes.js';
-import { helpText, parseCommandLine } from '../src/flags.js';
+import { helpText, parseCommandLine, readBytes, writeBytes } from '../src/flags.js';
 import { engineOptionsSchema } from '../src/options.js';
 
 describe('the flags of the command', () => {

@@ -14,6 +14,7 @@ import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
 import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
+import type { WorkSlices } from './intake/work-slices.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
 import type { ServedRequest } from './observe/served-request.js';
@@ -44,6 +45,8 @@ export interface Gateway {
   readonly histories: ServedHistories;
   /** Only where the engine publishes KV events. */
   readonly kvResidency: KvResidency | undefined;
+  /** Large bodies that are worked through. */
+  readonly slices: WorkSlices;
   readonly documents: InsertedDocuments;
   readonly conversations: Conversations;
   /** Only where a key is configured. */

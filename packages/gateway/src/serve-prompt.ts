@@ -11,6 +11,7 @@ import type { Gateway } from './gateway.js';
 import { chatApi } from './intake/apis/chat-api.js';
 import type { PromptApi } from './intake/apis/prompt-api.js';
 import { bodyOf } from './intake/request-body.js';
+import { whenReady } from './intake/work-slices.js';
 
 /**
  * The way of a prompt through the gateway: intake, conversation, arrange, render, dispatch, answer, observe. A body
@@ -32,20 +33,19 @@ export function servePrompt(gateway: Gateway, api: PromptApi) {
 export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly name: TranslatedApi }) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     const { headers, exchange } = request;
-    const go = (way: Way): void => {
+    const go = (way: Way): void | Promise<void> => {
       if (reply.raw.destroyed) return;
       exchange.bodyAt = gateway.now();
       const call = callOf(request, reply, api);
-      serve(gateway, way === 'native' ? call : translated(gateway, call, api.name));
+      if (way === 'native') serve(gateway, call);
+      else return whenReady(translated(gateway, call, api.name), (call) => serve(gateway, call));
     };
-    const way = gateway.engineApis.way(api.name, exchange.caller, headers);
-    if (typeof way === 'string') {
-      go(way);
-      return;
+    const served = whenReady(gateway.engineApis.way(api.name, exchange.caller, headers), go);
+    if (served instanceof Promise) {
+      served.catch((error: unknown) => {
+        if (!reply.sent) reply.send(error);
+      });
     }
-    void way.then(go).catch((error: unknown) => {
-      if (!reply.sent) reply.send(error);
-    });
   };
 }
 
@@ -55,20 +55,25 @@ function callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): C
   return { request, reply, tenant, route: api.name, api, body: bodyOf(request) };
 }
 
-function translated(gateway: Gateway, call: Call, api: TranslatedApi): Call {
+function translated(gateway: Gateway, call: Call, api: TranslatedApi): Call | Promise<Call> {
   if (!isReadable(call.request)) {
     const detail = 'A compressed body cannot be translated, and the engine speaks chat completions only.';
     throw new WarmpathError('WARMPATH_NOT_TRANSLATABLE', { path: 'content-encoding', detail });
   }
   const { exchange } = call.request;
-  const translation = translateRequest({
+  const steps = translateRequest({
     api,
     body: call.body,
     requestId: exchange.requestId,
     limitBytes: gateway.config.server.bodyLimitBytes,
   });
-  exchange.warnings = translation.warnings;
-  return { ...call, api: chatApi, body: translation.body, translation };
+  return whenReady(
+    gateway.slices.run(steps, () => call.reply.raw.destroyed),
+    (translation) => {
+      exchange.warnings = translation.warnings;
+      return { ...call, api: chatApi, body: translation.body, translation };
+    },
+  );
 }
 
 function serve(gateway: Gateway, call: Call): void {

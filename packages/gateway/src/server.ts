@@ -36,6 +36,7 @@ import { withPlace } from './intake/json-scanner.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory, RequestBodies } from './intake/request-body.js';
+import { WorkSlices } from './intake/work-slices.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
@@ -176,8 +177,8 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
 
 /** Looks for the engine; what is found shows in the log, too. */
 function watchEngine(gateway: Gateway, { log }: FastifyInstance, tell: (report: EngineReport) => void): void {
-  const { connectMs } = gateway.config.upstream.timeouts;
-  const probe = () => probeEngine(gateway.upstream, requestHeaders({}, gateway.engineCredentials), connectMs);
+  const { upstream, engineCredentials: credentials } = gateway;
+  const probe = () => probeEngine(upstream, requestHeaders({}, credentials), upstream.connectMs);
   gateway.engineWatch = new EngineWatch(probe, (report) => {
     logReport(log, report);
     tell(report);
@@ -214,7 +215,7 @@ function assemble(
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
   const bodies = new BodyMemory(bytesOf('bodies'));
   const histories = new ServedHistories(bytesOf('histories'), config.residency, kvResidency?.events);
-  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.warmup.ttlMs);
+  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.residency.maxAgeMs);
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const { sessions } = parts;
   const conversations = new Conversations(sessions);
@@ -245,12 +246,11 @@ function assemble(
       prefixes: () => prefixes.bytes,
     },
   });
-  const { connections, maxConcurrent = connections } = config.upstream;
-  const queue = new DispatchQueue(Math.min(maxConcurrent, connections), config.queue, {
+  const queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, {
     now,
     waited: (ms) => metrics.waited(ms),
   });
-  const warmups = new Warmups(upstream, prefixes, config.warmup.concurrency, now);
+  const warmups = new Warmups(upstream, prefixes, now);
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
   const requests = new RequestLog(bytesOf('requests'));
@@ -260,15 +260,16 @@ function assemble(
     new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
-  const prewarmer = config.prewarm.enabled
-    ? new Prewarmer(config.prewarm, bytesOf('prewarm'), {
-        upstream,
-        documents,
-        cacheSalts,
-        metrics,
-        now,
-      })
-    : undefined;
+  const prewarmer =
+    config.prewarm.tokensPerMinute > 0
+      ? new Prewarmer(config.prewarm, bytesOf('prewarm'), {
+          upstream,
+          documents,
+          cacheSalts,
+          metrics,
+          now,
+        })
+      : undefined;
   const hopName = newHopName();
   const credentials = { ...engineCredentials(config), [HOPS_HEADER]: hopName };
   const engineApis = new EngineApis(upstream, config, credentials, now);
@@ -281,6 +282,7 @@ function assemble(
     bodies,
     histories,
     kvResidency,
+    slices: new WorkSlices(),
     documents,
     cacheSalts,
     conversations,
@@ -411,9 +413,7 @@ function begin(
     if (tenant !== undefined) {
       const now = gateway.now();
       gateway.traffic.add(exchange, status, now);
-      if (gateway.config.explain.requests) {
-        gateway.requests.add(tenant, recordOf(exchange, { route, status, now }), exchange);
-      }
+      gateway.requests.add(tenant, recordOf(exchange, { route, status, now }), exchange);
     }
     const durationMs = round(gateway.now() - exchange.arrivedAt);
     logAccess(gateway, request, { route, status, durationMs });

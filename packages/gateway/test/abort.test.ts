@@ -64,7 +64,7 @@ describe("a client's abort reaches the engine", () => {
 
   it('while queued: the request never reaches the engine', async () => {
     const held: (() => void)[] = [];
-    const both = await stand((response) => held.push(() => response.end('{}')), { upstream: { connections: 1 } });
+    const both = await stand((response) => held.push(() => response.end('{}')), { upstream: { maxConcurrent: 1 } });
     const first = send(both.gateway.url + PATH, chat(undefined, { user: 'first' }));
     await both.engine.until('request', 1);
     const second = leaving(both.gateway.url + PATH, chat(undefined, { user: 'second' }));

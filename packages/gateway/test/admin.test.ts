@@ -42,7 +42,7 @@ const freshPrefix = () => `admin${++stands}:`;
 async function standing(kind: 'memory' | 'redis', prefix = freshPrefix(), config: StandConfig = {}): Promise<Stood> {
   const engine = closing(await FakeEngine.start());
   const socket = join(folder, `${++stands}.sock`);
-  const store = kind === 'memory' ? { kind } : { kind, url: server.url, prefix, timeoutMs: 20_000 };
+  const store = kind === 'memory' ? {} : { url: server.url, prefix, timeoutMs: 20_000 };
   const gateway = closing(await gatewayAt(engine.url, { session: { store }, admin: { socket }, ...config }));
   return { engine, gateway, socket };
 }
@@ -237,7 +237,7 @@ describe('an import', TIMEOUT, () => {
     const own = closing(await RedisServer.start());
     const engine = closing(await FakeEngine.start());
     const socket = join(folder, 'away.sock');
-    const store = { kind: 'redis' as const, url: own.url };
+    const store = { url: own.url };
     const gateway = closing(await gatewayAt(engine.url, { session: { store }, admin: { socket } }));
     await own.kill();
     while (!(await send(`${gateway.url}/metrics`)).text.includes('warmpath_session_store_up 0\n'));

@@ -20,7 +20,7 @@ describe('a configuration', () => {
     expect(config).toEqual(resolveConfig({ upstream: { url: 'http://engine:8000' } }));
     expect(config.arrange).toMatchObject({ policy: 'foresight', hints: true, template: 'xml', layout: 'question' });
     expect(config.server.port).toBe(8080);
-    expect(config.upstream.timeouts.connectMs).toBe(5_000);
+    expect(config.upstream.timeouts.headersMs).toBe(300_000);
   });
 
   it('may be YAML or JSON', () => {

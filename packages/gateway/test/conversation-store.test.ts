@@ -28,10 +28,10 @@ describe('the store of a configuration', { timeout: 180_000 }, () => {
       const { createConversationStore } = await import('../src/conversation/conversation-store.js');
       const at = (store: object) =>
         createConversationStore(resolveConfig({ upstream: { url: 'http://127.0.0.1:1' }, session: { store } }));
-      expect((await at({ kind: 'memory' })).isUp).toBe(true);
-      await expect(at({ kind: 'redis', url: server.url })).rejects.toMatchObject({
+      expect((await at({})).isUp).toBe(true);
+      await expect(at({ url: server.url })).rejects.toMatchObject({
         code: 'WARMPATH_CONFIG_INVALID',
-        path: 'session.store.kind',
+        path: 'session.store.url',
         message: expect.stringContaining('npm install @warmpath/redis'),
       });
     } finally {
@@ -42,7 +42,7 @@ describe('the store of a configuration', { timeout: 180_000 }, () => {
 
   it('says how it stands, without a secret', async () => {
     const at = (url: string) => {
-      const session = { store: { kind: 'redis' as const, url } };
+      const session = { store: { url } };
       return probeConversationStore(resolveConfig({ upstream: { url: 'http://127.0.0.1:1' }, session }));
     };
     expect(await at(server.url)).toEqual({ kind: 'redis', isUp: true, reason: 'connected' });
@@ -57,15 +57,15 @@ describe('the store of a configuration', { timeout: 180_000 }, () => {
   it('needs a URL, of a kind that it knows', () => {
     const problems = (store: string) =>
       checkConfig(`upstream: { url: 'http://h' }\nsession: { store: ${store} }`, {}).problems;
-    expect(problems('{ kind: redis }')).toMatchObject([
-      { path: 'session.store.url', message: 'is required where `kind` is `redis`' },
+    expect(problems('{ password: x }')).toMatchObject([
+      { path: 'session.store.url', message: 'is required where there is a password' },
     ]);
-    expect(problems("{ kind: redis, url: 'http://user:secret@h' }")).toMatchObject([
+    expect(problems("{ url: 'http://user:secret@h' }")).toMatchObject([
       { path: 'session.store.url', message: 'must be a redis://, rediss:// or unix:// URL' },
     ]);
-    expect(problems('{ kind: redis, urll: x }')[0]!.message).toContain('did you mean session.store.url?');
+    expect(problems('{ urll: x }')[0]!.message).toContain('did you mean session.store.url?');
     for (const url of ['rediss://user@h:6380/1', 'unix:///run/redis.sock?db=1']) {
-      expect(problems(`{ kind: redis, url: '${url}' }`)).toEqual([]);
+      expect(problems(`{ url: '${url}' }`)).toEqual([]);
     }
   });
 });

@@ -64,7 +64,7 @@ describe('what is said of an engine at the start', () => {
     ],
   ])('%s', async (_, answer, expected) => {
     const engine = closing(await FakeEngine.start(answer));
-    const { until } = await watching(`${engine.url}/v1`, { timeouts: { connectMs: 300 } });
+    const { until } = await watching(`${engine.url}/v1`, { timeouts: { headersMs: 300 } });
     expect(await until(1)).toMatchObject({ url: engine.url, ...expected });
   });
 

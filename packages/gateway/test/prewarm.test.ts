@@ -29,7 +29,7 @@ const OTHER_TOPIC = ['abp', 'aqr', 'abs', 'apq'];
 
 const isPrefill = ({ body }: ReceivedRequest) => (JSON.parse(body) as { max_tokens?: number }).max_tokens === 1;
 const prefills = ({ received }: FakeEngine) => received.filter(isPrefill);
-const enabled = { prewarm: { enabled: true, idleMs: 1 } } satisfies StandConfig;
+const enabled = { prewarm: { tokensPerMinute: 20_000 } } satisfies StandConfig;
 
 async function serve(both: Stand, names: readonly string[], headers: Record<string, string> = {}): Promise<void> {
   for (const [place, each] of names.entries()) {
@@ -110,14 +110,14 @@ describe('prefill ahead', () => {
   });
 
   it('spends no more than its budget', async () => {
-    const both = await stand(undefined, { prewarm: { ...enabled.prewarm, tokensPerMinute: 1 } });
+    const both = await stand(undefined, { prewarm: { tokensPerMinute: 1 } });
     await serve(both, TOPIC);
     expect(prefills(both.engine)).toEqual([]);
     const rich = await stand(undefined, enabled);
     await serve(rich, TOPIC);
     const all = prefills(rich.engine).length;
     // One document has some hundred tokens.
-    const poor = await stand(undefined, { prewarm: { ...enabled.prewarm, tokensPerMinute: 150 } });
+    const poor = await stand(undefined, { prewarm: { tokensPerMinute: 150 } });
     await serve(poor, TOPIC);
     expect(prefills(poor.engine).length).toBeGreaterThan(0);
     expect(prefills(poor.engine).length).toBeLessThan(all);

@@ -127,7 +127,7 @@ describe('in front of the real engine', () => {
   it('what was prefilled ahead is cached when it is asked for', async () => {
     const wanted = ['abc', 'ade', 'abf', 'acd', 'abe', 'acf', 'adf', 'bce'];
     const cachedBy = async (enabled: boolean) => {
-      const prewarm = { enabled, idleMs: 1 };
+      const prewarm = { tokensPerMinute: enabled ? 20_000 : 0 };
       const gateway = closing(await gatewayAt(engine.url, { arrange: { hints: false }, prewarm }));
       const count = async (name: string) =>
         Number(

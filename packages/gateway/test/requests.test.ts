@@ -102,9 +102,6 @@ it('remembers so many, and none where told so', async () => {
   expect(log.find('loud', '39')?.id).toBe('39');
   for (const id of ['0', '1', '2']) expect(log.find('quiet', id)?.id).toBe(id);
   expect(log.bytes).toBeLessThan(40_000);
-  const none = await stand(answerAsAsked, { explain: { requests: false } });
-  await ask(none, 'a', plain('', 'Why?'));
-  expect((await send(`${none.gateway.url}/v1/requests/a`)).status).toBe(404);
 });
 
 it('a prompt that cannot be read is served all the same', async () => {

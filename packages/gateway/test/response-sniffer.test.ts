@@ -64,8 +64,9 @@ describe('ResponseSniffer', () => {
   });
 
   it('takes the first generated content, not the role event, as the end of prefill', () => {
-    const content = CHAT_STREAM.indexOf('data:', 10);
-    const sniffer = sniff(CHAT_STREAM, STREAM, [content, CHAT_STREAM.indexOf('data:', content + 10)]);
+    const bytes = Buffer.from(CHAT_STREAM);
+    const content = bytes.indexOf('data:', 10);
+    const sniffer = sniff(CHAT_STREAM, STREAM, [content, bytes.indexOf('data:', content + 10)]);
     expect(sniffer.firstContentAt).toBe(2);
     expect(sniff(CHAT_STREAM.slice(0, content), STREAM, []).prefilled).toBe(false);
   });

@@ -50,7 +50,7 @@ async function sharing(
 ): Promise<Shared> {
   const engine = closing(await FakeEngine.start(telling));
   const prefix = `gateways${++prefixes}:`;
-  const session = { store: { kind: 'redis' as const, url, prefix, timeoutMs } };
+  const session = { store: { url, prefix, timeoutMs } };
   const gateways: RunningGateway[] = [];
   for (let i = 0; i < count; i++) gateways.push(closing(await gatewayAt(engine.url, { session, arrange: { policy } })));
   return { engine, gateways };
@@ -231,7 +231,7 @@ describe('gateways that share a store', TIMEOUT, () => {
     const own = closing(await RedisServer.start('--requirepass', 'p@ss/word'));
     const engine = closing(await FakeEngine.start(telling));
     const at = (store: object) =>
-      gatewayAt(engine.url, { session: { store: { kind: 'redis', url: own.url, ...store } } }).then(closing);
+      gatewayAt(engine.url, { session: { store: { url: own.url, ...store } } }).then(closing);
     expect(await metricsOf(await at({ password: 'p@ss/word' }))).toContain('warmpath_session_store_up 1\n');
     expect(await metricsOf(await at({ url: own.url.replace('//', '//:p%40ss%2Fword@') }))).toContain('store_up 1\n');
     expect(await metricsOf(await at({ password: 'wrong' }))).toContain('warmpath_session_store_up 0\n');

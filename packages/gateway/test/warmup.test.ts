@@ -60,7 +60,7 @@ describe('POST /v1/warmup', () => {
 
   it('is not needed behind a request with the same beginning, and is after the time to live', async () => {
     let clock = 0;
-    const { engine, gateway } = await stand(undefined, { warmup: { ttlMs: 1_000 } }, { now: () => clock });
+    const { engine, gateway } = await stand(undefined, { residency: { maxAgeMs: 1_000 } }, { now: () => clock });
     const options = { headers: { authorization: 'k' } };
     await send(gateway.url + CHAT, chat(), options);
     await warmed(gateway.url, 1);
@@ -111,8 +111,8 @@ describe('POST /v1/warmup', () => {
   });
 
   it('is bounded in number', async () => {
-    const { gateway } = await stand(() => {}, { warmup: { concurrency: 2 } });
-    for (const model of ['a', 'b']) expect(await warm(gateway.url, { ...WARMUP, model })).toBe('warming');
+    const { gateway } = await stand(() => {}, {});
+    for (const model of ['a', 'b', 'd', 'e']) expect(await warm(gateway.url, { ...WARMUP, model })).toBe('warming');
     const reply = await send(`${gateway.url}/v1/warmup`, { ...WARMUP, model: 'c' });
     expect(reply.status).toBe(429);
     expect(errorOf(reply).code).toBe('WARMPATH_OVERLOADED');

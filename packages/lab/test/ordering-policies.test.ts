@@ -2,7 +2,7 @@ import { createPolicy, POLICY_NAMES } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Context, ServedHistory } from '../../core/src/index.js';
-import { dial, order, servedOrders } from '../../core/test/arbitraries.js';
+import { constraints, order, servedOrders } from '../../core/test/arbitraries.js';
 import { orderingPolicyCases } from '../../core/test/conformance/ordering-policy.cases.js';
 import { documentsOf, historyOf, serve } from '../../core/test/served.js';
 import { createLabPolicy, LAB_POLICY_NAMES, type LabPolicyName, readLabPolicyName } from '../src/index.js';
@@ -45,10 +45,10 @@ test('an unknown policy is answered with the nearest known one and with what exp
 
 describe('the optimum', () => {
   const instance = order(8, 1, 9).chain((ids) =>
-    fc.record({ served: servedOrders(8, 40, 9), ids: fc.constant(ids), limits: dial(ids.length) }),
+    fc.record({ served: servedOrders(8, 40, 9), ids: fc.constant(ids), limits: constraints(ids.length) }),
   );
 
-  test('`exact` is what trying every permutation finds, ties and dial included', () => {
+  test('`exact` is what trying every permutation finds, ties and constraints included', () => {
     fc.assert(
       fc.property(instance, ({ served, ids, limits }) => {
         const history = historyOf(served);

@@ -1,5 +1,11 @@
 import { Document, type DocumentInterface } from '@langchain/core/documents';
-import { type Arranger, arrangeOrKeep, type Dial, type KeepOptions, type OpenContexts } from '@warmpath/client';
+import {
+  type Arranger,
+  arrangeOrKeep,
+  type KeepOptions,
+  type OpenContexts,
+  type OrderSwitches,
+} from '@warmpath/client';
 import { renderDocument } from '@warmpath/core';
 
 /** What an arranged document has under `metadata.warmpath`. */
@@ -18,7 +24,7 @@ export interface ArrangeOptions extends Pick<KeepOptions, 'onError'> {
   /** Model that the prompt is for, if several are in use. */
   readonly model?: string;
   /** How far documents may move. */
-  readonly dial?: Dial;
+  readonly switches?: OrderSwitches;
   /** The stable id of a passage. Default: the document's `id`, and without one a hash of its text. */
   readonly idOf?: (document: DocumentInterface) => string | undefined;
 }
@@ -30,7 +36,14 @@ export interface ArrangeOptions extends Pick<KeepOptions, 'onError'> {
 export async function arrangeDocuments(
   documents: readonly DocumentInterface[],
   arranger: Arranger,
-  { open, idOf = ({ id }) => id, preamble, model, dial, onError }: ArrangeOptions & { readonly open?: OpenContexts },
+  {
+    open,
+    idOf = ({ id }) => id,
+    preamble,
+    model,
+    switches,
+    onError,
+  }: ArrangeOptions & { readonly open?: OpenContexts },
 ): Promise<DocumentInterface[]> {
   if (documents.length === 0) return [];
   const inputs = documents.map((document) => {
@@ -43,7 +56,7 @@ export async function arrangeDocuments(
     };
   });
   const request = {
-    ...dial,
+    ...switches,
     documents: inputs,
     ...(preamble !== undefined && { preamble }),
     ...(model !== undefined && { model }),

@@ -39,8 +39,8 @@ describe('WarmpathCompressor in a ContextualCompressionRetriever', () => {
     expect(labelsIn(formatDocuments([passage('x'), passage('y')]))).toBe('xy');
   });
 
-  it('keeps to the dial, the preamble and the ids that it is given', async () => {
-    expect(await retrieverOver({ dial: { policy: 'sorted' } }).find('ba')).toBe('ab');
+  it('keeps to the switches, the preamble and the ids that it is given', async () => {
+    expect(await retrieverOver({ switches: { policy: 'sorted' } }).find('ba')).toBe('ab');
     const { arranger, find } = retrieverOver({ preamble: 'Be brief.' });
     await find('ab');
     expect(await retrieverOver({ preamble: 'Be long.' }, arranger).find('ba')).toBe('ba');

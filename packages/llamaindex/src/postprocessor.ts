@@ -4,10 +4,10 @@ import { MetadataMode, type NodeWithScore } from '@llamaindex/core/schema';
 import {
   type Arranger,
   arrangeOrKeep,
-  type Dial,
   type EngineUsage,
   type KeepOptions,
   OpenContexts,
+  type OrderSwitches,
   type SentContexts,
 } from '@warmpath/client';
 
@@ -15,7 +15,7 @@ export interface PostprocessorOptions extends Pick<KeepOptions, 'onError'> {
   /** What the prompt has before the documents: prompts with different ones share nothing. */
   readonly preamble?: string;
   /** How far documents may move. */
-  readonly dial?: Dial;
+  readonly switches?: OrderSwitches;
 }
 
 /** Calls to a model that are remembered while they are under way; of more, the oldest counts as served. */
@@ -39,10 +39,10 @@ export class WarmpathPostprocessor implements BaseNodePostprocessor {
   /** Never fails: without an order, nodes come back as they were, and `onError` hears why. */
   async postprocessNodes(nodes: NodeWithScore[]): Promise<NodeWithScore[]> {
     if (nodes.length === 0) return nodes;
-    const { preamble, dial, onError } = this.#options;
+    const { preamble, switches, onError } = this.#options;
     // As the prompt will have them. Ids are made up anew with every ingestion; the text is what the engine knows.
     const documents = nodes.map(({ node }) => ({ content: node.getContent(MetadataMode.LLM) }));
-    const request = { ...dial, hints: false, documents, ...(preamble !== undefined && { preamble }) };
+    const request = { ...switches, hints: false, documents, ...(preamble !== undefined && { preamble }) };
     const context = await arrangeOrKeep(this.#arranger, request, { onError });
     if (context === undefined) return nodes;
     const order = context.documents.map(({ source }) => source);

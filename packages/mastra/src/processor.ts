@@ -6,17 +6,17 @@ import type {
 } from '@mastra/core/processors';
 import {
   arrangePrompt,
-  type Dial,
   type EngineUsage,
   type Feedback,
   type LocalWarmpath,
+  type OrderSwitches,
   type PromptMessage,
   type PromptOptions,
 } from '@warmpath/client';
 import type { DocumentInput } from '@warmpath/core';
 
 /** What the request context has under `warmpath`. */
-export interface WarmpathContext extends Dial {
+export interface WarmpathContext extends OrderSwitches {
   /** In retrieval order. */
   readonly documents: readonly DocumentInput[];
   /** Names the conversation that the messages are the history of. Default: the id of the memory's thread. */

@@ -3,7 +3,7 @@ import type { ArrangedContext, Arranger } from '@warmpath/client';
 import { POLICY_NAMES } from '@warmpath/core';
 import { z } from 'zod';
 
-const dial = {
+const switches = {
   policy: z.enum(POLICY_NAMES).optional().describe('Ordering policy; foresight without one.'),
   maxShift: z.number().int().min(0).optional().describe('Places a document may move from its retrieval rank.'),
   hints: z.boolean().optional().describe('Whether to state the order of relevance when it changed. Default true.'),
@@ -16,7 +16,7 @@ const input = {
     .min(1)
     .describe('Retrieved documents, most relevant first.'),
   pin: z.array(z.string()).optional().describe('Ids of documents that keep their place.'),
-  ...dial,
+  ...switches,
 };
 
 /** What `arrange` and `search` answer beside the text. */
@@ -27,8 +27,8 @@ export const arrangedOutput = {
   warnings: z.array(z.string()),
 };
 
-/** The dial as tools take it. */
-export const dialInput = dial;
+/** The switches as tools take it. */
+export const switchesInput = switches;
 
 /** Registers `arrange`: documents in, the text for the prompt out, in an order that the engine's cache holds. */
 export function registerArrange(server: McpServer, arranger: Arranger): void {

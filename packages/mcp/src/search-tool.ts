@@ -1,7 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { Arranger } from '@warmpath/client';
 import { z } from 'zod';
-import { arrangedOutput, defined, dialInput, toolResult } from './arrange-tool.js';
+import { arrangedOutput, defined, switchesInput, toolResult } from './arrange-tool.js';
 import type { Corpus } from './corpus.js';
 
 /** Documents of one search. */
@@ -18,7 +18,7 @@ export function registerSearch(server: McpServer, arranger: Arranger, corpus: Co
       inputSchema: {
         query: z.string().min(1).describe('What to look for, in words that the documents would use.'),
         k: z.number().int().min(1).max(MAX_K).default(DEFAULT_K).describe('How many documents at most.'),
-        ...dialInput,
+        ...switchesInput,
       },
       outputSchema: arrangedOutput,
       annotations: { readOnlyHint: true, openWorldHint: false },

@@ -391,3 +391,8 @@ function readUsage(usage: JsonObject): AnswerUsage {
 function count(value: unknown): number {
   return typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : 0;
 }
+
+/** Writes one server-sent event. */
+export function sseEvent(event: string, data: object): string {
+  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+}

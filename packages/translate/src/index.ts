@@ -1,6 +1,5 @@
 export { TranslateError, type TranslateErrorCode } from './errors.js';
 export { messagesErrorType } from './messages-writer.js';
-export { type SseHandler, SseReader } from './sse.js';
 export {
   type ClientResponse,
   type EngineResponse,

@@ -1,8 +1,8 @@
 import type { Answer, AnswerBlock, AnswerHead, AnswerUsage, AnswerWriter } from './answer-assembly.js';
+import { sseEvent } from './answer-assembly.js';
 import { writeJson } from './chat-request.js';
 import { type AnswerFailure, parseObject, readEngineError } from './errors.js';
 import { RawJson } from './request-value.js';
-import { sseEvent } from './sse.js';
 
 /** OpenAI's `finish_reason` as Anthropic's `stop_reason`. */
 const STOP_REASONS: ReadonlyMap<string, string> = new Map([

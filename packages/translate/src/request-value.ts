@@ -1,3 +1,4 @@
+import { JsonTextReader, type JsonValue } from '@warmpath/core';
 import { isObject, type JsonObject, TranslateError } from './errors.js';
 
 /** Levels of objects and arrays that a body may have. */
@@ -19,22 +20,16 @@ export class RawJson {
 /** A text, or the JSON string of it as the client wrote it. */
 export type JsonText = string | RawJson;
 
-interface Span {
-  readonly start: number;
-  readonly end: number;
-}
-
 /**
  * A value in a request's body: what `JSON.parse` made of it, its path, and its bytes. Values that are not there have a
- * path, too, so that an error can name it. Where the members of a value stand in the text is looked up once, when it is
- * first asked.
+ * path, too, so that an error can name it. Where values stand in the text is looked up once, when it is first asked.
  */
 export class RequestValue {
   readonly value: unknown;
   readonly #text: string;
   readonly #parent: RequestValue | undefined;
   readonly #step: string | number;
-  #memberSpans: ReadonlyMap<string | number, Span> | undefined;
+  #members: ReadonlyMap<string | number, JsonValue> | undefined;
 
   private constructor(value: unknown, text: string, parent: RequestValue | undefined, step: string | number) {
     this.value = value;
@@ -50,10 +45,12 @@ export class RequestValue {
    */
   static parse(text: string): RequestValue {
     const root = new RequestValue(parseObject(text), text, undefined, '');
-    const tooDeep = findTooDeep(text);
+    const tooDeep = stepsToTooDeep(root.value);
     if (tooDeep === undefined) return root;
     const detail = `nested deeper than the ${MAX_DEPTH} levels that are read`;
-    throw new TranslateError('WARMPATH_INVALID_REQUEST', detail, root.#ancestorOf(tooDeep).path);
+    let named = root;
+    for (const step of tooDeep) named = new RequestValue(undefined, text, named, step);
+    throw new TranslateError('WARMPATH_INVALID_REQUEST', detail, named.path);
   }
 
   /** `messages[2].content[0].text`. */
@@ -108,7 +105,7 @@ export class RequestValue {
 
   /** The value as the client wrote it, for `writeJson`. */
   raw(): RawJson | undefined {
-    const span = this.#span();
+    const span = this.#place();
     return span === undefined ? undefined : new RawJson(this.#text.slice(span.start, span.end));
   }
 
@@ -128,25 +125,16 @@ export class RequestValue {
     return new TranslateError('WARMPATH_NOT_TRANSLATABLE', detail, this.path);
   }
 
-  /** The value some steps from the top in which a place of the text lies. */
-  #ancestorOf(place: number): RequestValue {
-    let ancestor: RequestValue = this;
-    for (let step = 0; step < NAMED_STEPS; step++) {
-      const held = [...ancestor.#spansOfMembers()].find(([, { start, end }]) => start <= place && place < end);
-      if (held === undefined) break;
-      ancestor = new RequestValue(undefined, this.#text, ancestor, held[0]);
-    }
-    return ancestor;
+  /** Where it stands in the text; `undefined` for what is not there. The text is read once, O(text). */
+  #place(): JsonValue | undefined {
+    if (this.#parent !== undefined) return this.#parent.#places().get(this.#step);
+    return new JsonTextReader(this.#text, { maxDepth: MAX_DEPTH }).value(0);
   }
 
-  #span(): Span | undefined {
-    if (this.#parent === undefined) return { start: skipSpace(this.#text, 0), end: this.#text.length };
-    return this.#parent.#spansOfMembers().get(this.#step);
-  }
-
-  #spansOfMembers(): ReadonlyMap<string | number, Span> {
-    this.#memberSpans ??= memberSpans(this.#text, this.#span()!.start);
-    return this.#memberSpans;
+  #places(): ReadonlyMap<string | number, JsonValue> {
+    const place = this.#members === undefined ? this.#place() : undefined;
+    this.#members ??= place === undefined ? new Map() : placesOf(place);
+    return this.#members;
   }
 }
 
@@ -162,83 +150,34 @@ function parseObject(text: string): JsonObject {
   throw new TranslateError('WARMPATH_INVALID_JSON', 'The body is not a JSON object.');
 }
 
-// The functions below read text that `JSON.parse` has accepted, and check nothing again.
-
 export const QUOTE = 0x22;
-const COMMA = 0x2c;
 export const OPEN_BRACKET = 0x5b;
 export const BACKSLASH = 0x5c;
 export const CLOSE_BRACKET = 0x5d;
 export const OPEN_BRACE = 0x7b;
 export const CLOSE_BRACE = 0x7d;
 
-/** Where the first value stands that is nested too deep; `undefined` if none is. O(text). */
-function findTooDeep(text: string): number | undefined {
-  let depth = 0;
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code === QUOTE) at = endOfString(text, at) - 1;
-    else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
-      if (++depth > MAX_DEPTH) return at;
-    } else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) depth--;
+/** The first steps to a value that is nested too deep; `undefined` if none is. O(values). */
+function stepsToTooDeep(value: unknown, depth = 0): (string | number)[] | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (depth === MAX_DEPTH) return [];
+  const isArray = Array.isArray(value);
+  for (const [key, inner] of Object.entries(value)) {
+    const steps = stepsToTooDeep(inner, depth + 1);
+    if (steps === undefined) continue;
+    if (depth < NAMED_STEPS) steps.unshift(isArray ? Number(key) : key);
+    return steps;
   }
   return undefined;
 }
 
-/**
- * Where the members of an object, or the elements of an array, stand. Of a key that occurs twice the last one counts.
- * O(value).
- */
-function memberSpans(text: string, start: number): ReadonlyMap<string | number, Span> {
-  const spans = new Map<string | number, Span>();
-  const isArray = text.charCodeAt(start) === OPEN_BRACKET;
-  if (!isArray && text.charCodeAt(start) !== OPEN_BRACE) return spans;
-  const close = isArray ? CLOSE_BRACKET : CLOSE_BRACE;
-  let at = skipSpace(text, start + 1);
-  for (let place = 0; text.charCodeAt(at) !== close; place++) {
-    let step: string | number = place;
-    if (!isArray) {
-      const keyEnd = endOfString(text, at);
-      step = JSON.parse(text.slice(at, keyEnd)) as string;
-      at = skipSpace(text, skipSpace(text, keyEnd) + 1);
-    }
-    const end = endOfValue(text, at);
-    spans.set(step, { start: at, end });
-    at = skipSpace(text, end);
-    if (text.charCodeAt(at) === COMMA) at = skipSpace(text, at + 1);
-  }
-  return spans;
+/** The members of an object, or the elements of an array. Of a key that occurs twice the last one counts. */
+function placesOf(place: JsonValue): ReadonlyMap<string | number, JsonValue> {
+  if (place.kind === 'array') return new Map(place.elements.entries());
+  if (place.kind !== 'object') return new Map();
+  return new Map(place.members.map(({ key, value }) => [unescaped(key), value]));
 }
 
-function skipSpace(text: string, from: number): number {
-  let at = from;
-  // Space, tab, line feed and carriage return are all of JSON's white space, and no other character is as small.
-  while (text.charCodeAt(at) <= 0x20) at++;
-  return at;
-}
-
-function endOfString(text: string, start: number): number {
-  let at = start;
-  for (;;) {
-    at = text.indexOf('"', at + 1);
-    let backslashes = 0;
-    while (text.charCodeAt(at - 1 - backslashes) === BACKSLASH) backslashes++;
-    if (backslashes % 2 === 0) return at + 1;
-  }
-}
-
-function endOfValue(text: string, start: number): number {
-  let depth = 0;
-  for (let at = start; ; at++) {
-    const code = text.charCodeAt(at);
-    if (code === QUOTE) {
-      at = endOfString(text, at) - 1;
-      if (depth === 0) return at + 1;
-    } else if (code === OPEN_BRACE || code === OPEN_BRACKET) depth++;
-    else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) {
-      // A number, `true`, `false` or `null` ends where what it stands in does.
-      if (depth === 0) return at;
-      if (--depth === 0) return at + 1;
-    } else if (depth === 0 && (code === COMMA || code <= 0x20)) return at;
-  }
+function unescaped(key: string): string {
+  return key.includes('\\') ? (JSON.parse(`"${key}"`) as string) : key;
 }

@@ -1,6 +1,6 @@
 import type { Answer, AnswerBlock, AnswerHead, AnswerUsage, AnswerWriter } from './answer-assembly.js';
+import { sseEvent } from './answer-assembly.js';
 import { type AnswerFailure, isObject, type JsonObject, parseObject, readEngineError } from './errors.js';
-import { sseEvent } from './sse.js';
 
 /** What a response repeats of its request, with the API's own defaults. */
 const REPEATED: Readonly<Record<string, unknown>> = {

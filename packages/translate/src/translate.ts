@@ -1,3 +1,4 @@
+import { ByteBuffer, SseReader } from '@warmpath/core';
 import { AnswerAssembly, type AnswerWriter, chatDeltas, NO_EVENTS } from './answer-assembly.js';
 import { type AnswerFailure, engineError, TranslateError } from './errors.js';
 import { messagesToChat } from './messages-request.js';
@@ -5,7 +6,6 @@ import { messagesWriter } from './messages-writer.js';
 import { RequestValue } from './request-value.js';
 import { responsesToChat } from './responses-request.js';
 import { ResponsesWriter } from './responses-writer.js';
-import { ByteBuffer, SseReader } from './sse.js';
 
 /** The APIs that are translated: Anthropic's Messages and OpenAI's Responses. */
 export type TranslatedApi = 'messages' | 'responses';
@@ -127,7 +127,7 @@ class ChatAnswer implements TranslatedAnswer {
     this.#options = options;
     this.#assembly = new AnswerAssembly(options.wantsStream ? writer : NO_EVENTS);
     const handler = {
-      onData: (data: Buffer) => this.#readData(data.toString('utf8')),
+      onData: (data: Uint8Array) => this.#readData(textOf(data)),
       onComment: () => this.#keepAlive(),
       onTooLong: () => this.#refuseLength(),
     };
@@ -161,11 +161,11 @@ class ChatAnswer implements TranslatedAnswer {
 
   end(): string {
     if (this.#form === 'error') {
-      return this.#writer.engineError(this.#body.bytes.toString('utf8'), this.#status, this.#options.requestId);
+      return this.#writer.engineError(textOf(this.#body.bytes), this.#status, this.#options.requestId);
     }
     if (this.#form === 'stream') this.#events.end();
     else {
-      this.#readData(this.#body.bytes.toString('utf8'));
+      this.#readData(textOf(this.#body.bytes));
       this.#isDone = true;
     }
     if (!this.#isDone && !this.#assembly.isFinished) {
@@ -206,6 +206,11 @@ class ChatAnswer implements TranslatedAnswer {
     this.#written = [];
     return text;
   }
+}
+
+/** `Buffer` decodes short texts in a third of the time that `TextDecoder` takes. */
+function textOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8');
 }
 
 function parseChunk(data: string): unknown {

@@ -14,15 +14,15 @@ export interface PromptPiece {
   readonly documents?: readonly { readonly start: number; readonly key: string }[];
 }
 
-/** A piece as it is remembered: prints of its text, and the text itself only where the caller wants it kept. */
+/** A piece as it is remembered: hashes of its text, and the text itself only where the caller wants it kept. */
 export interface OutlinedPiece {
   readonly name: string;
   readonly kind: PieceKind;
   readonly length: number;
-  /** A print of every `CHUNK` characters. */
+  /** A hash of every `CHUNK` characters. */
   readonly chunks: Int32Array;
   /**
-   * Of JSON: a print that does not depend on the order of keys, and one that does not depend on the order of elements
+   * Of JSON: a hash that does not depend on the order of keys, and one that does not depend on the order of elements
    * either.
    */
   readonly sameKeys: string | undefined;
@@ -36,13 +36,13 @@ export interface PromptOutline {
   readonly pieces: readonly OutlinedPiece[];
 }
 
-/** Characters that one print stands for: how exactly a difference to a prompt without its text can be told. */
+/** Characters that one hash stands for: how exactly a difference to a prompt without its text can be told. */
 export const CHUNK = 64;
 /** Characters of JSON that are read for the sake of its order. */
 const JSON_LENGTH = 200_000;
 
 /**
- * The outline of a prompt. Without `keepText` it holds prints only, four bytes for every 64 characters, from which no
+ * The outline of a prompt. Without `keepText` it holds hashes only, four bytes for every 64 characters, from which no
  * text can be read; whoever guesses a text can confirm the guess. O(length).
  */
 export function outlinePrompt(
@@ -58,28 +58,28 @@ function outlinePiece({ name, kind, text, documents = [] }: PromptPiece, keepTex
     name,
     kind,
     length: text.length,
-    chunks: printsOf(text),
-    sameKeys: value === undefined ? undefined : print(canonicalJson(value)),
-    sameElements: Array.isArray(value) ? print(value.map(canonicalJson).sort().join()) : undefined,
+    chunks: hashesOf(text),
+    sameKeys: value === undefined ? undefined : hash(canonicalJson(value)),
+    sameElements: Array.isArray(value) ? hash(value.map(canonicalJson).sort().join()) : undefined,
     documents: documents.map(({ key }) => key),
     text: keepText ? text : undefined,
   };
 }
 
-/** The prints of a text's chunks; the last one may stand for fewer characters. */
-function printsOf(text: string): Int32Array {
-  const prints = new Int32Array(Math.ceil(text.length / CHUNK));
+/** The hashes of a text's chunks; the last one may stand for fewer characters. */
+function hashesOf(text: string): Int32Array {
+  const hashes = new Int32Array(Math.ceil(text.length / CHUNK));
   const fingerprint = new Fingerprint();
-  for (let i = 0; i < prints.length; i++) {
-    prints[i] = fingerprint
+  for (let i = 0; i < hashes.length; i++) {
+    hashes[i] = fingerprint
       .reset()
       .add(text.slice(i * CHUNK, (i + 1) * CHUNK))
       .end().low;
   }
-  return prints;
+  return hashes;
 }
 
-function print(text: string): string {
+function hash(text: string): string {
   return new Fingerprint().add(text).end().digits();
 }
 

@@ -146,9 +146,7 @@ function goesOnTheSame(earlier: OutlinedPiece, now: OutlinedPiece, offset: numbe
   if (earlier.length !== now.length) return false;
   // What changed may stand across two chunks.
   const behind = Math.floor(offset / CHUNK) + 2;
-  return (
-    behind < now.chunks.length && now.chunks.slice(behind).every((print, i) => print === earlier.chunks[behind + i])
-  );
+  return behind < now.chunks.length && now.chunks.slice(behind).every((hash, i) => hash === earlier.chunks[behind + i]);
 }
 
 /** Where the last question of a prompt begins: behind what the model said last, and behind the system prompt. */

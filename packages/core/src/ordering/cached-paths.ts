@@ -1,6 +1,6 @@
 import type { ResidencyView } from '../residency/view.js';
 import { preambleNode } from '../tree/preamble-path.js';
-import type { DialRule } from './placement.js';
+import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';
 
 const FIRST_ROOM = 256;
@@ -10,7 +10,7 @@ const TABLED_DOCUMENTS = 8;
 
 /**
  * All paths of the knowledge tree that use only documents of one context, the empty path included: as sets (bit masks
- * by retrieval rank), tokens, and whether the dial allows them. In lexicographic order of ranks.
+ * by retrieval rank), tokens, and whether the constraints allow them. In lexicographic order of ranks.
  *
  * Flat arrays that are reused: one instance serves call after call and must not be re-entered.
  */
@@ -21,7 +21,7 @@ export class CachedPaths {
   lookUps = 0;
   sets = new Int32Array(FIRST_ROOM);
   tokens = new Int32Array(FIRST_ROOM);
-  /** 1 where the dial allows the path. */
+  /** 1 where the constraints allow the path. */
   allowed = new Uint8Array(FIRST_ROOM);
   /** The path without its last document, and that document's rank. */
   #above = new Int32Array(FIRST_ROOM);
@@ -34,14 +34,14 @@ export class CachedPaths {
   readonly #prefix: number[] = [];
   #known = 0;
   #view: ResidencyView | undefined;
-  #rule: DialRule | undefined;
+  #rule: ConstraintRule | undefined;
   #maxLookUps = 0;
 
   /**
    * Collects the paths of up to 30 documents behind the preamble. False if that takes more than `maxLookUps` look-ups.
    * O(paths × documents).
    */
-  collect(context: Context, view: ResidencyView, rule: DialRule | undefined, maxLookUps: number): boolean {
+  collect(context: Context, view: ResidencyView, rule: ConstraintRule | undefined, maxLookUps: number): boolean {
     const { documents, preamble } = context;
     const { tree } = view;
     const start = preambleNode(tree, preamble);

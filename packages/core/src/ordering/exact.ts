@@ -1,4 +1,4 @@
-import { DialRule, isFree } from './placement.js';
+import { ConstraintRule, isFree } from './placement.js';
 import type { OrderingPolicy } from './policy.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
 
@@ -11,7 +11,7 @@ export function createExactPolicy(): OrderingPolicy {
     name: 'exact',
     arrange(context, view) {
       const { documents, preamble } = context;
-      const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
+      const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
       const path = view.bestPath(documents, preamble, rule);
       const order =
         rule === undefined ? followedByRetrievalOrder(path.order, documents.length) : rule.complete(path.order);

@@ -1,7 +1,7 @@
 import type { Document } from '../document.js';
 import type { CachedPaths } from './cached-paths.js';
 import { DEMAND_ROOM, type Demand } from './demand.js';
-import type { DialRule } from './placement.js';
+import type { ConstraintRule } from './placement.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
 import { shareGained, weightOfLater, worthOf } from './reuse-worth.js';
 
@@ -39,7 +39,7 @@ export class ChainSearch {
     documents: readonly Document[],
     demand: Demand,
     paths: CachedPaths,
-    rule: DialRule | undefined,
+    rule: ConstraintRule | undefined,
   ): readonly number[] {
     let tokens = 0;
     for (let rank = 0; rank < documents.length; rank++) {
@@ -76,7 +76,7 @@ export class ChainSearch {
   }
 
   /** Appends to the chain while anyone wants more of it; returns the worth of what was appended, in tokens. */
-  #grow(chain: number[], demand: Demand, rule: DialRule | undefined): number {
+  #grow(chain: number[], demand: Demand, rule: ConstraintRule | undefined): number {
     let set = 0;
     let tokens = 0;
     for (const rank of chain) {

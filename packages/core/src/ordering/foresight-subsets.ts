@@ -1,7 +1,7 @@
 import type { Document } from '../document.js';
 import type { CachedPaths } from './cached-paths.js';
 import type { Demand } from './demand.js';
-import type { DialRule } from './placement.js';
+import type { ConstraintRule } from './placement.js';
 import { shareGained, weightOfLater, worthOf } from './reuse-worth.js';
 
 /** Documents whose 256 subsets are all weighed. */
@@ -16,8 +16,8 @@ const SUBSETS = 1 << SUBSETS_MAX_DOCUMENTS;
  * A prompt that starts with the documents of a set X leaves a path over X, worth `worthOf` what coming requests could
  * save with it. The best way on from X adds the document whose length, times the worth of the longer set, plus the best
  * way on from there, is largest; the order starts with the cached path whose tokens plus the best way on from its set
- * are largest. Among equals the first in lexicographic order of ranks. The dial is held at every step: what may come
- * next depends on the set before it alone.
+ * are largest. Among equals the first in lexicographic order of ranks. The constraints are held at every step: what may
+ * come next depends on the set before it alone.
  *
  * Up to 8 documents. O(k 2^k + sum of 2^|set| over the demand); allocates the answer alone, and must not be re-entered.
  */
@@ -35,7 +35,7 @@ export class SubsetSearch {
   readonly #prefix: number[] = [];
 
   /** Operations that `find` will count. O(demand). */
-  static cost(documents: number, demand: Demand, rule: DialRule | undefined): number {
+  static cost(documents: number, demand: Demand, rule: ConstraintRule | undefined): number {
     const step = rule === undefined ? 1 : documents;
     let operations = documents * step * 2 ** documents;
     for (let i = 0; i < demand.count; i++) operations += 2 ** bitCount(demand.sets[i]!);
@@ -43,7 +43,7 @@ export class SubsetSearch {
   }
 
   /** See the class. Returns all ranks in prompt order. */
-  find(documents: readonly Document[], demand: Demand, paths: CachedPaths, rule: DialRule | undefined): number[] {
+  find(documents: readonly Document[], demand: Demand, paths: CachedPaths, rule: ConstraintRule | undefined): number[] {
     const full = 2 ** documents.length - 1;
     this.#addUpTokens(documents, full);
     this.#addUpDemand(demand, full, this.#tokens[full]! / documents.length);
@@ -82,7 +82,7 @@ export class SubsetSearch {
   }
 
   /** The best next document for every set that can still be completed, from the full set down. */
-  #planBackwards(full: number, rule: DialRule | undefined): void {
+  #planBackwards(full: number, rule: ConstraintRule | undefined): void {
     const later = this.#later;
     const worth = this.#worth;
     later[full] = 0;
@@ -115,7 +115,7 @@ export class SubsetSearch {
     return best;
   }
 
-  #allows(rule: DialRule, set: number, rank: number): boolean {
+  #allows(rule: ConstraintRule, set: number, rank: number): boolean {
     const prefix = this.#prefix;
     prefix.length = 0;
     for (let left = set; left !== 0; left &= left - 1) prefix.push(lowestRank(left));

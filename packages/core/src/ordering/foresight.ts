@@ -5,7 +5,7 @@ import { Demand } from './demand.js';
 import { createExactPolicy } from './exact.js';
 import { CHAIN_MAX_DOCUMENTS, ChainSearch } from './foresight-chain.js';
 import { SUBSETS_MAX_DOCUMENTS, SubsetSearch } from './foresight-subsets.js';
-import { DialRule, isFree } from './placement.js';
+import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
 import { lengthsDiffer } from './reuse-worth.js';
 import { WaitingRequests } from './waiting-requests.js';
@@ -65,7 +65,7 @@ class ForesightPlanner {
     if (left <= 0) return undefined;
     demand.collect(context, view);
     if (demand.count === 0 || (demand.waiting === 0 && !isGuessTrusted)) return undefined;
-    const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
+    const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
     if (!paths.collect(context, view, rule, left / OPERATIONS_A_LOOK_UP)) return undefined;
     left -= OPERATIONS_A_LOOK_UP * paths.lookUps;
     if (documents.length <= SUBSETS_MAX_DOCUMENTS && SubsetSearch.cost(documents.length, demand, rule) <= left) {

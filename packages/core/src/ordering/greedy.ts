@@ -1,13 +1,13 @@
 import type { ResidencyView } from '../residency/view.js';
 import { preambleNode, residentPreambleTokens } from '../tree/preamble-path.js';
-import { DialRule, isFree } from './placement.js';
+import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
 
 /**
  * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child;
- * when there is none, append the rest in retrieval order. Under a dial, a document that may not stand at the place is
- * passed over. O(k²) look-ups.
+ * when there is none, append the rest in retrieval order. Under constraints, a document that may not stand at the place
+ * is passed over. O(k²) look-ups.
  */
 export function createGreedyPolicy(): OrderingPolicy {
   return { name: 'greedy', arrange: arrangeGreedily };
@@ -16,7 +16,7 @@ export function createGreedyPolicy(): OrderingPolicy {
 function arrangeGreedily(context: Context, view: ResidencyView): Ordering {
   const { documents, preamble } = context;
   const { tree } = view;
-  const rule = isFree(context) ? undefined : new DialRule(documents.length, context);
+  const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
   const path: number[] = [];
   let node = preambleNode(tree, preamble);
   let cachedTokens = residentPreambleTokens(tree, preamble, node);

@@ -1,44 +1,44 @@
 import type { PlacementRule } from '../tree/view.js';
 
-/** The dial: how far a document may move, and which may not move at all. Ranks and places count from 0. */
-export interface Dial {
+/** The constraints: how far a document may move, and which may not move at all. Ranks and places count from 0. */
+export interface OrderConstraints {
   /** Places a document may move from its retrieval rank; `undefined` for any number. */
   readonly maxShift: number | undefined;
   /** Ranks whose documents keep their place; sorted ascending. */
   readonly pinned: readonly number[];
 }
 
-/** Whether the dial leaves every order open. */
-export function isFree(dial: Dial): boolean {
-  return dial.maxShift === undefined && dial.pinned.length === 0;
+/** Whether the constraints leave every order open. */
+export function isFree(constraints: OrderConstraints): boolean {
+  return constraints.maxShift === undefined && constraints.pinned.length === 0;
 }
 
 /**
- * The dial as a rule for building an order from the front.
+ * The constraints as a rule for building an order from the front.
  *
  * Pinned documents hold their places. The others fill the free places, and a prefix can be completed within `maxShift`
  * if, and only if, the documents left, taken in retrieval order, fit the free places left, taken in order: windows of
  * equal width around sorted centres match sorted places best in sorted order. So a document may come next if all that
  * it overtakes can still wait for one place more.
  */
-export class DialRule implements PlacementRule {
+export class ConstraintRule implements PlacementRule {
   readonly #count: number;
   readonly #maxShift: number;
   readonly #pinned: Uint8Array;
   readonly #taken: Uint8Array;
 
   /** For `count` documents. O(count). */
-  constructor(count: number, dial: Dial) {
+  constructor(count: number, constraints: OrderConstraints) {
     this.#count = count;
-    this.#maxShift = dial.maxShift ?? count;
+    this.#maxShift = constraints.maxShift ?? count;
     this.#pinned = new Uint8Array(count);
     this.#taken = new Uint8Array(count);
-    for (const rank of dial.pinned) this.#pinned[rank] = 1;
+    for (const rank of constraints.pinned) this.#pinned[rank] = 1;
   }
 
   /**
-   * May `rank` follow `prefix` (ranks chosen so far, itself within the dial) such that the rest can still be placed?
-   * O(count), no allocation.
+   * May `rank` follow `prefix` (ranks chosen so far, itself within the constraints) such that the rest can still be
+   * placed? O(count), no allocation.
    */
   allows(prefix: readonly number[], rank: number): boolean {
     const place = prefix.length;
@@ -68,7 +68,7 @@ export class DialRule implements PlacementRule {
   }
 
   /**
-   * Completes a prefix within the dial: pinned documents at their places, all others in retrieval order.
+   * Completes a prefix within the constraints: pinned documents at their places, all others in retrieval order.
    * O(count).
    */
   complete(prefix: readonly number[]): number[] {

@@ -1,16 +1,17 @@
-import { type Dial, DialRule, isFree } from './placement.js';
+import { ConstraintRule, isFree, type OrderConstraints } from './placement.js';
 
 /**
- * The order within the dial that follows a desired order most closely: place by place, the most desired document left
- * that may stand there. `desired` is a permutation of 0..k-1 and is returned as it is when the dial leaves it open.
+ * The order within the constraints that follows a desired order most closely: place by place, the most desired document
+ * left that may stand there. `desired` is a permutation of 0..k-1 and is returned as it is when the constraints leave
+ * it open.
  *
- * Cost: O(1) when the dial is free, else O(k²), allocating the answer and three flat arrays.
+ * Cost: O(1) when the constraints are free, else O(k²), allocating the answer and three flat arrays.
  */
-export function limitShift(desired: readonly number[], dial: Dial): readonly number[] {
-  if (isFree(dial)) return desired;
+export function limitShift(desired: readonly number[], constraints: OrderConstraints): readonly number[] {
+  if (isFree(constraints)) return desired;
   const count = desired.length;
-  const rule = new DialRule(count, dial);
-  const maxShift = dial.maxShift ?? count;
+  const rule = new ConstraintRule(count, constraints);
+  const maxShift = constraints.maxShift ?? count;
   const wish = new Int32Array(count);
   for (let i = 0; i < count; i++) wish[desired[i]!] = i;
   const taken = new Uint8Array(count);
@@ -30,7 +31,7 @@ interface Placing {
   readonly wish: Int32Array;
   /** By rank: 1 once placed. */
   readonly taken: Uint8Array;
-  readonly rule: DialRule;
+  readonly rule: ConstraintRule;
 }
 
 /**

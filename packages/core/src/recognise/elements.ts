@@ -1,6 +1,6 @@
 import type { DocumentSpan } from './block.js';
 import type { Found } from './format.js';
-import { JsonScanner, type JsonValue, memberOf } from './json-spans.js';
+import { JsonTextReader, type JsonValue, memberOf } from './json-text.js';
 
 /** Members that name a document of an API, and its title. */
 const ID_KEYS = ['source', 'file_id', 'id'];
@@ -12,7 +12,7 @@ const TITLE_KEYS = ['title', 'filename'];
  * O(text).
  */
 export function documentElements(text: string): Found | undefined {
-  const value = new JsonScanner(`[${text}]`).value(0);
+  const value = new JsonTextReader(`[${text}]`).value(0);
   if (value?.kind !== 'array' || value.elements.length < 2) return undefined;
   if (value.elements.some(({ kind }) => kind !== 'object')) return undefined;
   const documents = value.elements.map((element) => documentOf(text, element));

@@ -103,8 +103,8 @@ function blockOf(
 function endsOf(text: string, run: readonly Opened[], end: number): readonly number[] {
   const ends = run.map((_, place) => run[place + 1]?.header.start ?? end);
   const cut = run.map(({ header }, place) => beforeRule(text, header.contentStart, ends[place]!));
-  const parted = cut.slice(0, -1).every((before) => before !== undefined);
-  return parted ? ends.map((latest, place) => cut[place] ?? latest) : ends;
+  const areAllCut = cut.slice(0, -1).every((before) => before !== undefined);
+  return areAllCut ? ends.map((latest, place) => cut[place] ?? latest) : ends;
 }
 
 /** The last line of a prompt that the model is to write on: `Label:`. */

@@ -1,5 +1,5 @@
 import type { Found } from './format.js';
-import type { JsonValue } from './json-spans.js';
+import type { JsonValue } from './json-text.js';
 
 /** Members that say which element of another array is meant. */
 const INDEX_KEY =

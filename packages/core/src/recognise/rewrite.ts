@@ -127,10 +127,10 @@ export function blockDocuments(text: string, block: DocumentBlock): readonly Doc
   const seen = new Map<string, number>();
   return block.documents.map((span) => {
     const content = block.labels === 'free' ? withLabels(text, span, '') : text.slice(span.start, span.end);
-    const print = fingerprint([content]);
-    const earlier = seen.get(print) ?? 0;
-    seen.set(print, earlier + 1);
-    const key = earlier === 0 ? `span#${print}` : `span#${print}#${earlier + 1}`;
+    const hash = fingerprint([content]);
+    const earlier = seen.get(hash) ?? 0;
+    seen.set(hash, earlier + 1);
+    const key = earlier === 0 ? `span#${hash}` : `span#${hash}#${earlier + 1}`;
     const id = span.id ?? key;
     return { id, key, label: id, title: span.title, content, metadata: undefined, tokens: estimateTokens(content) };
   });

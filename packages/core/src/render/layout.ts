@@ -1,9 +1,10 @@
 import type { Arrangement } from '../arrangement.js';
 import type { TokenCounter } from '../document.js';
 import { WarmpathError } from '../errors.js';
-import { fingerprint } from '../fingerprint.js';
+import { Fingerprint, fingerprint } from '../fingerprint.js';
 import type { Preamble } from '../preamble.js';
 import { estimateTokens } from '../token-estimate.js';
+import type { WorkSteps } from '../work-steps.js';
 import { canonicalJson } from './canonical-json.js';
 import { renderHint } from './hints.js';
 import type { ChatEdit, ChatMessage, ContentPart, RenderOptions } from './prompt.js';
@@ -112,26 +113,74 @@ export function renderCompletion(
  */
 export function chatPreamble(messages: readonly ChatMessage[], scope: string, options: PreambleOptions): Preamble {
   const before = messagesBeforeDocuments(messages, options);
-  return { key: preambleKey(scope, options, canonicalJson(before)), tokens: chatTokens(before, options.countTokens) };
+  return { key: preambleKey(scope, options, before.map(messageHash)), tokens: chatTokens(before, options.countTokens) };
 }
 
 /** Tokens of messages: of their text, and the chat template's own at a flat rate. O(length). */
 export function chatTokens(messages: readonly ChatMessage[], countTokens: TokenCounter = estimateTokens): number {
   let tokens = 0;
   for (const message of messages) {
-    const text = textOf(message);
-    tokens += TOKENS_PER_MESSAGE + (text === '' ? 0 : Math.ceil(countTokens(text)));
+    tokens +=
+      TOKENS_PER_MESSAGE +
+      (countTokens === estimateTokens ? estimateMessage(message) : countText(message, countTokens));
   }
   return tokens;
 }
 
-/** What stands before the documents of a plain completion: nothing but what `scope` names. */
-export function completionPreamble(scope: string, options: Pick<RenderOptions, 'template'>): Preamble {
-  return { key: preambleKey(scope, { ...options, layout: 'completion' }, ''), tokens: 0 };
+/**
+ * Computes ahead what `chatPreamble` and `chatTokens` need of this very object, if it is long, for a caller that must
+ * not do so for many messages at once. O(length), in two steps.
+ */
+export function* messageSteps(message: ChatMessage): WorkSteps<void> {
+  const length = textLength(message);
+  messageHash(message);
+  yield length / 2;
+  estimateMessage(message);
+  yield length / 2;
 }
 
-function preambleKey(scope: string, options: { layout: string; template: string }, before: string): string {
-  return `preamble#${fingerprint([scope, options.layout, options.template, before])}`;
+/** Characters from which on what was computed of a message is remembered, for as long as anybody holds the message. */
+const LONG_TEXT = 4_096;
+const longMessages = new WeakMap<ChatMessage, { hash?: string; tokens?: number }>();
+
+function messageHash(message: ChatMessage): string {
+  const known = longMessages.get(message)?.hash;
+  if (known !== undefined) return known;
+  const { role, content } = message;
+  const hasher = new Fingerprint();
+  // Most messages are a role and a text: writing them as JSON first would take longer than all else.
+  if (typeof content === 'string' && Object.keys(message).length === 2) hasher.add(role).add(content);
+  else hasher.add(canonicalJson(message));
+  const hash = hasher.end().digits();
+  if (textLength(message) >= LONG_TEXT) longMessages.set(message, { ...longMessages.get(message), hash });
+  return hash;
+}
+
+function estimateMessage(message: ChatMessage): number {
+  const known = longMessages.get(message)?.tokens;
+  if (known !== undefined) return known;
+  const tokens = countText(message, estimateTokens);
+  if (textLength(message) >= LONG_TEXT) longMessages.set(message, { ...longMessages.get(message), tokens });
+  return tokens;
+}
+
+function countText(message: ChatMessage, countTokens: TokenCounter): number {
+  const text = textOf(message);
+  return text === '' ? 0 : Math.ceil(countTokens(text));
+}
+
+function textLength({ content }: ChatMessage): number {
+  if (typeof content === 'string') return content.length;
+  return Array.isArray(content) ? LONG_TEXT : 0;
+}
+
+/** What stands before the documents of a plain completion: nothing but what `scope` names. */
+export function completionPreamble(scope: string, options: Pick<RenderOptions, 'template'>): Preamble {
+  return { key: preambleKey(scope, { ...options, layout: 'completion' }, []), tokens: 0 };
+}
+
+function preambleKey(scope: string, options: { layout: string; template: string }, before: readonly string[]): string {
+  return `preamble#${fingerprint([scope, options.layout, options.template, ...before])}`;
 }
 
 /** The messages in front of the documents; of the one that the documents stand in, what is rendered before them. */

@@ -1,19 +1,70 @@
-const ABSENT = -1;
+import { ABSENT, type HeapOrder, IndexedHeap } from './indexed-heap.js';
+import { USE_HALF_LIFE } from './policy.js';
+
+/** Whose nodes they are. Owners share every tier fairly; they are told apart by identity. */
+export interface NodeOwner {
+  /** Whether it uses its nodes for work that can wait, which displaces nothing that other work uses. */
+  readonly canWait: boolean;
+  /** Number of the last request that used any of them. */
+  usedAt: number;
+}
+
+/** What owners whose work can wait hold counts as many times, in powers of two: they give way before all others. */
+const WAITING_POWERS = 20;
+
+/** What one owner holds of a tier. */
+interface Share {
+  readonly owner: NodeOwner;
+  readonly candidates: IndexedHeap<number>;
+  /** Nodes and what they take together, those that may not be evicted included. */
+  nodes: number;
+  size: number;
+  /** The highest priority that was evicted from it. */
+  clock: number;
+  /** How soon it loses a node: the logarithm of what it holds, less the age of its last use. */
+  excess: number;
+  place: number;
+}
 
 /**
- * The nodes of one tier that may be evicted, lowest priority first; of equals, the one whose priority was set longest
- * ago. A binary heap over node handles in typed arrays: O(log candidates) an operation, 20 bytes a handle and 4 a
- * candidate.
+ * The nodes of one tier that may be evicted. The owner that holds most loses its node of lowest priority; of equals,
+ * the one whose priority was set longest ago. So an owner that floods the tier displaces its own nodes, one that is
+ * alone may have all, and nobody loses what lies within its fair share.
  *
- * Handles are small whole numbers; memory grows with the largest.
+ * What an owner holds counts double for every `USE_HALF_LIFE` requests since it was last used, so that those who went
+ * away do not keep their shares for ever, and 2²⁰ times when its work can wait. The order of two owners that are not
+ * used never changes: `log2(size) - last use / half-life` needs no update as time goes on.
+ *
+ * Binary heaps over node handles: O(log candidates + log owners) an operation, about 36 bytes a handle and 8 a
+ * candidate. Handles are small whole numbers; memory grows with the largest.
  */
 export class EvictionQueue {
   #priorities = new Float64Array(0);
   /** When the priority was set: the number of the setting. */
   #settings = new Float64Array(0);
-  /** Place in the heap, or `ABSENT`. */
+  /** Place among its owner's candidates, or `ABSENT`. */
   #places = new Int32Array(0);
-  #heap = new Int32Array(16);
+  #sizes = new Float64Array(0);
+  readonly #shareOf: (Share | undefined)[] = [];
+  readonly #shares = new Map<NodeOwner, Share>();
+  /** Shares that have candidates, the one to lose the next first. */
+  readonly #losing = new IndexedHeap<Share>({
+    before: (one, other) => one.excess > other.excess,
+    placeOf: ({ place }) => place,
+    setPlace: (share, place) => {
+      share.place = place;
+    },
+  });
+  readonly #order: HeapOrder<number> = {
+    before: (a, b) => {
+      const difference = this.#priorities[a]! - this.#priorities[b]!;
+      return difference < 0 || (difference === 0 && this.#settings[a]! < this.#settings[b]!);
+    },
+    placeOf: (node) => this.#places[node]!,
+    setPlace: (node, place) => {
+      this.#places[node] = place;
+    },
+  };
   #size = 0;
   #settled = 0;
   #clock = 0;
@@ -23,54 +74,100 @@ export class EvictionQueue {
     return this.#size;
   }
 
-  /** The highest priority that was evicted; starts at 0 and never falls. */
-  get clock(): number {
-    return this.#clock;
+  /** Owners that hold anything. */
+  get owners(): number {
+    return this.#shares.size;
+  }
+
+  /** A node lies in the tier, takes so much of it, and is this owner's from now on. */
+  hold(node: number, owner: NodeOwner, size: number): void {
+    this.#ensure(node);
+    const former = this.#shareOf[node];
+    if (former === undefined || former.owner !== owner) {
+      const isCandidate = this.#places[node] !== ABSENT;
+      this.release(node);
+      const share = this.#shares.get(owner) ?? this.#open(owner);
+      share.nodes++;
+      this.#shareOf[node] = share;
+      if (isCandidate) this.offer(node);
+    }
+    const share = this.#shareOf[node]!;
+    share.size += size - this.#sizes[node]!;
+    this.#sizes[node] = size;
+    this.#weigh(share);
+  }
+
+  /** A node lies in the tier no more; nothing happens if it did not. */
+  release(node: number): void {
+    const share = this.#shareOf[node];
+    if (share === undefined) return;
+    this.withdraw(node);
+    share.size -= this.#sizes[node]!;
+    this.#sizes[node] = 0;
+    this.#shareOf[node] = undefined;
+    if (--share.nodes === 0) this.#shares.delete(share.owner);
+    else this.#weigh(share);
+  }
+
+  /** An owner was used. */
+  use(owner: NodeOwner): void {
+    const share = this.#shares.get(owner);
+    if (share !== undefined) this.#weigh(share);
+  }
+
+  /** The highest priority that was evicted of what belongs to a node's owner; starts at 0 and never falls. */
+  clockOf(node: number): number {
+    return this.#shareOf[node]!.clock;
   }
 
   /** Gives a node its priority, whether or not it may be evicted now. */
   setPriority(node: number, priority: number): void {
-    this.#ensure(node);
     this.#priorities[node] = priority;
     this.#settings[node] = ++this.#settled;
-    const place = this.#places[node]!;
-    if (place === ABSENT) return;
-    this.#sink(place);
-    this.#rise(this.#places[node]!);
+    if (this.#places[node] !== ABSENT) this.#shareOf[node]!.candidates.settle(node);
   }
 
-  /** The node may be evicted from now on. Its priority must have been set. */
+  /** A node that lies here may be evicted from now on. Its priority must have been set. */
   offer(node: number): void {
-    if (this.#places[node]! !== ABSENT) return;
-    if (this.#size === this.#heap.length) this.#heap = grown(this.#heap, this.#size + 1);
-    this.#put(this.#size++, node);
-    this.#rise(this.#size - 1);
+    const share = this.#shareOf[node]!;
+    if (this.#places[node] !== ABSENT) return;
+    share.candidates.add(node);
+    this.#size++;
+    if (share.candidates.size === 1) this.#losing.add(share);
   }
 
   /** The node may not be evicted any more; nothing happens if it could not. */
   withdraw(node: number): void {
-    const place = this.#places[node] ?? ABSENT;
-    if (place === ABSENT) return;
-    this.#places[node] = ABSENT;
-    const last = this.#heap[--this.#size]!;
-    if (last === node) return;
-    this.#put(place, last);
-    this.#sink(place);
-    this.#rise(this.#places[last]!);
+    if ((this.#places[node] ?? ABSENT) === ABSENT) return;
+    const share = this.#shareOf[node]!;
+    share.candidates.delete(node);
+    this.#size--;
+    if (share.candidates.size === 0) this.#losing.delete(share);
   }
 
-  /** The candidate of lowest priority, which stays. O(1). */
-  lowest(): number | undefined {
-    return this.#size === 0 ? undefined : this.#heap[0];
-  }
-
-  /** Takes out the candidate of lowest priority and moves the clock up to it. */
+  /** Takes out the candidate that goes first and moves its owner's clock up to it. */
   evict(): number | undefined {
-    const node = this.lowest();
-    if (node === undefined) return undefined;
-    this.#clock = Math.max(this.#clock, this.#priorities[node]!);
+    const share = this.#losing.first;
+    const node = share?.candidates.first;
+    if (share === undefined || node === undefined) return undefined;
+    share.clock = Math.max(share.clock, this.#priorities[node]!);
+    this.#clock = Math.max(this.#clock, share.clock);
     this.withdraw(node);
     return node;
+  }
+
+  /** The clock of an owner that comes begins where the tier is. */
+  #open(owner: NodeOwner): Share {
+    const candidates = new IndexedHeap(this.#order);
+    const share = { owner, candidates, nodes: 0, size: 0, clock: this.#clock, excess: 0, place: ABSENT };
+    this.#shares.set(owner, share);
+    return share;
+  }
+
+  #weigh(share: Share): void {
+    const { canWait, usedAt } = share.owner;
+    share.excess = Math.log2(share.size) - usedAt / USE_HALF_LIFE + (canWait ? WAITING_POWERS : 0);
+    if (share.place !== ABSENT) this.#losing.settle(share);
   }
 
   #ensure(node: number): void {
@@ -78,44 +175,9 @@ export class EvictionQueue {
     if (node < known) return;
     this.#priorities = grown(this.#priorities, node + 1);
     this.#settings = grown(this.#settings, node + 1);
+    this.#sizes = grown(this.#sizes, node + 1);
     this.#places = grown(this.#places, node + 1);
     this.#places.fill(ABSENT, known);
-  }
-
-  #rise(from: number): void {
-    const node = this.#heap[from]!;
-    let place = from;
-    while (place > 0) {
-      const parent = (place - 1) >> 1;
-      if (!this.#before(node, this.#heap[parent]!)) break;
-      this.#put(place, this.#heap[parent]!);
-      place = parent;
-    }
-    this.#put(place, node);
-  }
-
-  #sink(from: number): void {
-    const node = this.#heap[from]!;
-    let place = from;
-    for (;;) {
-      let child = 2 * place + 1;
-      if (child >= this.#size) break;
-      if (child + 1 < this.#size && this.#before(this.#heap[child + 1]!, this.#heap[child]!)) child++;
-      if (!this.#before(this.#heap[child]!, node)) break;
-      this.#put(place, this.#heap[child]!);
-      place = child;
-    }
-    this.#put(place, node);
-  }
-
-  #put(place: number, node: number): void {
-    this.#heap[place] = node;
-    this.#places[node] = place;
-  }
-
-  #before(a: number, b: number): boolean {
-    const difference = this.#priorities[a]! - this.#priorities[b]!;
-    return difference < 0 || (difference === 0 && this.#settings[a]! < this.#settings[b]!);
   }
 }
 

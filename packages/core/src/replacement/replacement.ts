@@ -1,5 +1,5 @@
 import { WarmpathError } from '../errors.js';
-import { EvictionQueue } from './eviction-queue.js';
+import { EvictionQueue, grown, type NodeOwner } from './eviction-queue.js';
 import type { ReplacementPolicy, Tier } from './policy.js';
 import { UseStatistics } from './use-statistics.js';
 
@@ -34,7 +34,8 @@ export interface PathUse {
  * Decides which node of a KV tree goes first, in each tier: one policy, statistics shared by the tiers, and for each
  * tier a queue of candidates with a logical clock (RAGCache §5.1 keeps one for GPU and one for host memory). The tree
  * holds the KV and knows what may be evicted; it says what enters and leaves a tier, offers its unpinned leaves and
- * withdraws what is pinned or grows a child. No clock but the number of requests.
+ * withdraws what is pinned or grows a child. Nodes of several owners share each tier fairly ({@link EvictionQueue}). No
+ * clock but the number of requests.
  *
  * Nodes are handles: small whole numbers that the tree chooses. Cost: O(log candidates) an operation; a `use` that for
  * each of its nodes. About 84 bytes a handle; handles that are only remembered are bounded by the uses in the window.
@@ -46,6 +47,9 @@ export class Replacement {
   readonly #onForgotten: (node: number) => void;
   /** Tiers that each node lies in. */
   readonly #residencies: Tier[][] = [];
+  readonly #owners: (NodeOwner | undefined)[] = [];
+  #sizes = new Float64Array(0);
+  readonly #common: NodeOwner = { canWait: false, usedAt: 0 };
 
   /** Error: `WARMPATH_INVALID_REQUEST` for a window that is no whole number above 0. */
   constructor({ policy, tiers, window = DEFAULT_USE_WINDOW, onForgotten }: ReplacementOptions) {
@@ -66,6 +70,26 @@ export class Replacement {
       if (place >= computedFrom) this.#statistics.recordMiss(node, costPerToken);
       for (const tier of this.#tiersOf(node)) this.#prioritise(node, tier);
     }
+    for (const owner of new Set(nodes.map((node) => this.#owners[node] ?? this.#common))) {
+      owner.usedAt = this.#statistics.requests;
+      for (const queue of this.#queues.values()) queue.use(owner);
+    }
+  }
+
+  /** Someone whose nodes {@link assign} is to name. It counts as used now. */
+  newOwner(canWait: boolean): NodeOwner {
+    return { canWait, usedAt: this.#statistics.requests };
+  }
+
+  /**
+   * Says whose a node is and how much of a tier it takes, in a unit that is the same for all. Where nobody says, all
+   * nodes have one owner and are of one size.
+   */
+  assign(node: number, owner: NodeOwner, size: number): void {
+    this.#owners[node] = owner;
+    if (node >= this.#sizes.length) this.#sizes = grown(this.#sizes, node + 1);
+    this.#sizes[node] = size;
+    for (const tier of this.#tiersOf(node)) this.#queue(tier).hold(node, owner, size);
   }
 
   /** What computing a node will cost a token (T(start, size) / size), which counts until a request had to. */
@@ -95,6 +119,7 @@ export class Replacement {
   enter(node: number, tier: Tier): void {
     const tiers = this.#tiersOf(node);
     if (!tiers.includes(tier)) tiers.push(tier);
+    this.#queue(tier).hold(node, this.#owners[node] ?? this.#common, this.#sizes[node] || 1);
     this.#prioritise(node, tier);
   }
 
@@ -102,7 +127,7 @@ export class Replacement {
    * A node lies in a tier no more. What is known of it is forgotten with the last tier, unless the policy remembers.
    */
   leave(node: number, tier: Tier): void {
-    this.#queue(tier).withdraw(node);
+    this.#queue(tier).release(node);
     const tiers = this.#tiersOf(node);
     const place = tiers.indexOf(tier);
     if (place >= 0) tiers.splice(place, 1);
@@ -140,12 +165,13 @@ export class Replacement {
       recentFrequency: this.#statistics.recentFrequency(node),
       costPerToken: this.#statistics.costPerToken(node),
     };
-    queue.setPriority(node, this.#policy.priority(use, queue.clock));
+    queue.setPriority(node, this.#policy.priority(use, queue.clockOf(node)));
   }
 
   #forgetIfAbsent(node: number): void {
     if (this.#tiersOf(node).length > 0) return;
     this.#statistics.reset(node);
+    this.#owners[node] = undefined;
     this.#onForgotten(node);
   }
 

@@ -176,7 +176,7 @@ export function inOneLine(words: string): string {
     .trim();
 }
 
-const print = new Fingerprint();
+const hasher = new Fingerprint();
 
 /** The blocks of a text; joined, they are the text. */
 function blocksOf(text: string): readonly string[] {
@@ -186,7 +186,7 @@ function blocksOf(text: string): readonly string[] {
   for (const unit of unitsOf(text)) {
     end += unit.length;
     if (end - start < MIN_BLOCK) continue;
-    const ends = (print.reset().add(unit.trim()).end().high >>> 0) % BOUNDARY === 0;
+    const ends = (hasher.reset().add(unit.trim()).end().high >>> 0) % BOUNDARY === 0;
     if (!ends && end - start < MAX_BLOCK) continue;
     blocks.push(text.slice(start, end));
     start = end;

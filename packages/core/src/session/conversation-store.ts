@@ -21,7 +21,7 @@ export interface ConversationStore {
   ): TurnLookup | Promise<TurnLookup>;
   /** A turn goes to the engine. */
   sent(name: ConversationName, turn: SentTurn, now: number): void;
-  /** The model answered a turn; `answer` is the answer's hash (`answerPrint`). */
+  /** The model answered a turn; `answer` is the answer's hash (`answerHash`). */
   answered(name: ConversationName, turn: TurnName, answer: string, now: number): void;
   /**
    * Everything that is remembered of these conversations, as plain data: prompts and documents in the clear.

@@ -1,4 +1,4 @@
-import { contentPrint } from '../content-print.js';
+import { contentHash } from '../content-hash.js';
 import type { Document, DocumentReference } from '../document.js';
 import { fingerprint } from '../fingerprint.js';
 import { estimateTokens } from '../token-estimate.js';
@@ -16,7 +16,7 @@ export interface Deduplication {
   readonly references: readonly DocumentReference[];
 }
 
-/** Digits of the print that make a taken label one's own. */
+/** Digits of the hash that make a taken label one's own. */
 const LABEL_DIGITS = 8;
 
 /**
@@ -32,15 +32,15 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
   const here = new Map<string, Document>();
   const labels = new Set<string>();
   for (const [rank, document] of documents.entries()) {
-    const print = contentPrint(document);
-    const same = visible.find(document, print) ?? sameText(here.get(print), document);
+    const hash = contentHash(document);
+    const same = visible.find(document, hash) ?? sameText(here.get(hash), document);
     if (same !== undefined) {
       references.push({ document: { ...document, label: same.label, title: same.title }, rank });
       continue;
     }
-    const kept = withFreeLabel(document, print, (label) => visible.namesOther(label, document) || labels.has(label));
+    const kept = withFreeLabel(document, hash, (label) => visible.namesOther(label, document) || labels.has(label));
     labels.add(kept.label);
-    here.set(print, kept);
+    here.set(hash, kept);
     remaining.push(kept);
     ranks.push(rank);
   }
@@ -54,7 +54,7 @@ export function deduplicate(documents: readonly Document[], visible: VisibleDocu
 export function withFreeLabels(documents: readonly Document[], visible: VisibleDocuments): readonly Document[] {
   const labels = new Set<string>();
   return documents.map((document) => {
-    const hash = contentPrint(document);
+    const hash = contentHash(document);
     const isTaken = (label: string) => labels.has(label) || visible.namesOther(label, document);
     const kept = withFreeLabel(document, hash, isTaken);
     labels.add(kept.label);
@@ -84,7 +84,7 @@ export function shortenDocuments(
 export function sentDocuments(documents: readonly Document[]): readonly SentDocument[] {
   return documents.map((document) => {
     const { title, content } = document.whole ?? document;
-    const sent = { print: contentPrint(document.whole ?? document), label: document.label, title, content };
+    const sent = { print: contentHash(document.whole ?? document), label: document.label, title, content };
     return document.whole === undefined ? sent : { ...sent, shown: document.content };
   });
 }
@@ -94,9 +94,9 @@ function sameText(known: Document | undefined, { title, content }: Document): Do
 }
 
 /** A hint names a document by its label, so that no two documents of a conversation may share one. */
-function withFreeLabel(document: Document, print: string, isTaken: (label: string) => boolean): Document {
+function withFreeLabel(document: Document, hash: string, isTaken: (label: string) => boolean): Document {
   if (!isTaken(document.label)) return document;
-  let label = `${document.label}~${print.slice(0, LABEL_DIGITS)}`;
-  for (let attempt = 2; isTaken(label); attempt++) label = `${document.label}~${print}-${attempt}`;
+  let label = `${document.label}~${hash.slice(0, LABEL_DIGITS)}`;
+  for (let attempt = 2; isTaken(label); attempt++) label = `${document.label}~${hash}-${attempt}`;
   return { ...document, label, key: `${document.key}#${label}` };
 }

@@ -4,18 +4,18 @@ import type { ChatMessage, ContentPart } from '../render/prompt.js';
 /**
  * The hash chain over a conversation: link `i` stands for messages 0 to `i`, all of them and in this order, by their
  * exact text. Two conversations share a link if, and only if, they are equal up to there; the same message behind
- * another history has another link. `texts` are the messages as JSON, as the client wrote them; `before` is the link
- * that they stand behind, if any. O(length), about 0.5 ns a character of long messages.
+ * another history has another link. `messages` are the texts of each, for instance its JSON as the client wrote it;
+ * `before` is the link that they stand behind, if any. O(length), about 0.5 ns a character of long messages.
  */
-export function messageChain(texts: readonly string[], before = ''): readonly string[] {
-  const print = new Fingerprint();
-  const links: string[] = new Array(texts.length);
+export function messageChain(messages: readonly (readonly string[])[], before = ''): readonly string[] {
+  const hasher = new Fingerprint();
   let link = before;
-  for (let i = 0; i < texts.length; i++) {
-    link = print.reset().add(link).add(texts[i]!).end().digits();
-    links[i] = link;
-  }
-  return links;
+  return messages.map((texts) => {
+    hasher.reset().add(link);
+    for (const text of texts) hasher.add(text);
+    link = hasher.end().digits();
+    return link;
+  });
 }
 
 /** Where a message stands among bytes: its first one, and the one behind its last. */
@@ -30,27 +30,27 @@ export interface MessageBytes {
  */
 export function byteChain(bytes: Uint8Array, messages: readonly MessageBytes[]): readonly string[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const print = new Fingerprint();
+  const hasher = new Fingerprint();
   return messages.map(({ start, end }) => {
     // The lanes as they are stand for all messages before.
-    return print.addBytes(view, start, end).end().digits();
+    return hasher.addBytes(view, start, end).end().digits();
   });
 }
 
 /**
- * A print of what the model said in one message: its text without white space around it, and its tool calls.
+ * A hash of what the model said in one message: its text without white space around it, and its tool calls.
  * `undefined` if it said nothing, for that tells no two conversations apart. The text may come as a string or as parts,
  * for clients hand back either. O(length).
  */
-export function answerPrint(
+export function answerHash(
   message: Pick<ChatMessage, 'content'> & { readonly tool_calls?: unknown },
 ): string | undefined {
   const text = answerText(message.content).trim();
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as readonly unknown[]).flatMap(readCall) : [];
   if (text === '' && calls.length === 0) return undefined;
-  const print = new Fingerprint().add(text);
-  for (const part of calls) print.add(part);
-  return print.end().digits();
+  const hasher = new Fingerprint().add(text);
+  for (const part of calls) hasher.add(part);
+  return hasher.end().digits();
 }
 
 function answerText(content: ChatMessage['content']): string {

@@ -1,5 +1,5 @@
 import type { ChatMessage } from '../render/prompt.js';
-import { answerPrint, messageChain } from './message-chain.js';
+import { answerHash, messageChain } from './message-chain.js';
 import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
 import { NOTHING_VISIBLE, type VisibleDocuments, visibleIn } from './visible-documents.js';
 
@@ -38,6 +38,8 @@ export interface RecalledHistory extends ConversationName {
 export interface MessagesByPlace {
   readonly length: number;
   at(place: number): ChatMessage | undefined;
+  /** The role alone, where that takes less than reading the message. */
+  roleAt?(place: number): string | undefined;
 }
 
 /** A request as `recallHistory` reads it. */
@@ -70,7 +72,8 @@ export function recallHistory(request: RecallRequest, turnsAt: TurnLookup): Reca
   for (let i = last - 1; i >= 0 && continued === undefined; i--) {
     const candidates = turnsAt(links[i]!);
     if (candidates.length === 0) continue;
-    const turns = replayable(candidates, messages.at(i + 1), turnsAt);
+    const answer = isAnswer(messages, i + 1) ? messages.at(i + 1) : undefined;
+    const turns = replayable(candidates, answer, turnsAt);
     if (turns !== undefined) continued = { turns, messages: i + 1 };
   }
   const { turns, messages: sentMessages } = continued ?? NEW;
@@ -87,26 +90,27 @@ const NEW: Continued = { turns: [], messages: 0 };
 function hasUnknownAnswer(messages: MessagesByPlace, sentMessages: number): boolean {
   let at = sentMessages;
   // The answer to the latest known turn, which may be several messages long: calls of tools, then words.
-  if (at > 0) while (at < messages.length && isAnswer(messages.at(at))) at++;
-  for (; at < messages.length; at++) if (isAnswer(messages.at(at))) return true;
+  if (at > 0) while (at < messages.length && isAnswer(messages, at)) at++;
+  for (; at < messages.length; at++) if (isAnswer(messages, at)) return true;
   return false;
 }
 
-function isAnswer(message: ChatMessage | undefined): boolean {
-  return message?.role === 'assistant';
+function isAnswer(messages: MessagesByPlace, place: number): boolean {
+  const role = messages.roleAt === undefined ? messages.at(place)?.role : messages.roleAt(place);
+  return role === 'assistant';
 }
 
 function chainOf(messages: MessagesByPlace): readonly string[] {
-  return messageChain(Array.from({ length: messages.length }, (_, place) => JSON.stringify(messages.at(place))));
+  return messageChain(Array.from({ length: messages.length }, (_, place) => [JSON.stringify(messages.at(place))]));
 }
 
 /** The turns that the candidate replays which this history continues; `undefined` if none does. */
 function replayable(
   candidates: readonly SentTurn[],
-  next: ChatMessage | undefined,
+  answer: ChatMessage | undefined,
   turnsAt: TurnLookup,
 ): readonly SentTurn[] | undefined {
-  const hash = isAnswer(next) ? answerPrint(next!) : undefined;
+  const hash = answer && answerHash(answer);
   const answered = hash === undefined ? [] : candidates.filter(({ answers }) => answers.includes(hash));
   const unread = hash === undefined ? [] : candidates.filter(({ answers }) => answers.length === 0);
   // Of so many renderings, or answers to one, the oldest are gone: an answer to none that is left may be one of them.

@@ -36,7 +36,7 @@ export interface SentTurn extends TurnName {
   readonly length: number;
   /** The latest turn before this one that added something: whose rendering this one continues. */
   readonly parent: TurnName | undefined;
-  /** Print of what the client supplied: documents in retrieval order and what decides how they are written. */
+  /** Hash of what the client supplied: documents in retrieval order and what decides how they are written. */
   readonly supplied: string;
   /** Labels of the documents sent, in prompt order. */
   readonly order: readonly string[];
@@ -48,6 +48,6 @@ export interface SentTurn extends TurnName {
   readonly steps: readonly PathStep[];
   /** Tokens behind the last step. */
   readonly tail: number;
-  /** Prints of the answers that were given to it, the latest last (`answerPrint`). */
+  /** Hashes of the answers that were given to it, the latest last (`answerHash`). */
   readonly answers: readonly string[];
 }

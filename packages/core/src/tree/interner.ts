@@ -18,7 +18,7 @@ const SMALLEST_CAPACITY = 256;
  * pair) would make a prediction wrong and nothing else.
  */
 export class KeyInterner {
-  readonly #print = new Fingerprint();
+  readonly #hasher = new Fingerprint();
   #table = new PairTable(SMALLEST_CAPACITY);
   #capacity = SMALLEST_CAPACITY;
   /** By number; number 0 is never given. */
@@ -52,8 +52,8 @@ export class KeyInterner {
 
   /** The number of a key in use, or -1. O(length of the key), no allocation. */
   numberOf(key: string): number {
-    const print = this.#print.reset().add(key);
-    const number = this.#table.get(print.low, print.high);
+    const hasher = this.#hasher.reset().add(key);
+    const number = this.#table.get(hasher.low, hasher.high);
     return number === 0 ? -1 : number;
   }
 
@@ -78,7 +78,7 @@ export class KeyInterner {
     this.#holders[number] = 1;
     this.#size++;
     this.#keyBytes += bytesOf(key);
-    this.#table.add(this.#print.low, this.#print.high, number);
+    this.#table.add(this.#hasher.low, this.#hasher.high, number);
     return number;
   }
 
@@ -87,8 +87,8 @@ export class KeyInterner {
     this.#holders[number]! -= 1;
     if (this.#holders[number] !== 0) return;
     const key = this.#keys[number]!;
-    const print = this.#print.reset().add(key);
-    this.#table.remove(print.low, print.high);
+    const hasher = this.#hasher.reset().add(key);
+    this.#table.remove(hasher.low, hasher.high);
     this.#keys[number] = '';
     this.#size--;
     this.#keyBytes -= bytesOf(key);

@@ -6,7 +6,7 @@ export interface CachedPath {
   readonly tokens: number;
 }
 
-/** Whether a document may stand at a place; lets a search keep within the dial. */
+/** Whether a document may stand at a place; lets a search keep within the constraints. */
 export interface PlacementRule {
   /**
    * May `order` (the prefix chosen so far, retrieval ranks) be extended by `rank`, such that the rest can still be

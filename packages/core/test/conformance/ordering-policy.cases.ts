@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Context, type Ordering, type OrderingPolicy, type Preamble, ServedHistory } from '../../src/index.js';
-import { dial, order, servedOrders } from '../arbitraries.js';
+import { constraints, order, servedOrders } from '../arbitraries.js';
 import { documentsOf, historyOf } from '../served.js';
 
 /** What the suite needs to know of a policy beside the interface. */
@@ -14,12 +14,12 @@ export interface PolicyTraits {
 
 const PREAMBLE: Preamble = { key: 'preamble#known', tokens: 33 };
 
-/** Any state, any documents, any dial, with and without a preamble. */
+/** Any state, any documents, any constraints, with and without a preamble. */
 function situation(maxDocuments: number): fc.Arbitrary<{ served: string[][]; context: Context }> {
   return fc
     .record({ served: servedOrders(8, 30, 10), ids: order(maxDocuments, 0, 10), withPreamble: fc.boolean() })
     .chain(({ served, ids, withPreamble }) =>
-      dial(ids.length).map((limits) => ({
+      constraints(ids.length).map((limits) => ({
         served,
         context: { documents: documentsOf(ids), preamble: withPreamble ? PREAMBLE : undefined, ...limits },
       })),

@@ -29,6 +29,8 @@ export interface DiskTierStats {
   readonly savedTokens: number;
   /** Tokens brought back to host memory since the start. */
   readonly loadedTokens: number;
+  /** Tokens that were not written because their like hardly ever came back. */
+  readonly leftOutTokens: number;
   /** Tokens whose file was removed to make room, since the start. */
   readonly evictedTokens: number;
   /** Files that could not be written, or not be read when they were wanted, or were damaged. */
@@ -56,6 +58,7 @@ export class DiskTier {
   #savedTokens = 0;
   #loadedTokens = 0;
   #evictedTokens = 0;
+  #leftOutTokens = 0;
   #failures = 0;
   #orphanedFiles = 0;
   #tellNews: () => void = () => undefined;
@@ -84,6 +87,7 @@ export class DiskTier {
       savedTokens: this.#savedTokens,
       loadedTokens: this.#loadedTokens,
       evictedTokens: this.#evictedTokens,
+      leftOutTokens: this.#leftOutTokens,
       failures: this.#failures,
       refusedWrites: store.refusedWrites,
       refusedFiles: store.damagedFiles + store.foreignFiles + store.sweptFiles + this.#orphanedFiles,
@@ -143,6 +147,11 @@ export class DiskTier {
   /** Counts tokens whose file gives way to another. */
   countEvicted(tokens: number): void {
     this.#evictedTokens += tokens;
+  }
+
+  /** Counts tokens that leave host memory without a file. */
+  countLeftOut(tokens: number): void {
+    this.#leftOutTokens += tokens;
   }
 
   /** Removes a file that leads nowhere. */

@@ -1,4 +1,4 @@
-import { type CostModel, Replacement, type ReplacementPolicy, type Tier } from '@warmpath/core';
+import { type CostModel, type NodeOwner, Replacement, type ReplacementPolicy, type Tier } from '@warmpath/core';
 import type { RadixNode } from './radix-node.js';
 
 /** What a request found on its path. */
@@ -9,6 +9,8 @@ export interface LeaseUse {
   readonly cachedTokens: number;
   /** Milliseconds a token of what it had to compute. */
   readonly costPerToken: number;
+  /** Whether it is work that can wait. */
+  readonly canWait: boolean;
 }
 
 /**
@@ -20,6 +22,9 @@ export interface LeaseUse {
  * another copy, about a hundredth of what computing costs. RAGCache (§5.1) keeps them, for host memory many times
  * larger than the device's; letting them go leaves 4 to 8 % less to compute where it is as large as the device or four
  * times as large (`bench/tiers.js`).
+ *
+ * The prompts of a salt share every tier fairly with those of others; what only work that can wait has used goes before
+ * what other work uses ({@link Replacement} says how).
  */
 export class EvictionOrder {
   readonly #replacement: Replacement;
@@ -32,6 +37,8 @@ export class EvictionOrder {
   /** Handles of nodes that lie nowhere and are remembered, by what they held, and the other way round. */
   readonly #remembered = new Map<string, number>();
   readonly #rememberedKeys = new Map<number, string>();
+  /** By root, to whom what other work uses and what only work that can wait uses belongs. */
+  readonly #owners = new WeakMap<RadixNode, Readonly<Record<'waiting' | 'other', NodeOwner>>>();
   /** Nodes in host memory that lie on the device too. */
   readonly #spare = new Set<RadixNode>();
 
@@ -49,7 +56,13 @@ export class EvictionOrder {
   }
 
   /** Counts a request's uses. Cost: O(nodes × log candidates). */
-  use({ nodes, cachedTokens, costPerToken }: LeaseUse): void {
+  use({ nodes, cachedTokens, costPerToken, canWait }: LeaseUse): void {
+    for (const node of nodes) {
+      if (node.canWait && !canWait) {
+        node.canWait = false;
+        this.resized(node);
+      }
+    }
     const computedFrom = nodes.findIndex(({ end }) => end > cachedTokens);
     this.#replacement.use({
       nodes: nodes.map((node) => this.#handleOf(node)),
@@ -61,7 +74,15 @@ export class EvictionOrder {
   /** A node was cut: what its upper part is now was used as often as the lower one. */
   cut(upper: RadixNode, lower: RadixNode): void {
     if (lower.handle !== undefined) {
+      this.resized(lower);
       this.#replacement.inherit(this.#handleOf(upper), lower.handle);
+    }
+  }
+
+  /** A node has more tokens than before, or fewer, or is of other work. */
+  resized(node: RadixNode): void {
+    if (node.handle !== undefined) {
+      this.#replacement.assign(node.handle, this.#ownerOf(node), node.tokenCount);
     }
   }
 
@@ -148,11 +169,25 @@ export class EvictionOrder {
     const handle = this.#takeRemembered(node) ?? this.#freeHandles.pop() ?? this.#nodes.length;
     this.#nodes[handle] = node;
     node.handle = handle;
+    this.resized(node);
     this.#replacement.expectCost(handle, this.#cost.prefillMs(node.start, node.tokenCount) / node.tokenCount);
     for (const tier of this.#tiers.filter((each) => node.liesIn(each))) {
       this.#replacement.enter(handle, tier);
     }
     return handle;
+  }
+
+  #ownerOf(node: RadixNode): NodeOwner {
+    let root = node;
+    while (root.parent !== undefined) {
+      root = root.parent;
+    }
+    let owners = this.#owners.get(root);
+    if (owners === undefined) {
+      owners = { waiting: this.#replacement.newOwner(true), other: this.#replacement.newOwner(false) };
+      this.#owners.set(root, owners);
+    }
+    return node.canWait ? owners.waiting : owners.other;
   }
 
   /** The handle under which uses of the same tokens at the same place are remembered. */

@@ -1,5 +1,4 @@
-import type { HeldLease } from './lease.js';
-import type { LeaseTable } from './lease-table.js';
+import type { HeldLease, LeaseTable } from './lease-table.js';
 import type { PathStep } from './radix-node.js';
 import type { SequenceMemory } from './sequence-memory.js';
 import type { TieredTree } from './tiered-tree.js';
@@ -79,7 +78,7 @@ export class Handover {
       this.#tree.grow(node, piece);
       lease.length = node.end;
     } else {
-      this.#leases.moveTo(lease, this.#tree.addLeaf(node, piece, lease.sequence));
+      this.#leases.moveTo(lease, this.#tree.addLeaf(node, piece, lease.sequence, lease.canWait));
     }
     return piece.length;
   }

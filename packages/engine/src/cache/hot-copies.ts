@@ -5,7 +5,7 @@ import type { StateRecord } from '../store/stored-state.js';
 import type { PrefixCache } from './prefix-cache.js';
 import type { RadixNode } from './radix-node.js';
 import type { SavableMemory } from './sequence-memory.js';
-import { stateRecord } from './state-record.js';
+import { stateRecord } from './tier-store.js';
 
 /**
  * Fewest uses of a node that is copied: what was asked for once only is cheaper to compute again than to copy ahead.

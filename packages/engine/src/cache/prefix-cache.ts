@@ -1,15 +1,53 @@
-import { type CostModel, replacementPolicy, type Tier } from '@warmpath/core';
+import { type CostModel, type ReplacementPolicy, replacementPolicy, type Tier } from '@warmpath/core';
+import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { Handover } from './handover.js';
 import { checkHierarchy } from './hierarchy-check.js';
-import type { Extension, HeldLease, Lease } from './lease.js';
-import { LeaseTable } from './lease-table.js';
-import type { PrefixCacheOptions, PrefixCacheStats } from './prefix-cache-options.js';
+import type { HostTierOptions, HostTierStats } from './host-tier.js';
+import { type Extension, type HeldLease, type Lease, LeaseTable } from './lease-table.js';
 import { Promotion } from './promotion.js';
 import { PromptCursor } from './prompt-cursor.js';
 import type { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
+import type { TierListener } from './tier-listener.js';
 import { TieredTree } from './tiered-tree.js';
 import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
+
+export interface PrefixCacheOptions {
+  readonly memory: SequenceMemory;
+  /** KV cells in all. Every token that is on the device or being computed takes exactly one. */
+  readonly cells: number;
+  /** Sequence ids to use: one per leaf on the device and one per lease. */
+  readonly sequences: readonly SequenceId[];
+  /** Decides what leaves a tier first; `lru` when left out. */
+  readonly policy?: ReplacementPolicy;
+  /** What computing costs, for policies that ask and to see when computing again is cheaper than reading a file. */
+  readonly cost?: CostModel;
+  /** Host memory for what leaves the device; without it, it is dropped. */
+  readonly host?: HostTierOptions;
+  /** Files for what leaves host memory; only with a host tier. */
+  readonly disk?: DiskTierOptions;
+  /** Hears what comes to a tier and what leaves it. */
+  readonly listener?: TierListener;
+  /** Check every invariant after every operation. Cost: O(cached tokens) each time. */
+  readonly verify?: boolean;
+}
+
+/** Figures of the cache, for metrics and tests. Counts are exact. */
+export interface PrefixCacheStats {
+  readonly cells: number;
+  /** Cells that hold a token: cached, or private to a lease. */
+  readonly usedCells: number;
+  /** Cells that are in the tree, so that a later request may share them. */
+  readonly cachedCells: number;
+  readonly freeSequences: number;
+  readonly leases: number;
+  /** Tokens that left the device since the start, to the host or for good. */
+  readonly evictedTokens: number;
+  /** Present when there is a host tier. */
+  readonly host?: HostTierStats;
+  /** Present when there is a disk tier. */
+  readonly disk?: DiskTierStats;
+}
 
 const NO_COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens };
 
@@ -149,6 +187,7 @@ export class PrefixCache {
    * @param boundaries Positions at which documents end, ascending: what is added to the tree for this lease is cut
    *   there.
    * @param salt Keeps the prompt apart: it shares tokens with prompts of the same salt alone.
+   * @param canWait Whether it is work that can wait, which displaces nothing that other work uses.
    * @returns `undefined` when every sequence id is taken by leases and by leaves that they need.
    */
   acquire(
@@ -156,6 +195,7 @@ export class PrefixCache {
     limit: number,
     boundaries: readonly number[] = [],
     salt?: string,
+    canWait = false,
   ): Lease | undefined {
     const node = this.#tree.descend(this.#tree.rootOf(salt), tokens, 0, limit);
     this.#tree.pin(node);
@@ -175,6 +215,7 @@ export class PrefixCache {
       promptTokens: tokens.length,
       sharedTokens: node.end,
       boundaries,
+      canWait,
       patientUntilMs: undefined,
     };
     this.#leases.add(lease);
@@ -347,6 +388,7 @@ export class PrefixCache {
     this.#tree.use({
       nodes: lease.node.path(),
       cachedTokens: lease.sharedTokens,
+      canWait: lease.canWait,
       costPerToken: newTokens > 0 ? this.#cost.prefillMs(lease.sharedTokens, newTokens) / newTokens : 0,
     });
   }

@@ -1,7 +1,6 @@
 import type { CostModel } from '@warmpath/core';
 import type { Range } from './host-tier.js';
-import type { Extension, HeldLease } from './lease.js';
-import type { LeaseTable } from './lease-table.js';
+import type { Extension, HeldLease, LeaseTable } from './lease-table.js';
 import type { PathStep, RadixNode } from './radix-node.js';
 import type { TieredTree } from './tiered-tree.js';
 

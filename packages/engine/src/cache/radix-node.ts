@@ -67,6 +67,8 @@ export class RadixNode {
   handle: number | undefined;
   /** Requests that ended on a path through this node. */
   uses = 0;
+  /** Whether only work that can wait has used it. */
+  canWait = false;
   /** Of a root: what keeps the prompts below it apart from those of every other root. */
   readonly salt: string | undefined;
   #onDevice = false;
@@ -218,6 +220,7 @@ export class RadixNode {
     this.file = undefined;
     const upper = new RadixNode(parent, this.start, this.tokens.slice(0, length));
     upper.uses = this.uses;
+    upper.canWait = this.canWait;
     this.tokens = this.tokens.slice(length);
     this.start += length;
     this.parent = upper;
@@ -252,5 +255,47 @@ export class RadixNode {
     }
     this.#pathHash = { end: this.end, low, high };
     return this.#pathHash;
+  }
+}
+
+/** Where prompts begin: one root for those without a salt, and one for each salt as long as anything hangs on it. */
+export class SaltedRoots {
+  readonly #plain = new RadixNode(undefined, 0, []);
+  readonly #salted = new Map<string, RadixNode>();
+
+  get all(): readonly RadixNode[] {
+    return [this.#plain, ...this.#salted.values()];
+  }
+
+  /** `undefined` when nothing is held for the salt. */
+  existing(salt: string | undefined): RadixNode | undefined {
+    return salt === undefined ? this.#plain : this.#salted.get(salt);
+  }
+
+  /** The same, made where there is none. */
+  of(salt: string | undefined): RadixNode {
+    if (salt === undefined) {
+      return this.#plain;
+    }
+    let root = this.#salted.get(salt);
+    if (root === undefined) {
+      root = new RadixNode(undefined, 0, [], salt);
+      this.#salted.set(salt, root);
+    }
+    return root;
+  }
+
+  /** A salt's root goes when the last thing that hung on it is gone. Other nodes may be asked about too. */
+  dropIfEmpty({ salt, children, pins }: RadixNode): void {
+    if (salt !== undefined && children.size === 0 && pins === 0) {
+      this.#salted.delete(salt);
+    }
+  }
+
+  /** The same for all salts. */
+  dropEmpty(): void {
+    for (const root of this.#salted.values()) {
+      this.dropIfEmpty(root);
+    }
   }
 }

@@ -5,8 +5,8 @@ import type { EvictionOrder } from './eviction-order.js';
 import { type HostCopy, HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
 import { type DiskCopy, RadixNode } from './radix-node.js';
 import type { SequenceId } from './sequence-memory.js';
-import { stateRecord } from './state-record.js';
 import type { TierListener } from './tier-listener.js';
+import { WriteGate } from './write-gate.js';
 
 export interface TierStoreOptions {
   /** Decides what leaves a tier first. */
@@ -22,7 +22,8 @@ export interface TierStoreOptions {
 
 /**
  * What lies below the device: copies of nodes in host memory, files behind them, and every way between the three. What
- * leaves the device is copied to the host; what leaves the host and is nowhere nearer goes into a file. A file comes
+ * leaves the device is copied to the host; what leaves the host and is nowhere nearer goes into a file, unless its like
+ * hardly ever comes back ({@link WriteGate}). A file comes
  * back through host memory. It is written after those of the node's ancestors and removed before them, so that a
  * restart can use every one.
  *
@@ -33,6 +34,7 @@ export class TierStore {
   readonly #order: EvictionOrder;
   readonly #host: HostTier;
   readonly #disk: DiskTier | undefined;
+  readonly #gate = new WriteGate();
   readonly #listener: TierListener | undefined;
   readonly #sequenceOf: (node: RadixNode) => SequenceId;
   readonly #onGone: (node: RadixNode) => void;
@@ -87,6 +89,15 @@ export class TierStore {
       }
     }
     this.#makeDiskRoom(disk, 0);
+  }
+
+  /** Nodes were used: what is known of their like. */
+  noteUse(nodes: readonly RadixNode[]): void {
+    if (this.#disk !== undefined) {
+      for (const node of nodes) {
+        this.#gate.used(node);
+      }
+    }
   }
 
   /** Copies a leaf of the device to the host, where the least valuable copies give way. */
@@ -193,8 +204,8 @@ export class TierStore {
   }
 
   /**
-   * Writes what is nowhere in a file yet, most used first among siblings, as far as there is room, and closes the
-   * files. The device must be idle.
+   * Writes what is nowhere in a file yet and is worth it, most used first among siblings, as far as there is room, and
+   * closes the files. The device must be idle.
    *
    * @param isInTime Asked before each file; when not, nothing more is begun.
    */
@@ -254,6 +265,7 @@ export class TierStore {
         return false;
       }
       disk.countEvicted(victim.tokenCount);
+      this.#gate.evicted(victim);
       this.#dropFile(victim);
     }
     return true;
@@ -295,6 +307,11 @@ export class TierStore {
     if (disk === undefined || victim.onDevice || victim.file !== undefined) {
       return;
     }
+    if (!this.#gate.isWorthWriting(victim, this.#usesOf(victim))) {
+      disk.countLeftOut(victim.tokenCount);
+      this.#gate.leftOut(victim, disk.stats.files);
+      return;
+    }
     const missing = victim.path().filter(({ file }) => file === undefined);
     const records = missing.flatMap((node) => this.#recordOf(node) ?? []);
     const bytes = records.length === missing.length ? disk.roomFor(records) : undefined;
@@ -311,9 +328,10 @@ export class TierStore {
     });
   }
 
-  /** Writes a node whose parent has a file, if there is room without evicting. */
+  /** Writes a node whose parent has a file, if it is worth it and there is room without evicting. */
   async #keepAlone(disk: DiskTier, node: RadixNode): Promise<boolean> {
-    const record = this.#recordOf(node);
+    const isWorthWriting = this.#gate.isWorthWriting(node, this.#usesOf(node));
+    const record = isWorthWriting ? this.#recordOf(node) : undefined;
     if (record === undefined) {
       return false;
     }
@@ -328,6 +346,7 @@ export class TierStore {
 
   #putFile(disk: DiskTier, node: RadixNode, record: StateRecord): void {
     disk.put(node, record);
+    this.#gate.wrote(node, this.#usesOf(node));
     this.#order.enter(node, 'disk');
     this.#listener?.stored(node, 'disk', node.start);
     this.#order.review(node);
@@ -371,6 +390,11 @@ export class TierStore {
     this.#afterLeaving(node);
   }
 
+  /** How often a node was used, as far as anybody remembers. */
+  #usesOf(node: RadixNode): number {
+    return Math.max(node.uses, this.#order.usesOf(node));
+  }
+
   #recordOf(node: RadixNode): StateRecord | undefined {
     const copy = node.copy ?? this.#host.save(this.#sequenceOf(node), node.start, node.end);
     return copy === undefined ? undefined : stateRecord(node, copy, this.#order.usesOf(node));
@@ -412,4 +436,17 @@ function nodeAt(root: RadixNode, tokens: readonly number[], length: number): Rad
     node = common < child.tokenCount ? child.splitAt(common) : child;
   }
   return node;
+}
+
+/**
+ * What is stored of a node: its cells, everything that says what they are, and its uses. Cost: O(tokens of its path).
+ */
+export function stateRecord(
+  node: RadixNode,
+  { state, checksum }: Pick<HostCopy, 'state' | 'checksum'>,
+  uses: number,
+): StateRecord {
+  const path = node.path();
+  const salt = path[0]!.parent!.salt ?? '';
+  return { salt, tokens: path.flatMap(({ tokens }) => tokens), from: node.start, state, checksum, uses };
 }

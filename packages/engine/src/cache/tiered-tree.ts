@@ -3,10 +3,8 @@ import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
 import type { PromptCursor } from './prompt-cursor.js';
-import { type PathStep, RadixNode } from './radix-node.js';
-import { SaltedRoots } from './salted-roots.js';
-import type { SequenceId, SequenceMemory } from './sequence-memory.js';
-import { SequencePool } from './sequence-pool.js';
+import { type PathStep, RadixNode, SaltedRoots } from './radix-node.js';
+import { type SequenceId, type SequenceMemory, SequencePool } from './sequence-memory.js';
 import type { TierListener } from './tier-listener.js';
 import { TierStore } from './tier-store.js';
 import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
@@ -191,9 +189,12 @@ export class TieredTree {
 
   /**
    * Adds a device leaf below `parent`, which must have no child that begins with the same token. To be pinned at once.
+   *
+   * @param canWait Whether it is of work that can wait.
    */
-  addLeaf(parent: RadixNode, tokens: readonly number[], owner: SequenceId): RadixNode {
+  addLeaf(parent: RadixNode, tokens: readonly number[], owner: SequenceId, canWait: boolean): RadixNode {
     const leaf = new RadixNode(parent, parent.end, [...tokens]);
+    leaf.canWait = canWait;
     this.comeToDevice(leaf, owner);
     return leaf;
   }
@@ -203,6 +204,7 @@ export class TieredTree {
     const { end } = leaf;
     leaf.tokens.push(...tokens);
     this.#deviceTokens += tokens.length;
+    this.#order.resized(leaf);
     this.#listener?.stored(leaf, 'device', end);
   }
 
@@ -254,6 +256,7 @@ export class TieredTree {
       node.uses++;
     }
     this.#order.use(use);
+    this.#lower?.noteUse(use.nodes);
   }
 
   /** Any device leaf's sequence covers the whole path to it. Cost: O(depth of the subtree). */
@@ -364,6 +367,7 @@ export class TieredTree {
       this.#leaveDevice(leaf);
     } else {
       leaf.tokens.length -= count;
+      this.#order.resized(leaf);
       this.#order.review(leaf);
     }
   }

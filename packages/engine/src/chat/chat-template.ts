@@ -14,6 +14,17 @@ export interface ChatMessage {
    */
   readonly partEnds?: readonly number[];
   readonly name?: string | undefined;
+  /** Calls that an assistant has made. */
+  readonly toolCalls?: readonly ToolCall[];
+  /** Which call a tool's message answers. */
+  readonly toolCallId?: string;
+}
+
+interface ToolCall {
+  readonly id?: string | null | undefined;
+  readonly name: string;
+  /** A text that should be JSON; a model may have written another. */
+  readonly arguments: string;
 }
 
 /** A function that the model may call, as requests define it. */
@@ -47,6 +58,8 @@ export class ChatTemplate {
   readonly #template: Template | undefined;
   /** Whether it describes tools to the model. */
   readonly #knowsTools: boolean;
+  /** How it wants the arguments of calls; `undefined` when it prints no calls. */
+  readonly #callArguments: 'object' | 'text' | undefined;
   readonly #vocabulary: Vocabulary;
 
   /** @param source The template, or `undefined` for a model without one; then every {@link tokenize} is refused. */
@@ -54,6 +67,7 @@ export class ChatTemplate {
     this.#vocabulary = vocabulary;
     this.#template = source === undefined ? undefined : parseTemplate(source);
     this.#knowsTools = source !== undefined && /\btools\b/.test(source);
+    this.#callArguments = this.#template === undefined ? undefined : callArguments(this.#template);
   }
 
   /**
@@ -68,13 +82,15 @@ export class ChatTemplate {
     addGenerationPrompt: boolean,
     { tools, ...options }: ChatPromptOptions = {},
   ): Promise<SegmentedPrompt> {
-    const messages = tools === undefined || this.#knowsTools ? given : withDescription(given, tools);
+    const known = this.#callArguments === undefined ? given.map(withCallsAsText) : given;
+    const messages = tools === undefined || this.#knowsTools ? known : withDescription(known, tools);
     // Before anything is done with contents that are far too long.
-    const bytes = messages.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0);
+    const texts = messages.map(({ content, toolCalls }) => content + (toolCalls ? JSON.stringify(toolCalls) : ''));
+    const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
     this.#vocabulary.checkLength(bytes, options.most ?? Number.POSITIVE_INFINITY);
-    const texts = this.#render(messages, addGenerationPrompt, this.#knowsTools ? tools : undefined);
-    const tokenized = await this.#vocabulary.tokenize(texts, options);
-    const stretches = texts.map(({ text }, index) => ({ text, tokens: tokenized[index]! }));
+    const rendering = this.#render(messages, addGenerationPrompt, this.#knowsTools ? tools : undefined);
+    const tokenized = await this.#vocabulary.tokenize(rendering, options);
+    const stretches = rendering.map(({ text }, index) => ({ text, tokens: tokenized[index]! }));
     const tokens = stretches.flatMap((stretch) => stretch.tokens);
     const rendered = stretches.map(({ text }) => text).join('');
     const boundaries = tokenBoundaries(stretches, partEnds(messages, rendered), this.#vocabulary);
@@ -95,7 +111,12 @@ export class ChatTemplate {
         detail: 'This model has no chat template; use /v1/completions.',
       });
     }
-    const texts = messages.flatMap((message) => [message.content, message.name ?? '']);
+    const texts = messages.flatMap(({ content, name = '', toolCalls, toolCallId = '' }) => [
+      content,
+      name,
+      toolCallId,
+      toolCalls === undefined ? '' : JSON.stringify(toolCalls),
+    ]);
     if (tools !== undefined) {
       texts.push(JSON.stringify(tools));
     }
@@ -107,10 +128,14 @@ export class ChatTemplate {
         detail: 'The messages hold all of the Unicode noncharacters U+FDD0 to U+FDEF.',
       });
     }
-    const guarded = messages.map(({ role, content, name }) => ({
+    const guarded = messages.map(({ role, content, name, toolCalls, toolCallId }) => ({
       role,
       content: guard.guard(content),
       ...(name !== undefined && { name: guard.guard(name) }),
+      ...(toolCallId !== undefined && { tool_call_id: guard.guard(toolCallId) }),
+      ...(toolCalls !== undefined && {
+        tool_calls: toolCalls.map((call) => asTemplatesRead(call, this.#callArguments, (text) => guard.guard(text))),
+      }),
     }));
     return guard.split(
       render(this.#template, {
@@ -122,6 +147,72 @@ export class ChatTemplate {
       }),
     );
   }
+}
+
+/** A call as templates read it: the arguments as an object where they are one and the template prints objects. */
+function asTemplatesRead(
+  { id, name, arguments: text }: ToolCall,
+  wanted: 'object' | 'text' | undefined,
+  guard: (text: string) => string,
+): object {
+  const object = wanted === 'object' ? parseObject(text) : undefined;
+  return {
+    ...(typeof id === 'string' && { id: guard(id) }),
+    type: 'function',
+    function: { name: guard(name), arguments: object === undefined ? guard(text) : withEachText(object, guard) },
+  };
+}
+
+/** For templates that print no calls: each stands behind the content, in the form of {@link withDescription}. */
+function withCallsAsText({ toolCalls, ...message }: ChatMessage): ChatMessage {
+  if (toolCalls === undefined) {
+    return message;
+  }
+  const calls = toolCalls.map(({ name, arguments: text }) =>
+    JSON.stringify({ name, arguments: parseObject(text) ?? text }),
+  );
+  const content = [...(message.content === '' ? [] : [message.content]), ...calls].join('\n');
+  return { ...message, content };
+}
+
+function parseObject(text: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * How a template wants the arguments of calls, found out by giving it one: most print an object as JSON, some join a
+ * text to others.
+ */
+function callArguments(template: Template): 'object' | 'text' | undefined {
+  const prints = (given: unknown, expected: RegExp): boolean => {
+    const call = { id: 'call12345', type: 'function', function: { name: 'probe', arguments: given } };
+    try {
+      const text = template.render({
+        messages: [
+          { role: 'user', content: 'a' },
+          { role: 'assistant', content: '', tool_calls: [call] },
+          { role: 'tool', content: 'b', name: 'probe', tool_call_id: 'call12345' },
+        ],
+        add_generation_prompt: false,
+        bos_token: '',
+        eos_token: '',
+      });
+      return expected.test(text);
+    } catch {
+      return false;
+    }
+  };
+  if (prints({ needle: 'hay' }, /"needle":\s*"hay"/)) {
+    return 'object';
+  }
+  return prints('{"needle": "hay"}', /needle/) ? 'text' : prints({ needle: 'hay' }, /needle/) ? 'object' : undefined;
 }
 
 function withDescription(messages: readonly ChatMessage[], tools: readonly ToolDefinition[]): readonly ChatMessage[] {

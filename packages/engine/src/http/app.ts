@@ -72,7 +72,11 @@ export function createApp(app: EngineApp): FastifyInstance {
       done(error as WarmpathError);
     }
   });
-  server.setErrorHandler((error, _request, reply) => sendError(reply, error));
+  server.setErrorHandler((error, _request, reply) => {
+    const known = toWarmpathError(error);
+    app.metrics.onRefusedBody(known.code);
+    return sendError(reply, known);
+  });
   server.setNotFoundHandler((_request, reply) => sendError(reply, new WarmpathError('WARMPATH_NOT_FOUND')));
   addGenerationRoutes(server, app);
   addSpeculationRoutes(server, app);
@@ -301,14 +305,24 @@ function checkModel(asked: string | null | undefined, served: string): void {
 }
 
 function toMessages(messages: readonly MessageInput[]): ChatMessage[] {
-  return messages.map(({ role, content, name }, index) => {
+  return messages.map(({ role, content, name, tool_calls: calls, tool_call_id: callId }, index) => {
+    if (content === undefined && !calls) {
+      throw refuse(`messages[${index}].content`, 'Expected a string or an array of text parts');
+    }
     const parts = contentTexts(content, `messages[${index}].content`);
     let end = 0;
     const partEnds = parts.map((part) => {
       end += part.length;
       return end;
     });
-    return { role, content: parts.join(''), partEnds, ...(typeof name === 'string' && { name }) };
+    return {
+      role,
+      content: parts.join(''),
+      partEnds,
+      ...(typeof name === 'string' && { name }),
+      ...(calls && calls.length > 0 && { toolCalls: calls.map((call) => ({ id: call.id, ...call.function })) }),
+      ...(typeof callId === 'string' && { toolCallId: callId }),
+    };
   });
 }
 
@@ -406,8 +420,7 @@ function nowSeconds(): number {
   return Math.floor(Date.now() / 1000);
 }
 
-function sendError(reply: FastifyReply, error: unknown): FastifyReply {
-  const known = toWarmpathError(error);
+function sendError(reply: FastifyReply, known: WarmpathError): FastifyReply {
   if (known.code === 'WARMPATH_OVERLOADED') {
     reply.header('retry-after', '1');
   }

@@ -1,7 +1,7 @@
-import type { ChosenToken, GenerationResult, TokenChance } from '../loop/generation.js';
+import type { TokensByTier } from '../cache/tokens-by-tier.js';
+import type { ChosenToken, GenerationResult, GenerationTimings, TokenChance } from '../loop/generation.js';
 import { type PartialCall, readCall } from './answer-form.js';
 import type { AnswerFormat } from './exchange.js';
-import { accounts } from './usage.js';
 
 /** What every object of one answer begins with. */
 interface AnswerHead {
@@ -146,5 +146,30 @@ export function completionFormat(head: AnswerHead, { hasLogprobs }: FormatOption
     piece: (text, tokens) => object([choice(text, { ...GOES_ON, logprobs: logprobsOf(tokens) })]),
     closing: (result) => ({ ...object([choice('', endingOf(result))]), timings: result.timings }),
     usage: (result) => ({ ...object([]), ...accounts(result) }),
+  };
+}
+
+/** OpenAI's usage object; the cached count stands in it always, also when it is 0. */
+interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+  readonly prompt_tokens_details: {
+    readonly cached_tokens: number;
+    /** The same by where the tokens were found. */
+    readonly cached_tokens_by_tier: TokensByTier;
+  };
+}
+
+/** Usage and timings, as they stand at the end of every answer. */
+function accounts(result: GenerationResult): { usage: Usage; timings: GenerationTimings } {
+  return {
+    usage: {
+      prompt_tokens: result.promptTokens,
+      completion_tokens: result.completionTokens,
+      total_tokens: result.promptTokens + result.completionTokens,
+      prompt_tokens_details: { cached_tokens: result.cachedTokens, cached_tokens_by_tier: result.cachedByTier },
+    },
+    timings: result.timings,
   };
 }

@@ -1,3 +1,4 @@
+import type { ErrorCode } from '@warmpath/core';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { DiskTierStats } from '../cache/disk-tier.js';
 import type { HostTierStats } from '../cache/host-tier.js';
@@ -9,6 +10,13 @@ import type { LoopStats } from '../loop/loop-options.js';
 import { SPECULATION_OUTCOMES, type SpeculationOutcome, type Speculations } from '../loop/speculations.js';
 import type { GrammarCounts } from '../native/grammar.js';
 import { RequestMetrics, SECONDS_BUCKETS } from './request-metrics.js';
+
+/** Why a body that was received is not read any further. */
+const REFUSED_BODIES: Partial<Record<ErrorCode, string>> = {
+  WARMPATH_BODY_TOO_LARGE: 'too_large',
+  WARMPATH_BODY_TOO_COMPLEX: 'too_complex',
+  WARMPATH_INVALID_JSON: 'no_json',
+};
 
 /** Prompt tokens of all requests whose prompt is done, and where they were found. */
 export interface PromptTokenCounts extends TokensByTier {
@@ -24,6 +32,7 @@ export class EngineMetrics implements LoopObserver {
   readonly #requests = new RequestMetrics(this.#registry);
   readonly #tierHits: Counter<'tier'>;
   readonly #ended: Counter<'outcome'>;
+  readonly #refusedBodies: Counter<'reason'>;
   readonly #speculations: Counter<'outcome'>;
   readonly #steps: Counter;
   readonly #stepSeconds: Histogram;
@@ -55,6 +64,15 @@ export class EngineMetrics implements LoopObserver {
     });
     for (const outcome of ['finished', 'aborted', 'failed']) {
       this.#ended.inc({ outcome }, 0);
+    }
+    this.#refusedBodies = new Counter({
+      name: 'warmpath_engine_refused_bodies_total',
+      help: 'Bodies that were refused for their size or what they are, by reason',
+      labelNames: ['reason'],
+      registers: [this.#registry],
+    });
+    for (const reason of Object.values(REFUSED_BODIES)) {
+      this.#refusedBodies.inc({ reason }, 0);
     }
     this.#speculations = new Counter({
       name: 'warmpath_engine_speculations_total',
@@ -101,6 +119,14 @@ export class EngineMetrics implements LoopObserver {
 
   onPreemption(): void {
     this.#preemptions.inc();
+  }
+
+  /** A request was answered with an error, which may be about its body as such. */
+  onRefusedBody(code: ErrorCode): void {
+    const reason = REFUSED_BODIES[code];
+    if (reason !== undefined) {
+      this.#refusedBodies.inc({ reason });
+    }
   }
 
   /** A speculative generation was confirmed, or ended without. */
@@ -214,6 +240,7 @@ export class EngineMetrics implements LoopObserver {
     this.#gauge('warmpath_engine_disk_tokens', 'Tokens with a file in the disk tier', () => disk()?.tokens ?? 0);
     total('saved_tokens', 'Tokens written to the disk tier', ({ savedTokens }) => savedTokens);
     total('loaded_tokens', 'Tokens read back from the disk tier', ({ loadedTokens }) => loadedTokens);
+    total('left_out_tokens', 'Tokens not written because their like hardly came back', (stats) => stats.leftOutTokens);
     total('evicted_tokens', 'Tokens evicted from the disk tier', ({ evictedTokens }) => evictedTokens);
     total('failures', 'Files that could not be written or read', ({ failures }) => failures);
     total('refused_writes', 'Files not written because the disk was full or slow', (stats) => stats.refusedWrites);

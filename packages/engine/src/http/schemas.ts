@@ -129,11 +129,23 @@ const generationFields = {
   cache_salt: cacheSalt,
 };
 
+/** Most calls of one message. */
+const MAX_CALLS = 128;
+
+/** A call that an assistant has made earlier. */
+const toolCall = z.object({
+  id: z.string().nullish(),
+  type: z.literal('function', { error: 'This engine reads calls of functions only' }).nullish(),
+  function: z.object({ name: z.string(), arguments: z.string() }),
+});
+
 const message = z.object({
   role: z.enum(['system', 'developer', 'user', 'assistant', 'tool']),
   name: z.string().nullish(),
   // Checked by hand, so that the path of an error leads into the part that is wrong.
-  content: z.unknown(),
+  content: z.unknown().optional(),
+  tool_calls: arrayOf(toolCall, MAX_CALLS).nullish(),
+  tool_call_id: z.string().nullish(),
 });
 
 export const messages = arrayOf(message, MAX_MESSAGES, 1);

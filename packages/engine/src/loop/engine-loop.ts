@@ -4,8 +4,12 @@ import { reportTree, type TreeReport, type TreeReportOptions } from '../cache/tr
 import { LoopAnnouncer } from './announcer.js';
 import { CacheManagement } from './cache-management.js';
 import { type DecodeInFlight, DecodeStep } from './decode-step.js';
-import type { GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
-import { isolatedListener } from './isolated-listener.js';
+import {
+  type GenerationHandle,
+  type GenerationListener,
+  type GenerationRequest,
+  isolatedListener,
+} from './generation.js';
 import { type LoopMemory, openLoopMemory } from './loop-memory.js';
 import type { EngineLoopOptions, LoopStats } from './loop-options.js';
 import { ObservedCost } from './observed-cost.js';

@@ -1,4 +1,4 @@
-import type { WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { SamplingOptions } from './sampler.js';
 
@@ -17,7 +17,10 @@ export interface GenerationRequest {
    * without.
    */
   readonly salt?: string;
-  /** Requests with a lower number go first; 0 when left out. */
+  /**
+   * Requests with a lower number go first; 0 when left out. What only those above 0 have used leaves the cache before
+   * what others use.
+   */
   readonly priority?: number;
   /** Most tokens to generate; 0 computes the prompt for the cache and nothing else. */
   readonly maxTokens: number;
@@ -114,4 +117,36 @@ export interface GenerationHandle {
   abort(): void;
   /** Lets it go on beyond `holdAfter`. Later calls do nothing. */
   release(): void;
+}
+
+/**
+ * A listener whose exceptions cost its own request only: it hears of the failure once, when it still can, then nothing
+ * more, and everybody else goes on.
+ *
+ * @param onBroken Called once, with what the listener threw.
+ */
+export function isolatedListener(listener: GenerationListener, onBroken: (cause: unknown) => void): GenerationListener {
+  let isBroken = false;
+  const guarded = (call: () => void): void => {
+    if (isBroken) {
+      return;
+    }
+    try {
+      call();
+    } catch (cause) {
+      isBroken = true;
+      onBroken(cause);
+      try {
+        listener.onError(new WarmpathError('WARMPATH_INTERNAL', { cause }));
+      } catch {
+        // It cannot be told; its request ends all the same.
+      }
+    }
+  };
+  return {
+    ...(listener.onToken !== undefined && { onToken: (token) => guarded(() => listener.onToken!(token)) }),
+    onText: (text, tokens) => guarded(() => listener.onText(text, tokens)),
+    onFinish: (result) => guarded(() => listener.onFinish(result)),
+    onError: (error) => guarded(() => listener.onError(error)),
+  };
 }

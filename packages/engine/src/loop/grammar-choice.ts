@@ -1,19 +1,33 @@
 import { WarmpathError } from '@warmpath/core';
 import type { TokenGrammar } from '../native/grammar.js';
-import { keepTokens, likeliestTokens, type SamplingOptions, sampleToken, softmaxWeights } from './sampler.js';
+import { seededRandom } from './random.js';
+import {
+  drawFromAll,
+  keepTokens,
+  likeliestTokens,
+  type SamplingOptions,
+  sampleToken,
+  softmaxWeights,
+} from './sampler.js';
 
 /** How many of the likeliest tokens are checked before the whole vocabulary is. */
 const NEAR = 256;
+/** How many tokens are drawn and checked together when the first draw was in vain. */
+const MORE_DRAWS = 16;
+/** The sum of what is left is added up anew when it is so small a share that differences say little. */
+const LITTLE = 1e-6;
 
 /**
  * Chooses the next token among those that a grammar allows: as if the logits of all others had been taken away first.
  *
  * Most answers follow their grammar by themselves, so few tokens are checked, and the whole vocabulary only where they
- * do not decide. Without `topK` and `topP` one token is drawn and checked; a second draw among the allowed ones gives
- * what was drawn in vain to each in proportion, so that the chances are the same. With them, the likeliest tokens are
- * checked; they decide when they hold `topK` allowed ones, or the whole nucleus whatever the rest may be.
+ * do not decide. Without `topK` and `topP` one token is drawn and checked, then some more among those that were not
+ * drawn yet: the first that is allowed has the chances that it would have among the allowed ones alone. With them, the
+ * likeliest tokens are checked; they decide when they hold `topK` allowed ones, or the whole nucleus whatever the rest
+ * may be.
  *
- * @param random Called once or twice; never when the temperature is 0.
+ * @param random Called once or twice, the second number being the seed of all further draws; never when the temperature
+ *   is 0.
  * @throws WARMPATH_ENGINE_FAILED when no token of the vocabulary continues the answer.
  */
 export function chooseWithGrammar(
@@ -22,10 +36,21 @@ export function chooseWithGrammar(
   grammar: TokenGrammar,
   random: () => number,
 ): number {
+  let next = random;
   if (options.temperature === 0 || (options.topP >= 1 && options.topK === undefined)) {
     const token = sampleToken(logits, options, random);
     if (grammar.allows([token])[0]!) {
       return token;
+    }
+    next = options.temperature === 0 ? random : seededRandom(Math.floor(random() * 2 ** 47));
+    const more =
+      options.temperature === 0
+        ? likeliestTokens(logits, Math.min(NEAR, logits.length))
+        : drawMore(logits, { first: token, temperature: options.temperature }, next);
+    const isAllowed = grammar.allows(more);
+    const found = more.find((_, index) => isAllowed[index]!);
+    if (found !== undefined) {
+      return found;
     }
   } else {
     const decisive = decisiveTokens(logits, options, grammar);
@@ -41,7 +66,35 @@ export function chooseWithGrammar(
     });
   }
   keepTokens(logits, allowed);
-  return sampleToken(logits, options, random);
+  return sampleToken(logits, options, next);
+}
+
+/** Tokens drawn one after the other, none of them twice, nor the first. Cost: O(vocabulary) for each. */
+function drawMore(
+  logits: Float32Array,
+  { first, temperature }: { readonly first: number; readonly temperature: number },
+  random: () => number,
+): number[] {
+  const { weights, total } = softmaxWeights(logits, temperature);
+  const drawn: number[] = [];
+  let summed = total;
+  let left = total;
+  // A token without a chance is drawn only when nothing else is left.
+  for (let token = first; weights[token]! > 0; token = drawFromAll(weights, random() * left)) {
+    if (token !== first) {
+      drawn.push(token);
+    }
+    if (drawn.length === MORE_DRAWS) {
+      break;
+    }
+    left -= weights[token]!;
+    weights[token] = 0;
+    if (left < LITTLE * summed) {
+      left = weights.reduce((sum, weight) => sum + weight, 0);
+      summed = left;
+    }
+  }
+  return drawn;
 }
 
 /** The likeliest allowed tokens, where no other token can be drawn nor change their chances. */

@@ -39,12 +39,14 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
       detail: 'Batches of this model cannot be filled up: some of its layers have a recurrent state.',
     });
   }
+  // Small batches are slow on the CPU alone.
+  const isPadded = !isRecurrent && (options.batchInvariant === true || !options.model.usesGpu);
   const context = await NativeContext.create(options.bindings, options.model, {
     cells: options.cells,
     batchTokens: options.batchTokens,
     outputs: options.maxRunning,
     threads: options.threads,
-    ...(!isRecurrent && { padding: options.batchInvariant === true ? 'all' : 'faster' }),
+    ...(isPadded && { padding: options.batchInvariant === true ? 'all' : 'faster' }),
     ...(options.kvType !== undefined && { kvType: options.kvType }),
   });
   try {

@@ -1,6 +1,6 @@
 import type { CostModel, ReplacementPolicyName, SchedulerName } from '@warmpath/core';
 import type { HotCopiesStats } from '../cache/hot-copies.js';
-import type { PrefixCacheStats } from '../cache/prefix-cache-options.js';
+import type { PrefixCacheStats } from '../cache/prefix-cache.js';
 import type { KvEventFeed } from '../events/kv-event-feed.js';
 import type { LlamaBindings } from '../native/bindings.js';
 import type { NativeModel } from '../native/model.js';

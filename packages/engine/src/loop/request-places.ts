@@ -102,8 +102,8 @@ export class RequestPlaces {
       if (task === undefined) {
         return;
       }
-      const { boundaries, salt } = task.request;
-      const lease = this.#cache.acquire(task.tokens, task.sharedAtMost, boundaries, salt);
+      const { boundaries, salt, priority = 0 } = task.request;
+      const lease = this.#cache.acquire(task.tokens, task.sharedAtMost, boundaries, salt, priority > 0);
       if (lease === undefined) {
         this.#waiting.putBack(task);
         return;

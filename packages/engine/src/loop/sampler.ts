@@ -129,7 +129,8 @@ export function softmaxWeights(
   return { weights, total, max };
 }
 
-function drawFromAll(weights: Float64Array, target: number): number {
+/** The token at which the weights, added up in order, pass a target. O(vocabulary). */
+export function drawFromAll(weights: Float64Array, target: number): number {
   let rest = target;
   let last = 0;
   for (let token = 0; token < weights.length; token++) {

@@ -1,7 +1,11 @@
 import { WarmpathError } from '@warmpath/core';
-import type { GenerationHandle, GenerationListener, GenerationRequest } from './generation.js';
+import {
+  type GenerationHandle,
+  type GenerationListener,
+  type GenerationRequest,
+  isolatedListener,
+} from './generation.js';
 import { HeldAnswer } from './held-answer.js';
-import { isolatedListener } from './isolated-listener.js';
 
 /** Ended ids that are remembered, so that what comes late is told from what never was. */
 const REMEMBERED_IDS = 4096;

@@ -1,4 +1,4 @@
-import type { Lease } from '../cache/lease.js';
+import type { Lease } from '../cache/lease-table.js';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { TokenGrammar } from '../native/grammar.js';
 import type { RequestTimes } from './events.js';

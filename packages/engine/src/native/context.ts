@@ -46,6 +46,7 @@ export class NativeContext implements SavableMemory {
   readonly #batch: NativeBatch;
   readonly #padding: TilePadding;
   readonly #isPadded: boolean;
+  readonly #usesGpu: boolean;
   readonly #pool: NativePointer | undefined;
   #state: 'idle' | 'decoding' | 'freed' = 'idle';
   #warmUpMs = 0;
@@ -69,6 +70,7 @@ export class NativeContext implements SavableMemory {
     this.#vocabularySize = model.vocabulary.size;
     this.#batch = new NativeBatch(batchTokens);
     this.#padding = new TilePadding({ ...model.attentionShape, threads }, padding === 'all');
+    this.#usesGpu = model.usesGpu;
     this.#isPadded = padding !== undefined && batchTokens >= TILE_ROWS;
     // States are made for the sequences below n_seq_max alone.
     this.sequences = model.isRecurrent ? SEQUENCE_IDS.slice(0, outputs) : SEQUENCE_IDS;
@@ -159,11 +161,20 @@ export class NativeContext implements SavableMemory {
 
   async #decodeBatch(): Promise<number> {
     try {
-      return await new Promise<number>((resolve, reject) => {
+      const code = await new Promise<number>((resolve, reject) => {
         this.#bindings.decode.async(this.#context, this.#batch.struct(), (error: unknown, result) =>
           error === null || error === undefined ? resolve(result) : reject(error),
         );
       });
+      if (this.#usesGpu) {
+        // llama_decode returns before a GPU has computed; whoever asks for the logits first would wait on this thread.
+        await new Promise<void>((resolve, reject) => {
+          this.#bindings.synchronize.async(this.#context, (error: unknown) =>
+            error === null || error === undefined ? resolve() : reject(error),
+          );
+        });
+      }
+      return code;
     } finally {
       this.#state = 'idle';
     }

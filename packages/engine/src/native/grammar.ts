@@ -24,7 +24,7 @@ export interface GrammarCounts {
 export interface TokenGrammar {
   /** @returns For each token whether it may come next. Cost: O(bytes × readings). */
   allows(tokens: readonly number[]): boolean[];
-  /** @returns Every token that may come next. Cost: as above, for the whole vocabulary. */
+  /** @returns Every token that may come next. Cost: as above, for all those and what begins like one of them. */
   allowed(): readonly number[];
   /** The answer goes on with a token that may come next. */
   accept(token: number): void;
@@ -56,7 +56,10 @@ const SECOND_BYTES: ReadonlyMap<number, readonly [least: number, most: number]> 
  * that continues UTF-8. It ends the process when it is told of a token that the grammar forbids, or reads certain bytes
  * otherwise in two places; tokens that were not allowed before are never told.
  *
- * Cost: reads the whole vocabulary once, when the first grammar is opened.
+ * What begins with a text that is not allowed is not allowed either. So of the whole vocabulary, tokens are asked about
+ * only when the longest token that they begin with is allowed: where a grammar leaves little choice, these are few.
+ *
+ * Cost: goes through the whole vocabulary once, when the first grammar is opened.
  */
 export class GrammarSampler {
   readonly #bindings: LlamaBindings;
@@ -120,7 +123,16 @@ class NativeGrammar implements TokenGrammar {
 
   allowed(): readonly number[] {
     this.#counts.masks++;
-    return this.#apply(this.#tokens.following(this.#lead));
+    const allowed: number[] = [];
+    let asked = this.#tokens.shortest.filter((token) => this.#tokens.mayFollow(token, this.#lead));
+    while (asked.length > 0) {
+      const found = this.#apply(asked);
+      for (const token of found) {
+        allowed.push(token);
+      }
+      asked = found.flatMap((token) => this.#tokens.longerThan(token));
+    }
+    return allowed;
   }
 
   accept(token: number): void {
@@ -152,7 +164,10 @@ class NativeGrammar implements TokenGrammar {
 
 /** The tokens that an answer under a grammar may have, and native memory in which llama.cpp is asked about them. */
 class UsableTokens {
-  readonly #usable: readonly number[];
+  /** Tokens that begin with no other. */
+  readonly shortest: readonly number[];
+  /** Of tokens that others begin with: those of which it is the longest beginning. */
+  readonly #longer = new Map<number, number[]>();
   readonly #ends = new Map<number, Utf8Ends>();
   readonly #isUsable: Uint8Array;
   readonly #data: NativePointer;
@@ -170,7 +185,7 @@ class UsableTokens {
         this.#isUsable[token] = 1;
       }
     }
-    this.#usable = usable;
+    this.shortest = this.#order(usable, vocabulary);
     const bytes = Math.max(1, usable.length) * TOKEN_DATA.bytes;
     this.#data = koffi.alloc('uint8', bytes) as NativePointer;
     this.#array = koffi.alloc('uint8', TOKEN_DATA_ARRAY.bytes) as NativePointer;
@@ -190,8 +205,8 @@ class UsableTokens {
     return range === undefined || (first >= range[0] && first <= range[1]);
   }
 
-  following(lead: number): readonly number[] {
-    return lead === 0 ? this.#usable : this.#usable.filter((token) => this.mayFollow(token, lead));
+  longerThan(token: number): readonly number[] {
+    return this.#longer.get(token) ?? [];
   }
 
   leadOf(token: number): number {
@@ -222,6 +237,35 @@ class UsableTokens {
   free(): void {
     koffi.free(this.#data);
     koffi.free(this.#array);
+  }
+
+  /**
+   * Puts each token behind the longest that it begins with, of those that are whole characters.
+   *
+   * @returns The others.
+   */
+  #order(usable: readonly number[], vocabulary: GrammarVocabulary): number[] {
+    const spell = (token: number): string =>
+      vocabulary.endsGeneration(token) ? '' : Buffer.from(vocabulary.piece(token)).toString('latin1');
+    const spelled = usable.map(spell);
+    const whole = new Map(usable.flatMap((token, index) => (this.#ends.has(token) ? [] : [[spelled[index]!, token]])));
+    whole.delete('');
+    return usable.filter((token, index) => {
+      const spelling = spelled[index]!;
+      for (let length = spelling.length - 1; length > 0; length--) {
+        const beginning = whole.get(spelling.slice(0, length));
+        if (beginning !== undefined) {
+          const longer = this.#longer.get(beginning);
+          if (longer === undefined) {
+            this.#longer.set(beginning, [token]);
+          } else {
+            longer.push(token);
+          }
+          return false;
+        }
+      }
+      return true;
+    });
   }
 
   #note(token: number, vocabulary: GrammarVocabulary): boolean {

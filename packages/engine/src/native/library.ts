@@ -13,7 +13,7 @@ export const LLAMA_RELEASE = 'v0.5.0';
 /** What a folder of libraries says of itself. */
 export const BUILD_METADATA = '_nlcBuildMetadata.json';
 
-/** The CPU packages by `process.platform` and `process.arch`. */
+/** The packages by `process.platform` and `process.arch` that compute on the CPU, and those that also use a GPU. */
 const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
   'linux-x64': 'linux-x64',
   'linux-arm64': 'linux-arm64',
@@ -21,6 +21,11 @@ const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
   'darwin-x64': 'mac-x64',
   'win32-x64': 'win-x64',
   'win32-arm64': 'win-arm64',
+};
+const GPU_PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  'linux-x64': ['linux-x64-cuda', 'linux-x64-vulkan'],
+  'darwin-arm64': ['mac-arm64-metal'],
+  'win32-x64': ['win-x64-cuda', 'win-x64-vulkan'],
 };
 
 /** The three libraries, loaded, and the folder they came from. */
@@ -38,37 +43,61 @@ export interface NativeLibraries {
  */
 const NATIVE_STACK_BYTES = 8 * 1024 * 1024;
 
+/** What the native libraries are wanted for, and where they are looked for. */
+export interface LibrarySearch {
+  /** Layers of the model that a GPU is to compute; none when left out. */
+  readonly gpuLayers?: number;
+  readonly platform?: string;
+  /** Resolves a module specifier to a file; throws when there is none. Injected for tests. */
+  readonly resolve?: (specifier: string) => string;
+}
+
 /**
- * Finds the folder of the native libraries for this machine.
+ * Finds the folder of the native libraries for this machine: with layers for a GPU, of the first package installed that
+ * can use one.
  *
- * @param resolve Resolves a module specifier to a file; throws when there is none. Injected for tests.
- * @throws WARMPATH_NATIVE_MISSING when the package for this platform is not installed, naming the install command.
+ * @throws WARMPATH_NATIVE_MISSING when no such package is installed, naming the install command.
  */
-export function findLibraryDirectory(
-  platform: string = `${process.platform}-${process.arch}`,
-  resolve: (specifier: string) => string = createRequire(import.meta.url).resolve,
-): string {
-  const suffix = PLATFORM_PACKAGES[platform];
-  if (suffix === undefined) {
+export function findLibraryDirectory({
+  gpuLayers = 0,
+  platform = `${process.platform}-${process.arch}`,
+  resolve = createRequire(import.meta.url).resolve,
+}: LibrarySearch = {}): string {
+  const cpuPackage = PLATFORM_PACKAGES[platform];
+  if (cpuPackage === undefined) {
     throw new WarmpathError('WARMPATH_NATIVE_MISSING', {
       detail: `There is no prebuilt llama.cpp library for ${platform}; the embedded engine cannot run here.`,
     });
   }
-  const name = `@node-llama-cpp/${suffix}`;
-  let entry: string;
+  const suffixes = gpuLayers === 0 ? [cpuPackage] : (GPU_PACKAGES[platform] ?? []);
+  for (const suffix of suffixes) {
+    const name = `@node-llama-cpp/${suffix}`;
+    const entry = resolved(name, resolve);
+    if (entry !== undefined) {
+      const directory = join(dirname(entry), '..', 'bins', suffix);
+      if (!existsSync(directory)) {
+        throw mismatch(`${name} has no folder bins/${suffix}`);
+      }
+      return directory;
+    }
+  }
+  const commands = suffixes.map((suffix) => `npm install @node-llama-cpp/${suffix}@${NATIVE_PACKAGE_VERSION}`);
+  const missing =
+    commands.length === 0
+      ? `There is no llama.cpp library for ${platform} that uses a GPU; leave gpuLayers out.`
+      : `The native llama.cpp library is not installed${gpuLayers === 0 ? '' : ' in a build that uses a GPU'}. Run: ${commands.join(', or: ')}`;
+  throw new WarmpathError('WARMPATH_NATIVE_MISSING', {
+    ...(gpuLayers > 0 && { path: 'gpuLayers' }),
+    detail: missing,
+  });
+}
+
+function resolved(name: string, resolve: (specifier: string) => string): string | undefined {
   try {
-    entry = resolve(name);
-  } catch (cause) {
-    throw new WarmpathError('WARMPATH_NATIVE_MISSING', {
-      detail: `The native llama.cpp library ${name} is not installed. Run: npm install ${name}@${NATIVE_PACKAGE_VERSION}`,
-      cause,
-    });
+    return resolve(name);
+  } catch {
+    return undefined;
   }
-  const directory = join(dirname(entry), '..', 'bins', suffix);
-  if (!existsSync(directory)) {
-    throw mismatch(`${name} has no folder bins/${suffix}`);
-  }
-  return directory;
 }
 
 /** @returns The WARMPATH_NATIVE_MISMATCH that says what was found and which version to install. */
@@ -99,7 +128,8 @@ export function loadLibraries(directory: string): NativeLibraries {
       throw new WarmpathError('WARMPATH_NATIVE_MISMATCH', { detail: `${file} cannot be loaded`, cause });
     }
   };
-  const extension = String.raw`(\.v\d+\.\d+\.\d+)?\.(so|dylib|dll)$`;
+  // Builds for a GPU name it: libllama.vulkan.v0.5.0.so.
+  const extension = String.raw`(\.(cuda|metal|vulkan))?(\.v\d+\.\d+\.\d+)?\.(so|dylib|dll)$`;
   const ggmlBase = load(new RegExp(`^(lib)?ggml-base${extension}`), 'ggml-base');
   const ggml = load(new RegExp(`^(lib)?ggml${extension}`), 'ggml');
   const llama = load(new RegExp(`^(lib)?llama${extension}`), 'llama');

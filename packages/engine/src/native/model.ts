@@ -30,7 +30,12 @@ export class NativeModel {
   /** The Jinja chat template of the file's metadata. */
   readonly chatTemplate: string | undefined;
 
-  private constructor(bindings: LlamaBindings, model: NativePointer) {
+  private constructor(
+    bindings: LlamaBindings,
+    model: NativePointer,
+    /** Whether a GPU computes some of its layers. */
+    readonly usesGpu: boolean,
+  ) {
     this.#bindings = bindings;
     this.#model = model;
     this.vocabulary = new Vocabulary(bindings, bindings.getVocab(model));
@@ -49,10 +54,18 @@ export class NativeModel {
   /**
    * Loads a GGUF file without blocking the event loop.
    *
+   * @param gpuLayers Layers that a GPU computes.
+   * @throws WARMPATH_ENGINE_FAILED when there is no GPU for them.
    * @throws WARMPATH_MODEL_FILE when llama.cpp refuses the file, or the model is no decoder of text.
    */
-  static async load(bindings: LlamaBindings, path: string): Promise<NativeModel> {
-    const params = { ...bindings.modelDefaultParams(), n_gpu_layers: 0 };
+  static async load(bindings: LlamaBindings, path: string, gpuLayers = 0): Promise<NativeModel> {
+    if (gpuLayers > 0 && !bindings.supportsGpu()) {
+      throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
+        path: 'gpuLayers',
+        detail: 'llama.cpp finds no GPU that it can use here; install its driver, or leave gpuLayers out',
+      });
+    }
+    const params = { ...bindings.modelDefaultParams(), n_gpu_layers: gpuLayers };
     const pointer = await new Promise<NativePointer | null>((resolve, reject) => {
       bindings.modelLoadFromFile.async(path, params, (error: unknown, result) =>
         error === null || error === undefined ? resolve(result) : reject(error),
@@ -72,7 +85,7 @@ export class NativeModel {
         detail: `This model ${obstacle}; the embedded engine runs decoder models alone`,
       });
     }
-    return new NativeModel(bindings, pointer);
+    return new NativeModel(bindings, pointer, gpuLayers > 0);
   }
 
   /** The native handle, for creating a context. */

@@ -54,9 +54,11 @@ export function specialTextPattern(specialTexts: readonly string[]): RegExp {
 export class Vocabulary {
   readonly #bindings: LlamaBindings;
   readonly #vocab: NativePointer;
-  #pieceBuffer = new Uint8Array(64);
-  /** Bytes of each token. */
-  readonly #pieceBytes: Int32Array;
+  /** The bytes of all tokens, control tokens as their text, one behind the other; and where each begins. */
+  readonly #pieces: Uint8Array;
+  readonly #pieceAt: Int32Array;
+  /** 1 for tokens whose text is read as plain characters unless special tokens are parsed. */
+  readonly #isSpecial: Uint8Array;
   /** The long text that is tokenised, and those that wait behind it. */
   #lastLong: Promise<unknown> = Promise.resolve();
 
@@ -78,8 +80,15 @@ export class Vocabulary {
     this.#bindings = bindings;
     this.#vocab = vocab;
     this.size = bindings.vocabSize(vocab);
-    this.#pieceBytes = Int32Array.from({ length: this.size }, (_, token) => this.piece(token, true).length);
-    this.longestPiece = this.#pieceBytes.reduce((most, bytes) => Math.max(most, bytes), 1);
+    this.#isSpecial = Uint8Array.from({ length: this.size }, (_, token) =>
+      Number((bindings.vocabAttributes(vocab, token) & SPECIAL_ATTRIBUTES) !== 0),
+    );
+    [this.#pieces, this.#pieceAt] = this.#readPieces();
+    let longest = 1;
+    for (let token = 0; token < this.size; token++) {
+      longest = Math.max(longest, this.pieceBytes(token));
+    }
+    this.longestPiece = longest;
     const bos = bindings.bosToken(vocab);
     this.leadingBos = bindings.addsBos(vocab) && bos >= 0 ? bos : undefined;
     this.bosText = this.#textOf(bos);
@@ -177,24 +186,13 @@ export class Vocabulary {
    * @param special Render control tokens as their text instead of as nothing.
    */
   piece(token: number, special = false): Uint8Array {
-    let length = this.#bindings.tokenToPiece(
-      this.#vocab,
-      token,
-      this.#pieceBuffer,
-      this.#pieceBuffer.length,
-      0,
-      special,
-    );
-    if (length < 0) {
-      this.#pieceBuffer = new Uint8Array(-length);
-      length = this.#bindings.tokenToPiece(this.#vocab, token, this.#pieceBuffer, this.#pieceBuffer.length, 0, special);
-    }
-    return this.#pieceBuffer.slice(0, length);
+    const from = this.#pieceAt[token]!;
+    return this.#pieces.subarray(from, special || this.#isSpecial[token] === 0 ? this.#pieceAt[token + 1] : from);
   }
 
   /** How many bytes a token stands for, control tokens as their text. O(1). */
   pieceBytes(token: number): number {
-    return this.#pieceBytes[token]!;
+    return this.#pieceAt[token + 1]! - this.#pieceAt[token]!;
   }
 
   /** @returns The text of several tokens, control tokens included; bytes that are no UTF-8 become U+FFFD. */
@@ -229,6 +227,32 @@ export class Vocabulary {
     return { ids, values: [this.#vocab, bytes, bytes.length, ids, ids.length, false, parseSpecial] };
   }
 
+  /** Reads the whole vocabulary, once: a call into the library for each token. */
+  #readPieces(): [pieces: Uint8Array, pieceAt: Int32Array] {
+    const pieceAt = new Int32Array(this.size + 1);
+    let bytes = new Uint8Array(8 * this.size);
+    for (let token = 0; token < this.size; ) {
+      const from = pieceAt[token]!;
+      const length = this.#bindings.tokenToPiece(
+        this.#vocab,
+        token,
+        bytes.subarray(from),
+        bytes.length - from,
+        0,
+        true,
+      );
+      if (length < 0) {
+        const larger = new Uint8Array(2 * bytes.length - length);
+        larger.set(bytes);
+        bytes = larger;
+      } else {
+        token++;
+        pieceAt[token] = from + length;
+      }
+    }
+    return [bytes.slice(0, pieceAt[this.size]), pieceAt];
+  }
+
   /** On a thread of its own; llama.cpp does not change a vocabulary, so a decode may run at the same time. */
   #tokenizeBeside(values: Parameters<LlamaBindings['tokenize']>): Promise<number> {
     return new Promise((resolve, reject) => {
@@ -245,7 +269,7 @@ export class Vocabulary {
   #collectSpecialTexts(): string[] {
     const texts: string[] = [];
     for (let token = 0; token < this.size; token++) {
-      if ((this.#bindings.vocabAttributes(this.#vocab, token) & SPECIAL_ATTRIBUTES) !== 0) {
+      if (this.#isSpecial[token] === 1) {
         const text = this.#textOf(token);
         if (text !== '') {
           texts.push(text);

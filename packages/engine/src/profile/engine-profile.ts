@@ -8,6 +8,7 @@ import { modelFingerprint } from '../models/fingerprint.js';
 import { builtLibraries } from '../native/built-libraries.js';
 import { LLAMA_RELEASE } from '../native/library.js';
 import type { KvType } from '../native/structs.js';
+import type { ResolvedEngineOptions } from '../options.js';
 
 /** Version of the files; another one is not read. */
 const PROFILE_VERSION = 1;
@@ -24,7 +25,12 @@ export interface ProfileSubject {
   readonly batchTokens: number;
   /** How keys and values stand in the cells. */
   readonly kvType: KvType;
+  /** Layers that a GPU computes, where there are any. */
+  readonly gpuLayers?: number;
 }
+
+/** The settings that a profile depends on. */
+type ProfileSettings = Pick<ResolvedEngineOptions, 'threads' | 'batchTokens' | 'kvType' | 'gpuLayers'>;
 
 /** What computing and copying take on one machine with one model. */
 export interface EngineProfile {
@@ -51,7 +57,7 @@ export interface EngineProfile {
 /** What a profile of this model would be measured with here. Cost: see `modelFingerprint`. */
 export async function profileSubject(
   modelPath: string,
-  { threads, batchTokens, kvType }: Pick<ProfileSubject, 'threads' | 'batchTokens' | 'kvType'>,
+  { threads, batchTokens, kvType, gpuLayers }: ProfileSettings,
   folder?: string,
 ): Promise<ProfileSubject> {
   const processors = cpus();
@@ -63,6 +69,7 @@ export async function profileSubject(
     threads,
     batchTokens,
     kvType,
+    ...(gpuLayers > 0 && { gpuLayers }),
   };
 }
 
@@ -84,7 +91,7 @@ export async function storeProfile(profile: EngineProfile, folder: string = cach
  */
 export async function storedProfile(
   modelPath: string,
-  settings: Pick<ProfileSubject, 'threads' | 'batchTokens' | 'kvType'>,
+  settings: ProfileSettings,
   folder: string = cacheFolder(),
 ): Promise<EngineProfile | undefined> {
   const files = await readdir(join(folder, 'profiles')).catch(() => []);

@@ -38,15 +38,15 @@ export async function profileEngine(
 ): Promise<StoredEngineProfile> {
   const settings = parseEngineOptions(options);
   const { threads, batchTokens, kvType, cacheDir, diskTier } = settings;
-  findLibraryDirectory(); // Before a model is downloaded that nothing could compute.
+  findLibraryDirectory(settings); // Before a model is downloaded that nothing could compute.
   const resolved = await resolveModel(settings.model, {
     ...(cacheDir !== undefined && { cacheDir }),
     onProgress,
     signal,
   });
-  const subject = await profileSubject(resolved.path, { threads, batchTokens, kvType }, cacheDir);
-  const bindings = await llamaFor(resolved.path, settings.nativeLog, settings.cacheDir);
-  const model = await NativeModel.load(bindings, resolved.path);
+  const subject = await profileSubject(resolved.path, settings, cacheDir);
+  const bindings = await llamaFor(resolved.path, settings);
+  const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
   try {
     const cells = settings.contextTokens;
     const context = await NativeContext.create(bindings, model, { cells, batchTokens, outputs: 1, threads, kvType });

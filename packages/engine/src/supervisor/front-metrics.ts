@@ -1,11 +1,13 @@
 import { Counter, Gauge, Registry } from 'prom-client';
 import type { ZmqPublisherStats } from '../events/zmq-publisher.js';
+import { REFUSED_BODIES, type RefusedBody } from './received-bodies.js';
 
 /** What the front counts beside the worker's own metrics, which begin again with every worker. */
 export class FrontMetrics {
   readonly #registry = new Registry();
   readonly #retries: Counter;
   readonly #continued: Counter;
+  readonly #notReceived: Counter<'reason'>;
 
   /**
    * @param isUp Whether there is a worker.
@@ -33,11 +35,25 @@ export class FrontMetrics {
       help: 'Requests that were computed again because they failed before their first token',
       registers,
     });
+    this.#notReceived = new Counter({
+      name: 'warmpath_engine_bodies_not_received_total',
+      help: 'Bodies that were refused before they were received, by reason',
+      labelNames: ['reason'],
+      registers,
+    });
+    for (const reason of REFUSED_BODIES) {
+      this.#notReceived.inc({ reason }, 0);
+    }
     this.#continued = new Counter({
       name: 'warmpath_engine_continued_streams_total',
       help: 'Times that a stream went on behind what its client had, after a crash or a decode that failed',
       registers,
     });
+  }
+
+  /** A body was refused before all of it had come. */
+  notReceived(reason: RefusedBody): void {
+    this.#notReceived.inc({ reason });
   }
 
   /** Adds what is published of the cache. Call it once. */

@@ -40,7 +40,8 @@ export class Front {
     this.#supervisor = supervisor;
     this.#metrics = metrics;
     // A worker knows how much of it a prompt can need.
-    this.#bodies = new ReceivedBodies(() => supervisor.worker?.model.bodyLimitBytes ?? bodyLimitBytes);
+    const limitBytes = (): number => supervisor.worker?.model.bodyLimitBytes ?? bodyLimitBytes;
+    this.#bodies = new ReceivedBodies(limitBytes, (reason) => metrics.notReceived(reason));
     this.#heldLimit = heldLimit;
     this.#line = new RequestLine(clock);
     this.server = createServer((request, response) => {

@@ -9,16 +9,34 @@ const BEAT_MS = 1_000;
  * or copies a node of many gigabytes, which takes a second or two; `llama_decode` runs beside it.
  */
 const SILENT_BEATS = 8;
+/** The same while it starts: modules and the model's vocabulary are read, beside workers that do the same. */
+const SILENT_BEATS_AT_START = 60;
+
+/** How long any model may load; the slowest disk for one that was not loaded before; how much slower than before. */
+const LEAST_LOAD_MS = 60_000;
+const LEAST_BYTES_PER_MS = 2_000;
+const SLOWER_LOAD = 20;
+
+/**
+ * When loading a model counts as hanging.
+ *
+ * @param bytes Of its file.
+ * @param loadedMs The longest that loading it has taken so far, if it ever was.
+ */
+export function loadLimitMs(bytes: number, loadedMs: number | undefined): number {
+  return LEAST_LOAD_MS + (loadedMs === undefined ? bytes / LEAST_BYTES_PER_MS : SLOWER_LOAD * loadedMs);
+}
 
 /** What the watch needs of a worker's process. */
 export type WatchedChild = Pick<ListeningChild, 'exited'> & {
-  readonly process: Pick<ListeningChild['process'], 'on' | 'off' | 'send'>;
+  readonly process: Pick<ListeningChild['process'], 'on' | 'off' | 'send' | 'kill'>;
 };
 
 /**
  * Asks a worker again and again for a sign of life. It hangs when its event loop answers none of the last questions, or
- * when one decode goes on for much longer than the worker expects (`DecodeStep.decoding`). Time is counted in beats of
- * this process, so that a machine that slept, or processes that were stopped together, do not end the worker.
+ * when loading the model, or one decode, goes on for much longer than the worker expects (`DecodeStep.decoding`). Time
+ * is counted in beats of this process, so that a machine that slept, or processes that were stopped together, do not
+ * end the worker.
  *
  * @param onHang Hears once what is wrong; nothing is asked any more then.
  * @returns Ends the watch.
@@ -27,6 +45,8 @@ export function watchHeartbeat({ process: child, exited }: WatchedChild, onHang:
   let unanswered = 0;
   let step = -1;
   let beatsOfStep = 0;
+  let beatsOfLoad = 0;
+  let mostSilent = SILENT_BEATS_AT_START;
   const stop = (): void => {
     clearInterval(timer);
     child.off('message', onMessage);
@@ -36,7 +56,13 @@ export function watchHeartbeat({ process: child, exited }: WatchedChild, onHang:
       return;
     }
     unanswered = 0;
-    const { decoding } = message;
+    const { decoding, loading } = message;
+    mostSilent = loading === undefined ? SILENT_BEATS : SILENT_BEATS_AT_START;
+    if (loading?.limitMs !== undefined && ++beatsOfLoad * BEAT_MS > loading.limitMs) {
+      stop();
+      onHang(`The model has been loading for ${beatsOfLoad} s`);
+      return;
+    }
     beatsOfStep = decoding !== undefined && decoding.step === step ? beatsOfStep + 1 : 0;
     step = decoding?.step ?? -1;
     if (decoding !== undefined && beatsOfStep * BEAT_MS > decoding.limitMs) {
@@ -47,9 +73,9 @@ export function watchHeartbeat({ process: child, exited }: WatchedChild, onHang:
     }
   };
   const timer = setInterval(() => {
-    if (unanswered === SILENT_BEATS) {
+    if (unanswered >= mostSilent) {
       stop();
-      onHang(`It has given no sign of life for ${(SILENT_BEATS * BEAT_MS) / 1_000} s`);
+      onHang(`It has given no sign of life for ${(unanswered * BEAT_MS) / 1_000} s`);
       return;
     }
     unanswered++;

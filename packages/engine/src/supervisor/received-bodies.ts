@@ -10,14 +10,23 @@ const LARGEST_HELD = 8;
  */
 const AT_ONCE_BYTES = 262_144;
 
+/** Why a body is not received: it is too large, or others take all the memory that there is for bodies. */
+export const REFUSED_BODIES = ['too_large', 'no_room'] as const;
+export type RefusedBody = (typeof REFUSED_BODIES)[number];
+
 /** Receives bodies, and bounds what all of them take until their requests are answered. */
 export class ReceivedBodies {
   readonly #limitBytes: () => number;
+  readonly #onRefused: (reason: RefusedBody) => void;
   #heldBytes = 0;
 
-  /** @param limitBytes Largest body. */
-  constructor(limitBytes: () => number) {
+  /**
+   * @param limitBytes Largest body.
+   * @param onRefused Hears of every body that is not received.
+   */
+  constructor(limitBytes: () => number, onRefused: (reason: RefusedBody) => void) {
     this.#limitBytes = limitBytes;
+    this.#onRefused = onRefused;
   }
 
   /**
@@ -37,6 +46,7 @@ export class ReceivedBodies {
         // It holds nothing from here on, so that others find room.
         this.#heldBytes -= bytes;
         bytes = 0;
+        this.#onRefused(isTooLarge ? 'too_large' : 'no_room');
         throw isTooLarge ? tooLarge(limitBytes) : noRoom();
       }
     };

@@ -1,4 +1,8 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
 import type { Server } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { KvEventPublisher } from '../events/kv-event.js';
 import { openKvEvents } from '../events/open-publisher.js';
@@ -8,7 +12,6 @@ import { type EngineOptions, parseEngineOptions } from '../options.js';
 import type { EngineHooks, EngineServer } from '../server.js';
 import { Front } from './front.js';
 import { FrontMetrics } from './front-metrics.js';
-import { SocketFolder } from './socket-folder.js';
 import { Supervisor } from './supervisor.js';
 import { WarmFolder } from './warm-folder.js';
 import { startWorker, type Worker } from './worker.js';
@@ -37,16 +40,20 @@ export async function startSupervisedEngine(
   const kvEvents = await openKvEvents(settings);
   const sockets = await SocketFolder.create();
   const warm = settings.warmRestartBytes > 0 ? await WarmFolder.create(settings.warmRestartBytes) : undefined;
+  let loadedMs: number | undefined;
   const supervisor = new Supervisor<Worker>({
-    start: (signal) =>
-      startWorker(
-        { options, socketPath: sockets.next(), warm },
+    start: async (signal) => {
+      const worker = await startWorker(
+        { options, socketPath: sockets.next(), warm, loadedMs },
         {
           signal,
           ...(hooks.onProgress !== undefined && { onProgress: hooks.onProgress }),
           ...(kvEvents !== undefined && { kvEvents }),
         },
-      ),
+      );
+      loadedMs = Math.max(loadedMs ?? 0, worker.loadMs);
+      return worker;
+    },
     clock: () => performance.now(),
     wait: (ms, signal) => delay(ms, undefined, { signal }),
     onCrash: (error) => {
@@ -119,4 +126,33 @@ async function end(supervisor: Supervisor<Worker>, server: Server, graceMs: numb
     server.closeIdleConnections();
     return closed;
   });
+}
+
+/** Where workers listen: Unix domain sockets in a folder that only this user can enter, named pipes on Windows. */
+class SocketFolder {
+  readonly #folder: string | undefined;
+  #count = 0;
+
+  private constructor(folder: string | undefined) {
+    this.#folder = folder;
+  }
+
+  static async create(): Promise<SocketFolder> {
+    const isWindows = process.platform === 'win32';
+    return new SocketFolder(isWindows ? undefined : await mkdtemp(join(tmpdir(), 'warmpath-engine-')));
+  }
+
+  /** A path that no worker has had: one that is slow to go must not take the next one's connections. */
+  next(): string {
+    this.#count++;
+    return this.#folder === undefined
+      ? `\\\\.\\pipe\\warmpath-engine-${randomUUID()}`
+      : join(this.#folder, `worker-${this.#count}`);
+  }
+
+  async remove(): Promise<void> {
+    if (this.#folder !== undefined) {
+      await rm(this.#folder, { recursive: true, force: true });
+    }
+  }
 }

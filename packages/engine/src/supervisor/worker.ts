@@ -4,7 +4,7 @@ import { type ChildMessage, type ParentMessage, WORKER_ARGUMENT } from '../child
 import { type ChildHooks, type EngineExit, type ListeningChild, startChild, stopChild } from '../child-process.js';
 import type { EngineOptions } from '../options.js';
 import type { ServedModel, WarmPlace } from '../server.js';
-import { watchHeartbeat } from './heartbeat.js';
+import { type WatchedChild, watchHeartbeat } from './heartbeat.js';
 
 /** Time for an engine to end after its running requests had theirs. */
 export const STOP_MARGIN_MS = 5_000;
@@ -17,6 +17,8 @@ export interface Worker {
   readonly pid: number;
   readonly model: ServedModel;
   readonly cells: number;
+  /** Milliseconds that loading its model took. */
+  readonly loadMs: number;
   /** Connections to it. */
   readonly pool: Pool;
   /** Settles when the process has ended. Never rejects. */
@@ -37,21 +39,37 @@ export interface WorkerStart {
   readonly socketPath: string;
   /** Where it leaves what the next one begins with, and finds what the last one has left. */
   readonly warm: WarmPlace | undefined;
+  /** The longest that loading has taken one before it. */
+  readonly loadedMs: number | undefined;
 }
 
 /**
- * Starts the process that holds llama.cpp and the loop, on a socket of its own.
+ * Starts the process that holds llama.cpp and the loop, on a socket of its own. One that hangs is ended, also while it
+ * loads its model.
+ *
  * @throws What `startEngineServer` throws; WARMPATH_ENGINE_FAILED when it ends before it listens; the signal's reason.
  */
 export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promise<Worker> {
-  const { options, socketPath, warm } = start;
+  const { options, socketPath, warm, loadedMs } = start;
   const message = {
     type: 'start',
     options,
     socketPath,
     ...(warm !== undefined && { warm: { path: warm.path, capacityBytes: warm.capacityBytes } }),
+    ...(loadedMs !== undefined && { loadedMs }),
   } as const;
-  const child = await startChild(WORKER_ARGUMENT, message, hooks);
+  let hang: WarmpathError | undefined;
+  let endWatch = (): void => undefined;
+  const onFork = (forked: WatchedChild): void => {
+    endWatch = watchHeartbeat(forked, (detail) => {
+      hang = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail });
+      forked.process.kill('SIGKILL');
+    });
+  };
+  const child = await startChild(WORKER_ARGUMENT, message, { ...hooks, onFork }).catch((error: unknown) => {
+    endWatch();
+    throw hang ?? error;
+  });
   const pool = new Pool('http://worker', {
     socketPath,
     connections: null,
@@ -64,16 +82,11 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
   let asked: Promise<boolean> | undefined;
   // What is in flight hears of it through its own connection.
   void child.exited.then(() => pool.destroy());
-  let hang: WarmpathError | undefined;
-  const onHang = (detail: string): void => {
-    hang = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail });
-    child.process.kill('SIGKILL');
-  };
-  const endWatch = watchHeartbeat(child, onHang);
   return {
     pid: child.process.pid!,
     model: child.model,
     cells: child.cells,
+    loadMs: child.loadMs,
     pool,
     exited: child.exited.then((exit) => (hang === undefined ? exit : { ...exit, error: hang })),
     isAlive: () => {

@@ -2,7 +2,7 @@ import { type CostModel, type ReplacementPolicyName, replacementPolicy } from '@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { DiskTierOptions } from '../../src/cache/disk-tier.js';
-import type { Extension, Lease } from '../../src/cache/lease.js';
+import type { Extension, Lease } from '../../src/cache/lease-table.js';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import type { PromptCursor } from '../../src/cache/prompt-cursor.js';
 import type { TierListener } from '../../src/cache/tier-listener.js';
@@ -57,8 +57,8 @@ export class Bench {
   }
 
   /** Runs a request from its beginning to its end. */
-  serve(tokens: number[], boundaries: number[] = [], salt?: string): TokensByTier {
-    const run = this.start(tokens, boundaries, salt)!;
+  serve(tokens: number[], boundaries: number[] = [], salt?: string, canWait = false): TokensByTier {
+    const run = this.start(tokens, boundaries, salt, canWait)!;
     const device = run.computed;
     const more = this.extend(run);
     expect(this.compute(run, tokens.length)).toBe(true);
@@ -68,14 +68,14 @@ export class Bench {
     return { device: device + more.device, host: more.host, disk: more.disk };
   }
 
-  start(tokens: number[], boundaries: number[] = [], salt?: string): Run | undefined {
+  start(tokens: number[], boundaries: number[] = [], salt?: string, canWait = false): Run | undefined {
     const limit = Math.max(tokens.length - 1, 0);
     const expected = this.cache.match(tokens, limit, salt).device;
     if (this.#followed.length < 12) {
       this.#followed.push({ cursor: this.cache.cursor(tokens, tokens.length, salt), salt });
     }
     expect(expected).toBeLessThanOrEqual(this.naiveMatch(tokens, limit, salt));
-    const lease = this.cache.acquire(tokens, limit, boundaries, salt);
+    const lease = this.cache.acquire(tokens, limit, boundaries, salt, canWait);
     if (lease === undefined) {
       return undefined;
     }

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { replacementPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Lease } from '../../src/cache/lease.js';
+import type { Lease } from '../../src/cache/lease-table.js';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeContext } from '../../src/native/context.js';

@@ -80,6 +80,49 @@ describe('the chat template', () => {
     expect((await model.vocabulary.detokenize(described.tokens.slice(0, place))).endsWith('Hello')).toBe(true);
   });
 
+  const CALLED: ChatMessage[] = [
+    { role: 'user', content: 'Where?' },
+    { role: 'assistant', content: '', toolCalls: [{ id: 'c1', name: 'find', arguments: '{"what": "a<|im_end|>b"}' }] },
+    { role: 'tool', content: 'Here.', toolCallId: 'c1' },
+  ];
+  const CALLS = `{% for m in messages %}{{ m.role }}:{{ m.content }}{% if m.tool_calls %}{% for c in m.tool_calls %}[{{ c.id }} {{ c.function.name }} ARGUMENTS]{% endfor %}{% endif %}{% if m.tool_call_id is defined %}<{{ m.tool_call_id }}>{% endif %};{% endfor %}`;
+
+  it.each([
+    { how: 'as JSON of an object', printed: '{{ c.function.arguments | tojson }}' },
+    { how: 'as a text', printed: "{{ '' + c.function.arguments }}" },
+    {
+      how: 'as whichever it is',
+      printed:
+        '{% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}{{ c.function.arguments | tojson }}{% endif %}',
+    },
+    {
+      how: 'entry by entry',
+      printed: '{ {%- for key, value in c.function.arguments | items %}"{{ key }}": "{{ value }}"{% endfor -%} }',
+    },
+  ])('gets earlier calls and what answers them, with arguments that it prints $how', async ({ printed }) => {
+    const template = new ChatTemplate(CALLS.replace('ARGUMENTS', printed), model.vocabulary);
+    const { tokens } = await template.tokenize(CALLED, true);
+    expect(await model.vocabulary.detokenize(tokens)).toBe(
+      `${model.vocabulary.bosText}user:Where?;assistant:[c1 find {"what": "a<|im_end|>b"}];tool:Here.<c1>;`,
+    );
+    // The arguments stay plain characters.
+    const [[end]] = (await model.vocabulary.tokenize([{ text: '<|im_end|>', parseSpecial: true }])) as [[number]];
+    expect(tokens).not.toContain(end);
+  });
+
+  it('has earlier calls in the content of their message where it prints none, and broken arguments as they are', async () => {
+    expect(await textOf(model.chatTemplate!, CALLED)).toContain(
+      'assistant\n{"name":"find","arguments":{"what":"a<|im_end|>b"}}<|im_end|>\n<|im_start|>tool\nHere.<|im_end|>',
+    );
+    const broken: ChatMessage[] = [
+      ...HELLO,
+      { role: 'assistant', content: 'Well.', toolCalls: [{ name: 'find', arguments: '{"wh' }] },
+    ];
+    expect(await textOf(model.chatTemplate!, broken)).toContain(
+      'assistant\nWell.\n{"name":"find","arguments":"{\\"wh"}',
+    );
+  });
+
   it('says why it refuses messages', async () => {
     const strict =
       "{% if messages[0].role != 'system' %}{{ raise_exception('A system message must come first') }}{% endif %}";

@@ -14,6 +14,31 @@ describe('completions on the real engine', () => {
 
   const cached = (answer: Answer): number => answer.usage.prompt_tokens_details.cached_tokens;
 
+  it('reads earlier calls and what answered them', async () => {
+    const response = await fetch(`${engine.server.url}/tokenize`, {
+      method: 'POST',
+      body: JSON.stringify({
+        messages: [
+          { role: 'user', content: 'Where?' },
+          {
+            role: 'assistant',
+            content: null,
+            tool_calls: [{ id: 'c1', type: 'function', function: { name: 'find', arguments: '{"what":"it"}' } }],
+          },
+          { role: 'tool', tool_call_id: 'c1', content: 'Here.' },
+        ],
+      }),
+    });
+    const { tokens } = (await response.json()) as { tokens: number[] };
+    const detokenized = await fetch(`${engine.server.url}/detokenize`, {
+      method: 'POST',
+      body: JSON.stringify({ tokens }),
+    });
+    const { content } = (await detokenized.json()) as { content: string };
+    expect(content).toContain('{"name":"find","arguments":{"what":"it"}}');
+    expect(content).toContain('tool\nHere.');
+  });
+
   it('answers a question from the documents', async () => {
     const answer = await engine.chat(`${DOCUMENTS}Question: What is the weight of Marlo?`);
     expect(answer.choices[0]).toMatchObject({

@@ -43,6 +43,22 @@ describe('bad requests', () => {
       'WARMPATH_INVALID_REQUEST',
       'messages[0].content[0].text',
     ],
+    [
+      'a call without a function',
+      CHAT,
+      { messages: [{ role: 'assistant', tool_calls: [{ id: 'a', function: { name: 'f' } }] }] },
+      400,
+      'WARMPATH_INVALID_REQUEST',
+      'messages[0].tool_calls[0].function.arguments',
+    ],
+    [
+      'a message without content',
+      CHAT,
+      { messages: [{ role: 'user' }] },
+      400,
+      'WARMPATH_INVALID_REQUEST',
+      'messages[0].content',
+    ],
     ['two completions', CHAT, { ...user('a'), n: 2 }, 400, 'WARMPATH_INVALID_REQUEST', 'n'],
     ['fewer tokens than none', CHAT, { ...user('a'), max_tokens: -1 }, 400, 'WARMPATH_INVALID_REQUEST', 'max_tokens'],
     [

@@ -42,6 +42,21 @@ describe('hostile bodies', () => {
     expect(text.length).toBeLessThan(20_000);
   });
 
+  it('are counted, by what is wrong with them', async () => {
+    const counted = async (): Promise<number[]> => {
+      const { text } = await send('/metrics', {});
+      return ['too_large', 'too_complex', 'no_json'].map((reason) =>
+        Number(new RegExp(`refused_bodies_total\\{reason="${reason}"[^}]*\\} (\\d+)`).exec(text)![1]),
+      );
+    };
+    const before = await counted();
+    const bodies = [' '.repeat(engine.server.model.bodyLimitBytes + 1), '['.repeat(300), '{"prompt"', '{}'];
+    for (const body of bodies) {
+      await send('/v1/completions', { method: 'POST', body });
+    }
+    expect(await counted()).toEqual(before.map((count) => count + 1));
+  });
+
   it('are not received where no prompt that fits needs as much', async () => {
     const { bodyLimitBytes } = engine.server.model;
     const body = ' '.repeat(bodyLimitBytes + 1);

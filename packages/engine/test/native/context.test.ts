@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeContext } from '../../src/native/context.js';
 import { NativeModel } from '../../src/native/model.js';
@@ -104,6 +104,40 @@ describe('the native context', () => {
     expect(short.lastPosition(0)).toBe(-1);
     expect(short.lastPosition(1)).toBe(19);
     short.free();
+  });
+
+  it('waits on a native thread for what a GPU computes, and only then counts as idle', async () => {
+    // The library without a GPU takes the layers for itself.
+    const bindings = { ...llamaBindings(), supportsGpu: () => true };
+    const onGpu = await NativeModel.load(bindings, MODEL, 1);
+    const waits: string[] = [];
+    let finish: (() => void) | undefined;
+    const synchronize = Object.assign(() => undefined, {
+      async: (_context: bigint, done: (error: null) => void) => {
+        waits.push('asked');
+        finish = () => done(null);
+        // The first decode, which warms it up, is waited for too.
+        if (waits.length === 1) {
+          finish();
+        }
+      },
+    }) as unknown as typeof bindings.synchronize;
+    const waiting = await NativeContext.create({ ...bindings, synchronize }, onGpu, {
+      cells: 256,
+      batchTokens: 64,
+      outputs: 4,
+      threads: 1,
+    });
+    waiting.batch.clear();
+    waiting.batch.add(300, 0, 1, true);
+    const decoding = waiting.decode();
+    await vi.waitFor(() => expect(waits).toHaveLength(2));
+    expect(() => waiting.logits(0)).toThrow();
+    finish!();
+    expect(await decoding).toBe(0);
+    expect(waiting.logits(0).some(Number.isFinite)).toBe(true);
+    waiting.free();
+    await onGpu.free();
   });
 
   it('holds no more tokens in a batch than it was made for', () => {

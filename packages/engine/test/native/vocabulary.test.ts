@@ -1,9 +1,9 @@
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { llamaBindings } from '../../src/native/bindings.js';
 import { NativeModel } from '../../src/native/model.js';
-import type { Vocabulary } from '../../src/native/vocabulary.js';
+import { Vocabulary } from '../../src/native/vocabulary.js';
 
 const MODEL = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
 /** Longer than what is tokenised in one go. */
@@ -21,6 +21,24 @@ describe('a vocabulary', () => {
   const one = async (text: string, options = {}): Promise<number[]> =>
     (await vocabulary.tokenize([{ text, parseSpecial: false }], options))[0]!;
   const tooLong = expect.objectContaining({ code: 'WARMPATH_CONTEXT_TOO_LONG' });
+
+  it('knows of every token what the library says, control tokens as their text and as nothing', () => {
+    const bindings = llamaBindings();
+    const vocab = bindings.getVocab(model.pointer);
+    const buffer = new Uint8Array(256);
+    for (let token = 0; token < vocabulary.size; token++) {
+      for (const special of [false, true]) {
+        const length = bindings.tokenToPiece(vocab, token, buffer, buffer.length, 0, special);
+        expect(Buffer.from(vocabulary.piece(token, special))).toEqual(Buffer.from(buffer.subarray(0, length)));
+      }
+      expect(vocabulary.pieceBytes(token)).toBe(vocabulary.piece(token, true).length);
+    }
+    const reads = vi.fn(bindings.tokenToPiece);
+    const again = new Vocabulary({ ...bindings, tokenToPiece: reads }, vocab);
+    again.grammars.open('root ::= "a"').free();
+    again.grammars.free();
+    expect(reads).toHaveBeenCalledTimes(vocabulary.size);
+  });
 
   it('takes a text that has as many tokens as there is room for, and refuses one with more', async () => {
     const parts = fc.constantFrom(' ', '                ', 'the', 'é', '😀', '\n', 'weight', '<|im_end|>', '\ud800');

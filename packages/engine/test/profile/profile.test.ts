@@ -15,6 +15,7 @@ const SUBJECT = {
   threads: 1,
   batchTokens: 128,
   kvType: 'f16',
+  gpuLayers: 0,
 } as const;
 const PREFILL = {
   cachedTokens: [0, 100],

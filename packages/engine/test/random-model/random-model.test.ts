@@ -22,17 +22,30 @@ const sha256 = async (path: string) =>
 
 describe('the name of a random-weights model', () => {
   it.each([
-    ['1m', { millions: 1, weights: 'f16', seed: 1, family: '' }, 'random-1m'],
-    ['24M', { millions: 24, weights: 'f16', seed: 1, family: '' }, 'random-24m'],
-    ['24m@7', { millions: 24, weights: 'f16', seed: 7, family: '' }, 'random-24m-seed7'],
-    ['24m-q8_0', { millions: 24, weights: 'q8_0', seed: 1, family: '' }, 'random-24m-q8_0'],
-    ['4m-mla', { millions: 4, weights: 'f16', seed: 1, family: 'mla' }, 'random-4m-mla'],
-    ['4m-mrope', { millions: 4, weights: 'f16', seed: 1, family: 'mrope' }, 'random-4m-mrope'],
-    ['4m-longrope512', { millions: 4, weights: 'f16', seed: 1, family: 'longrope512' }, 'random-4m-longrope512'],
-    ['4m-window32@2', { millions: 4, weights: 'f16', seed: 2, family: 'window32' }, 'random-4m-window32-seed2'],
+    ['1m', { millions: 1, weights: 'f16', seed: 1, family: '', vocabulary: 6144 }, 'random-1m'],
+    ['24M', { millions: 24, weights: 'f16', seed: 1, family: '', vocabulary: 6144 }, 'random-24m'],
+    ['24m@7', { millions: 24, weights: 'f16', seed: 7, family: '', vocabulary: 6144 }, 'random-24m-seed7'],
+    ['24m-q8_0', { millions: 24, weights: 'q8_0', seed: 1, family: '', vocabulary: 6144 }, 'random-24m-q8_0'],
+    ['4m-mla', { millions: 4, weights: 'f16', seed: 1, family: 'mla', vocabulary: 6144 }, 'random-4m-mla'],
+    ['4m-mrope', { millions: 4, weights: 'f16', seed: 1, family: 'mrope', vocabulary: 6144 }, 'random-4m-mrope'],
+    [
+      '4m-longrope512',
+      { millions: 4, weights: 'f16', seed: 1, family: 'longrope512', vocabulary: 6144 },
+      'random-4m-longrope512',
+    ],
+    [
+      '4m-window32@2',
+      { millions: 4, weights: 'f16', seed: 2, family: 'window32', vocabulary: 6144 },
+      'random-4m-window32-seed2',
+    ],
+    [
+      '8m~150000',
+      { millions: 8, weights: 'f16', seed: 1, family: '', vocabulary: 150_000 },
+      'random-8m-vocabulary150000',
+    ],
     [
       '2000m-Q8_0@4294967295',
-      { millions: 2000, weights: 'q8_0', seed: 4294967295, family: '' },
+      { millions: 2000, weights: 'q8_0', seed: 4294967295, family: '', vocabulary: 6144 },
       'random-2000m-q8_0-seed4294967295',
     ],
   ])('is read: %s', (text, request, name) => {
@@ -57,6 +70,8 @@ describe('the name of a random-weights model', () => {
     '24m/..',
     '24m-window',
     '24m-window0',
+    '24m~',
+    '24m~6143',
     '24m-mla7',
     '24m-llama',
     '24m-constructor7',
@@ -73,6 +88,7 @@ describe('the architecture for a size', () => {
       fc.property(fc.integer({ min: 1, max: 2000 }), (millions) => {
         const { parameters, width, feedForward, heads, kvHeads, headWidth, layers } = chooseArchitecture(
           millions * 1e6,
+          6144,
         );
         expect(Math.abs(parameters / (millions * 1e6) - 1)).toBeLessThan(0.05);
         expect(heads * headWidth).toBe(width);
@@ -129,7 +145,7 @@ describe('a random-weights model', () => {
     const tokens = metadata.get('tokenizer.ggml.tokens')?.value as readonly string[];
     const named = (key: string) => tokens[metadata.get(`tokenizer.ggml.${key}_token_id`)?.value as number];
     expect([named('bos'), named('eos'), named('padding')]).toStrictEqual(['<|bos|>', '<|im_end|>', '<|pad|>']);
-    expect(parameters).toBe(chooseArchitecture(1e6).parameters);
+    expect(parameters).toBe(chooseArchitecture(1e6, 6144).parameters);
     expect(new Set(tensors.map(({ type }) => type.name))).toStrictEqual(new Set(['f16', 'f32']));
   });
 

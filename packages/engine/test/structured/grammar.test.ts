@@ -81,6 +81,32 @@ describe('an answer that follows the grammar of a schema', () => {
     );
   });
 
+  it('may go on with exactly the tokens that may follow when all are asked about', () => {
+    const { vocabulary } = model;
+    const all = Array.from({ length: vocabulary.size }, (_, token) => token);
+    const schemas = [
+      { type: 'object' },
+      { type: 'array', items: { type: 'string', minLength: 2 } },
+      { enum: ['ключ', '🌍', 'alpha', 'al'] },
+      { type: 'integer', minimum: -12, maximum: 4000 },
+    ];
+    for (const [index, schema] of schemas.entries()) {
+      const random = seededRandom(index);
+      const open = vocabulary.grammars.open(grammarOf(schema));
+      for (let count = 0; count < 40; count++) {
+        const allowed = open.allowed();
+        const isAllowed = open.allows(all);
+        expect([...allowed].sort((a, b) => a - b)).toEqual(all.filter((token) => isAllowed[token]));
+        const token = allowed[Math.floor(random() * allowed.length)]!;
+        open.accept(token);
+        if (vocabulary.endsGeneration(token)) {
+          break;
+        }
+      }
+      open.free();
+    }
+  });
+
   it.each(RECURSIVE_SCHEMAS)('fits a schema that holds itself: %j', (schema) => {
     const grammar = grammarOf(schema);
     for (let seed = 0; seed < 20; seed++) {

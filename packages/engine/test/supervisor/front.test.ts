@@ -104,6 +104,9 @@ describe('the front', () => {
     const response = await fetch(`${url}/v1/completions`, { method: 'POST', body: 'x'.repeat(1001) });
     expect(response.status).toBe(413);
     expect(await codeOf(response)).toBe('WARMPATH_BODY_TOO_LARGE');
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    expect(metrics).toContain('warmpath_engine_bodies_not_received_total{reason="too_large"} 1');
+    expect(metrics).toContain('warmpath_engine_bodies_not_received_total{reason="no_room"} 0');
   });
 
   it('holds requests while there is no worker, up to its limit, and tells whoever asks for its health', async () => {

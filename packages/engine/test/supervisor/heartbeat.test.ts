@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EngineExit } from '../../src/child-process.js';
 import { hangLimitMs } from '../../src/loop/decode-step.js';
-import { watchHeartbeat } from '../../src/supervisor/heartbeat.js';
+import { loadLimitMs, watchHeartbeat } from '../../src/supervisor/heartbeat.js';
 
 const BEAT_MS = 1_000;
 const LIMIT_MS = 10_000;
@@ -10,13 +10,15 @@ const LIMIT_MS = 10_000;
 /** A worker's channel; what it answers is said by the test. */
 class Channel extends EventEmitter {
   asked = 0;
-  answer: 'idle' | 'none' | { step: number } = 'idle';
+  answer: 'idle' | 'none' | { step: number } | { loading: { limitMs: number | undefined } } = 'idle';
 
   send(): boolean {
     this.asked++;
     if (this.answer !== 'none') {
-      const decoding = this.answer === 'idle' ? undefined : { ...this.answer, expectedMs: 500, limitMs: LIMIT_MS };
-      this.emit('message', { type: 'pong', isEnding: false, decoding });
+      const isDecoding = this.answer !== 'idle' && 'step' in this.answer;
+      const decoding = isDecoding ? { ...(this.answer as object), expectedMs: 500, limitMs: LIMIT_MS } : undefined;
+      const loading = this.answer !== 'idle' && 'loading' in this.answer ? this.answer.loading : undefined;
+      this.emit('message', { type: 'pong', isEnding: false, decoding, loading });
     }
     return true;
   }
@@ -55,12 +57,13 @@ describe('the watch over a worker', () => {
   });
 
   it('says once that one gives no sign of life, and asks no more', async () => {
+    await beats(1);
     channel.answer = 'none';
     await beats(9);
     expect(hangs).toEqual(['It has given no sign of life for 8 s']);
     await beats(100);
     expect(hangs.length).toBe(1);
-    expect(channel.asked).toBe(8);
+    expect(channel.asked).toBe(9);
     expect(channel.listenerCount('message')).toBe(0);
   });
 
@@ -72,6 +75,25 @@ describe('the watch over a worker', () => {
     expect(hangs).toEqual(['One step has been computed for 11 s, and 500 ms were expected']);
     await beats(100);
     expect(channel.asked).toBe(12);
+  });
+
+  it('has patience with one that starts, and says that one has never answered', async () => {
+    channel.answer = 'none';
+    await beats(60);
+    expect(hangs).toEqual([]);
+    await beats(1);
+    expect(hangs).toEqual(['It has given no sign of life for 60 s']);
+  });
+
+  it('says that one loads its model for too long, though it answers; a download may take any time', async () => {
+    channel.answer = { loading: { limitMs: undefined } };
+    await beats(1_000);
+    channel.answer = { loading: { limitMs: LIMIT_MS } };
+    await beats(10);
+    expect(hangs).toEqual([]);
+    await beats(1);
+    expect(hangs).toEqual(['The model has been loading for 11 s']);
+    expect(channel.listenerCount('message')).toBe(0);
   });
 
   it('is content with decodes of which each returns in time, and with a machine that slept in one', async () => {
@@ -112,4 +134,9 @@ it('a decode counts as hanging by what was expected of it, and later on a machin
   expect(hangLimitMs(3, 40)).toBe(8_000);
   expect(hangLimitMs(1_000, 1)).toBe(20_000);
   expect(hangLimitMs(1_000, 4)).toBe(80_000);
+});
+
+it('loading a model counts as hanging by the size of its file, and later by what it took', () => {
+  expect(loadLimitMs(4e9, undefined)).toBe(60_000 + 2_000_000);
+  expect(loadLimitMs(4e9, 10_000)).toBe(60_000 + 200_000);
 });

@@ -1,4 +1,4 @@
-import { answerPrint } from '@warmpath/core';
+import { answerHash } from '@warmpath/core';
 import { isObject } from '../intake/apis/content-texts.js';
 import type { JsonObject } from '../intake/apis/request-texts.js';
 
@@ -17,7 +17,7 @@ interface Draft {
 
 /**
  * Reads what the model said, of whichever API, so that an unnamed conversation is known by it on its next turn. Only a
- * print of it is kept. It is read on the way through: what is not understood has no print, and that conversation is
+ * hash of it is kept. It is read on the way through: what is not understood has no hash, and that conversation is
  * left alone.
  */
 export class AnswerReader {
@@ -41,12 +41,12 @@ export class AnswerReader {
     if (type === 'content_block_delta' && isObject(delta)) this.#say(0, delta['text']);
   }
 
-  /** Prints of the answers so far, one a choice that said something. */
-  prints(): readonly string[] {
+  /** Hashes of the answers so far, one a choice that said something. */
+  hashes(): readonly string[] {
     if (this.#characters > MAX_CHARACTERS) return [];
     return [...this.#drafts.values()].flatMap(({ text, calls }) => {
       const toolCalls = [...calls].sort(([a], [b]) => a - b).map(([, call]) => ({ function: call }));
-      return answerPrint({ content: text, tool_calls: toolCalls }) ?? [];
+      return answerHash({ content: text, tool_calls: toolCalls }) ?? [];
     });
   }
 

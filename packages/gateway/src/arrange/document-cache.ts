@@ -2,13 +2,14 @@ import {
   type ArrangeRequest,
   type Document,
   type PrepareRequestOptions,
-  prepareRequestList,
   renderDocument,
+  requestSteps,
   type TemplateName,
-  WarmpathError,
+  type WorkSteps,
 } from '@warmpath/core';
-import type { ByteSpan, JsonScanner } from '../intake/json-scanner.js';
+import { type ByteSpan, JsonScanner } from '../intake/json-scanner.js';
 import type { RequestSwitches } from '../intake/parse-request.js';
+import { SLICE_SIZE } from '../intake/work-slices.js';
 import { TenantCache } from '../observe/tenant-cache.js';
 import { escaped } from '../render/insert-documents.js';
 
@@ -66,30 +67,25 @@ export class DocumentCache {
 
   /**
    * Reads and checks the documents of a request, and its switches. Cost: O(length) to compare documents that are known,
-   * and core's `prepareRequest` for the others.
+   * and core's `prepareRequest` for the others. What is interrupted has its documents rendered, too.
    *
    * @param span The array of documents; `undefined` for none.
    * @throws WarmpathError those of core's `prepareRequest`, with paths into the body.
    */
-  prepare(
+  *prepare(
     tenant: string,
     scan: JsonScanner,
     span: ByteSpan | undefined,
     switches: RequestSwitches,
-    options: Pick<PrepareRequestOptions, 'dialPath'>,
-  ): ArrangeRequest {
+    options: Pick<PrepareRequestOptions, 'switchesPath'>,
+  ): WorkSteps<ArrangeRequest> {
     const { template, limits } = this.#options;
-    const elements = span === undefined ? [] : scan.elements(span.start);
+    const elements = span === undefined ? [] : new JsonScanner(scan.bytes).elements(span.start, limits.documents + 1);
     const keys: number[] = [];
-    const read = (position: number): unknown => {
-      const { start, end } = elements[position]!;
-      if (end - start > LARGEST_JSON_BYTES) {
-        const detail = `more than ${LARGEST_JSON_BYTES} bytes of JSON`;
-        throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `documents[${position}]`, detail });
-      }
-      return scan.parse(elements[position]!);
-    };
-    return prepareRequestList({ length: elements.length, read }, switches as Record<string, unknown>, {
+    const read = (position: number): unknown => readFields(scan.bytes, elements[position]!);
+    const size = (position: number): number => elements[position]!.end - elements[position]!.start;
+    const list = { length: elements.length, read, size };
+    const request = yield* requestSteps(list, switches as Record<string, unknown>, {
       ...options,
       limits: { maxDocuments: limits.documents, maxContentLength: limits.documentLength },
       template,
@@ -105,6 +101,14 @@ export class DocumentCache {
         },
       },
     });
+    // Otherwise they are rendered where they are sent.
+    if (span !== undefined && span.end - span.start > SLICE_SIZE) {
+      for (const document of request.documents) {
+        this.rendered(document);
+        yield document.content.length;
+      }
+    }
+    return request;
   }
 
   /**
@@ -138,8 +142,31 @@ export class DocumentCache {
   }
 }
 
-/** JSON of one document that is parsed: some 30 ms of work. */
-const LARGEST_JSON_BYTES = 8_388_608;
+/** The fields of a document that are read. */
+const FIELDS: ReadonlySet<string> = new Set(['id', 'title', 'content', 'text', 'tokens']);
+
+/**
+ * A document without what is in its metadata, which nobody reads: it may be large, or cost many times its size to
+ * parse. O(JSON).
+ */
+function readFields(bytes: Buffer, span: ByteSpan): unknown {
+  // Of its own, as that of the array: what was scanned before does not count against the bounds of another scan.
+  const scan = new JsonScanner(bytes);
+  if (!scan.isObject(span)) return scan.parse(span);
+  const document: Record<string, unknown> = {};
+  for (const { key, valueStart, end } of scan.members(span.start)) {
+    const value = { start: valueStart, end };
+    if (FIELDS.has(key)) document[key] = readField(scan, value);
+    else if (key === 'metadata') document[key] = scan.isObject(value) ? undefined : readField(scan, value);
+  }
+  return document;
+}
+
+/** Arrays and objects stand for themselves: none is right, and each may be large. */
+function readField(scan: JsonScanner, value: ByteSpan): unknown {
+  if (scan.isObject(value)) return {};
+  return scan.isArray(value) ? [] : scan.parse(value);
+}
 
 function jsonOf({ bytes }: JsonScanner, { start, end }: ByteSpan): Buffer {
   return bytes.subarray(start, end);

@@ -2,14 +2,17 @@ import {
   type Arrangement,
   type ArrangeRequest,
   arrange as arrangeByPolicy,
+  byteChain,
   type ChatEdit,
   type ChatMessage,
   chatEdits,
   chatPreamble,
+  chatTokens,
   completionPreamble,
   DEFAULT_POLICY,
   type Document,
   estimateTokens,
+  estimateTokensOfBytes,
   type LayoutName,
   NOTHING_VISIBLE,
   type Preamble,
@@ -20,16 +23,18 @@ import {
   repeatedTurn,
   type SentTurn,
   shownBlocks,
-  suppliedPrint,
+  suppliedHash,
   turnEdits,
   turnPreamble,
   WarmpathError,
+  type WorkSteps,
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import type { BodyView } from '../intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
 import { invalid, PromptView, type ViewedMessages } from '../intake/prompt-view.js';
+import { SLICE_SIZE } from '../intake/work-slices.js';
 import type { Fallback } from '../observe/exchange.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments } from '../render/insert-documents.js';
@@ -55,7 +60,7 @@ export interface InsertedRequest {
   /** Whether the turn is to be remembered. */
   readonly isNamed: boolean;
   /**
-   * What is asked (core's `suppliedPrint`), and the same turn, where it was sent before: it goes out as it did then.
+   * What is asked (core's `suppliedHash`), and the same turn, where it was sent before: it goes out as it did then.
    */
   readonly supplied: string;
   readonly repeated: SentTurn | undefined;
@@ -112,8 +117,12 @@ export class InsertedDocuments {
    *
    * @throws WarmpathError those of core's `prepareRequest`, with paths into the body.
    */
-  readDocuments({ body, documents, switches }: Pick<ParsedRequest, 'body' | 'documents' | 'switches'>, tenant: string) {
-    return this.withDefaults(this.cache.prepare(tenant, body.scan, documents, switches, { dialPath: 'warmpath' }));
+  *readDocuments(
+    { body, documents, switches }: Pick<ParsedRequest, 'body' | 'documents' | 'switches'>,
+    tenant: string,
+  ): WorkSteps<ArrangeRequest> {
+    const steps = this.cache.prepare(tenant, body.scan, documents, switches, { switchesPath: 'warmpath' });
+    return this.withDefaults(yield* steps);
   }
 
   /** The request with the configured policy, hints and bound on moves where it does not say. */
@@ -149,7 +158,7 @@ export class InsertedDocuments {
       deduplicate,
       ...(looksAtParts && { shown: shownBlocks(known, prompt.view(0).messages, arrange) }),
     };
-    const supplied = history === undefined ? '' : suppliedPrint(asked, arrange, promptScope(parsed));
+    const supplied = history === undefined ? '' : suppliedHash(asked, arrange, promptScope(parsed));
     const repeated = history === undefined ? undefined : repeatedTurn(known, supplied);
     const preamble = this.preamble(parsed, messages, known);
     const policy = repeated === undefined ? asked.policy : repeatedOrder(repeated, nameOf(asked.policy));
@@ -180,18 +189,27 @@ export class InsertedDocuments {
     }
   }
 
+  /**
+   * Reads and measures what `preamble` would, in steps, where that is long: the messages from `sent` on, and tools.
+   * Errors: those of `PromptView.view`.
+   */
+  *measure(request: ScopedRequest, prompt: PromptView, sent: number): WorkSteps<void> {
+    yield* prompt.read(sent);
+    const size = request.body.bytes.length / 2;
+    if (size < SLICE_SIZE) return;
+    promptScope(request);
+    yield size;
+    toolTokens(request.body);
+    yield size;
+  }
+
   /** What stands before the documents. */
-  preamble(
-    request: Pick<ParsedRequest, 'api' | 'model' | 'body'>,
-    messages: readonly ChatMessage[],
-    history: RecalledHistory = NO_HISTORY,
-  ): Preamble {
+  preamble(request: ScopedRequest, messages: readonly ChatMessage[], history: RecalledHistory = NO_HISTORY): Preamble {
     const scope = promptScope(request);
     const { arrange } = this.#config;
     if (history.turns.length > 0) return turnPreamble(history, messages, scope, arrange);
     const { key, tokens } = chatPreamble(messages, scope, arrange);
-    const tools = request.body.raw('tools');
-    return { key, tokens: tools === undefined ? tokens : tokens + estimateTokens(tools) };
+    return { key, tokens: tokens + toolTokens(request.body) };
   }
 
   /**
@@ -296,7 +314,10 @@ export class InsertedDocuments {
       edits,
       arrangement,
       turn: undefined,
-      estimatedTokens: tokens + estimateTokens(`${hint}${scan.string(prompt)!}`),
+      estimatedTokens:
+        tokens +
+        (hint === '' ? 0 : estimateTokens(hint)) +
+        estimateTokensOfBytes(scan.bytes.subarray(prompt.start, prompt.end)),
     };
   }
 
@@ -328,16 +349,38 @@ export class InsertedDocuments {
 }
 
 /**
- * What decides the prompt's beginning beside the messages: model, tools and the like, as the client wrote them. O(their
- * length).
+ * What decides the prompt's beginning beside the messages: model, and hashes of tools and the like as the client wrote
+ * them. O(their length).
  */
-function promptScope({ api, model, body }: Pick<ParsedRequest, 'api' | 'model' | 'body'>): string {
+function promptScope({ api, model, body }: ScopedRequest): string {
+  const known = scopes.get(body);
+  if (known !== undefined) return known;
   const parts = [JSON.stringify(model)];
   for (const field of api.promptFields) {
-    const value = body.raw(field);
-    if (value !== undefined) parts.push(`${field}:${value}`);
+    const value = body.value(field);
+    if (value !== undefined) parts.push(`${field}:${byteChain(body.bytes, [value])[0]}`);
   }
-  return parts.join('\n');
+  const scope = parts.join('\n');
+  scopes.set(body, scope);
+  return scope;
+}
+
+type ScopedRequest = Pick<ParsedRequest, 'api' | 'model' | 'body'>;
+
+/** For as long as the body is held. */
+const scopes = new WeakMap<BodyView, string>();
+const tokensOfTools = new WeakMap<BodyView, number>();
+
+/** Tokens of the tools, estimated; none without any. O(their length), once for a body. */
+function toolTokens(body: BodyView): number {
+  const tools = body.value('tools');
+  if (tools === undefined) return 0;
+  let tokens = tokensOfTools.get(body);
+  if (tokens === undefined) {
+    tokens = estimateTokensOfBytes(body.bytes.subarray(tools.start, tools.end));
+    tokensOfTools.set(body, tokens);
+  }
+  return tokens;
 }
 
 /** Whether an error is the client's to mend; every other one is a defect of the gateway, and fails open. */
@@ -374,12 +417,7 @@ function estimatePrompt(messages: readonly ChatMessage[], arrangement: Arrangeme
   let tokens = arrangement.preamble?.tokens ?? 0;
   for (const document of arrangement.documents) tokens += document.tokens;
   if (arrangement.hint !== undefined) tokens += estimateTokens(arrangement.hint.labels.join(', '));
-  for (const { content } of messagesAfterDocuments(messages, layout)) {
-    if (typeof content === 'string') tokens += estimateTokens(content);
-    // Parts are the engine's to judge; they may be anything.
-    else for (const part of content ?? []) if (typeof part?.text === 'string') tokens += estimateTokens(part.text);
-  }
-  return tokens;
+  return tokens + chatTokens(messagesAfterDocuments(messages, layout));
 }
 
 function messagesAfterDocuments(messages: readonly ChatMessage[], layout: LayoutName): readonly ChatMessage[] {

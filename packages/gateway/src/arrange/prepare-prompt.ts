@@ -1,4 +1,4 @@
-import type { ArrangeRequest, RecalledHistory } from '@warmpath/core';
+import type { ArrangeRequest, RecalledHistory, WorkSteps } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Translation } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
@@ -8,6 +8,7 @@ import { isWorthReading } from '../intake/json-body.js';
 import { applyEdits } from '../intake/json-scanner.js';
 import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { PromptView } from '../intake/prompt-view.js';
+import { whenReady } from '../intake/work-slices.js';
 import type { Fallback } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import { replayInPlace } from './found/arrange-in-place.js';
@@ -46,6 +47,9 @@ export interface PlainPrompt {
   readonly history?: RecalledHistory | undefined;
 }
 
+/** A scan looks at so many bytes while other work looks at one. */
+const SCANNED_BYTES_PER_STEP = 16;
+
 /** What became of each step so far. */
 interface Steps {
   /** `undefined` for a body that has nothing for the gateway. */
@@ -57,6 +61,8 @@ interface Steps {
   readonly history: RecalledHistory | undefined;
 }
 
+const NOTHING_ASKED = { parsed: undefined, asked: undefined, prompt: undefined };
+
 /**
  * Reads a request as far as the gateway has to: 1. what it asks for, 2. which conversation it continues, 3. where its
  * documents are. A body that has nothing for the gateway is not read.
@@ -64,24 +70,36 @@ interface Steps {
  * @throws WarmpathError bad input, with a path; a conversation that is forgotten. A defect forwards the original.
  */
 export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Promise<PreparedPrompt> {
-  const { request, api, body, translation } = call;
-  if (!isReadable(request)) return { kind: 'plain', body };
+  if (!isReadable(call.request)) return { kind: 'plain', body: call.body };
+  const { slices } = gateway;
+  const isUnwanted = () => call.reply.raw.destroyed;
   try {
-    const parsed = parseRequest(body, api, {
-      headers: request.headers,
-      endUser: request.exchange.caller.endUser,
-      ...(translation !== undefined && { original: request.body as Buffer }),
-    });
-    const asked =
-      parsed === undefined || parsed.bypass ? undefined : gateway.documents.readDocuments(parsed, call.tenant);
-    const prompt = parsed?.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
-    const history = parsed && prompt && recall(gateway, call, parsed, prompt);
-    if (history instanceof Promise)
-      return history.then((known) => withDocuments(gateway, call, { parsed, asked, prompt, history: known }));
-    return withDocuments(gateway, call, { parsed, asked, prompt, history });
+    const prepared = whenReady(slices.run(readSteps(gateway, call), isUnwanted), (read) =>
+      whenReady(recall(gateway, call, read), (history) =>
+        slices.run(documentSteps(gateway, call, { ...read, history }), isUnwanted),
+      ),
+    );
+    return prepared instanceof Promise ? prepared.catch((error) => refused(gateway, call, error)) : prepared;
   } catch (error) {
     return refused(gateway, call, error);
   }
+}
+
+/** What the request asks for. */
+function* readSteps(
+  gateway: Gateway,
+  { request, api, body, tenant, translation }: Call,
+): WorkSteps<Omit<Steps, 'history'>> {
+  const parsed = parseRequest(body, api, {
+    headers: request.headers,
+    endUser: request.exchange.caller.endUser,
+    ...(translation !== undefined && { original: request.body as Buffer }),
+  });
+  if (parsed === undefined) return NOTHING_ASKED;
+  yield body.length / SCANNED_BYTES_PER_STEP;
+  const asked = parsed.bypass ? undefined : yield* gateway.documents.readDocuments(parsed, tenant);
+  const prompt = parsed.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
+  return { parsed, asked, prompt };
 }
 
 /** A compressed body is the engine's to read. */
@@ -90,29 +108,32 @@ export function isReadable({ headers }: FastifyRequest): boolean {
   return encoding === undefined || encoding === 'identity';
 }
 
-/** What the conversation's earlier turns were rendered to, unless the operator keeps no conversations. */
+/** What the conversation's earlier turns were rendered to; nothing where none is named, or the operator keeps none. */
 function recall(
   gateway: Gateway,
   { request, tenant }: Call,
-  { conversation }: ParsedRequest,
-  prompt: PromptView,
-): RecalledHistory | Promise<RecalledHistory> | undefined {
+  { parsed, prompt }: Pick<Steps, 'parsed' | 'prompt'>,
+): RecalledHistory | undefined | Promise<RecalledHistory | undefined> {
   const { exchange } = request;
-  if (!gateway.config.session.enabled) return undefined;
-  const noted = (history: RecalledHistory): RecalledHistory => {
-    exchange.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
-    return history;
-  };
-  const found = gateway.conversations.recall(prompt, conversation!, {
+  if (parsed?.conversation === undefined || prompt === undefined || !gateway.config.session.enabled) return undefined;
+  const recalled = gateway.conversations.recall(prompt, parsed.conversation, {
     tenant,
     now: gateway.now(),
     missed: (failure) => exchange.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
     failed: (defect) => failOpen(gateway, request, 'conversation', defect),
   });
-  return found instanceof Promise ? found.then(noted) : noted(found);
+  return whenReady(recalled, (history) => {
+    exchange.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
+    return history;
+  });
 }
 
-function withDocuments(gateway: Gateway, call: Call, { parsed, asked, prompt, history }: Steps): PreparedPrompt {
+/** Where the documents are, and what stands before them. */
+function* documentSteps(
+  gateway: Gateway,
+  call: Call,
+  { parsed, asked, prompt, history }: Steps,
+): WorkSteps<PreparedPrompt> {
   try {
     if (parsed?.bypass) return plain(call, parsed, history);
     const { documents } = gateway;
@@ -121,6 +142,8 @@ function withDocuments(gateway: Gateway, call: Call, { parsed, asked, prompt, hi
     const isReplayed = history?.turns.some(({ edits }) => edits.length > 0) === true;
     if (!hasDocuments && !isReplayed) {
       const found = findInPrompt(gateway, call, { parsed, asked, history });
+      // The next slice is that of the order and the edits.
+      yield found === undefined ? 0 : call.body.length;
       if (found !== undefined) return found;
       lookLater(gateway, call, parsed);
       if (parsed === undefined || history === undefined || history.turns.length === 0)
@@ -129,12 +152,15 @@ function withDocuments(gateway: Gateway, call: Call, { parsed, asked, prompt, hi
     const whole = replayedInPlace(gateway, call, parsed!);
     const view = whole === parsed && prompt !== undefined ? prompt : PromptView.of(whole.body, call.api);
     if (view === undefined && !hasDocuments) return plain(call, parsed, history);
-    return documents.asTurn(whole, view, asked!, history);
+    if (view !== undefined) yield* documents.measure(whole, view, history?.sentMessages ?? 0);
+    const turn = documents.asTurn(whole, view, asked!, history);
+    yield call.body.length;
+    return turn;
   } catch (error) {
     // Without documents nothing is asked of the gateway that it could refuse.
     if (isBadInput(error) && parsed?.documents === undefined && history === undefined)
       return plain(call, parsed, history);
-    return refused(gateway, call, error);
+    throw error;
   }
 }
 
@@ -221,8 +247,8 @@ function findInPrompt(
   };
   const found = findDocuments(gateway.promptMemo, searched, gateway.now());
   if (found === undefined) return undefined;
-  const dial = asked ?? gateway.documents.withDefaults({ documents: [] });
-  return { kind: 'found', tenant, found, dial, deduplicate, blocks, history };
+  const switches = asked ?? gateway.documents.withDefaults({ documents: [] });
+  return { kind: 'found', tenant, found, switches, deduplicate, blocks, history };
 }
 
 function isUnavailable(error: unknown): boolean {

@@ -45,17 +45,11 @@ const file = (description: string) => z.string().min(1).optional().describe(desc
 
 const store = z
   .strictObject({
-    kind: z
-      .enum(['memory', 'redis'])
-      .default('memory')
-      .describe(
-        "This process's memory, or a server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts.",
-      ),
     url: z
       .url({ protocol: /^(rediss?|unix)$/, error: 'must be a redis://, rediss:// or unix:// URL' })
       .optional()
       .describe(
-        'Where that server is: `redis://host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`; user and database may stand in it. Of a cluster, any server.',
+        'Server that several gateways share: Redis, Valkey, or another that speaks their protocol and runs scripts. `redis://host:6379`, `rediss://` for TLS, or `unix:///path/of/its/socket`; user and database may stand in it. Of a cluster, any server. The memory of this process if left out.',
       ),
     password: z.string().min(1).optional().describe('Its password. Best taken from the environment; never logged.'),
     tls: z
@@ -73,9 +67,9 @@ const store = z
         'Milliseconds that a request waits for it; then it goes on with what this gateway knows by itself, or is refused where that is not enough.',
       ),
   })
-  .refine(({ kind, url }) => kind === 'memory' || url !== undefined, {
+  .refine(({ password, url }) => password === undefined || url !== undefined, {
     path: ['url'],
-    error: 'is required where `kind` is `redis`',
+    error: 'is required where there is a password',
   });
 
 /** `session`: what is remembered of conversations. */

@@ -15,12 +15,17 @@ import { count, milliseconds } from './schema-values.js';
 const apiWay = () => z.enum(['auto', 'native', 'translate']).default('auto');
 
 const timeouts = z.strictObject({
-  connectMs: milliseconds().default(5_000).describe('Milliseconds to open a connection to the engine.'),
   headersMs: milliseconds()
     .default(300_000)
-    .describe('Milliseconds from the request sent until the response headers: queueing and prefill in the engine.'),
+    .describe(
+      'Milliseconds from the request sent until the response headers: queueing and prefill in the engine. A connection must open in this time, too, and within 5 s.',
+    ),
   idleMs: milliseconds().default(120_000).describe('Milliseconds between two chunks of a response body.'),
-  totalMs: milliseconds().default(1_800_000).describe('Milliseconds for the whole exchange, waiting included.'),
+  totalMs: milliseconds()
+    .default(1_800_000)
+    .describe(
+      'Milliseconds for the whole exchange, waiting included. A batch may be planned for so long, too, up to a minute.',
+    ),
 });
 
 const kvEvents = z.strictObject({
@@ -67,14 +72,9 @@ const upstream = z.strictObject({
     .describe(
       "Mark the documents of `/v1/messages` as cache breakpoints, for Anthropic's own API, which caches up to these only and bills writing them.",
     ),
-  connections: count(65_536)
-    .default(1_024)
-    .describe('Connections to the engine, one request each. Prompts beyond that wait in the queue.'),
   maxConcurrent: count(65_536)
-    .optional()
-    .describe(
-      'Prompts that the engine gets at once; the others wait in the queue, where `foresight` sees them. As many as there are connections if left out.',
-    ),
+    .default(1_024)
+    .describe('Prompts that the engine gets at once; the others wait in the queue, where `foresight` sees them.'),
   segments: z
     .boolean()
     .default(false)
@@ -133,7 +133,7 @@ const residency = z.strictObject({
   maxAgeMs: milliseconds()
     .optional()
     .describe(
-      'Milliseconds without use after which a path is believed gone, for engines that cache for a limited time.',
+      'Milliseconds without use after which a path is believed gone, for engines that cache for a limited time. What was warmed up counts as cold again after it, or after 5 minutes if it is left out.',
     ),
 });
 
@@ -161,38 +161,20 @@ const queue = z.strictObject({
     .describe(
       "Which of a tenant's prompts goes next: the oldest, or the one that finds most in the cache. Tenants take turns.",
     ),
-  window: count(1_024)
-    .default(32)
-    .describe('With `cache-aware`, how often a prompt may be overtaken before it goes next.'),
-});
-
-const warmup = z.strictObject({
-  ttlMs: milliseconds()
-    .default(300_000)
-    .describe('Milliseconds without a request after which a prompt prefix counts as cold again.'),
-  concurrency: count(1_024).default(4).describe('Warm-ups under way at once; one more gets 429.'),
 });
 
 const prewarm = z.strictObject({
-  enabled: z
-    .boolean()
-    .default(false)
+  tokensPerMinute: z
+    .int()
+    .min(0)
+    .max(100_000_000)
+    .default(0)
     .describe(
-      'Prefill likely extensions of served prompts while the engine is idle. For engines of your own: it computes.',
+      'Tokens of likely extensions of served prompts that may be prefilled in a minute while the engine is idle; 0 for none. For engines of your own: it computes. 20,000 is a good start.',
     ),
-  idleMs: milliseconds().default(100).describe('Milliseconds without a request after which the engine counts as idle.'),
-  tokensPerMinute: count(100_000_000).default(20_000).describe('Tokens that may be prefilled ahead in a minute.'),
-});
-
-const plan = z.strictObject({
-  timeoutMs: milliseconds().default(60_000).describe('Milliseconds that planning a batch may take.'),
 });
 
 const explain = z.strictObject({
-  requests: z
-    .boolean()
-    .default(true)
-    .describe('Whether `GET /v1/requests/{id}` can tell counts of requests just served.'),
   prompts: z
     .enum(['off', 'all'])
     .default('off')
@@ -248,9 +230,7 @@ export const gatewayConfigSchema = z
     residency: residency.prefault({}).describe('What is believed about the cache of the engine.'),
     limits: limits.prefault({}).describe('Bounds on requests and on state.'),
     queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
-    warmup: warmup.prefault({}).describe('Prefill of prompt prefixes while a retrieval is under way.'),
     prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
-    plan: plan.prefault({}).describe('Planning of whole batches (`POST /v1/plan`).'),
     explain: explain.prefault({}).describe('What can be asked about requests just served.'),
     dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),
     admin: admin.prefault({}).describe('What only the operator may do.'),

@@ -77,9 +77,8 @@ export async function createConversationStore({
 }: Pick<GatewayConfig, 'session' | 'limits'>): Promise<ConversationStore> {
   const { store, maxAgeMs } = session;
   const memory = { maxAgeMs, maxBytes: Math.floor(bytesOfPart('conversations', limits.memoryBytes) / 2) };
-  const { kind, url, ...settings } = store;
-  // The schema requires a URL for every kind but `memory`.
-  if (kind === 'memory' || url === undefined) return new MemoryConversationStore(memory);
+  const { url, ...settings } = store;
+  if (url === undefined) return new MemoryConversationStore(memory);
   const { RedisConversationStore } = await loadRedis();
   return new RedisConversationStore({ url, ...settings, memory });
 }
@@ -89,7 +88,7 @@ async function loadRedis(): Promise<typeof import('@warmpath/redis')> {
     return await import('@warmpath/redis');
   } catch (cause) {
     throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
-      path: 'session.store.kind',
+      path: 'session.store.url',
       detail: 'The package @warmpath/redis cannot be loaded. Run: npm install @warmpath/redis',
       cause,
     });
@@ -98,7 +97,7 @@ async function loadRedis(): Promise<typeof import('@warmpath/redis')> {
 
 /** Whether the store of a configuration can be asked. */
 export interface ConversationStoreProbe {
-  readonly kind: GatewayConfig['session']['store']['kind'];
+  readonly kind: 'memory' | 'redis';
   readonly isUp: boolean;
   /** `connected`, or why not: an error code of the system or of the server. Holds no secret. */
   readonly reason: string;
@@ -121,5 +120,5 @@ export async function probeConversationStore(config: GatewayConfig): Promise<Con
   });
   const { isUp } = store;
   await store.close();
-  return { kind: config.session.store.kind, isUp, reason };
+  return { kind: config.session.store.url === undefined ? 'memory' : 'redis', isUp, reason };
 }

@@ -94,15 +94,13 @@ export class DashboardFeed {
 
   #settings(): FeedSettings {
     const { dashboard, explain, queue, upstream } = this.#gateway.config;
-    const { connections, maxConcurrent = connections } = upstream;
     return {
       names: dashboard.names,
-      recordsRequests: explain.requests,
       comparesPrompts: explain.prompts !== 'off',
       savedPerMillionTokens: dashboard.savedPerMillionTokens ?? null,
       savedUnit: dashboard.savedUnit,
       queueCapacity: queue.capacity,
-      maxConcurrent: Math.min(connections, maxConcurrent),
+      maxConcurrent: upstream.maxConcurrent,
       slotMs: SLOT_MS,
       seriesMs: SLOTS * SLOT_MS,
       ttftBounds: TTFT_BOUNDS,

@@ -9,6 +9,9 @@ import {
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 
+/** With `cache-aware`, how often a prompt may be overtaken before it goes next. */
+const MAX_OVERTAKEN = 32;
+
 /** What is known of the documents of a request before it is dispatched. */
 export interface WaitingContext {
   /** Tells models apart, too. */
@@ -40,8 +43,8 @@ interface Waiting {
 /** Nothing is cached of a request that names no documents, and how much there is to compute only the engine knows. */
 const UNKNOWN_REUSE: PromptReuse = { cachedTokens: 0, hostTokens: 0, computeTokens: 1 };
 
-/** Waiting requests that a policy is told of; it reads no more. */
-const MAX_TOLD = 64;
+/** Waiting requests that a policy is given; it reads no more. */
+const MAX_CONTEXTS = 64;
 
 const NONE: readonly never[] = [];
 
@@ -119,19 +122,19 @@ export class DispatchQueue {
   }
 
   /**
-   * The documents of a tenant's requests that wait behind this preamble, in order of arrival: what may be told to an
+   * The documents of a tenant's requests that wait behind this preamble, in order of arrival: what may be shown to an
    * ordering policy. At most 64. O(requests of the tenant).
    */
   waitingBehind(preamble: Preamble, tenant: string): readonly (readonly Document[])[] {
     const scheduler = this.#tenants.get(tenant);
     if (scheduler === undefined) return NONE;
-    const told: (readonly Document[])[] = [];
+    const contexts: (readonly Document[])[] = [];
     for (const { dispatch } of scheduler) {
       const context = dispatch.context();
       if (context?.preamble.key !== preamble.key) continue;
-      if (told.push(context.documents) === MAX_TOLD) break;
+      if (contexts.push(context.documents) === MAX_CONTEXTS) break;
     }
-    return told;
+    return contexts;
   }
 
   /** The tenant with the fewest requests under way, of equals the one whose turn it is. O(waiting tenants). */
@@ -206,10 +209,10 @@ export class DispatchQueue {
   }
 
   #createScheduler(): Scheduler<Waiting> {
-    const { discipline, window, capacity } = this.#settings;
+    const { discipline, capacity } = this.#settings;
     if (discipline === 'fifo') return new FifoScheduler({ capacity });
     const lookup = ({ dispatch }: Waiting): PromptReuse => dispatch.context()?.reuse() ?? UNKNOWN_REUSE;
-    return new CacheAwareScheduler({ capacity, window, lookup });
+    return new CacheAwareScheduler({ capacity, window: MAX_OVERTAKEN, lookup });
   }
 }
 

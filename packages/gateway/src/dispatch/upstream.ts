@@ -57,10 +57,17 @@ const CONNECTION_FAILURES = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
 
+/** Connections to the engine, one request each: prompts, and what is only passed through. */
+const LEAST_CONNECTIONS = 1_024;
+/** Milliseconds to open a connection, where the configuration allows that much. */
+const CONNECT_MS = 5_000;
+
 /** The engine's HTTP side: a pool of keep-alive connections to one base URL. */
 export class Upstream {
   /** Where the engine is, without credentials; part of the identity of what is cached. */
   readonly url: string;
+  /** Milliseconds in which a connection must open, or a question about the engine be answered. */
+  readonly connectMs: number;
   readonly #pool: Pool;
   readonly #basePath: string;
   readonly #totalMs: number;
@@ -70,13 +77,14 @@ export class Upstream {
 
   constructor(config: GatewayConfig['upstream']) {
     const url = new URL(config.url);
-    const { connectMs, headersMs, idleMs, totalMs } = config.timeouts;
+    const { headersMs, idleMs, totalMs } = config.timeouts;
+    this.connectMs = Math.min(CONNECT_MS, headersMs);
     this.#basePath = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.#totalMs = totalMs;
     this.url = `${url.origin}${this.#basePath}`;
     this.#pool = new Pool(url.origin, {
-      connections: config.connections,
-      connect: { timeout: connectMs },
+      connections: Math.max(LEAST_CONNECTIONS, config.maxConcurrent),
+      connect: { timeout: this.connectMs },
       headersTimeout: headersMs,
       bodyTimeout: idleMs,
     });
@@ -232,7 +240,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     if (code === 'UND_ERR_BODY_TIMEOUT')
       return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'the response stalled (`upstream.timeouts.idleMs`)', error);
     if (code === 'UND_ERR_CONNECT_TIMEOUT')
-      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no connection (`upstream.timeouts.connectMs`)', error);
+      return withCause('WARMPATH_UPSTREAM_TIMEOUT', 'no connection in time', error);
     if (code === 'UND_ERR_INVALID_ARG') return withCause('WARMPATH_INVALID_REQUEST', error.message, error);
     const table = this.#controller === undefined ? 'WARMPATH_UPSTREAM_UNREACHABLE' : 'WARMPATH_UPSTREAM_CUT';
     const when = this.#headSeen ? 'in the middle of the response' : 'before the response';

@@ -46,7 +46,7 @@ export class EngineApis {
     this.#settings = config.upstream;
     this.#credentials = credentials;
     this.#asksWithClientKey = forwardsClientKey(config);
-    this.#totalMs = config.upstream.timeouts.connectMs;
+    this.#totalMs = upstream.connectMs;
     this.#now = now;
   }
 

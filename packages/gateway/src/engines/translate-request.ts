@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { WarmpathError, type WorkSteps } from '@warmpath/core';
 import {
   type TranslatedAnswer,
   TranslateError,
@@ -23,13 +23,14 @@ export interface Translation {
 }
 
 /**
- * Translates a request; `documents` and `warmpath` come along as they are. O(body).
+ * Translates a request, in steps; `documents` and `warmpath` come along as they are. O(body).
  *
  * @throws WarmpathError those of `checkBounds`; `WARMPATH_INVALID_REQUEST`, `WARMPATH_NOT_TRANSLATABLE`, with a path.
  */
-export function translateRequest(request: TranslateRequest): Translation {
+export function* translateRequest(request: TranslateRequest): WorkSteps<Translation> {
   checkBounds(request.body);
   const { body, warnings, answer } = withTableErrors(() => translate(request));
+  yield request.body.length;
   return { body: Buffer.from(body), warnings, answer: new TranslatedBody(answer) };
 }
 

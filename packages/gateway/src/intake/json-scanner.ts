@@ -31,13 +31,20 @@ const CLOSE_BRACKET = 0x5d;
 const COMMA = 0x2c;
 const COLON = 0x3a;
 const LETTER_U = 0x75;
+const LETTER_E = 0x65;
+const LOWER = 0x20;
+const ZERO = 0x30;
+const NINE = 0x39;
+const MINUS = 0x2d;
+const PLUS = 0x2b;
+const POINT = 0x2e;
 
 /** Levels of arrays and objects. Real requests have about ten (schemas of tools). */
 const MAX_DEPTH = 256;
 /**
- * Brackets, commas and quotes that one scan steps over: some 20 ms of work. A real body of 32 MB has a tenth of that.
+ * Values, and searches inside of strings, of one scan: some 15 ms of work. A real body of 32 MB has a third of that.
  */
-const MAX_STEPS = 2_000_000;
+const MAX_STEPS = 600_000;
 
 /**
  * Bytes of a string that are looked at one by one before a native search is worth its call: names and roles are
@@ -45,7 +52,7 @@ const MAX_STEPS = 2_000_000;
  */
 const SHORT_STRING = 24;
 
-const LITERAL = /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
+const WORDS = ['true', 'false', 'null'].map((word) => [...Buffer.from(word)]);
 
 /** Scans the bytes of one JSON text. Errors: `WARMPATH_INVALID_JSON`; `WARMPATH_BODY_TOO_COMPLEX` beyond the bounds. */
 export class JsonScanner {
@@ -204,25 +211,23 @@ export class JsonScanner {
   /** Behind the closing quote of the string that opens at `start`. */
   stringEnd(start: number): number {
     const { bytes } = this;
-    const short = start + SHORT_STRING;
-    for (let at = start + 1; at <= short; at++) {
-      const byte = bytes[at];
-      if (byte === QUOTE) return at + 1;
-      if (byte === BACKSLASH) return this.#longStringEnd(at);
-    }
-    return this.#longStringEnd(short + 1);
-  }
-
-  /** `from`: inside the string, not in the middle of an escape. */
-  #longStringEnd(from: number): number {
-    const { bytes } = this;
-    for (let at = bytes.indexOf(QUOTE, from); at >= 0; at = bytes.indexOf(QUOTE, at + 1)) {
+    for (let at = start + 1; ; ) {
+      const end = at + SHORT_STRING;
+      for (; at < end; at++) {
+        const byte = bytes[at];
+        if (byte === QUOTE) return at + 1;
+        // What follows is part of the string, whatever it is.
+        if (byte === BACKSLASH) at++;
+      }
+      const quote = bytes.indexOf(QUOTE, at);
+      if (quote < 0) throw invalidJson();
+      // Back over the backslashes before it: an even number of them belongs to themselves.
+      let first = quote;
+      while (first > at && bytes[first - 1] === BACKSLASH) first--;
       this.#step();
-      let backslashes = at;
-      while (backslashes > from && bytes[backslashes - 1] === BACKSLASH) backslashes--;
-      if ((at - backslashes) % 2 === 0) return at + 1;
+      if ((quote - first) % 2 === 0) return quote + 1;
+      at = quote + 1;
     }
-    throw invalidJson();
   }
 
   /** Walks through nested containers without recursion: what closes each open one is kept in a list. */
@@ -288,10 +293,34 @@ export class JsonScanner {
 
   #literalEnd(start: number): number {
     const { bytes } = this;
+    const end = isDigit(bytes[start]) || bytes[start] === MINUS ? this.#numberEnd(start) : this.#wordEnd(start);
+    if (isOfLiteral(bytes[end])) throw invalidJson();
+    return end;
+  }
+
+  #wordEnd(start: number): number {
+    const word = WORDS.find((each) => each[0] === this.bytes[start]);
+    if (word === undefined || word.some((byte, i) => this.bytes[start + i] !== byte)) throw invalidJson();
+    return start + word.length;
+  }
+
+  #numberEnd(start: number): number {
+    const { bytes } = this;
+    let at = bytes[start] === MINUS ? start + 1 : start;
+    at = bytes[at] === ZERO ? at + 1 : this.#digitsEnd(at);
+    if (bytes[at] === POINT) at = this.#digitsEnd(at + 1);
+    if (bytes[at] === LETTER_E || bytes[at] === LETTER_E - LOWER) {
+      const sign = bytes[at + 1];
+      at = this.#digitsEnd(sign === PLUS || sign === MINUS ? at + 2 : at + 1);
+    }
+    return at;
+  }
+
+  /** Behind one digit or more. */
+  #digitsEnd(start: number): number {
     let at = start;
-    // Numbers and words; nothing longer than this is one.
-    while (at < start + 400 && isOfLiteral(bytes[at])) at++;
-    if (at === start || !LITERAL.test(bytes.toString('latin1', start, at))) throw invalidJson();
+    while (isDigit(this.bytes[at])) at++;
+    if (at === start) throw invalidJson();
     return at;
   }
 
@@ -316,7 +345,7 @@ export class JsonScanner {
   }
 
   #step(): void {
-    if (++this.#steps > MAX_STEPS) throw tooComplex(`more than ${MAX_STEPS} values and quotes`);
+    if (++this.#steps > MAX_STEPS) throw tooComplex(`more than ${MAX_STEPS} values and escaped quotes`);
   }
 }
 
@@ -340,6 +369,10 @@ export function parseJson(text: string): unknown {
   } catch {
     throw invalidJson();
   }
+}
+
+function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= ZERO && byte <= NINE;
 }
 
 function isOfLiteral(byte: number | undefined): boolean {

@@ -1,8 +1,16 @@
-import { byteChain, type ChatMessage, type MessagesByPlace, WarmpathError } from '@warmpath/core';
+import {
+  byteChain,
+  type ChatMessage,
+  type MessagesByPlace,
+  messageSteps,
+  WarmpathError,
+  type WorkSteps,
+} from '@warmpath/core';
 import { isObject } from './apis/content-texts.js';
 import type { ConversationMembers, PromptApi } from './apis/prompt-api.js';
 import type { BodyView } from './body-view.js';
-import type { ByteSpan } from './json-scanner.js';
+import { type ByteSpan, parseJson } from './json-scanner.js';
+import { SLICE_SIZE } from './work-slices.js';
 
 /** Where a message of the rendered prompt comes from. */
 export interface MessageOrigin {
@@ -26,6 +34,8 @@ export interface ViewedMessages {
 /** Stands for a message that was sent before, and that nobody reads again. */
 const SENT_MESSAGE: ChatMessage = { role: 'user' };
 
+/** Bytes from which on looking for the role takes less than reading the message. */
+const LONG_MESSAGE = 4_096;
 const NOTHING: ByteSpan = { start: 0, end: 0 };
 
 /**
@@ -40,6 +50,8 @@ export class PromptView implements MessagesByPlace {
   /** Whether the prompt is one text instead of a list of messages. */
   readonly isText: boolean;
   readonly #read: (ChatMessage | undefined)[] = [];
+  readonly #readHalves: (readonly ChatMessage[] | undefined)[] = [];
+  #readOpening: ChatMessage | undefined;
 
   private constructor(body: BodyView, api: PromptApi, members: ConversationMembers, elements: readonly ByteSpan[]) {
     this.body = body;
@@ -79,6 +91,21 @@ export class PromptView implements MessagesByPlace {
     return this.#read[place];
   }
 
+  /** The role of the message of that place; a long one is not read for it. Same errors. O(message), native. */
+  roleAt(place: number): string | undefined {
+    const span = this.elements[place];
+    const { scan } = this.body;
+    if (span === undefined) return undefined;
+    if (this.#read[place] !== undefined || length(span) < LONG_MESSAGE || !scan.isObject(span)) {
+      return this.at(place)?.role;
+    }
+    const known: Record<string, unknown> = {};
+    for (const { key, valueStart, end } of scan.members(span.start)) {
+      if (key === 'role' || key === 'type') known[key] = scan.string({ start: valueStart, end });
+    }
+    return this.members.read(known, place).role;
+  }
+
   /** The hash chain over the messages and what stands before them, byte for byte. O(bytes), 0.5 ns a byte. */
   links(): readonly string[] {
     return byteChain(this.body.bytes, [this.opening ?? NOTHING, ...this.elements]).slice(1);
@@ -106,10 +133,37 @@ export class PromptView implements MessagesByPlace {
     return { messages, origins, sentMessages };
   }
 
+  /**
+   * Reads and measures what `view` would, message by message, where that is more than a slice of work. Errors: those of
+   * `view`. O(messages that are read).
+   */
+  *read(sent: number): WorkSteps<void> {
+    const { opening, elements } = this;
+    const from = elements[sent]?.start ?? 0;
+    if ((elements.at(-1)?.end ?? 0) - from + length(opening ?? NOTHING) <= SLICE_SIZE) return;
+    if (opening !== undefined && sent === 0) {
+      const message = this.#openingMessage(opening);
+      yield length(opening);
+      yield* messageSteps(message);
+    }
+    for (let place = sent; place < elements.length; place++) {
+      const size = length(elements[place]!);
+      // In two steps: each takes 1 ns a byte and more.
+      const text = this.body.scan.text(elements[place]!);
+      yield size;
+      this.#read[place] ??= this.members.read(parseJson(text), place);
+      yield size;
+      for (const message of this.#halves(place, sent)) yield* messageSteps(message);
+    }
+  }
+
   #openingMessage(span: ByteSpan): ChatMessage {
-    const content = this.body.scan.parse(span);
-    checkContent(content, this.members.opening!);
-    return { role: 'system', content: content as string };
+    if (this.#readOpening === undefined) {
+      const content = this.body.scan.parse(span);
+      checkContent(content, this.members.opening!);
+      this.#readOpening = { role: 'system', content: content as string };
+    }
+    return this.#readOpening;
   }
 
   #halves(place: number, sent: number): readonly ChatMessage[] {
@@ -117,7 +171,9 @@ export class PromptView implements MessagesByPlace {
     // Only a message that holds results can be split, and the word for them stands in its bytes.
     if (place < sent && !(split !== undefined && this.#holds(place, split.sign))) return [SENT_MESSAGE];
     const message = this.at(place)!;
-    const halves = split === undefined ? [message] : split.halves(message);
+    if (split === undefined) return [message];
+    this.#readHalves[place] ??= split.halves(message);
+    const halves = this.#readHalves[place];
     return place < sent ? halves.map(() => SENT_MESSAGE) : halves;
   }
 
@@ -126,6 +182,10 @@ export class PromptView implements MessagesByPlace {
     const found = this.body.bytes.indexOf(sign, start);
     return found >= 0 && found < end;
   }
+}
+
+function length({ start, end }: ByteSpan): number {
+  return end - start;
 }
 
 function partOf({ role }: ChatMessage): MessageOrigin['part'] {

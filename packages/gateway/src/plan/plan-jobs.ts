@@ -22,6 +22,8 @@ interface Task {
   timer: NodeJS.Timeout | undefined;
 }
 
+/** Milliseconds that planning a batch may take, where the configuration allows an exchange that much. */
+const PLAN_MS = 60_000;
 /** Contexts of one batch. */
 const CONTEXTS = 100_000;
 /** Batches that may wait. */
@@ -39,8 +41,8 @@ export class PlanJobs {
   readonly #waiting: FifoScheduler<Task>;
   readonly #running = new Set<Task>();
 
-  constructor({ plan, limits }: Pick<GatewayConfig, 'plan' | 'limits'>) {
-    this.#timeoutMs = plan.timeoutMs;
+  constructor({ upstream, limits }: Pick<GatewayConfig, 'upstream' | 'limits'>) {
+    this.#timeoutMs = Math.min(PLAN_MS, upstream.timeouts.totalMs);
     this.#heapMiB = Math.ceil(limits.memoryBytes / 1_048_576);
     this.#documents = limits.documents;
     this.#waiting = new FifoScheduler({ capacity: CAPACITY });

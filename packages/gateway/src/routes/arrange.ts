@@ -1,4 +1,12 @@
-import { estimateTokens, fingerprint, observe, renderCompletion, renderHint, WarmpathError } from '@warmpath/core';
+import {
+  type ArrangeRequest,
+  estimateTokens,
+  fingerprint,
+  observe,
+  renderHint,
+  WarmpathError,
+  type WorkSteps,
+} from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
 import { predictedTokens } from '../engines/kv-residency.js';
@@ -6,6 +14,7 @@ import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
 import { withoutTexts } from '../observe/open-arrangements.js';
+import { escaped } from '../render/insert-documents.js';
 
 const SWITCHES = ['policy', 'maxShift', 'pin', 'hints'];
 const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model'];
@@ -19,35 +28,47 @@ const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model'];
  * documents, `model` keeps the histories of several models apart.
  */
 export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
-  app.post('/v1/arrange', (request, reply) => {
-    request.exchange.bodyAt = gateway.now();
-    const answer = arrangeOnly(gateway, request, readBody(request.body as Buffer | undefined));
-    request.exchange.overheadMs = gateway.now() - request.exchange.bodyAt;
+  app.post('/v1/arrange', async (request, reply) => {
+    const { exchange } = request;
+    exchange.bodyAt = gateway.now();
+    const body = readBody(request.body as Buffer | undefined);
+    const steps = readDocuments(gateway, body, exchange.caller.tenant);
+    const asked = await gateway.slices.run(steps, () => reply.raw.destroyed);
+    const answer = arrangeOnly(gateway, request, body, asked);
+    exchange.overheadMs = gateway.now() - exchange.bodyAt;
     return reply
-      .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
-      .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange))
+      .header(RESPONSE_HEADERS.requestId, exchange.requestId)
+      .header(RESPONSE_HEADERS.summary, summaryHeader(exchange))
+      .type('application/json; charset=utf-8')
       .send(answer);
   });
+}
+
+function* readDocuments(
+  { documents }: Gateway,
+  { body, switches }: ReturnType<typeof readBody>,
+  tenant: string,
+): WorkSteps<ArrangeRequest> {
+  const span = body.value('documents');
+  if (span === undefined || !body.scan.isArray(span)) {
+    throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: 'documents' });
+  }
+  return documents.withDefaults(yield* documents.cache.prepare(tenant, body.scan, span, switches, {}));
 }
 
 function arrangeOnly(
   gateway: Gateway,
   { exchange }: FastifyRequest,
-  { body, preamble, switches }: ReturnType<typeof readBody>,
-) {
+  { body, preamble }: ReturnType<typeof readBody>,
+  asked: ArrangeRequest,
+): Buffer {
   const { documents, config } = gateway;
-  const { tenant } = exchange.caller;
-  const span = body.value('documents');
-  if (span === undefined || !body.scan.isArray(span)) {
-    throw new WarmpathError('WARMPATH_INVALID_DOCUMENTS', { path: 'documents' });
-  }
-  const arrangeRequest = documents.withDefaults(documents.cache.prepare(tenant, body.scan, span, switches, {}));
-  const state = gateway.histories.of(tenant, modelOf(body));
+  const state = gateway.histories.of(exchange.caller.tenant, modelOf(body));
   const now = gateway.now();
   const arrangement = documents.arrange(
     typeof preamble === 'string'
-      ? { ...arrangeRequest, preamble: { key: `text#${fingerprint([preamble])}`, tokens: estimateTokens(preamble) } }
-      : arrangeRequest,
+      ? { ...asked, preamble: { key: `text#${fingerprint([preamble])}`, tokens: estimateTokens(preamble) } }
+      : asked,
     state.history,
     now,
   );
@@ -56,19 +77,25 @@ function arrangeOnly(
   exchange.documents = arrangement.documents.length;
   exchange.documentsMoved = arrangement.trace.moves.filter((places) => places !== 0).length;
   exchange.predictedCachedTokens = predictedTokens(gateway.kvResidency, state, arrangement);
+  const { template, wording } = config.arrange;
   const { hint } = arrangement;
-  return {
+  const before = {
     object: 'arrangement',
     id: gateway.arrangements.open({ arrangement: served, state }),
     documents: arrangement.documents.map(({ id, label, title, tokens }, place) => {
       return { id, label, title, tokens, rank: arrangement.order[place] };
     }),
     order: arrangement.order,
-    hint: hint === undefined ? null : { labels: hint.labels, text: renderHint(arrangement, config.arrange.template) },
-    text: renderCompletion('', arrangement, config.arrange),
-    predictedCachedTokens: exchange.predictedCachedTokens,
-    trace: arrangement.trace,
+    hint: hint === undefined ? null : { labels: hint.labels, text: renderHint(arrangement, template) },
   };
+  const behind = { predictedCachedTokens: exchange.predictedCachedTokens, trace: arrangement.trace };
+  // The documents are known as JSON already, and may be long.
+  return Buffer.concat([
+    Buffer.from(`${JSON.stringify(before).slice(0, -1)},"text":"`),
+    ...arrangement.documents.map((document) => documents.cache.rendered(document)),
+    escaped(renderHint(arrangement, template, wording)),
+    Buffer.from(`",${JSON.stringify(behind).slice(1)}`),
+  ]);
 }
 
 function readBody(bytes: Buffer = Buffer.alloc(0)) {

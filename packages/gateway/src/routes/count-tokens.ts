@@ -1,8 +1,7 @@
-import { estimateTokens } from '@warmpath/core';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { estimateTokens, type WorkSteps } from '@warmpath/core';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forward } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
-import type { Way } from '../engines/engine-apis.js';
 import { translateRequest } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
@@ -19,38 +18,37 @@ const TOKENS_PER_MESSAGE = 5;
  * gateway estimates, with what it has learned of the model's way of counting.
  */
 export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
-  app.post(`${messagesApi.path}/count_tokens`, (request, reply) => {
+  app.post(`${messagesApi.path}/count_tokens`, async (request, reply) => {
     const { headers, exchange } = request;
-    const go = (way: Way): void => {
-      exchange.bodyAt = gateway.now();
-      const body = bodyOf(request);
-      if (way === 'native') forward(gateway, { request, reply }, body);
-      else estimate(gateway, { request, reply }, body);
-    };
-    const way = gateway.engineApis.way(messagesApi.name, exchange.caller, headers);
-    if (typeof way === 'string') go(way);
-    else void way.then(go).catch((error: unknown) => reply.send(error));
+    const way = await gateway.engineApis.way(messagesApi.name, exchange.caller, headers);
+    exchange.bodyAt = gateway.now();
+    const body = bodyOf(request);
+    if (way === 'native') {
+      forward(gateway, { request, reply }, body);
+      return reply;
+    }
+    const tokens = await gateway.slices.run(tokenSteps(gateway, request, body), () => reply.raw.destroyed);
+    return reply.header(RESPONSE_HEADERS.requestId, exchange.requestId).send({ input_tokens: tokens });
   });
 }
 
-function estimate(
-  gateway: Gateway,
-  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
-  body: Buffer,
-): void {
-  const { tenant } = request.exchange.caller;
-  const { body: chat } = translateRequest({ api: messagesApi.name, body });
+function* tokenSteps(gateway: Gateway, { exchange }: FastifyRequest, body: Buffer): WorkSteps<number> {
+  const { tenant } = exchange.caller;
+  const { body: chat } = yield* translateRequest({ api: messagesApi.name, body });
   const { model, tools, ...rest } = readObject(chat);
+  yield chat.length;
   let tokens = tools === undefined ? 0 : estimateTokens(JSON.stringify(tools));
   for (const { texts } of chatApi.messages(rest)) {
     tokens += TOKENS_PER_MESSAGE;
-    for (const { text } of texts) tokens += estimateTokens(text);
+    for (const { text } of texts) {
+      tokens += estimateTokens(text);
+      yield text.length;
+    }
   }
   const parsed = parseRequest(chat, chatApi, { headers: {}, endUser: undefined });
-  const documents = parsed === undefined ? [] : gateway.documents.readDocuments(parsed, tenant).documents;
-  for (const document of documents) tokens += document.tokens;
-  const { counts } = gateway.histories.of(tenant, typeof model === 'string' ? model : '');
-  reply
-    .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
-    .send({ input_tokens: counts.toEngineTokens(tokens) });
+  if (parsed !== undefined) {
+    const { documents } = yield* gateway.documents.readDocuments(parsed, tenant);
+    for (const document of documents) tokens += document.tokens;
+  }
+  return gateway.histories.of(tenant, typeof model === 'string' ? model : '').counts.toEngineTokens(tokens);
 }

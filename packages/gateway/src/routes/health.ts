@@ -24,9 +24,9 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
 
 /** Asks the engine for its models, within the time that a connection may take. Resolves with why it cannot, if so. */
 export async function probeEngine(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
-  const { upstream, config } = gateway;
+  const { upstream } = gateway;
   const headers = requestHeaders({}, engineHeaders(gateway, requestId));
-  const answer = await askModels(upstream, headers, config.upstream.timeouts.connectMs);
+  const answer = await askModels(upstream, headers, upstream.connectMs);
   if ('code' in answer) return answer;
   return answer.status < 500 ? undefined : unhealthy(answer.status);
 }

@@ -1,4 +1,4 @@
-import { estimateTokens } from '@warmpath/core';
+import { estimateTokensOfBytes } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
@@ -21,19 +21,15 @@ import { prefixOf } from '../warm/warm-prefixes.js';
  * the real prompt, for any template that renders messages one after the other.
  */
 export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
-  app.post('/v1/warmup', (request, reply) => {
-    request.exchange.bodyAt = gateway.now();
-    const { layout } = gateway.config.arrange;
-    const given = new BodyView(bodyOf(request));
-    const model = modelOf(given);
-    requireMessages(given);
-    const body = prefillBody(given, chatApi, layout);
-    const { messages } = PromptView.of(body, chatApi)!.view(0);
-    const preamble = gateway.documents.preamble({ api: chatApi, model, body: given }, messages);
-    const { requestId } = request.exchange;
-    const { tenant, key } = request.exchange.caller;
+  app.post('/v1/warmup', async (request, reply) => {
+    const { exchange } = request;
+    exchange.bodyAt = gateway.now();
+    const { requestId } = exchange;
+    const { tenant, key } = exchange.caller;
+    const steps = prefillSteps(gateway, bodyOf(request));
+    const { model, body, preamble } = await gateway.slices.run(steps, () => reply.raw.destroyed);
     const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => {
-      if (key !== undefined) gateway.rateLimits.charge(key, estimateTokens(body.bytes.toString()));
+      if (key !== undefined) gateway.rateLimits.charge(key, estimateTokensOfBytes(body.bytes));
       return {
         method: 'POST',
         path: chatApi.path,
@@ -46,8 +42,18 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
   });
 }
 
-function requireMessages(body: BodyView): void {
-  const prompt = PromptView.of(body, chatApi);
+function* prefillSteps({ config, documents }: Gateway, bytes: Buffer) {
+  const given = new BodyView(bytes);
+  const model = modelOf(given);
+  const prompt = PromptView.of(given, chatApi);
   if (prompt === undefined) throw invalid('messages', 'an array of messages was expected');
-  for (let place = 0; place < prompt.length; place++) prompt.at(place);
+  yield* prompt.read(0);
+  // All of it is checked, though not all of it is sent.
+  prompt.view(0);
+  const body = prefillBody(given, chatApi, config.arrange.layout);
+  yield bytes.length;
+  const asked = { api: chatApi, model, body: given };
+  const prefilled = PromptView.of(body, chatApi)!;
+  yield* documents.measure(asked, prefilled, 0);
+  return { model, body, preamble: documents.preamble(asked, prefilled.view(0).messages) };
 }

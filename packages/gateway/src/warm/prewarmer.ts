@@ -22,6 +22,8 @@ export interface ServedPrompt {
 const MAX_REMEMBERED = 1_000;
 
 const MINUTE_MS = 60_000;
+/** Without a request for so long, the engine counts as idle. */
+const IDLE_MS = 100;
 
 interface Remembered {
   readonly state: TenantModel;
@@ -107,8 +109,7 @@ export class Prewarmer implements ActivityWatcher {
 
   #wait(): void {
     clearTimeout(this.#timer);
-    if (this.#last !== undefined && !this.#isClosed)
-      this.#timer = setTimeout(() => this.#step(), this.#settings.idleMs).unref();
+    if (this.#last !== undefined && !this.#isClosed) this.#timer = setTimeout(() => this.#step(), IDLE_MS).unref();
   }
 
   /** Prefills the best path that is left, if there is one. */

@@ -11,6 +11,8 @@ export function prefixOf(tenant: string, model: string, preambleKey: string): Pr
   return { tenant, key: `${model}\n${preambleKey}` };
 }
 
+/** Milliseconds after which a prefix counts as cold, where nothing is known of the engine. */
+const DEFAULT_TTL_MS = 300_000;
 /** Bytes of a time. */
 const TIME_BYTES = 16;
 
@@ -23,7 +25,7 @@ export class WarmPrefixes {
   readonly #lastUse: TenantCache<number>;
 
   /** `ttlMs`: milliseconds without use after which one counts as cold. */
-  constructor(maxBytes: number, ttlMs: number) {
+  constructor(maxBytes: number, ttlMs = DEFAULT_TTL_MS) {
     this.#ttlMs = ttlMs;
     this.#lastUse = new TenantCache(maxBytes);
   }

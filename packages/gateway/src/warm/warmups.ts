@@ -5,6 +5,9 @@ import type { PromptPrefix, WarmPrefixes } from './warm-prefixes.js';
 /** `warming`: a prefill is under way, started now or by someone before. `warm`: there is nothing to do. */
 export type WarmupState = 'warming' | 'warm';
 
+/** Warm-ups at once. */
+const MAX_UNDER_WAY = 4;
+
 /**
  * Prefills of prompt prefixes while a retrieval is under way (RAGCache++ §3.6): the prefill of the system prompt and
  * the search overlap, which saves the shorter of the two on a cold prefix. One prefill per prefix at a time.
@@ -12,29 +15,25 @@ export type WarmupState = 'warming' | 'warm';
 export class Warmups {
   readonly #upstream: Upstream;
   readonly #prefixes: WarmPrefixes;
-  readonly #concurrency: number;
   readonly #now: () => number;
   readonly #underWay = new Map<string, UpstreamCall>();
 
-  constructor(upstream: Upstream, prefixes: WarmPrefixes, concurrency: number, now: () => number) {
+  constructor(upstream: Upstream, prefixes: WarmPrefixes, now: () => number) {
     this.#upstream = upstream;
     this.#prefixes = prefixes;
-    this.#concurrency = concurrency;
     this.#now = now;
   }
 
   /**
    * Starts a prefill of `prefix` unless it is warm or being warmed; `request` is what prefills it. Returns at once.
-   * Error: `WARMPATH_OVERLOADED` when as many as the configuration allows are under way.
+   * Error: `WARMPATH_OVERLOADED` when four are under way.
    */
   start(prefix: PromptPrefix, request: () => UpstreamRequest): WarmupState {
     if (this.#prefixes.isWarm(prefix, this.#now())) return 'warm';
     const name = `${prefix.tenant}\n${prefix.key}`;
     if (this.#underWay.has(name)) return 'warming';
-    if (this.#underWay.size >= this.#concurrency) {
-      throw new WarmpathError('WARMPATH_OVERLOADED', {
-        detail: `${this.#concurrency} warm-ups are under way (\`warmup.concurrency\`).`,
-      });
+    if (this.#underWay.size >= MAX_UNDER_WAY) {
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_UNDER_WAY} warm-ups are under way.` });
     }
     let status = 0;
     const call = this.#upstream.start(request(), {

@@ -199,7 +199,7 @@ export class World {
   async #start(at: number): Promise<void> {
     const { layout, engine, isShared, isSalted, hasLittleRoom } = this.#settings;
     // Requests wait for the store as long as a loaded machine may need.
-    const store = { kind: 'redis', url: this.#around.redisUrl, prefix: this.#prefix, timeoutMs: 20_000 };
+    const store = { url: this.#around.redisUrl, prefix: this.#prefix, timeoutMs: 20_000 };
     const config = {
       server: { port: 0 },
       upstream: { url: this.#engine.url, messages: engine, responses: engine, ...(isSalted && { cacheSaltKey: KEY }) },

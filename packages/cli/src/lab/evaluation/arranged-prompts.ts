@@ -7,7 +7,7 @@ import {
   recallHistory,
   renderTurn,
   ServedHistory,
-  suppliedPrint,
+  suppliedHash,
   turnPreamble,
   WarmpathError,
 } from '@warmpath/core';
@@ -57,7 +57,7 @@ export class ArrangedPrompts implements PromptSource {
     const arrangement = arrange(request, this.#history, this.#now);
     const { fellBack } = arrangement.trace;
     if (fellBack !== undefined) throw new WarmpathError(fellBack, { path: question.id });
-    const supplied = suppliedPrint(request, RENDER);
+    const supplied = suppliedHash(request, RENDER);
     const rendered = renderTurn({ history, messages, arrangement, supplied }, RENDER);
     this.#sessions.sent(name, rendered.turn, this.#now);
     observe({ kind: 'dispatched', arrangement, now: this.#now }, this.#history);

@@ -1,7 +1,7 @@
 import type { DocumentSpan, LabelSpan } from '../block.js';
 import type { DocumentFormat, Found, Region } from '../format.js';
 import { refersByIndex } from '../index-references.js';
-import { type JsonEntry, JsonScanner, type JsonValue, memberOf } from '../json-spans.js';
+import { type JsonEntry, JsonTextReader, type JsonValue, memberOf } from '../json-text.js';
 import { lineBefore, saysDocuments } from '../lead-in.js';
 import { isBlank, meanLength, PASSAGE } from '../plausible.js';
 
@@ -66,7 +66,7 @@ export const json: DocumentFormat = {
   find(region) {
     const { text, openings } = region;
     const found: Found[] = [];
-    const scanner = new JsonScanner(text);
+    const scanner = new JsonTextReader(text);
     for (const line of openings.brackets) {
       // What was read is not read again, or unclosed brackets would cost their number squared.
       if (line < scanner.at) continue;

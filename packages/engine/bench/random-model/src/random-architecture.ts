@@ -1,5 +1,3 @@
-import { VOCABULARY_SIZE } from './vocabulary.js';
-
 /** Dimensions of a llama-architecture model. */
 export interface Architecture {
   readonly layers: number;
@@ -27,12 +25,12 @@ const SIZE_WEIGHT = 20;
  * Every width is a multiple of 32, so that rows are made of whole q8_0 blocks. O(widths × layers), some 2 000
  * candidates.
  */
-export function chooseArchitecture(parameters: number): Architecture {
-  let best = architecture(64, MIN_LAYERS);
+export function chooseArchitecture(parameters: number, vocabulary: number): Architecture {
+  let best = architecture(64, MIN_LAYERS, vocabulary);
   let bestCost = Number.POSITIVE_INFINITY;
   for (let width = 64; width <= MAX_WIDTH; width += width < 256 ? 32 : 128) {
     for (let layers = MIN_LAYERS; layers <= MAX_LAYERS; layers++) {
-      const candidate = architecture(width, layers);
+      const candidate = architecture(width, layers, vocabulary);
       const sizeError = Math.abs(candidate.parameters - parameters) / parameters;
       const cost = SIZE_WEIGHT * sizeError + Math.abs(Math.log(width / (layers * WIDTH_PER_LAYER)));
       if (cost < bestCost) {
@@ -44,13 +42,13 @@ export function chooseArchitecture(parameters: number): Architecture {
   return best;
 }
 
-function architecture(width: number, layers: number): Architecture {
+function architecture(width: number, layers: number, vocabulary: number): Architecture {
   const headWidth = width < 256 ? 32 : 64;
   const heads = width / headWidth;
   const kvHeads = heads % 2 === 0 ? heads / 2 : heads;
   const feedForward = Math.round((width * 8) / 3 / 32) * 32;
   const attention = 2 * width * width + 2 * width * kvHeads * headWidth;
   const norms = 2 * width;
-  const parameters = VOCABULARY_SIZE * width + width + layers * (attention + 3 * width * feedForward + norms);
+  const parameters = vocabulary * width + width + layers * (attention + 3 * width * feedForward + norms);
   return { layers, width, feedForward, heads, kvHeads, headWidth, parameters };
 }

@@ -31,6 +31,8 @@ export interface RandomModelRequest {
   /** 32-bit seed of the weights. */
   readonly seed: number;
   readonly family: RandomFamily;
+  /** Tokens of the vocabulary. */
+  readonly vocabulary: number;
 }
 
 export interface RandomModelOptions extends WriteGgufOptions {
@@ -39,30 +41,41 @@ export interface RandomModelOptions extends WriteGgufOptions {
 }
 
 /**
- * Reads `<size>m[-f16|-q8_0][-<family>][@<seed>]`, for instance `24m`, `24m-q8_0`, `4m-window32`, `4m-mla`, `24m@7`.
+ * Reads `<size>m[-f16|-q8_0][-<family>][~<tokens>][@<seed>]`, for instance `24m`, `24m-q8_0`, `4m-mla`, `24m@7`, or
+ * `16m~150000` for another size of the vocabulary.
  * Sizes are whole millions, 1 to 2000; the families are those of {@link readFamily}.
  * Errors: `WARMPATH_MODEL_SPEC`.
  */
 export function parseRandomModel(text: string): RandomModelRequest {
-  const match = /^(\d{1,4})m(?:-(f16|q8_0))?(?:-([a-z]+\d{0,5}))?(?:@(\d{1,10}))?$/i.exec(text);
+  const match = /^(\d{1,4})m(?:-(f16|q8_0))?(?:-([a-z]+\d{0,5}))?(?:~(\d{4,6}))?(?:@(\d{1,10}))?$/i.exec(text);
   const millions = Number(match?.[1]);
   const family = readFamily(match?.[3]);
-  const seed = match?.[4] === undefined ? DEFAULT_SEED : Number(match[4]);
-  if (match === null || family === undefined || millions < 1 || millions > MAX_MILLIONS || seed > 0xffffffff) {
+  const vocabulary = Number(match?.[4] ?? VOCABULARY_SIZE);
+  const seed = match?.[5] === undefined ? DEFAULT_SEED : Number(match[5]);
+  const isSmall = vocabulary < VOCABULARY_SIZE;
+  if (
+    match === null ||
+    family === undefined ||
+    isSmall ||
+    millions < 1 ||
+    millions > MAX_MILLIONS ||
+    seed > 0xffffffff
+  ) {
     throw new WarmpathError('WARMPATH_MODEL_SPEC', {
       path: `random:${text}`,
-      detail: `a random-weights model is named random:<size>m[-f16|-q8_0][-<family>][@seed], with a size of 1m to ${MAX_MILLIONS}m, one of the families window<tokens>, longrope<tokens>, mrope, mla, recurrent and hybrid, and a 32-bit seed, for instance random:24m or random:24m-q8_0@7`,
+      detail: `a random-weights model is named random:<size>m[-f16|-q8_0][-<family>][~<tokens>][@seed], with a size of 1m to ${MAX_MILLIONS}m, one of the families window<tokens>, longrope<tokens>, mrope, mla, recurrent and hybrid, a vocabulary of ${VOCABULARY_SIZE} tokens or more, and a 32-bit seed, for instance random:24m or random:24m-q8_0@7`,
     });
   }
   const weights = (match[2]?.toLowerCase() ?? 'f16') as RandomWeightType;
-  return { millions, seed, weights, family };
+  return { millions, seed, weights, family, vocabulary };
 }
 
 /** The model's name: `random-24m`, `random-24m-q8_0`, `random-4m-mla`, `random-24m-seed7`. */
-export function randomModelName({ millions, weights, seed, family }: RandomModelRequest): string {
+export function randomModelName({ millions, weights, seed, family, vocabulary }: RandomModelRequest): string {
   const parts = [`random-${millions}m`];
   if (weights !== 'f16') parts.push(weights);
   if (family.suffix !== '') parts.push(family.suffix);
+  if (vocabulary !== VOCABULARY_SIZE) parts.push(`vocabulary${vocabulary}`);
   if (seed !== DEFAULT_SEED) parts.push(`seed${seed}`);
   return parts.join('-');
 }
@@ -83,8 +96,8 @@ export async function randomModel(request: RandomModelRequest, options: RandomMo
   const path = join(folder, `${name}.form${FORM}.gguf`);
   if (await isIntact(path)) return path;
   await createFolder(folder);
-  const architecture = chooseArchitecture(request.millions * 1e6);
-  const metadata = describeModel(name, architecture, buildVocabulary(), request);
+  const architecture = chooseArchitecture(request.millions * 1e6, request.vocabulary);
+  const metadata = describeModel(name, architecture, buildVocabulary(request.vocabulary), request);
   await writeGguf(path, metadata, planTensors(architecture, request), options);
   return path;
 }
@@ -109,8 +122,8 @@ function describeModel(
   const text = (value: string): GgufValue => ({ type: 'string', value });
   const count = (value: number): GgufValue => ({ type: 'uint32', value });
   const id = (token: (typeof CONTROL_TOKENS)[number]) =>
-    count(VOCABULARY_SIZE - CONTROL_TOKENS.length + CONTROL_TOKENS.indexOf(token));
-  const isControl = (index: number) => index >= VOCABULARY_SIZE - CONTROL_TOKENS.length;
+    count(vocabulary.tokens.length - CONTROL_TOKENS.length + CONTROL_TOKENS.indexOf(token));
+  const isControl = (index: number) => index >= vocabulary.tokens.length - CONTROL_TOKENS.length;
   const { name: prefix, metadata } = family;
   return new Map<string, GgufValue>([
     ['general.architecture', text(prefix)],
@@ -121,7 +134,7 @@ function describeModel(
     ],
     // llama.cpp's numbers for "mostly f16" and "mostly q8_0".
     ['general.file_type', count(weights === 'f16' ? 1 : 7)],
-    [`${prefix}.vocab_size`, count(VOCABULARY_SIZE)],
+    [`${prefix}.vocab_size`, count(vocabulary.tokens.length)],
     [`${prefix}.context_length`, count(CONTEXT_LENGTH)],
     [`${prefix}.embedding_length`, count(architecture.width)],
     [`${prefix}.block_count`, count(architecture.layers)],
@@ -171,7 +184,7 @@ async function createFolder(folder: string): Promise<void> {
  */
 function planTensors(
   architecture: Architecture,
-  { weights: type, seed, family }: RandomModelRequest,
+  { weights: type, seed, family, vocabulary }: RandomModelRequest,
 ): GgufTensorSource[] {
   const { layers, width } = architecture;
   const maker: TensorMaker = {
@@ -193,10 +206,7 @@ function planTensors(
       weights: [Float32Array.from(values)],
     }),
   };
-  const tensors = [
-    maker.matrix('token_embd.weight', [width, VOCABULARY_SIZE], 2),
-    ...family.tensors(architecture, maker),
-  ];
+  const tensors = [maker.matrix('token_embd.weight', [width, vocabulary], 2), ...family.tensors(architecture, maker)];
   for (let layer = 0; layer < layers; layer++) {
     tensors.push(...family.layer(architecture, `blk.${layer}`, maker));
   }

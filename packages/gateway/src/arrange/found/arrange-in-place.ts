@@ -50,7 +50,7 @@ export function isTold({ block, references }: PlacedBlock): boolean {
   return isOrdered(block) || references.length > 0;
 }
 
-/** What arranges one block: core's `arrange` with the policy, the dial and the view of this tenant and model. */
+/** What arranges one block: core's `arrange` with the policy, the switches and the view of this tenant and model. */
 type ArrangeBlock = (request: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>) => Arrangement;
 
 /** What decides about a request beside its own text. */

@@ -40,7 +40,7 @@ const DOCUMENT_BYTES = 1_024;
 
 /**
  * A conversation as its last request had it, with what became of its messages up to the ends of its last requests.
- * Holds bytes, not prints: what is taken for known has been compared. One that goes back, by a new try or an edit, goes
+ * Holds bytes, not hashes: what is taken for known has been compared. One that goes back, by a new try or an edit, goes
  * on from the last end before that.
  */
 export class KnownConversation {

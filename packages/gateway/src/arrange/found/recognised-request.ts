@@ -59,7 +59,7 @@ export interface PromptFacts {
   readonly opening: string | undefined;
   /** The link of the hash chain over the client's messages up to the last; `undefined` where nobody needed it. */
   readonly link: string | undefined;
-  /** Prints of what tools returned, while nothing is to become of that (`hasRepeatedResult`). */
+  /** Hashes of what tools returned, while nothing is to become of that (`hasRepeatedResult`). */
   readonly results: readonly string[];
   /** Whether the model has spoken. */
   readonly isAnswered: boolean;
@@ -148,7 +148,7 @@ export function lookBehind(
   const texts = textsOf(messages, before.hasStableIds);
   const found = recogniseBehind(before.findings, texts.texts, options);
   if (found === undefined || (found.length > 0 && before.link === undefined)) return undefined;
-  if (before.link === undefined && hasTwice([...before.results, ...printsOf(texts.texts, options)])) return undefined;
+  if (before.link === undefined && hasTwice([...before.results, ...hashesOf(texts.texts, options)])) return undefined;
   const { findings } = before;
   return looked({ api, view, object }, { messages, texts, options, found, findings }, before);
 }
@@ -209,7 +209,7 @@ function looked(
     hasStableIds,
     opening: before === undefined ? openingOf(view, api) : before.opening,
     link: links?.at(-1) ?? before?.link,
-    results: links === undefined ? [...(before?.results ?? []), ...printsOf(texts, options)] : [],
+    results: links === undefined ? [...(before?.results ?? []), ...hashesOf(texts, options)] : [],
     isAnswered: lastAnswer >= 0 || before?.isAnswered === true,
     first: firstBlocks(recognised, before?.first, { messages, lastAnswer }),
   };
@@ -236,12 +236,12 @@ function firstBlocks(
   };
 }
 
-function hasTwice(prints: readonly string[]): boolean {
-  return new Set(prints).size < prints.length;
+function hasTwice(hashes: readonly string[]): boolean {
+  return new Set(hashes).size < hashes.length;
 }
 
-/** Prints of the results that the model has had from its tools, as far as they could be referred to. */
-function printsOf(texts: readonly RequestText[], { mode }: RecogniseRequestOptions): readonly string[] {
+/** Hashes of the results that the model has had from its tools, as far as they could be referred to. */
+function hashesOf(texts: readonly RequestText[], { mode }: RecogniseRequestOptions): readonly string[] {
   if (mode !== 'conservative') return [];
   return withResults(texts, []).map(({ text }) => fingerprint([texts[text]!.text]));
 }
@@ -263,10 +263,10 @@ function linksOf(
   before: string | undefined,
 ): readonly string[] {
   let from = 0;
-  const written: string[] = [];
+  const written: (readonly string[])[] = [];
   for (const { role, texts: own } of messages) {
     const said = texts.slice(from, from + own.length);
-    written.push([role, ...said.map(({ text }) => text)].join('\0'));
+    written.push([role, ...said.map(({ text }) => text)]);
     from += own.length;
   }
   return messageChain(written, before);

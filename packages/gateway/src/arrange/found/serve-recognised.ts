@@ -21,7 +21,7 @@ export interface FoundRequest {
   readonly tenant: string;
   readonly found: FoundDocuments;
   /** Policy and bounds of the request, or the configured ones. */
-  readonly dial: ArrangeRequest;
+  readonly switches: ArrangeRequest;
   /** Whether a document that the prompt shows already is referred to, and parts of one. */
   readonly deduplicate: boolean;
   readonly blocks: boolean;
@@ -84,7 +84,7 @@ interface PlacedRequest {
 
 function inPlace(gateway: Gateway, waiting: FoundRequest, { history }: TenantModel): PlacedRequest {
   const now = gateway.now();
-  const { tenant, dial } = waiting;
+  const { tenant, switches } = waiting;
   const found = isStillKnown(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
   const before = found.known?.checkpoint.prompt;
   const placed = arrangeInPlace(
@@ -93,7 +93,7 @@ function inPlace(gateway: Gateway, waiting: FoundRequest, { history }: TenantMod
       ...optionsOf(gateway, waiting),
       arrange: (block) => {
         const others = block.preamble === undefined ? [] : gateway.queue.waitingBehind(block.preamble, tenant);
-        const asked = { ...dial, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
+        const asked = { ...switches, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
         return gateway.documents.arrange(asked, history, now);
       },
     },

@@ -65,7 +65,7 @@ const PIECE_BYTES = 384;
 
 /**
  * What became of the last requests, for the tenant whose they were to ask. Holds counts, and where prompts are compared
- * prints of them, but no text. Within a budget of bytes, shared fairly among tenants.
+ * hashes of them, but no text. Within a budget of bytes, shared fairly among tenants.
  */
 export class RequestLog {
   readonly #records: TenantCache<RequestRecord>;

@@ -7,8 +7,8 @@ const KEPT_BYTES = 65_536;
 
 /** Where an `SseReader` delivers to. What its methods throw comes out of `read` or `end`. */
 export interface SseHandler {
-  /** The data of one event, never empty. The bytes are valid during the call only; `toString` copies them. */
-  onData(data: Buffer): void;
+  /** The data of one event, never empty. The bytes are valid during the call only; a decoder copies them. */
+  onData(data: Uint8Array): void;
   /** A comment, by which servers keep a connection alive. */
   onComment?(): void;
   /** An event is longer than the limit: it is skipped, and what follows it is read. */
@@ -28,7 +28,7 @@ export class SseReader {
   /** Data of the event so far, where it is copied. */
   readonly #data = new ByteBuffer();
   /** Data of the event so far, where it is one line of the chunk that is being read. */
-  #inChunk: Buffer | undefined;
+  #inChunk: Uint8Array | undefined;
   #hasData = false;
   #isTooLong = false;
 
@@ -37,7 +37,7 @@ export class SseReader {
     this.#limitBytes = limitBytes;
   }
 
-  read(chunk: Buffer): void {
+  read(chunk: Uint8Array): void {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
       if (this.#line.length === 0) this.#readLine(chunk, start, end);
@@ -64,7 +64,7 @@ export class SseReader {
     this.#line.clear();
   }
 
-  #readLine(bytes: Buffer, start: number, lineEnd: number): void {
+  #readLine(bytes: Uint8Array, start: number, lineEnd: number): void {
     const end = lineEnd > start && bytes[lineEnd - 1] === CARRIAGE_RETURN ? lineEnd - 1 : lineEnd;
     if (end === start) this.#endEvent();
     else if (bytes[start] === COLON) this.#handler.onComment?.();
@@ -75,7 +75,7 @@ export class SseReader {
     }
   }
 
-  #addData(bytes: Buffer, start: number, end: number): void {
+  #addData(bytes: Uint8Array, start: number, end: number): void {
     if (this.#isTooLong) return;
     if (end - start > this.#limitBytes) {
       this.#skipEvent();
@@ -112,7 +112,7 @@ export class SseReader {
     this.#inChunk = undefined;
   }
 
-  #hold(bytes: Buffer, start: number, end: number): void {
+  #hold(bytes: Uint8Array, start: number, end: number): void {
     // A line that is skipped keeps its first bytes, which say what it is.
     const room = this.#limitBytes + FIELD_BYTES - this.#line.length;
     if (end - start > room) this.#skipEvent();
@@ -128,20 +128,20 @@ export class SseReader {
   }
 }
 
-const LINE_BREAK = Buffer.from('\n');
+const LINE_BREAK = Uint8Array.of(NEWLINE);
 /** Bytes of a line beside its data: the field's name, a colon, a space, a carriage return. */
 const FIELD_BYTES = 'data: \r'.length;
 
-function isDataField(bytes: Buffer, start: number, end: number): boolean {
+function isDataField(bytes: Uint8Array, start: number, end: number): boolean {
   const nameEnd = start + 'data'.length;
   if (nameEnd > end || (nameEnd < end && bytes[nameEnd] !== COLON)) return false;
-  // `d`, `a`, `t`, `a`; a call into `Buffer` would take longer than the rest of the line.
+  // `d`, `a`, `t`, `a`; a call into the platform would take longer than the rest of the line.
   return bytes[start] === 0x64 && bytes[start + 1] === 0x61 && bytes[start + 2] === 0x74 && bytes[start + 3] === 0x61;
 }
 
 /** Bytes that grow at their end. Appending is O(bytes appended), amortised. */
 export class ByteBuffer {
-  #buffer = Buffer.alloc(0);
+  #buffer: Uint8Array = new Uint8Array(0);
   #length = 0;
 
   get length(): number {
@@ -149,28 +149,23 @@ export class ByteBuffer {
   }
 
   /** Valid until something is appended. */
-  get bytes(): Buffer {
+  get bytes(): Uint8Array {
     return this.#buffer.subarray(0, this.#length);
   }
 
-  append(from: Buffer, start: number, end: number): void {
+  append(from: Uint8Array, start: number, end: number): void {
     const length = this.#length + end - start;
     if (length > this.#buffer.length) {
-      const grown = Buffer.allocUnsafe(Math.max(length, 2 * this.#buffer.length, 256));
-      this.#buffer.copy(grown, 0, 0, this.#length);
+      const grown = new Uint8Array(Math.max(length, 2 * this.#buffer.length, 256));
+      grown.set(this.bytes);
       this.#buffer = grown;
     }
-    from.copy(this.#buffer, this.#length, start, end);
+    this.#buffer.set(from.subarray(start, end), this.#length);
     this.#length = length;
   }
 
   clear(): void {
     this.#length = 0;
-    if (this.#buffer.length > KEPT_BYTES) this.#buffer = Buffer.alloc(0);
+    if (this.#buffer.length > KEPT_BYTES) this.#buffer = new Uint8Array(0);
   }
-}
-
-/** Writes one event. */
-export function sseEvent(event: string, data: object): string {
-  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }

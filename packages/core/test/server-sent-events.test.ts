@@ -6,7 +6,7 @@ import { SseReader } from '../src/index.js';
 function deliveries(chunks: readonly Buffer[], limitBytes = 1_000): string[] {
   const all: string[] = [];
   const handler = {
-    onData: (data: Buffer) => all.push(`data ${data.toString()}`),
+    onData: (data: Uint8Array) => all.push(`data ${new TextDecoder('utf-8', { ignoreBOM: true }).decode(data)}`),
     onComment: () => all.push('comment'),
     onTooLong: () => all.push('too long'),
   };

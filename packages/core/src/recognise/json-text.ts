@@ -17,6 +17,11 @@ export function memberOf(value: JsonValue | undefined, name: string): JsonValue 
 
 /** Deeper nesting than any tool's answer; beyond it a text is not read as JSON. */
 const MAX_DEPTH = 64;
+
+export interface JsonTextOptions {
+  /** Levels of arrays and objects beyond which a value counts as none. Default 64. */
+  readonly maxDepth?: number;
+}
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const LITERAL = /true|false|null/y;
 
@@ -28,16 +33,21 @@ const CLOSE_BRACKET = 0x5d;
 const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
-/** Reads JSON values from text that may be anything, from its start towards its end. */
-export class JsonScanner {
+/**
+ * Reads JSON values from text that may be anything, from its start towards its end: places count UTF-16 units, as in
+ * the text itself.
+ */
+export class JsonTextReader {
   readonly #text: string;
   readonly #quotes: SignPlaces;
   readonly #backslashes: SignPlaces;
   readonly #lineFeeds: SignPlaces;
   readonly #carriageReturns: SignPlaces;
+  readonly #maxDepth: number;
   #at = 0;
 
-  constructor(text: string) {
+  constructor(text: string, { maxDepth = MAX_DEPTH }: JsonTextOptions = {}) {
+    this.#maxDepth = maxDepth;
     this.#text = text;
     this.#quotes = new SignPlaces(text, '"');
     this.#backslashes = new SignPlaces(text, '\\');
@@ -66,9 +76,9 @@ export class JsonScanner {
       case QUOTE:
         return this.#string() ? { kind: 'string', start, end: this.#at } : undefined;
       case OPEN_BRACKET:
-        return depth < MAX_DEPTH ? this.#array(depth) : undefined;
+        return depth < this.#maxDepth ? this.#array(depth) : undefined;
       case OPEN_BRACE:
-        return depth < MAX_DEPTH ? this.#object(depth) : undefined;
+        return depth < this.#maxDepth ? this.#object(depth) : undefined;
       default:
         if (this.#match(NUMBER)) return { kind: 'number', start, end: this.#at };
         return this.#match(LITERAL) ? { kind: 'literal', start, end: this.#at } : undefined;

@@ -1,0 +1,81 @@
+/** The place of an item that is in no heap. */
+export const ABSENT = -1;
+
+/** How the items of a heap are ordered, and where each keeps its place. */
+export interface HeapOrder<Item> {
+  before(one: Item, other: Item): boolean;
+  placeOf(item: Item): number;
+  setPlace(item: Item, place: number): void;
+}
+
+/** A binary heap whose items know their place, so that any can be moved or taken out. O(log items) an operation. */
+export class IndexedHeap<Item> {
+  readonly #order: HeapOrder<Item>;
+  readonly #items: Item[] = [];
+
+  constructor(order: HeapOrder<Item>) {
+    this.#order = order;
+  }
+
+  get size(): number {
+    return this.#items.length;
+  }
+
+  /** The item that is before all others. O(1). */
+  get first(): Item | undefined {
+    return this.#items[0];
+  }
+
+  /** Adds an item that is in no heap. */
+  add(item: Item): void {
+    this.#items.push(item);
+    this.#rise(item, this.#items.length - 1);
+  }
+
+  /** Takes out an item that is here. */
+  delete(item: Item): void {
+    const place = this.#order.placeOf(item);
+    this.#order.setPlace(item, ABSENT);
+    const last = this.#items.pop()!;
+    if (last === item) return;
+    this.#order.setPlace(last, place);
+    this.#items[place] = last;
+    this.settle(last);
+  }
+
+  /** The order of an item that is here may have changed. */
+  settle(item: Item): void {
+    this.#sink(item, this.#order.placeOf(item));
+    this.#rise(item, this.#order.placeOf(item));
+  }
+
+  #rise(item: Item, from: number): void {
+    let place = from;
+    while (place > 0) {
+      const parent = (place - 1) >> 1;
+      if (!this.#order.before(item, this.#items[parent]!)) break;
+      this.#put(place, this.#items[parent]!);
+      place = parent;
+    }
+    this.#put(place, item);
+  }
+
+  #sink(item: Item, from: number): void {
+    const items = this.#items;
+    let place = from;
+    for (;;) {
+      let child = 2 * place + 1;
+      if (child >= items.length) break;
+      if (child + 1 < items.length && this.#order.before(items[child + 1]!, items[child]!)) child++;
+      if (!this.#order.before(items[child]!, item)) break;
+      this.#put(place, items[child]!);
+      place = child;
+    }
+    this.#put(place, item);
+  }
+
+  #put(place: number, item: Item): void {
+    this.#items[place] = item;
+    this.#order.setPlace(item, place);
+  }
+}
