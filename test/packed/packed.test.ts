@@ -25,8 +25,8 @@ describe('the packed packages in an empty folder', () => {
     await run(process.execPath, ['scripts/pack.js', tarballs], { cwd: root });
     const packed = (await readdir(tarballs)).filter((file) => file.endsWith('.tgz'));
     const files = packed.filter((file) => !ADAPTERS.some((name) => file.startsWith(`warmpath-${name}-`)));
-    expect(files).toHaveLength(9);
-    expect(packed).toHaveLength(9 + ADAPTERS.length);
+    expect(files).toHaveLength(10);
+    expect(packed).toHaveLength(10 + ADAPTERS.length);
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'packed', private: true, type: 'module' }));
     await run(
       'npm',
@@ -50,16 +50,23 @@ describe('the packed packages in an empty folder', () => {
 
   it('imports every library entry and finds declarations beside it', async () => {
     const script = `
-      for (const name of ['@warmpath/core', '@warmpath/client', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab', '@warmpath/mcp', '@warmpath/redis', '@warmpath/translate']) {
+      for (const name of ['@warmpath/core', '@warmpath/client', '@warmpath/dashboard', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab', '@warmpath/mcp', '@warmpath/redis', '@warmpath/translate']) {
         const exported = Object.keys(await import(name));
         if (exported.length === 0) throw new Error(name + ' exports nothing');
       }
       console.log('imported');`;
     const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder });
     expect(stdout.trim()).toBe('imported');
-    for (const name of ['core', 'client', 'engine', 'gateway', 'lab', 'mcp', 'redis', 'translate']) {
+    for (const name of ['core', 'client', 'dashboard', 'engine', 'gateway', 'lab', 'mcp', 'redis', 'translate']) {
       expect(await readdir(join(folder, 'node_modules/@warmpath', name, 'dist'))).toContain('index.d.ts');
     }
+  });
+
+  it('holds the dashboard as one page, without what it was built with', async () => {
+    const modules = join(folder, 'node_modules');
+    expect(await readFile(join(modules, '@warmpath/dashboard/dist/index.html'), 'utf8')).toContain('<style>');
+    const installed = await readdir(modules);
+    for (const name of ['preact', 'uplot', 'vite']) expect(installed).not.toContain(name);
   });
 
   it.each(ADAPTERS)('packs what @warmpath/%s needs, and its framework as a peer', async (name) => {

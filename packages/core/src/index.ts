@@ -164,5 +164,5 @@ export type {
   ServedPath,
 } from './tree/knowledge-tree.js';
 export { KnowledgeTree } from './tree/knowledge-tree.js';
-export type { CachedPath, KnowledgeTreeView, PlacementRule } from './tree/view.js';
+export type { CachedPath, KnowledgeTreeView, PlacementRule, RecentNode } from './tree/view.js';
 export type { WorkSteps } from './work-steps.js';

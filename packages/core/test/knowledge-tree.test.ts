@@ -8,6 +8,18 @@ import { documentsOf, tokensOf } from './served.js';
 
 const path = (keys: readonly string[]) => ({ keys, tokens: keys.map(tokensOf) });
 
+/** The tree's most recent nodes by their paths, each behind its parent. */
+function recentPaths(tree: KnowledgeTree, limit: number): Map<string, { key: string; hits: number; children: number }> {
+  const pathOf = new Map([[0, '']]);
+  const recent = new Map<string, { key: string; hits: number; children: number }>();
+  for (const { node, parent, key, hits, children } of tree.recentNodes(limit)) {
+    const name = parent === 0 ? key : `${pathOf.get(parent)!}/${key}`;
+    pathOf.set(node, name);
+    recent.set(name, { key, hits, children });
+  }
+  return recent;
+}
+
 /** Walks the model's paths through the tree; equal node counts then mean that the tree has nothing else. */
 function expectEqual(tree: KnowledgeTree, model: NaiveTree): void {
   expect(tree.nodes).toBe(model.nodes.size);
@@ -125,6 +137,20 @@ test('behaves like a naive map of paths, evictions, prunings and withdrawals inc
               model.nodes.clear();
           }
           expectEqual(tree, model);
+          const recent = recentPaths(tree, 5);
+          expect(recent.size).toBe(Math.min(5, model.nodes.size));
+          const oldest = Math.min(...[...recent.keys()].map((name) => model.nodes.get(name)!.access));
+          for (const [name, { access }] of model.nodes) if (access > oldest) expect(recent.has(name)).toBe(true);
+          const below = new Map<string, number>();
+          for (const name of model.nodes.keys()) {
+            const above = name.slice(0, Math.max(0, name.lastIndexOf('/')));
+            below.set(above, (below.get(above) ?? 0) + 1);
+          }
+          const expected = [...model.nodes].map(([name, { key, hits }]) => [
+            name,
+            { key, hits, children: below.get(name) ?? 0 },
+          ]);
+          expect(recentPaths(tree, Number.POSITIVE_INFINITY)).toEqual(new Map(expected as never));
           for (const set of [POOL, POOL.slice(1, 4)]) {
             expect(search.find(documentsWithKeys(set), undefined, undefined).order).toEqual(bestPathInside(set, model));
           }

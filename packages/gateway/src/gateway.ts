@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { PromptMemo } from './arrange/found/prompt-memo.js';
 import type { SentOrders } from './arrange/found/sent-orders.js';
 import type { UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
@@ -17,6 +18,7 @@ import type { WorkSlices } from './intake/work-slices.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
 import type { ServedRequest } from './observe/served-request.js';
+import type { TrafficSeries } from './observe/traffic-series.js';
 import type { RequestLog } from './operate/explain/request-log.js';
 import type { Metrics } from './operate/metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
@@ -56,6 +58,8 @@ export interface Gateway {
   readonly arrangements: OpenArrangements;
   /** What became of requests just served. */
   readonly requests: RequestLog;
+  /** Counts and times of the last quarter of an hour. */
+  readonly traffic: TrafficSeries;
   /** How documents in messages were ordered that come again as history. */
   readonly sentOrders: SentOrders;
   /** What became of the messages of conversations, so that they are not read again. */
@@ -63,6 +67,8 @@ export interface Gateway {
   /** Only where it is enabled. */
   readonly prewarmer: Prewarmer | undefined;
   readonly metrics: Metrics;
+  /** Who watches the dashboard. */
+  readonly viewers: Set<ServerResponse>;
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
   /** Only where somebody wants to hear why documents in prompts stay as they are. */

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { type ConversationStore, WarmpathError } from '@warmpath/core';
@@ -42,6 +43,7 @@ import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
 import { ServedHistories } from './observe/served-histories.js';
 import { type ServedRequest, servedRequest } from './observe/served-request.js';
+import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog, recordOf } from './operate/explain/request-log.js';
 import { Metrics } from './operate/metrics.js';
@@ -49,6 +51,7 @@ import { PlanJobs } from './plan/plan-jobs.js';
 import { CacheSalts } from './render/cache-salts.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { countTokensRoute } from './routes/count-tokens.js';
+import { DASHBOARD_ROUTES, dashboardRoutes, FEED_ROUTE } from './routes/dashboard.js';
 import { healthRoutes } from './routes/health.js';
 import { metricsRoute } from './routes/metrics.js';
 import { observeRoute } from './routes/observe.js';
@@ -124,6 +127,7 @@ const LEVELS: readonly GatewayConfig['log']['level'][] = ['trace', 'debug', 'inf
 
 /** Asked for every few seconds by machines; logged at `debug` only. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
+const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES]);
 
 /**
  * Starts a gateway in front of the engine at `config.upstream.url`. Defaults are filled in.
@@ -216,6 +220,7 @@ function assemble(
   const { sessions } = parts;
   const conversations = new Conversations(sessions);
   const metrics = new Metrics({
+    sessions: () => sessions.conversations,
     sessionTurns: () => sessions.turns,
     sessionStoreUp: () => sessions.isUp,
     histories: () => histories.size,
@@ -289,6 +294,8 @@ function assemble(
     sentOrders,
     promptMemo,
     requests,
+    traffic: new TrafficSeries(),
+    viewers: new Set<ServerResponse>(),
     prewarmer,
   };
   const gateway: Gateway = {
@@ -365,7 +372,8 @@ function buildServer(gateway: Gateway): FastifyInstance {
   countTokensRoute(app, gateway);
   for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute, sessionsRoute])
     route(app, gateway);
-  for (const route of [healthRoutes, metricsRoute, speculationsRoute, passthroughRoute]) route(app, gateway);
+  for (const route of [healthRoutes, metricsRoute, dashboardRoutes, speculationsRoute, passthroughRoute])
+    route(app, gateway);
   return app;
 }
 
@@ -396,18 +404,20 @@ function begin(
     ended?.();
     exchange.letGo();
     const route = request.routeOptions.url ?? 'unmatched';
-    const gone = !reply.raw.writableFinished && exchange.errorSource === undefined;
+    const gone = !reply.raw.writableFinished && exchange.errorSource === undefined && route !== FEED_ROUTE;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
     if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') gateway.engineWatch?.look();
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
     if (tenant !== undefined) {
-      gateway.requests.add(tenant, recordOf(exchange, route, status));
+      const now = gateway.now();
+      gateway.traffic.add(exchange, status, now);
+      gateway.requests.add(tenant, recordOf(exchange, { route, status, now }), exchange);
     }
     const durationMs = round(gateway.now() - exchange.arrivedAt);
     logAccess(gateway, request, { route, status, durationMs });
-    if (!PROBES.has(route)) gateway.onRequest?.(servedRequest(exchange, { route, status, durationMs }));
+    if (!QUIET_ROUTES.has(route)) gateway.onRequest?.(servedRequest(exchange, { route, status, durationMs }));
     if (gateway.draining) app.server.closeIdleConnections();
   });
 }
@@ -419,7 +429,7 @@ function logAccess(
   line: { readonly route: string; readonly status: number; readonly durationMs: number },
 ): void {
   const { route } = line;
-  const level = PROBES.has(route) ? 'debug' : 'info';
+  const level = QUIET_ROUTES.has(route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
   // A tenant is a digest of a key, or a name that is nobody else's business.
   const { requestId, arrivedAt: _arrivedAt, bodyAt: _bodyAt, tenant: _tenant, caller: _caller, ...facts } = exchange;
@@ -471,6 +481,7 @@ async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServ
   gateway.warmups.close();
   gateway.prewarmer?.close();
   gateway.engineWatch?.close();
+  for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
   await app.close();
   clearTimeout(deadline);

@@ -95,8 +95,9 @@ it('does not compare tenants or models with each other', async () => {
 
 it('remembers so many, and none where told so', async () => {
   const log = new RequestLog(40_000);
-  const record = { blocks: [] } as unknown as RequestRecord;
-  for (let i = 0; i < 40; i++) log.add(i < 3 ? 'quiet' : 'loud', { ...record, id: `${i}` });
+  const record = { blocks: [], failedOpen: [] } as unknown as RequestRecord;
+  const EXCHANGE = { arrivedAt: 0, documents: undefined, errorCode: undefined };
+  for (let i = 0; i < 40; i++) log.add(i < 3 ? 'quiet' : 'loud', { ...record, id: `${i}` }, EXCHANGE);
   expect(log.find('loud', '3')).toBeUndefined();
   expect(log.find('loud', '39')?.id).toBe('39');
   for (const id of ['0', '1', '2']) expect(log.find('quiet', id)?.id).toBe(id);

@@ -262,7 +262,7 @@ describe('a conversation', () => {
 describe('a store of sessions', () => {
   const LIMITS = { maxBytes: 1e6, maxAgeMs: 1e6 };
   const PARTS = {
-    ...{ export: () => [], restore: () => true, forget: () => 0, turns: 0, bytes: 0, isUp: true },
+    ...{ export: () => [], restore: () => true, forget: () => 0, conversations: 0, turns: 0, bytes: 0, isUp: true },
     open: async () => {},
     close: async () => {},
   };

@@ -60,6 +60,10 @@ export class RedisConversationStore implements ConversationStore {
     this.#stored = new StoredTurns(options.prefix);
   }
 
+  get conversations(): number {
+    return this.#log.size;
+  }
+
   get turns(): number {
     return this.#log.turns;
   }

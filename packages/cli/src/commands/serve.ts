@@ -65,6 +65,7 @@ async function serve(
     terminal.data({ url: gateway.url, engine, metrics: `${gateway.url}/metrics` });
     terminal.line(`The gateway listens at ${gateway.url} in front of ${engine}.`);
     terminal.line(terminal.style.dim(`  base URL for clients: ${gateway.url}/v1; Ctrl-C stops it`));
+    terminal.line(`  dashboard: ${gateway.url}/ui`);
     await Promise.race([interrupted(signal), loop]);
   } finally {
     await gateway.close();

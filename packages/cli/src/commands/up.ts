@@ -86,6 +86,7 @@ function announce(terminal: Terminal, gateway: RunningGateway, engine: Supervise
   terminal.line(`  gateway   ${cyan(gateway.url)}  ${dim(`OpenAI API; base URL for clients: ${gateway.url}/v1`)}`);
   terminal.line(`  engine    ${engine.url}  ${dim(name)}`);
   terminal.line(`  numbers   ${metrics}  ${dim('and `warmpath demo` compares both orders on real documents')}`);
+  terminal.line(`  page      ${gateway.url}/ui  ${dim('what is saved, and why not more')}`);
   if (notice !== undefined) terminal.line(`  note      ${notice}`);
   terminal.line();
   terminal.line('  Ask a question over two documents:');

@@ -44,6 +44,8 @@ export interface ConversationStore {
    * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE`; `WARMPATH_OVERLOADED` where too many callers wait for the same.
    */
   forget(filter: SessionFilter): number | Promise<number>;
+  /** Conversations that this process holds. */
+  readonly conversations: number;
   /** Turns that this process holds. */
   readonly turns: number;
   /** Bytes that this process holds. */

@@ -17,7 +17,7 @@ import {
   TOKENS,
 } from './node-store.js';
 import { PairTable } from './pair-table.js';
-import type { KnowledgeTreeView } from './view.js';
+import type { KnowledgeTreeView, RecentNode } from './view.js';
 
 const SMALLEST_CAPACITY = 256;
 
@@ -305,6 +305,26 @@ export class KnowledgeTree implements KnowledgeTreeView {
       residency: records[record + MARK] === MARK_NUMBERS.confirmed ? 'confirmed' : 'expected',
       children: records[record + CHILDREN]!,
     };
+  }
+
+  recentNodes(limit: number): RecentNode[] {
+    const nodes: RecentNode[] = [];
+    const { records } = this.#store;
+    for (let node = this.#newest; node !== ROOT && nodes.length < limit; ) {
+      const record = node << NODE_SHIFT;
+      nodes.push({
+        node,
+        parent: records[record + PARENT]!,
+        key: this.#interner.keyOf(records[record + DOCUMENT]!),
+        tokens: records[record + TOKENS]!,
+        hits: records[record + HITS]!,
+        isConfirmed: records[record + MARK] === MARK_NUMBERS.confirmed,
+        lastUsedAt: this.#store.lastTime(node),
+        children: records[record + CHILDREN]!,
+      });
+      node = records[record + OLDER]!;
+    }
+    return nodes;
   }
 
   /** Puts the nodes of a path in front of the list by last use, the parent before its child. */

@@ -15,7 +15,28 @@ export interface PlacementRule {
   allows(prefix: readonly number[], rank: number): boolean;
 }
 
-/** What ordering may read of the knowledge tree. All node numbers are opaque; 0 is the root, -1 is none. */
+/** A node among those that were used last. */
+export interface RecentNode {
+  /** The node's number, and its parent's; 0 is the root. */
+  readonly node: number;
+  readonly parent: number;
+  readonly key: string;
+  /** Tokens of this step alone. */
+  readonly tokens: number;
+  /** Requests that were served along it. */
+  readonly hits: number;
+  /** Whether a request along it was completed; else it is expected from one under way. */
+  readonly isConfirmed: boolean;
+  /** Time of the last use, in milliseconds of the caller's clock. */
+  readonly lastUsedAt: number;
+  /** Children, those that are not among these nodes included. */
+  readonly children: number;
+}
+
+/**
+ * What ordering, and whoever shows the tree, may read of the knowledge tree. All node numbers are opaque; 0 is the
+ * root, -1 is none.
+ */
 export interface KnowledgeTreeView {
   /** The tree's own number for a document or preamble key, or -1 if no node has it. O(1) expected. */
   numberOf(key: string): number;
@@ -25,8 +46,12 @@ export interface KnowledgeTreeView {
   child(node: number, key: string): number;
   /** The longest resident path that spells `keys` from the root; number of leading keys matched. O(keys). */
   longestPrefix(keys: readonly string[]): number;
+  /** The nodes that were used last, at most so many, the latest first: each behind its parent. O(limit). */
+  recentNodes(limit: number): RecentNode[];
   /** Nodes in use, the root not counted. */
   readonly nodes: number;
+  /** Tokens of all nodes. */
+  readonly tokens: number;
   /** Bytes held. */
   readonly bytes: number;
 }

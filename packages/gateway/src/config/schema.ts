@@ -181,6 +181,23 @@ const explain = z.strictObject({
     .describe('Whether prompts are compared with earlier ones, to name why a prefix broke. Reads every prompt.'),
 });
 
+const dashboard = z.strictObject({
+  names: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Show ids of documents and names of tenants on the dashboard (`/ui`), not short hashes. Texts are never shown.',
+    ),
+  savedPerMillionTokens: z
+    .number()
+    .positive()
+    .optional()
+    .describe(
+      'What a million prompt tokens save that need not be computed, for the dashboard: money (the price of new tokens less that of cached ones), or GPU seconds. Only tokens are shown if left out.',
+    ),
+  savedUnit: z.string().min(1).max(12).default('USD').describe('Unit of `savedPerMillionTokens`, such as `GPU s`.'),
+});
+
 const admin = z.strictObject({
   socket: z
     .string()
@@ -215,8 +232,17 @@ export const gatewayConfigSchema = z
     queue: queue.prefault({}).describe('Prompts that wait until the engine has room.'),
     prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
     explain: explain.prefault({}).describe('What can be asked about requests just served.'),
+    dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),
     admin: admin.prefault({}).describe('What only the operator may do.'),
     log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
+  })
+  .superRefine(({ server: { open, operatorKey }, dashboard: { names } }, context) => {
+    if (!names || !open || operatorKey !== undefined) return;
+    context.addIssue({
+      code: 'custom',
+      path: ['dashboard', 'names'],
+      message: 'would show everybody who reaches this address ids of documents: configure `server.operatorKey`',
+    });
   })
   .superRefine(({ server: { host, open, trustedHeaders, ...keys }, upstream: { apiKey } }, context) => {
     const identifies = checksKeys(keys) || trustedHeaders.tenant !== undefined;

@@ -22,6 +22,10 @@ export class MemoryConversationStore implements ConversationStore {
     this.#log = new ConversationLog(options);
   }
 
+  get conversations(): number {
+    return this.#log.size;
+  }
+
   get turns(): number {
     return this.#log.turns;
   }

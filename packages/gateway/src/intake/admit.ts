@@ -4,8 +4,11 @@ import { isLoopback } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';
 import { type Caller, OPERATOR } from './authenticate.js';
 
-/** Open to all: load balancers have no key. */
-const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/healthz', '/readyz']);
+/** Open to all: load balancers have no key, and the page of the dashboard holds nothing until it has one. */
+const OPEN_ROUTES: ReadonlySet<string | undefined> = new Set(['/', '/healthz', '/readyz', '/ui']);
+
+/** What the page asks for: the operator's, and read by no other page. */
+const DASHBOARD_DATA: ReadonlySet<string | undefined> = new Set(['/ui/events', '/ui/tree', '/ui/requests/:id']);
 
 /** The one route of the operator's that has a tenant's answer as well. */
 const REQUESTS_ROUTE = '/v1/requests/:id';
@@ -21,20 +24,23 @@ export function admit(
   reply: FastifyReply,
   done: (error?: Error) => void,
 ): void {
-  if (gateway.cors?.answer(request, reply)) return;
   const route = request.routeOptions.url;
+  const isDashboard = DASHBOARD_DATA.has(route);
+  if (!isDashboard && gateway.cors?.answer(request, reply)) return;
   if (OPEN_ROUTES.has(route)) {
     done();
     return;
   }
   try {
-    if (route === '/metrics') {
+    if (isDashboard || route === '/metrics') {
       requireOperator(gateway, request);
+      if (isDashboard) requireOwnName(gateway, request);
       done();
       return;
     }
     if (gateway.authenticator.isOperator(request.headers)) {
-      if (route !== REQUESTS_ROUTE) throw forbidden("The operator's key is for /metrics and /v1/requests/{id} alone.");
+      if (route !== REQUESTS_ROUTE)
+        throw forbidden("The operator's key is for /metrics, /ui and /v1/requests/{id} alone.");
       request.exchange.caller = OPERATOR;
       done();
       return;
@@ -93,6 +99,17 @@ function requireOperator(gateway: Gateway, { headers }: FastifyRequest): void {
   }
   if (isPrivate(gateway)) return;
   throw forbidden('This path is closed: configure `server.operatorKey`, or set `server.open: true`.');
+}
+
+/**
+ * Where anybody on this machine may ask, a page of another site could make its own name lead here and ask from a
+ * browser: then only names that are this machine's are answered. Error: `WARMPATH_FORBIDDEN`.
+ */
+function requireOwnName({ config: { server } }: Gateway, { headers }: FastifyRequest): void {
+  if (server.operatorKey !== undefined || server.open) return;
+  const name = (headers.host ?? '').replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
+  if (isLoopback(name)) return;
+  throw forbidden('Without `server.operatorKey` the dashboard is for http://127.0.0.1 and http://localhost alone.');
 }
 
 function forbidden(detail: string): WarmpathError {

@@ -6,6 +6,7 @@ import { TenantCache } from './tenant-cache.js';
 /** What the gateway knows about one tenant's requests to one model. */
 export interface TenantModel {
   readonly tenant: string;
+  readonly model: string;
   /** What the engine is believed to hold. */
   readonly history: ServedHistory;
   readonly counts: EngineCounts;
@@ -53,17 +54,22 @@ export class ServedHistories {
     return nodes;
   }
 
+  /** All of them, tenant by tenant. */
+  values(): Iterable<TenantModel> {
+    return this.#histories.values();
+  }
+
   /** The state of that tenant and model; made when it is new. O(log tenants). */
   of(tenant: string, model: string): TenantModel {
     const known = this.#histories.get(tenant, model);
-    const state = known ?? this.#make(tenant);
+    const state = known ?? this.#make(tenant, model);
     const bytes = HISTORY_BYTES + state.history.bytes;
     if (known === undefined) this.#histories.set(tenant, model, state, bytes);
     else this.#histories.resize(tenant, model, bytes);
     return state;
   }
 
-  #make(tenant: string): TenantModel {
+  #make(tenant: string, model: string): TenantModel {
     const { evictsLeastRecent, maxAgeMs } = this.#residency;
     const history = new ServedHistory({
       tree: { maxBytes: Math.floor(TREE_PART * this.#maxBytes) },
@@ -72,6 +78,6 @@ export class ServedHistories {
       ...(this.#events !== undefined && { events: this.#events }),
       ...(maxAgeMs !== undefined && { maxAgeMs }),
     });
-    return { tenant, history, counts: new EngineCounts() };
+    return { tenant, model, history, counts: new EngineCounts() };
   }
 }

@@ -7,6 +7,7 @@ import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../observe/memory-bu
 export interface GaugeSources {
   readonly histories: () => number;
   readonly treeNodes: () => number;
+  readonly sessions: () => number;
   readonly sessionTurns: () => number;
   readonly sessionStoreUp: () => boolean;
   readonly warmPrefixes: () => number;
@@ -49,6 +50,13 @@ export function describeMetrics(): MetricDescription[] {
   return new Metrics(NO_SOURCES).describe();
 }
 
+/** As the registry gives it; `metricName` is that of a histogram's sum and count. */
+interface MetricSample {
+  readonly value: number;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly metricName?: string;
+}
+
 const SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300];
 const STORE_SECONDS = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1];
 const OVERHEAD_SECONDS = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 1];
@@ -68,6 +76,7 @@ export class Metrics {
   readonly #references = this.#counter('documents_deduplicated_total', 'Documents referred to, not repeated.');
   readonly #shortened = this.#counter('documents_shortened_total', 'Documents of which parts were referred to.');
   readonly #spared = this.#counter('deduplicated_tokens_total', 'Tokens that references spared, estimated.');
+  readonly #forgotten = this.#counter('sessions_forgotten_total', 'Turns whose earlier turns were forgotten.');
   readonly #replayed = this.#counter('replayed_turns_total', 'Earlier turns sent again as they were rendered.');
   readonly #predicted = this.#counter('predicted_cached_tokens_total', 'Prompt tokens predicted to be cached.');
   readonly #prompt = this.#counter('prompt_tokens_total', 'Prompt tokens of arranged requests, by the engine.');
@@ -94,6 +103,7 @@ export class Metrics {
   constructor(sources: GaugeSources) {
     this.#read('histories', 'Histories kept, one per tenant and model.', sources.histories);
     this.#read('tree_nodes', 'Nodes of all knowledge trees.', sources.treeNodes);
+    this.#read('sessions', 'Conversations that are remembered.', sources.sessions);
     this.#read('session_turns', 'Turns of conversations that are remembered.', sources.sessionTurns);
     const isUp = () => Number(sources.sessionStoreUp());
     this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
@@ -134,6 +144,20 @@ export class Metrics {
       .toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
+  /** The same values by name and labels as in the text, without the classes of histograms. */
+  async values(): Promise<Record<string, number>> {
+    const values: Record<string, number> = {};
+    for (const { name, values: samples } of await this.#registry.getMetricsAsJSON()) {
+      for (const sample of samples as readonly MetricSample[]) {
+        const { metricName = name, labels, value } = sample;
+        if (metricName.endsWith('_bucket')) continue;
+        const listed = Object.entries(labels).map(([label, text]) => `${label}="${text}"`);
+        values[listed.length === 0 ? metricName : `${metricName}{${listed.join(',')}}`] = value;
+      }
+    }
+    return values;
+  }
+
   began(): void {
     this.#inFlight.inc();
   }
@@ -150,6 +174,7 @@ export class Metrics {
     if (exchange.references > 0) this.#references.inc(exchange.references);
     this.#shortened.inc(exchange.shortened);
     if (exchange.deduplicatedTokens > 0) this.#spared.inc(exchange.deduplicatedTokens);
+    if (exchange.conversation === 'forgotten') this.#forgotten.inc();
     if (exchange.replayedTurns > 0) this.#replayed.inc(exchange.replayedTurns);
     if (exchange.predictedCachedTokens !== undefined) this.#predicted.inc(exchange.predictedCachedTokens);
     if (exchange.promptTokens !== undefined) this.#prompt.inc(exchange.promptTokens);

@@ -13,7 +13,7 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (request, reply) => {
     if (gateway.draining) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
-    const failure = await probe(gateway, engineHeaders(gateway, request.exchange.requestId));
+    const failure = await probeEngine(gateway, request.exchange.requestId);
     // Without its shared store a gateway serves all the same.
     const { isUp } = gateway.conversations.store;
     if (failure === undefined) return { status: 'ready', sessionStore: isUp ? 'up' : 'down' };
@@ -22,11 +22,11 @@ export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   });
 }
 
-type OwnHeaders = ReturnType<typeof engineHeaders>;
-
-/** Asks the engine for its models, within the time that a connection may take. */
-async function probe({ upstream }: Gateway, headers: OwnHeaders): Promise<WarmpathError | undefined> {
-  const answer = await askModels(upstream, requestHeaders({}, headers), upstream.connectMs);
+/** Asks the engine for its models, within the time that a connection may take. Resolves with why it cannot, if so. */
+export async function probeEngine(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
+  const { upstream } = gateway;
+  const headers = requestHeaders({}, engineHeaders(gateway, requestId));
+  const answer = await askModels(upstream, headers, upstream.connectMs);
   if ('code' in answer) return answer;
   return answer.status < 500 ? undefined : unhealthy(answer.status);
 }

@@ -6,6 +6,7 @@ import {
   recognise,
   sharedLength,
 } from '@warmpath/core';
+import type { RequestSummary } from '@warmpath/dashboard';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import { readObject } from '../../intake/json-body.js';
 import type { Exchange, RecordedBlock, RecordedFallback, RecordedPrefix } from '../../observe/exchange.js';
@@ -18,6 +19,9 @@ export interface RequestRecord {
   readonly id: string;
   readonly route: string;
   readonly status: number;
+  /** From the headers of the request until the end of its answer, and until its body was complete. */
+  readonly durationMs: number;
+  readonly receivedMs: number;
   readonly overheadMs: number | null;
   readonly queuedMs: number | null;
   readonly ttftMs: number | null;
@@ -46,8 +50,13 @@ interface Outlined {
 const OUTLINES = 16;
 /** Under which a tenant's are kept. */
 const OUTLINES_KEY = 'outlines';
-/** Part of the memory for records that outlines may take. */
-const OUTLINES_PART = 3 / 4;
+/** Parts of the memory for records: outlines, records, and what is told of the latest requests of all tenants. */
+const OUTLINES_PART = 5 / 8;
+const RECORDS_PART = 1 / 4;
+const LATEST_PART = 1 / 8;
+/** The most of the latest, and the bytes of one. Generous. */
+const MAX_LATEST = 1_000;
+const SUMMARY_BYTES = 512;
 /** Bytes of a record, of what is said of one block or document in it, and of one piece of an outline. Generous. */
 const RECORD_BYTES = 512;
 const BLOCK_BYTES = 256;
@@ -62,10 +71,15 @@ export class RequestLog {
   readonly #records: TenantCache<RequestRecord>;
   /** Of each tenant one entry, of its last prompts. */
   readonly #outlines: TenantCache<readonly Outlined[]>;
+  /** A ring: request number n stands at n modulo its length. */
+  readonly #latest: RequestSummary[] = [];
+  readonly #maxLatest: number;
+  #sequence = 0;
 
   constructor(maxBytes: number) {
     this.#outlines = new TenantCache(Math.floor(OUTLINES_PART * maxBytes));
-    this.#records = new TenantCache(Math.floor((1 - OUTLINES_PART) * maxBytes));
+    this.#records = new TenantCache(Math.floor(RECORDS_PART * maxBytes));
+    this.#maxLatest = Math.max(1, Math.min(MAX_LATEST, Math.floor((LATEST_PART * maxBytes) / SUMMARY_BYTES)));
   }
 
   /** Records kept, of all tenants. */
@@ -74,7 +88,18 @@ export class RequestLog {
   }
 
   get bytes(): number {
-    return this.#records.bytes + this.#outlines.bytes;
+    return this.#records.bytes + this.#outlines.bytes + SUMMARY_BYTES * this.#latest.length;
+  }
+
+  /** Requests recorded since the start. */
+  get sequence(): number {
+    return this.#sequence;
+  }
+
+  /** The latest requests of all tenants behind number `sequence`, at most `limit`, the oldest first. O(answer). */
+  latest(sequence: number, limit: number): RequestSummary[] {
+    const first = Math.max(sequence, this.#sequence - this.#latest.length, this.#sequence - limit);
+    return Array.from({ length: this.#sequence - first }, (_, i) => this.#latest[(first + i) % this.#maxLatest]!);
   }
 
   /** The record of that tenant's request; `undefined` for one that is forgotten, unknown, or somebody else's. */
@@ -88,7 +113,9 @@ export class RequestLog {
     return undefined;
   }
 
-  add(tenant: string, record: RequestRecord): void {
+  add(tenant: string, record: RequestRecord, exchange: Pick<Exchange, 'arrivedAt' | 'documents' | 'errorCode'>): void {
+    this.#latest[this.#sequence % this.#maxLatest] = summaryOf(record, exchange, this.#sequence + 1);
+    this.#sequence++;
     let bytes = RECORD_BYTES;
     for (const { order, references, shortened } of record.blocks) {
       bytes += BLOCK_BYTES + NUMBER_BYTES * (order.length + references.length + shortened.length);
@@ -148,13 +175,18 @@ function nearest(outlines: readonly Outlined[], scope: string, outline: PromptOu
   return best?.earlier;
 }
 
-/** What is kept of a request when it is over. */
-export function recordOf(exchange: Exchange, route: string, status: number): RequestRecord {
+/** What is kept of a request when it is over, at `now`. */
+export function recordOf(
+  exchange: Exchange,
+  { route, status, now }: { readonly route: string; readonly status: number; readonly now: number },
+): RequestRecord {
   return {
     object: 'request',
     id: exchange.requestId,
     route,
     status,
+    durationMs: now - exchange.arrivedAt,
+    receivedMs: exchange.bodyAt - exchange.arrivedAt,
     overheadMs: exchange.overheadMs ?? null,
     queuedMs: exchange.queuedMs ?? null,
     ttftMs: exchange.ttftMs ?? null,
@@ -168,4 +200,36 @@ export function recordOf(exchange: Exchange, route: string, status: number): Req
     failedOpen: exchange.failedOpen,
     prefix: exchange.prefix ?? null,
   };
+}
+
+function summaryOf(
+  record: RequestRecord,
+  { arrivedAt, documents, errorCode }: Pick<Exchange, 'arrivedAt' | 'documents' | 'errorCode'>,
+  sequence: number,
+): RequestSummary {
+  const { id, route, status, overheadMs, queuedMs, ttftMs } = record;
+  return {
+    sequence,
+    id,
+    route,
+    status,
+    arrivedAt: rounded(arrivedAt),
+    durationMs: rounded(record.durationMs),
+    receivedMs: rounded(record.receivedMs),
+    overheadMs: overheadMs && rounded(overheadMs),
+    queuedMs: queuedMs && rounded(queuedMs),
+    ttftMs: ttftMs && rounded(ttftMs),
+    documents: documents ?? null,
+    promptTokens: record.promptTokens,
+    cachedTokens: record.cachedTokens,
+    predictedTokens: record.predictedCachedTokens,
+    references: record.references,
+    broke: record.prefix?.break?.cause ?? null,
+    error: errorCode ?? null,
+    failedOpen: record.failedOpen.length > 0,
+  };
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100;
 }

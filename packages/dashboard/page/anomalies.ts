@@ -1,0 +1,66 @@
+import type { FeedSettings, FeedTick } from '../src/feed.ts';
+import { metricSum, share, type Totals } from './figures.ts';
+import { percent } from './format.ts';
+
+/** Something that somebody should look at. */
+export interface Anomaly {
+  readonly severity: 'bad' | 'warning';
+  readonly title: string;
+  readonly remedy: string;
+}
+
+/** Prompts from which on a share is worth a judgement. */
+const ENOUGH = 20;
+/** Difference of predicted and reported share that shows that the engine does not cache as it is believed to. */
+const DIVERGENCE = 0.2;
+const ERROR_SHARE = 0.05;
+const NEARLY_FULL = 0.9;
+
+/** What is wrong, the worst first. `totals` of the span that is shown. */
+export function anomaliesOf(tick: FeedTick, totals: Totals, settings: FeedSettings): Anomaly[] {
+  const found: Anomaly[] = [];
+  const add = (severity: Anomaly['severity'], title: string, remedy: string) => found.push({ severity, title, remedy });
+  for (const { url, state, reason } of tick.engines) {
+    if (state === 'failing') add('bad', `The engine at ${url} does not answer`, reason ?? 'Is it started?');
+  }
+  const errors = share(totals.errors, totals.requests);
+  if (errors !== null && totals.requests >= ENOUGH && errors > ERROR_SHARE) {
+    add('bad', `${percent(errors)} of prompts failed`, 'The codes stand under System, each request under Requests.');
+  }
+  const { queued } = tick.engines[0]!;
+  if (queued >= NEARLY_FULL * settings.queueCapacity) {
+    add('bad', `${queued} prompts wait: the queue is full`, 'Prompts beyond it get 429. See `queue.capacity`.');
+  }
+  const reported = share(totals.cachedTokens, totals.promptTokens);
+  const predicted = share(totals.predictedTokens, totals.promptTokens);
+  if (reported !== null && predicted !== null && totals.reported >= ENOUGH) {
+    if (predicted - reported > DIVERGENCE) {
+      add(
+        'warning',
+        `The engine reused ${percent(reported)} of prompt tokens where ${percent(predicted)} were predicted`,
+        'Its prefix cache may be off or too small, or other clients fill it. `warmpath doctor` checks it.',
+      );
+    }
+  }
+  if (totals.requests >= ENOUGH && totals.reported === 0) {
+    add(
+      'warning',
+      'The engine does not say how many tokens it had cached',
+      'vLLM: --enable-prompt-tokens-details. Or requests bring no documents, and are not looked into.',
+    );
+  }
+  if (tick.degradedHistories > 0) {
+    add(
+      'warning',
+      `Most predictions were missed lately for ${tick.degradedHistories} of the knowledge trees`,
+      'Set `residency.evictsLeastRecent: false` for engines that cache by slot, and for hosted APIs.',
+    );
+  }
+  if (metricSum(tick.metrics, 'warmpath_fail_open_total') > 0) {
+    add('warning', 'Defects cost some requests their order', 'Each is in the log as `failed open`.');
+  }
+  if (tick.metrics['warmpath_session_store_up'] === 0) {
+    add('warning', 'The store of conversations is away', 'This gateway goes on by itself. See `session.store`.');
+  }
+  return found.toSorted((a, b) => Number(b.severity === 'bad') - Number(a.severity === 'bad'));
+}

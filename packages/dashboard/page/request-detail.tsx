@@ -1,0 +1,184 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { PHASE_NAMES, phasesOf } from './figures.ts';
+import { causeText, count, milliseconds, percent } from './format.ts';
+import { feed, requests, selectedRequest, settings } from './state.ts';
+
+/** As `GET /v1/requests/{id}` tells it. */
+interface Record {
+  readonly id: string;
+  readonly route: string;
+  readonly status: number;
+  readonly promptTokens: number | null;
+  readonly cachedTokens: number | null;
+  readonly predictedCachedTokens: number | null;
+  readonly references: number;
+  readonly shortened: number;
+  readonly deduplicatedTokens: number;
+  readonly blocks: readonly {
+    readonly format: string;
+    readonly documents: number;
+    readonly decided: string;
+    readonly order: readonly number[];
+    readonly references: readonly number[];
+  }[];
+  readonly failedOpen: readonly { readonly fallback: string; readonly reason: string }[];
+  readonly prefix: {
+    readonly comparedWith: string | null;
+    readonly break: {
+      readonly cause: string;
+      readonly piece: string;
+      readonly remedy: string;
+      readonly sharedTokens: number;
+    } | null;
+  } | null;
+}
+
+const DECIDED: Readonly<{ [decision: string]: string }> = {
+  arranged: 'ordered for the cache',
+  replayed: 'as it was sent before',
+  fixed: 'left as it came',
+  history: 'part of the history',
+};
+
+/** Everything that is known of one request. */
+export function RequestDetail({ id }: { readonly id: string }) {
+  const [record, setRecord] = useState<Record | null>(null);
+  const [trouble, setTrouble] = useState<string | null>(null);
+  useEffect(() => {
+    let isWanted = true;
+    feed.get<Record>(`/ui/requests/${encodeURIComponent(id)}`).then(
+      (found) => isWanted && setRecord(found),
+      (error: Error) => isWanted && setTrouble(error.message),
+    );
+    return () => {
+      isWanted = false;
+    };
+  }, [id]);
+  const summary = requests.value.find((request) => request.id === id);
+  return (
+    <aside class="card detail" aria-label="The request">
+      <div class="heading">
+        <h2>Request</h2>
+        <button
+          type="button"
+          class="quiet"
+          onClick={() => {
+            selectedRequest.value = null;
+          }}
+        >
+          Close
+        </button>
+      </div>
+      <p class="id">
+        <code>{id}</code>
+      </p>
+      {summary !== undefined && (
+        <Facts title="Stages">
+          {phasesOf(summary).map(({ phase, ms }) => (
+            <Fact key={phase} name={PHASE_NAMES[phase]} colour={`--phase-${phase}`}>
+              {milliseconds(ms)}
+            </Fact>
+          ))}
+          <Fact name="In all">{milliseconds(summary.durationMs)}</Fact>
+        </Facts>
+      )}
+      {trouble !== null && <p class="error">{trouble} Older requests are forgotten first.</p>}
+      {record !== null && <Explained record={record} />}
+    </aside>
+  );
+}
+
+function Explained({ record }: { readonly record: Record }) {
+  const { promptTokens, cachedTokens, predictedCachedTokens: predicted, prefix } = record;
+  const part = (tokens: number | null) =>
+    tokens === null || promptTokens === null ? '' : ` (${percent(tokens / promptTokens)})`;
+  return (
+    <>
+      <Facts title="Tokens">
+        <Fact name="Prompt">{count(promptTokens)}</Fact>
+        <Fact name="Cached, as the engine reports">
+          {count(cachedTokens)}
+          {part(cachedTokens)}
+        </Fact>
+        <Fact name="Cached, as predicted">
+          {count(predicted)}
+          {part(predicted)}
+        </Fact>
+        {record.deduplicatedTokens > 0 && (
+          <Fact name={`Not sent again (${record.references + record.shortened} documents)`}>
+            {count(record.deduplicatedTokens)}
+          </Fact>
+        )}
+      </Facts>
+      {record.blocks.map((block, i) => (
+        <section key={i} class="block">
+          <h3>
+            {block.documents} documents, {DECIDED[block.decided] ?? block.decided}
+          </h3>
+          <Order order={block.order} />
+          {block.references.length > 0 && (
+            <p class="beside">Referred to, not repeated: {block.references.map((rank) => rank + 1).join(', ')}</p>
+          )}
+        </section>
+      ))}
+      <section>
+        <h3>Prefix</h3>
+        <p>{prefixText(prefix)}</p>
+        {prefix?.break != null && <p class="beside">{prefix.break.remedy}</p>}
+      </section>
+      {record.failedOpen.map(({ fallback, reason }) => (
+        <p key={`${fallback} ${reason}`} class="error">
+          Went without: {fallback} ({reason})
+        </p>
+      ))}
+    </>
+  );
+}
+
+function prefixText(prefix: Record['prefix']): string {
+  if (prefix === null) {
+    return settings.value!.comparesPrompts
+      ? 'This prompt was not compared with earlier ones.'
+      : 'Set `explain.prompts: all` to learn where prompts part from earlier ones, and why.';
+  }
+  if (prefix.comparedWith === null) return 'No earlier prompt of this tenant and model is known.';
+  if (prefix.break === null) return `It continues request ${prefix.comparedWith} without a break.`;
+  const { cause, piece, sharedTokens } = prefix.break;
+  return `It shares ${count(sharedTokens)} tokens with request ${prefix.comparedWith}, then parts in ${piece}: ${causeText(cause)}.`;
+}
+
+/** Retrieval ranks in the order in which the documents stood in the prompt. */
+function Order({ order }: { readonly order: readonly number[] }) {
+  return (
+    <ol class="order" aria-label="Retrieval ranks in prompt order">
+      {order.slice(0, 60).map((rank, place) => (
+        <li key={rank} class={rank === place ? undefined : 'moved'}>
+          {rank + 1}
+        </li>
+      ))}
+      {order.length > 60 && <li>… {order.length - 60} more</li>}
+    </ol>
+  );
+}
+
+function Facts({ title, children }: { readonly title: string; readonly children: ComponentChildren }) {
+  return (
+    <section>
+      <h3>{title}</h3>
+      <dl>{children}</dl>
+    </section>
+  );
+}
+
+function Fact(props: { readonly name: string; readonly colour?: string; readonly children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>
+        {props.colour !== undefined && <span class="key-box" style={{ background: `var(${props.colour})` }} />}
+        {props.name}
+      </dt>
+      <dd>{props.children}</dd>
+    </div>
+  );
+}

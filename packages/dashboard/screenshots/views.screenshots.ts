@@ -1,0 +1,95 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { launchChromium } from '../../lab/test/browser/chromium.js';
+import { visitorQuestions } from '../test/questions.js';
+import { Simulation } from '../test/simulated-traffic.js';
+import { withPalette } from './palette-png.js';
+
+const FOLDER = join(import.meta.dirname, '../../../docs/images/dashboard');
+const OPERATOR_KEY = 'the-key-of-the-operator';
+const START_MS = 1_000_000;
+const NOW_MS = START_MS + 900_000;
+const VIEWS = ['overview', 'tree', 'requests', 'system'] as const;
+
+let simulation: Simulation;
+let browser: Browser;
+
+beforeAll(async () => {
+  const keys = ['museum', 'school', 'newspaper'].map((name) => ({ name, key: `the-key-of-the-${name}` }));
+  simulation = await Simulation.start(
+    {
+      server: { keys, operatorKey: { key: OPERATOR_KEY } },
+      explain: { prompts: 'all' },
+      dashboard: { names: true, savedPerMillionTokens: 2.25 },
+    },
+    { maxBlocks: 6_000, limit: 4 },
+  );
+  const requests = visitorQuestions({
+    seed: 7,
+    fromMs: START_MS,
+    toMs: NOW_MS,
+    perSecond: (atMs) => 1.6 + 1.1 * Math.sin((atMs - START_MS) / 140_000) + (atMs > NOW_MS - 200_000 ? 1.2 : 0),
+    tenants: [
+      { key: 'the-key-of-the-museum', model: 'velmora-8b' },
+      { key: 'the-key-of-the-school', model: 'velmora-8b' },
+      { key: 'the-key-of-the-newspaper', model: 'velmora-32b' },
+    ],
+  });
+  await simulation.run(requests, NOW_MS);
+  browser = await launchChromium();
+  await mkdir(FOLDER, { recursive: true });
+}, 300_000);
+
+afterAll(async () => {
+  await browser.close();
+  await simulation.run([]);
+  await simulation.close();
+});
+
+for (const scheme of ['light', 'dark'] as const) {
+  for (const width of [1280, 390]) {
+    it(`${width} pixels, ${scheme}`, async () => {
+      const page = await browser.newPage({
+        viewport: { width, height: width === 390 ? 844 : 800 },
+        colorScheme: scheme,
+      });
+      page.setDefaultTimeout(8_000);
+      await page.addInitScript(`sessionStorage.setItem('warmpath-operator-key', '${OPERATOR_KEY}')`);
+      for (const view of VIEWS) {
+        await page.goto(`${simulation.gateway.url}/ui#${view}`);
+        await page.reload();
+        await ready(page, view);
+        const picture = await page.screenshot({ fullPage: true, animations: 'disabled' });
+        await writeFile(join(FOLDER, `${view}-${width}-${scheme}.png`), withPalette(picture));
+      }
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
+      await page.close();
+    });
+  }
+}
+
+/** The view as somebody sees it who has looked around in it. */
+async function ready(page: Page, view: (typeof VIEWS)[number]): Promise<void> {
+  await page.getByRole('status').getByText('Live').waitFor();
+  if (view === 'overview') await page.locator('.u-over').nth(3).waitFor();
+  if (view === 'tree') {
+    await page.locator('.icicle').press('ArrowDown');
+    await page.keyboard.press('ArrowDown');
+  }
+  if (view === 'requests') {
+    await page.getByRole('radio', { name: 'Prefix broken' }).check();
+    await page.locator('.rows .row').first().click();
+    await page.getByRole('heading', { name: 'Prefix' }).waitFor();
+    await page.getByRole('radio', { name: 'All' }).check();
+  }
+  await page
+    .getByText('Ready', { exact: true })
+    .or(page.locator('td .status.good'))
+    .or(page.locator('.beside-detail'))
+    .first()
+    .waitFor();
+  // Charts and canvases are drawn in the frame after.
+  await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
+}

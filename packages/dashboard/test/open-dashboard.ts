@@ -1,0 +1,55 @@
+import axe from 'axe-core';
+import type { Browser, Page } from 'playwright-core';
+
+/** The page in a browser, and everything that it asked for or complained about. */
+export interface OpenDashboard {
+  readonly page: Page;
+  /** Addresses that are not the gateway's. */
+  readonly foreign: readonly string[];
+  readonly complaints: readonly string[];
+}
+
+export interface Look {
+  readonly width?: number;
+  readonly scheme?: 'light' | 'dark';
+  readonly key?: string;
+  /** Runs before the page's own script. */
+  readonly before?: string;
+}
+
+/** Opens the page as an operator would. */
+export async function openDashboard(
+  browser: Browser,
+  url: string,
+  { width = 1280, scheme = 'light', key, before }: Look = {},
+): Promise<OpenDashboard> {
+  const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme });
+  page.setDefaultTimeout(15_000);
+  const foreign: string[] = [];
+  const complaints: string[] = [];
+  page.on('request', (request) => {
+    if (!request.url().startsWith(url) && !request.url().startsWith('data:')) foreign.push(request.url());
+  });
+  page.on('console', (message) => complaints.push(message.text()));
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  page.on('dialog', (dialog) => {
+    complaints.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  if (before !== undefined) await page.addInitScript(before);
+  if (key !== undefined) await page.addInitScript(`sessionStorage.setItem('warmpath-operator-key', '${key}')`);
+  await page.goto(`${url}/ui`);
+  return { page, foreign, complaints };
+}
+
+/** Resolves when the page shows what the gateway tells. */
+export function live({ page }: OpenDashboard): Promise<void> {
+  return page.getByRole('status').getByText('Live').waitFor();
+}
+
+/** What axe finds against the page: ids of rules with the elements that break them. */
+export async function accessibilityFaults(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const { violations } = (await page.evaluate('axe.run()')) as axe.AxeResults;
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`);
+}

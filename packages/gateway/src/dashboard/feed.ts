@@ -1,0 +1,164 @@
+import type { ServerResponse } from 'node:http';
+import { WarmpathError } from '@warmpath/core';
+import type { EngineStatus, FeedSettings, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
+import type { Gateway } from '../gateway.js';
+import { SLOT_MS, SLOTS, slotOf, TTFT_BOUNDS } from '../observe/traffic-series.js';
+import { probeEngine } from '../routes/health.js';
+import { treeSnapshot } from './tree-snapshot.js';
+
+const TICK_MS = 1_000;
+/** The engine is asked whether it is there every so many ticks. */
+const PROBE_TICKS = 5;
+const MAX_VIEWERS = 16;
+/** A viewer that has so many bytes not taken yet is dropped. */
+const MAX_BEHIND_BYTES = 2_097_152;
+/** Requests that one tick tells. */
+const MAX_REQUESTS = 250;
+/** The latest requests that a new viewer is told. */
+const START_REQUESTS = 1_000;
+/** Milliseconds for which a tree that was told is told again. */
+const TREE_TTL_MS = 2_000;
+
+/**
+ * What the dashboard's viewers see, once a second, computed once for all of them and only while there are any. Slow
+ * viewers are dropped: their page connects again.
+ */
+export class DashboardFeed {
+  readonly #gateway: Gateway;
+  readonly #viewers: Set<ServerResponse>;
+  #timer: NodeJS.Timeout | undefined;
+  #ticks = 0;
+  #isBusy = false;
+  /** What the last tick told: the slot it ended in, and the latest request. */
+  #slot = 0;
+  #sequence = 0;
+  #engine: Pick<EngineStatus, 'state' | 'reason'> = { state: 'unknown', reason: null };
+  #tree: { readonly at: number; readonly json: string } | undefined;
+
+  constructor(gateway: Gateway) {
+    this.#gateway = gateway;
+    this.#viewers = gateway.viewers;
+  }
+
+  /** A viewer, who gets the past at once. Error: `WARMPATH_OVERLOADED` where too many watch already. */
+  watch(viewer: ServerResponse): void {
+    if (this.#viewers.size >= MAX_VIEWERS) {
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_VIEWERS} viewers watch the dashboard already.` });
+    }
+    viewer.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      // Buffering proxies would hold events back.
+      'x-accel-buffering': 'no',
+    });
+    viewer.once('close', () => this.#leave(viewer));
+    this.#viewers.add(viewer);
+    viewer.write(this.#start());
+    if (this.#timer !== undefined) return;
+    this.#timer = setInterval(() => this.#tickOnce(), TICK_MS);
+    this.#slot = slotOf(this.#gateway.now());
+    this.#sequence = this.#gateway.requests.sequence;
+    this.#tickOnce();
+  }
+
+  /** The knowledge tree as JSON (`TreeSnapshot`), at most two seconds old. */
+  tree(): string {
+    const { histories, config, now } = this.#gateway;
+    const at = now();
+    if (this.#tree === undefined || at - this.#tree.at >= TREE_TTL_MS) {
+      const snapshot: TreeSnapshot = treeSnapshot(histories, at, config.dashboard.names);
+      this.#tree = { at, json: JSON.stringify(snapshot) };
+    }
+    return this.#tree.json;
+  }
+
+  #leave(viewer: ServerResponse): void {
+    this.#viewers.delete(viewer);
+    if (this.#viewers.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    this.#tree = undefined;
+    this.#ticks = 0;
+    this.#engine = { state: 'unknown', reason: null };
+  }
+
+  #start(): string {
+    const { traffic, requests, now } = this.#gateway;
+    return event('start', {
+      settings: this.#settings(),
+      slots: traffic.since(0, now()),
+      requests: requests.latest(0, START_REQUESTS),
+    });
+  }
+
+  #settings(): FeedSettings {
+    const { dashboard, explain, queue, upstream } = this.#gateway.config;
+    return {
+      names: dashboard.names,
+      comparesPrompts: explain.prompts !== 'off',
+      savedPerMillionTokens: dashboard.savedPerMillionTokens ?? null,
+      savedUnit: dashboard.savedUnit,
+      queueCapacity: queue.capacity,
+      maxConcurrent: upstream.maxConcurrent,
+      slotMs: SLOT_MS,
+      seriesMs: SLOTS * SLOT_MS,
+      ttftBounds: TTFT_BOUNDS,
+    };
+  }
+
+  #tickOnce(): void {
+    if (this.#ticks++ % PROBE_TICKS === 0) void this.#probe();
+    if (this.#isBusy) return;
+    this.#isBusy = true;
+    void this.#tick().finally(() => {
+      this.#isBusy = false;
+    });
+  }
+
+  async #tick(): Promise<void> {
+    const { traffic, requests, metrics, histories, now: clock } = this.#gateway;
+    const values = await metrics.values();
+    const now = clock();
+    const ended = requests.sequence - this.#sequence;
+    const told = requests.latest(this.#sequence, MAX_REQUESTS);
+    let degradedHistories = 0;
+    for (const { history } of histories.values()) if (history.state === 'degraded') degradedHistories++;
+    const tick: FeedTick = {
+      time: Date.now(),
+      now,
+      slots: traffic.since(this.#slot, now),
+      requests: told,
+      omitted: ended - told.length,
+      metrics: values,
+      engines: [this.#engineStatus()],
+      degradedHistories,
+    };
+    this.#slot = slotOf(now);
+    this.#sequence += ended;
+    this.#send(event('tick', tick));
+  }
+
+  #send(text: string): void {
+    for (const viewer of this.#viewers) {
+      if (viewer.writableLength > MAX_BEHIND_BYTES) viewer.destroy();
+      else viewer.write(text);
+    }
+  }
+
+  #engineStatus(): EngineStatus {
+    const { upstream, queue } = this.#gateway;
+    return { url: upstream.url, ...this.#engine, inFlight: queue.underWay, queued: queue.depth };
+  }
+
+  async #probe(): Promise<void> {
+    const failure = await probeEngine(this.#gateway, `dashboard-${this.#ticks}`);
+    if (this.#viewers.size === 0) return;
+    this.#engine =
+      failure === undefined ? { state: 'ready', reason: null } : { state: 'failing', reason: failure.message };
+  }
+}
+
+function event(name: string, data: object): string {
+  return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+}

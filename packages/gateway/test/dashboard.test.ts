@@ -1,0 +1,272 @@
+import { once } from 'node:events';
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import { gunzipSync } from 'node:zlib';
+import type { FeedStart, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
+import { describe, expect, it, vi } from 'vitest';
+import { TrafficSeries } from '../src/observe/traffic-series.js';
+import { answerAsAsked } from './fake-engine.js';
+import { chat, closing, DOCUMENTS, errorOf, gatewayAt, type Stand, type StandConfig, send, stand } from './harness.js';
+
+const OPERATOR = { authorization: 'Bearer the-key-of-the-operator' };
+const CLOSED: StandConfig = { server: { operatorKey: { key: 'the-key-of-the-operator' } } };
+const DATA = ['/ui/events', '/ui/tree', '/ui/requests/one'] as const;
+
+interface Viewer {
+  readonly response: IncomingMessage;
+  next<Event>(name: 'start' | 'tick'): Promise<Event>;
+  close(): Promise<void>;
+}
+
+/** Somebody who watches. */
+async function watch({ gateway }: Pick<Stand, 'gateway'>, headers: object = {}): Promise<Viewer> {
+  const request: ClientRequest = httpRequest(`${gateway.url}/ui/events`, { agent: false, headers: { ...headers } });
+  request.end();
+  request.on('error', () => {});
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  response.on('error', () => {});
+  let held = '';
+  const lines = response.setEncoding('utf8')[Symbol.asyncIterator]();
+  const next = async <Event>(name: string): Promise<Event> => {
+    for (;;) {
+      const end = held.indexOf('\n\n');
+      if (end >= 0) {
+        const event = held.slice(0, end);
+        held = held.slice(end + 2);
+        if (event.startsWith(`event: ${name}\n`)) return JSON.parse(event.slice(event.indexOf('data: ') + 6)) as Event;
+        continue;
+      }
+      const { done, value } = await lines.next();
+      if (done === true) throw new Error('the feed ended');
+      held += value as string;
+    }
+  };
+  const close = async () => {
+    if (response.destroyed) return;
+    const closed = new Promise((resolve) => response.once('close', resolve));
+    request.destroy();
+    await closed;
+  };
+  return closing({ response, next, close });
+}
+
+async function ask({ gateway }: Pick<Stand, 'gateway'>, id: string, fields: object = {}, headers: object = {}) {
+  await send(`${gateway.url}/v1/chat/completions`, chat(DOCUMENTS, { stream: true, ...fields }), {
+    headers: { 'x-request-id': id, ...headers },
+  });
+}
+
+describe('the page', () => {
+  it('is open to all, holds no data, and may run its own script alone', async () => {
+    const { gateway } = await stand(undefined, CLOSED);
+    const { status, headers, text } = await send(`${gateway.url}/ui`);
+    expect(status).toBe(200);
+    const policy = String(headers['content-security-policy']);
+    expect(policy).toMatch(
+      /^default-src 'none'; script-src 'sha256-[^ ]+'; style-src 'sha256-[^ ]+'; connect-src 'self';/,
+    );
+    expect(policy).toContain("frame-ancestors 'none'");
+    expect(policy).not.toContain('unsafe');
+    expect(headers['x-content-type-options']).toBe('nosniff');
+    expect(text).not.toMatch(/(?:src|href)="(?!data:)/);
+    expect(text.length).toBeLessThan(140_000);
+    const small = await send(`${gateway.url}/ui`, undefined, { headers: { 'accept-encoding': 'br, gzip' } });
+    expect(small.headers['content-encoding']).toBe('gzip');
+    expect(gunzipSync(small.body).toString()).toBe(text);
+    expect(small.body.length).toBeLessThan(52_000);
+  });
+
+  it('is where browsers are led to', async () => {
+    const { gateway } = await stand();
+    const browser = await send(gateway.url, undefined, { headers: { accept: 'text/html,*/*' } });
+    expect([browser.status, browser.headers.location]).toEqual([302, '/ui']);
+    expect((await send(gateway.url)).status).toBe(404);
+  });
+});
+
+describe('who may watch', () => {
+  it('has the operator key where there is one, and no key of a client', async () => {
+    const keys = [{ name: 'alice', key: 'alice-has-this-key' }];
+    const one = await stand(answerAsAsked, { server: { ...CLOSED.server, keys } });
+    await ask(one, 'one', {}, { authorization: 'Bearer alice-has-this-key' });
+    const others: readonly Record<string, string>[] = [{}, { authorization: 'Bearer alice-has-this-key' }];
+    for (const path of DATA) {
+      for (const headers of others) {
+        const reply = await send(`${one.gateway.url}${path}`, undefined, { headers });
+        expect([reply.status, errorOf(reply).code]).toEqual([401, 'WARMPATH_UNAUTHORIZED']);
+      }
+    }
+    expect((await send(`${one.gateway.url}/ui/tree`, undefined, { headers: OPERATOR })).status).toBe(200);
+    const { text } = await send(`${one.gateway.url}/ui/requests/one`, undefined, { headers: OPERATOR });
+    expect(JSON.parse(text)).toMatchObject({ id: 'one', status: 200, durationMs: expect.any(Number) });
+    await (await watch(one, OPERATOR)).next<FeedStart>('start');
+  });
+
+  it('is nobody on a public host without an operator key, and everybody with `open`', async () => {
+    const closed = await stand(undefined, { server: { host: '0.0.0.0' } });
+    const open = await stand(undefined, { server: { host: '0.0.0.0', open: true } });
+    const [no, yes] = [closed, open].map(({ gateway }) => gateway.url.replace('0.0.0.0', '127.0.0.1'));
+    for (const path of DATA) expect((await send(`${no}${path}`)).status).toBe(403);
+    expect((await send(`${yes}/ui/tree`)).status).toBe(200);
+  });
+
+  it('is no page of another site: neither by a name that leads here nor by CORS', async () => {
+    const { gateway } = await stand(undefined, { server: { cors: ['*'] } });
+    const { port } = new URL(gateway.url);
+    for (const [host, status] of [
+      [`localhost:${port}`, 200],
+      [`127.0.0.1:${port}`, 200],
+      [`[::1]:${port}`, 200],
+      [`attacker.example:${port}`, 403],
+    ] as const) {
+      const reply = await send(`${gateway.url}/ui/tree`, undefined, {
+        headers: { host, origin: 'https://attacker.example' },
+      });
+      expect(reply.status, host).toBe(status);
+      expect(reply.headers['access-control-allow-origin']).toBeUndefined();
+    }
+  });
+});
+
+describe('the feed', () => {
+  it('tells the past at once, then what ended, with the figures of /metrics', async () => {
+    const one = await stand(answerAsAsked);
+    await ask(one, 'before');
+    const viewer = await watch(one);
+    const start = await viewer.next<FeedStart>('start');
+    expect(start.requests.map(({ id, documents }) => [id, documents])).toEqual([['before', 3]]);
+    expect(start.slots.reduce((sum, { cachedTokens }) => sum + cachedTokens, 0)).toBe(96);
+    await viewer.next<FeedTick>('tick');
+    await ask(one, 'after');
+    for (;;) {
+      const tick = await viewer.next<FeedTick>('tick');
+      if (tick.requests.length === 0) continue;
+      expect(tick.requests[0]).toMatchObject({ id: 'after', status: 200, promptTokens: 120, cachedTokens: 96 });
+      expect(tick.metrics['warmpath_cached_tokens_total']).toBe(192);
+      expect(tick.engines).toMatchObject([{ url: one.engine.url, inFlight: 0, queued: 0 }]);
+      break;
+    }
+    expect(JSON.stringify(start)).not.toMatch(/Velka|Orsin|weight/);
+  });
+
+  it('costs the engine and the gateway nothing while nobody watches', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    try {
+      const one = await stand(answerAsAsked);
+      await ask(one, 'one');
+      const probes = () => one.engine.received.filter(({ path }) => path === '/v1/models').length;
+      const others = vi.getTimerCount();
+      expect(probes()).toBe(0);
+      const [viewer, other] = [await watch(one), await watch(one)];
+      await viewer.next<FeedTick>('tick');
+      await one.engine.until('request', 2);
+      expect([probes(), vi.getTimerCount()]).toEqual([1, others + 1]);
+      await viewer.close();
+      await other.close();
+      for (let turns = 0; vi.getTimerCount() > others && turns < 10_000; turns++) {
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      expect(vi.getTimerCount()).toBe(others);
+      // Viewers leave as a rule; clients that do are another matter.
+      const { text } = await send(`${one.gateway.url}/metrics`);
+      expect(text).toMatch(/^warmpath_client_aborts_total 0$/m);
+      expect(text).not.toContain('status="499"');
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('is for sixteen at once', async () => {
+    const one = await stand();
+    for (let i = 0; i < 16; i++) await watch(one);
+    const reply = await send(`${one.gateway.url}/ui/events`);
+    expect([reply.status, errorOf(reply).code]).toEqual([429, 'WARMPATH_OVERLOADED']);
+  });
+
+  it('drops a viewer that does not read, and goes on for the others', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    try {
+      const one = await stand(answerAsAsked);
+      const [slow, quick] = [await watch(one), await watch(one)];
+      await quick.next<FeedStart>('start');
+      slow.response.pause();
+      const inFlight = async () => {
+        vi.advanceTimersByTime(1_000);
+        return (await quick.next<FeedTick>('tick')).metrics['warmpath_requests_in_flight'];
+      };
+      expect(await inFlight()).toBe(2);
+      let ticks = 0;
+      while ((await inFlight()) === 2) expect(++ticks).toBeLessThan(20_000);
+      expect(await inFlight()).toBe(1);
+      await quick.close();
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('ends when the gateway shuts down', async () => {
+    const one = await stand(undefined, { server: { drainMs: 60_000 } });
+    const viewer = await watch(one);
+    await viewer.next<FeedTick>('tick');
+    const closed = one.gateway.close();
+    await expect(viewer.next('start')).rejects.toThrow('ended');
+    await closed;
+  });
+});
+
+describe('the tree', () => {
+  it('tells small trees whole, and of large ones what was used last', async () => {
+    const one = await stand(answerAsAsked);
+    const documents = (request: number) =>
+      Array.from({ length: 800 }, (_, i) => ({ id: `${request}-${i}`, content: `Passage ${i} of ${request}.` }));
+    for (let i = 0; i < 20; i++) await ask(one, `${i}`, { documents: documents(i), model: i < 10 ? 'one' : 'other' });
+    await ask(one, 'small', { model: 'small' });
+    const tree = JSON.parse((await send(`${one.gateway.url}/ui/tree`)).text) as TreeSnapshot;
+    expect(tree.histories.map(({ model, nodes }) => [model, nodes])).toEqual([
+      ['one', 8_001],
+      ['other', 8_001],
+      ['small', 4],
+    ]);
+    const small = tree.histories[2];
+    expect(tree.histories.map(({ rows }) => rows.length)).toEqual([4_998, 4_998, 4]);
+    expect(tree.omittedNodes).toBe(16_006 - 10_000);
+    for (const { rows } of tree.histories) {
+      for (const [place, [parent]] of rows.entries()) expect(parent).toBeLessThan(place);
+      expect(rows.filter(([parent]) => parent === -1)).toHaveLength(1);
+    }
+    expect(small!.rows.every(([, , hits, confirmed]) => hits === 1 && confirmed === 1)).toBe(true);
+    expect(small!.rows.map((row) => row[6]).join()).not.toMatch(/velka|orsin|tamir/);
+  });
+});
+
+describe('the series', () => {
+  const exchange = (fields: object) => fields as Parameters<TrafficSeries['add']>[0];
+
+  it('keeps a quarter of an hour, and tells quantiles to 5 %', () => {
+    const series = new TrafficSeries();
+    series.add(exchange({ promptTokens: 100, cachedTokens: 50, predictedCachedTokens: 70, ttftMs: 200 }), 200, 10_000);
+    series.add(exchange({ promptTokens: 100, cachedTokens: 49, predictedCachedTokens: 170, ttftMs: 800 }), 200, 10_001);
+    series.add(exchange({}), 503, 10_002);
+    series.add(exchange({}), 499, 10_003);
+    const [slot, ...others] = series.since(0, 12_000);
+    expect(others).toEqual([]);
+    expect(slot).toMatchObject({ slot: 2, requests: 4, errors: 1, reported: 2, promptTokens: 200, cachedTokens: 99 });
+    expect(slot!.predictedTokens).toBe(170);
+    expect([slot!.ttftCached[1], slot!.ttftComputed[1]]).toEqual([1, 1]);
+    expect(series.since(3, 12_000)).toEqual([]);
+    // The place of slot 2 is taken a quarter of an hour later, and only then.
+    expect(series.since(0, 10_000 + 179 * 5_000)).toHaveLength(1);
+    expect(series.since(0, 10_000 + 180 * 5_000)).toEqual([]);
+    series.add(exchange({}), 200, 10_000 + 180 * 5_000);
+    expect(series.since(0, 10_000 + 180 * 5_000)).toMatchObject([{ slot: 182, requests: 1, promptTokens: 0 }]);
+  });
+});
+
+it('a gateway on the same port later is another one to viewers', async () => {
+  const one = await stand(answerAsAsked);
+  await ask(one, 'one');
+  const { port } = new URL(one.gateway.url);
+  await one.gateway.close();
+  const later = closing(await gatewayAt(one.engine.url, { server: { port: Number(port) } }));
+  const start = await (await watch({ gateway: later })).next<FeedStart>('start');
+  expect([start.requests, start.slots]).toEqual([[], []]);
+});
