@@ -69,6 +69,10 @@ describe('shell commands in the docs', () => {
       // `test/packed` installs them from their tarballs.
       const [, name] = /(?:@warmpath\/)?(\w+)$/.exec(command)!;
       expect(existsSync(join(root, 'packages', name === 'warmpath' ? 'cli' : name!, 'package.json'))).toBe(true);
+    } else if (/^npm install @node-llama-cpp\//.test(command)) {
+      // Only with a GPU. It must be of the version whose structs the engine knows.
+      const { optionalDependencies } = JSON.parse(readFileSync(join(root, 'packages/engine/package.json'), 'utf8'));
+      expect(command.split('@').at(-1)).toBe(optionalDependencies['@node-llama-cpp/linux-x64']);
     } else if (command.startsWith('npx warmpath-engine ')) {
       await expectFlags(command, ['warmpath-engine']);
     } else if (/^(npx )?warmpath /.test(command)) {

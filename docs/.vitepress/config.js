@@ -50,7 +50,13 @@ const SIDEBAR = [
   {
     text: 'Operate',
     items: [
-      ...list('operate/', ['Run it', 'run'], ['Secure it', 'secure'], ['Monitor it', 'monitor']),
+      ...list(
+        'operate/',
+        ['Run it', 'run'],
+        ['Secure it', 'secure'],
+        ['Dashboard', 'dashboard'],
+        ['Monitor it', 'monitor'],
+      ),
       ...list('guide/', ['Check an engine', 'doctor'], ['Let prompts wait', 'queue']),
       ...list(
         'operate/',

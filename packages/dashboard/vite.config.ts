@@ -31,6 +31,8 @@ export default defineConfig({
   logLevel: 'warn',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   plugins: [inlined()],
+  // Other packages may bring another Preact, which `@preact/signals` would then extend in its place.
+  resolve: { dedupe: ['preact'] },
   build: {
     outDir: '../dist',
     emptyOutDir: false,

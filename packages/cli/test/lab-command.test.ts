@@ -361,7 +361,7 @@ describe('warmpath lab run with a server', () => {
     ['a server without clients', ['--max-batch', '8'], 'a server needs clients'],
     ['two kinds of clients', ['--load', '1', '--clients', '3'], 'exclude each other'],
     ['time to think for nobody', ['--load', '1', '--think-ms', '3'], '--think-ms goes with'],
-    ['a router that is none', ['--load', '1', '--router', 'random'], 'round-robin'],
+    ['a router that is none', ['--load', '1', '--router', 'dice'], 'round-robin'],
     ['a load that is none', ['--load', '-1'], 'above 0'],
   ])('refuses %s', async (_, args, message) => {
     const { code, stderr } = await run(...args);

@@ -142,7 +142,15 @@ async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string)
   const record = await send(`${gateway.url}/v1/requests/${String(headers['x-request-id'])}`, undefined, {
     headers: { authorization: `Bearer ${tenant}` },
   });
-  const { id: _id, overheadMs: _overhead, ttftMs: _ttft, queuedMs: _queued, ...counts } = JSON.parse(record.text);
+  const {
+    id: _id,
+    receivedMs: _received,
+    durationMs: _duration,
+    overheadMs: _overhead,
+    ttftMs: _ttft,
+    queuedMs: _queued,
+    ...counts
+  } = JSON.parse(record.text);
   return {
     status: reply.status,
     text: reply.text,

@@ -1,6 +1,7 @@
 import { PLAN_METHODS, POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
+import { CLIENT_PATHS } from './passthrough.js';
 
 // The HTTP interface as data, for the reference page and for generated clients. The gateway reads bodies by scanning
 // bytes and not by these schemas; `openapi.test.ts` sends what they allow, and checks what is answered against them.
@@ -101,6 +102,8 @@ const requestRecord = z.strictObject({
   id: z.string(),
   route: z.string(),
   status: count,
+  durationMs: z.number().meta({ description: 'From its headers to the end of its answer.' }),
+  receivedMs: z.number().meta({ description: 'Of these, until its body was complete.' }),
   overheadMs: z.nullable(z.number()),
   queuedMs: z.nullable(z.number()),
   ttftMs: z.nullable(z.number()),
@@ -244,7 +247,7 @@ export function openApiDocument(version: string): OpenApiDocument {
     const operations = Object.entries(methods).map(([method, operation]) => [method, describe(path, operation)]);
     return [path, Object.fromEntries(operations)];
   });
-  const description = 'Every other path below `/v1/` is passed on to the engine untouched, in both directions.';
+  const description = `Every other path below \`/v1/\` is passed on to the engine untouched, in both directions, and so are ${CLIENT_PATHS.join(', ')}. The dashboard is at \`/ui\`.`;
   return {
     openapi: '3.1.0',
     info: { title: 'Warmpath gateway', version, description },

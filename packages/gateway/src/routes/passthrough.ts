@@ -13,7 +13,7 @@ const DOT_SEGMENT = /[/\\](?:\.|%2e){1,2}(?:[/\\]|%2f|%5c|$)|(?:%2f|%5c)(?:\.|%2
  * Named one by one, because what else they have there is their operator's (`/metrics`, `/sleep`, `/flush_cache`, `/kv`,
  * `/slots`, …), and new versions bring more of that. None takes a prompt to be answered: those have their routes.
  */
-const CLIENT_PATHS: readonly string[] = [
+export const CLIENT_PATHS: readonly string[] = [
   '/tokenize',
   '/detokenize',
   '/decode',
