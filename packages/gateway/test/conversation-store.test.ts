@@ -58,10 +58,10 @@ describe('the store of a configuration', { timeout: 180_000 }, () => {
     const problems = (store: string) =>
       checkConfig(`upstream: { url: 'http://h' }\nsession: { store: ${store} }`, {}).problems;
     expect(problems('{ password: x }')).toMatchObject([
-      { path: 'session.store.url', message: 'is required where there is a password' },
+      { path: 'session.store.url', message: expect.stringContaining('is required where there is a password') },
     ]);
     expect(problems("{ url: 'http://user:secret@h' }")).toMatchObject([
-      { path: 'session.store.url', message: 'must be a redis://, rediss:// or unix:// URL' },
+      { path: 'session.store.url', message: expect.stringContaining('must be a redis://, rediss:// or unix:// URL') },
     ]);
     expect(problems('{ urll: x }')[0]!.message).toContain('did you mean session.store.url?');
     for (const url of ['rediss://user@h:6380/1', 'unix:///run/redis.sock?db=1']) {

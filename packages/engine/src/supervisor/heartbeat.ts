@@ -52,6 +52,10 @@ export function watchHeartbeat({ process: child, exited }: WatchedChild, onHang:
     child.off('message', onMessage);
   };
   const onMessage = (message: ChildMessage): void => {
+    // It may hang with its very first request, before it has answered a question.
+    if (message.type === 'listening') {
+      mostSilent = SILENT_BEATS;
+    }
     if (message.type !== 'pong' || message.id !== undefined) {
       return;
     }
