@@ -1,0 +1,1 @@
+export type { Query, ScoredDocument, SearchOptions, Stage, StagedRetriever } from './staged-retriever.js';
