@@ -3,7 +3,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
@@ -11,6 +11,12 @@ const INSTALL_TIMEOUT_MS = 300_000;
 
 /** Their frameworks are hundreds of megabytes, and are installed where their own tests run. */
 const ADAPTERS = ['ai-sdk', 'langchain', 'llamaindex', 'mastra'];
+
+/** What `npm install warmpath` brings. */
+const NEEDED = [
+  ...['core', 'client', 'dashboard', 'engine', 'gateway', 'lab', 'translate'].map((name) => `warmpath-${name}`),
+  'warmpath',
+];
 
 /**
  * What a user gets: the tarballs that would be published, resolved afresh in an empty folder, install scripts blocked.
@@ -25,8 +31,8 @@ describe('the packed packages in an empty folder', () => {
     await run(process.execPath, ['scripts/pack.js', tarballs], { cwd: root });
     const packed = (await readdir(tarballs)).filter((file) => file.endsWith('.tgz'));
     const files = packed.filter((file) => !ADAPTERS.some((name) => file.startsWith(`warmpath-${name}-`)));
-    expect(files).toHaveLength(10);
-    expect(packed).toHaveLength(10 + ADAPTERS.length);
+    expect(files).toHaveLength(11);
+    expect(packed).toHaveLength(11 + ADAPTERS.length);
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'packed', private: true, type: 'module' }));
     await run(
       'npm',
@@ -57,7 +63,18 @@ describe('the packed packages in an empty folder', () => {
       console.log('imported');`;
     const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder });
     expect(stdout.trim()).toBe('imported');
-    for (const name of ['core', 'client', 'dashboard', 'engine', 'gateway', 'lab', 'mcp', 'redis', 'translate']) {
+    for (const name of [
+      'core',
+      'client',
+      'dashboard',
+      'engine',
+      'gateway',
+      'lab',
+      'mcp',
+      'redis',
+      'retrieval',
+      'translate',
+    ]) {
       expect(await readdir(join(folder, 'node_modules/@warmpath', name, 'dist'))).toContain('index.d.ts');
     }
   });
@@ -86,6 +103,21 @@ describe('the packed packages in an empty folder', () => {
   it('draws a report page', async () => {
     await warmpath('lab', 'run', 'mixed', '--seeds', '1', '--report', 'page.html');
     expect(await readFile(join(folder, 'page.html'), 'utf8')).toContain('<svg');
+  });
+
+  it('serves engines elsewhere without its optional parts', { timeout: INSTALL_TIMEOUT_MS }, async () => {
+    // Not inside the other: Node would find its modules.
+    const small = await mkdtemp(join(tmpdir(), 'warmpath-small-'));
+    onTestFinished(() => rm(small, { recursive: true, force: true }));
+    await writeFile(join(small, 'package.json'), JSON.stringify({ name: 'small', private: true, type: 'module' }));
+    const files = NEEDED.map((name) => join(tarballs, `${name}-0.1.0.tgz`));
+    const flags = ['--omit=optional', '--ignore-scripts', '--no-audit', '--no-fund'];
+    await run('npm', ['install', ...flags, ...files], { cwd: small });
+    expect(await readdir(join(small, 'node_modules'))).not.toContain('@node-llama-cpp');
+    const version = await run('npx', ['--no-install', 'warmpath', '--version'], { cwd: small });
+    expect(version.stdout.trim()).toBe('0.1.0');
+    const up = run('npx', ['--no-install', 'warmpath', 'up', '--port', '0'], { cwd: small, timeout: 60_000 });
+    await expect(up).rejects.toMatchObject({ stderr: expect.stringContaining('npm install @node-llama-cpp/') });
   });
 
   it('runs the demo on the embedded engine and its own model', { timeout: INSTALL_TIMEOUT_MS }, async () => {

@@ -1,4 +1,4 @@
-import koffi from 'koffi';
+import { ffi } from './ffi.js';
 import type { BatchStruct, NativePointer } from './structs.js';
 import type { BatchAttention } from './tile-padding.js';
 
@@ -97,13 +97,13 @@ export class NativeBatch {
 
   free(): void {
     for (const pointer of this.#allocations.splice(0)) {
-      koffi.free(pointer);
+      ffi().free(pointer);
     }
   }
 
   #allocate(bytes: number): { address: NativePointer; view: ArrayBuffer } {
-    const pointer = koffi.alloc('uint8', bytes) as NativePointer;
+    const pointer = ffi().alloc('uint8', bytes) as NativePointer;
     this.#allocations.push(pointer);
-    return { address: koffi.address(pointer), view: koffi.view(pointer, bytes) };
+    return { address: ffi().address(pointer), view: ffi().view(pointer, bytes) };
   }
 }

@@ -1,20 +1,18 @@
 import type { KoffiFunc, LibraryHandle, TypeObject } from 'koffi';
-import koffi from 'koffi';
 import type { ResolvedEngineOptions } from '../options.js';
 import { builtLibraries } from './built-libraries.js';
 import { headShape, loadNarrowVariant, prefersNarrowVectors } from './cpu-variant.js';
+import { ffi } from './ffi.js';
 import { findLibraryDirectory, LLAMA_RELEASE, loadLibraries, mismatch, type NativeLibraries } from './library.js';
 import {
-  BATCH,
   type BatchStruct,
-  CONTEXT_PARAMS,
   CONTEXT_PARAMS_LAYOUT,
   type ContextParams,
   fieldsThatDiffer,
-  MODEL_PARAMS,
   MODEL_PARAMS_LAYOUT,
   type ModelParams,
   type NativePointer,
+  structTypes,
 } from './structs.js';
 
 /** The functions of llama.h that the engine calls. Names and order are the header's; see it for what each does. */
@@ -180,6 +178,7 @@ function initialise(libraries: NativeLibraries, { nativeLog = false, narrowVecto
 
 function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'threadPools'> {
   const pointer = 'void *';
+  const { modelParams, contextParams, batch } = structTypes();
   const bind = <T>(name: string, result: string | TypeObject, parameters: (string | TypeObject)[]): T => {
     try {
       return llama.func(name, result, parameters) as unknown as T;
@@ -189,11 +188,11 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'threadPools'>
   };
   return {
     version: bind('llama_version', 'str', []),
-    modelDefaultParams: bind('llama_model_default_params', MODEL_PARAMS, []),
-    contextDefaultParams: bind('llama_context_default_params', CONTEXT_PARAMS, []),
-    modelLoadFromFile: bind('llama_model_load_from_file', pointer, ['str', MODEL_PARAMS]),
+    modelDefaultParams: bind('llama_model_default_params', modelParams, []),
+    contextDefaultParams: bind('llama_context_default_params', contextParams, []),
+    modelLoadFromFile: bind('llama_model_load_from_file', pointer, ['str', modelParams]),
     modelFree: bind('llama_model_free', 'void', [pointer]),
-    initFromModel: bind('llama_init_from_model', pointer, [pointer, CONTEXT_PARAMS]),
+    initFromModel: bind('llama_init_from_model', pointer, [pointer, contextParams]),
     free: bind('llama_free', 'void', [pointer]),
     contextCells: bind('llama_n_ctx', 'uint32', [pointer]),
     getMemory: bind('llama_get_memory', pointer, [pointer]),
@@ -228,7 +227,7 @@ function bindFunctions(llama: LibraryHandle): Omit<LlamaBindings, 'threadPools'>
     sequenceStateRead: bind('llama_state_seq_get_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
     sequenceStateWrite: bind('llama_state_seq_set_data', 'size_t', [pointer, pointer, 'size_t', 'int32']),
     attachThreadPool: bind('llama_attach_threadpool', 'void', [pointer, pointer, pointer]),
-    decode: bind('llama_decode', 'int32', [pointer, BATCH]),
+    decode: bind('llama_decode', 'int32', [pointer, batch]),
     synchronize: bind('llama_synchronize', 'void', [pointer]),
     logitsAt: bind('llama_get_logits_ith', pointer, [pointer, 'int32']),
     samplerInitGrammar: bind('llama_sampler_init_grammar', pointer, [pointer, 'str', 'str']),
@@ -261,7 +260,7 @@ function threadPools({ ggml, ggmlBase }: NativeLibraries): ThreadPools {
   const find = (name: string): NativePointer | null =>
     registry === null ? null : (address(registry, name) as NativePointer | null);
   const [creating, freeing] = [find('ggml_threadpool_new'), find('ggml_threadpool_free')];
-  const [creator, freer] = [koffi.proto('void *(void *)'), koffi.proto('void (void *)')];
+  const [creator, freer] = [ffi().proto('void *(void *)'), ffi().proto('void (void *)')];
   return {
     create(threads) {
       if (creating === null || freeing === null || threads < 2) {
@@ -269,10 +268,10 @@ function threadPools({ ggml, ggmlBase }: NativeLibraries): ThreadPools {
       }
       const params = Buffer.alloc(PARAMS_BYTES);
       initialise(params, threads);
-      return (koffi.call(creating, creator, params) as NativePointer | null) ?? undefined;
+      return (ffi().call(creating, creator, params) as NativePointer | null) ?? undefined;
     },
     free(pool) {
-      koffi.call(freeing, freer, pool);
+      ffi().call(freeing, freer, pool);
     },
   };
 }

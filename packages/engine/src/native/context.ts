@@ -1,9 +1,9 @@
 import { WarmpathError } from '@warmpath/core';
-import koffi from 'koffi';
 import type { SavableMemory } from '../cache/sequence-memory.js';
 import type { StateIdentity } from '../store/stored-state.js';
 import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
+import { ffi } from './ffi.js';
 import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
 import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS } from './sequence-ids.js';
@@ -194,7 +194,7 @@ export class NativeContext implements SavableMemory {
         detail: 'llama.cpp has no logits for a token it was asked for',
       });
     }
-    return koffi.decode(pointer, 'float', this.#vocabularySize) as Float32Array;
+    return ffi().decode(pointer, 'float', this.#vocabularySize) as Float32Array;
   }
 
   copy(source: number, target: number, from: number, to: number): void {

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import koffi from 'koffi';
 import { readGgufHeader } from '../gguf/reader.js';
+import { ffi } from './ffi.js';
 import type { NativeLibraries } from './library.js';
 import { LEFTOVER_NS, WEIGHT_NS } from './tile-padding.js';
 
@@ -68,7 +68,7 @@ export function loadNarrowVariant({ ggml, directory }: NativeLibraries): boolean
 /** How well a variant suits this processor, by its own account: 0 when it cannot run here. */
 function scoreOf(path: string): number {
   try {
-    return koffi.load(path).func('ggml_backend_score', 'int', [])() as number;
+    return ffi().load(path).func('ggml_backend_score', 'int', [])() as number;
   } catch {
     return 0;
   }

@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
-import koffi from 'koffi';
 import type { LlamaBindings } from './bindings.js';
+import { ffi } from './ffi.js';
 import { type NativePointer, TOKEN_DATA, TOKEN_DATA_ARRAY } from './structs.js';
 
 /** What a grammar must know of a vocabulary. */
@@ -187,12 +187,12 @@ class UsableTokens {
     }
     this.shortest = this.#order(usable, vocabulary);
     const bytes = Math.max(1, usable.length) * TOKEN_DATA.bytes;
-    this.#data = koffi.alloc('uint8', bytes) as NativePointer;
-    this.#array = koffi.alloc('uint8', TOKEN_DATA_ARRAY.bytes) as NativePointer;
-    const view = koffi.view(this.#data, bytes);
+    this.#data = ffi().alloc('uint8', bytes) as NativePointer;
+    this.#array = ffi().alloc('uint8', TOKEN_DATA_ARRAY.bytes) as NativePointer;
+    const view = ffi().view(this.#data, bytes);
     this.#ids = new Int32Array(view);
     this.#logits = new Float32Array(view);
-    this.#struct = new DataView(koffi.view(this.#array, TOKEN_DATA_ARRAY.bytes));
+    this.#struct = new DataView(ffi().view(this.#array, TOKEN_DATA_ARRAY.bytes));
   }
 
   /** Whether a token may follow an answer that ends with a first byte of a character, or with none that matters. */
@@ -221,11 +221,11 @@ class UsableTokens {
       this.#logits[index * stride + TOKEN_DATA.logit] = 0;
     }
     const { data, size, selected, sorted } = TOKEN_DATA_ARRAY;
-    this.#struct.setBigUint64(data, koffi.address(this.#data), true);
+    this.#struct.setBigUint64(data, ffi().address(this.#data), true);
     this.#struct.setBigUint64(size, BigInt(tokens.length), true);
     this.#struct.setBigInt64(selected, -1n, true);
     this.#struct.setUint8(sorted, 0);
-    return koffi.address(this.#array);
+    return ffi().address(this.#array);
   }
 
   /** Whether llama.cpp left the token at a place of the last candidates a chance. */
@@ -235,8 +235,8 @@ class UsableTokens {
   }
 
   free(): void {
-    koffi.free(this.#data);
-    koffi.free(this.#array);
+    ffi().free(this.#data);
+    ffi().free(this.#array);
   }
 
   /**

@@ -2,7 +2,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import koffi, { type LibraryHandle } from 'koffi';
+import type { LibraryHandle } from 'koffi';
+import { ffi } from './ffi.js';
 
 /** The version of `@node-llama-cpp/<platform>` whose libraries this engine is written for. */
 export const NATIVE_PACKAGE_VERSION = '3.22.1';
@@ -123,7 +124,7 @@ export function loadLibraries(directory: string): NativeLibraries {
       throw mismatch(`${directory} has no ${what} library`);
     }
     try {
-      return koffi.load(join(directory, file));
+      return ffi().load(join(directory, file));
     } catch (cause) {
       throw new WarmpathError('WARMPATH_NATIVE_MISMATCH', { detail: `${file} cannot be loaded`, cause });
     }
@@ -138,12 +139,12 @@ export function loadLibraries(directory: string): NativeLibraries {
 
 /** The sizes can be set only before the process loads its first library through koffi, whoever that is for. */
 function enlargeStacks(): void {
-  const config = koffi.config();
+  const config = ffi().config();
   if (config.sync_stack_size === NATIVE_STACK_BYTES && config.async_stack_size === NATIVE_STACK_BYTES) {
     return;
   }
   try {
-    koffi.config({ ...config, sync_stack_size: NATIVE_STACK_BYTES, async_stack_size: NATIVE_STACK_BYTES });
+    ffi().config({ ...config, sync_stack_size: NATIVE_STACK_BYTES, async_stack_size: NATIVE_STACK_BYTES });
   } catch (cause) {
     throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
       detail: 'This process uses koffi for another library already; run the engine in a process of its own.',

@@ -1,4 +1,5 @@
-import koffi, { type TypeObject } from 'koffi';
+import type { TypeObject } from 'koffi';
+import { ffi } from './ffi.js';
 
 /** An address in native memory; 0n and `null` both mean NULL. */
 export type NativePointer = bigint;
@@ -164,21 +165,22 @@ export const CONTEXT_PARAMS_LAYOUT: Layout<ContextParams> = {
 
 function structOf<T>(layout: Layout<T>): TypeObject {
   const fields = Object.entries(layout) as [string, readonly [FieldType, unknown]][];
-  return koffi.struct(Object.fromEntries(fields.map(([name, [type]]) => [name, type])));
+  return ffi().struct(Object.fromEntries(fields.map(([name, [type]]) => [name, type])));
 }
 
 /** FFI types of the structs that cross the boundary by value. */
-export const MODEL_PARAMS: TypeObject = structOf(MODEL_PARAMS_LAYOUT);
-export const CONTEXT_PARAMS: TypeObject = structOf(CONTEXT_PARAMS_LAYOUT);
-export const BATCH: TypeObject = koffi.struct({
-  n_tokens: 'int32',
-  token: 'void *',
-  embd: 'void *',
-  pos: 'void *',
-  n_seq_id: 'void *',
-  seq_id: 'void *',
-  logits: 'void *',
-});
+export function structTypes(): Readonly<Record<'modelParams' | 'contextParams' | 'batch', TypeObject>> {
+  const batch = ffi().struct({
+    n_tokens: 'int32',
+    token: 'void *',
+    embd: 'void *',
+    pos: 'void *',
+    n_seq_id: 'void *',
+    seq_id: 'void *',
+    logits: 'void *',
+  });
+  return { modelParams: structOf(MODEL_PARAMS_LAYOUT), contextParams: structOf(CONTEXT_PARAMS_LAYOUT), batch };
+}
 
 /**
  * The names of the fields whose value is not the documented default. A library of another build that moved, added or

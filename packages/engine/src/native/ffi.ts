@@ -1,0 +1,27 @@
+import { createRequire } from 'node:module';
+import { WarmpathError } from '@warmpath/core';
+import type Koffi from 'koffi';
+
+let loaded: typeof Koffi | undefined;
+
+/**
+ * The library that calls native functions, loaded when the first is needed: whoever only talks to engines elsewhere can
+ * do without it (`npm install --omit=optional` leaves its native part out).
+ *
+ * @throws WarmpathError `WARMPATH_NATIVE_MISSING` with the command that installs it.
+ */
+export function ffi(): typeof Koffi {
+  loaded ??= load();
+  return loaded;
+}
+
+function load(): typeof Koffi {
+  try {
+    return createRequire(import.meta.url)('koffi') as typeof Koffi;
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_NATIVE_MISSING', {
+      detail: `The library koffi, which calls llama.cpp, cannot be loaded. Run: npm install --include=optional koffi`,
+      cause,
+    });
+  }
+}
