@@ -8,17 +8,17 @@ import { pack } from './pack.js';
 
 const page = join(import.meta.dirname, '../docs/install.md');
 
+const GATEWAY = ['gateway', 'core', 'translate', 'dashboard'];
+const COMMAND_LINE = ['', 'client', 'engine', 'lab', ...GATEWAY];
+
 /** Every way: what the reader types, what it gives, and the packages of ours that it needs. */
 const WAYS = [
   ['@warmpath/core', 'the library', ['core']],
   ['@warmpath/client', 'client of a gateway', ['client', 'core']],
-  ['@warmpath/gateway --omit=optional', 'the gateway alone', ['gateway', 'core', 'translate']],
-  ['@warmpath/gateway', 'with conversations in Redis', ['gateway', 'core', 'translate', 'redis']],
-  [
-    'warmpath',
-    'the command line, with gateway, lab, embedded engine and demo model',
-    ['', 'client', 'core', 'engine', 'gateway', 'lab', 'translate', 'redis'],
-  ],
+  ['@warmpath/gateway --omit=optional', 'the gateway alone', GATEWAY],
+  ['@warmpath/gateway', 'with conversations in Redis', [...GATEWAY, 'redis']],
+  ['warmpath --omit=optional', 'the command line without the embedded engine', COMMAND_LINE],
+  ['warmpath', 'the command line, with gateway, lab, embedded engine and demo model', [...COMMAND_LINE, 'redis']],
 ];
 
 const folder = mkdtempSync(join(tmpdir(), 'warmpath-sizes-'));
