@@ -1,0 +1,174 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+import { chromium } from 'playwright-core';
+import { afterAll, describe, expect, it } from 'vitest';
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '../..');
+const INSTALL_TIMEOUT_MS = 300_000;
+
+const DOCUMENTS = [
+  { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
+  { id: 'orsin', title: 'Orsin', content: 'The weight of Orsin is 17 kg. The founder of Orsin is Mirela.' },
+];
+
+/** A LangChain chain as its tutorials have it: nothing of Warmpath in it but the base URL. */
+const CHAIN = `
+  import { createStuffDocumentsChain } from '@langchain/classic/chains/combine_documents';
+  import { Document } from '@langchain/core/documents';
+  import { ChatPromptTemplate } from '@langchain/core/prompts';
+  import { ChatOpenAI } from '@langchain/openai';
+  const llm = new ChatOpenAI({ model: 'warmpath-tiny', apiKey: 'none', maxTokens: 8, temperature: 0,
+    configuration: { baseURL: process.env.WARMPATH_URL + '/v1' } });
+  const prompt = ChatPromptTemplate.fromMessages([
+    ['system', 'Use the following pieces of retrieved context to answer the question.\\n\\n{context}'],
+    ['human', '{input}'],
+  ]);
+  const chain = await createStuffDocumentsChain({ llm, prompt });
+  const pages = ['Velka', 'Orsin', 'Tamsa'].map((name, place) => new Document({
+    pageContent: Array.from({ length: 8 }, (_, i) => 'Fact ' + i + ' of ' + name + ' is ' + (7 * place + i) + '.').join(' '),
+  }));
+  const cached = [];
+  const callbacks = [{ handleLLMEnd: ({ llmOutput, generations }) =>
+    cached.push(generations[0][0].message.usage_metadata.input_token_details?.cache_read ?? 0) }];
+  for (const order of [[0, 1, 2], [2, 0, 1], [1, 2, 0]]) {
+    await chain.invoke({ input: 'What is fact 3 of Velka?', context: order.map((i) => pages[i]) }, { callbacks });
+  }
+  console.log(JSON.stringify(cached));
+`;
+
+/** What a new user does: clone, start, ask, open the page, put it before a chain. Each step prints its seconds. */
+describe('the first five minutes', () => {
+  const started = performance.now();
+  const children: ChildProcess[] = [];
+  let clone: string;
+  let url: string;
+
+  afterAll(async () => {
+    for (const child of children.splice(0)) await stop(child);
+    if (clone !== undefined) await rm(clone, { recursive: true, force: true });
+  });
+
+  function say(what: string): void {
+    process.stdout.write(`${((performance.now() - started) / 1_000).toFixed(0).padStart(4)} s  ${what}\n`);
+  }
+
+  /** Starts Warmpath as the README does; resolves once it says where it listens, with all that it said before. */
+  async function startWarmpath(...flags: string[]): Promise<string[]> {
+    const port = await freePort();
+    const child = spawn('npm', ['start', '--', '--port', String(port), '--live', ...flags], {
+      cwd: clone,
+      detached: true,
+    });
+    children.push(child);
+    const lines: string[] = [];
+    url = `http://127.0.0.1:${port}`;
+    const listening = new Promise<void>((resolve, reject) => {
+      for (const stream of [child.stdout!, child.stderr!]) {
+        createInterface(stream).on('line', (line) => {
+          lines.push(line);
+          if (line.includes(`:${port}`)) resolve();
+        });
+      }
+      child.once('exit', () => reject(new Error(`npm start ended: ${lines.join('\n')}`)));
+    });
+    await listening;
+    return lines;
+  }
+
+  const ask = async (documents: readonly object[]) => {
+    const messages = [{ role: 'user', content: 'What is the weight of Velka?' }];
+    const answer = await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ messages, documents }),
+    });
+    return (await answer.json()) as {
+      readonly choices: readonly { readonly message: { readonly content: string } }[];
+      readonly usage: {
+        readonly prompt_tokens: number;
+        readonly prompt_tokens_details: { readonly cached_tokens: number };
+      };
+    };
+  };
+
+  it('clones and installs without a warning of an engine', { timeout: INSTALL_TIMEOUT_MS }, async () => {
+    clone = await mkdtemp(join(tmpdir(), 'warmpath-first-steps-'));
+    await run('git', ['clone', '--quiet', root, clone]);
+    say('git clone');
+    await run('npm', ['ci', '--no-audit', '--no-fund'], { cwd: clone, maxBuffer: 1 << 26 });
+    say('npm ci');
+  });
+
+  it('starts, and says what it does from the first second', { timeout: INSTALL_TIMEOUT_MS }, async () => {
+    const lines = await startWarmpath();
+    expect(lines.find((line) => !line.startsWith('>') && line.trim() !== '')).toContain('Building Warmpath');
+    say(`npm start: listens at ${url}`);
+  });
+
+  it('answers, and reuses the prompt when the documents come the other way round', async () => {
+    const first = await ask(DOCUMENTS);
+    expect(first.choices[0]!.message.content).toContain('42');
+    const second = await ask(DOCUMENTS.toReversed());
+    expect(second.choices[0]!.message.content).toBe(first.choices[0]!.message.content);
+    const { prompt_tokens: prompt, prompt_tokens_details: details } = second.usage;
+    expect(details.cached_tokens).toBeGreaterThan(0.8 * prompt);
+    say(`asked twice: ${details.cached_tokens} of ${prompt} tokens of the second prompt were cached`);
+  });
+
+  it('shows itself on a page', { timeout: 60_000 }, async () => {
+    const browser = await chromium.launch({
+      executablePath: '/usr/bin/chromium',
+      args: ['--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-sync'],
+    });
+    try {
+      const page = await browser.newPage();
+      await page.goto(`${url}/ui`);
+      await page.getByText('2', { exact: true }).first().waitFor();
+      const text = await page.locator('body').innerText();
+      expect(text).toContain('TTFT');
+      say('the page is open');
+    } finally {
+      await browser.close();
+    }
+  });
+
+  it("stands before LangChain's chain, whose code does not change", { timeout: INSTALL_TIMEOUT_MS }, async () => {
+    await stop(children.pop()!);
+    // What `warmpath explain` prints for such a prompt.
+    const separators = { before: 'retrieved context to answer the question.\n\n', separator: '\n\n', after: '' };
+    await writeFile(join(clone, 'chain.json'), JSON.stringify({ recognise: { templates: [separators] } }));
+    await startWarmpath('--config', 'chain.json');
+    await writeFile(join(clone, 'packages/langchain/chain.js'), CHAIN);
+    const env = { ...process.env, WARMPATH_URL: url };
+    const { stdout } = await run(process.execPath, ['packages/langchain/chain.js'], { cwd: clone, env });
+    const cached = JSON.parse(stdout) as number[];
+    expect(cached).toHaveLength(3);
+    expect(cached[1]).toBeGreaterThan(cached[0]! + 100);
+    expect(cached[2]).toBeGreaterThan(cached[0]! + 100);
+    say(`a LangChain chain in front: cached tokens ${cached.join(', ')}`);
+  });
+});
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null) return;
+  const over = once(child, 'exit');
+  // npm and what it started.
+  process.kill(-child.pid!, 'SIGTERM');
+  await over;
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as { port: number };
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}
