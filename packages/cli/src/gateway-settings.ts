@@ -48,14 +48,14 @@ export interface GatewayDefaults {
 
 /**
  * The gateway's configuration: the file's, with what the command line says on top. An engine URL given here goes before
- * the file's `upstream.url`. Errors: those of `loadConfig`.
+ * the file's `upstream.url`, which may then be left out. Errors: those of `loadConfig`.
  */
 export async function gatewaySettings(
   options: GatewayOptions,
   engineUrl: string | undefined,
   { environment, defaults = {} }: { readonly environment: Environment; readonly defaults?: GatewayDefaults },
 ): Promise<GatewayConfigInput> {
-  const file = options.config === undefined ? undefined : await loadConfig(options.config, environment);
+  const file = options.config === undefined ? undefined : await loadConfig(options.config, environment, engineUrl);
   const server = {
     ...file?.server,
     ...(options.host !== undefined && { host: options.host }),

@@ -23,6 +23,20 @@ describe('a configuration', () => {
     expect(config.upstream.timeouts.headersMs).toBe(300_000);
   });
 
+  it('needs no URL of an engine that the caller starts, whose address goes before any other', () => {
+    const url = 'http://127.0.0.1:9';
+    for (const text of ['recognise: { chat: conservative }', `recognise: { chat: conservative }\n${URL_LINE}`, '']) {
+      expect(checkConfig(text, {}, url).config?.upstream.url).toBe(url);
+    }
+    expect(checkConfig('upstream: { maxConcurrent: 3 }', {}, url).config?.upstream).toMatchObject({
+      url,
+      maxConcurrent: 3,
+    });
+    expect(checkConfig('upstream: 3', {}, url).problems).toMatchObject([{ path: 'upstream' }]);
+    expect(checkConfig('[]', {}, url).config).toBeUndefined();
+    expect(checkConfig('recognise: {}', {}).config).toBeUndefined();
+  });
+
   it('may be YAML or JSON', () => {
     const yaml = 'upstream:\n  url: http://engine:8000\nserver:\n  port: 1\n';
     expect(read('{"upstream":{"url":"http://engine:8000"},"server":{"port":1}}')).toEqual(read(yaml));

@@ -39,8 +39,10 @@ export type ConfigCheck =
 /**
  * Reads a YAML or JSON file, replaces `${NAME}` and `${NAME:-default}`, validates, and fills in the defaults.
  * Throws a WarmpathError with a `WARMPATH_CONFIG_…` code, the path of the key, and the line in the message.
+ *
+ * @param engineUrl Goes before the file's `upstream.url`, which may then be left out.
  */
-export async function loadConfig(file: string, environment: Environment): Promise<GatewayConfig> {
+export async function loadConfig(file: string, environment: Environment, engineUrl?: string): Promise<GatewayConfig> {
   let text: string;
   try {
     text = await readFile(file, 'utf8');
@@ -50,7 +52,7 @@ export async function loadConfig(file: string, environment: Environment): Promis
       cause,
     });
   }
-  const { config, problems } = checkConfig(text, environment);
+  const { config, problems } = checkConfig(text, environment, engineUrl);
   if (config === undefined) throw toError(problems);
   return config;
 }
@@ -63,7 +65,7 @@ export function resolveConfig(input: GatewayConfigInput): GatewayConfig {
 }
 
 /** Everything that is wrong with a configuration text, in the file's order; never throws. */
-export function checkConfig(text: string, environment: Environment): ConfigCheck {
+export function checkConfig(text: string, environment: Environment, engineUrl?: string): ConfigCheck {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
   const syntax = document.errors.map((error) =>
@@ -75,6 +77,7 @@ export function checkConfig(text: string, environment: Environment): ConfigCheck
   if (missing.length > 0) return { config: undefined, problems: missing };
 
   const value: unknown = document.toJS() ?? {};
+  if (engineUrl !== undefined) placeEngine(value, engineUrl);
   let result = gatewayConfigSchema.safeParse(value);
   if (!result.success && restoreStrings(value, result.error.issues, originals)) {
     result = gatewayConfigSchema.safeParse(value);
@@ -83,6 +86,17 @@ export function checkConfig(text: string, environment: Environment): ConfigCheck
   const lineOf = (path: readonly PropertyKey[]) => lineOfPath(document, path, lines);
   const problems = result.error.issues.flatMap((issue) => describeIssue(issue, lineOf));
   return { config: undefined, problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
+}
+
+/** Puts the engine's address where the file says, or does not say, it; a file of another shape is left as it is. */
+function placeEngine(value: unknown, url: string): void {
+  if (!isRecord(value)) return;
+  const { upstream = {} } = value;
+  if (isRecord(upstream)) value['upstream'] = { ...upstream, url };
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function problem(code: ConfigProblem['code'], path: string, line: number | undefined, message: string): ConfigProblem {
