@@ -1,7 +1,6 @@
 import { agglomeration } from './agglomerate.js';
 import type { Batch } from './batch.js';
 import { ContextIndex } from './context-index.js';
-import { frequencyOrder } from './frequency-order.js';
 import { groupRecursion, hangLeaves } from './group-recursion.js';
 import { PlanTree } from './plan-tree.js';
 import { type RefinementLimits, refine } from './refine.js';
@@ -74,4 +73,18 @@ function planByContextIndex({ contexts, starts, items }: Batch): PlannedOrders {
   for (const { requestId, documents } of index.build(clustered)) symbols.set(documents, starts[requestId]);
   for (let i = clustered.length; i < contexts; i++) symbols.set(index.insert(context(i)).documents, starts[i]);
   return { symbols, schedule: Int32Array.from(index.schedule()) };
+}
+
+/**
+ * Every set in the order of an FP-tree: the documents that most contexts have first, weighted by their tokens. Returns
+ * symbols in the layout of the batch. Cost: O(total documents x log k).
+ */
+function frequencyOrder({ items, starts, weights, documentOf }: Batch): Int32Array {
+  const counts = new Float64Array(documentOf.length);
+  for (const symbol of items) counts[symbol]! += weights[symbol]!;
+  const orders = items.slice();
+  for (let i = 0; i + 1 < starts.length; i++) {
+    orders.subarray(starts[i], starts[i + 1]).sort((a, b) => counts[b]! - counts[a]! || a - b);
+  }
+  return orders;
 }

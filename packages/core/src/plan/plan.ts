@@ -1,9 +1,8 @@
 import { WarmpathError } from '../errors.js';
 import { nearestName } from '../nearest-name.js';
 import { type Batch, internBatch } from './batch.js';
-import { executionOrder, type NumberedOrders, sharedWithPrevious } from './execution-order.js';
+import { executionOrder, type NumberedOrders, sharedWithAnyEarlier, sharedWithPrevious } from './execution-order.js';
 import { METHODS, PLAN_METHODS, type PlanMethod } from './methods.js';
-import { sharedWithAnyEarlier } from './shared-earlier.js';
 
 /** How to plan a batch. */
 export interface PlanOptions {

@@ -3,7 +3,6 @@ import { inOneLine, SeenBlocks } from '../session/blocks.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan } from './block.js';
 import { type DocumentText, documentText } from './document-text.js';
-import { RewindableMap } from './rewindable-map.js';
 
 /** A document of a block whose words stand farther up in the same prompt, in full or in part. */
 export interface RepeatedDocument {
@@ -270,4 +269,36 @@ function moved(
     contentEnd: at(document.contentEnd),
     labels: document.labels.map(({ start, end }) => ({ start: at(start), end: at(end) })),
   };
+}
+
+/**
+ * A map that can go back to how it was: every change is written down with what stood there before. Memory: an entry for
+ * every `set` since the start. `rewind` costs O(changes taken back), everything else O(1).
+ */
+class RewindableMap<Key, Value> {
+  readonly #values = new Map<Key, Value>();
+  readonly #changes: { readonly key: Key; readonly before: Value | undefined }[] = [];
+
+  /** Stands for the map as it is now. */
+  get mark(): number {
+    return this.#changes.length;
+  }
+
+  get(key: Key): Value | undefined {
+    return this.#values.get(key);
+  }
+
+  set(key: Key, value: Value): void {
+    this.#changes.push({ key, before: this.#values.get(key) });
+    this.#values.set(key, value);
+  }
+
+  /** Takes back every change since then. Later marks are void. */
+  rewind(mark: number): void {
+    while (this.#changes.length > mark) {
+      const { key, before } = this.#changes.pop()!;
+      if (before === undefined) this.#values.delete(key);
+      else this.#values.set(key, before);
+    }
+  }
 }
