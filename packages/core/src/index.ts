@@ -152,6 +152,8 @@ export type { VisibleDocuments } from './session/visible-documents.js';
 export { NOTHING_VISIBLE } from './session/visible-documents.js';
 export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
+export type { FinishedSearch, SpeculationGateOptions } from './speculation/speculation-gate.js';
+export { SpeculationGate } from './speculation/speculation-gate.js';
 export { estimateTokens, estimateTokensOfBytes } from './token-estimate.js';
 export type {
   Insertion,

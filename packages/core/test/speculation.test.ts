@@ -1,7 +1,7 @@
 import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type SearchStage, type SpeculationAction, SpeculativePipeline } from '../src/index.js';
+import { type SearchStage, type SpeculationAction, SpeculationGate, SpeculativePipeline } from '../src/index.js';
 
 const documents = fc.uniqueArray(fc.constantFrom('a', 'b', 'c'), { maxLength: 2 });
 
@@ -89,6 +89,36 @@ describe('the speculative pipeline', () => {
     expect(pipeline.stage(stage('ba', true), 9).map(({ kind }) => kind)).toEqual(['end', 'start']);
   });
 
+  test('where sets count, a re-ranking keeps what lives, and a changed set does not', () => {
+    fc.assert(
+      fc.property(search, fc.nat({ max: 4 }), (stages, maxPending) => {
+        const pipeline = new SpeculativePipeline({ maxPending, agreement: 'set' });
+        let live: string | undefined;
+        for (const { pending, ...each } of stages) {
+          const actions = pipeline.stage(each, pending).map(({ kind }) => kind);
+          const members = each.documents.toSorted().join();
+          const isSame = members === live;
+          expect(actions.includes(each.isFinal ? 'confirm' : 'keep')).toBe(isSame);
+          expect(actions.includes('end')).toBe(live !== undefined && !isSame);
+          if (actions.includes('start')) live = members;
+          else if (!isSame) live = undefined;
+        }
+        expect(live).toBe(stages.at(-1)!.documents.toSorted().join());
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('starts only at stages that are worth it, and always on the final documents', () => {
+    const asked: number[] = [];
+    const isWorthTrying = (at: number) => asked.push(at) > 0 && at === 2;
+    const pipeline = new SpeculativePipeline({ maxPending: 1, isWorthTrying });
+    for (const ids of ['ab', 'ab']) expect(pipeline.stage(stage(ids), 0)).toEqual([]);
+    expect(pipeline.stage(stage('ab'), 1)).toEqual([]);
+    expect(pipeline.stage(stage('ab', true), 9)).toMatchObject([{ kind: 'start', isSpeculative: false }]);
+    expect(asked).toEqual([0, 1]);
+  });
+
   test('ends what lives when the request is given up, and takes nothing more', () => {
     const pipeline = new SpeculativePipeline({ maxPending: 1 });
     pipeline.stage(stage('a'), 0);
@@ -96,5 +126,61 @@ describe('the speculative pipeline', () => {
     expect(pipeline.abort()).toEqual([]);
     expect(() => pipeline.stage(stage('a'), 0)).toThrow(expect.objectContaining({ path: 'stage' }));
     expect(() => new SpeculativePipeline({ maxPending: -1 })).toThrow(/maxPending/);
+  });
+});
+
+describe('the gate of speculations', () => {
+  const share = fc.double({ min: 0, max: 1, noNaN: true });
+  const searches = fc.array(
+    fc.record({
+      agreed: fc.array(fc.boolean(), { maxLength: 80 }),
+      promptTokens: fc.integer({ min: 1, max: 10_000 }),
+      wastedPart: fc.double({ min: 0, max: 3, noNaN: true }),
+    }),
+    { minLength: 1, maxLength: 300 },
+  );
+
+  test('wastes no more than its share, but for what one speculation may cost', () => {
+    fc.assert(
+      fc.property(share, searches, (wastedShare, list) => {
+        const gate = new SpeculationGate({ wastedShare });
+        let [prompts, wasted, dearest] = [0, 0, 0];
+        for (const { agreed, promptTokens, wastedPart } of list) {
+          const starts = agreed.some((_, stage) => gate.mayStart(stage));
+          const wastedTokens = starts ? wastedPart * promptTokens : 0;
+          gate.observe({ agreed, promptTokens, wastedTokens });
+          prompts += promptTokens;
+          wasted += wastedTokens;
+          dearest = Math.max(dearest, wastedTokens);
+          expect(wasted).toBeLessThanOrEqual(wastedShare * prompts + dearest + 1e-6 * prompts);
+        }
+      }),
+    );
+  });
+
+  test('learns at which stage candidates are final, and forgets what was', () => {
+    const gate = new SpeculationGate();
+    expect(gate.chance(0)).toBe(0.5);
+    for (let i = 0; i < 50; i++) gate.observe({ agreed: [false, i % 4 > 0, true], promptTokens: 100, wastedTokens: 0 });
+    expect([0, 1, 2].map((at) => gate.mayStart(at))).toEqual([false, true, true]);
+    expect(gate.chance(1)).toBeCloseTo(0.75, 1);
+    expect(gate.chance(3)).toBe(0.5);
+    // Thirty half-lives of the contrary.
+    for (let i = 0; i < 6_000; i++) gate.observe({ agreed: [true, false], promptTokens: 100, wastedTokens: 0 });
+    expect([0, 1, 2].map((at) => gate.mayStart(at))).toEqual([true, false, true]);
+  });
+
+  test('never starts with a share of nothing, and saves up for a few searches only', () => {
+    expect(new SpeculationGate({ wastedShare: 0 }).mayStart(0)).toBe(false);
+    const gate = new SpeculationGate({ wastedShare: 0.5 });
+    for (let i = 0; i < 1_000; i++) gate.observe({ agreed: [true], promptTokens: 100, wastedTokens: 0 });
+    let started = 0;
+    while (gate.mayStart(0) && started < 100) {
+      started++;
+      gate.observe({ agreed: [true], promptTokens: 100, wastedTokens: 100 });
+    }
+    expect(started).toBeGreaterThan(16);
+    expect(started).toBeLessThan(64);
+    expect(() => new SpeculationGate({ wastedShare: 1.1 })).toThrow(/wastedShare/);
   });
 });

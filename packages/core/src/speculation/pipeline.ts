@@ -33,6 +33,13 @@ export interface SpeculativePipelineOptions {
    * takes time from no one. 0 never speculates.
    */
   readonly maxPending: number;
+  /**
+   * When candidates are the same as before: in the same `order` (the default, as in RAGCache), or the same `set`, for
+   * where prompts are arranged anyway and a mere re-ranking changes nothing of them.
+   */
+  readonly agreement?: 'order' | 'set';
+  /** Whether a speculation on this stage's candidates, counted from 0, pays. By default each does. */
+  readonly isWorthTrying?: (stage: number) => boolean;
 }
 
 interface Generation {
@@ -51,17 +58,22 @@ interface Generation {
  */
 export class SpeculativePipeline {
   readonly #maxPending: number;
+  readonly #isSame: (a: readonly string[], b: readonly string[]) => boolean;
+  readonly #isWorthTrying: (stage: number) => boolean;
+  #stages = 0;
   #live: Generation | undefined;
   #started = 0;
   #isOver = false;
 
   /** Error: `WARMPATH_INVALID_REQUEST` for a bound that is no whole number of 0 or more. */
-  constructor({ maxPending }: SpeculativePipelineOptions) {
+  constructor({ maxPending, agreement = 'order', isWorthTrying = () => true }: SpeculativePipelineOptions) {
     if (!Number.isSafeInteger(maxPending) || maxPending < 0) {
       const detail = 'A whole number of 0 or more was expected.';
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'maxPending', detail });
     }
     this.#maxPending = maxPending;
+    this.#isSame = agreement === 'order' ? areEqual : haveSameMembers;
+    this.#isWorthTrying = isWorthTrying;
   }
 
   /**
@@ -73,13 +85,14 @@ export class SpeculativePipeline {
       throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'stage', detail: 'The search is over already.' });
     }
     this.#isOver = isFinal;
+    const stage = this.#stages++;
     const live = this.#live;
-    if (live !== undefined && areEqual(live.documents, documents)) {
+    if (live !== undefined && this.#isSame(live.documents, documents)) {
       return [{ kind: isFinal ? 'confirm' : 'keep', generation: live.number }];
     }
     const actions = this.#end();
-    const isWorthTrying = documents.length > 0 && pending < this.#maxPending;
-    if (!isFinal && !isWorthTrying) return actions;
+    const hasRoom = documents.length > 0 && pending < this.#maxPending;
+    if (!isFinal && !(hasRoom && this.#isWorthTrying(stage))) return actions;
     const generation = this.#started++;
     this.#live = { number: generation, documents: [...documents] };
     return [...actions, { kind: 'start', generation, documents, isSpeculative: !isFinal }];
@@ -97,6 +110,11 @@ export class SpeculativePipeline {
     this.#live = undefined;
     return [{ kind: 'end', generation: live.number }];
   }
+}
+
+function haveSameMembers(a: readonly string[], b: readonly string[]): boolean {
+  const members = new Set(a);
+  return members.size === new Set(b).size && b.every((id) => members.has(id));
 }
 
 function areEqual(a: readonly string[], b: readonly string[]): boolean {
