@@ -16,6 +16,8 @@ import {
 
 /** Documents written in one transaction when they are handed in. */
 const BATCH = 256;
+/** Text that is cut before others get their turn. */
+const SLICE_BYTES = 65_536;
 
 /**
  * A collection: documents cut into passages, and the search over them. Any number may be open on the same folder; one
@@ -111,9 +113,15 @@ export class Collection {
         for (const key of Object.keys(sum) as (keyof Applied)[]) sum[key] += applied[key];
         batch = [];
       };
+      let bytes = 0;
       for await (const document of documents) {
         batch.push(document);
+        bytes += document.bytes;
         if (batch.length === BATCH) await flush();
+        if (bytes < SLICE_BYTES) continue;
+        // Others get their turn while much is cut.
+        bytes = 0;
+        await new Promise(setImmediate);
       }
       await flush();
       return sum;
