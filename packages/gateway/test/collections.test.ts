@@ -342,7 +342,7 @@ describe('an answer from a collection', () => {
     await fill(one, as('one'), 'secret');
     const ask = (fields: object) =>
       send(one.at('chat/completions'), question('Velka', { model: 'lent', ...fields }), { headers: as('two') });
-    expect(json(await ask({}))).toMatchObject({ warmpath: { sources: [{ source: 'velka' }, {}] } });
+    expect(json(await ask({}))).toMatchObject({ warmpath: { sources: [{ source: 'velka' }] } });
     const other = await ask({ warmpath: { retrieval: { collection: 'secret' } } });
     expect(errorOf(other).code).toBe('WARMPATH_COLLECTION_NOT_FOUND');
   });
