@@ -1,6 +1,6 @@
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
-import { type Collection, Collections } from '@warmpath/retrieval';
+import type { Collection, Collections } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 
 /** The options of commands that work on collections. */
@@ -41,7 +41,9 @@ export async function withCollections<Result>(
   environment: NodeJS.ProcessEnv,
   body: (collections: Collections) => Promise<Result>,
 ): Promise<Result> {
-  const collections = new Collections(folder === undefined ? collectionsFolder(environment) : resolve(folder));
+  // Only these commands need the database and the parsers.
+  const { Collections: OpenedCollections } = await import('@warmpath/retrieval');
+  const collections = new OpenedCollections(folder === undefined ? collectionsFolder(environment) : resolve(folder));
   try {
     return await body(collections);
   } finally {

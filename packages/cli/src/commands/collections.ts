@@ -1,6 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { createInterface } from 'node:readline';
-import { type Readable, Readable as ReadableStream } from 'node:stream';
+import { Readable } from 'node:stream';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import type { Command } from 'commander';
 import {
@@ -71,7 +70,7 @@ function exportCollection(
       await terminal.pour(collection.export());
       return;
     }
-    await writeLines(file, ReadableStream.from(collection.export()));
+    await writeLines(file, Readable.from(collection.export()));
     terminal.line(`${file} written: ${describeTotals(collection)}`);
     terminal.data({ file, ...collection.totals });
   });
@@ -93,16 +92,18 @@ function importCollection(
 }
 
 async function* linesOf(input: Readable, file: string | undefined): AsyncIterable<string> {
-  let failed: unknown;
-  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
-  input.once('error', (error) => {
-    failed = error;
-    lines.close();
-  });
-  yield* lines;
-  if (failed === undefined) return;
-  const detail = `cannot read ${file ?? 'standard input'}: ${fileErrorReason(failed)}`;
-  throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail, cause: failed });
+  let rest = '';
+  try {
+    for await (const text of input.setEncoding('utf8')) {
+      const lines = (rest + String(text)).split('\n');
+      rest = lines.pop()!;
+      yield* lines;
+    }
+  } catch (cause) {
+    const detail = `cannot read ${file ?? 'standard input'}: ${fileErrorReason(cause)}`;
+    throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail, cause });
+  }
+  yield rest;
 }
 
 function deleteCollection(
