@@ -9,7 +9,7 @@ import { pack } from './pack.js';
 const page = join(import.meta.dirname, '../docs/install.md');
 
 const GATEWAY = ['gateway', 'core', 'translate', 'dashboard'];
-const COMMAND_LINE = ['', 'client', 'engine', 'lab', ...GATEWAY];
+const COMMAND_LINE = ['', 'client', 'engine', 'lab', 'retrieval', ...GATEWAY];
 
 /** Every way: what the reader types, what it gives, and the packages of ours that it needs. */
 const WAYS = [

@@ -13,7 +13,7 @@ const START_TIMEOUT_MS = 120_000;
 /** What is published, but for the adapters, whose frameworks decide themselves which versions they run on. */
 const PACKAGES = [
   'warmpath',
-  ...['client', 'core', 'dashboard', 'engine', 'gateway', 'lab', 'mcp', 'redis', 'translate'],
+  ...['client', 'core', 'dashboard', 'engine', 'gateway', 'lab', 'mcp', 'redis', 'retrieval', 'translate'],
 ];
 
 /** A gateway in front of an engine of one answer; prints what the engine got. */

@@ -14,7 +14,9 @@ const ADAPTERS = ['ai-sdk', 'langchain', 'llamaindex', 'mastra'];
 
 /** What `npm install warmpath` brings. */
 const NEEDED = [
-  ...['core', 'client', 'dashboard', 'engine', 'gateway', 'lab', 'translate'].map((name) => `warmpath-${name}`),
+  ...['core', 'client', 'dashboard', 'engine', 'gateway', 'lab', 'retrieval', 'translate'].map(
+    (name) => `warmpath-${name}`,
+  ),
   'warmpath',
 ];
 
@@ -56,7 +58,7 @@ describe('the packed packages in an empty folder', () => {
 
   it('imports every library entry and finds declarations beside it', async () => {
     const script = `
-      for (const name of ['@warmpath/core', '@warmpath/client', '@warmpath/dashboard', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab', '@warmpath/mcp', '@warmpath/redis', '@warmpath/translate']) {
+      for (const name of ['@warmpath/core', '@warmpath/client', '@warmpath/dashboard', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab', '@warmpath/mcp', '@warmpath/redis', '@warmpath/retrieval', '@warmpath/translate']) {
         const exported = Object.keys(await import(name));
         if (exported.length === 0) throw new Error(name + ' exports nothing');
       }
@@ -98,6 +100,12 @@ describe('the packed packages in an empty folder', () => {
       name === 'llamaindex' ? ['@warmpath/client'] : ['@warmpath/client', '@warmpath/core'],
     );
     expect(Object.keys(manifest.peerDependencies)).not.toHaveLength(0);
+  });
+
+  it('takes documents in, without an install script having run', async () => {
+    await writeFile(join(folder, 'note.md'), '# Velka\n\nThe weight of Velka is 42 kg.');
+    const data = join(folder, 'collections');
+    expect(await warmpath('ingest', 'note.md', '--folder', data)).toContain('1 documents, 1 passages');
   });
 
   it('draws a report page', async () => {
