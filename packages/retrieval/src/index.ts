@@ -1,1 +1,9 @@
-export type { Query, ScoredDocument, SearchOptions, Stage, StagedRetriever } from './staged-retriever.js';
+export {
+  checkSearch,
+  MOST_CANDIDATES,
+  type Query,
+  type ScoredDocument,
+  type SearchOptions,
+  type Stage,
+  type StagedRetriever,
+} from './staged-retriever.js';

@@ -1,3 +1,5 @@
+import { WarmpathError } from '@warmpath/core';
+
 /** A question, as it is searched for. */
 export interface Query {
   readonly text: string;
@@ -34,8 +36,25 @@ export interface SearchOptions {
 
 /**
  * A search that may answer in stages, so that generation can start on early candidates (RAGCache, section 5.3). A
- * search without stages yields one, which is final.
+ * search without stages yields one, which is final. What may be searched for is checked by `checkSearch`.
  */
 export interface StagedRetriever {
   search(query: Query, options: SearchOptions): AsyncIterable<Stage>;
+}
+
+/** Most candidates of one search. */
+export const MOST_CANDIDATES = 1000;
+
+/**
+ * What every retriever does first.
+ * @throws WARMPATH_INVALID_REQUEST where `k` is no whole number from 1 to 1,000; the signal's reason where it is aborted.
+ */
+export function checkSearch({ k, signal }: SearchOptions): void {
+  if (!Number.isInteger(k) || k < 1 || k > MOST_CANDIDATES) {
+    throw new WarmpathError('WARMPATH_INVALID_REQUEST', {
+      path: 'k',
+      detail: `k is a whole number from 1 to ${MOST_CANDIDATES.toLocaleString('en')}, and not ${k}.`,
+    });
+  }
+  signal.throwIfAborted();
 }
