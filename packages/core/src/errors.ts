@@ -252,6 +252,36 @@ export const ERROR_TABLE = {
     message: 'The store of conversations cannot be asked.',
     remedy: 'See what `warmpath check-config --connect` says of it, and try again.',
   },
+  WARMPATH_COLLECTION_NOT_FOUND: {
+    status: 404,
+    type: 'not_found_error',
+    message: 'There is no collection of that name.',
+    remedy: 'See `warmpath collections list` or GET /v1/collections; `warmpath ingest` makes one.',
+  },
+  WARMPATH_COLLECTION_NAME: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'This cannot be the name of a collection.',
+    remedy: 'Use 1 to 64 lower-case letters, digits, `-` and `_`, beginning with a letter or a digit.',
+  },
+  WARMPATH_COLLECTION_BUSY: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'Somebody else is writing to this collection.',
+    remedy: 'Try again when they have finished; searching works meanwhile.',
+  },
+  WARMPATH_COLLECTION_UNREADABLE: {
+    status: 500,
+    type: 'server_error',
+    message: 'The files of a collection cannot be read.',
+    remedy: 'Check who may read them and that the disk is not full; else delete the collection and ingest it again.',
+  },
+  WARMPATH_UNREADABLE_FILE: {
+    status: 422,
+    type: 'invalid_request_error',
+    message: 'A file or document cannot be read as text.',
+    remedy: 'Correct or leave out what the message names; everything else was taken in.',
+  },
   WARMPATH_UPSTREAM_UNREACHABLE: {
     status: 502,
     type: 'upstream_error',

@@ -1,3 +1,4 @@
+export { Bm25Retriever } from './lexical/bm25-retriever.js';
 export {
   checkSearch,
   MOST_CANDIDATES,

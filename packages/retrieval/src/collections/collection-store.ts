@@ -1,0 +1,466 @@
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdir, rename, rm } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { WarmpathError } from '@warmpath/core';
+import { type Database, open, type RootDatabase } from 'lmdb';
+
+/** A document as it is stored: what was put in under one id, cut into passages. */
+export interface DocumentRecord {
+  /** Leads the ids of its passages: a path with the folder that was ingested, or the caller's id. */
+  readonly id: string;
+  readonly title?: string;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  /** Of everything above and the passages. */
+  readonly hash: string;
+  /** What it was put in with: a file, or `API`. */
+  readonly origin: string;
+  readonly bytes: number;
+  /** Ordinals of its passages, in the order of the text. */
+  readonly passages: readonly number[];
+}
+
+/** A passage before it is stored. */
+export interface NewPassage {
+  readonly title?: string;
+  readonly content: string;
+  /** Estimated. */
+  readonly tokens: number;
+}
+
+/** A document before it is stored. */
+export interface NewDocument {
+  readonly id: string;
+  readonly title?: string;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  readonly origin: string;
+  readonly bytes: number;
+  readonly passages: readonly NewPassage[];
+}
+
+/** What is known of a file that was read: enough not to read it again. */
+export interface FileRecord {
+  readonly path: string;
+  readonly size: number;
+  /** 0 where the file was written so shortly before it was read that its time proves nothing. */
+  readonly modifiedMs: number;
+  readonly hash: string;
+  readonly settings: string;
+}
+
+/** A passage that is stored once, however many documents hold it. */
+export interface StoredPassage {
+  readonly id: string;
+  readonly title?: string;
+  readonly content: string;
+  readonly metadata: Readonly<Record<string, unknown>>;
+}
+
+/** Sums over a collection. */
+export interface CollectionTotals {
+  readonly documents: number;
+  readonly passages: number;
+  /** Passages that are in a document and not stored for it, because another one has the same. */
+  readonly duplicates: number;
+  readonly tokens: number;
+  readonly bytes: number;
+}
+
+/** What one transaction changed, for an index to follow. Ordinals are never given twice. */
+export interface Change {
+  /** Ordinals from here to below `to` were added. */
+  readonly from: number;
+  readonly to: number;
+  readonly removed: readonly number[];
+}
+
+/** One transaction. All of it is done, or none. */
+export interface Edits {
+  readonly documents?: readonly NewDocument[];
+  readonly removedDocuments?: readonly string[];
+  readonly files?: readonly FileRecord[];
+  readonly removedFiles?: readonly string[];
+}
+
+/** What a transaction did. */
+export interface Applied {
+  readonly added: number;
+  readonly changed: number;
+  readonly unchanged: number;
+  readonly removed: number;
+}
+
+interface State {
+  readonly format: number;
+  readonly version: number;
+  readonly nextOrdinal: number;
+  readonly nextDocument: number;
+  readonly totals: CollectionTotals;
+  readonly deleted?: true;
+}
+
+interface PassageRecord {
+  readonly hash: string;
+  readonly title?: string;
+  readonly content: string;
+  readonly tokens: number;
+}
+
+interface WriterRecord {
+  readonly process: number;
+  readonly started: string;
+  readonly host: string;
+  readonly renewedMs: number;
+}
+
+const FORMAT = 1;
+const EMPTY: State = {
+  format: FORMAT,
+  version: 0,
+  nextOrdinal: 1,
+  nextDocument: 1,
+  totals: { documents: 0, passages: 0, duplicates: 0, tokens: 0, bytes: 0 },
+};
+/** Changes that are kept for indexes that follow; an index that is further behind is built anew. */
+const KEPT_CHANGES = 100_000;
+/** How often a writer says that it lives, and after what silence it is taken for dead on another machine. */
+const RENEWAL_MS = 5_000;
+const SILENCE_MS = 120_000;
+
+/**
+ * One collection on disk: documents, their passages, and the files they came from, in an LMDB environment of its own.
+ * Any number of processes may read while one writes; what a transaction wrote is there whole or not at all, whenever
+ * the process is killed.
+ */
+export class CollectionStore {
+  readonly folder: string;
+  readonly #root: RootDatabase;
+  readonly #state: Database<State | WriterRecord, string>;
+  /** By number; numbers follow ids, so that a document that changes keeps its own. */
+  readonly #documents: Database<DocumentRecord, number>;
+  readonly #numbers: Database<number, string>;
+  readonly #passages: Database<PassageRecord, number>;
+  readonly #ordinals: Database<number, string>;
+  /** Numbers of the documents that hold a passage, by its ordinal. */
+  readonly #holders: Database<number, number>;
+  readonly #files: Database<FileRecord, string>;
+  /** Numbers of documents by their origin's hash. */
+  readonly #origins: Database<number, string>;
+  readonly #changes: Database<Change, number>;
+  #renewal: NodeJS.Timeout | undefined;
+
+  /** Opens a collection, which is made where `create` is set. Errors: WARMPATH_COLLECTION_UNREADABLE. */
+  static open(folder: string, { create = false } = {}): CollectionStore | undefined {
+    if (!create && !existsSync(join(folder, 'data.mdb'))) return undefined;
+    try {
+      return new CollectionStore(folder);
+    } catch (cause) {
+      if (WarmpathError.isInstance(cause)) throw cause;
+      const detail = `the collection in ${folder} cannot be opened: ${(cause as Error).message}`;
+      throw new WarmpathError('WARMPATH_COLLECTION_UNREADABLE', { detail, cause });
+    }
+  }
+
+  private constructor(folder: string) {
+    this.folder = folder;
+    this.#root = open({ path: folder, maxDbs: 12, encoding: 'msgpack' });
+    this.#state = this.#root.openDB({ name: 'state' });
+    this.#documents = this.#root.openDB({ name: 'documents' });
+    this.#numbers = this.#root.openDB({ name: 'numbers' });
+    this.#passages = this.#root.openDB({ name: 'passages' });
+    this.#ordinals = this.#root.openDB({ name: 'ordinals' });
+    this.#holders = this.#root.openDB({ name: 'holders', dupSort: true, encoding: 'ordered-binary' });
+    this.#files = this.#root.openDB({ name: 'files' });
+    this.#origins = this.#root.openDB({ name: 'origins', dupSort: true, encoding: 'ordered-binary' });
+    this.#changes = this.#root.openDB({ name: 'changes' });
+    const { format } = this.#read();
+    if (format !== FORMAT) {
+      const detail = `the collection in ${folder} has format ${format}, and this version of Warmpath reads ${FORMAT}`;
+      throw new WarmpathError('WARMPATH_COLLECTION_UNREADABLE', { detail });
+    }
+  }
+
+  /**
+   * How far the collection is. An index that was built at another version is out of date; all ordinals so far are below
+   * `nextOrdinal`.
+   */
+  get position(): { readonly version: number; readonly nextOrdinal: number } {
+    return this.#read();
+  }
+
+  get totals(): CollectionTotals {
+    return this.#read().totals;
+  }
+
+  /** Whether somebody deleted the collection while it was open. */
+  get isDeleted(): boolean {
+    return this.#read().deleted === true || !existsSync(join(this.folder, 'data.mdb'));
+  }
+
+  /** A passage by its ordinal, under the first document that holds it; undefined where it has left. */
+  passage(ordinal: number): StoredPassage | undefined {
+    const record = this.#passages.get(ordinal);
+    if (record === undefined) return undefined;
+    const [number] = this.#holders.getValues(ordinal, { limit: 1 });
+    const document = number === undefined ? undefined : this.#documents.get(number);
+    if (document === undefined) return undefined;
+    const { hash, title, content } = record;
+    return {
+      id: passageId(document.id, hash),
+      ...(title !== undefined && { title }),
+      content,
+      metadata: { ...document.metadata, source: document.id },
+    };
+  }
+
+  /** Ordinals and texts of passages as search reads them, title first. */
+  *texts(from: number, to: number): Iterable<{ readonly ordinal: number; readonly text: string }> {
+    for (const { key, value } of this.#passages.getRange({ start: from, end: to })) {
+      yield { ordinal: key, text: value.title === undefined ? value.content : `${value.title}\n${value.content}` };
+    }
+  }
+
+  document(id: string): DocumentRecord | undefined {
+    const number = this.#numbers.get(hashOf(id));
+    return number === undefined ? undefined : this.#documents.get(number);
+  }
+
+  /** Documents in the order in which they first came in, from behind `after` on. */
+  *documents(after?: string): Iterable<DocumentRecord> {
+    const start = after === undefined ? 0 : (this.#numbers.get(hashOf(after)) ?? 0) + 1;
+    for (const { value } of this.#documents.getRange({ start })) yield value;
+  }
+
+  /** The passages of a document, in the order of its text. */
+  passagesOf({ passages }: DocumentRecord): NewPassage[] {
+    return passages.flatMap((ordinal) => {
+      const record = this.#passages.get(ordinal);
+      if (record === undefined) return [];
+      const { hash: _, ...passage } = record;
+      return [passage];
+    });
+  }
+
+  file(path: string): FileRecord | undefined {
+    return this.#files.get(hashOf(path));
+  }
+
+  *files(): Iterable<FileRecord> {
+    for (const { value } of this.#files.getRange()) yield value;
+  }
+
+  /** Ids of the documents that came from one origin. */
+  *documentsFrom(origin: string): Iterable<string> {
+    for (const number of this.#origins.getValues(hashOf(origin))) {
+      const id = this.#documents.get(number)?.id;
+      if (id !== undefined) yield id;
+    }
+  }
+
+  /** What was changed from one version to another; undefined where that is no longer known. */
+  changes(from: number, to: number): Change[] | undefined {
+    const changes = [...this.#changes.getRange({ start: from + 1, end: to + 1 })].map(({ value }) => value);
+    return changes.length === to - from ? changes : undefined;
+  }
+
+  /**
+   * Writes edits in one transaction. Documents that are there already, word for word, are left alone; of others only
+   * the passages that differ are written. Call only between `beginWriting` and `endWriting`.
+   */
+  async apply({ documents = [], removedDocuments = [], files = [], removedFiles = [] }: Edits): Promise<Applied> {
+    const applied = { added: 0, changed: 0, unchanged: 0, removed: 0 };
+    await this.#root.childTransaction(() => {
+      const before = this.#read();
+      if (before.deleted) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
+      const draft = { ...before, totals: { ...before.totals } };
+      const removed: number[] = [];
+      for (const id of removedDocuments) {
+        const number = this.#numbers.get(hashOf(id));
+        if (number === undefined) continue;
+        applied.removed++;
+        this.#removeDocument(number, draft, removed);
+        this.#numbers.remove(hashOf(id));
+      }
+      for (const document of documents) applied[this.#putDocument(document, draft, removed)]++;
+      for (const path of removedFiles) this.#files.remove(hashOf(path));
+      for (const file of files) this.#files.put(hashOf(file.path), file);
+      if (draft.nextOrdinal !== before.nextOrdinal || removed.length > 0) {
+        draft.version++;
+        this.#changes.put(draft.version, { from: before.nextOrdinal, to: draft.nextOrdinal, removed });
+        this.#changes.remove(draft.version - KEPT_CHANGES);
+      }
+      this.#state.put('state', draft);
+    });
+    return applied;
+  }
+
+  /** Waits until what was written would survive a loss of power, too. */
+  async flushed(): Promise<void> {
+    await this.#root.flushed;
+  }
+
+  /** Error: WARMPATH_COLLECTION_BUSY while another process, or another part of this one, writes. */
+  async beginWriting(nowMs: number): Promise<void> {
+    const holder = await this.#root.childTransaction(() => {
+      const other = this.#state.get('writer') as WriterRecord | undefined;
+      if (other !== undefined && isAlive(other, nowMs)) return other;
+      this.#state.put('writer', thisProcess(nowMs));
+      return undefined;
+    });
+    if (holder !== undefined) {
+      const who = holder.host === hostname() ? `process ${holder.process}` : `a process on ${holder.host}`;
+      throw new WarmpathError('WARMPATH_COLLECTION_BUSY', { detail: `${who} is writing to this collection.` });
+    }
+    this.#renewal = setInterval(() => void this.#state.put('writer', thisProcess(Date.now())), RENEWAL_MS).unref();
+  }
+
+  async endWriting(): Promise<void> {
+    clearInterval(this.#renewal);
+    this.#renewal = undefined;
+    await this.#state.remove('writer');
+  }
+
+  /** Deletes the collection; whoever has it open finds it deleted. Begin to write before. */
+  async delete(): Promise<void> {
+    clearInterval(this.#renewal);
+    await this.#root.childTransaction(() => {
+      this.#state.put('state', { ...this.#read(), deleted: true });
+    });
+    await this.close();
+    const gone = `${this.folder}.deleted-${process.pid}`;
+    await rename(this.folder, gone);
+    await rm(gone, { recursive: true, force: true });
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#renewal);
+    await this.#root.close();
+  }
+
+  #read(): State {
+    return (this.#state.get('state') as State | undefined) ?? EMPTY;
+  }
+
+  #putDocument(document: NewDocument, draft: Draft, removed: number[]): 'added' | 'changed' | 'unchanged' {
+    const { passages, ...fields } = document;
+    const hashes = passages.map(passageHash);
+    const hash = hashOf(JSON.stringify([fields, hashes]));
+    const known = this.#numbers.get(hashOf(document.id));
+    const before = known === undefined ? undefined : this.#documents.get(known);
+    if (before?.hash === hash) return 'unchanged';
+    const number = known ?? draft.nextDocument++;
+    // The same passage twice in one document is one passage of it.
+    const ordinals = new Set<number>();
+    const held = new Set(before?.passages);
+    for (const [position, passage] of passages.entries()) {
+      const ordinal = this.#putPassage(hashes[position]!, passage, draft);
+      if (!ordinals.has(ordinal) && !held.has(ordinal)) this.#holders.put(ordinal, number);
+      ordinals.add(ordinal);
+    }
+    if (before === undefined) {
+      this.#numbers.put(hashOf(document.id), number);
+      draft.totals.documents++;
+    } else {
+      for (const ordinal of before.passages) {
+        if (!ordinals.has(ordinal)) this.#releasePassage(ordinal, number, draft, removed);
+      }
+      draft.totals.bytes -= before.bytes;
+      draft.totals.duplicates -= before.passages.length;
+    }
+    if (before?.origin !== document.origin) {
+      if (before !== undefined) this.#origins.remove(hashOf(before.origin), number);
+      this.#origins.put(hashOf(document.origin), number);
+    }
+    draft.totals.bytes += document.bytes;
+    draft.totals.duplicates += ordinals.size;
+    this.#documents.put(number, { ...fields, hash, passages: [...ordinals] });
+    return before === undefined ? 'added' : 'changed';
+  }
+
+  #removeDocument(number: number, draft: Draft, removed: number[]): void {
+    const record = this.#documents.get(number);
+    if (record === undefined) return;
+    for (const ordinal of record.passages) this.#releasePassage(ordinal, number, draft, removed);
+    this.#documents.remove(number);
+    this.#origins.remove(hashOf(record.origin), number);
+    draft.totals.documents--;
+    draft.totals.bytes -= record.bytes;
+    draft.totals.duplicates -= record.passages.length;
+  }
+
+  #putPassage(hash: string, { title, content, tokens }: NewPassage, draft: Draft): number {
+    const known = this.#ordinals.get(hash);
+    if (known !== undefined) return known;
+    const ordinal = draft.nextOrdinal++;
+    this.#ordinals.put(hash, ordinal);
+    this.#passages.put(ordinal, { hash, ...(title !== undefined && { title }), content, tokens });
+    draft.totals.passages++;
+    draft.totals.duplicates--;
+    draft.totals.tokens += tokens;
+    return ordinal;
+  }
+
+  /** A document no longer holds a passage, which leaves with the last one. */
+  #releasePassage(ordinal: number, number: number, draft: Draft, removed: number[]): void {
+    this.#holders.remove(ordinal, number);
+    if (this.#holders.getValuesCount(ordinal) > 0) return;
+    const record = this.#passages.get(ordinal);
+    if (record === undefined) return;
+    this.#passages.remove(ordinal);
+    this.#ordinals.remove(record.hash);
+    draft.totals.passages--;
+    draft.totals.duplicates++;
+    draft.totals.tokens -= record.tokens;
+    removed.push(ordinal);
+  }
+}
+
+type Draft = { -readonly [Key in keyof Omit<State, 'totals'>]: State[Key] } & {
+  totals: { -readonly [Key in keyof CollectionTotals]: number };
+};
+
+/** `document#hash`: the same as long as the document has the passage, wherever it stands in it. */
+function passageId(document: string, hash: string): string {
+  return `${document}#${hash.slice(0, 10)}`;
+}
+
+function passageHash({ title, content }: NewPassage): string {
+  return hashOf(`${title ?? ''}\0${content}`);
+}
+
+/** 132 bits of SHA-256: keys of the store are short, whatever the length of what they stand for. */
+export function hashOf(text: string | Uint8Array): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 22);
+}
+
+/** Makes the folder of a collection, for its owner alone. */
+export async function makeFolder(folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+}
+
+function thisProcess(nowMs: number): WriterRecord {
+  return { process: process.pid, started: startOf(process.pid), host: hostname(), renewedMs: nowMs };
+}
+
+/** A writer on this machine is asked for; of one elsewhere only its silence is known. */
+function isAlive({ process: id, started, host, renewedMs }: WriterRecord, nowMs: number): boolean {
+  if (host !== hostname()) return nowMs - renewedMs < SILENCE_MS;
+  try {
+    process.kill(id, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+  return startOf(id) === started;
+}
+
+/** When a process began, in the kernel's ticks, so that another one with the same number is not taken for it. */
+function startOf(id: number): string {
+  try {
+    const stat = readFileSync(`/proc/${id}/stat`, 'latin1');
+    // The name stands in parentheses and may hold anything; the 20th field behind it is the start.
+    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,44 @@
+import type { StagedRetriever } from '../staged-retriever.js';
+import { checkSearch, type Query, type ScoredDocument, type SearchOptions, type Stage } from '../staged-retriever.js';
+import { Bm25 } from './bm25.js';
+import { PostingsBuilder } from './postings.js';
+
+type Passage = Omit<ScoredDocument, 'score'>;
+
+/** Where BM25 finds: an index, and the passage of an ordinal, undefined where it has left meanwhile. */
+export interface LexicalSource {
+  current(): Promise<Bm25>;
+  passage(ordinal: number): Passage | undefined;
+}
+
+/** Lexical search: one stage, which is final. */
+export class Bm25Retriever implements StagedRetriever {
+  readonly #source: LexicalSource;
+
+  constructor(source: LexicalSource) {
+    this.#source = source;
+  }
+
+  /** A retriever over documents in memory. O(text). */
+  static over(documents: readonly Passage[]): Bm25Retriever {
+    const builder = new PostingsBuilder();
+    for (const [ordinal, { title, content }] of documents.entries()) {
+      builder.add(ordinal, title === undefined ? content : `${title}\n${content}`);
+    }
+    const index = new Bm25(builder.build());
+    return new Bm25Retriever({ current: async () => index, passage: (ordinal) => documents[ordinal] });
+  }
+
+  async *search({ text }: Query, options: SearchOptions): AsyncGenerator<Stage, void, undefined> {
+    checkSearch(options);
+    const { k, signal } = options;
+    const index = await this.#source.current();
+    signal.throwIfAborted();
+    const candidates: ScoredDocument[] = [];
+    for (const { document, score } of index.search(text, k)) {
+      const passage = this.#source.passage(index.postings.ordinals[document]!);
+      if (passage !== undefined) candidates.push({ ...passage, score });
+    }
+    yield { candidates, index: 0, final: true };
+  }
+}
