@@ -1,3 +1,8 @@
+export type { Embedder, EmbeddingPurpose } from './embeddings/embedder.js';
+export { HashedTfIdf, type TfIdfState } from './embeddings/hashed-tf-idf.js';
+export { type EmbeddingCache, OpenAiEmbedder, type OpenAiEmbedderOptions } from './embeddings/openai-embedder.js';
+export { type HybridOptions, HybridRetriever, reciprocalRankFusion } from './fusion/hybrid-retriever.js';
+export { type RerankOptions, RerankRetriever } from './fusion/rerank-retriever.js';
 export { Bm25Retriever } from './lexical/bm25-retriever.js';
 export {
   checkSearch,
@@ -8,3 +13,21 @@ export {
   type Stage,
   type StagedRetriever,
 } from './staged-retriever.js';
+export { type BuildOptions, buildVectorIndex } from './vector/build-index.js';
+export type { HnswSearchOptions } from './vector/hnsw-search.js';
+export { readVectorIndex, writeVectorIndex } from './vector/index-file.js';
+export type { IvfOptions } from './vector/ivf-search.js';
+export {
+  type VectorEntry,
+  VectorIndex,
+  type VectorIndexKind,
+  type VectorIndexOptions,
+  type VectorStage,
+} from './vector/vector-index.js';
+export {
+  type Passage,
+  type PassageLookup,
+  VectorRetriever,
+  type VectorRetrieverOptions,
+} from './vector/vector-retriever.js';
+export type { Metric } from './vector/vector-table.js';

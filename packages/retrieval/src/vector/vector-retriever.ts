@@ -43,7 +43,7 @@ export class VectorRetriever implements StagedRetriever {
     // Loading and embedding wait for others: they go on at the same time.
     const loading = this.#loaded();
     loading.catch(() => undefined);
-    const vector = query.vector ?? (await this.#embedder.embed([query.text], signal))[0]!;
+    const vector = query.vector ?? (await this.#embedder.embed([query.text], 'query', signal))[0]!;
     const index = await loading;
     signal.throwIfAborted();
     if (index.metric === 'cosine' && vector.every((value) => value === 0)) {
