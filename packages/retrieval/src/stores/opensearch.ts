@@ -77,12 +77,18 @@ export class OpenSearchRetriever implements StagedRetriever {
     const { index: name, vectorField = 'embedding', fields = {}, url } = this.#options;
     const path = `/${encodeURIComponent(name)}/_search`;
     const asked = { ...body, size: k, _source: { excludes: [vectorField] } };
-    const answer = (await this.#service.post(path, asked, signal)) as { readonly hits?: { readonly hits?: unknown } } | null;
+    const answer = (await this.#service.post(path, asked, signal)) as {
+      readonly timed_out?: boolean;
+      readonly hits?: { readonly hits?: unknown };
+    } | null;
     const hits = answer?.hits?.hits;
     if (!Array.isArray(hits)) {
       throw new WarmpathError('WARMPATH_RETRIEVAL_ERROR', { path: `${url}${path}: hits.hits`, detail: 'no hits.' });
     }
     const found = hits.map(({ _id, _score, _source }) => documentFrom(_id, _source ?? {}, _score, fields));
-    return { candidates: rankedDocuments(found, k), index, final };
+    const candidates = rankedDocuments(found, k);
+    if (answer?.timed_out !== true) return { candidates, index, final };
+    const message = 'the index ran out of time and answered with what it had found.';
+    return { candidates, index, final, warnings: [{ code: 'WARMPATH_RETRIEVAL_TIMEOUT', path: name, message }] };
   }
 }
