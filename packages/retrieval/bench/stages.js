@@ -13,7 +13,8 @@ const { values: options, positionals: folders } = parseArgs({
   allowPositionals: true,
   options: { dimension: { type: 'string', default: '1024' }, json: { type: 'string' } },
 });
-if (folders.length === 0) throw new Error('Name folders in the BEIR layout: corpus.jsonl, queries.jsonl, qrels/test.tsv.');
+if (folders.length === 0)
+  throw new Error('Name folders in the BEIR layout: corpus.jsonl, queries.jsonl, qrels/test.tsv.');
 const { signal } = new AbortController();
 const lines = (path) => readFileSync(path, 'utf8').split('\n').filter(Boolean);
 
@@ -82,7 +83,8 @@ for (const folder of folders) {
       ndcgs.push(ndcg(ids, relevant));
       recalls5.push(recall(ids, relevant, 5));
       recalls10.push(recall(ids, relevant, K));
-      if (exactIds.length > i) agreements.push(ids.filter((id) => exactIds[i].has(id)).length / Math.max(1, exactIds[i].size));
+      if (exactIds.length > i)
+        agreements.push(ids.filter((id) => exactIds[i].has(id)).length / Math.max(1, exactIds[i].size));
       const sets = stages.map((stage) => [...stage].sort().join('\n'));
       const first = sets.indexOf(sets.at(-1));
       firsts[first] = (firsts[first] ?? 0) + 1;

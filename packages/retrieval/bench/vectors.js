@@ -63,7 +63,9 @@ const at = (times, share) => times.sort((a, b) => a - b)[Math.floor(times.length
 const seconds = (since) => (performance.now() - since) / 1000;
 const MiB = (bytes) => `${Math.round(bytes / 2 ** 20)} MiB`;
 
-console.log(`${size} x ${dimension}, cosine, k = ${K}, ${queryCount} queries; ${cpus()[0].model}, Node ${process.version}`);
+console.log(
+  `${size} x ${dimension}, cosine, k = ${K}, ${queryCount} queries; ${cpus()[0].model}, Node ${process.version}`,
+);
 let began = performance.now();
 function* entries() {
   for (let i = 0; i < size; i++) yield { id: `${i}`, vector: draw() };
@@ -110,7 +112,7 @@ const note = (name, row) => {
 };
 
 if (kinds.has('plain')) {
-  const { table } = exact.contents;
+  const { table } = exact.contents.rows;
   const floats = new Float32Array(size * dimension);
   for (let row = 0; row < size; row++) floats.set(table.row(row).subarray(0, dimension), row * dimension);
   const some = queries.slice(0, 20);
@@ -144,16 +146,16 @@ if (kinds.has('hnsw')) {
   began = performance.now();
   const built = await buildVectorIndex(exact.entries(), { dimension, kind: 'hnsw' });
   say({ what: 'hnsw, 16 links, build breadth 100', buildS: seconds(began) });
-  const { table, ids, state: parts } = built.contents;
+  const { rows: stored, state: parts } = built.contents;
   for (const breadth of BREADTHS) {
-    const index = new VectorIndex({ dimension, hnsw: { breadth } }, table, ids, parts);
+    const index = new VectorIndex({ dimension, hnsw: { breadth } }, stored, parts);
     note('hnsw', await measure(`hnsw, breadth ${breadth}`, (query) => lastOf(index, query), { breadth }));
     if ((best.hnsw?.breadth ?? breadth) < breadth) break;
   }
   // What stages cost: the same search without any, by turns, as the machine may change its pace.
   const { breadth } = best.hnsw ?? { breadth: 96 };
-  const staged = new VectorIndex({ dimension, hnsw: { breadth, stages: 4 } }, table, ids, parts);
-  const single = new VectorIndex({ dimension, hnsw: { breadth, stages: 1 } }, table, ids, parts);
+  const staged = new VectorIndex({ dimension, hnsw: { breadth, stages: 4 } }, stored, parts);
+  const single = new VectorIndex({ dimension, hnsw: { breadth, stages: 1 } }, stored, parts);
   const [withStages, without] = [[], []];
   for (let round = 0; round < 6; round++) {
     for (const [i, query] of queries.entries()) {
@@ -170,7 +172,11 @@ if (kinds.has('hnsw')) {
     }
   }
   const overhead = at(withStages, 0.5) / at(without, 0.5) - 1;
-  say({ what: `4 stages instead of 1, breadth ${breadth}`, overhead, note: `${(100 * overhead).toFixed(1)} % more at p50` });
+  say({
+    what: `4 stages instead of 1, breadth ${breadth}`,
+    overhead,
+    note: `${(100 * overhead).toFixed(1)} % more at p50`,
+  });
   // At which stage the final set is there.
   const firsts = [0, 0, 0, 0];
   for (const query of queries) {
@@ -178,23 +184,30 @@ if (kinds.has('hnsw')) {
     for await (const stage of staged.search(query, { k: K, signal })) stages.push([...stage.ids].sort().join());
     firsts[stages.indexOf(stages.at(-1))]++;
   }
-  say({ what: 'final set first seen at stage 1/2/3/4', firsts, note: firsts.map((n) => `${((100 * n) / queryCount).toFixed(1)} %`).join(' / ') });
+  say({
+    what: 'final set first seen at stage 1/2/3/4',
+    firsts,
+    note: firsts.map((n) => `${((100 * n) / queryCount).toFixed(1)} %`).join(' / '),
+  });
   const path = join(folder, 'hnsw');
   began = performance.now();
   await writeVectorIndex(built, path);
   const wroteS = seconds(began);
   began = performance.now();
   await readVectorIndex(path);
-  say({ what: 'file', note: `${MiB(statSync(path).size)}, written in ${wroteS.toFixed(2)} s, read in ${seconds(began).toFixed(2)} s` });
+  say({
+    what: 'file',
+    note: `${MiB(statSync(path).size)}, written in ${wroteS.toFixed(2)} s, read in ${seconds(began).toFixed(2)} s`,
+  });
 }
 
 if (kinds.has('ivf')) {
   began = performance.now();
   const built = await buildVectorIndex(exact.entries(), { dimension, kind: 'ivf' });
   say({ what: 'ivf', buildS: seconds(began) });
-  const { table, ids, state: parts } = built.contents;
+  const { rows: stored, state: parts } = built.contents;
   for (const probes of PROBES) {
-    const index = new VectorIndex({ dimension, ivf: { probes } }, table, ids, parts);
+    const index = new VectorIndex({ dimension, ivf: { probes } }, stored, parts);
     note('ivf', await measure(`ivf, ${probes} probes`, (query) => lastOf(index, query), { probes }));
     if (best.ivf !== undefined) break;
   }
@@ -230,7 +243,10 @@ if (kinds.has('usearch')) {
   for (const breadth of BREADTHS) {
     const index = new Index(config(breadth));
     index.load(path);
-    note('usearch', await measure(`usearch, breadth ${breadth}`, (query) => index.search(query, K, 1).keys, { breadth }));
+    note(
+      'usearch',
+      await measure(`usearch, breadth ${breadth}`, (query) => index.search(query, K, 1).keys, { breadth }),
+    );
     if ((best.usearch?.breadth ?? breadth) < breadth) break;
   }
 }
@@ -244,4 +260,5 @@ for (const [name, { what, p50Ms }] of Object.entries(best)) {
   console.log(`  ${what}: p50 ${p50Ms.toFixed(3)} ms; ${beside.join(', ')}`);
 }
 console.log(`peak memory ${MiB(process.resourceUsage().maxRSS * 1024)}`);
-if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify({ size, dimension, rows, best }, undefined, 2)}\n`);
+if (options.json !== undefined)
+  writeFileSync(options.json, `${JSON.stringify({ size, dimension, rows, best }, undefined, 2)}\n`);

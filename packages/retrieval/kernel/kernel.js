@@ -33,12 +33,18 @@ const total = (row) => `(local.set $t (f32x4.add (local.get $s${row}0) (local.ge
 const close = { dot: (text) => text.replace('SIGN(', '('), l2: (text) => `${text.replace('SIGN(', '(f32.neg (')})` };
 
 const block = (metric, rows) => `
-    ${range(rows, (row) => `(local.set $r${row} ${address(row)})
-    (local.set $s${row}0 (v128.const f32x4 0 0 0 0)) (local.set $s${row}1 (v128.const f32x4 0 0 0 0))`)}
+    ${range(
+      rows,
+      (row) => `(local.set $r${row} ${address(row)})
+    (local.set $s${row}0 (v128.const f32x4 0 0 0 0)) (local.set $s${row}1 (v128.const f32x4 0 0 0 0))`,
+    )}
     (local.set $i (i32.const 0))
     (loop $next
-      ${range(LOADS, (load) => `(local.set $q (v128.load offset=${16 * load} (i32.add (local.get $query) (local.get $i))))
-      ${range(rows, (row) => accumulate[metric](row, load))}`)}
+      ${range(
+        LOADS,
+        (load) => `(local.set $q (v128.load offset=${16 * load} (i32.add (local.get $query) (local.get $i))))
+      ${range(rows, (row) => accumulate[metric](row, load))}`,
+      )}
       (br_if $next (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const ${16 * LOADS}))) (local.get $stride))))
     ${range(rows, (row) => close[metric](total(row)))}
     (local.set $ids (i32.add (local.get $ids) (i32.const ${4 * rows})))
@@ -77,7 +83,9 @@ export async function kernelBytes() {
 }
 
 if (fileURLToPath(import.meta.url) === argv[1]) {
-  const lines = Buffer.from(await kernelBytes()).toString('base64').match(/.{1,100}/g);
+  const lines = Buffer.from(await kernelBytes())
+    .toString('base64')
+    .match(/.{1,100}/g);
   const source = `// Written by \`npm run kernel -w packages/retrieval\` from kernel/kernel.js.
 
 /** The WebAssembly module that scores rows of vectors, in base64. */

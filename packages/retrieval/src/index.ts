@@ -17,8 +17,8 @@ export { type BuildOptions, buildVectorIndex } from './vector/build-index.js';
 export type { HnswSearchOptions } from './vector/hnsw-search.js';
 export { readVectorIndex, writeVectorIndex } from './vector/index-file.js';
 export type { IvfOptions } from './vector/ivf-search.js';
+export type { VectorEntry } from './vector/stored-rows.js';
 export {
-  type VectorEntry,
   VectorIndex,
   type VectorIndexKind,
   type VectorIndexOptions,

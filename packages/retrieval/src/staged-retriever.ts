@@ -1,4 +1,4 @@
-import { type Warning, WarmpathError } from '@warmpath/core';
+import { WarmpathError, type Warning } from '@warmpath/core';
 
 /** A question, as it is searched for. */
 export interface Query {

@@ -17,7 +17,10 @@ const answerFor = ({ body }: { body: { input: string[] } }) => ({
 async function over(answer: Parameters<typeof startJsonServer>[0], options: Partial<OpenAiEmbedderOptions> = {}) {
   const server = await startJsonServer(answer);
   const embedder = new OpenAiEmbedder({ url: `${server.url}/v1`, model: 'm', apiKey: 'secret-key', ...options });
-  closing.push(() => embedder.close(), () => server.close());
+  closing.push(
+    () => embedder.close(),
+    () => server.close(),
+  );
   return { server, embedder };
 }
 
@@ -83,7 +86,11 @@ describe('an embedding endpoint', () => {
       },
       { batchSize: 1, concurrency: 3 },
     );
-    await embedder.embed(Array.from({ length: 30 }, (_, i) => `text ${i}`), 'passage', signal);
+    await embedder.embed(
+      Array.from({ length: 30 }, (_, i) => `text ${i}`),
+      'passage',
+      signal,
+    );
     expect(most).toBe(3);
   });
 
@@ -103,8 +110,16 @@ describe('an embedding endpoint', () => {
     ['no numbers', vectors([1, 2], [1, null]), 'data[1].embedding: it is not made of numbers'],
     ['empty vectors', vectors([], []), 'data[0].embedding: the vector has 0 dimensions'],
     ['numbers beyond floats', vectors([1, 2], [1e300, 1]), 'data[1].embedding: it holds values that are no finite'],
-    ['the same vector twice', { body: { data: [0, 0].map((index) => ({ index, embedding: [1] })) } }, 'data[1].index: 0 names'],
-    ['an index of nothing', { body: { data: [0, 9].map((index) => ({ index, embedding: [1] })) } }, 'data[1].index: 9 names'],
+    [
+      'the same vector twice',
+      { body: { data: [0, 0].map((index) => ({ index, embedding: [1] })) } },
+      'data[1].index: 0 names',
+    ],
+    [
+      'an index of nothing',
+      { body: { data: [0, 9].map((index) => ({ index, embedding: [1] })) } },
+      'data[1].index: 9 names',
+    ],
     ['no data', { body: { object: 'list' } }, 'data: it holds no vectors for 2 texts.'],
     ['null', { body: 'null' }, 'data: it holds no vectors'],
     ['nulls', { body: { data: [null, null] } }, 'data[0].embedding: it is no vector'],
@@ -124,11 +139,21 @@ describe('an embedding endpoint', () => {
   });
 
   it.each([
-    ['fails', { status: 400, body: { error: { message: 'no such model' } } }, 'WARMPATH_RETRIEVAL_ERROR', 'status 400: no such model'],
+    [
+      'fails',
+      { status: 400, body: { error: { message: 'no such model' } } },
+      'WARMPATH_RETRIEVAL_ERROR',
+      'status 400: no such model',
+    ],
     ['is no JSON', { body: '<html>' }, 'WARMPATH_RETRIEVAL_ERROR', 'the answer is no JSON'],
     ['hangs', 'hang' as const, 'WARMPATH_RETRIEVAL_TIMEOUT', 'no answer within 50 ms'],
     ['dies half way', 'cut' as const, 'WARMPATH_RETRIEVAL_UNREACHABLE', 'the connection failed'],
-    ['wants to be left alone for an hour', { status: 429, headers: { 'retry-after': '3600' } }, 'WARMPATH_RETRIEVAL_ERROR', 'status 429'],
+    [
+      'wants to be left alone for an hour',
+      { status: 429, headers: { 'retry-after': '3600' } },
+      'WARMPATH_RETRIEVAL_ERROR',
+      'status 429',
+    ],
   ])('has an error with a code and its URL where it %s', async (_, answer, code, words) => {
     const { server, embedder } = await over(() => answer, { timeoutMs: 50, retries: 0 });
     const error = await embedder.embed(['private words'], 'query', signal).catch((thrown: Error) => thrown);

@@ -7,7 +7,7 @@ import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HashedTfIdf } from '../src/index.js';
-import { PgVectorRetriever, type PgVectorOptions } from '../src/stores/pgvector.js';
+import { type PgVectorOptions, PgVectorRetriever } from '../src/stores/pgvector.js';
 import { allStages, type CaseDocument, DOCUMENTS, runStagedRetrieverCases } from './staged-retriever.cases.js';
 import { seededVectors } from './vector/seeded-vectors.js';
 
@@ -73,24 +73,31 @@ describe('pgvector', () => {
   it.each([
     ['hnsw', '', [10, 400]],
     ['ivfflat', ' WITH (lists = 20)', [1, 20]],
-  ] as const)('finds more with %s at the second stage, and then what a scan finds', async (index, options, breadths) => {
-    const points = seededVectors(2000, 16, 4);
-    const rows = points.map((point, i) => `(${i}, 'c${i}', '[${point.join(',')}]')`);
-    await pool.query('CREATE TABLE points (id int, content text, embedding vector(16))');
-    await pool.query(`INSERT INTO points VALUES ${rows.join(',')}`);
-    const queries = seededVectors(10, 16, 5).map((vector) => ({ text: '', vector }));
-    const idsOf = async (retriever: PgVectorRetriever) =>
-      Promise.all(queries.map(async (query) => (await stagesFor(retriever, query)).map(({ candidates }) => candidates.map(({ id }) => id))));
-    const truth = (await idsOf(over('public.points', { fields: {}, metric: 'l2' }))).map(([ids]) => new Set(ids));
-    await pool.query(`CREATE INDEX ON points USING ${index} (embedding vector_l2_ops)${options}`);
-    const found = await idsOf(over('points', { fields: {}, metric: 'l2', index, breadths }));
-    const hits = [0, 1].map((stage) =>
-      found.reduce((sum, stages, i) => sum + stages[stage]!.filter((id) => truth[i]!.has(id)).length, 0),
-    );
-    expect(hits[1]).toBeGreaterThanOrEqual(98);
-    expect(hits[0]).toBeLessThan(hits[1]!);
-    await pool.query('DROP TABLE points');
-  });
+  ] as const)(
+    'finds more with %s at the second stage, and then what a scan finds',
+    async (index, options, breadths) => {
+      const points = seededVectors(2000, 16, 4);
+      const rows = points.map((point, i) => `(${i}, 'c${i}', '[${point.join(',')}]')`);
+      await pool.query('CREATE TABLE points (id int, content text, embedding vector(16))');
+      await pool.query(`INSERT INTO points VALUES ${rows.join(',')}`);
+      const queries = seededVectors(10, 16, 5).map((vector) => ({ text: '', vector }));
+      const idsOf = async (retriever: PgVectorRetriever) =>
+        Promise.all(
+          queries.map(async (query) =>
+            (await stagesFor(retriever, query)).map(({ candidates }) => candidates.map(({ id }) => id)),
+          ),
+        );
+      const truth = (await idsOf(over('public.points', { fields: {}, metric: 'l2' }))).map(([ids]) => new Set(ids));
+      await pool.query(`CREATE INDEX ON points USING ${index} (embedding vector_l2_ops)${options}`);
+      const found = await idsOf(over('points', { fields: {}, metric: 'l2', index, breadths }));
+      const hits = [0, 1].map((stage) =>
+        found.reduce((sum, stages, i) => sum + stages[stage]!.filter((id) => truth[i]!.has(id)).length, 0),
+      );
+      expect(hits[1]).toBeGreaterThanOrEqual(98);
+      expect(hits[0]).toBeLessThan(hits[1]!);
+      await pool.query('DROP TABLE points');
+    },
+  );
 
   it('gives every connection back, however searches end', async () => {
     const table = await tableOf(DOCUMENTS, 'hnsw');

@@ -3,7 +3,12 @@ import { Bm25Retriever, buildVectorIndex, HashedTfIdf, type StagedRetriever } fr
 import { OpenSearchRetriever } from '../src/stores/opensearch.js';
 import { QdrantRetriever } from '../src/stores/qdrant.js';
 import { type JsonAnswer, type JsonRequest, startJsonServer } from './json-server.js';
-import { allStages, type BuiltRetriever, type CaseDocument, runStagedRetrieverCases } from './staged-retriever.cases.js';
+import {
+  allStages,
+  type BuiltRetriever,
+  type CaseDocument,
+  runStagedRetrieverCases,
+} from './staged-retriever.cases.js';
 
 // The servers here answer in the shapes that the documentation of Qdrant 1.12, OpenSearch 2.18 and Elasticsearch 8.15
 // gives; what they answer with is searched by this package. They are no Qdrant and no OpenSearch.
@@ -103,11 +108,25 @@ const embedder = { name: 'e', embed: async () => [Float32Array.of(1, 0.5)] };
 
 describe('Qdrant', () => {
   const make = (url: string) =>
-    new QdrantRetriever({ url: `${url}/base`, apiKey: 'secret-key', collection: 'k/b', embedder, breadths: [8, 128], retries: 0 });
+    new QdrantRetriever({
+      url: `${url}/base`,
+      apiKey: 'secret-key',
+      collection: 'k/b',
+      embedder,
+      breadths: [8, 128],
+      retries: 0,
+    });
 
   it('is asked once a stage, each time more broadly', async () => {
     const { retriever, server } = await asked(make, () => ({
-      body: { result: { points: [{ id: 'a-1', score: 0.5, payload: { content: 'text', page: 3 } }, { id: 2, score: 0.4 }] } },
+      body: {
+        result: {
+          points: [
+            { id: 'a-1', score: 0.5, payload: { content: 'text', page: 3 } },
+            { id: 2, score: 0.4 },
+          ],
+        },
+      },
     }));
     const stages = await allStages(retriever, 'q', 10);
     const only = [{ id: 'a-1', content: 'text', metadata: { page: 3 }, score: 0.5 }];

@@ -6,8 +6,8 @@ import {
   HashedTfIdf,
   HybridRetriever,
   OpenAiEmbedder,
-  reciprocalRankFusion,
   RerankRetriever,
+  reciprocalRankFusion,
   type VectorIndexKind,
   VectorRetriever,
 } from '../src/index.js';
@@ -224,7 +224,10 @@ describe('reranking', () => {
       retriever: stagesOf([found('a')], [found('a'), found('b'), found('c')]),
       ...(timeoutMs !== undefined && { timeoutMs }),
     });
-    closing.push(() => retriever.close(), () => server.close());
+    closing.push(
+      () => retriever.close(),
+      () => server.close(),
+    );
     return { server, retriever };
   };
 
@@ -257,8 +260,25 @@ describe('reranking', () => {
     ['fails', () => ({ status: 500, body: { message: 'out of memory' } }), 'WARMPATH_RETRIEVAL_ERROR', 'out of memory'],
     ['is late', () => 'hang' as const, 'WARMPATH_RETRIEVAL_TIMEOUT', '50 ms'],
     ['dies half way', () => 'cut' as const, 'WARMPATH_RETRIEVAL_UNREACHABLE', 'connection failed'],
-    ['ranks too few', () => ({ body: { results: [{ index: 1, relevance_score: 1 }] } }), 'WARMPATH_RETRIEVAL_ERROR', '1 of 2'],
-    ['ranks what was not sent', () => ({ body: { results: [{ index: 7, relevance_score: 1 }, { index: -1, relevance_score: 1 }] } }), 'WARMPATH_RETRIEVAL_ERROR', '0 of 2'],
+    [
+      'ranks too few',
+      () => ({ body: { results: [{ index: 1, relevance_score: 1 }] } }),
+      'WARMPATH_RETRIEVAL_ERROR',
+      '1 of 2',
+    ],
+    [
+      'ranks what was not sent',
+      () => ({
+        body: {
+          results: [
+            { index: 7, relevance_score: 1 },
+            { index: -1, relevance_score: 1 },
+          ],
+        },
+      }),
+      'WARMPATH_RETRIEVAL_ERROR',
+      '0 of 2',
+    ],
     ['answers nonsense', () => ({ body: 'null' }), 'WARMPATH_RETRIEVAL_ERROR', '0 of 2'],
   ])('leaves the last stage as the final one where the endpoint %s, and says so', async (_, answer, code, words) => {
     const { retriever } = await over(answer, 50);
@@ -292,6 +312,8 @@ describe('adapters of frameworks', () => {
         { node: node('high'), score: 0.9 },
       ],
     });
-    expect((await allStages(retriever, 'bees', 1))[0]!.candidates).toMatchObject([{ id: 'high', content: 'text of high' }]);
+    expect((await allStages(retriever, 'bees', 1))[0]!.candidates).toMatchObject([
+      { id: 'high', content: 'text of high' },
+    ]);
   });
 });

@@ -61,7 +61,10 @@ export class OpenAiEmbedder implements Embedder {
     const batches = this.#batches(missing);
     const fill = async () => {
       for (let batch = batches.next(); !batch.done; batch = batches.next()) {
-        const answer = await this.#ask(batch.value.map((text) => prefix + text.toWellFormed()), signal);
+        const answer = await this.#ask(
+          batch.value.map((text) => prefix + text.toWellFormed()),
+          signal,
+        );
         for (const [i, text] of batch.value.entries()) {
           vectors.set(text, answer[i]!);
           await cache?.set(this.#cacheKey(prefix + text), answer[i]!);
@@ -108,7 +111,10 @@ export class OpenAiEmbedder implements Embedder {
     }
     const vectors = new Array<Float32Array | undefined>(input.length).fill(undefined);
     for (const [position, item] of data.entries()) {
-      const { index = position, embedding } = (item ?? {}) as { readonly index?: unknown; readonly embedding?: unknown };
+      const { index = position, embedding } = (item ?? {}) as {
+        readonly index?: unknown;
+        readonly embedding?: unknown;
+      };
       const path = `data[${position}]`;
       if (!Number.isInteger(index) || !(Number(index) in vectors) || vectors[Number(index)] !== undefined) {
         throw this.#invalid(`${path}.index`, `${index} names no text, or one that has a vector already.`);
@@ -125,7 +131,8 @@ export class OpenAiEmbedder implements Embedder {
       vector = new Float32Array(bytes.length >> 2);
       for (let i = 0; i < vector.length; i++) vector[i] = bytes.readFloatLE(4 * i);
     } else if (Array.isArray(embedding)) {
-      if (!embedding.every((value) => typeof value === 'number')) throw this.#invalid(path, 'it is not made of numbers.');
+      if (!embedding.every((value) => typeof value === 'number'))
+        throw this.#invalid(path, 'it is not made of numbers.');
       vector = Float32Array.from(embedding as number[]);
     } else {
       throw this.#invalid(path, 'it is no vector.');

@@ -102,7 +102,5 @@ export function reciprocalRankFusion(lists: readonly (readonly ScoredDocument[])
       else entry.score += score;
     }
   }
-  return [...fused.values()]
-    .sort((a, b) => b.score - a.score)
-    .map(({ document, score }) => ({ ...document, score }));
+  return [...fused.values()].sort((a, b) => b.score - a.score).map(({ document, score }) => ({ ...document, score }));
 }

@@ -1,4 +1,4 @@
-import { type Warning, WarmpathError } from '@warmpath/core';
+import { WarmpathError, type Warning } from '@warmpath/core';
 import type { Query, Stage, StagedRetriever } from '../staged-retriever.js';
 
 /**

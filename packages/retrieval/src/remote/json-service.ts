@@ -45,7 +45,8 @@ export class JsonService {
     }
     this.#base = parsed.pathname.replace(/\/$/, '');
     this.#pool = new Pool(parsed.origin, { connections: concurrency, headersTimeout: 0, bodyTimeout: 0 });
-    const basic = parsed.username && Buffer.from(`${decodeURIComponent(parsed.username)}:${decodeURIComponent(parsed.password)}`);
+    const basic =
+      parsed.username && Buffer.from(`${decodeURIComponent(parsed.username)}:${decodeURIComponent(parsed.password)}`);
     this.#headers = {
       'content-type': 'application/json',
       accept: 'application/json',
@@ -113,7 +114,10 @@ export class JsonService {
       for await (const chunk of response.body as AsyncIterable<Buffer>) {
         bytes += chunk.length;
         if (bytes > MOST_ANSWER_BYTES) {
-          return { error: answerError(at, `the answer is larger than ${MOST_ANSWER_BYTES >> 20} MiB.`), isPassing: false };
+          return {
+            error: answerError(at, `the answer is larger than ${MOST_ANSWER_BYTES >> 20} MiB.`),
+            isPassing: false,
+          };
         }
         chunks.push(chunk);
       }
@@ -131,7 +135,10 @@ export class JsonService {
       if (signal.aborted) throw cause;
       const { code } = cause as { readonly code?: string };
       const detail = `the connection failed (${code ?? 'for a reason that is not known'}).`;
-      return { error: new WarmpathError('WARMPATH_RETRIEVAL_UNREACHABLE', { path: at, detail, cause }), isPassing: true };
+      return {
+        error: new WarmpathError('WARMPATH_RETRIEVAL_UNREACHABLE', { path: at, detail, cause }),
+        isPassing: true,
+      };
     }
   }
 }

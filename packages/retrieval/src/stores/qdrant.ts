@@ -49,10 +49,15 @@ export class QdrantRetriever implements StagedRetriever {
         ...(vectorName !== undefined && { using: vectorName }),
         ...(filter !== undefined && { filter }),
       };
-      const answer = (await this.#service.post(path, body, signal)) as { readonly result?: { readonly points?: unknown } } | null;
+      const answer = (await this.#service.post(path, body, signal)) as {
+        readonly result?: { readonly points?: unknown };
+      } | null;
       const points = answer?.result?.points;
       if (!Array.isArray(points)) {
-        throw new WarmpathError('WARMPATH_RETRIEVAL_ERROR', { path: `${url}${path}: result.points`, detail: 'no points.' });
+        throw new WarmpathError('WARMPATH_RETRIEVAL_ERROR', {
+          path: `${url}${path}: result.points`,
+          detail: 'no points.',
+        });
       }
       const found = points.map(({ id, score, payload }) => documentFrom(id, payload ?? {}, score, fields));
       yield { candidates: rankedDocuments(found, k), index, final: index === breadths.length - 1 };

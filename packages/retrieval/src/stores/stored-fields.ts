@@ -19,7 +19,12 @@ export function documentFrom(
   score: number,
   fields: StoredFields,
 ): ScoredDocument | undefined {
-  const { id: idField, content: contentField = 'content', title: titleField = 'title', metadata: metadataField } = fields;
+  const {
+    id: idField,
+    content: contentField = 'content',
+    title: titleField = 'title',
+    metadata: metadataField,
+  } = fields;
   const { [contentField]: content, [titleField]: title, ...others } = record;
   const rest: Record<string, unknown> = others;
   if (typeof content !== 'string' || !Number.isFinite(score)) return undefined;

@@ -1,10 +1,10 @@
 import { Worker } from 'node:worker_threads';
 import { WarmpathError } from '@warmpath/core';
 import type { BuildOutcome, BuildTask } from './build-worker.js';
+import { StoredRows, type VectorEntry } from './stored-rows.js';
 import {
   checkVectorIndexOptions,
   Turn,
-  type VectorEntry,
   VectorIndex,
   type VectorIndexOptions,
   type VectorIndexState,
@@ -36,12 +36,9 @@ export async function buildVectorIndex(
   const { onProgress, signal, ...indexOptions } = options;
   signal?.throwIfAborted();
   const table = new VectorTable(options.dimension, options.metric ?? 'cosine');
-  const ids: string[] = [];
+  const rows = new StoredRows(table);
   const turn = new Turn();
-  const take = ({ id, vector }: VectorEntry) => {
-    table.push(vector, `vectors[${ids.length}]`);
-    ids.push(id);
-  };
+  const take = (entry: VectorEntry) => rows.push(entry, `vectors[${table.count}]`);
   if (Symbol.asyncIterator in entries) {
     for await (const entry of entries) {
       take(entry);
@@ -55,11 +52,11 @@ export async function buildVectorIndex(
       signal?.throwIfAborted();
     }
   }
-  const kind = options.kind ?? vectorIndexKind(ids.length);
+  const kind = options.kind ?? vectorIndexKind(table.count);
   const state: VectorIndexState =
     kind === 'exact' ? { kind } : await computeState({ kind, table: table.shared, options: indexOptions }, options);
   onProgress?.(1);
-  return new VectorIndex(indexOptions, table, ids, state);
+  return new VectorIndex(indexOptions, rows, state);
 }
 
 function computeState(task: BuildTask, { onProgress, signal }: BuildOptions): Promise<VectorIndexState> {
@@ -80,7 +77,9 @@ function computeState(task: BuildTask, { onProgress, signal }: BuildOptions): Pr
       end();
     });
     worker.once('error', (error) => {
-      reject(new WarmpathError('WARMPATH_INTERNAL', { detail: 'the thread that builds an index failed.', cause: error }));
+      reject(
+        new WarmpathError('WARMPATH_INTERNAL', { detail: 'the thread that builds an index failed.', cause: error }),
+      );
       end();
     });
     worker.once('exit', (code) => {
@@ -89,4 +88,3 @@ function computeState(task: BuildTask, { onProgress, signal }: BuildOptions): Pr
     });
   });
 }
-

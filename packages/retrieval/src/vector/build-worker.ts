@@ -42,4 +42,7 @@ function build(): VectorIndexState {
 
 const state = build();
 const arrays = Object.values(state.hnsw ?? state.ivf ?? {}).filter((value) => ArrayBuffer.isView(value));
-parentPort?.postMessage({ state } satisfies BuildOutcome, arrays.map(({ buffer }) => buffer as ArrayBuffer));
+parentPort?.postMessage(
+  { state } satisfies BuildOutcome,
+  arrays.map(({ buffer }) => buffer as ArrayBuffer),
+);

@@ -122,9 +122,16 @@ export class HnswGraph {
 
   /** Bytes of the graph, without the rows. */
   get bytes(): number {
-    return this.#lowest.byteLength + this.#levels.byteLength + this.#upperAt.byteLength + this.#upper.byteLength + this.#twins.byteLength;
+    return (
+      this.#lowest.byteLength +
+      this.#levels.byteLength +
+      this.#upperAt.byteLength +
+      this.#upper.byteLength +
+      this.#twins.byteLength
+    );
   }
 
+  /** Views of the graph as it is now. */
   get state(): HnswState {
     return {
       links: this.#links,
@@ -132,11 +139,11 @@ export class HnswGraph {
       seed: this.#seed,
       count: this.#count,
       entry: this.#entry,
-      lowest: this.#lowest.slice(0, this.#count * (1 + 2 * this.#links)),
-      levels: this.#levels.slice(0, this.#count),
-      upperAt: this.#upperAt.slice(0, this.#count),
-      upper: this.#upper.slice(0, this.#upperUsed),
-      twins: this.#twins.slice(0, this.#count),
+      lowest: this.#lowest.subarray(0, this.#count * (1 + 2 * this.#links)),
+      levels: this.#levels.subarray(0, this.#count),
+      upperAt: this.#upperAt.subarray(0, this.#count),
+      upper: this.#upper.subarray(0, this.#upperUsed),
+      twins: this.#twins.subarray(0, this.#count),
     };
   }
 

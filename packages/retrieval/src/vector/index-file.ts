@@ -3,6 +3,7 @@ import { endianness } from 'node:os';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { StoredRows } from './stored-rows.js';
 import {
   checkVectorIndexOptions,
   VectorIndex,
@@ -21,8 +22,10 @@ const PREFIX_BYTES = MAGIC.length + 8;
 const MOST_HEADER_BYTES = 65_536;
 /** Bytes that are read or written in one step; everything else has its turn in between. */
 const STEP_BYTES = 4 * 1024 * 1024;
+/** The same for ids, which take longer to read. */
+const ID_STEP_BYTES = 128 * 1024;
 /** Ids of one line in the section of ids. */
-const IDS_PER_LINE = 4096;
+const IDS_PER_LINE = 1024;
 
 interface Header {
   readonly endianness: string;
@@ -42,7 +45,8 @@ type Section = { readonly name: string; readonly bytes: number; readonly parts: 
  * @throws WARMPATH_INDEX_FILE with the reason.
  */
 export async function writeVectorIndex(index: VectorIndex, path: string): Promise<void> {
-  const { table, ids, deleted, state } = index.contents;
+  const { rows, state } = index.contents;
+  const { table, ids, deletedBytes: deleted } = rows;
   const idLines = [...linesOfIds(ids)];
   const graph = (state.hnsw ?? state.ivf ?? {}) as Readonly<Record<string, unknown>>;
   const arrays = Object.entries(graph).filter((entry): entry is [string, Uint8Array] => ArrayBuffer.isView(entry[1]));
@@ -141,7 +145,7 @@ async function readFrom(file: FileHandle, path: string, signal: AbortSignal | un
   checkVectorIndexOptions(options);
   const table = new VectorTable(options.dimension, options.metric ?? 'cosine');
   table.reserve(count);
-  const ids: string[] = [];
+  const rows = new StoredRows(table);
   let deleted = new Uint8Array(0);
   const arrays: Record<string, unknown> = {};
   for (const { name, bytes } of header.sections) {
@@ -151,11 +155,13 @@ async function readFrom(file: FileHandle, path: string, signal: AbortSignal | un
       await source.section(bytes, stepBytes, (part) => table.append(floatsOf(part)));
     } else if (name === 'ids') {
       let rest = '';
-      await source.section(bytes, STEP_BYTES, (part) => {
+      await source.section(bytes, ID_STEP_BYTES, (part) => {
         const lines = (rest + part.toString('latin1')).split('\n');
         rest = lines.pop() ?? '';
         for (const line of lines) {
-          for (const id of JSON.parse(Buffer.from(line, 'latin1').toString()) as string[]) ids.push(id);
+          for (const id of JSON.parse(Buffer.from(line, 'latin1').toString()) as string[]) {
+            rows.name(id, deleted[rows.ids.length] === 1);
+          }
         }
       });
     } else {
@@ -171,8 +177,9 @@ async function readFrom(file: FileHandle, path: string, signal: AbortSignal | un
       else arrays[name] = new Int32Array(whole.buffer);
     }
   }
+  if (table.count !== count || rows.ids.length !== count) throw fileError(path, DAMAGED);
   const state = { kind, [kind]: { ...header.numbers, ...arrays } } as VectorIndexState;
-  return new VectorIndex(options, table, ids, state, deleted);
+  return new VectorIndex(options, rows, state);
 }
 
 const DAMAGED = 'it is damaged: its checksum is not that of its contents.';

@@ -209,8 +209,10 @@ function moveCentroids(table: VectorTable, centroids: VectorTable, sample: Int32
     const centroid = centroids.row(list);
     if (counts[list] === 0) {
       const largest = counts.reduce((best, count, other) => (count > counts[best]! ? other : best), 0);
-      const member = nearest.findIndex((other) => other === largest);
-      centroid.set(table.row(sample[member]!));
+      const member = nearest.indexOf(largest);
+      const row = table.row(sample[member]!);
+      centroid.set(row);
+      for (let j = 0; j < rowFloats; j++) sums[largest * rowFloats + j]! -= row[j]!;
       nearest[member] = list;
       counts[largest]!--;
       counts[list] = 1;

@@ -1,11 +1,12 @@
 import { WarmpathError } from '@warmpath/core';
 import { checkSearch, type SearchOptions } from '../staged-retriever.js';
 import { ExactSearch } from './exact-search.js';
-import { HnswSearch, type HnswSearchOptions } from './hnsw-search.js';
 import type { HnswState } from './hnsw-graph.js';
+import { HnswSearch, type HnswSearchOptions } from './hnsw-search.js';
 import { type IvfOptions, IvfSearch, type IvfState } from './ivf-search.js';
 import type { RowSearch } from './row-search.js';
-import { METRICS, type Metric, VectorTable } from './vector-table.js';
+import type { StoredRows, VectorEntry } from './stored-rows.js';
+import { METRICS, type Metric, type VectorTable } from './vector-table.js';
 
 export type VectorIndexKind = 'exact' | 'ivf' | 'hnsw';
 export const VECTOR_INDEX_KINDS: readonly VectorIndexKind[] = ['exact', 'ivf', 'hnsw'];
@@ -18,12 +19,6 @@ export interface VectorIndexOptions {
   readonly kind?: VectorIndexKind;
   readonly hnsw?: HnswSearchOptions;
   readonly ivf?: IvfOptions;
-}
-
-/** A vector and what it is found as. */
-export interface VectorEntry {
-  readonly id: string;
-  readonly vector: ArrayLike<number>;
 }
 
 /** One step of a search: the ids of the best vectors so far, best first. */
@@ -64,32 +59,17 @@ export function vectorIndexKind(count: number): VectorIndexKind {
 export class VectorIndex {
   readonly kind: VectorIndexKind;
   readonly options: VectorIndexOptions;
+  readonly #rows: StoredRows;
   readonly #table: VectorTable;
   readonly #search: RowSearch;
-  readonly #ids: string[];
-  readonly #rowOf = new Map<string, number>();
-  readonly #deleted: Tombstones;
 
-  /** For `buildVectorIndex` and `readVectorIndex`. `ids` has an id for each row; the last row of an id counts. */
-  constructor(
-    options: VectorIndexOptions,
-    table: VectorTable,
-    ids: string[],
-    state: VectorIndexState,
-    deleted?: Uint8Array,
-  ) {
+  /** For `buildVectorIndex` and `readVectorIndex`. */
+  constructor(options: VectorIndexOptions, rows: StoredRows, state: VectorIndexState) {
     this.kind = state.kind;
     this.options = options;
-    this.#table = table;
-    this.#ids = ids;
-    this.#deleted = new Tombstones(deleted);
-    this.#search = rowSearch(table, options, state);
-    for (let row = 0; row < ids.length; row++) {
-      if (this.#deleted.has(row)) continue;
-      const before = this.#rowOf.get(ids[row]!);
-      if (before !== undefined) this.#deleted.add(before);
-      this.#rowOf.set(ids[row]!, row);
-    }
+    this.#rows = rows;
+    this.#table = rows.table;
+    this.#search = rowSearch(rows.table, options, state);
   }
 
   get dimension(): number {
@@ -102,21 +82,21 @@ export class VectorIndex {
 
   /** Vectors that can be found. */
   get size(): number {
-    return this.#rowOf.size;
+    return this.#rows.size;
   }
 
   /** Vectors that were deleted or replaced and still take room. */
   get deletedCount(): number {
-    return this.#deleted.count;
+    return this.#rows.count;
   }
 
   has(id: string): boolean {
-    return this.#rowOf.has(id);
+    return this.#rows.rowOf(id) !== undefined;
   }
 
   /** The vector of an id as it is stored: of length one under `cosine`. */
   vector(id: string): Float32Array | undefined {
-    const row = this.#rowOf.get(id);
+    const row = this.#rows.rowOf(id);
     return row === undefined ? undefined : this.#table.row(row).slice(0, this.dimension);
   }
 
@@ -127,12 +107,9 @@ export class VectorIndex {
   async add(entries: Iterable<VectorEntry>, signal?: AbortSignal): Promise<void> {
     const turn = new Turn();
     let position = 0;
-    for (const { id, vector } of entries) {
-      const row = this.#table.push(vector, `vectors[${position++}]`);
-      this.#ids.push(id);
+    for (const entry of entries) {
+      this.#rows.push(entry, `vectors[${position++}]`);
       this.#search.add();
-      this.delete([id]);
-      this.#rowOf.set(id, row);
       if (turn.isOver) {
         await turn.next();
         signal?.throwIfAborted();
@@ -143,13 +120,7 @@ export class VectorIndex {
   /** Deletes what is there of these ids; returns how many that were. */
   delete(ids: Iterable<string>): number {
     let count = 0;
-    for (const id of ids) {
-      const row = this.#rowOf.get(id);
-      if (row === undefined) continue;
-      this.#rowOf.delete(id);
-      this.#deleted.add(row);
-      count++;
-    }
+    for (const id of ids) if (this.#rows.delete(id)) count++;
     return count;
   }
 
@@ -168,9 +139,9 @@ export class VectorIndex {
     }
     const turn = new Turn();
     let index = 0;
-    for (const ranked of this.#search.stages(query, k, this.#deleted)) {
+    for (const ranked of this.#search.stages(query, k, this.#rows)) {
       if (ranked !== undefined) {
-        const ids = ranked.rows.map((row) => this.#ids[row]!);
+        const ids = ranked.rows.map((row) => this.#rows.ids[row]!);
         yield { ids, scores: ranked.scores, index: index++, final: ranked.final };
         if (ranked.final) return;
         signal.throwIfAborted();
@@ -183,25 +154,17 @@ export class VectorIndex {
   }
 
   /** What can be found, as stored, in the order in which it came; for building anew. */
-  *entries(): Generator<VectorEntry, void> {
-    for (const [id, row] of this.#rowOf) yield { id, vector: this.#table.row(row).subarray(0, this.dimension) };
+  entries(): Generator<VectorEntry, void> {
+    return this.#rows.entries();
   }
 
-  /** All that a file of this index holds. */
-  get contents(): {
-    readonly table: VectorTable;
-    readonly ids: readonly string[];
-    readonly deleted: Uint8Array;
-    readonly state: VectorIndexState;
-  } {
+  /** All that a file of this index holds, as it is now: views and no copies. */
+  get contents(): { readonly rows: StoredRows; readonly state: VectorIndexState } {
     const { kind } = this;
-    const state: VectorIndexState =
-      this.#search instanceof HnswSearch
-        ? { kind, hnsw: this.#search.graph.state }
-        : this.#search instanceof IvfSearch
-          ? { kind, ivf: this.#search.state }
-          : { kind };
-    return { table: this.#table, ids: this.#ids, deleted: this.#deleted.bytes(this.#ids.length), state };
+    let state: VectorIndexState = { kind };
+    if (this.#search instanceof HnswSearch) state = { kind, hnsw: this.#search.graph.state };
+    else if (this.#search instanceof IvfSearch) state = { kind, ivf: this.#search.state };
+    return { rows: this.#rows, state };
   }
 }
 
@@ -235,33 +198,6 @@ function rowSearch(table: VectorTable, options: VectorIndexOptions, { kind, hnsw
   if (kind === 'hnsw') return new HnswSearch(table, options.hnsw, hnsw);
   if (kind === 'ivf' && ivf !== undefined) return new IvfSearch(table, options.ivf ?? {}, ivf);
   return new ExactSearch(table);
-}
-
-/** Rows that are deleted, a byte each. */
-class Tombstones {
-  count = 0;
-  #bytes: Uint8Array;
-
-  constructor(bytes: Uint8Array = new Uint8Array(0)) {
-    this.#bytes = bytes;
-    for (const byte of bytes) this.count += byte;
-  }
-
-  has(row: number): boolean {
-    return this.#bytes[row] === 1;
-  }
-
-  add(row: number): void {
-    if (row >= this.#bytes.length) this.#bytes = this.bytes(Math.max(1024, 2 * (row + 1)));
-    this.#bytes[row] = 1;
-    this.count++;
-  }
-
-  bytes(rows: number): Uint8Array {
-    const bytes = new Uint8Array(rows);
-    bytes.set(this.#bytes.subarray(0, rows));
-    return bytes;
-  }
 }
 
 /** The share of the event loop that one piece of work takes before others have their turn. */

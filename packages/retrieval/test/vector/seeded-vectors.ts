@@ -16,6 +16,8 @@ export function seededVectors(count: number, dimension: number, seed: number, cl
   const centres = Array.from({ length: clusters }, () => Float32Array.from({ length: dimension }, normal));
   return Array.from({ length: count }, () => {
     const centre = centres[Math.floor(random() * clusters)];
-    return Float32Array.from({ length: dimension }, (_, i) => (centre === undefined ? normal() : centre[i]! + 0.7 * normal()));
+    return Float32Array.from({ length: dimension }, (_, i) =>
+      centre === undefined ? normal() : centre[i]! + 0.7 * normal(),
+    );
   });
 }

@@ -38,7 +38,11 @@ function closest(vectors: readonly Float32Array[], query: Float32Array, k: numbe
     .map(({ id }) => id);
 }
 
-async function recall(index: VectorIndex, queries: readonly Float32Array[], truth: readonly string[][]): Promise<number> {
+async function recall(
+  index: VectorIndex,
+  queries: readonly Float32Array[],
+  truth: readonly string[][],
+): Promise<number> {
   let hits = 0;
   for (const [i, query] of queries.entries()) {
     const ids = new Set(await found(index, query, truth[i]!.length));
@@ -95,7 +99,9 @@ describe.each(KINDS)('an index of kind %s', (kind) => {
     expect(index.delete(['v0', 'never there'])).toBe(0);
     expect([index.size, index.deletedCount]).toEqual([vectors.length - gone.length, gone.length]);
     const left = vectors.map((vector, i) => (i % 3 === 0 ? new Float32Array(32).fill(1e-9) : vector));
-    const truth = queries.map((query) => closest(left, query, 10, 'cosine').filter((id) => Number(id.slice(1)) % 3 > 0));
+    const truth = queries.map((query) =>
+      closest(left, query, 10, 'cosine').filter((id) => Number(id.slice(1)) % 3 > 0),
+    );
     expect(await recall(index, queries, truth)).toBeGreaterThan(0.97);
     for (const query of queries) expect((await found(index, query, 1000)).every((id) => index.has(id))).toBe(true);
   });
