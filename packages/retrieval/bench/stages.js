@@ -1,6 +1,7 @@
 /**
- * Quality of search over BEIR folders with the hashed TF-IDF embedding: nDCG@10, recall@5 and @10 of BM25, exact search,
- * IVF, HNSW and both fused; how much of what exact search finds they find; and at which stage the final set is there.
+ * Quality of search over BEIR folders with the hashed TF-IDF embedding: nDCG@10, recall@5 and @10 of BM25, exact
+ * search, IVF, HNSW and both fused; how much of what exact search finds they find; at which stage the final set is
+ * there.
  * Usage: node bench/stages.js FOLDER... [--dimension 1024] [--json file]
  */
 import { readFileSync, writeFileSync } from 'node:fs';

@@ -147,6 +147,34 @@ describe('hybrid search', () => {
     ]);
   });
 
+  it('has answered by words before a late embedding comes, which then is a stage', async () => {
+    let give!: () => void;
+    const late = new Promise<void>((resolve) => {
+      give = resolve;
+    });
+    const server = await startJsonServer(async () => {
+      await late;
+      return { body: { data: [{ index: 0, embedding: [0, 1] }] } };
+    });
+    const embedder = new OpenAiEmbedder({ url: server.url, model: 'm' });
+    closing.push(
+      () => embedder.close(),
+      () => server.close(),
+    );
+    const index = await buildVectorIndex([{ id: 'bees', vector: [0, 1] }], { dimension: 2 });
+    const passages = (ids: readonly string[]) => ids.map((id) => DOCUMENTS.find((document) => document.id === id));
+    const hybrid = new HybridRetriever({
+      lexical: Bm25Retriever.over(DOCUMENTS),
+      dense: new VectorRetriever({ index, embedder, passages }),
+    });
+    const ids: string[][] = [];
+    for await (const { candidates } of hybrid.search({ text: 'glaciers' }, { k: 3, signal })) {
+      ids.push(candidates.map(({ id }) => id));
+      give();
+    }
+    expect(ids).toEqual([['glacier'], ['glacier', 'bees']]);
+  });
+
   it('begins the dense search before the lexical one has ended', async () => {
     let isDenseAsked = false;
     const dense: StagedRetriever = {

@@ -73,14 +73,12 @@ export function fromLangChain(retriever: LangChainRetriever): FunctionRetriever 
 
 /** The part of a LlamaIndex.TS retriever that is used. */
 export interface LlamaIndexRetriever {
-  retrieve(query: {
-    query: string;
-  }): Promise<
-    readonly {
-      score?: number;
-      node: { id_: string; metadata: Record<string, unknown>; getContent(mode: never): string };
-    }[]
-  >;
+  retrieve(query: { query: string }): Promise<readonly LlamaIndexNode[]>;
+}
+
+interface LlamaIndexNode {
+  readonly score?: number;
+  readonly node: { id_: string; metadata: Record<string, unknown>; getContent(mode: never): string };
 }
 
 /** A LlamaIndex.TS retriever. */

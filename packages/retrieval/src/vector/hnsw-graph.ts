@@ -223,8 +223,8 @@ export class HnswGraph {
   }
 
   /**
-   * Puts a row into a ring with the rows of exactly its vector, of which one has the links of all: copies would fill each
-   * other's links, and most of them could not be reached. Returns whether there are such rows.
+   * Puts a row into a ring with the rows of exactly its vector, of which one has the links of all: copies would fill
+   * each other's links, and most of them could not be reached. Returns whether there are such rows.
    */
   #joinTwins(row: number, other: number): boolean {
     const [one, two] = [this.#table.row(row), this.#table.row(other)];

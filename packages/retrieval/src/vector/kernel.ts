@@ -20,7 +20,7 @@ export const PAGE = 65_536;
 export const MOST_PAGES = 65_536;
 
 /** Scores `count` rows, whose numbers stand at `ids`, against the vector at `query`. All places are in bytes. */
-export type ScoreRows = (query: number, rows: number, stride: number, ids: number, count: number, out: number) => void;
+type ScoreRows = (query: number, rows: number, stride: number, ids: number, count: number, out: number) => void;
 
 /** What compares vectors. Higher is closer: the dot product, and the negative squared distance. */
 export interface Kernel {

@@ -9,7 +9,7 @@ import type { StoredRows, VectorEntry } from './stored-rows.js';
 import { METRICS, type Metric, type VectorTable } from './vector-table.js';
 
 export type VectorIndexKind = 'exact' | 'ivf' | 'hnsw';
-export const VECTOR_INDEX_KINDS: readonly VectorIndexKind[] = ['exact', 'ivf', 'hnsw'];
+const VECTOR_INDEX_KINDS: readonly VectorIndexKind[] = ['exact', 'ivf', 'hnsw'];
 
 export interface VectorIndexOptions {
   readonly dimension: number;

@@ -14,7 +14,7 @@ export type Metric = 'cosine' | 'dot' | 'l2';
 export const METRICS: readonly Metric[] = ['cosine', 'dot', 'l2'];
 
 /** Longest vector. */
-export const MOST_DIMENSIONS = 4096;
+const MOST_DIMENSIONS = 4096;
 /** Most rows that are scored in one call. */
 export const BATCH = 1024;
 
