@@ -112,6 +112,7 @@ describe('Qdrant', () => {
       url: `${url}/base`,
       apiKey: 'secret-key',
       collection: 'k/b',
+      fields: { id: 'key' },
       embedder,
       breadths: [8, 128],
       retries: 0,
@@ -122,7 +123,7 @@ describe('Qdrant', () => {
       body: {
         result: {
           points: [
-            { id: 'a-1', score: 0.5, payload: { content: 'text', page: 3 } },
+            { id: 1, score: 0.5, payload: { key: 'a-1', content: 'text', page: 3 } },
             { id: 2, score: 0.4 },
           ],
         },

@@ -248,8 +248,18 @@ describe('building', () => {
     expect(shares[0]).toBeLessThan(1);
   });
 
-  it('throws the reason within a long search that is aborted', async () => {
-    const index = await buildVectorIndex(entriesOf(seededVectors(3000, 32, 1)), { dimension: 32, kind: 'ivf' });
+  it('lets others have their turn within a long search, and throws the reason when it is aborted there', async () => {
+    const vector = new Float32Array(64).fill(0.5);
+    const entries = Array.from({ length: 200_000 }, (_, i) => ({ id: `${i}`, vector }));
+    const index = await buildVectorIndex(entries, { dimension: 64, kind: 'exact' });
+    const abort = new AbortController();
+    const reason = new Error('gone');
+    setImmediate(() => abort.abort(reason));
+    await expect(index.search(vector, { k: 5, signal: abort.signal }).next()).rejects.toBe(reason);
+  });
+
+  it('throws the reason between two stages', async () => {
+    const index = await buildVectorIndex(entriesOf(seededVectors(500, 32, 1)), { dimension: 32, kind: 'ivf' });
     const abort = new AbortController();
     const search = index.search(seededVectors(1, 32, 2)[0]!, { k: 5, signal: abort.signal });
     await search.next();
