@@ -35,6 +35,7 @@ const SIDEBAR = [
     text: 'Requests',
     items: list(
       'guide/',
+      ['Ask your own documents', 'ask-your-documents'],
       ['Send documents', 'requests'],
       ['Conversations', 'conversations'],
       ['What is sent in a conversation', 'what-is-sent'],

@@ -25,8 +25,8 @@ describe('the packed packages in an empty folder', () => {
     await run(process.execPath, ['scripts/pack.js', tarballs], { cwd: root });
     const packed = (await readdir(tarballs)).filter((file) => file.endsWith('.tgz'));
     const files = packed.filter((file) => !ADAPTERS.some((name) => file.startsWith(`warmpath-${name}-`)));
-    expect(files).toHaveLength(10);
-    expect(packed).toHaveLength(10 + ADAPTERS.length);
+    expect(files).toHaveLength(11);
+    expect(packed).toHaveLength(11 + ADAPTERS.length);
     await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'packed', private: true, type: 'module' }));
     await run(
       'npm',
@@ -50,14 +50,25 @@ describe('the packed packages in an empty folder', () => {
 
   it('imports every library entry and finds declarations beside it', async () => {
     const script = `
-      for (const name of ['@warmpath/core', '@warmpath/client', '@warmpath/dashboard', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab', '@warmpath/mcp', '@warmpath/redis', '@warmpath/translate']) {
+      for (const name of ['@warmpath/core', '@warmpath/client', '@warmpath/dashboard', '@warmpath/engine', '@warmpath/gateway', '@warmpath/lab', '@warmpath/mcp', '@warmpath/redis', '@warmpath/retrieval', '@warmpath/translate']) {
         const exported = Object.keys(await import(name));
         if (exported.length === 0) throw new Error(name + ' exports nothing');
       }
       console.log('imported');`;
     const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder });
     expect(stdout.trim()).toBe('imported');
-    for (const name of ['core', 'client', 'dashboard', 'engine', 'gateway', 'lab', 'mcp', 'redis', 'translate']) {
+    for (const name of [
+      'core',
+      'client',
+      'dashboard',
+      'engine',
+      'gateway',
+      'lab',
+      'mcp',
+      'redis',
+      'retrieval',
+      'translate',
+    ]) {
       expect(await readdir(join(folder, 'node_modules/@warmpath', name, 'dist'))).toContain('index.d.ts');
     }
   });
@@ -81,6 +92,12 @@ describe('the packed packages in an empty folder', () => {
       name === 'llamaindex' ? ['@warmpath/client'] : ['@warmpath/client', '@warmpath/core'],
     );
     expect(Object.keys(manifest.peerDependencies)).not.toHaveLength(0);
+  });
+
+  it('takes documents in, without an install script having run', async () => {
+    await writeFile(join(folder, 'note.md'), '# Velka\n\nThe weight of Velka is 42 kg.');
+    const data = join(folder, 'collections');
+    expect(await warmpath('ingest', 'note.md', '--folder', data)).toContain('1 documents, 1 passages');
   });
 
   it('draws a report page', async () => {

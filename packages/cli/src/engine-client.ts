@@ -28,12 +28,22 @@ interface Usage {
   readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
 }
 
+/** One event of a streamed answer. */
 interface Chunk {
   readonly choices?: readonly {
     readonly delta?: { readonly content?: string | null; readonly reasoning_content?: string | null };
   }[];
   readonly usage?: Usage | null;
   readonly error?: unknown;
+  /** A gateway's own. */
+  readonly warmpath?: unknown;
+}
+
+/** A streamed answer that has begun. */
+interface ChatStream {
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly chunks: AsyncIterable<Chunk>;
 }
 
 /** What OpenAI, llama-server and vLLM say of a prompt that does not fit. */
@@ -100,13 +110,39 @@ export class EngineClient {
 
   /** Sends a chat completion with `stream: true` and usage asked for, reads it to its end, and measures. */
   async measureChat(body: object, signal: AbortSignal): Promise<MeasuredAnswer> {
-    const path = '/v1/chat/completions';
-    const streaming = JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } });
     const sentAt = this.#now();
-    const response = await this.#send({ method: 'POST', path, signal, body: streaming });
     let firstContentAt: number | undefined;
     let text = '';
     let usage: Usage | undefined;
+    const { headers, chunks } = await this.streamChat({ ...body, stream_options: { include_usage: true } }, signal);
+    for await (const chunk of chunks) {
+      const delta = chunk.choices?.[0]?.delta;
+      if (delta?.content || delta?.reasoning_content) firstContentAt ??= this.#now();
+      text += delta?.content ?? '';
+      usage = chunk.usage ?? usage;
+    }
+    return {
+      text,
+      ttftMs: (firstContentAt ?? this.#now()) - sentAt,
+      promptTokens: usage?.prompt_tokens,
+      cachedTokens: cachedTokensOf(usage),
+      headers,
+    };
+  }
+
+  /** Sends a chat completion with `stream: true`; its chunks come as they arrive, to the last or an error. */
+  async streamChat(body: object, signal: AbortSignal): Promise<ChatStream> {
+    const path = '/v1/chat/completions';
+    const response = await this.#send({
+      method: 'POST',
+      path,
+      signal,
+      body: JSON.stringify({ ...body, stream: true }),
+    });
+    return { headers: response.headers, chunks: this.#chunksOf(response, path, signal) };
+  }
+
+  async *#chunksOf(response: Dispatcher.ResponseData, path: string, signal: AbortSignal): AsyncGenerator<Chunk> {
     let complete = false;
     try {
       for await (const data of readServerSentEvents(response.body)) {
@@ -117,10 +153,7 @@ export class EngineClient {
         }
         const chunk = JSON.parse(data) as Chunk;
         if (chunk.error !== undefined) throw toError(chunk, path);
-        const delta = chunk.choices?.[0]?.delta;
-        if (delta?.content || delta?.reasoning_content) firstContentAt ??= this.#now();
-        text += delta?.content ?? '';
-        usage = chunk.usage ?? usage;
+        yield chunk;
       }
     } catch (error) {
       if (WarmpathError.isInstance(error) || signal.aborted) throw error;
@@ -128,13 +161,6 @@ export class EngineClient {
       throw new WarmpathError('WARMPATH_UPSTREAM_CUT', { path, cause: error });
     }
     if (!complete) throw new WarmpathError('WARMPATH_UPSTREAM_CUT', { path });
-    return {
-      text,
-      ttftMs: (firstContentAt ?? this.#now()) - sentAt,
-      promptTokens: usage?.prompt_tokens,
-      cachedTokens: cachedTokensOf(usage),
-      headers: response.headers,
-    };
   }
 
   /** Closes all connections. */

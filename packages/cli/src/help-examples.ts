@@ -8,6 +8,13 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   engine: ['warmpath engine --port 8081', 'warmpath engine --model path/to/model.gguf --profile'],
   demo: ['warmpath demo', 'warmpath demo --engine http://127.0.0.1:8000 --questions 20'],
+  ingest: ['warmpath ingest docs', 'warmpath ingest handbook.pdf notes --collection handbook'],
+  ask: ['warmpath ask "How do I put it before vLLM?"', 'warmpath ask "Who may sign?" --collection handbook -k 10'],
+  collections: ['warmpath collections list'],
+  'collections list': ['warmpath collections list --json'],
+  'collections export': ['warmpath collections export handbook handbook.jsonl'],
+  'collections import': ['warmpath collections import handbook handbook.jsonl'],
+  'collections delete': ['warmpath collections delete handbook'],
   doctor: ['warmpath doctor', 'warmpath doctor --engine http://127.0.0.1:8000 --key-env ENGINE_KEY'],
   arrange: [
     'echo \'{"documents": [{"id": "a", "content": "A."}, {"id": "b", "content": "B."}], "history": [["b"]]}\' | warmpath arrange',

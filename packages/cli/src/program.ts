@@ -1,12 +1,15 @@
 import { Command } from 'commander';
 import { type CommandContext, PROGRAM } from './command-context.js';
 import { addArrangeCommand } from './commands/arrange.js';
+import { addAskCommand } from './commands/ask.js';
 import { addCheckConfigCommand } from './commands/check-config.js';
+import { addCollectionsCommand } from './commands/collections.js';
 import { addDemoCommand } from './commands/demo.js';
 import { addDoctorCommand } from './commands/doctor.js';
 import { addEngineCommand } from './commands/engine.js';
 import { addExplainCommand } from './commands/explain.js';
 import { addHashKeyCommand } from './commands/hash-key.js';
+import { addIngestCommand } from './commands/ingest.js';
 import { addLabCommand } from './commands/lab.js';
 import { addPlanCommand } from './commands/plan.js';
 import { addServeCommand } from './commands/serve.js';
@@ -29,6 +32,9 @@ export function createProgram(context: CommandContext): Command {
   addServeCommand(program, context);
   addEngineCommand(program, context);
   addDemoCommand(program, context);
+  addIngestCommand(program, context);
+  addAskCommand(program, context);
+  addCollectionsCommand(program, context);
   addDoctorCommand(program, context);
   addArrangeCommand(program, context);
   addExplainCommand(program, context);

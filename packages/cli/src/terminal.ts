@@ -37,6 +37,11 @@ export class Terminal {
     if (!this.json) this.#stdout.write(`${text}\n`);
   }
 
+  /** A part of a line for a person, without control characters; silent with `--json`. */
+  text(part: string): void {
+    if (!this.json) this.#stdout.write(part.replace(/[^\P{Cc}\n\t]/gu, ''));
+  }
+
   /** One JSON value on a line of its own; silent without `--json`. */
   data(value: unknown): void {
     if (this.json) this.#stdout.write(`${JSON.stringify(value)}\n`);

@@ -3,6 +3,7 @@ import type { PromptMemo } from './arrange/found/prompt-memo.js';
 import type { SentOrders } from './arrange/found/sent-orders.js';
 import type { UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import type { InsertedDocuments } from './arrange/inserted-documents.js';
+import type { OpenCollections } from './collections/open-collections.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
 import type { DispatchQueue } from './dispatch/dispatch-queue.js';
@@ -49,6 +50,8 @@ export interface Gateway {
   readonly slices: WorkSlices;
   readonly documents: InsertedDocuments;
   readonly conversations: Conversations;
+  /** Only where a folder is configured. */
+  readonly collections: OpenCollections | undefined;
   /** Only where a key is configured. */
   readonly cacheSalts: CacheSalts | undefined;
   readonly queue: DispatchQueue;

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { arrangePrompt } from './arrange/arrange-prompt.js';
 import { openDocuments } from './arrange/found/serve-recognised.js';
 import { type Call, isReadable, type PreparedPrompt, preparePrompt } from './arrange/prepare-prompt.js';
+import { retrieveDocuments } from './collections/retrieve-documents.js';
 import type { Dispatch, WaitingContext } from './dispatch/dispatch-queue.js';
 import { sendPrompt } from './dispatch/send-prompt.js';
 import type { Way } from './engines/engine-apis.js';
@@ -14,7 +15,7 @@ import { bodyOf } from './intake/request-body.js';
 import { whenReady } from './intake/work-slices.js';
 
 /**
- * The way of a prompt through the gateway: intake, conversation, arrange, render, dispatch, answer, observe. A body
+ * The way of a prompt through the gateway: intake, retrieval where it asks for it, conversation, arrange, render, dispatch, answer, observe. A body
  * that has nothing for the gateway passes through as it is. A defect of the gateway forwards the original body; only
  * bad input is refused. Documents are arranged when the engine has room and not before, so that the order knows what
  * was served meanwhile, and what still waits.
@@ -22,7 +23,13 @@ import { whenReady } from './intake/work-slices.js';
 export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     request.exchange.bodyAt = gateway.now();
-    serve(gateway, callOf(request, reply, api));
+    const call = callOf(request, reply, api);
+    if (gateway.collections === undefined || api !== chatApi) {
+      serve(gateway, call);
+      return;
+    }
+    const served = whenReady(retrieveDocuments(gateway, gateway.collections, call), (call) => serve(gateway, call));
+    if (served instanceof Promise) served.catch((error: unknown) => reply.send(error));
   };
 }
 

@@ -14,6 +14,7 @@ import { PromptMemo } from './arrange/found/prompt-memo.js';
 import { SentOrders } from './arrange/found/sent-orders.js';
 import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
 import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
+import { OpenCollections } from './collections/open-collections.js';
 import { resolveConfig } from './config/load.js';
 import type { GatewayConfig, GatewayConfigInput } from './config/schema.js';
 import { createConversationStore } from './conversation/conversation-store.js';
@@ -50,6 +51,7 @@ import { Metrics } from './operate/metrics.js';
 import { PlanJobs } from './plan/plan-jobs.js';
 import { CacheSalts } from './render/cache-salts.js';
 import { arrangeRoute } from './routes/arrange.js';
+import { collectionsRoutes } from './routes/collections.js';
 import { countTokensRoute } from './routes/count-tokens.js';
 import { DASHBOARD_ROUTES, dashboardRoutes, FEED_ROUTE } from './routes/dashboard.js';
 import { healthRoutes } from './routes/health.js';
@@ -136,6 +138,7 @@ const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTE
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);
   const sessions = parts.sessions ?? (await createConversationStore(config));
+  const collections = config.collections && (await OpenCollections.open(config.collections));
   const upstream = new Upstream(config.upstream);
   const now = parts.now ?? (() => performance.now());
   // Said once the log exists.
@@ -144,7 +147,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   const kvResidency =
     kvEvents && (await KvResidency.open(kvEvents, { upstream, now, changed: (state) => residencyChanged(state) }));
   const authenticator = await Authenticator.open(config.server);
-  const gateway = assemble(config, authenticator, { ...parts, sessions, upstream, kvResidency, now });
+  const gateway = assemble(config, authenticator, { ...parts, sessions, collections, upstream, kvResidency, now });
   const app = buildServer(gateway);
   residencyChanged = (state) => {
     if (state === 'exact') app.log.info('KV events of the engine are followed');
@@ -160,6 +163,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   } catch (error) {
     await admin?.close();
     await gateway.conversations.store.close();
+    await gateway.collections?.close();
     await gateway.kvResidency?.close();
     await gateway.upstream.destroy();
     throw error;
@@ -205,6 +209,7 @@ function assemble(
   authenticator: Authenticator,
   parts: GatewayParts & {
     readonly sessions: ConversationStore;
+    readonly collections: OpenCollections | undefined;
     readonly upstream: Upstream;
     readonly kvResidency: KvResidency | undefined;
     readonly now: () => number;
@@ -286,6 +291,7 @@ function assemble(
     documents,
     cacheSalts,
     conversations,
+    collections: parts.collections,
     queue,
     prefixes,
     warmups,
@@ -370,7 +376,15 @@ function buildServer(gateway: Gateway): FastifyInstance {
   });
   promptRoutes(app, gateway);
   countTokensRoute(app, gateway);
-  for (const route of [arrangeRoute, observeRoute, warmupRoute, planRoute, requestsRoute, sessionsRoute])
+  for (const route of [
+    arrangeRoute,
+    observeRoute,
+    warmupRoute,
+    planRoute,
+    requestsRoute,
+    sessionsRoute,
+    collectionsRoutes,
+  ])
     route(app, gateway);
   for (const route of [healthRoutes, metricsRoute, dashboardRoutes, speculationsRoute, passthroughRoute])
     route(app, gateway);
@@ -487,6 +501,7 @@ async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServ
   clearTimeout(deadline);
   await admin?.close();
   await gateway.conversations.store.close();
+  await gateway.collections?.close();
   await gateway.kvResidency?.close();
   await gateway.upstream.destroy();
 }

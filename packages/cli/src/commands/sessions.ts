@@ -1,5 +1,4 @@
-import { createReadStream, createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { WarmpathError } from '@warmpath/core';
@@ -8,6 +7,7 @@ import { type Command, Option } from 'commander';
 import { type AdminAddress, AdminClient, adminSocket } from '../admin-client.js';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
+import { writeLines } from '../files/write-lines.js';
 import { examplesHelp } from '../help-examples.js';
 
 const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key'] as const;
@@ -69,7 +69,7 @@ async function exportSessions(file: string | undefined, options: Which, context:
   try {
     const lines = await client.get(`/sessions?${queryOf(options)}`, keyOf(options, context.environment));
     if (file === undefined || file === '-') await pipeline(lines, process.stdout, { end: false });
-    else await writeFile(file, lines);
+    else await writeLines(file, lines);
   } finally {
     await client.close();
   }
@@ -129,21 +129,4 @@ function keyOf({ keyFrom, keyHeader }: Which, environment: NodeJS.ProcessEnv): R
     throw new WarmpathError('WARMPATH_USAGE', { path: '--key-from', detail: `${keyFrom} is not set` });
   }
   return { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${key}` : key };
-}
-
-/** Whole or not at all, and for this user alone: it holds what people asked. */
-async function writeFile(file: string, lines: Readable): Promise<void> {
-  const draft = `${file}.part`;
-  try {
-    await pipeline(lines, createWriteStream(draft, { mode: 0o600, flags: 'wx' }));
-    await rename(draft, file);
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    if (code !== 'EEXIST') await rm(draft, { force: true });
-    throw new WarmpathError('WARMPATH_USAGE', {
-      path: 'file',
-      detail: `cannot write ${draft}: ${String(code)}`,
-      cause,
-    });
-  }
 }

@@ -3,6 +3,7 @@ import { WarmpathError } from '@warmpath/core';
 import { type EngineOptions, type SupervisedEngine, startSupervisedEngine } from '@warmpath/engine';
 import { type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
+import { collectionsFolder } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
 import { addGatewayOptions, type GatewayOptions, gatewaySettings, listeners } from '../gateway-settings.js';
@@ -35,9 +36,10 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
   const engine = await startEngine({ ...engineSettings(options), port: enginePort }, terminal, signal);
   try {
     const config = await gatewaySettings(options, engine.url, { environment, defaults });
+    const collections = config.collections ?? { folder: collectionsFolder(environment) };
     // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
     const upstream = { cacheSaltKey: randomBytes(32).toString('base64url'), ...config.upstream };
-    const gateway = await startGateway({ ...config, upstream }, listeners(terminal, options)).catch(
+    const gateway = await startGateway({ ...config, collections, upstream }, listeners(terminal, options)).catch(
       (error: unknown) => {
         throw describeListenError(error, address);
       },
@@ -98,6 +100,7 @@ function announce(terminal: Terminal, gateway: RunningGateway, engine: Supervise
   terminal.line(
     dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'),
   );
+  terminal.line(dim('  Or ask documents of your own: `warmpath ingest docs`, then `warmpath ask "…"`.'));
   terminal.line(dim('  Ctrl-C stops both.'));
   terminal.line();
 }

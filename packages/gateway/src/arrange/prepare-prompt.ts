@@ -1,4 +1,5 @@
 import type { ArrangeRequest, RecalledHistory, WorkSteps } from '@warmpath/core';
+import type { ScoredDocument } from '@warmpath/retrieval';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Translation } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
@@ -32,6 +33,8 @@ export interface Call {
   /** The client's, or its translation. */
   readonly body: Buffer;
   readonly translation?: Translation;
+  /** What was retrieved for it, best first. */
+  readonly sources?: readonly ScoredDocument[];
 }
 
 /** A request as it waits for the engine: its documents are known, their order is not. */

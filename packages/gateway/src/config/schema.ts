@@ -8,6 +8,7 @@ import {
   TEMPLATE_NAMES,
 } from '@warmpath/core';
 import { z } from 'zod';
+import { collections } from './schema-collections.js';
 import { recognise, session } from './schema-conversations.js';
 import { checksKeys, isLoopback, server } from './schema-server.js';
 import { count, milliseconds } from './schema-values.js';
@@ -233,6 +234,9 @@ export const gatewayConfigSchema = z
     prewarm: prewarm.prefault({}).describe('Prefill ahead while the engine is idle.'),
     explain: explain.prefault({}).describe('What can be asked about requests just served.'),
     dashboard: dashboard.prefault({}).describe('The page at `/ui`.'),
+    collections: collections
+      .optional()
+      .describe('Collections of documents that answers are made from. None if left out; needs `@warmpath/retrieval`.'),
     admin: admin.prefault({}).describe('What only the operator may do.'),
     log: log.prefault({}).describe('Logging, JSON lines on standard output.'),
   })

@@ -35,6 +35,7 @@ export const RESPONSE_HEADERS = {
 export const SUMMARY_FIELDS = {
   error: ['errors', 'Who failed: `gateway` (it refused the request, or broke) or `upstream` (the engine failed).'],
   overhead: ['forwarded requests', "The gateway's own milliseconds, from the complete body to the dispatch."],
+  retrieval: ['requests with retrieval', 'Milliseconds in which passages were looked for.'],
   policy: ['arranged requests', 'The ordering policy that decided.'],
   documents: ['arranged requests', 'Documents of the request, those that are referred to included.'],
   recognised: [
@@ -71,6 +72,7 @@ export function summaryHeader(exchange: Exchange): string {
   };
   add('error', errorSource);
   add('overhead', overheadMs?.toFixed(3));
+  add('retrieval', exchange.retrievalMs?.toFixed(3));
   add('policy', policy);
   add('documents', documents);
   if (recognised !== undefined) add('recognised', quoted(recognisedBlocks(blocks)));

@@ -1,5 +1,6 @@
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { type Call, isReadable } from '../arrange/prepare-prompt.js';
+import { SourcedAnswer } from '../collections/sourced-answer.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { guard } from '../observe/fail-open.js';
@@ -14,8 +15,11 @@ export function sendPrompt(gateway: Gateway, call: Call, prompt: ArrangedPrompt,
     ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
     : prompt.body;
   forward(gateway, call, body, {
-    ...wayBack(call),
-    requestHeaders: { ...promptHeaders(gateway, call), ...(isRead(prompt) && IDENTITY) },
+    ...wayBack(call, prompt),
+    requestHeaders: {
+      ...promptHeaders(gateway, call),
+      ...((isRead(prompt) || call.sources !== undefined) && IDENTITY),
+    },
     reads: !isRead(prompt) ? 'nothing' : readsAnswer(prompt) ? 'answer' : 'usage',
     onAccepted: () => observeAccepted(gateway, prompt),
     onSettled: (result) => {
@@ -30,8 +34,12 @@ export function sendPrompt(gateway: Gateway, call: Call, prompt: ArrangedPrompt,
 /** The answer's usage is read on the way through, which a compressed answer would hide. */
 const IDENTITY = { 'accept-encoding': 'identity' };
 
-/** A translation goes to where chat completions are served, and its answer back through the translation. */
-function wayBack({ translation }: Call): Pick<ForwardOptions, 'path' | 'body'> {
+/**
+ * A translation goes to where chat completions are served, and its answer back through the translation; to an answer
+ * from retrieved passages, its sources are added.
+ */
+function wayBack({ translation, sources }: Call, prompt: ArrangedPrompt): Pick<ForwardOptions, 'path' | 'body'> {
+  if (sources !== undefined) return { body: new SourcedAnswer(sources, prompt.arrangements) };
   if (translation === undefined) return {};
   return { path: chatApi.path, body: translation.answer };
 }

@@ -63,6 +63,8 @@ export class Exchange {
   overheadMs: number | undefined;
   /** Milliseconds in the queue; `undefined` for a request that did not wait. */
   queuedMs: number | undefined;
+  /** Milliseconds in which passages were looked for; `undefined` for a request that asked for none. */
+  retrievalMs: number | undefined;
   /** What a defect, or a store that did not answer, cost this request. */
   failedOpen: readonly RecordedFallback[] = NONE;
   /** What was sent in place of the arranged prompt, where something was. */

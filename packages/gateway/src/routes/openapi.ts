@@ -44,12 +44,47 @@ const switches = z
   })
   .meta({ description: 'How this request is arranged; the configuration decides what is left out.' });
 
+const retrieval = z
+  .strictObject({
+    collection: name.optional().meta({ description: 'Where to look; the one of the model if left out.' }),
+    k: z.int().min(1).max(100).optional().meta({ description: 'How many passages.' }),
+    query: z.string().optional().meta({ description: 'What to look for; the last message of the user if left out.' }),
+  })
+  .meta({ description: 'Has documents retrieved for this request, where collections are configured.' });
+
 const documents = z.array(document).meta({ description: 'Retrieved documents, the most relevant first.' });
 
 const prompt = (fields: Record<string, z.ZodType>) =>
   z.looseObject({ ...fields, documents: documents.optional(), warmpath: switches.optional() });
 
 const message = z.looseObject({ role: z.string() });
+
+const chatRequest = z.looseObject({
+  messages: z.array(message),
+  documents: documents.optional(),
+  warmpath: switches.extend({ retrieval: retrieval.optional() }).optional(),
+});
+
+const collectionTotals = { documents: count, passages: count, duplicates: count, tokens: count, bytes: count };
+
+const newDocument = z.strictObject({
+  id: z.string().min(1).max(512),
+  title: z.string().optional(),
+  content: z.string().optional().meta({ description: 'The text. Required, under this name or as `text`.' }),
+  text: z.string().optional(),
+  metadata: z.looseObject({}).optional().meta({ description: 'Comes back with each passage that is found.' }),
+  format: z.enum(['text', 'markdown', 'html']).optional().meta({ description: 'Plain text if left out.' }),
+});
+
+const passage = z.strictObject({
+  id: name.meta({ description: '`document#hash`: the same as long as the document has the passage.' }),
+  title: z.string().optional().meta({ description: 'The headings above it.' }),
+  content: z.string(),
+  metadata: z.looseObject({ source: name }),
+  score: z.number(),
+});
+
+const collectionPath = '/v1/collections/{name}';
 
 const arrangeRequest = z.strictObject({
   documents,
@@ -146,7 +181,7 @@ const relayed = (summary: string, body: z.ZodType): Operation => {
 /** Every route, by path and method. */
 export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operation>>>> = {
   '/v1/chat/completions': {
-    post: relayed("OpenAI's chat completions, with documents.", prompt({ messages: z.array(message) })),
+    post: relayed("OpenAI's chat completions, with documents, or with retrieval of them.", chatRequest),
   },
   '/v1/completions': {
     post: relayed(
@@ -209,6 +244,83 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
       summary: "Forgets one of the caller's own conversations.",
       parameters: ['name'],
       answers: { 200: z.strictObject({ object: z.literal('session'), session: z.string(), forgotten: count }) },
+    },
+  },
+  '/v1/collections': {
+    get: {
+      summary: "The caller's collections. Where `collections.folder` is configured, as all of `/v1/collections`.",
+      answers: {
+        200: z.strictObject({
+          object: z.literal('list'),
+          data: z.array(z.strictObject({ object: z.literal('collection'), id: name, ...collectionTotals })),
+        }),
+      },
+    },
+  },
+  [collectionPath]: {
+    delete: {
+      summary: 'Deletes a collection and everything in it.',
+      parameters: ['name'],
+      answers: { 200: z.strictObject({ object: z.literal('collection'), id: name, deleted: z.literal(true) }) },
+    },
+  },
+  [`${collectionPath}/search`]: {
+    post: {
+      summary:
+        'Looks for passages. With `accept: text/event-stream`, each stage of the search is an event (`index`, `final`, `results`).',
+      body: z.strictObject({ query: z.string(), k: z.int().min(1).max(1000).optional() }),
+      parameters: ['name'],
+      answers: {
+        200: z.strictObject({ object: z.literal('search'), collection: name, results: z.array(passage) }),
+      },
+    },
+  },
+  [`${collectionPath}/documents`]: {
+    get: {
+      summary: 'Documents in the order in which they came in, a hundred at a time; `?after=` names the last one seen.',
+      parameters: ['name'],
+      answers: {
+        200: z.strictObject({
+          object: z.literal('list'),
+          data: z.array(
+            z.strictObject({
+              object: z.literal('document'),
+              id: name,
+              title: z.string().optional(),
+              metadata: z.looseObject({}).optional(),
+              bytes: count,
+              passages: count,
+            }),
+          ),
+          has_more: z.boolean(),
+        }),
+      },
+    },
+    post: {
+      summary: 'Puts documents in, in the place of those of the same ids; makes the collection where there is none.',
+      body: z.strictObject({ documents: z.array(newDocument) }),
+      parameters: ['name'],
+      answers: {
+        200: z.strictObject({
+          object: z.literal('ingestion'),
+          collection: name,
+          added: count,
+          changed: count,
+          unchanged: count,
+        }),
+      },
+    },
+    delete: {
+      summary: 'Takes documents out: `?id=…`, as often as there are documents.',
+      parameters: ['name'],
+      answers: { 200: z.strictObject({ object: z.literal('ingestion'), collection: name, removed: count }) },
+    },
+  },
+  '/v1/models': {
+    get: {
+      summary: "The engine's models, and those that answer from a collection (`collections.models`).",
+      answers: { 200: undefined },
+      isRelayed: true,
     },
   },
   '/v1/speculations/{id}/{action}': {

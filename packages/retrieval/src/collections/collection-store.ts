@@ -1,10 +1,13 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
-import { mkdir, rename, rm } from 'node:fs/promises';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { type Database, open, type RootDatabase } from 'lmdb';
+
+/** Origin of documents that were handed in, and not read from a file. */
+export const HANDED_IN = 'API';
 
 /** A document as it is stored: what was put in under one id, cut into passages. */
 export interface DocumentRecord {
@@ -14,7 +17,7 @@ export interface DocumentRecord {
   readonly metadata?: Readonly<Record<string, unknown>>;
   /** Of everything above and the passages. */
   readonly hash: string;
-  /** What it was put in with: a file, or `API`. */
+  /** The file it was read from, or `HANDED_IN`. */
   readonly origin: string;
   readonly bytes: number;
   /** Ordinals of its passages, in the order of the text. */
@@ -149,6 +152,7 @@ export class CollectionStore {
   readonly #origins: Database<number, string>;
   readonly #changes: Database<Change, number>;
   #renewal: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   /** Opens a collection, which is made where `create` is set. Errors: WARMPATH_COLLECTION_UNREADABLE. */
   static open(folder: string, { create = false } = {}): CollectionStore | undefined {
@@ -195,11 +199,12 @@ export class CollectionStore {
 
   /** Whether somebody deleted the collection while it was open. */
   get isDeleted(): boolean {
-    return this.#read().deleted === true || !existsSync(join(this.folder, 'data.mdb'));
+    return this.#isClosed || this.#read().deleted === true || !existsSync(join(this.folder, 'data.mdb'));
   }
 
   /** A passage by its ordinal, under the first document that holds it; undefined where it has left. */
   passage(ordinal: number): StoredPassage | undefined {
+    if (this.#isClosed) return undefined;
     const record = this.#passages.get(ordinal);
     if (record === undefined) return undefined;
     const [number] = this.#holders.getValues(ordinal, { limit: 1 });
@@ -318,7 +323,7 @@ export class CollectionStore {
   async endWriting(): Promise<void> {
     clearInterval(this.#renewal);
     this.#renewal = undefined;
-    await this.#state.remove('writer');
+    if (!this.#isClosed) await this.#root.childTransaction(() => void this.#state.remove('writer'));
   }
 
   /** Deletes the collection; whoever has it open finds it deleted. Begin to write before. */
@@ -333,12 +338,16 @@ export class CollectionStore {
     await rm(gone, { recursive: true, force: true });
   }
 
+  /** Nobody writes any more. Searches under way end with WARMPATH_COLLECTION_NOT_FOUND. */
   async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     clearInterval(this.#renewal);
     await this.#root.close();
   }
 
   #read(): State {
+    if (this.#isClosed) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
     return (this.#state.get('state') as State | undefined) ?? EMPTY;
   }
 
@@ -435,8 +444,8 @@ export function hashOf(text: string | Uint8Array): string {
 }
 
 /** Makes the folder of a collection, for its owner alone. */
-export async function makeFolder(folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
+export function makeFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
 }
 
 function thisProcess(nowMs: number): WriterRecord {

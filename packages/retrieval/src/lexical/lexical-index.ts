@@ -81,7 +81,10 @@ export class LexicalIndex {
     let count = 0;
     for (const { ordinal, text } of this.#store.texts(first, end)) {
       builder.add(ordinal, text);
-      if (++count % SLICE === 0) await new Promise(setImmediate);
+      if (++count % SLICE !== 0) continue;
+      await new Promise(setImmediate);
+      // It may have been deleted meanwhile, which this throws.
+      void this.#store.position;
     }
     this.#unsaved += count;
     return builder.build();

@@ -23,27 +23,51 @@ export function forEachTerm(text: string, visit: (term: string) => void): void {
   const plain = isAscii(text) ? text : foldMarks(text);
   let count = 0;
   let start = -1;
+  // What was seen in the word so far: most words need none of the slower ways.
+  let seen = 0;
   const end = plain.length;
   for (let at = 0; at <= end; at++) {
     const code = at < end ? plain.charCodeAt(at) : 0;
     if (code < 128) {
-      if (IN_WORD[code] === 1) {
-        if (start < 0) start = at;
+      const kind = KINDS[code]!;
+      if (kind !== 0) {
+        if (start < 0) {
+          start = at;
+          seen = kind === UPPER ? FIRST_UPPER : kind;
+        } else seen |= kind;
         continue;
       }
     } else if (isLetter(plain, at, code)) {
-      if (start < 0) start = at;
+      if (start < 0) {
+        start = at;
+        seen = 0;
+      }
+      seen |= NOT_ASCII;
       continue;
     }
     if (start < 0) continue;
-    visitWord(plain.slice(start, at), visit);
+    const word = plain.slice(start, at);
+    if (seen <= LOWER) visit(cut(word));
+    else if (seen <= (LOWER | FIRST_UPPER)) visit(cut(word).toLowerCase());
+    else visitWord(word, visit);
     start = -1;
     if (++count === MOST_TERMS) return;
   }
 }
 
-/** 1 for ASCII letters, digits and the underscore, which is a part of identifiers. */
-const IN_WORD = Uint8Array.from({ length: 128 }, (_, code) => (/\w/.test(String.fromCharCode(code)) ? 1 : 0));
+const LOWER = 1;
+const FIRST_UPPER = 2;
+const UPPER = 4;
+const UNDERSCORE = 8;
+const NOT_ASCII = 16;
+
+/** What an ASCII character is in a word; 0 for one that ends it. The underscore is a part of identifiers. */
+const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
+  const character = String.fromCharCode(code);
+  if (/[a-z0-9]/.test(character)) return LOWER;
+  if (/[A-Z]/.test(character)) return UPPER;
+  return character === '_' ? UNDERSCORE : 0;
+});
 
 const NON_ASCII_LETTER = /[\p{L}\p{N}\p{M}]/u;
 /** What `NON_ASCII_LETTER` said of each code unit: 0 not asked yet, 1 no, 2 yes. */

@@ -1,0 +1,59 @@
+import { homedir } from 'node:os';
+import { isAbsolute, join, resolve } from 'node:path';
+import type { Collection, Collections } from '@warmpath/retrieval';
+import type { Command } from 'commander';
+
+/** The options of commands that work on collections. */
+export interface CollectionsOptions {
+  readonly folder?: string;
+  readonly tenant: string;
+}
+
+/** The collection of commands that name none. */
+export const DEFAULT_COLLECTION = 'documents';
+
+/** Adds `--folder` and `--tenant`. */
+export function addCollectionsOptions(command: Command): Command {
+  return command
+    .option('--folder <path>', 'folder of the collections (`collections.folder` of the gateway)')
+    .option('--tenant <name>', 'whose collections; those of a gateway that asks for no keys are `default`', 'default');
+}
+
+/** Adds `--collection`. */
+export function addCollectionOption(command: Command): Command {
+  return command.option('--collection <name>', 'which collection', DEFAULT_COLLECTION);
+}
+
+/**
+ * Where collections are kept that no configuration names a folder for: `$WARMPATH_DATA_DIR/collections`, else
+ * `$XDG_DATA_HOME/warmpath/collections`, else `~/.local/share/warmpath/collections`.
+ */
+export function collectionsFolder(environment: NodeJS.ProcessEnv): string {
+  const { WARMPATH_DATA_DIR: own, XDG_DATA_HOME: xdg } = environment;
+  if (own) return join(resolve(own), 'collections');
+  const data = xdg !== undefined && isAbsolute(xdg) ? xdg : join(homedir(), '.local', 'share');
+  return join(data, 'warmpath', 'collections');
+}
+
+/** Runs `body` with the collections that the command line names, and closes them. */
+export async function withCollections<Result>(
+  { folder }: CollectionsOptions,
+  environment: NodeJS.ProcessEnv,
+  body: (collections: Collections) => Promise<Result>,
+): Promise<Result> {
+  // Only these commands need the database and the parsers.
+  const { Collections: OpenedCollections } = await import('@warmpath/retrieval');
+  const collections = new OpenedCollections(folder === undefined ? collectionsFolder(environment) : resolve(folder));
+  try {
+    return await body(collections);
+  } finally {
+    await collections.close();
+  }
+}
+
+/** Sums of a collection as a person reads them. */
+export function describeTotals({ totals }: Collection): string {
+  const { documents, passages, duplicates } = totals;
+  const twice = duplicates === 0 ? '' : `, ${duplicates.toLocaleString('en')} of them found again elsewhere`;
+  return `${documents.toLocaleString('en')} documents, ${passages.toLocaleString('en')} passages${twice}`;
+}

@@ -1,0 +1,152 @@
+import { WarmpathError } from '@warmpath/core';
+import type { Command } from 'commander';
+import { addCollectionOption } from '../collections/open-collection.js';
+import { addCommand, type CommandContext } from '../command-context.js';
+import { EngineClient } from '../engine-client.js';
+import { withInterruption } from '../interruption.js';
+import { addKeyOption, keyFrom, wholeNumber } from '../options.js';
+import type { Terminal } from '../terminal.js';
+
+interface AskOptions {
+  readonly collection: string;
+  readonly url: string;
+  readonly keyEnv?: string;
+  readonly model?: string;
+  readonly passages?: number;
+}
+
+/** A passage that an answer was made from, as the gateway tells. */
+interface Source {
+  readonly id: string;
+  readonly label?: string;
+  readonly title?: string;
+  readonly source?: string;
+  readonly score: number;
+  readonly content: string;
+}
+
+const DEFAULT_URL = 'http://127.0.0.1:8080';
+/** What comes with Warmpath. */
+const DEMO_MODEL = 'warmpath-tiny';
+const DEMO_NOTE =
+  'The demo model answers simple facts only. Read the passages, or start `warmpath up --model` with a larger one.';
+/** Lines of a passage that are printed, of at most so many characters. */
+const EXCERPT_LINES = 3;
+const LINE_LENGTH = 110;
+const INDENT = '     ';
+
+/** Adds `warmpath ask`. */
+export function addAskCommand(program: Command, context: CommandContext): void {
+  const command = addCommand(program, 'ask', 'ask a question of a collection: the answer, and the passages behind it');
+  addKeyOption(addCollectionOption(command))
+    .argument('<question>', 'the question')
+    .option('-k, --passages <number>', 'passages to answer from (default: as the gateway says)', wholeNumber(1, 100))
+    .option('--url <url>', 'base URL of the gateway', DEFAULT_URL)
+    .option('--model <name>', 'model to ask; the first one that is served if left out')
+    .action((question: string, options: AskOptions) =>
+      withInterruption((signal) => ask(question, options, context, signal)),
+    );
+}
+
+async function ask(
+  question: string,
+  { collection, url, model, passages, ...keys }: AskOptions,
+  { terminal, environment }: CommandContext,
+  signal: AbortSignal,
+): Promise<void> {
+  const apiKey = keyFrom(keys, environment);
+  const client = new EngineClient({ url, ...(apiKey !== undefined && { apiKey }) });
+  try {
+    const name = model ?? (await client.models(signal))[0]?.id ?? '';
+    const { chunks } = await client.streamChat(
+      {
+        model: name,
+        messages: [{ role: 'user', content: question }],
+        warmpath: { retrieval: { collection, ...(passages !== undefined && { k: passages }) } },
+      },
+      signal,
+    );
+    let answer = '';
+    let sources: readonly Source[] = [];
+    for await (const chunk of chunks) {
+      const text = chunk.choices?.[0]?.delta?.content ?? '';
+      answer += text;
+      terminal.text(text);
+      sources = (chunk.warmpath as { readonly sources?: readonly Source[] } | undefined)?.sources ?? sources;
+    }
+    terminal.line();
+    printSources(terminal, question, sources);
+    if (name === DEMO_MODEL) terminal.note(DEMO_NOTE);
+    terminal.data({ question, collection, model: name, answer, sources });
+  } catch (error) {
+    throw aboutGateway(error, url);
+  } finally {
+    await client.close();
+  }
+}
+
+function aboutGateway(error: unknown, url: string): unknown {
+  if (!WarmpathError.isInstance(error) || error.code !== 'WARMPATH_UPSTREAM_UNREACHABLE') return error;
+  const detail = `no gateway answers at ${url}; start one with \`warmpath up\`, or name it with --url`;
+  return new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { path: '--url', detail, cause: error });
+}
+
+function printSources(terminal: Terminal, question: string, sources: readonly Source[]): void {
+  const { bold, dim, cyan } = terminal.style;
+  terminal.line();
+  if (sources.length === 0) {
+    terminal.line('No passage of the collection has a word of the question.');
+    return;
+  }
+  terminal.line(bold('Passages'));
+  const words = markedWords(question);
+  for (const [place, { title, source, id, score, content }] of sources.entries()) {
+    const name = title ?? source ?? id;
+    const from = source === undefined || source === name ? '' : dim(`  ${source}`);
+    terminal.line(`${String(place + 1).padStart(3)}  ${cyan(name)}${from}  ${dim(score.toFixed(1))}`);
+    for (const line of excerpt(content, words)) terminal.line(INDENT + marked(line, words, bold));
+  }
+}
+
+/** Words of the question that say something, in lower case: short ones are articles and the like. */
+function markedWords(question: string): ReadonlySet<string> {
+  const words = question.match(WORDS) ?? [];
+  return new Set(
+    words.filter((word) => word.length > 3 || /\p{Lu}.*\p{Lu}|\d/u.test(word)).map((word) => word.toLowerCase()),
+  );
+}
+
+const WORDS = /[\p{L}\p{N}_]+/gu;
+
+/** The lines of a passage, one after the other, that have most of these words. */
+function excerpt(content: string, words: ReadonlySet<string>): readonly string[] {
+  const lines = content
+    .split('\n')
+    .map(plain)
+    .filter((line) => line !== '');
+  const hits = lines.map(
+    (line) => new Set((line.toLowerCase().match(WORDS) ?? []).filter((word) => words.has(word))).size,
+  );
+  let best = 0;
+  let most = -1;
+  for (let first = 0; first < lines.length; first++) {
+    const sum = hits.slice(first, first + EXCERPT_LINES).reduce((total, count) => total + count, 0);
+    if (sum <= most) continue;
+    best = first;
+    most = sum;
+  }
+  return lines.slice(best, best + EXCERPT_LINES).map(shortened);
+}
+
+/** Without control characters, which a document may send to a terminal. */
+function plain(line: string): string {
+  return line.replace(/\p{Cc}/gu, ' ').trim();
+}
+
+function shortened(line: string): string {
+  return line.length <= LINE_LENGTH ? line : `${line.slice(0, LINE_LENGTH - 1).toWellFormed()}…`;
+}
+
+function marked(line: string, words: ReadonlySet<string>, mark: (text: string) => string): string {
+  return line.replace(WORDS, (word) => (words.has(word.toLowerCase()) ? mark(word) : word));
+}

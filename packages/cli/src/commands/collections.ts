@@ -1,0 +1,120 @@
+import { createReadStream } from 'node:fs';
+import { Readable } from 'node:stream';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import type { Command } from 'commander';
+import {
+  addCollectionsOptions,
+  type CollectionsOptions,
+  describeTotals,
+  withCollections,
+} from '../collections/open-collection.js';
+import { addCommand, type CommandContext } from '../command-context.js';
+import { EXIT_CODES_HELP } from '../exit-codes.js';
+import { writeLines } from '../files/write-lines.js';
+import { examplesHelp } from '../help-examples.js';
+import { formatTable } from '../terminal.js';
+
+/** Adds `warmpath collections`. */
+export function addCollectionsCommand(program: Command, context: CommandContext): void {
+  const group = program
+    .command('collections')
+    .description('list, export, import and delete collections of documents')
+    .addHelpText('after', examplesHelp('collections'))
+    .addHelpText('after', EXIT_CODES_HELP);
+  addCollectionsOptions(addCommand(group, 'list', 'the collections, with what they hold')).action(
+    (options: CollectionsOptions) => list(options, context),
+  );
+  addCollectionsOptions(addCommand(group, 'export', 'write a collection as lines of JSON, a document each'))
+    .argument('<name>', 'the collection')
+    .argument('[file]', 'where it goes; standard output if left out or -')
+    .action((name: string, file: string | undefined, options: CollectionsOptions) =>
+      exportCollection(name, file, options, context),
+    );
+  addCollectionsOptions(addCommand(group, 'import', 'take an export in; documents of the same ids are replaced'))
+    .argument('<name>', 'the collection, made if it is not there')
+    .argument('[file]', 'an export; standard input if left out or -')
+    .action((name: string, file: string | undefined, options: CollectionsOptions) =>
+      importCollection(name, file, options, context),
+    );
+  addCollectionsOptions(addCommand(group, 'delete', 'delete a collection and everything in it'))
+    .argument('<name>', 'the collection')
+    .action((name: string, options: CollectionsOptions) => deleteCollection(name, options, context));
+}
+
+function list(options: CollectionsOptions, { terminal, environment }: CommandContext): Promise<void> {
+  return withCollections(options, environment, async (collections) => {
+    const rows = [['collection', 'documents', 'passages', 'again', 'tokens', 'MB']];
+    const found = [];
+    for (const name of await collections.names(options.tenant)) {
+      const { totals } = await collections.get(options.tenant, name);
+      found.push({ name, ...totals });
+      const { documents, passages, duplicates, tokens, bytes } = totals;
+      const counts = [documents, passages, duplicates, tokens].map((count) => count.toLocaleString('en'));
+      rows.push([name, ...counts, (bytes / 1e6).toFixed(1)]);
+    }
+    terminal.data(found);
+    if (found.length === 0) terminal.line('There are no collections. `warmpath ingest docs` makes one.');
+    else for (const line of formatTable(rows)) terminal.line(line);
+  });
+}
+
+function exportCollection(
+  name: string,
+  file: string | undefined,
+  options: CollectionsOptions,
+  { terminal, environment }: CommandContext,
+): Promise<void> {
+  return withCollections(options, environment, async (collections) => {
+    const collection = await collections.get(options.tenant, name);
+    if (file === undefined || file === '-') {
+      await terminal.pour(collection.export());
+      return;
+    }
+    await writeLines(file, Readable.from(collection.export()));
+    terminal.line(`${file} written: ${describeTotals(collection)}`);
+    terminal.data({ file, ...collection.totals });
+  });
+}
+
+function importCollection(
+  name: string,
+  file: string | undefined,
+  options: CollectionsOptions,
+  { terminal, environment, stdin }: CommandContext,
+): Promise<void> {
+  return withCollections(options, environment, async (collections) => {
+    const input: Readable = file === undefined || file === '-' ? stdin : createReadStream(file);
+    const collection = await collections.getOrMake(options.tenant, name);
+    const applied = await collection.import(linesOf(input, file));
+    terminal.line(`${applied.added} documents added, ${applied.changed} changed, ${applied.unchanged} as they were.`);
+    terminal.data({ collection: name, ...applied });
+  });
+}
+
+async function* linesOf(input: Readable, file: string | undefined): AsyncIterable<string> {
+  let rest = '';
+  try {
+    for await (const text of input.setEncoding('utf8')) {
+      const lines = (rest + String(text)).split('\n');
+      rest = lines.pop()!;
+      yield* lines;
+    }
+  } catch (cause) {
+    const detail = `cannot read ${file ?? 'standard input'}: ${fileErrorReason(cause)}`;
+    throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail, cause });
+  }
+  yield rest;
+}
+
+function deleteCollection(
+  name: string,
+  options: CollectionsOptions,
+  { terminal, environment }: CommandContext,
+): Promise<void> {
+  return withCollections(options, environment, async (collections) => {
+    const { totals } = await collections.get(options.tenant, name);
+    await collections.delete(options.tenant, name);
+    terminal.line(`Collection ${name} deleted, with ${totals.documents.toLocaleString('en')} documents.`);
+    terminal.data({ collection: name, deleted: true, ...totals });
+  });
+}

@@ -1,0 +1,102 @@
+import type { IngestProgress, IngestReport } from '@warmpath/retrieval';
+import type { Command } from 'commander';
+import {
+  addCollectionOption,
+  addCollectionsOptions,
+  type CollectionsOptions,
+  describeTotals,
+  withCollections,
+} from '../collections/open-collection.js';
+import { addCommand, type CommandContext } from '../command-context.js';
+import { EXIT_CODES } from '../exit-codes.js';
+import { withInterruption } from '../interruption.js';
+import { wholeNumber } from '../options.js';
+import { remaining } from '../progress.js';
+import type { Terminal } from '../terminal.js';
+
+interface IngestCommandOptions extends CollectionsOptions {
+  readonly collection: string;
+  readonly chunkTokens?: number;
+}
+
+/** A passage that a section had to be cut for begins with this part of the one before it. */
+const OVERLAP = 1 / 8;
+/** Errors that are printed; all are counted. */
+const ERRORS_SHOWN = 20;
+
+/** Adds `warmpath ingest`. */
+export function addIngestCommand(program: Command, context: CommandContext): void {
+  const command = addCommand(program, 'ingest', 'bring a collection to what files and folders say, to be asked from');
+  addCollectionsOptions(addCollectionOption(command))
+    .argument('<paths...>', 'files and folders: Markdown, text, HTML, PDF, JSON Lines, BEIR')
+    .option('--chunk-tokens <number>', 'most tokens of a passage, 128 to 512 (default: 384)', wholeNumber(128, 512))
+    .action((paths: readonly string[], options: IngestCommandOptions) =>
+      withInterruption((signal) => ingest(paths, options, context, signal)),
+    );
+}
+
+async function ingest(
+  paths: readonly string[],
+  options: IngestCommandOptions,
+  context: CommandContext,
+  signal: AbortSignal,
+): Promise<void> {
+  const { terminal, environment } = context;
+  const { collection: name, tenant, chunkTokens } = options;
+  await withCollections(options, environment, async (collections) => {
+    const collection = await collections.getOrMake(tenant, name);
+    let shown = 0;
+    const progress = showProgress(terminal);
+    let report: IngestReport;
+    try {
+      report = await collection.ingest(paths, {
+        signal,
+        onProgress: progress.update,
+        onError: ({ file, position, message }) => {
+          if (++shown > ERRORS_SHOWN) return;
+          progress.clear();
+          terminal.note(`${file}${position === undefined ? '' : `, ${position}`}: ${message}`);
+        },
+        ...(chunkTokens !== undefined && {
+          chunks: { tokens: chunkTokens, overlap: Math.floor(chunkTokens * OVERLAP) },
+        }),
+      });
+    } finally {
+      progress.clear();
+    }
+    if (shown > ERRORS_SHOWN) terminal.note(`… and ${shown - ERRORS_SHOWN} more that could not be read`);
+    tell(terminal, report, { name, totals: describeTotals(collection) });
+    terminal.data({ collection: name, ...report, totals: collection.totals });
+    if (report.errorCount > 0) context.exitCode = EXIT_CODES.failure;
+  });
+}
+
+/** A line with the share that is done and the time left, on a terminal. */
+function showProgress(terminal: Terminal) {
+  const startedAt = performance.now();
+  return {
+    update: ({ files, totalFiles, bytes, totalBytes }: IngestProgress) => {
+      const left = remaining(performance.now() - startedAt, bytes, totalBytes);
+      const share = totalBytes === 0 ? 100 : Math.floor((100 * bytes) / totalBytes);
+      terminal.status(`  ${share} %  ${files} of ${totalFiles} files  ${left}`);
+    },
+    clear: () => terminal.status(''),
+  };
+}
+
+function tell(
+  terminal: Terminal,
+  { files, unchangedFiles, skippedFiles, added, changed, removed, errorCount }: IngestReport,
+  { name, totals }: { readonly name: string; readonly totals: string },
+): void {
+  const parts = [
+    `${added} documents added`,
+    `${changed} changed`,
+    `${removed} removed`,
+    ...(unchangedFiles > 0 ? [`${unchangedFiles} files as they were`] : []),
+    ...(skippedFiles > 0 ? [`${skippedFiles} files that are no text left out`] : []),
+    ...(errorCount > 0 ? [`${errorCount} could not be read`] : []),
+  ];
+  terminal.line(`${files} files: ${parts.join(', ')}.`);
+  terminal.line(`Collection ${name}: ${totals}.`);
+}

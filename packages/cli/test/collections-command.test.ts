@@ -1,0 +1,101 @@
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startGateway } from '@warmpath/gateway';
+import { Collections } from '@warmpath/retrieval';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { startFakeEngine } from './fake-engine.js';
+import { runCli } from './run-cli.js';
+
+let folder: string;
+let environment: Record<string, string>;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-cli-collections-'));
+  environment = { WARMPATH_DATA_DIR: join(folder, 'data') };
+  await mkdir(join(folder, 'docs'));
+  await writeFile(join(folder, 'docs', 'velka.md'), '# Velka\n\nThe weight of Velka is 42 kg.\n\u001b[31mred\n');
+  await writeFile(join(folder, 'docs', 'orsin.txt'), 'The weight of Orsin is 17 kg.');
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const run = (args: readonly string[], input?: string) =>
+  runCli(args, { environment, ...(input !== undefined && { input }) });
+/** Collections with the files above. */
+const fill = async (...names: readonly string[]) => {
+  const collections = new Collections(join(folder, 'data', 'collections'));
+  for (const name of names) await (await collections.getOrMake('default', name)).ingest([docs()]);
+  await collections.close();
+};
+const docs = () => join(folder, 'docs');
+
+describe('warmpath ingest and collections', () => {
+  it('takes files in, again only what changed, and says what is there', async () => {
+    const first = await run(['ingest', docs(), '--collection', 'handbook']);
+    expect(first).toMatchObject({ code: 0, stdout: expect.stringContaining('2 documents added') as string });
+    await writeFile(join(docs(), 'more.md'), 'More.');
+    const second = await run(['ingest', docs(), '--collection', 'handbook', '--json']);
+    expect(JSON.parse(second.stdout)).toMatchObject({ added: 1, changed: 0, totals: { documents: 3, passages: 3 } });
+  });
+
+  it('says what it cannot read, with exit code 1, and takes the rest in', async () => {
+    await writeFile(join(docs(), 'bad.jsonl'), '{"text": "good"}\n{bad\n');
+    const { code, stderr, stdout } = await run(['ingest', docs(), join(folder, 'missing')]);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/docs\/bad\.jsonl, line 2: it is not valid JSON/);
+    expect(stderr).toMatch(/missing: cannot read: there is no such file/);
+    expect(stdout).toContain('3 documents added');
+  });
+
+  it('exports and imports', async () => {
+    await fill('handbook');
+    const file = join(folder, 'export.jsonl');
+    expect(await run(['collections', 'export', 'handbook', file])).toMatchObject({ code: 0 });
+    const exported = await readFile(file, 'utf8');
+    expect(await run(['collections', 'import', 'copy'], exported)).toMatchObject({ code: 0 });
+    expect((await run(['collections', 'export', 'copy'])).stdout).toBe(exported);
+  });
+
+  it('lists and deletes', async () => {
+    await fill('one', 'two');
+    expect(await run(['collections', 'delete', 'one'])).toMatchObject({ code: 0 });
+    expect(JSON.parse((await run(['collections', 'list', '--json'])).stdout)).toMatchObject([{ name: 'two' }]);
+  });
+
+  it('says which file is not there', async () => {
+    const missing = await run(['collections', 'import', 'copy', join(folder, 'none')]);
+    expect(missing).toMatchObject({ code: 2, stderr: expect.stringContaining('no such file') as string });
+  });
+});
+
+describe('warmpath ask', () => {
+  it('prints the answer and the passages behind it, without what could command a terminal', async () => {
+    await fill('documents');
+    const engine = await startFakeEngine();
+    const gateway = await startGateway({
+      upstream: { url: engine.url },
+      server: { port: 0 },
+      collections: { folder: join(folder, 'data', 'collections') },
+      log: { level: 'silent' },
+    });
+    try {
+      const ask = ['ask', 'What is the weight of Velka?', '--url', gateway.url];
+      const { code, stdout } = await run([...ask, '-k', '1']);
+      expect(code).toBe(0);
+      expect(stdout).toMatch(
+        /Passages\n {2}1 {2}Velka {2}docs\/velka\.md {2}[\d.]+\n {5}The weight of Velka is 42 kg\.\n/,
+      );
+      expect(stdout).not.toContain('\u001b');
+      const told = JSON.parse((await run([...ask, '--json'])).stdout) as { answer: string; sources: object[] };
+      expect(told.answer).not.toBe('');
+      expect(told.sources).toMatchObject([{ source: 'docs/velka.md' }, { source: 'docs/orsin.txt' }]);
+    } finally {
+      await gateway.close();
+      await engine.close();
+    }
+  });
+
+  it('says that nobody answers', async () => {
+    const { code, stderr } = await run(['ask', 'x', '--url', 'http://127.0.0.1:9']);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('no gateway answers at')]);
+  });
+});

@@ -1,0 +1,86 @@
+import { WarmpathError } from '@warmpath/core';
+import type { Collection, Collections } from '@warmpath/retrieval';
+import type { GatewayConfig } from '../config/schema.js';
+import { checksKeys, isLoopback } from '../config/schema-server.js';
+import type { Caller } from '../intake/authenticate.js';
+
+type Settings = NonNullable<GatewayConfig['collections']>;
+
+/** The tenant of whoever the gateway cannot tell from others, and of `warmpath ingest` without `--tenant`. */
+const DEFAULT_TENANT = 'default';
+/** Collections of one tenant that can be made over HTTP. */
+const MOST_COLLECTIONS = 100;
+
+/** The collections that a configuration names. The package behind it is loaded where one does. */
+export class OpenCollections {
+  readonly settings: Settings;
+  readonly #collections: Collections;
+
+  private constructor(settings: Settings, collections: Collections) {
+    this.settings = settings;
+    this.#collections = collections;
+  }
+
+  /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
+  static async open(settings: Settings): Promise<OpenCollections> {
+    const { Collections } = await loadRetrieval();
+    return new OpenCollections(settings, new Collections(settings.folder));
+  }
+
+  names(tenant: string): Promise<string[]> {
+    return this.#collections.names(tenant);
+  }
+
+  /** Errors: WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE. */
+  get(tenant: string, name: string): Promise<Collection> {
+    return this.#collections.get(tenant, name);
+  }
+
+  /** Errors: those of `get` but for NOT_FOUND, and WARMPATH_OVERLOADED for one collection too many. */
+  async getOrMake(tenant: string, name: string): Promise<Collection> {
+    const names = await this.names(tenant);
+    if (names.length >= MOST_COLLECTIONS && !names.includes(name)) {
+      const detail = `A tenant has at most ${MOST_COLLECTIONS} collections.`;
+      throw new WarmpathError('WARMPATH_OVERLOADED', { detail });
+    }
+    return this.#collections.getOrMake(tenant, name);
+  }
+
+  /** Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */
+  delete(tenant: string, name: string): Promise<void> {
+    return this.#collections.delete(tenant, name);
+  }
+
+  close(): Promise<void> {
+    return this.#collections.close();
+  }
+}
+
+/**
+ * Whose collections a caller sees: those of its tenant, where the gateway checks who asks. Where it does not, whoever
+ * reaches it is the same to it, and sees the default tenant's, as long as only this machine can ask or the operator
+ * said that the gateway is open. Error: WARMPATH_FORBIDDEN.
+ */
+export function collectionTenant(
+  { server }: Pick<GatewayConfig, 'server'>,
+  { tenant, isAuthenticated }: Caller,
+): string {
+  const isChecked = checksKeys(server) || server.trustedHeaders.tenant !== undefined;
+  if (isChecked && isAuthenticated) return tenant;
+  if (!isChecked && (server.open || isLoopback(server.host))) return DEFAULT_TENANT;
+  throw new WarmpathError('WARMPATH_FORBIDDEN', {
+    detail: 'Collections are for callers that the gateway can tell from others.',
+  });
+}
+
+async function loadRetrieval(): Promise<typeof import('@warmpath/retrieval')> {
+  try {
+    return await import('@warmpath/retrieval');
+  } catch (cause) {
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', {
+      path: 'collections.folder',
+      detail: 'The package @warmpath/retrieval cannot be loaded. Run: npm install @warmpath/retrieval',
+      cause,
+    });
+  }
+}

@@ -1,0 +1,152 @@
+import { WarmpathError } from '@warmpath/core';
+import type { ScoredDocument } from '@warmpath/retrieval';
+import { type Call, isReadable } from '../arrange/prepare-prompt.js';
+import type { Gateway } from '../gateway.js';
+import { BodyView } from '../intake/body-view.js';
+import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
+import { modelOf } from '../intake/parse-request.js';
+import { invalid } from '../intake/prompt-view.js';
+import { collectionTenant, type OpenCollections } from './open-collections.js';
+
+/** What a request, or the model it names, asks for. */
+interface Retrieval {
+  readonly tenant: string;
+  readonly collection: string;
+  readonly k: number;
+  /** The last message of the user if left out. */
+  readonly query: string | undefined;
+}
+
+const FIELDS = ['collection', 'k', 'query'];
+/** Passages of one answer. */
+const MOST_PASSAGES = 100;
+/** Ids of documents that a prompt takes have this length at most; the end of an id tells it from others. */
+const LONGEST_ID = 500;
+const SIGN = Buffer.from('"retrieval"');
+
+/**
+ * The call with the passages that it asks for as its `documents`, by `warmpath.retrieval` or by the name of a model
+ * that answers from a collection: the engine's name of the model stands in its place then. Any other call as it is.
+ *
+ * @throws WarmpathError WARMPATH_INVALID_REQUEST with a path; those of collections.
+ */
+export function retrieveDocuments(gateway: Gateway, collections: OpenCollections, call: Call): Call | Promise<Call> {
+  const { models } = collections.settings;
+  const isNamed = Object.keys(models).length > 0;
+  if (!isReadable(call.request) || (!isNamed && !call.body.includes(SIGN))) return call;
+  const body = readBody(call.body);
+  if (body === undefined) return call;
+  const name = modelOf(body);
+  const model = Object.hasOwn(models, name) ? models[name] : undefined;
+  const { retrieval: given, ...switches } = readSwitches(body);
+  if (model === undefined && (given === undefined || given === null)) return call;
+  const edits: ByteEdit[] = [];
+  if (model !== undefined) edits.push(body.with('model', JSON.stringify(model.model)));
+  if (given !== undefined) edits.push(body.with('warmpath', JSON.stringify(switches)));
+  const brings = body.has('documents') && body.raw('documents') !== 'null' && body.raw('documents') !== '[]';
+  if (brings && given !== undefined && given !== null) {
+    throw invalid('documents', 'a request brings documents, or has them retrieved, and not both');
+  }
+  // Who asks a model of a collection with documents of its own wants an answer from those.
+  if (brings) return { ...call, body: applyEdits(call.body, edits) };
+  const asked = readRetrieval(gateway, collections, call, { given: given ?? {}, model });
+  const query = asked.query ?? lastQuestion(body);
+  return search(gateway, collections, call, { ...asked, query }).then((sources) => {
+    const documents = sources.map(({ id, title, content }) => ({ id: id.slice(-LONGEST_ID), title, content }));
+    edits.push(body.with('documents', JSON.stringify(documents)));
+    return { ...call, body: applyEdits(call.body, edits), sources };
+  });
+}
+
+/** What cannot be read is refused on its way through the gateway, in its own words. */
+function readBody(bytes: Buffer): BodyView | undefined {
+  try {
+    return new BodyView(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function readSwitches(body: BodyView): Record<string, unknown> {
+  const given = body.parse('warmpath') ?? {};
+  if (typeof given !== 'object' || Array.isArray(given)) throw invalid('warmpath', 'an object was expected');
+  return given as Record<string, unknown>;
+}
+
+function readRetrieval(
+  { config }: Gateway,
+  { settings }: OpenCollections,
+  { request }: Call,
+  {
+    given,
+    model,
+  }: { readonly given: unknown; readonly model: OpenCollections['settings']['models'][string] | undefined },
+): Retrieval {
+  const path = 'warmpath.retrieval';
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw invalid(path, 'an object was expected');
+  for (const key of Object.keys(given)) {
+    if (!FIELDS.includes(key)) throw invalid(`${path}.${key}`, `unknown field; known ones are ${FIELDS.join(', ')}`);
+  }
+  const { collection, k = model?.k ?? settings.k, query } = given as Record<string, unknown>;
+  if (collection !== undefined && typeof collection !== 'string')
+    throw invalid(`${path}.collection`, 'a string was expected');
+  if (query !== undefined && typeof query !== 'string') throw invalid(`${path}.query`, 'a string was expected');
+  const most = Math.min(MOST_PASSAGES, config.limits.documents);
+  if (typeof k !== 'number' || !Number.isInteger(k) || k < 1 || k > most) {
+    throw invalid(`${path}.k`, `a whole number from 1 to ${most} was expected`);
+  }
+  const own = collection ?? model?.collection;
+  if (own === undefined) throw invalid(`${path}.collection`, 'the name of a collection was expected');
+  // What the operator lends is the collection that he named, and no other of its tenant.
+  const lender = own === model?.collection ? model.tenant : undefined;
+  const tenant = lender ?? collectionTenant(config, request.exchange.caller);
+  return { tenant, collection: own, k, query };
+}
+
+/** The text of the last message of the user. */
+function lastQuestion(body: BodyView): string {
+  const messages = body.value('messages');
+  if (messages === undefined || !body.scan.isArray(messages))
+    throw invalid('messages', 'an array of messages was expected');
+  for (const span of body.scan.elements(messages.start).reverse()) {
+    const role = body.scan.member(span.start, 'role');
+    if (role === undefined || body.scan.string(role) !== 'user') continue;
+    const content = body.scan.member(span.start, 'content');
+    const text = content === undefined ? '' : textOf(body.scan.parse(content));
+    if (text.trim() !== '') return text;
+  }
+  throw invalid('messages', 'there is no message of the user to look for; send `warmpath.retrieval.query`');
+}
+
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return content
+    .map((part: unknown) => (part as { readonly text?: unknown } | null)?.text)
+    .filter((text) => typeof text === 'string')
+    .join('\n');
+}
+
+/** The passages of the last stage. A client that goes ends the search. */
+async function search(
+  { now }: Gateway,
+  collections: OpenCollections,
+  { request, reply }: Call,
+  { tenant, collection, k, query }: Retrieval & { readonly query: string },
+): Promise<readonly ScoredDocument[]> {
+  const startedAt = now();
+  const abort = new AbortController();
+  const leave = () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+  reply.raw.once('close', leave);
+  try {
+    const { retriever } = await collections.get(tenant, collection);
+    let found: readonly ScoredDocument[] = [];
+    for await (const { candidates } of retriever.search({ text: query }, { k, signal: abort.signal }))
+      found = candidates;
+    return found;
+  } finally {
+    reply.raw.removeListener('close', leave);
+    request.exchange.retrievalMs = now() - startedAt;
+  }
+}

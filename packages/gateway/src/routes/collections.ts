@@ -1,0 +1,237 @@
+import { WarmpathError } from '@warmpath/core';
+import type { Collection, DocumentText } from '@warmpath/retrieval';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
+import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
+import { forward } from '../dispatch/forward.js';
+import { RESPONSE_HEADERS } from '../dispatch/headers.js';
+import type { Gateway } from '../gateway.js';
+import { errorShapeOf } from '../intake/apis/error-shape.js';
+import { readObject } from '../intake/json-body.js';
+import { invalid } from '../intake/prompt-view.js';
+import { bodyOf } from '../intake/request-body.js';
+
+/** Documents of one page of a list. */
+const PAGE = 100;
+/** Results of one search. */
+const RESULTS = 10;
+const FORMATS = ['text', 'markdown', 'html'] as const;
+
+type Named = { Params: { name: string } };
+
+/**
+ * Collections over HTTP, where a folder is configured: list, search, put documents in, list and remove them. A caller
+ * sees those of its tenant alone. Names of models that answer from a collection are in `/v1/models`.
+ */
+export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void {
+  const { collections } = gateway;
+  if (collections === undefined) return;
+  const tenantOf = ({ exchange }: FastifyRequest) => {
+    exchange.bodyAt = gateway.now();
+    return collectionTenant(gateway.config, exchange.caller);
+  };
+  const answer = (request: FastifyRequest, reply: FastifyReply, body: object) =>
+    reply.header(RESPONSE_HEADERS.requestId, request.exchange.requestId).send(body);
+
+  app.get('/v1/collections', async (request, reply) => {
+    const tenant = tenantOf(request);
+    const data = [];
+    for (const name of await collections.names(tenant)) {
+      data.push({ object: 'collection', id: name, ...(await collections.get(tenant, name)).totals });
+    }
+    return answer(request, reply, { object: 'list', data });
+  });
+
+  app.delete<Named>('/v1/collections/:name', async (request, reply) => {
+    const { name } = request.params;
+    await collections.delete(tenantOf(request), name);
+    return answer(request, reply, { object: 'collection', id: name, deleted: true });
+  });
+
+  app.post<Named>('/v1/collections/:name/search', async (request, reply) => {
+    const { name } = request.params;
+    const collection = await collections.get(tenantOf(request), name);
+    const { query, k = RESULTS, ...rest } = readObject(bodyOf(request));
+    refuseUnknown(rest, ['query', 'k']);
+    if (typeof query !== 'string') throw invalid('query', 'a string was expected');
+    if (typeof k !== 'number') throw invalid('k', 'a number was expected');
+    const isStreamed = request.headers.accept?.includes('text/event-stream') === true;
+    return searched(request, reply, { collection, text: query, k, isStreamed });
+  });
+
+  app.get<Named & { Querystring: { after?: unknown } }>('/v1/collections/:name/documents', async (request, reply) => {
+    const collection = await collections.get(tenantOf(request), request.params.name);
+    const { after } = request.query;
+    const data = [];
+    let hasMore = false;
+    for (const { id, title, metadata, bytes, passages } of collection.documents(stringOrNothing(after, 'after'))) {
+      hasMore = data.length === PAGE;
+      if (hasMore) break;
+      data.push({ object: 'document', id, title, metadata, bytes, passages: passages.length });
+    }
+    return answer(request, reply, { object: 'list', data, has_more: hasMore });
+  });
+
+  app.post<Named>('/v1/collections/:name/documents', async (request, reply) => {
+    const tenant = tenantOf(request);
+    const { documents, ...rest } = readObject(bodyOf(request));
+    refuseUnknown(rest, ['documents']);
+    const texts = readDocuments(documents, gateway.config.limits);
+    const collection = await collections.getOrMake(tenant, request.params.name);
+    const bytes = texts.reduce((sum, { content }) => sum + Buffer.byteLength(content), collection.totals.bytes);
+    const { maxBytes } = collections.settings;
+    if (bytes > maxBytes) {
+      const detail = `A collection holds at most ${maxBytes} bytes of text (\`collections.maxBytes\`).`;
+      throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
+    }
+    const { added, changed, unchanged } = await collection.put(texts);
+    return answer(request, reply, { object: 'ingestion', collection: collection.name, added, changed, unchanged });
+  });
+
+  // Ids stand in the query: many clients send no body with DELETE.
+  app.delete<Named & { Querystring: { id?: unknown } }>('/v1/collections/:name/documents', async (request, reply) => {
+    const tenant = tenantOf(request);
+    const ids = [request.query.id].flat();
+    if (!ids.every((id) => typeof id === 'string')) throw invalid('id', 'one id or more were expected');
+    const collection = await collections.get(tenant, request.params.name);
+    const { removed } = await collection.remove(ids);
+    return answer(request, reply, { object: 'ingestion', collection: collection.name, removed });
+  });
+
+  if (Object.keys(collections.settings.models).length > 0) modelsRoute(app, gateway, collections);
+}
+
+/** JSON with the last stage, or each stage as an event as it comes. */
+async function searched(
+  { exchange }: FastifyRequest,
+  reply: FastifyReply,
+  asked: { readonly collection: Collection; readonly text: string; readonly k: number; readonly isStreamed: boolean },
+): Promise<FastifyReply> {
+  const { collection, text, k, isStreamed } = asked;
+  const abort = new AbortController();
+  reply.raw.once('close', () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
+  const stages = collection.retriever.search({ text }, { k, signal: abort.signal })[Symbol.asyncIterator]();
+  // What is wrong with the question is answered with a status.
+  let stage = await stages.next();
+  if (!isStreamed) {
+    let last = stage;
+    for (; !stage.done; stage = await stages.next()) last = stage;
+    return reply
+      .header(RESPONSE_HEADERS.requestId, exchange.requestId)
+      .send({ object: 'search', collection: collection.name, results: last.value?.candidates ?? [] });
+  }
+  reply.hijack();
+  reply.raw.writeHead(200, {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-store',
+    [RESPONSE_HEADERS.requestId]: exchange.requestId,
+  });
+  try {
+    for (; !stage.done; stage = await stages.next()) {
+      const { index, final, candidates } = stage.value;
+      reply.raw.write(`data: ${JSON.stringify({ object: 'search.stage', index, final, results: candidates })}\n\n`);
+    }
+    reply.raw.end('data: [DONE]\n\n');
+  } catch (error) {
+    const told = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
+    exchange.failed(told.code, 'gateway');
+    reply.raw.end(errorShapeOf('/v1/collections').event(told));
+  }
+  return reply;
+}
+
+function readDocuments(given: unknown, limits: Gateway['config']['limits']): DocumentText[] {
+  if (!Array.isArray(given) || given.length === 0) throw invalid('documents', 'an array of documents was expected');
+  if (given.length > limits.documents) throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path: 'documents' });
+  return given.map((document: unknown, place) => {
+    const path = `documents[${place}]`;
+    if (typeof document !== 'object' || document === null || Array.isArray(document)) {
+      throw new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path, detail: 'An object was expected.' });
+    }
+    const { id, title, text, content = text, metadata, format, ...rest } = document as Record<string, unknown>;
+    refuseUnknown(rest, ['id', 'title', 'content', 'metadata', 'format'], `${path}.`);
+    const wrong = (field: string, detail: string) =>
+      new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path: `${path}.${field}`, detail });
+    if (typeof id !== 'string' || id === '' || id.length > 512) {
+      throw wrong('id', 'A string of 1 to 512 characters was expected.');
+    }
+    if (typeof content !== 'string') throw wrong('content', 'A string was expected.');
+    if (content.trim() === '') throw new WarmpathError('WARMPATH_EMPTY_DOCUMENT', { path: `${path}.content` });
+    if (content.length > limits.documentLength) {
+      throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { path: `${path}.content` });
+    }
+    if (title !== undefined && typeof title !== 'string') throw wrong('title', 'A string was expected.');
+    const isObject = typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata);
+    if (metadata !== undefined && !isObject) throw wrong('metadata', 'An object was expected.');
+    const known = FORMATS.find((name) => name === format);
+    if (format !== undefined && known === undefined)
+      throw wrong('format', `One of ${FORMATS.join(', ')} was expected.`);
+    return {
+      id,
+      content,
+      ...(title !== undefined && { title }),
+      ...(isObject && { metadata: metadata as Record<string, unknown> }),
+      ...(known !== undefined && { format: known }),
+    };
+  });
+}
+
+function refuseUnknown(rest: object, known: readonly string[], before = ''): void {
+  const [key] = Object.keys(rest);
+  if (key !== undefined) throw invalid(`${before}${key}`, `unknown field; known ones are ${known.join(', ')}`);
+}
+
+function stringOrNothing(value: unknown, path: string): string | undefined {
+  if (value === undefined || typeof value === 'string') return value;
+  throw invalid(path, 'one string was expected');
+}
+
+/** `GET /v1/models`: the engine's, and behind them the names that answer from a collection. */
+function modelsRoute(app: FastifyInstance, gateway: Gateway, { settings }: OpenCollections): void {
+  const models = Object.keys(settings.models).map((id) => {
+    return { id, object: 'model', created: 0, owned_by: 'warmpath' };
+  });
+  app.get('/v1/models', (request, reply) => {
+    request.exchange.bodyAt = gateway.now();
+    forward(gateway, { request, reply }, null, {
+      requestHeaders: { 'accept-encoding': 'identity' },
+      body: new LongerList(models),
+    });
+  });
+}
+
+/** A list of the engine's with more behind it; what is no list stays as it is. */
+class LongerList implements ResponseBody {
+  readonly #more: readonly object[];
+  readonly #chunks: Buffer[] = [];
+  #head: ResponseHead = { status: 0, headers: {} };
+
+  constructor(more: readonly object[]) {
+    this.#more = more;
+  }
+
+  head(head: ResponseHead): undefined {
+    this.#head = head;
+  }
+
+  data(chunk: Buffer): Buffer {
+    this.#chunks.push(chunk);
+    return Buffer.alloc(0);
+  }
+
+  end(): { readonly head: ResponseHead; readonly rest: string } {
+    let rest = Buffer.concat(this.#chunks).toString();
+    try {
+      const list = JSON.parse(rest) as { data?: unknown };
+      if (Array.isArray(list.data)) rest = JSON.stringify({ ...list, data: [...list.data, ...this.#more] });
+    } catch {
+      // Not JSON: the engine's to explain.
+    }
+    const { status, headers } = this.#head;
+    return { head: { status, headers: { ...headers, 'content-length': String(Buffer.byteLength(rest)) } }, rest };
+  }
+
+  broken(error: WarmpathError): string {
+    return errorShapeOf('/v1/models').event(error);
+  }
+}

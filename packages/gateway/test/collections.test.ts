@@ -1,0 +1,364 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI from 'openai';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Answer } from './fake-engine.js';
+import { errorOf, type Reply, type StandConfig, send, stand, told } from './harness.js';
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-gateway-collections-'));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const DOCUMENTS = [
+  { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
+  { id: 'orsin', title: 'Orsin', content: 'The weight of Orsin is 17 kg. The founder of Orsin is Mirela.' },
+  { id: 'tamir', content: '# Tamir\n\nThe colour of Tamir is red.', metadata: { page: 3 }, format: 'markdown' },
+];
+const question = (content: unknown, fields: object = {}) => ({
+  model: 'm',
+  messages: [{ role: 'user', content }],
+  ...fields,
+});
+const retrieval = { collection: 'handbook', k: 2 };
+const json = ({ text }: Reply) => JSON.parse(text) as Record<string, never>;
+
+const here = async ({ collections, ...config }: StandConfig & { collections?: object } = {}, answer?: Answer) => {
+  const one = await stand(answer, { ...config, collections: { folder, ...collections } });
+  const at = (path: string) => `${one.gateway.url}/v1/${path}`;
+  return { ...one, at };
+};
+type Here = Awaited<ReturnType<typeof here>>;
+const fill = ({ at }: Here, headers: Record<string, string> = {}, name = 'handbook') =>
+  send(at(`collections/${name}/documents`), { documents: DOCUMENTS }, { headers });
+/** The ids and order of documents in the prompt that the engine got. */
+const promptOf = ({ engine }: Here) =>
+  (JSON.parse(engine.last.body) as { messages: { content: string }[] }).messages.at(-1)!.content;
+
+describe('collections over HTTP', () => {
+  it('takes documents in, lists, finds and removes them', async () => {
+    const one = await here();
+    expect(json(await fill(one))).toEqual({
+      object: 'ingestion',
+      collection: 'handbook',
+      added: 3,
+      changed: 0,
+      unchanged: 0,
+    });
+    expect(json(await fill(one))).toMatchObject({ added: 0, unchanged: 3 });
+    expect(json(await send(one.at('collections')))).toMatchObject({
+      object: 'list',
+      data: [{ object: 'collection', id: 'handbook', documents: 3, passages: 3, duplicates: 0 }],
+    });
+    const found = json(await send(one.at('collections/handbook/search'), { query: 'colour of Tamir', k: 2 }));
+    expect(found).toMatchObject({
+      object: 'search',
+      collection: 'handbook',
+      results: [{ title: 'Tamir', content: 'The colour of Tamir is red.', metadata: { page: 3, source: 'tamir' } }, {}],
+    });
+    expect(json(await send(one.at('collections/handbook/documents?after=velka')))).toMatchObject({
+      data: [
+        { id: 'orsin', passages: 1 },
+        { id: 'tamir', metadata: { page: 3 } },
+      ],
+      has_more: false,
+    });
+    const removed = await send(one.at('collections/handbook/documents?id=velka&id=none'), undefined, {
+      method: 'DELETE',
+    });
+    expect(json(removed)).toEqual({ object: 'ingestion', collection: 'handbook', removed: 1 });
+    expect(json(await send(one.at('collections/handbook'), undefined, { method: 'DELETE' }))).toMatchObject({
+      deleted: true,
+    });
+    expect(errorOf(await send(one.at('collections/handbook/documents'))).code).toBe('WARMPATH_COLLECTION_NOT_FOUND');
+    expect(one.engine.received).toEqual([]);
+  });
+
+  it('streams the stages of a search to whoever accepts events', async () => {
+    const one = await here();
+    await fill(one);
+    const reply = await send(
+      one.at('collections/handbook/search'),
+      { query: 'Velka' },
+      { headers: { accept: 'text/event-stream' } },
+    );
+    expect(reply.headers['content-type']).toContain('text/event-stream');
+    const events = reply.text
+      .trim()
+      .split('\n\n')
+      .map((event) => event.slice('data: '.length));
+    expect(events.at(-1)).toBe('[DONE]');
+    expect(JSON.parse(events[0]!)).toMatchObject({
+      index: 0,
+      final: true,
+      results: [{ metadata: { source: 'velka' } }],
+    });
+  });
+
+  it.each<[string, string, object | undefined, string, string | null]>([
+    ['POST', 'collections/UPPER/documents', { documents: DOCUMENTS }, 'WARMPATH_COLLECTION_NAME', 'collection'],
+    ['POST', 'collections/..%2f..%2fetc/documents', { documents: DOCUMENTS }, 'WARMPATH_COLLECTION_NAME', 'collection'],
+    ['POST', 'collections/handbook/documents', { documents: [] }, 'WARMPATH_INVALID_REQUEST', 'documents'],
+    [
+      'POST',
+      'collections/handbook/documents',
+      { documents: [{ id: 'a' }] },
+      'WARMPATH_INVALID_DOCUMENT',
+      'documents[0].content',
+    ],
+    [
+      'POST',
+      'collections/handbook/documents',
+      { documents: [{ content: 'a' }] },
+      'WARMPATH_INVALID_DOCUMENT',
+      'documents[0].id',
+    ],
+    [
+      'POST',
+      'collections/handbook/documents',
+      { documents: [{ id: 'a', content: ' ' }] },
+      'WARMPATH_EMPTY_DOCUMENT',
+      'documents[0].content',
+    ],
+    [
+      'POST',
+      'collections/handbook/documents',
+      { documents: [{ id: 'a', content: 'b', x: 1 }] },
+      'WARMPATH_INVALID_REQUEST',
+      'documents[0].x',
+    ],
+    ['POST', 'collections/handbook/search', { query: 'a', k: 0 }, 'WARMPATH_INVALID_REQUEST', 'k'],
+    ['POST', 'collections/handbook/search', { query: 'a', k: 10_000 }, 'WARMPATH_INVALID_REQUEST', 'k'],
+    ['POST', 'collections/handbook/search', { k: 1 }, 'WARMPATH_INVALID_REQUEST', 'query'],
+    ['POST', 'collections/unknown/search', { query: 'a' }, 'WARMPATH_COLLECTION_NOT_FOUND', null],
+    ['DELETE', 'collections/handbook/documents', undefined, 'WARMPATH_INVALID_REQUEST', 'id'],
+    [
+      'POST',
+      'chat/completions',
+      question('a', { warmpath: { retrieval: { collection: 'unknown' } } }),
+      'WARMPATH_COLLECTION_NOT_FOUND',
+      null,
+    ],
+    [
+      'POST',
+      'chat/completions',
+      question('a', { warmpath: { retrieval: {} } }),
+      'WARMPATH_INVALID_REQUEST',
+      'warmpath.retrieval.collection',
+    ],
+    [
+      'POST',
+      'chat/completions',
+      question('a', { warmpath: { retrieval: 'handbook' } }),
+      'WARMPATH_INVALID_REQUEST',
+      'warmpath.retrieval',
+    ],
+    [
+      'POST',
+      'chat/completions',
+      question('a', { warmpath: { retrieval: { ...retrieval, k: 101 } } }),
+      'WARMPATH_INVALID_REQUEST',
+      'warmpath.retrieval.k',
+    ],
+    [
+      'POST',
+      'chat/completions',
+      question('a', { warmpath: { retrieval: { ...retrieval, x: 1 } } }),
+      'WARMPATH_INVALID_REQUEST',
+      'warmpath.retrieval.x',
+    ],
+    ['POST', 'chat/completions', question('', { warmpath: { retrieval } }), 'WARMPATH_INVALID_REQUEST', 'messages'],
+    [
+      'POST',
+      'chat/completions',
+      question('a', { documents: DOCUMENTS, warmpath: { retrieval } }),
+      'WARMPATH_INVALID_REQUEST',
+      'documents',
+    ],
+  ])('refuses %s %s %j', async (method, path, body, code, param) => {
+    const one = await here();
+    await fill(one);
+    const reply = await send(one.at(path), body, { method });
+    expect(errorOf(reply)).toMatchObject({ code, param });
+    expect(one.engine.received).toEqual([]);
+  });
+
+  it('bounds what a collection holds', async () => {
+    const one = await here({ collections: { maxBytes: 100 } });
+    expect(errorOf(await fill(one)).code).toBe('WARMPATH_BODY_TOO_LARGE');
+  });
+
+  it('shows each tenant its own collections', async () => {
+    const key = (name: string) => ({ name, sha256: createHash('sha256').update(`key-of-${name}`).digest('hex') });
+    const one = await here({ server: { keys: [key('one'), key('two')] } });
+    const as = (name: string) => ({ authorization: `Bearer key-of-${name}` });
+    expect((await fill(one, as('one'))).status).toBe(200);
+    expect((await send(one.at('collections'))).status).toBe(401);
+    expect(json(await send(one.at('collections'), undefined, { headers: as('two') }))).toMatchObject({ data: [] });
+    for (const [path, body] of [
+      ['collections/handbook/search', { query: 'Velka' }],
+      ['chat/completions', question('Velka', { warmpath: { retrieval } })],
+    ] as const) {
+      expect(errorOf(await send(one.at(path), body, { headers: as('two') })).code).toBe(
+        'WARMPATH_COLLECTION_NOT_FOUND',
+      );
+      expect((await send(one.at(path), body, { headers: as('one') })).status).toBe(200);
+    }
+  });
+
+  it('keeps collections from whoever could be anybody, where others can ask', async () => {
+    const one = await here({ server: { host: '0.0.0.0' } });
+    const url = one.gateway.url.replace('0.0.0.0', '127.0.0.1');
+    for (const headers of [{}, { authorization: 'Bearer anything' }]) {
+      expect(errorOf(await send(`${url}/v1/collections`, undefined, { headers })).code).toBe('WARMPATH_FORBIDDEN');
+    }
+  });
+});
+
+describe('an answer from a collection', () => {
+  it('has the passages as documents of the prompt, and as sources of the answer', async () => {
+    const one = await here();
+    await fill(one);
+    const reply = await send(
+      one.at('chat/completions'),
+      question('What is the weight of Velka?', { warmpath: { retrieval } }),
+    );
+    expect(reply.status).toBe(200);
+    expect(promptOf(one)).toMatch(/<document id="[^"]+" title="Velka">\nThe weight of Velka is 42 kg/);
+    expect(one.engine.last.body).not.toMatch(/warmpath|"documents"/);
+    expect(told(reply)).toMatchObject({ documents: '2', retrieval: expect.stringMatching(/^[\d.]+$/) as string });
+    const { warmpath, choices } = json(reply) as unknown as {
+      warmpath: { sources: Record<string, unknown>[] };
+      choices: unknown;
+    };
+    expect(choices).toBeDefined();
+    expect(warmpath.sources).toMatchObject([{ source: 'velka', title: 'Velka' }, { source: 'orsin' }]);
+    for (const { label, score, id } of warmpath.sources) {
+      expect(promptOf(one)).toContain(`<document id="${String(label)}"`);
+      expect(score).toBeGreaterThan(0);
+      expect(id).toMatch(/#/);
+    }
+  });
+
+  it('looks for the last message of the user, in parts too, or for the query that is given', async () => {
+    const one = await here();
+    await fill(one);
+    const messages = [
+      { role: 'user', content: 'weight of Orsin' },
+      { role: 'assistant', content: 'Orsin' },
+      { role: 'user', content: [{ type: 'text', text: 'And the colour of Tamir?' }] },
+      { role: 'assistant', content: '' },
+    ];
+    const first = async (fields: object) => {
+      const reply = await send(one.at('chat/completions'), {
+        model: 'm',
+        messages,
+        warmpath: { retrieval: { ...retrieval, ...fields } },
+      });
+      return (json(reply) as unknown as { warmpath: { sources: { source: string }[] } }).warmpath.sources[0]?.source;
+    };
+    expect(await first({})).toBe('tamir');
+    expect(await first({ query: 'founder' })).toBe('orsin');
+    expect(await first({ query: 'nothing of all this' })).toBe('velka');
+    expect(await first({ query: 'xyzzy' })).toBeUndefined();
+  });
+
+  it.each([1, 3, 7, 1000])('says the sources at the end of a stream that comes in pieces of %d bytes', async (size) => {
+    const chunk = (delta: object) =>
+      `data: ${JSON.stringify({ id: 'x', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [{ index: 0, delta, finish_reason: null }] })}\n\n`;
+    const text = `: data: [DONE] is no end here\n\n${chunk({ role: 'assistant', content: '42 ' })}${chunk({ content: 'data: [DONE] kg – dä' })}data: [DONE]\n\n`;
+    const one = await here({}, (response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      const bytes = Buffer.from(text);
+      for (let at = 0; at < bytes.length; at += size) response.write(bytes.subarray(at, at + size));
+      response.end();
+    });
+    await fill(one);
+    const body = question('weight of Velka', { stream: true, warmpath: { retrieval } });
+    const reply = await send(one.at('chat/completions'), body);
+    const [before, behind] = reply.text.split(/data: \{"id":"sources"[^\n]*\n\n/);
+    expect(`${before}${behind}`).toBe(text);
+    expect(behind).toBe('data: [DONE]\n\n');
+    // The official client passes over what it does not know.
+    const client = new OpenAI({ baseURL: `${one.gateway.url}/v1`, apiKey: 'none' });
+    const stream = await client.chat.completions.create(body as never);
+    let said = '';
+    let sources: unknown;
+    for await (const part of stream as unknown as AsyncIterable<OpenAI.ChatCompletionChunk & { warmpath?: unknown }>) {
+      said += part.choices[0]?.delta.content ?? '';
+      sources ??= part.warmpath;
+    }
+    expect(said).toBe('42 data: [DONE] kg – dä');
+    expect(sources).toMatchObject({ sources: [{ source: 'velka' }, {}] });
+  });
+
+  it('leaves an error of the engine as it is', async () => {
+    const one = await here({}, (response) => {
+      response.writeHead(503, { 'content-type': 'application/json' });
+      response.end('{"error":{"message":"loading"}}');
+    });
+    await fill(one);
+    const reply = await send(one.at('chat/completions'), question('Velka', { warmpath: { retrieval } }));
+    expect([reply.status, reply.text]).toEqual([503, '{"error":{"message":"loading"}}']);
+  });
+
+  it('comes under the name of a model, which is listed', async () => {
+    const models = { 'my-handbook': { model: 'engine-model', collection: 'handbook', k: 1 } };
+    const one = await here({ collections: { models } }, (response, { path }) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(
+        path === '/v1/models' ? '{"object":"list","data":[{"id":"engine-model","object":"model"}]}' : '{"choices":[]}',
+      );
+    });
+    await fill(one);
+    const list = json(await send(one.at('models'))) as unknown as { data: { id: string }[] };
+    expect(list.data.map(({ id }) => id)).toEqual(['engine-model', 'my-handbook']);
+    const reply = await send(one.at('chat/completions'), question('Velka', { model: 'my-handbook' }));
+    expect(json(reply)).toMatchObject({ warmpath: { sources: [{ source: 'velka' }] } });
+    expect(JSON.parse(one.engine.last.body)).toMatchObject({ model: 'engine-model' });
+    // Other models, and documents that are brought along, go their usual way.
+    const plain = await send(one.at('chat/completions'), question('Velka'));
+    expect(plain.text).toBe('{"choices":[]}');
+    await send(
+      one.at('chat/completions'),
+      question('Velka', { model: 'my-handbook', documents: [{ id: 'd', content: 'own' }] }),
+    );
+    expect(promptOf(one)).toContain('own');
+    expect(promptOf(one)).not.toContain('42 kg');
+    await send(one.at('chat/completions'), question('Velka', { model: 'constructor' }));
+    expect(JSON.parse(one.engine.last.body)).toMatchObject({ model: 'constructor' });
+  });
+
+  it('may be lent by the operator, one collection of a tenant and no other', async () => {
+    const digest = (text: string) => createHash('sha256').update(text).digest('hex');
+    const keys = ['one', 'two'].map((name) => ({ name, sha256: digest(`key-of-${name}`) }));
+    const models = { lent: { model: 'm', collection: 'handbook', tenant: 'one' } };
+    const one = await here({ server: { keys }, collections: { models } });
+    const as = (name: string) => ({ authorization: `Bearer key-of-${name}` });
+    await fill(one, as('one'));
+    await fill(one, as('one'), 'secret');
+    const ask = (fields: object) =>
+      send(one.at('chat/completions'), question('Velka', { model: 'lent', ...fields }), { headers: as('two') });
+    expect(json(await ask({}))).toMatchObject({ warmpath: { sources: [{ source: 'velka' }] } });
+    const other = await ask({ warmpath: { retrieval: { collection: 'secret' } } });
+    expect(errorOf(other).code).toBe('WARMPATH_COLLECTION_NOT_FOUND');
+  });
+
+  it('remembers a conversation as any other with documents', async () => {
+    const one = await here();
+    await fill(one);
+    const warmpath = { retrieval, session: 's' };
+    const first = question('weight of Velka', { warmpath });
+    const answer = json(await send(one.at('chat/completions'), first)) as unknown as { choices: { message: object }[] };
+    const messages = [...first.messages, answer.choices[0]!.message, { role: 'user', content: 'colour of Velka' }];
+    const second = await send(one.at('chat/completions'), { model: 'm', messages, warmpath });
+    expect(told(second)).toMatchObject({
+      conversation: 'known',
+      replayed: '1',
+      references: expect.anything() as string,
+    });
+  });
+});

@@ -1,0 +1,94 @@
+import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { WarmpathError } from '@warmpath/core';
+import { Collection } from './collection.js';
+import { CollectionStore, hashOf, makeFolder } from './collection-store.js';
+
+const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+/** Collections that are open at once; the one that was asked for longest ago is closed for another. */
+const MOST_OPEN = 256;
+
+/** The collections of a folder, those of each tenant in a folder of its own. */
+export class Collections {
+  readonly #folder: string;
+  /** By folder, the one that was asked for last at the end. */
+  readonly #open = new Map<string, Collection>();
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** Names of a tenant's collections, sorted. */
+  async names(tenant: string): Promise<string[]> {
+    const entries = await readdir(this.#folderOf(tenant)).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return [];
+      throw error;
+    });
+    return entries
+      .filter((name) => NAME.test(name) && existsSync(join(this.#folderOf(tenant), name, 'data.mdb')))
+      .sort();
+  }
+
+  /** A collection that is there. Errors: WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE. */
+  async get(tenant: string, name: string): Promise<Collection> {
+    const found = await this.#find(tenant, name, false);
+    if (found === undefined) {
+      throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: `there is no collection "${name}".` });
+    }
+    return found;
+  }
+
+  /** A collection, made if it is not there. Errors: WARMPATH_COLLECTION_NAME, _UNREADABLE. */
+  async getOrMake(tenant: string, name: string): Promise<Collection> {
+    return (await this.#find(tenant, name, true))!;
+  }
+
+  /** Deletes a collection and all that is in it. Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */
+  async delete(tenant: string, name: string): Promise<void> {
+    const collection = await this.get(tenant, name);
+    await collection.delete();
+    this.#open.delete(this.#folderOf(tenant, name));
+  }
+
+  async close(): Promise<void> {
+    const open = [...this.#open.values()];
+    this.#open.clear();
+    for (const collection of open) await collection.close();
+  }
+
+  async #find(tenant: string, name: string, make: boolean): Promise<Collection | undefined> {
+    const folder = this.#folderOf(tenant, name);
+    const known = this.#open.get(folder);
+    if (known !== undefined) {
+      this.#open.delete(folder);
+      if (!known.isDeleted) {
+        this.#open.set(folder, known);
+        return known;
+      }
+      await known.close();
+    }
+    // Nothing is awaited from here on, so that two callers do not open the same collection twice.
+    const again = this.#open.get(folder);
+    if (again !== undefined) return again;
+    if (make) makeFolder(folder);
+    const store = CollectionStore.open(folder, { create: make });
+    if (store === undefined) return undefined;
+    const collection = new Collection(name, store);
+    this.#open.set(folder, collection);
+    const [[longestAgo, other]] = this.#open as unknown as [[string, Collection]];
+    if (this.#open.size > MOST_OPEN) {
+      this.#open.delete(longestAgo);
+      void other.close();
+    }
+    return collection;
+  }
+
+  #folderOf(tenant: string, name?: string): string {
+    // A tenant's name may hold anything; what could be a path, or differ by case alone, goes by its hash.
+    const folder = join(this.#folder, NAME.test(tenant) ? tenant : `_${Buffer.from(hashOf(tenant)).toString('hex')}`);
+    if (name === undefined) return folder;
+    if (!NAME.test(name)) throw new WarmpathError('WARMPATH_COLLECTION_NAME', { path: 'collection' });
+    return join(folder, name);
+  }
+}

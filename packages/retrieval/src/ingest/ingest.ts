@@ -1,0 +1,231 @@
+import { lstat } from 'node:fs/promises';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import {
+  type CollectionStore,
+  type FileRecord,
+  HANDED_IN,
+  hashOf,
+  type NewDocument,
+} from '../collections/collection-store.js';
+import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';
+import { type FoundFile, findFiles, type IngestError, isWithin } from './find-files.js';
+import { readDocuments } from './read-file.js';
+
+/** How far an ingestion is. What it counts is committed. */
+export interface IngestProgress {
+  readonly files: number;
+  readonly totalFiles: number;
+  readonly bytes: number;
+  readonly totalBytes: number;
+}
+
+/** What an ingestion did. */
+export interface IngestReport {
+  readonly files: number;
+  /** Files that are as they were, and were not read. */
+  readonly unchangedFiles: number;
+  /** Files in folders that are no text and were left out. */
+  readonly skippedFiles: number;
+  readonly bytes: number;
+  /** Documents. */
+  readonly added: number;
+  readonly changed: number;
+  readonly removed: number;
+  /** The first thousand. */
+  readonly errors: readonly IngestError[];
+  readonly errorCount: number;
+}
+
+export interface IngestOptions {
+  readonly chunks?: ChunkSettings;
+  readonly signal?: AbortSignal;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
+  readonly onProgress?: (progress: IngestProgress) => void;
+  readonly onError?: (error: IngestError) => void;
+}
+
+/** Raised when documents are cut another way, so that files are read again. */
+const CUTTING = 1;
+const MOST_ERRORS = 1000;
+/** What is written in one transaction. */
+const BATCH_DOCUMENTS = 256;
+const BATCH_PASSAGES = 1024;
+/** A file that was written this shortly before it was read may be written again within the same tick of its time. */
+const FRESH_MS = 2000;
+
+/**
+ * Brings a collection to what files say. Files that are as they were are not read; documents of files that are gone
+ * leave. Each batch is one transaction, so after a kill the same call goes on where it was. Begin to write before.
+ */
+export async function ingestFiles(
+  store: CollectionStore,
+  paths: readonly string[],
+  options: IngestOptions = {},
+): Promise<IngestReport> {
+  const signal = options.signal ?? new AbortController().signal;
+  const found = await findFiles(paths, signal);
+  const ingestion = new Ingestion(store, found.files, { ...options, signal });
+  for (const error of found.errors) ingestion.fail(error);
+  for (const file of found.files) await ingestion.take(file);
+  const names = new Set(found.files.map(({ path }) => path));
+  for (const { path } of [...store.files()]) {
+    const isOurs = !names.has(path) && found.folders.some((folder) => isWithin(folder, path));
+    // A folder that could not be read says nothing about what is in it.
+    if (isOurs && (found.errors.length === 0 || (await isGone(path)))) await ingestion.remove(path);
+  }
+  return ingestion.finish();
+}
+
+class Ingestion {
+  readonly #store: CollectionStore;
+  readonly #chunks: ChunkSettings;
+  readonly #settings: string;
+  readonly #signal: AbortSignal;
+  readonly #now: () => number;
+  readonly #onProgress: (progress: IngestProgress) => void;
+  readonly #onError: (error: IngestError) => void;
+  readonly #totalFiles: number;
+  readonly #totalBytes: number;
+  #documents: NewDocument[] = [];
+  #passages = 0;
+  #files: FileRecord[] = [];
+  #removedDocuments: string[] = [];
+  #removedFiles: string[] = [];
+  readonly #errors: IngestError[] = [];
+  #counts = { files: 0, unchangedFiles: 0, skippedFiles: 0, bytes: 0, added: 0, changed: 0, removed: 0, errorCount: 0 };
+
+  constructor(
+    store: CollectionStore,
+    files: readonly FoundFile[],
+    { chunks = DEFAULT_CHUNKS, now = Date.now, onProgress, onError, signal }: IngestOptions & { signal: AbortSignal },
+  ) {
+    this.#store = store;
+    this.#chunks = chunks;
+    this.#settings = `${CUTTING}/${chunks.tokens}/${chunks.overlap}`;
+    this.#signal = signal;
+    this.#now = now;
+    this.#onProgress = onProgress ?? (() => {});
+    this.#onError = onError ?? (() => {});
+    this.#totalFiles = files.length;
+    this.#totalBytes = files.reduce((sum, { size }) => sum + size, 0);
+  }
+
+  fail(error: IngestError): void {
+    this.#counts.errorCount++;
+    if (this.#errors.length < MOST_ERRORS) this.#errors.push(error);
+    this.#onError(error);
+  }
+
+  async take(file: FoundFile): Promise<void> {
+    this.#signal.throwIfAborted();
+    const known = this.#store.file(file.path);
+    const isSame = known?.size === file.size && known.settings === this.#settings;
+    if (isSame && known.modifiedMs === file.modifiedMs) {
+      this.#counts.unchangedFiles++;
+    } else {
+      try {
+        await this.#read(file, isSame ? known : undefined);
+      } catch (error) {
+        if (this.#signal.aborted) throw this.#signal.reason;
+        if (file.format === undefined && WarmpathError.isInstance(error)) this.#counts.skippedFiles++;
+        else if (isOurs(error)) throw error;
+        else this.fail({ file: file.name, message: reasonOf(error) });
+      }
+    }
+    this.#counts.files++;
+    this.#counts.bytes += file.size;
+    if (this.#passages === 0 && this.#documents.length === 0) this.#tell();
+  }
+
+  async remove(path: string): Promise<void> {
+    this.#removedDocuments.push(...this.#store.documentsFrom(path));
+    this.#removedFiles.push(path);
+    if (this.#removedDocuments.length >= BATCH_DOCUMENTS) await this.#flush();
+  }
+
+  async finish(): Promise<IngestReport> {
+    await this.#flush();
+    return { ...this.#counts, errors: this.#errors };
+  }
+
+  async #read(file: FoundFile, same: FileRecord | undefined): Promise<void> {
+    const startedMs = this.#now();
+    const reading = await readDocuments(file, this.#chunks, this.#signal);
+    const record = (hash: string): FileRecord => ({
+      path: file.path,
+      size: file.size,
+      modifiedMs: startedMs - file.modifiedMs > FRESH_MS ? file.modifiedMs : 0,
+      hash,
+      settings: this.#settings,
+    });
+    if (file.format !== 'jsonl' && same !== undefined && same.hash === reading.hash()) {
+      this.#counts.unchangedFiles++;
+      this.#files.push(record(same.hash));
+      return;
+    }
+    const seen = new Set<string>();
+    for await (const document of reading.documents()) {
+      if ('message' in document) {
+        this.fail({ file: file.name, ...document });
+        continue;
+      }
+      const id = this.#freeId(document.id, file.path);
+      seen.add(id);
+      this.#documents.push({ ...document, id, origin: file.path });
+      this.#passages += document.passages.length;
+      if (this.#documents.length >= BATCH_DOCUMENTS || this.#passages >= BATCH_PASSAGES) await this.#flush();
+    }
+    for (const id of this.#store.documentsFrom(file.path)) if (!seen.has(id)) this.#removedDocuments.push(id);
+    this.#files.push(record(reading.hash()));
+  }
+
+  /** The id, or one of its own where another file has it. What was handed in gives way to a file. */
+  #freeId(id: string, origin: string): string {
+    const taken = this.#documents.find((document) => document.id === id)?.origin ?? this.#store.document(id)?.origin;
+    return taken === undefined || taken === origin || taken === HANDED_IN ? id : `${id}~${hashOf(origin).slice(0, 6)}`;
+  }
+
+  async #flush(): Promise<void> {
+    this.#signal.throwIfAborted();
+    const applied = await this.#store.apply({
+      documents: this.#documents,
+      removedDocuments: this.#removedDocuments,
+      files: this.#files,
+      removedFiles: this.#removedFiles,
+    });
+    this.#documents = [];
+    this.#passages = 0;
+    this.#files = [];
+    this.#removedDocuments = [];
+    this.#removedFiles = [];
+    this.#counts.added += applied.added;
+    this.#counts.changed += applied.changed;
+    this.#counts.removed += applied.removed;
+    this.#tell();
+  }
+
+  #tell(): void {
+    const { files, bytes } = this.#counts;
+    this.#onProgress({ files, bytes, totalFiles: this.#totalFiles, totalBytes: this.#totalBytes });
+  }
+}
+
+async function isGone(path: string): Promise<boolean> {
+  const code = await lstat(path).then(
+    () => undefined,
+    (error: NodeJS.ErrnoException) => error.code,
+  );
+  return code === 'ENOENT' || code === 'ENOTDIR';
+}
+
+/** Errors of the collection end an ingestion; those of a file do not. */
+function isOurs(error: unknown): boolean {
+  return WarmpathError.isInstance(error) && error.code.startsWith('WARMPATH_COLLECTION');
+}
+
+function reasonOf(error: unknown): string {
+  if (WarmpathError.isInstance(error)) return error.message;
+  const { code } = error as NodeJS.ErrnoException;
+  return code === undefined ? (error as Error).message : `cannot read: ${fileErrorReason(error)}`;
+}

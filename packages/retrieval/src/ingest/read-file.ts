@@ -1,0 +1,201 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { WarmpathError } from '@warmpath/core';
+import type { NewDocument } from '../collections/collection-store.js';
+import { type ChunkSettings, chunk } from '../parse/chunk.js';
+import { parsePdf } from '../parse/parse-pdf.js';
+import { type ParsedText, parseText, type TextFormat } from '../parse/parse-text.js';
+import type { FoundFile } from './find-files.js';
+
+/** Longest text and PDF that are read, as a whole; JSONL is read line by line, however long the file is. */
+const LONGEST_TEXT_BYTES = 64 * 2 ** 20;
+const LONGEST_PDF_BYTES = 256 * 2 ** 20;
+const LONGEST_LINE_BYTES = 16 * 2 ** 20;
+
+/** Content as a caller hands it in. */
+export interface DocumentText {
+  readonly id: string;
+  readonly title?: string;
+  readonly content: string;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  /** Plain text if left out. */
+  readonly format?: TextFormat;
+}
+
+/** A document that was cut, or what is wrong with one line of a file. */
+export type ReadDocument = Omit<NewDocument, 'origin'> | { readonly position: string; readonly message: string };
+
+/** A file that is read: its documents, and at the end its hash. */
+export interface FileReading {
+  documents(): AsyncIterable<ReadDocument>;
+  /** Known when all documents were read. */
+  hash(): string;
+}
+
+/** Cuts a text into the passages of one document. A title stands before the headings of the text. */
+export function cutDocument(
+  { id, title, content, metadata, format = 'text' }: DocumentText,
+  settings: ChunkSettings,
+): Omit<NewDocument, 'origin'> {
+  const document = assemble(id, title, parseText(content.toWellFormed(), format), settings, Buffer.byteLength(content));
+  return metadata === undefined ? document : { ...document, metadata };
+}
+
+function assemble(
+  id: string,
+  title: string | undefined,
+  parsed: ParsedText,
+  settings: ChunkSettings,
+  bytes: number,
+): Omit<NewDocument, 'origin'> {
+  const named = title ?? parsed.title;
+  const blocks = parsed.blocks.map(({ headings, text }) => ({
+    headings: named === undefined || headings[0] === named ? headings : [named, ...headings],
+    text,
+  }));
+  return { id, ...(named !== undefined && { title: named }), bytes, passages: chunk(blocks, settings) };
+}
+
+/**
+ * Reads a file. Errors: WARMPATH_UNREADABLE_FILE for what is no text, WARMPATH_DOCUMENT_TOO_LARGE, and those of the
+ * file system.
+ */
+export async function readDocuments(
+  file: FoundFile,
+  settings: ChunkSettings,
+  signal: AbortSignal,
+): Promise<FileReading> {
+  const { format = 'text' } = file;
+  if (format === 'jsonl') return new LineReading(file, settings, signal);
+  const most = format === 'pdf' ? LONGEST_PDF_BYTES : LONGEST_TEXT_BYTES;
+  if (file.size > most) {
+    const detail = `the file has ${megabytes(file.size)} MB, and ${megabytes(most)} are read at most`;
+    throw new WarmpathError('WARMPATH_DOCUMENT_TOO_LARGE', { detail });
+  }
+  const bytes = await readFile(file.path, { signal });
+  const hash = createHash('sha256').update(bytes).digest('base64url');
+  return {
+    hash: () => hash,
+    documents: async function* () {
+      const parsed =
+        format === 'pdf' ? await parsePdf(new Uint8Array(bytes), signal) : parseText(decode(bytes), format);
+      yield assemble(file.name, undefined, parsed, settings, bytes.length);
+    },
+  };
+}
+
+/** Whether bytes are the beginning of a text: no control characters but those that stand in texts. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for.
+const BINARY = /[\x00-\x08\x0e-\x1a\x1c-\x1f]/;
+
+/** The text of a file: UTF-8, UTF-16 with its mark, or else Windows' Latin letters, if it is text at all. */
+function decode(bytes: Buffer): string {
+  if (bytes[0] === 0xff && bytes[1] === 0xfe) return new TextDecoder('utf-16le').decode(bytes);
+  if (bytes[0] === 0xfe && bytes[1] === 0xff) return new TextDecoder('utf-16be').decode(bytes);
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    text = new TextDecoder('windows-1252').decode(bytes);
+  }
+  const control = BINARY.exec(text);
+  if (control !== null) {
+    const line = text.slice(0, control.index).split('\n').length;
+    const detail = `it is not a text: line ${line} has control characters`;
+    throw new WarmpathError('WARMPATH_UNREADABLE_FILE', { detail });
+  }
+  return text;
+}
+
+/** JSON Lines, also as BEIR has them: each line a document. */
+class LineReading implements FileReading {
+  readonly #file: FoundFile;
+  readonly #settings: ChunkSettings;
+  readonly #signal: AbortSignal;
+  readonly #hash = createHash('sha256');
+
+  constructor(file: FoundFile, settings: ChunkSettings, signal: AbortSignal) {
+    this.#file = file;
+    this.#settings = settings;
+    this.#signal = signal;
+  }
+
+  hash(): string {
+    return this.#hash.digest('base64url');
+  }
+
+  async *documents(): AsyncIterable<ReadDocument> {
+    let number = 0;
+    const used = new Set<string>();
+    for await (const line of this.#lines()) {
+      number++;
+      const position = `line ${number}`;
+      if (line === undefined) {
+        yield { position, message: `the line is longer than ${megabytes(LONGEST_LINE_BYTES)} MB` };
+        continue;
+      }
+      if (line.trim() === '') continue;
+      const read = readLine(line, `${this.#file.name}:${number}`);
+      if (typeof read === 'string') {
+        yield { position, message: read };
+        continue;
+      }
+      const id = used.has(read.id) ? `${read.id}:${number}` : read.id;
+      used.add(id);
+      yield cutDocument({ ...read, id }, this.#settings);
+    }
+  }
+
+  /** Lines of the file; undefined for one that is too long. */
+  async *#lines(): AsyncIterable<string | undefined> {
+    let parts: Buffer[] = [];
+    let length = 0;
+    const take = () => {
+      const line = length > LONGEST_LINE_BYTES ? undefined : Buffer.concat(parts).toString('utf8');
+      parts = [];
+      length = 0;
+      return line;
+    };
+    for await (const bytes of createReadStream(this.#file.path, { signal: this.#signal, highWaterMark: 1 << 18 })) {
+      this.#hash.update(bytes as Buffer);
+      let from = 0;
+      for (;;) {
+        const end = (bytes as Buffer).indexOf(10, from);
+        const part = (bytes as Buffer).subarray(from, end < 0 ? undefined : end);
+        length += part.length;
+        if (length <= LONGEST_LINE_BYTES) parts.push(part);
+        else parts = [];
+        if (end < 0) break;
+        yield take();
+        from = end + 1;
+      }
+    }
+    if (length > 0) yield take();
+  }
+}
+
+/** A document of a line, or what is wrong with the line. */
+function readLine(line: string, place: string): DocumentText | string {
+  let value: unknown;
+  try {
+    value = JSON.parse(line.charCodeAt(0) === 0xfeff ? line.slice(1) : line);
+  } catch (error) {
+    return `it is not valid JSON (${(error as Error).message.slice(0, 100)})`;
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'it is not a JSON object';
+  const { _id, id = _id, title, text, content = text, metadata } = value as Record<string, unknown>;
+  if (typeof content !== 'string') return 'it has no string `text` or `content`';
+  const named = typeof id === 'string' && id !== '' ? id : typeof id === 'number' ? String(id) : place;
+  const isObject = typeof metadata === 'object' && metadata !== null && !Array.isArray(metadata);
+  return {
+    id: named.slice(0, 1000),
+    ...(typeof title === 'string' && title !== '' && { title }),
+    content,
+    ...(isObject && Object.keys(metadata).length > 0 && { metadata: metadata as Record<string, unknown> }),
+  };
+}
+
+function megabytes(bytes: number): string {
+  return Math.round(bytes / 2 ** 20).toLocaleString('en');
+}

@@ -1,0 +1,89 @@
+import { WarmpathError } from '@warmpath/core';
+import type { Block } from './chunk.js';
+import type { ParsedText } from './parse-text.js';
+
+/** Pages that are read of one file. */
+const MOST_PAGES = 10_000;
+
+/**
+ * Reads the text of a PDF, a block a paragraph, with the page as its heading where the document has no outline.
+ * The reader is loaded when the first PDF comes. Error: WARMPATH_UNREADABLE_FILE for what is encrypted, broken or has
+ * no text.
+ */
+export async function parsePdf(bytes: Uint8Array, signal: AbortSignal): Promise<ParsedText> {
+  const { getDocumentProxy } = await import('unpdf');
+  let document: Awaited<ReturnType<typeof getDocumentProxy>>;
+  try {
+    document = await getDocumentProxy(bytes, { verbosity: 0, isEvalSupported: false });
+  } catch (cause) {
+    throw unreadable(
+      (cause as Error).name === 'PasswordException' ? 'the PDF is encrypted' : 'the PDF is broken',
+      cause,
+    );
+  }
+  try {
+    const blocks: Block[] = [];
+    for (let page = 1; page <= Math.min(document.numPages, MOST_PAGES); page++) {
+      signal.throwIfAborted();
+      try {
+        const content = await (await document.getPage(page)).getTextContent();
+        for (const text of paragraphs(content.items as readonly PdfItem[])) {
+          blocks.push({ headings: [`page ${page}`], text });
+        }
+      } catch (cause) {
+        throw unreadable(`page ${page} of the PDF is broken`, cause);
+      }
+    }
+    if (blocks.length === 0) throw unreadable('the PDF has no text; it may be scanned');
+    const { info } = await document.getMetadata();
+    const title = String((info as Record<string, unknown>)['Title'] ?? '').trim();
+    return { ...(title !== '' && { title }), blocks };
+  } finally {
+    await document.destroy();
+  }
+}
+
+/** A run of text on a page, as pdf.js gives it. */
+interface PdfItem {
+  readonly str?: string;
+  readonly hasEOL?: boolean;
+  /** The last two: where it stands. */
+  readonly transform?: readonly number[];
+  readonly height?: number;
+}
+
+/** Lines that stand close are one paragraph; words that a line end has cut are joined. */
+function paragraphs(items: readonly PdfItem[]): string[] {
+  const lines: { text: string; y: number; height: number }[] = [];
+  let open: { text: string; y: number; height: number } | undefined;
+  for (const { str = '', hasEOL, transform, height = 0 } of items) {
+    open ??= { text: '', y: transform?.[5] ?? 0, height };
+    open.text += str;
+    open.height = Math.max(open.height, height);
+    if (hasEOL) {
+      lines.push(open);
+      open = undefined;
+    }
+  }
+  if (open !== undefined) lines.push(open);
+  const found: string[] = [];
+  let text = '';
+  let before: { y: number; height: number } | undefined;
+  for (const line of lines) {
+    if (line.text.trim() === '') continue;
+    const gap = before === undefined ? 0 : before.y - line.y;
+    if (before !== undefined && (gap > 1.8 * Math.max(before.height, line.height, 1) || gap < 0)) {
+      found.push(text);
+      text = '';
+    }
+    if (/\p{Ll}-$/u.test(text) && /^\p{Ll}/u.test(line.text)) text = text.slice(0, -1) + line.text.trim();
+    else text = text === '' ? line.text.trim() : `${text} ${line.text.trim()}`;
+    before = line;
+  }
+  if (text !== '') found.push(text);
+  return found;
+}
+
+function unreadable(detail: string, cause?: unknown): WarmpathError {
+  return new WarmpathError('WARMPATH_UNREADABLE_FILE', { detail, cause });
+}

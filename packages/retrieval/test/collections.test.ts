@@ -1,0 +1,352 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, rm, symlink, truncate, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+// The built package, as the processes that are killed run it: one database is opened by one copy of a library.
+import { type Collection, Collections } from '../dist/index.js';
+import { allStages, DOCUMENTS, runStagedRetrieverCases } from './staged-retriever.cases.ts';
+
+let folder: string;
+let collections: Collections;
+const made: string[] = [];
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-collections-'));
+  made.push(folder);
+  collections = new Collections(join(folder, 'collections'));
+});
+afterEach(async () => {
+  await collections.close();
+  for (const one of made.splice(0)) await rm(one, { recursive: true, force: true });
+});
+
+const files = async (texts: Record<string, string | Uint8Array>) => {
+  const root = join(folder, 'docs');
+  for (const [name, text] of Object.entries(texts)) {
+    await mkdir(join(root, name, '..'), { recursive: true });
+    await writeFile(join(root, name), text);
+    // Written long ago, so that its time is believed.
+    await utimes(join(root, name), 1_600_000_000, 1_600_000_000 + text.length);
+  }
+  return root;
+};
+const find = async (collection: Collection, text: string, k = 10) =>
+  (await allStages(collection.retriever, text, k)).at(-1)!.candidates;
+/** All that is stored, in an order that does not depend on when it came in. */
+const contents = (collection: Collection) => [...collection.export()].sort();
+
+runStagedRetrieverCases('a collection', async (documents) => {
+  const root = await mkdtemp(join(tmpdir(), 'warmpath-cases-'));
+  const own = new Collections(root);
+  const collection = await own.getOrMake('default', 'cases');
+  await collection.put(documents);
+  const byId = new Map(documents.map((document) => [document.id, document]));
+  return {
+    retriever: {
+      async *search(query, options) {
+        for await (const stage of collection.retriever.search(query, options)) {
+          // Ids of passages are ids of documents and a hash; each of these documents is one passage.
+          const candidates = stage.candidates.map(({ metadata, score }) => ({
+            ...byId.get(metadata!['source'] as string)!,
+            score,
+          }));
+          yield { ...stage, candidates };
+        }
+      },
+    },
+    close: async () => {
+      await own.close();
+      await rm(root, { recursive: true, force: true });
+    },
+  };
+});
+
+describe('a collection', () => {
+  it('finds passages of what was ingested, under the headings they stand below', async () => {
+    const root = await files({
+      'guide/install.md': '# Install\n\nRun the installer.\n\n## Docker\n\nPull the whale image.\n',
+      'page.html': '<title>Fees</title><nav>Home</nav><h1>Fees</h1><p>The fee is <b>nine</b> crowns.',
+      'note.txt': 'The lighthouse keeper retired.',
+    });
+    const collection = await collections.getOrMake('default', 'handbook');
+    const report = await collection.ingest([root]);
+    expect(report).toMatchObject({ files: 3, added: 3, changed: 0, removed: 0, errorCount: 0 });
+    const [whale] = await find(collection, 'whale');
+    expect(whale).toMatchObject({ title: 'Install', metadata: { source: 'docs/guide/install.md' } });
+    expect(whale!.content).toContain('## Docker');
+    expect((await find(collection, 'fee'))[0]).toMatchObject({ title: 'Fees', content: 'The fee is nine crowns.' });
+    expect(await find(collection, 'Home')).toEqual([]);
+    expect((await find(collection, 'lighthouse'))[0]!.id).toMatch(/^docs\/note\.txt#[\w-]{10}$/);
+  });
+
+  it('follows its files: what changed is read, what is gone leaves, and the rest keeps its ids', async () => {
+    const root = await files({ 'a.md': 'alpha one', 'b.md': 'beta two', 'c.md': 'gamma three' });
+    const collection = await collections.getOrMake('default', 'handbook');
+    await collection.ingest([root]);
+    const before = await find(collection, 'beta');
+    await rm(join(root, 'a.md'));
+    await files({ 'c.md': 'gamma four', 'd.md': 'delta five' });
+    const report = await collection.ingest([root]);
+    expect(report).toMatchObject({ unchangedFiles: 1, added: 1, changed: 1, removed: 1 });
+    expect(await find(collection, 'alpha three')).toEqual([]);
+    expect((await find(collection, 'four')).length).toBe(1);
+    const after = await find(collection, 'beta');
+    expect(after.map(({ id }) => id)).toEqual(before.map(({ id }) => id));
+    expect(collection.totals).toMatchObject({ documents: 3, passages: 3 });
+    // A file on its own does not take the others with it.
+    expect(await collection.ingest([join(root, 'd.md')])).toMatchObject({ removed: 0, unchangedFiles: 1 });
+  });
+
+  it('reads a file again that was written at the very time it was read', async () => {
+    const root = await files({ 'a.md': 'alpha' });
+    const now = 1_600_000_000_000;
+    const collection = await collections.getOrMake('default', 'handbook');
+    await utimes(join(root, 'a.md'), now / 1000, now / 1000);
+    await collection.ingest([root], { now: () => now + 1 });
+    await writeFile(join(root, 'a.md'), 'omega');
+    await utimes(join(root, 'a.md'), now / 1000, now / 1000);
+    await collection.ingest([root], { now: () => now + 10_000 });
+    expect((await find(collection, 'omega')).length).toBe(1);
+  });
+
+  it('stores a passage once, however many documents have it, and until the last one leaves', async () => {
+    const licence = 'Permission is granted to sail these waters.';
+    const root = await files({ 'a.md': licence, 'b.md': licence, 'c.md': 'Something else.' });
+    const collection = await collections.getOrMake('default', 'handbook');
+    await collection.ingest([root]);
+    expect(collection.totals).toMatchObject({ documents: 3, passages: 2, duplicates: 1 });
+    await rm(join(root, 'a.md'));
+    await collection.ingest([root]);
+    expect(collection.totals).toMatchObject({ documents: 2, passages: 2, duplicates: 0 });
+    expect((await find(collection, 'waters')).map(({ metadata }) => metadata!['source'])).toEqual(['docs/b.md']);
+    await rm(join(root, 'b.md'));
+    await collection.ingest([root]);
+    expect(collection.totals).toMatchObject({ documents: 1, passages: 1, duplicates: 0 });
+    expect(await find(collection, 'waters')).toEqual([]);
+  });
+
+  it('reads BEIR folders and JSON Lines, names the lines it cannot read, and takes the others in', async () => {
+    const root = await files({
+      'beir/corpus.jsonl': '{"_id":"d1","title":"One","text":"first words"}\n{"_id":"d2","text":"second words"}\n',
+      'beir/queries.jsonl': '{"_id":"q1","text":"question words"}\n',
+      'beir/qrels/test.tsv': 'q1\td1\t1\n',
+      'more.jsonl':
+        '{"id":"x","text":"good"}\nnot json\n[1]\n{"id":"y"}\n\n{"id":"x","content":"twin","metadata":{"n":1}}',
+    });
+    const collection = await collections.getOrMake('default', 'handbook');
+    const report = await collection.ingest([root]);
+    expect(report.errors.map(({ file, position }) => `${file} ${position}`)).toEqual([
+      'docs/more.jsonl line 2',
+      'docs/more.jsonl line 3',
+      'docs/more.jsonl line 4',
+    ]);
+    expect([...collection.documents()].map(({ id }) => id)).toEqual(['d1', 'd2', 'x', 'x:6']);
+    expect((await find(collection, 'twin'))[0]!.metadata).toEqual({ n: 1, source: 'x:6' });
+  });
+
+  it('says which files it cannot read, and takes the others in', async () => {
+    const root = await files({
+      'good.md': 'readable text',
+      'noise.md': Uint8Array.from({ length: 5000 }, (_, at) => (at * 7919) % 256),
+      'noise.bin': Uint8Array.from({ length: 5000 }, (_, at) => (at * 7919) % 256),
+      'broken.pdf': '%PDF-1.7\nthis is no PDF',
+      'old.txt': Buffer.from('Gr\u00fc\u00dfe aus K\u00f6ln', 'latin1'),
+      'quotes.md': `${'>'.repeat(5000)} deep`,
+      'loop/inner.md': 'inside of the loop',
+    });
+    await symlink(root, join(root, 'loop', 'again'));
+    await symlink(join(root, 'nowhere'), join(root, 'dangling.md'));
+    await writeFile(join(root, 'huge.txt'), '');
+    await truncate(join(root, 'huge.txt'), 2 ** 31);
+    const collection = await collections.getOrMake('default', 'handbook');
+    const report = await collection.ingest([root, join(root, 'missing.md')]);
+    const told = Object.fromEntries(report.errors.map(({ file, message }) => [file.replace(root, 'docs'), message]));
+    expect(Object.keys(told).sort()).toEqual([
+      'docs/broken.pdf',
+      'docs/dangling.md',
+      'docs/huge.txt',
+      'docs/loop/again',
+      'docs/missing.md',
+      'docs/noise.md',
+    ]);
+    expect(told['docs/huge.txt']).toContain('2,048 MB');
+    expect(told['docs/loop/again']).toContain('circle');
+    expect(report.skippedFiles).toBe(1);
+    for (const word of ['readable', 'Köln', 'deep', 'inside']) expect((await find(collection, word)).length).toBe(1);
+  });
+
+  it('keeps what it had of a file that can no longer be read, and of a folder that cannot be opened', async () => {
+    const root = await files({ 'a.md': 'alpha', 'sub/b.md': 'beta' });
+    const collection = await collections.getOrMake('default', 'handbook');
+    await collection.ingest([root]);
+    await files({ 'a.md': Uint8Array.from([0, 1, 2, 3]) });
+    expect(await collection.ingest([root])).toMatchObject({ errorCount: 1, removed: 0 });
+    expect((await find(collection, 'alpha')).length).toBe(1);
+    if (process.getuid?.() === 0) return;
+    await chmod(join(root, 'sub'), 0);
+    expect(await collection.ingest([root])).toMatchObject({ removed: 0 });
+    await chmod(join(root, 'sub'), 0o700);
+  });
+
+  it('takes documents in by hand, replaces and removes them', async () => {
+    const collection = await collections.getOrMake('default', 'notes');
+    expect(await collection.put(DOCUMENTS)).toMatchObject({ added: DOCUMENTS.length });
+    expect(await collection.put(DOCUMENTS)).toMatchObject({ unchanged: DOCUMENTS.length });
+    expect(await collection.put([{ id: 'bread', content: 'Wheat bread rises fast.' }])).toMatchObject({ changed: 1 });
+    expect((await find(collection, 'sourdough')).length).toBe(0);
+    expect(await collection.remove(['bread', 'nothing'])).toMatchObject({ removed: 1 });
+    expect(collection.document('bread')).toBeUndefined();
+    expect(collection.totals.documents).toBe(DOCUMENTS.length - 1);
+  });
+
+  it('comes back from an export as it was, in another collection', async () => {
+    const root = await files({ 'a.md': `# A\n\n${'Some words of one section. '.repeat(400)}`, 'b.md': 'beta' });
+    const collection = await collections.getOrMake('default', 'one');
+    await collection.ingest([root]);
+    const copy = await collections.getOrMake('default', 'two');
+    const lines = contents(collection);
+    await copy.import(
+      (async function* () {
+        yield* lines;
+      })(),
+    );
+    expect(contents(copy)).toEqual(lines);
+    expect(copy.totals).toEqual(collection.totals);
+    expect(await find(copy, 'beta')).toEqual(await find(collection, 'beta'));
+    const bad = async function* () {
+      yield lines[0]!;
+      yield '{"id": 3}';
+    };
+    await expect(copy.import(bad())).rejects.toMatchObject({ code: 'WARMPATH_INVALID_REQUEST', path: 'line 2' });
+  });
+
+  it('is apart from other tenants, whatever they are called', async () => {
+    const tenants = ['default', '../default', 'Default', 'a/b', '', 'x'.repeat(500)];
+    for (const tenant of tenants) {
+      await (await collections.getOrMake(tenant, 'same')).put([{ id: 'd', content: `of ${tenant.length} ${tenant}` }]);
+    }
+    for (const tenant of tenants) {
+      expect(await collections.names(tenant)).toEqual(['same']);
+      expect((await find(await collections.get(tenant, 'same'), 'of')).length).toBe(1);
+    }
+    await collections.delete('default', 'same');
+    expect(await collections.names('default')).toEqual([]);
+    expect(await collections.names('Default')).toEqual(['same']);
+    for (const name of ['', '..', 'a/b', 'A', '.x', 'x'.repeat(65)]) {
+      await expect(collections.getOrMake('default', name)).rejects.toMatchObject({ code: 'WARMPATH_COLLECTION_NAME' });
+    }
+    await expect(collections.get('default', 'none')).rejects.toMatchObject({ code: 'WARMPATH_COLLECTION_NOT_FOUND' });
+  });
+
+  it('is found deleted by whoever has it open, and can be made again', async () => {
+    const collection = await collections.getOrMake('default', 'gone');
+    await collection.put(DOCUMENTS);
+    await collections.delete('default', 'gone');
+    await expect(find(collection, 'harbour')).rejects.toMatchObject({ code: 'WARMPATH_COLLECTION_NOT_FOUND' });
+    const again = await collections.getOrMake('default', 'gone');
+    expect(again.totals.documents).toBe(0);
+    expect(await find(again, 'harbour')).toEqual([]);
+  });
+
+  it('lets one write at a time within a process, one after the other', async () => {
+    const collection = await collections.getOrMake('default', 'queue');
+    const texts = Array.from({ length: 20 }, (_, number) => [{ id: `d${number}`, content: `word${number}` }]);
+    await Promise.all(texts.map((documents) => collection.put(documents)));
+    expect(collection.totals.documents).toBe(20);
+    expect((await find(collection, 'word7')).length).toBe(1);
+  });
+});
+
+describe('an ingestion in another process', () => {
+  const children: ChildProcess[] = [];
+  afterEach(() => {
+    for (const child of children.splice(0)) child.kill('SIGKILL');
+  });
+
+  /** Ingests in a process of its own, which writes a line for each transaction that is committed. */
+  const start = (root: string) => {
+    const script = fileURLToPath(new URL('./ingest-process.js', import.meta.url));
+    const child = spawn(process.execPath, [script, join(folder, 'collections'), root], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    children.push(child);
+    return { child, lines: createInterface({ input: child.stdout! })[Symbol.asyncIterator]() };
+  };
+
+  const corpus = (count: number) =>
+    Object.fromEntries(
+      Array.from({ length: count }, (_, number) => [
+        `f${number}.md`,
+        `# File ${number}\n\n${Array.from({ length: 12 }, (_, line) => `Line ${line} of file ${number} w${(number * 31 + line) % 97}.`).join('\n\n')}`,
+      ]),
+    );
+
+  it('is told apart from a second one, and does not disturb who searches', async () => {
+    const root = await files(corpus(600));
+    const { child, lines } = start(root);
+    await lines.next();
+    const collection = await collections.get('default', 'handbook');
+    expect((await find(collection, 'File 0')).length).toBeGreaterThan(0);
+    await expect(collection.put(DOCUMENTS)).rejects.toMatchObject({ code: 'WARMPATH_COLLECTION_BUSY' });
+    child.stdin!.end('go on\n');
+    await once(child, 'close');
+    expect(collection.totals.documents).toBe(600);
+    expect((await find(collection, 'File 599')).length).toBeGreaterThan(0);
+    await collection.put(DOCUMENTS);
+  });
+
+  it('loses nothing that was committed when it is killed, writes nothing by halves, and goes on where it was', async () => {
+    const root = await files(corpus(1500));
+    const whole = new Collections(join(folder, 'whole'));
+    const reference = await whole.getOrMake('default', 'handbook');
+    await reference.ingest([root]);
+    const expected = contents(reference);
+    const documents = new Set(expected);
+    let kills = 0;
+    let committed = 0;
+    for (let finished = false; !finished; ) {
+      const { child, lines } = start(root);
+      child.stdin!.end('go on\n');
+      // Killed in the midst of the transactions behind the kill-th line.
+      for (let line = 0; ; line++) {
+        const { value, done } = await lines.next();
+        if (done) {
+          finished = true;
+          break;
+        }
+        committed = Math.max(committed, Number(value));
+        if (line === kills % 3) {
+          const delay = (kills * 7919) % 23;
+          for (let turn = 0; turn < delay; turn++) await new Promise(setImmediate);
+          break;
+        }
+      }
+      if (!finished) {
+        kills++;
+        child.kill('SIGKILL');
+        await once(child, 'close');
+      }
+      const after = new Collections(join(folder, 'collections'));
+      const collection = await after.get('default', 'handbook');
+      const stored = contents(collection);
+      expect(stored.length).toBeGreaterThanOrEqual(committed);
+      expect(stored.every((document) => documents.has(document))).toBe(true);
+      expect(collection.totals.documents).toBe(stored.length);
+      const passages = stored.reduce((sum, line) => sum + (JSON.parse(line) as { passages: [] }).passages.length, 0);
+      expect(collection.totals.passages + collection.totals.duplicates).toBe(passages);
+      await after.close();
+    }
+    expect(kills).toBeGreaterThan(2);
+    const collection = await collections.get('default', 'handbook');
+    expect(contents(collection)).toEqual(expected);
+    for (const text of ['w7', 'File 12', 'Line 3 of file 1499']) {
+      const scores = (await find(collection, text)).map(({ score }) => score);
+      expect(scores).toEqual((await find(reference, text)).map(({ score }) => score));
+    }
+    await whole.close();
+  });
+});
