@@ -47,6 +47,14 @@ npm ci
     ]);
   });
 
+  it('of a long Markdown text are the same as of its parts', () => {
+    const part = '# H\n\ntext\n\n~~~\n\n# code\n\n~~~\n\n- a\n- b\n\n';
+    const once = blocksOf(part, 'markdown');
+    const many = blocksOf(part.repeat(4000), 'markdown');
+    expect(many.length).toBe(once.length * 4000);
+    expect(many.slice(-once.length)).toEqual(once);
+  });
+
   it('of HTML have entities as signs, and neither scripts nor navigation', () => {
     const html = `<!doctype html><title>A &amp; B</title><style>x{}</style><nav><a>Home</a></nav>
       <h1>Fees</h1><p>One &lt;two&gt;<br>three</p><script>alert("no")</script>
@@ -70,8 +78,31 @@ npm ci
       }),
       { seed: 21, numRuns: 300 },
     );
-    for (const unit of ['>', '- ', '<div>', '<b', '[', '*', '`', '| a ', '# ', '&#x', '\n\n', '(((', '![](']) {
-      expect(parseText(unit.repeat(3000), format).blocks).toBeInstanceOf(Array);
+    for (const unit of [
+      '>',
+      '- ',
+      '<div>',
+      '<b',
+      '[',
+      '*',
+      '`',
+      '| a ',
+      '# ',
+      '&#x',
+      '\n\n',
+      'a_',
+      '  - a\n',
+      '1. ',
+      '((',
+      '"',
+      '<!--',
+      '<pre>  ',
+      '# [',
+      'title: ',
+      '![](',
+    ]) {
+      const { blocks } = parseText(`---\n${unit.repeat(20_000)}`, format);
+      expect(chunk(blocks, { tokens: 128, overlap: 16 })).toBeInstanceOf(Array);
     }
   });
 });

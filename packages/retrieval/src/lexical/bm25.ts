@@ -4,8 +4,9 @@ import { tokenise } from './tokenise.js';
 /** The constants of Robertson and Zaragoza (2009) at the values that most systems take. */
 const K1 = 1.2;
 const B = 0.75;
-/** Distinct terms of a query that are looked at, the rarest first. */
-const MOST_QUERY_TERMS = 1024;
+/** What is looked at of a query: its beginning, and of the distinct terms there the rarest. */
+const MOST_QUERY_LENGTH = 32_768;
+const MOST_QUERY_TERMS = 128;
 /** Documents that are scored at a time: their scores fit the first-level cache. */
 const WINDOW = 2048;
 /** Bounds are sums in another order than scores are, and rounding must not make them too low. */
@@ -120,7 +121,7 @@ export class Bm25 {
   #cursors(text: string): Cursor[] {
     const { terms, starts } = this.postings;
     const counts = new Map<number, number>();
-    for (const word of tokenise(text)) {
+    for (const word of tokenise(text.slice(0, MOST_QUERY_LENGTH))) {
       const term = terms.get(word);
       if (term !== undefined) counts.set(term, (counts.get(term) ?? 0) + 1);
     }

@@ -120,7 +120,7 @@ const CUTS: readonly { readonly at: RegExp; readonly gap: string }[] = [
   { at: /\n{2,}/, gap: '\n\n' },
   { at: /\n/, gap: '\n' },
   // After the sign that ends a sentence; Chinese and Japanese write no space behind it.
-  { at: /(?<=[.!?…]["'”’)\]]*)\s+/, gap: ' ' },
+  { at: /(?<=[.!?…]["'”’)\]]{0,3})\s+/, gap: ' ' },
   { at: /(?<=[。！？；])/, gap: '' },
   { at: /\s+/, gap: ' ' },
 ];

@@ -76,7 +76,7 @@ function paragraphs(items: readonly PdfItem[]): string[] {
       found.push(text);
       text = '';
     }
-    if (/\p{Ll}-$/u.test(text) && /^\p{Ll}/u.test(line.text)) text = text.slice(0, -1) + line.text.trim();
+    if (/\p{Ll}-$/u.test(text.slice(-3)) && /^\p{Ll}/u.test(line.text)) text = text.slice(0, -1) + line.text.trim();
     else text = text === '' ? line.text.trim() : `${text} ${line.text.trim()}`;
     before = line;
   }

@@ -1,5 +1,5 @@
 import { Parser } from 'htmlparser2';
-import { marked, type Token } from 'marked';
+import { Lexer, type Token } from 'marked';
 import type { Block } from './chunk.js';
 
 /** A document read from a file or a request, before it is cut. */
@@ -37,21 +37,20 @@ function parsePlain(text: string): ParsedText {
 }
 
 /** Nesting from which a text is no document: the parser recurses. */
-const DEEPEST_QUOTES = /^(?:[ \t]*>){100}/m;
+const DEEPEST_NESTING = /^(?:[ \t]*(?:>|[-*+](?=\s)|\d{1,9}[.)](?=\s))){100}/m;
+/**
+ * Length of what the parser gets at a time, for its time grows with the square of a long list: it is cut at an empty
+ * line once it has the first length, and taken for plain text at the second.
+ */
+const SEGMENT_LENGTH = 16_384;
+const LONGEST_SEGMENT = 65_536;
 
 function parseMarkdown(text: string): ParsedText {
   const { body, title: named } = splitFrontMatter(text);
-  if (DEEPEST_QUOTES.test(body)) return parsePlain(body);
-  let tokens: Token[];
-  try {
-    tokens = marked.lexer(body, { gfm: true });
-  } catch {
-    return parsePlain(body);
-  }
   const path = new HeadingPath();
   const blocks: Block[] = [];
   let title = named;
-  for (const token of tokens) {
+  for (const token of segmentsOf(body).flatMap(blocksOfSegment)) {
     if (token.type === 'heading') {
       const heading = plainHeading(token['text'] as string);
       title ??= heading;
@@ -59,23 +58,82 @@ function parseMarkdown(text: string): ParsedText {
     } else if (token.type === 'html') {
       for (const block of parseHtml(token.raw).blocks) blocks.push({ ...block, headings: path.headings });
     } else if (token.type !== 'space' && token.type !== 'hr' && token.type !== 'def') {
-      blocks.push({ headings: path.headings, text: token.raw.replace(/<!--[\s\S]*?-->/g, '').trimEnd() });
+      blocks.push({ headings: path.headings, text: withoutComments(token.raw).trimEnd() });
     }
   }
   return { ...(title !== undefined && { title }), blocks };
+}
+
+/** Parts of a Markdown text that can be read by themselves: cut at empty lines outside of code. */
+function segmentsOf(text: string): string[] {
+  const segments: string[] = [];
+  let from = 0;
+  let fence: string | undefined;
+  for (let at = 0; at < text.length; ) {
+    const next = text.indexOf('\n', at);
+    const end = next < 0 ? text.length : next + 1;
+    const length = end - from;
+    const line = length > SEGMENT_LENGTH || FENCE_BEGINS.test(text.slice(at, at + 8)) ? text.slice(at, end) : undefined;
+    const marker = line === undefined ? undefined : FENCE.exec(line.slice(0, 200))?.[1];
+    if (fence === undefined) fence = marker;
+    else if (marker?.startsWith(fence)) fence = undefined;
+    const isBorder = length > SEGMENT_LENGTH && fence === undefined && line?.trim() === '';
+    if (isBorder || length > LONGEST_SEGMENT) {
+      segments.push(text.slice(from, end));
+      from = end;
+      if (!isBorder) fence = undefined;
+    }
+    at = end;
+  }
+  segments.push(text.slice(from));
+  return segments;
+}
+
+const FENCE_BEGINS = /^[ ]{0,3}[`~]/;
+const FENCE = /^ {0,3}(```+|~~~+)/;
+
+/** The blocks of a part, without a look into their lines. What the parser cannot read is one block of text. */
+function blocksOfSegment(segment: string): Token[] {
+  const plain = [{ type: 'text', raw: segment, text: segment } as Token];
+  if (segment.length > LONGEST_SEGMENT || DEEPEST_NESTING.test(segment)) return plain;
+  try {
+    return new Lexer({ gfm: true }).blockTokens(segment, []);
+  } catch {
+    return plain;
+  }
 }
 
 /** What stands between two lines of `---` at the beginning: of it, only a title is text. */
 function splitFrontMatter(text: string): { readonly body: string; readonly title?: string } {
   const matter = /^---\n([\s\S]{0,20000}?)\n---[ \t]*(?:\n|$)/.exec(text);
   if (matter === null) return { body: text };
-  const title = /^title:[ \t]*(.+?)[ \t]*$/m.exec(matter[1]!)?.[1]?.replace(/^(["'])(.*)\1$/, '$2');
-  return { body: text.slice(matter[0].length), ...(title !== undefined && { title }) };
+  const title = /^title:(.*)$/m
+    .exec(matter[1]!)?.[1]
+    ?.trim()
+    .replace(/^(["'])(.*)\1$/, '$2');
+  return { body: text.slice(matter[0].length), ...(title && { title }) };
 }
+
+// What is read here may be written to be read slowly: nothing looks at a character more than a few times.
+
+function withoutComments(text: string): string {
+  let kept = '';
+  let from = 0;
+  for (;;) {
+    const start = text.indexOf('<!--', from);
+    const end = start < 0 ? -1 : text.indexOf('-->', start);
+    if (end < 0) return kept + text.slice(from);
+    kept += text.slice(from, start);
+    from = end + 3;
+  }
+}
+
+const LONGEST_HEADING = 500;
 
 /** A heading as a person would say it: of links and code, the text. */
 function plainHeading(heading: string): string {
   return heading
+    .slice(0, LONGEST_HEADING)
     .replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1')
     .replace(/<[^>]*>|[`*]|\{#[^}]*\}/g, '')
     .replace(/\s+/g, ' ')
@@ -93,7 +151,21 @@ const BLOCKS = new Set(
 /** Elements that stay one block with all that is in them. */
 const WHOLE = new Set(['ul', 'ol', 'table', 'pre', 'dl']);
 
+/** Elements within elements; the parser's time grows with the square of deeper ones. */
+const DEEPEST = 1000;
+const TOO_DEEP = new Error('too deep');
+
+/** What is nested deeper than any page is read without its elements. */
 function parseHtml(html: string): ParsedText {
+  try {
+    return readHtml(html);
+  } catch (error) {
+    if (error !== TOO_DEEP) throw error;
+    return parsePlain(html.replace(/<[^<>]*>/g, ' '));
+  }
+}
+
+function readHtml(html: string): ParsedText {
   const path = new HeadingPath();
   const blocks: Block[] = [];
   let text = '';
@@ -103,15 +175,17 @@ function parseHtml(html: string): ParsedText {
   let whole = 0;
   let pre = 0;
   let inTitle = false;
+  let depth = 0;
   const end = () => {
-    const block = text
-      .replace(/[ \t]+\n/g, '\n')
+    const lines = text.split('\n').map((one) => one.trimEnd());
+    const block = lines
+      .join('\n')
       .replace(/\n{3,}/g, '\n\n')
       .trim();
     text = '';
     if (block === '') return;
     if (heading > 0) {
-      const words = block.replace(/\s+/g, ' ');
+      const words = block.replace(/\s+/g, ' ').slice(0, LONGEST_HEADING);
       title ??= words;
       path.enter(heading, words);
     } else blocks.push({ headings: path.headings, text: block });
@@ -122,6 +196,7 @@ function parseHtml(html: string): ParsedText {
   const parser = new Parser(
     {
       onopentagname(name) {
+        if (++depth > DEEPEST) throw TOO_DEEP;
         if (name === 'title') inTitle = true;
         if (SILENT.has(name)) silent++;
         if (/^h[1-6]$/.test(name)) {
@@ -147,6 +222,7 @@ function parseHtml(html: string): ParsedText {
         text += pre > 0 ? part : part.replace(/\s+/g, ' ');
       },
       onclosetag(name) {
+        depth--;
         if (name === 'title') inTitle = false;
         if (SILENT.has(name)) silent = Math.max(0, silent - 1);
         if (name === 'td' || name === 'th') text += ' | ';
