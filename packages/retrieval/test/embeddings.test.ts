@@ -194,7 +194,9 @@ describe('the hashed TF-IDF embedding', () => {
       expect(two.vector(text)).toEqual(one.vector(text));
       expect(new HashedTfIdf(one.state).vector(text)).toEqual(one.vector(text));
     }
-    expect(one.name).toBe('hashed-tf-idf-64');
+    expect(one.name).toMatch(/^hashed-tf-idf-64-[0-9a-f]{8}$/);
+    expect(two.name).toBe(one.name);
+    expect(HashedTfIdf.learn(texts.slice(1), 64).name).not.toBe(one.name);
   });
 
   it('weighs rare terms more, has length one, and zeros where there is no term', () => {

@@ -132,6 +132,36 @@ function stagesOf(...stages: (readonly ScoredDocument[] | Error | 'never')[]): S
 
 const unreachable = () => Object.assign(new Error('no answer'), { code: 'WARMPATH_RETRIEVAL_TIMEOUT' });
 
+describe('vector search', () => {
+  it('refuses to search vectors of one model with those of another', async () => {
+    const embedder = HashedTfIdf.learn(DOCUMENTS.map(textOf));
+    const other = HashedTfIdf.learn(['something else']);
+    const entries = DOCUMENTS.map((document) => ({ id: document.id, vector: embedder.vector(textOf(document)) }));
+    const index = await buildVectorIndex(entries, { dimension: embedder.dimension, embedder: embedder.name });
+    const passages = (ids: readonly string[]) => ids.map((id) => DOCUMENTS.find((document) => document.id === id));
+    const searched = (by: HashedTfIdf) => allStages(new VectorRetriever({ index, embedder: by, passages }), 'bees', 1);
+    expect(await searched(embedder)).toHaveLength(1);
+    await expect(searched(other)).rejects.toMatchObject({ code: 'WARMPATH_EMBEDDING_INVALID' });
+  });
+
+  it('loads its index at the first search, once, and again after that failed', async () => {
+    const embedder = HashedTfIdf.learn(DOCUMENTS.map(textOf));
+    let loads = 0;
+    const retriever = new VectorRetriever({
+      index: () => {
+        if (++loads === 1) throw new Error('the disk is away');
+        return buildVectorIndex([], { dimension: embedder.dimension });
+      },
+      embedder,
+      passages: () => [],
+    });
+    expect(loads).toBe(0);
+    await expect(allStages(retriever, 'bees', 1)).rejects.toThrow('the disk is away');
+    await Promise.all([allStages(retriever, 'bees', 1), allStages(retriever, 'bees', 1)]);
+    expect(loads).toBe(2);
+  });
+});
+
 describe('hybrid search', () => {
   it('gives the lexical stages first, then every dense stage fused with the last of them', async () => {
     const hybrid = new HybridRetriever({

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib';
 import { forEachTerm } from '../lexical/tokenise.js';
 import type { Embedder } from './embedder.js';
 
@@ -23,7 +24,11 @@ export class HashedTfIdf implements Embedder {
 
   constructor(state: TfIdfState) {
     this.dimension = state.textsWith.length;
-    this.name = `hashed-tf-idf-${this.dimension}`;
+    const { buffer, byteOffset, byteLength } = state.textsWith;
+    const learned = crc32(new Uint8Array(buffer, byteOffset, byteLength), state.texts)
+      .toString(16)
+      .padStart(8, '0');
+    this.name = `hashed-tf-idf-${this.dimension}-${learned}`;
     this.#state = state;
     this.#weights = Float32Array.from(state.textsWith, (count) => Math.log(1 + (state.texts + 1) / (count + 1)));
   }

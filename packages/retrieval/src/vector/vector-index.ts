@@ -17,6 +17,8 @@ export interface VectorIndexOptions {
   readonly metric?: Metric;
   /** `exact` up to 10,000 vectors and `hnsw` above by default. */
   readonly kind?: VectorIndexKind;
+  /** The name of the embedder that the vectors come from; a retriever refuses to search with another one. */
+  readonly embedder?: string;
   readonly hnsw?: HnswSearchOptions;
   readonly ivf?: IvfOptions;
 }

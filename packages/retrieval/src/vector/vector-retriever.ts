@@ -1,3 +1,4 @@
+import { WarmpathError } from '@warmpath/core';
 import type { Embedder } from '../embeddings/embedder.js';
 import {
   checkSearch,
@@ -46,6 +47,12 @@ export class VectorRetriever implements StagedRetriever {
     const vector = query.vector ?? (await this.#embedder.embed([query.text], 'query', signal))[0]!;
     const index = await loading;
     signal.throwIfAborted();
+    const { embedder } = index.options;
+    if (query.vector === undefined && embedder !== undefined && embedder !== this.#embedder.name) {
+      throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', {
+        detail: `the index holds vectors of ${embedder}, and the question was embedded by ${this.#embedder.name}.`,
+      });
+    }
     if (index.metric === 'cosine' && vector.every((value) => value === 0)) {
       yield { candidates: [], index: 0, final: true };
       return;
@@ -60,7 +67,7 @@ export class VectorRetriever implements StagedRetriever {
   }
 
   #loaded(): Promise<VectorIndex> {
-    this.#index ??= this.#load().catch((error: unknown) => {
+    this.#index ??= (async () => this.#load())().catch((error: unknown) => {
       this.#index = undefined;
       throw error;
     });
