@@ -173,6 +173,42 @@ export const ERROR_TABLE = {
     message: 'The engine speaks chat completions only, which have no equivalent for a part of this request.',
     remedy: 'Leave out what `param` names, or use an engine that speaks this API itself.',
   },
+  WARMPATH_INVALID_VECTOR: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: 'A vector cannot be stored or searched for.',
+    remedy: 'Send vectors of finite numbers in the dimension of the collection, and with `cosine` none of zeros alone.',
+  },
+  WARMPATH_INDEX_FILE: {
+    status: 500,
+    type: 'configuration_error',
+    message: 'The file is no vector index that can be read.',
+    remedy: 'Build the index again; the documents and their vectors are not in danger.',
+  },
+  WARMPATH_EMBEDDING_INVALID: {
+    status: 502,
+    type: 'upstream_error',
+    message: 'The embedding endpoint answered with something other than the vectors that were asked for.',
+    remedy: "Check the endpoint's URL and model; a collection is searched with the model that it was built with.",
+  },
+  WARMPATH_RETRIEVAL_UNREACHABLE: {
+    status: 502,
+    type: 'upstream_error',
+    message: 'A server that retrieval needs cannot be reached.',
+    remedy: 'Check that the server of the URL that the message names is running.',
+  },
+  WARMPATH_RETRIEVAL_TIMEOUT: {
+    status: 504,
+    type: 'upstream_error',
+    message: 'A server that retrieval needs did not answer in time.',
+    remedy: 'Relieve that server, or allow it more time.',
+  },
+  WARMPATH_RETRIEVAL_ERROR: {
+    status: 502,
+    type: 'upstream_error',
+    message: 'A server that retrieval needs answered with an error.',
+    remedy: "See that server's own message and log.",
+  },
   WARMPATH_OVERLOADED: {
     status: 429,
     type: 'server_error',

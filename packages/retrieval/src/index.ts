@@ -1,6 +1,11 @@
 export { Collection } from './collections/collection.js';
 export type { Applied, CollectionTotals, DocumentRecord } from './collections/collection-store.js';
 export { Collections } from './collections/collections.js';
+export type { Embedder, EmbeddingPurpose } from './embeddings/embedder.js';
+export { HashedTfIdf, type TfIdfState } from './embeddings/hashed-tf-idf.js';
+export { type EmbeddingCache, OpenAiEmbedder, type OpenAiEmbedderOptions } from './embeddings/openai-embedder.js';
+export { type HybridOptions, HybridRetriever, reciprocalRankFusion } from './fusion/hybrid-retriever.js';
+export { type RerankOptions, RerankRetriever } from './fusion/rerank-retriever.js';
 export type { IngestError } from './ingest/find-files.js';
 export type { IngestOptions, IngestProgress, IngestReport } from './ingest/ingest.js';
 export type { DocumentText } from './ingest/read-file.js';
@@ -15,3 +20,21 @@ export {
   type Stage,
   type StagedRetriever,
 } from './staged-retriever.js';
+export { type BuildOptions, buildVectorIndex } from './vector/build-index.js';
+export type { HnswSearchOptions } from './vector/hnsw-search.js';
+export { readVectorIndex, writeVectorIndex } from './vector/index-file.js';
+export type { IvfOptions } from './vector/ivf-search.js';
+export type { VectorEntry } from './vector/stored-rows.js';
+export {
+  VectorIndex,
+  type VectorIndexKind,
+  type VectorIndexOptions,
+  type VectorStage,
+} from './vector/vector-index.js';
+export {
+  type Passage,
+  type PassageLookup,
+  VectorRetriever,
+  type VectorRetrieverOptions,
+} from './vector/vector-retriever.js';
+export type { Metric } from './vector/vector-table.js';

@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { WarmpathError, type Warning } from '@warmpath/core';
 
 /** A question, as it is searched for. */
 export interface Query {
@@ -25,6 +25,8 @@ export interface Stage {
   readonly index: number;
   /** True for the last stage, and only for it. */
   readonly final: boolean;
+  /** What could not be asked for this stage; the candidates are the best without it. */
+  readonly warnings?: readonly Warning[];
 }
 
 export interface SearchOptions {

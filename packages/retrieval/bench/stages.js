@@ -1,0 +1,114 @@
+/**
+ * Quality of search over BEIR folders with the hashed TF-IDF embedding: nDCG@10, recall@5 and @10 of BM25, exact
+ * search, IVF, HNSW and both fused; how much of what exact search finds they find; at which stage the final set is
+ * there.
+ * Usage: node bench/stages.js FOLDER... [--dimension 1024] [--json file]
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { Bm25Retriever, buildVectorIndex, HashedTfIdf, HybridRetriever, VectorRetriever } from '../dist/index.js';
+
+const K = 10;
+const { values: options, positionals: folders } = parseArgs({
+  allowPositionals: true,
+  options: { dimension: { type: 'string', default: '1024' }, json: { type: 'string' } },
+});
+if (folders.length === 0)
+  throw new Error('Name folders in the BEIR layout: corpus.jsonl, queries.jsonl, qrels/test.tsv.');
+const { signal } = new AbortController();
+const lines = (path) => readFileSync(path, 'utf8').split('\n').filter(Boolean);
+
+function readBeir(folder) {
+  const documents = lines(join(folder, 'corpus.jsonl')).map((line) => {
+    const { _id, title, text } = JSON.parse(line);
+    return { id: _id, content: text, ...(title && { title }) };
+  });
+  const relevant = new Map();
+  for (const line of lines(join(folder, 'qrels', 'test.tsv')).slice(1)) {
+    const [query, document, score] = line.split('\t');
+    if (!relevant.has(query)) relevant.set(query, new Map());
+    if (Number(score) > 0) relevant.get(query).set(document, Number(score));
+  }
+  const queries = lines(join(folder, 'queries.jsonl'))
+    .map((line) => JSON.parse(line))
+    .filter(({ _id }) => relevant.get(_id)?.size > 0)
+    .map(({ _id, text }) => ({ text, relevant: relevant.get(_id) }));
+  return { documents, queries };
+}
+
+const gain = (score, rank) => (2 ** score - 1) / Math.log2(rank + 2);
+function ndcg(ids, relevant) {
+  const found = ids.slice(0, K).reduce((sum, id, rank) => sum + gain(relevant.get(id) ?? 0, rank), 0);
+  const ideal = [...relevant.values()].sort((a, b) => b - a).slice(0, K);
+  return found / ideal.reduce((sum, score, rank) => sum + gain(score, rank), 0);
+}
+const recall = (ids, relevant, k) => ids.slice(0, k).filter((id) => relevant.has(id)).length / relevant.size;
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+const results = [];
+for (const folder of folders) {
+  const { documents, queries } = readBeir(folder);
+  const dimension = Number(options.dimension);
+  const textOf = ({ title, content }) => (title === undefined ? content : `${title}\n${content}`);
+  const embedder = HashedTfIdf.learn(documents.map(textOf), dimension);
+  const entries = documents.map((document) => ({ id: document.id, vector: embedder.vector(textOf(document)) }));
+  const byId = new Map(documents.map((document) => [document.id, document]));
+  const over = async (settings) =>
+    new VectorRetriever({
+      index: await buildVectorIndex(entries, { dimension, ...settings }),
+      embedder,
+      passages: (ids) => ids.map((id) => byId.get(id)),
+    });
+  const bm25 = Bm25Retriever.over(documents);
+  const hnsw = await over({ kind: 'hnsw', hnsw: { breadth: 32 } });
+  const retrievers = {
+    bm25,
+    exact: await over({ kind: 'exact' }),
+    ivf: await over({ kind: 'ivf', ivf: { probes: 8 } }),
+    hnsw,
+    'bm25 + hnsw': new HybridRetriever({ lexical: bm25, dense: hnsw }),
+  };
+  console.log(`\n${basename(folder)}: ${documents.length} passages, ${queries.length} questions, ${embedder.name}`);
+  console.log('                 nDCG@10  recall@5  recall@10  of exact  final set at stage (share of questions)');
+  const exactIds = [];
+  for (const [name, retriever] of Object.entries(retrievers)) {
+    const [ndcgs, recalls5, recalls10, agreements, firsts] = [[], [], [], [], []];
+    for (const [i, { text, relevant }] of queries.entries()) {
+      const stages = [];
+      for await (const { candidates } of retriever.search({ text }, { k: K, signal })) {
+        stages.push(candidates.map(({ id }) => id));
+      }
+      const ids = stages.at(-1);
+      if (name === 'exact') exactIds.push(new Set(ids));
+      ndcgs.push(ndcg(ids, relevant));
+      recalls5.push(recall(ids, relevant, 5));
+      recalls10.push(recall(ids, relevant, K));
+      if (exactIds.length > i)
+        agreements.push(ids.filter((id) => exactIds[i].has(id)).length / Math.max(1, exactIds[i].size));
+      const sets = stages.map((stage) => [...stage].sort().join('\n'));
+      const first = sets.indexOf(sets.at(-1));
+      firsts[first] = (firsts[first] ?? 0) + 1;
+    }
+    const shares = Array.from(firsts, (count = 0) => count / queries.length);
+    const row = {
+      folder: basename(folder),
+      name,
+      ndcg10: mean(ndcgs),
+      recall5: mean(recalls5),
+      recall10: mean(recalls10),
+      ofExact: agreements.length === queries.length ? mean(agreements) : undefined,
+      finalSetAtStage: shares,
+    };
+    results.push(row);
+    console.log(
+      [
+        `  ${name.padEnd(14)}`,
+        ...[row.ndcg10, row.recall5, row.recall10].map((value) => value.toFixed(3).padStart(7)),
+        (row.ofExact?.toFixed(3) ?? '').padStart(9),
+        `  ${shares.map((share, stage) => `${stage + 1}: ${(100 * share).toFixed(0)} %`).join(', ')}`,
+      ].join('  '),
+    );
+  }
+}
+if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(results, undefined, 2)}\n`);

@@ -1,0 +1,3 @@
+export const KERNEL_TEXT: string;
+/** The module's bytes. */
+export function kernelBytes(): Promise<Uint8Array>;

@@ -1,0 +1,94 @@
+import {
+  checkSearch,
+  type Query,
+  type ScoredDocument,
+  type SearchOptions,
+  type Stage,
+  type StagedRetriever,
+} from '../staged-retriever.js';
+
+/** What a function finds. Without scores, the order is the ranking. */
+export type FoundDocument = Omit<ScoredDocument, 'score'> & { readonly score?: number };
+
+export type SearchFunction = (
+  query: Query,
+  options: SearchOptions,
+) => readonly FoundDocument[] | Promise<readonly FoundDocument[]>;
+
+/** Any function as a retriever with one stage, which is final. */
+export class FunctionRetriever implements StagedRetriever {
+  readonly #find: SearchFunction;
+
+  constructor(find: SearchFunction) {
+    this.#find = find;
+  }
+
+  async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
+    checkSearch(options);
+    const { k, signal } = options;
+    const found = await untilAborted(Promise.resolve(this.#find(query, options)), signal);
+    const unique = new Map<string, ScoredDocument>();
+    for (const [rank, document] of found.entries()) {
+      if (!unique.has(document.id)) unique.set(document.id, { ...document, score: document.score ?? -rank });
+    }
+    const candidates = [...unique.values()].sort((a, b) => b.score - a.score).slice(0, k);
+    yield { candidates, index: 0, final: true };
+  }
+}
+
+/** What a promise gives, or the reason of a signal that comes first. Leaves nothing on the signal. */
+export async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let abort!: () => void;
+  const aborted = new Promise<never>((_, reject) => {
+    abort = () => reject(signal.reason);
+    signal.addEventListener('abort', abort);
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+    promise.catch(() => undefined);
+  }
+}
+
+/** The part of a LangChain.js retriever that is used. */
+export interface LangChainRetriever {
+  invoke(
+    query: string,
+    options?: { signal?: AbortSignal },
+  ): Promise<readonly { id?: string; pageContent: string; metadata: Record<string, unknown> }[]>;
+}
+
+/** A LangChain.js retriever. A document without an id is known by its text. */
+export function fromLangChain(retriever: LangChainRetriever): FunctionRetriever {
+  return new FunctionRetriever(async ({ text }, { signal }) =>
+    (await retriever.invoke(text, { signal })).map(({ id, pageContent, metadata }) => ({
+      id: id ?? pageContent,
+      content: pageContent,
+      metadata,
+    })),
+  );
+}
+
+/** The part of a LlamaIndex.TS retriever that is used. */
+export interface LlamaIndexRetriever {
+  retrieve(query: { query: string }): Promise<readonly LlamaIndexNode[]>;
+}
+
+interface LlamaIndexNode {
+  readonly score?: number;
+  readonly node: { id_: string; metadata: Record<string, unknown>; getContent(mode: never): string };
+}
+
+/** A LlamaIndex.TS retriever. */
+export function fromLlamaIndex(retriever: LlamaIndexRetriever): FunctionRetriever {
+  return new FunctionRetriever(async ({ text }) =>
+    (await retriever.retrieve({ query: text })).map(({ score, node }) => ({
+      id: node.id_,
+      content: node.getContent('none' as never),
+      metadata: node.metadata,
+      ...(score !== undefined && { score }),
+    })),
+  );
+}

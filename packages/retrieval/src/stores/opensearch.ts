@@ -1,0 +1,94 @@
+import { WarmpathError } from '@warmpath/core';
+import type { Embedder } from '../embeddings/embedder.js';
+import { JsonService, type JsonServiceOptions } from '../remote/json-service.js';
+import { checkSearch, type Query, type SearchOptions, type Stage, type StagedRetriever } from '../staged-retriever.js';
+import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
+
+export interface OpenSearchOptions extends JsonServiceOptions {
+  readonly index: string;
+  /** Which of the two speaks here: their vector queries differ. `opensearch` by default. */
+  readonly dialect?: 'opensearch' | 'elasticsearch';
+  /** With an embedder vectors are searched, without one words (BM25). */
+  readonly embedder?: Embedder;
+  /** The field of the vectors; `embedding` by default. */
+  readonly vectorField?: string;
+  readonly fields?: StoredFields;
+  /** Candidates of each stage of a vector search (`ef_search`, `num_candidates`); 16, 64 and 256 by default. */
+  readonly breadths?: readonly number[];
+}
+
+/**
+ * An index in OpenSearch (2.16 or later) or Elasticsearch (8): words in one stage, vectors in stages, each more
+ * broadly. For both, fuse two of these in a `HybridRetriever`.
+ */
+export class OpenSearchRetriever implements StagedRetriever {
+  readonly #options: OpenSearchOptions;
+  readonly #service: JsonService;
+
+  constructor(options: OpenSearchOptions) {
+    const { apiKey, ...rest } = options;
+    this.#options = options;
+    this.#service = new JsonService({
+      ...rest,
+      headers: { ...(apiKey !== undefined && { authorization: `ApiKey ${apiKey}` }), ...options.headers },
+    });
+  }
+
+  async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
+    checkSearch(options);
+    const { k, signal } = options;
+    const { embedder, breadths = [16, 64, 256] } = this.#options;
+    if (embedder === undefined) {
+      yield await this.#stage(this.#wordQuery(query.text), k, 0, true, signal);
+      return;
+    }
+    const vector = query.vector ?? (await embedder.embed([query.text], 'query', signal))[0]!;
+    if (vector.every((value) => value === 0)) {
+      yield { candidates: [], index: 0, final: true };
+      return;
+    }
+    for (const [index, breadth] of breadths.entries()) {
+      const body = this.#vectorQuery([...vector], k, Math.max(k, breadth));
+      yield await this.#stage(body, k, index, index === breadths.length - 1, signal);
+      signal.throwIfAborted();
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#service.close();
+  }
+
+  #wordQuery(text: string): object {
+    const { content = 'content', title = 'title' } = this.#options.fields ?? {};
+    // Lucene refuses more clauses than this by default; the first words of a question say what it is about.
+    const words = text.toWellFormed().split(/\s+/, 1000).join(' ').slice(0, 20_000);
+    return { query: { multi_match: { query: words, fields: [content, title] } } };
+  }
+
+  #vectorQuery(vector: readonly number[], k: number, breadth: number): object {
+    const { dialect, vectorField = 'embedding' } = this.#options;
+    if (dialect === 'elasticsearch') {
+      return { knn: { field: vectorField, query_vector: vector, k, num_candidates: breadth } };
+    }
+    return { query: { knn: { [vectorField]: { vector, k, method_parameters: { ef_search: breadth } } } } };
+  }
+
+  async #stage(body: object, k: number, index: number, final: boolean, signal: AbortSignal): Promise<Stage> {
+    const { index: name, vectorField = 'embedding', fields = {}, url } = this.#options;
+    const path = `/${encodeURIComponent(name)}/_search`;
+    const asked = { ...body, size: k, _source: { excludes: [vectorField] } };
+    const answer = (await this.#service.post(path, asked, signal)) as {
+      readonly timed_out?: boolean;
+      readonly hits?: { readonly hits?: unknown };
+    } | null;
+    const hits = answer?.hits?.hits;
+    if (!Array.isArray(hits)) {
+      throw new WarmpathError('WARMPATH_RETRIEVAL_ERROR', { path: `${url}${path}: hits.hits`, detail: 'no hits.' });
+    }
+    const found = hits.map(({ _id, _score, _source }) => documentFrom(_id, _source ?? {}, _score, fields));
+    const candidates = rankedDocuments(found, k);
+    if (answer?.timed_out !== true) return { candidates, index, final };
+    const message = 'the index ran out of time and answered with what it had found.';
+    return { candidates, index, final, warnings: [{ code: 'WARMPATH_RETRIEVAL_TIMEOUT', path: name, message }] };
+  }
+}

@@ -1,0 +1,139 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PGlite } from '@electric-sql/pglite';
+import { vector } from '@electric-sql/pglite-pgvector';
+import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
+import { Pool } from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { HashedTfIdf } from '../src/index.js';
+import { type PgVectorOptions, PgVectorRetriever } from '../src/stores/pgvector.js';
+import { allStages, type CaseDocument, DOCUMENTS, runStagedRetrieverCases } from './staged-retriever.cases.js';
+import { seededVectors } from './vector/seeded-vectors.js';
+
+let database: PGlite;
+let server: PGLiteSocketServer;
+let pool: Pool;
+let folder: string;
+
+// PostgreSQL with pgvector, compiled to WebAssembly, behind PostgreSQL's own protocol on a socket of its own.
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-pg-'));
+  database = await PGlite.create({ extensions: { vector } });
+  // The planner would rather read a small table than its index.
+  await database.exec('CREATE EXTENSION vector; ALTER DATABASE postgres SET enable_seqscan = off');
+  const path = join(folder, '.s.PGSQL.5432');
+  server = new PGLiteSocketServer({ db: database, path, maxConnections: 10 });
+  await server.start();
+  pool = new Pool({ host: folder, port: 5432, user: 'postgres', database: 'postgres', max: 4 });
+  pool.on('error', () => undefined);
+}, 120_000);
+
+afterAll(async () => {
+  await pool.end();
+  await server.stop();
+  await database.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+let tables = 0;
+const EMBEDDER_TEXTS = DOCUMENTS.map(({ title, content }) => `${title ?? ''}\n${content}`);
+const embedder = HashedTfIdf.learn(EMBEDDER_TEXTS, 512);
+
+async function tableOf(documents: readonly CaseDocument[], index?: 'hnsw' | 'ivfflat'): Promise<string> {
+  const table = `passages "${tables++}"`;
+  const quoted = `"${table.replaceAll('"', '""')}"`;
+  await pool.query(
+    `CREATE TABLE ${quoted} (id text PRIMARY KEY, content text, heading text, meta jsonb, embedding vector(512))`,
+  );
+  for (const { id, content, title, metadata } of documents) {
+    const values = embedder.vector(`${title ?? ''}\n${content}`);
+    await pool.query(`INSERT INTO ${quoted} VALUES ($1, $2, $3, $4, $5)`, [
+      id,
+      content,
+      title,
+      metadata === undefined ? null : JSON.stringify(metadata),
+      `[${values.join(',')}]`,
+    ]);
+  }
+  if (index !== undefined) await pool.query(`CREATE INDEX ON ${quoted} USING ${index} (embedding vector_cosine_ops)`);
+  return table;
+}
+
+const over = (table: string, options: Partial<PgVectorOptions> = {}) =>
+  new PgVectorRetriever({ pool, table, embedder, fields: { title: 'heading', metadata: 'meta' }, ...options });
+
+for (const index of ['none', 'hnsw'] as const) {
+  runStagedRetrieverCases(`pgvector (${index})`, async (documents) => ({
+    retriever: over(await tableOf(documents, index === 'none' ? undefined : index), { index }),
+  }));
+}
+
+describe('pgvector', () => {
+  it.each([
+    ['hnsw', '', [10, 400]],
+    ['ivfflat', ' WITH (lists = 20)', [1, 20]],
+  ] as const)(
+    'finds more with %s at the second stage, and then what a scan finds',
+    async (index, options, breadths) => {
+      const points = seededVectors(2000, 16, 4);
+      const rows = points.map((point, i) => `(${i}, 'c${i}', '[${point.join(',')}]')`);
+      await pool.query('CREATE TABLE points (id int, content text, embedding vector(16))');
+      await pool.query(`INSERT INTO points VALUES ${rows.join(',')}`);
+      const queries = seededVectors(10, 16, 5).map((vector) => ({ text: '', vector }));
+      const idsOf = async (retriever: PgVectorRetriever) =>
+        Promise.all(
+          queries.map(async (query) =>
+            (await stagesFor(retriever, query)).map(({ candidates }) => candidates.map(({ id }) => id)),
+          ),
+        );
+      const truth = (await idsOf(over('public.points', { fields: {}, metric: 'l2' }))).map(([ids]) => new Set(ids));
+      await pool.query(`CREATE INDEX ON points USING ${index} (embedding vector_l2_ops)${options}`);
+      const found = await idsOf(over('points', { fields: {}, metric: 'l2', index, breadths }));
+      const hits = [0, 1].map((stage) =>
+        found.reduce((sum, stages, i) => sum + stages[stage]!.filter((id) => truth[i]!.has(id)).length, 0),
+      );
+      expect(hits[1]).toBeGreaterThanOrEqual(98);
+      expect(hits[0]).toBeLessThan(hits[1]!);
+      await pool.query('DROP TABLE points');
+    },
+  );
+
+  it('gives every connection back, however searches end', async () => {
+    const table = await tableOf(DOCUMENTS, 'hnsw');
+    const retriever = over(table, { index: 'hnsw' });
+    for (let i = 0; i < 12; i++) {
+      const abort = new AbortController();
+      try {
+        for await (const { index } of retriever.search({ text: 'harbour' }, { k: 3, signal: abort.signal })) {
+          if (i % 3 === 0 && index === 1) break;
+          if (i % 3 === 1) abort.abort(new Error('gone'));
+        }
+      } catch (error) {
+        expect(String(error)).toBe('Error: gone');
+      }
+    }
+    expect(pool.waitingCount).toBe(0);
+    expect(pool.idleCount).toBe(pool.totalCount);
+    expect(await allStages(retriever, 'harbour', 3)).toHaveLength(3);
+  });
+
+  it('says what the database says, with a code', async () => {
+    await expect(allStages(over('no_such_table'), 'harbour', 3)).rejects.toMatchObject({
+      code: 'WARMPATH_RETRIEVAL_ERROR',
+      message: expect.stringContaining('relation "no_such_table" does not exist'),
+    });
+    const nowhere = new Pool({ host: join(folder, 'nowhere'), user: 'postgres' });
+    await expect(allStages(over('t', { pool: nowhere }), 'harbour', 3)).rejects.toMatchObject({
+      code: 'WARMPATH_RETRIEVAL_UNREACHABLE',
+    });
+    await nowhere.end();
+  });
+});
+
+async function stagesFor(retriever: PgVectorRetriever, query: { text: string; vector: Float32Array }) {
+  const stages = [];
+  const { signal } = new AbortController();
+  for await (const stage of retriever.search(query, { k: 10, signal })) stages.push(stage);
+  return stages;
+}
