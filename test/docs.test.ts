@@ -78,7 +78,11 @@ describe('shell commands in the docs', () => {
     } else if (/^(npx )?warmpath /.test(command)) {
       // Servers, other engines and downloads: the command and its flags must exist. `packages/cli/test` runs them.
       const [, name, action] = command.replace(/^npx /, '').split(' ');
-      await expectFlags(command, ['warmpath', name!, ...(['lab', 'sessions', 'collections'].includes(name!) ? [action!] : [])]);
+      await expectFlags(command, [
+        'warmpath',
+        name!,
+        ...(['lab', 'sessions', 'collections'].includes(name!) ? [action!] : []),
+      ]);
     } else {
       expect.unreachable(`nothing proves this command: ${command}`);
     }

@@ -15,10 +15,10 @@ import { bodyOf } from './intake/request-body.js';
 import { whenReady } from './intake/work-slices.js';
 
 /**
- * The way of a prompt through the gateway: intake, retrieval where it asks for it, conversation, arrange, render, dispatch, answer, observe. A body
- * that has nothing for the gateway passes through as it is. A defect of the gateway forwards the original body; only
- * bad input is refused. Documents are arranged when the engine has room and not before, so that the order knows what
- * was served meanwhile, and what still waits.
+ * The way of a prompt through the gateway: intake, retrieval where it asks for it, conversation, arrange, render,
+ * dispatch, answer, observe. A body that has nothing for the gateway passes through as it is. A defect of the gateway
+ * forwards the original body; only bad input is refused. Documents are arranged when the engine has room and not
+ * before, so that the order knows what was served meanwhile, and what still waits.
  */
 export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {

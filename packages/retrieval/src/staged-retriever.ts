@@ -49,7 +49,9 @@ export const MOST_CANDIDATES = 1000;
 
 /**
  * What every retriever does first.
- * @throws WARMPATH_INVALID_REQUEST where `k` is no whole number from 1 to 1,000; the signal's reason where it is aborted.
+ *
+ * @throws WARMPATH_INVALID_REQUEST where `k` is no whole number from 1 to 1,000; the signal's reason where it has
+ * fired.
  */
 export function checkSearch({ k, signal }: SearchOptions): void {
   if (!Number.isInteger(k) || k < 1 || k > MOST_CANDIDATES) {

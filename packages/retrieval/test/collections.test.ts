@@ -274,7 +274,8 @@ describe('an ingestion in another process', () => {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     children.push(child);
-    return { child, lines: createInterface({ input: child.stdout! })[Symbol.asyncIterator]() };
+    const closed = once(child, 'close');
+    return { child, closed, lines: createInterface({ input: child.stdout! })[Symbol.asyncIterator]() };
   };
 
   const corpus = (count: number) =>
@@ -287,20 +288,25 @@ describe('an ingestion in another process', () => {
 
   it('is told apart from a second one, and does not disturb who searches', async () => {
     const root = await files(corpus(600));
-    const { child, lines } = start(root);
+    const { child, closed, lines } = start(root);
     await lines.next();
     const collection = await collections.get('default', 'handbook');
     expect((await find(collection, 'File 0')).length).toBeGreaterThan(0);
     await expect(collection.put(DOCUMENTS)).rejects.toMatchObject({ code: 'WARMPATH_COLLECTION_BUSY' });
     child.stdin!.end('go on\n');
-    await once(child, 'close');
+    await closed;
     expect(collection.totals.documents).toBe(600);
     expect((await find(collection, 'File 599')).length).toBeGreaterThan(0);
     await collection.put(DOCUMENTS);
   });
 
-  it('loses nothing that was committed when it is killed, writes nothing by halves, and goes on where it was', async () => {
-    const root = await files(corpus(1500));
+  it('loses nothing that was committed when it is killed, writes nothing by halves, and goes on where it was', {
+    timeout: 120_000,
+  }, async () => {
+    const lines = Array.from({ length: 1500 }, (_, number) =>
+      JSON.stringify({ id: `line-${number}`, text: `Line ${number} has w${number % 97}. `.repeat(30) }),
+    );
+    const root = await files({ ...corpus(150), 'lines.jsonl': `${lines.join('\n')}\n` });
     const whole = new Collections(join(folder, 'whole'));
     const reference = await whole.getOrMake('default', 'handbook');
     await reference.ingest([root]);
@@ -309,7 +315,7 @@ describe('an ingestion in another process', () => {
     let kills = 0;
     let committed = 0;
     for (let finished = false; !finished; ) {
-      const { child, lines } = start(root);
+      const { child, closed, lines } = start(root);
       child.stdin!.end('go on\n');
       // Killed in the midst of the transactions behind the kill-th line.
       for (let line = 0; ; line++) {
@@ -328,7 +334,7 @@ describe('an ingestion in another process', () => {
       if (!finished) {
         kills++;
         child.kill('SIGKILL');
-        await once(child, 'close');
+        await closed;
       }
       const after = new Collections(join(folder, 'collections'));
       const collection = await after.get('default', 'handbook');
@@ -343,7 +349,7 @@ describe('an ingestion in another process', () => {
     expect(kills).toBeGreaterThan(2);
     const collection = await collections.get('default', 'handbook');
     expect(contents(collection)).toEqual(expected);
-    for (const text of ['w7', 'File 12', 'Line 3 of file 1499']) {
+    for (const text of ['w7', 'File 12', 'Line 3 of file 149', 'Line 1499']) {
       const scores = (await find(collection, text)).map(({ score }) => score);
       expect(scores).toEqual((await find(reference, text)).map(({ score }) => score));
     }

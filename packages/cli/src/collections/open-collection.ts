@@ -10,7 +10,7 @@ export interface CollectionsOptions {
 }
 
 /** The collection of commands that name none. */
-export const DEFAULT_COLLECTION = 'documents';
+const DEFAULT_COLLECTION = 'documents';
 
 /** Adds `--folder` and `--tenant`. */
 export function addCollectionsOptions(command: Command): Command {

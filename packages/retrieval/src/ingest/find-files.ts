@@ -3,7 +3,7 @@ import { basename, extname, join, relative, resolve, sep } from 'node:path';
 import { fileErrorReason } from '@warmpath/core';
 
 /** What a file is read as. */
-export type FileFormat = 'markdown' | 'text' | 'html' | 'pdf' | 'jsonl';
+type FileFormat = 'markdown' | 'text' | 'html' | 'pdf' | 'jsonl';
 
 /** A file to be ingested. */
 export interface FoundFile {

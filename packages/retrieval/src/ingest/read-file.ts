@@ -24,7 +24,7 @@ export interface DocumentText {
 }
 
 /** A document that was cut, or what is wrong with one line of a file. */
-export type ReadDocument = Omit<NewDocument, 'origin'> | { readonly position: string; readonly message: string };
+type ReadDocument = Omit<NewDocument, 'origin'> | { readonly position: string; readonly message: string };
 
 /** A file that is read: its documents, and at the end its hash. */
 export interface FileReading {
