@@ -62,3 +62,19 @@ export function checkSearch({ k, signal }: SearchOptions): void {
   }
   signal.throwIfAborted();
 }
+
+/** What a promise gives, or the reason of a signal that comes first. Leaves nothing on the signal. */
+export async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  let abort!: () => void;
+  const aborted = new Promise<never>((_, reject) => {
+    abort = () => reject(signal.reason);
+    signal.addEventListener('abort', abort);
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+    promise.catch(() => undefined);
+  }
+}

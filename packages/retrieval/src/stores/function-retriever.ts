@@ -5,6 +5,7 @@ import {
   type SearchOptions,
   type Stage,
   type StagedRetriever,
+  untilAborted,
 } from '../staged-retriever.js';
 
 /** What a function finds. Without scores, the order is the ranking. */
@@ -33,22 +34,6 @@ export class FunctionRetriever implements StagedRetriever {
     }
     const candidates = [...unique.values()].sort((a, b) => b.score - a.score).slice(0, k);
     yield { candidates, index: 0, final: true };
-  }
-}
-
-/** What a promise gives, or the reason of a signal that comes first. Leaves nothing on the signal. */
-export async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  let abort!: () => void;
-  const aborted = new Promise<never>((_, reject) => {
-    abort = () => reject(signal.reason);
-    signal.addEventListener('abort', abort);
-  });
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener('abort', abort);
-    promise.catch(() => undefined);
   }
 }
 

@@ -1,8 +1,14 @@
 import { WarmpathError } from '@warmpath/core';
 import type { Embedder } from '../embeddings/embedder.js';
-import { checkSearch, type Query, type SearchOptions, type Stage, type StagedRetriever } from '../staged-retriever.js';
+import {
+  checkSearch,
+  type Query,
+  type SearchOptions,
+  type Stage,
+  type StagedRetriever,
+  untilAborted,
+} from '../staged-retriever.js';
 import type { Metric } from '../vector/vector-table.js';
-import { untilAborted } from './function-retriever.js';
 import { documentFrom, rankedDocuments, type StoredFields } from './stored-fields.js';
 
 /** The part of `pg`'s `Pool` that is used. */

@@ -41,7 +41,7 @@ type Section = { readonly name: string; readonly bytes: number; readonly parts: 
 
 /**
  * Writes an index to a file, whole or not at all: a file of the same name stays as it is until the new one is on the
- * disk. The index must not change meanwhile.
+ * disk. The index must not change meanwhile, and a path has one writer at a time.
  * @throws WARMPATH_INDEX_FILE with the reason.
  */
 export async function writeVectorIndex(index: VectorIndex, path: string): Promise<void> {

@@ -7,6 +7,7 @@ import {
   type SearchOptions,
   type Stage,
   type StagedRetriever,
+  untilAborted,
 } from '../staged-retriever.js';
 import type { VectorIndex } from './vector-index.js';
 
@@ -44,9 +45,9 @@ export class VectorRetriever implements StagedRetriever {
     // Loading and embedding wait for others: they go on at the same time.
     const loading = this.#loaded();
     loading.catch(() => undefined);
-    const vector = query.vector ?? (await this.#embedder.embed([query.text], 'query', signal))[0]!;
-    const index = await loading;
-    signal.throwIfAborted();
+    const vector =
+      query.vector ?? (await untilAborted(this.#embedder.embed([query.text], 'query', signal), signal))[0]!;
+    const index = await untilAborted(loading, signal);
     const { embedder } = index.options;
     if (query.vector === undefined && embedder !== undefined && embedder !== this.#embedder.name) {
       throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', {
