@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { BlockFormat, ErrorCode, LabelRule, PrefixBreak, Warning } from '@warmpath/core';
+import type { ChosenRoute } from '../engines/engines.js';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
 
@@ -67,6 +68,8 @@ export class Exchange {
   failedOpen: readonly RecordedFallback[] = NONE;
   /** What was sent in place of the arranged prompt, where something was. */
   fallback: Fallback | undefined;
+  /** Which of several engines got it, and why. */
+  route: ChosenRoute | undefined;
   /** The ordering policy that decided. */
   policy: string | undefined;
   /** What is known of the conversation that the request names. */

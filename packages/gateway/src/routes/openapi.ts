@@ -56,10 +56,15 @@ const arrangeRequest = z.strictObject({
   ...ordering,
   preamble: z.string().optional().meta({ description: 'The text that your prompt has before the documents.' }),
   model: z.string().optional().meta({ description: 'Keeps the histories of several models apart.' }),
+  engine: z
+    .string()
+    .optional()
+    .meta({ description: 'Which of several engines your prompt goes to. The gateway chooses if left out.' }),
 });
 
 const arrangement = z.strictObject({
   object: z.literal('arrangement'),
+  engine: z.string().optional().meta({ description: 'Which of several engines the order is for.' }),
   id: z.string().meta({ description: 'For `POST /v1/observe`.' }),
   documents: z.array(
     z.strictObject({ id: name, label: z.string(), title: z.string().optional(), tokens: count, rank: count }),
@@ -105,6 +110,17 @@ const requestRecord = z.strictObject({
   durationMs: z.number().meta({ description: 'From its headers to the end of its answer.' }),
   receivedMs: z.number().meta({ description: 'Of these, until its body was complete.' }),
   overheadMs: z.nullable(z.number()),
+  engine: z
+    .nullable(
+      z.strictObject({
+        name: z.string(),
+        candidates: count,
+        newTokens: z.number(),
+        pendingTokens: z.number(),
+        tried: count,
+      }),
+    )
+    .meta({ description: 'Which of several engines got it, and what was weighed, in estimated tokens.' }),
   queuedMs: z.nullable(z.number()),
   ttftMs: z.nullable(z.number()),
   promptTokens: z.nullable(count),
@@ -224,9 +240,16 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
   },
   '/readyz': {
     get: {
-      summary: 'The gateway takes requests and its engine answers.',
+      summary: 'The gateway takes requests and its engine, or one of several, answers.',
       answers: {
-        200: z.strictObject({ status: z.literal('ready'), sessionStore: z.enum(['up', 'down']) }),
+        200: z.strictObject({
+          status: z.literal('ready'),
+          sessionStore: z.enum(['up', 'down']),
+          engines: z
+            .array(z.strictObject({ name: z.string(), state: z.enum(['ready', 'draining', 'ejected', 'failing']) }))
+            .optional()
+            .meta({ description: 'Only where there are several.' }),
+        }),
         503: error,
       },
     },

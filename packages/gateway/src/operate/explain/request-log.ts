@@ -7,6 +7,7 @@ import {
   sharedLength,
 } from '@warmpath/core';
 import type { RequestSummary } from '@warmpath/dashboard';
+import type { ChosenRoute } from '../../engines/engines.js';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import { readObject } from '../../intake/json-body.js';
 import type { Exchange, RecordedBlock, RecordedFallback, RecordedPrefix } from '../../observe/exchange.js';
@@ -23,6 +24,8 @@ export interface RequestRecord {
   readonly durationMs: number;
   readonly receivedMs: number;
   readonly overheadMs: number | null;
+  /** Which of several engines got it, and what was weighed; `null` where there is one only. */
+  readonly engine: ChosenRoute | null;
   readonly queuedMs: number | null;
   readonly ttftMs: number | null;
   readonly promptTokens: number | null;
@@ -188,6 +191,7 @@ export function recordOf(
     durationMs: now - exchange.arrivedAt,
     receivedMs: exchange.bodyAt - exchange.arrivedAt,
     overheadMs: exchange.overheadMs ?? null,
+    engine: exchange.route ?? null,
     queuedMs: exchange.queuedMs ?? null,
     ttftMs: exchange.ttftMs ?? null,
     promptTokens: exchange.promptTokens ?? null,
