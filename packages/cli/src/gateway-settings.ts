@@ -74,7 +74,7 @@ export async function gatewaySettings(
     log,
     recognise,
     upstream,
-    ...(engines !== undefined ? { engines } : { engines: undefined }),
+    engines,
   };
 }
 
