@@ -106,10 +106,10 @@ describe('CachePressure', () => {
 });
 
 describe('expectedReuse', () => {
-  const documents = prepareDocuments(
-    Array.from({ length: 8 }, (_, i) => ({ id: `d${i}`, content: `text ${i} `.repeat(i + 1) })),
-  );
-  const pool = Array.isArray(documents) ? documents : documents.documents;
+  const pool = [
+    ...prepareDocuments(Array.from({ length: 8 }, (_, i) => ({ id: `d${i}`, content: `text ${i} `.repeat(i + 1) })))
+      .documents,
+  ];
   const preamble = { key: 'p', tokens: 10 };
 
   it('is what the arrangement for that engine predicts', () => {

@@ -134,8 +134,8 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES]);
 
 /**
- * Starts a gateway in front of the engine at `config.upstream.url`, or of those in `config.engines`. Defaults are filled in.
- * Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
+ * Starts a gateway in front of the engine at `config.upstream.url`, or of those in `config.engines`. Defaults are
+ * filled in. Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
  */
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);

@@ -12,11 +12,11 @@ import { arrangePrompt } from '../arrange/arrange-prompt.js';
 import { openDocuments } from '../arrange/found/serve-recognised.js';
 import { type Call, isReadable, type PreparedPrompt } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
-import type { ChosenRoute } from '../engines/engines.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
+import type { ChosenEngine } from '../observe/exchange.js';
 import type { Dispatch, WaitingContext } from './dispatch-queue.js';
 import { ownHeaders } from './forward.js';
 import { sendPrompt } from './send-prompt.js';
@@ -126,12 +126,12 @@ function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
     tried,
   });
   sentPrefixes.sent(beginnings, engine.number);
-  call.request.exchange.route = route;
+  call.request.exchange.engine = route;
   return { engine, computed: pending(engine, route) };
 }
 
 /** The engine has so many tokens more to compute, until that is called. */
-function pending(engine: Engine, { newTokens }: ChosenRoute): () => void {
+function pending(engine: Engine, { newTokens }: ChosenEngine): () => void {
   engine.pendingTokens += newTokens;
   let isOver = false;
   return () => {

@@ -72,7 +72,7 @@ export function summaryHeader(exchange: Exchange): string {
   };
   add('error', errorSource);
   add('overhead', overheadMs?.toFixed(3));
-  add('engine', exchange.route && quoted(exchange.route.name));
+  add('engine', exchange.engine && quoted(exchange.engine.name));
   add('policy', policy);
   add('documents', documents);
   if (recognised !== undefined) add('recognised', quoted(recognisedBlocks(blocks)));

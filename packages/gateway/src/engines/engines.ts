@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { CachePressure, type ErrorCode, type RouteCandidate, WarmpathError } from '@warmpath/core';
 import type { EngineSettings } from '../config/schema.js';
 import type { Caller } from '../intake/authenticate.js';
+import type { ChosenEngine } from '../observe/exchange.js';
 import { Engine, type EngineParts } from './engine.js';
 import type { Way } from './engine-apis.js';
 import type { EngineReport } from './engine-probe.js';
@@ -19,24 +20,12 @@ export interface RoutedRequest {
   readonly tried: readonly Engine[];
 }
 
-/** Where a request went, for whoever asks why. Tokens are estimates. */
-export interface ChosenRoute {
-  readonly name: string;
-  /** Engines that it could have gone to. */
-  readonly candidates: number;
-  /** Tokens to compute: of this request, and before it. */
-  readonly newTokens: number;
-  readonly pendingTokens: number;
-  /** How many engines failed to answer it before. */
-  readonly tried: number;
-}
-
 const NONE: readonly never[] = [];
 
 /**
- * The engines behind the gateway: one or several. Each request goes where it will be answered first, by what each engine
- * holds of it and has to do (core's `CachePressure`), among those that serve its model, are not drained and not ejected.
- * Where all of these are ejected, they get requests all the same. With one engine nothing is weighed.
+ * The engines behind the gateway: one or several. Each request goes where it will be answered first, by what each
+ * engine holds of it and has to do (core's `CachePressure`), among those that serve its model, are not drained and not
+ * ejected. Where all of these are ejected, they get requests all the same. With one engine nothing is weighed.
  */
 export class Engines {
   readonly #parts: Omit<EngineParts, 'isSpare' | 'quiet'>;
@@ -85,7 +74,7 @@ export class Engines {
    *
    * @throws WarmpathError `WARMPATH_MODEL_NOT_FOUND`, `WARMPATH_UPSTREAM_UNREACHABLE` where every engine is drained.
    */
-  route(request: RoutedRequest): { readonly engine: Engine; readonly route: ChosenRoute } {
+  route(request: RoutedRequest): { readonly engine: Engine; readonly route: ChosenEngine } {
     const engines = this.#available(request.model, request.tried);
     const candidates: RouteCandidate[] = engines.map(({ number, pendingTokens, weight }) => {
       return { engine: number, pendingTokens, weight };

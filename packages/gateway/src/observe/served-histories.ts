@@ -1,11 +1,14 @@
-import { ServedHistory } from '@warmpath/core';
+import { type EventResidency, ServedHistory } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
-import type { Engine } from '../engines/engine.js';
 import { EngineCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
 
 /** The engine that holds what a history says. */
-export type HistoryEngine = Pick<Engine, 'number' | 'kvResidency'>;
+export interface HistoryEngine {
+  readonly number: number;
+  /** Only where it publishes KV events. */
+  readonly kvResidency: { readonly events: EventResidency } | undefined;
+}
 
 /** What the gateway knows about one tenant's requests to one model on one engine. */
 export interface TenantModel {
@@ -26,8 +29,8 @@ const STATISTIC_BYTES = 256;
 const HISTORY_BYTES = 2_048;
 
 /**
- * State per engine, tenant and model, never shared between them. Bounded in bytes, which are taken when a history is asked for,
- * so they lag by one request; what goes is the least recently used history of the tenant that holds most.
+ * State per engine, tenant and model, never shared between them. Bounded in bytes, which are taken when a history is
+ * asked for, so they lag by one request; what goes is the least recently used history of the tenant that holds most.
  */
 export class ServedHistories {
   readonly #maxBytes: number;

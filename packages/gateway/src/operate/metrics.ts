@@ -36,7 +36,7 @@ export interface EngineFigures {
 }
 
 /** Figures of the KV events of an engine. */
-export interface KvFigures {
+interface KvFigures {
   readonly events: { readonly isExact: boolean; readonly blocks: number };
   readonly waiting: number;
   readonly nextSequence: number;

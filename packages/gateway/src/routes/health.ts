@@ -7,9 +7,8 @@ import { askModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
 
 /**
- * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine, or one of several, answers HTTP;
- * 503 otherwise.
- * An engine that wants a key the gateway does not have is there nevertheless, so any status below 500 counts.
+ * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine, or one of several, answers
+ * HTTP; 503 otherwise. An engine that wants a key the gateway does not have is there nevertheless, so any status below 500 counts.
  */
 export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/healthz', () => ({ status: 'ok' }));
@@ -40,7 +39,7 @@ async function healthOf(engine: Engine, requestId: string) {
 }
 
 /** How an engine that answers takes requests. */
-export function stateOf({ isDraining, health }: Engine): 'ready' | 'draining' | 'ejected' {
+function stateOf({ isDraining, health }: Engine): 'ready' | 'draining' | 'ejected' {
   if (isDraining) return 'draining';
   return health.state === 'up' ? 'ready' : 'ejected';
 }

@@ -183,6 +183,13 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
   '/v1/responses': {
     post: relayed("OpenAI's Responses.", prompt({ input: z.union([z.string(), z.array(z.unknown())]) })),
   },
+  '/v1/models': {
+    get: {
+      summary: 'The models of the engine, or of all engines, each once.',
+      answers: { 200: undefined },
+      isRelayed: true,
+    },
+  },
   '/v1/arrange': {
     post: {
       summary: 'Orders documents for a client that builds its own prompt. Counts as served.',

@@ -7,10 +7,15 @@ import {
   sharedLength,
 } from '@warmpath/core';
 import type { RequestSummary } from '@warmpath/dashboard';
-import type { ChosenRoute } from '../../engines/engines.js';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import { readObject } from '../../intake/json-body.js';
-import type { Exchange, RecordedBlock, RecordedFallback, RecordedPrefix } from '../../observe/exchange.js';
+import type {
+  ChosenEngine,
+  Exchange,
+  RecordedBlock,
+  RecordedFallback,
+  RecordedPrefix,
+} from '../../observe/exchange.js';
 import { TenantCache } from '../../observe/tenant-cache.js';
 import { promptPieces } from './prompt-pieces.js';
 
@@ -25,7 +30,7 @@ export interface RequestRecord {
   readonly receivedMs: number;
   readonly overheadMs: number | null;
   /** Which of several engines got it, and what was weighed; `null` where there is one only. */
-  readonly engine: ChosenRoute | null;
+  readonly engine: ChosenEngine | null;
   readonly queuedMs: number | null;
   readonly ttftMs: number | null;
   readonly promptTokens: number | null;
@@ -191,7 +196,7 @@ export function recordOf(
     durationMs: now - exchange.arrivedAt,
     receivedMs: exchange.bodyAt - exchange.arrivedAt,
     overheadMs: exchange.overheadMs ?? null,
-    engine: exchange.route ?? null,
+    engine: exchange.engine ?? null,
     queuedMs: exchange.queuedMs ?? null,
     ttftMs: exchange.ttftMs ?? null,
     promptTokens: exchange.promptTokens ?? null,
