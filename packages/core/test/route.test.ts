@@ -95,7 +95,7 @@ describe('CachePressure', () => {
     expect(given[1]! / given[0]!).toBeCloseTo(2, 1);
   });
 
-  it('takes equals in turn, and gives a new engine of an old number an empty cache', () => {
+  it('takes equals in turn, and one first that was given nothing yet', () => {
     const rule = new CachePressure();
     const candidates = [0, 1, 2].map((engine) => ({ engine, pendingTokens: 0 }));
     const choose = () => rule.choose(candidates, 100, () => 100).place;

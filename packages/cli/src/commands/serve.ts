@@ -64,7 +64,7 @@ async function serve(
   // The engine may be asked, and answer, before anybody waits for this.
   loop.catch(() => {});
   const onEngine = (report: EngineReport): void => {
-    if (report.state === 'loop')
+    if (report.state === 'loop' && addresses.length === 1)
       leadsBack(new WarmpathError('WARMPATH_LOOP', { detail: `${report.url}: ${report.problem}` }));
     else describeEngine(terminal, report);
   };

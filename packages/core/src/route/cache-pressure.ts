@@ -1,6 +1,6 @@
 /** One engine that could take a request. Tokens are estimates, all in the same unit. */
 export interface RouteCandidate {
-  /** The engine's number: a small one that stays its own while it is there. */
+  /** The engine's number, which is never another one's. */
   readonly engine: number;
   /** Prompt tokens that it was given and has still to compute. */
   readonly pendingTokens: number;
@@ -34,7 +34,7 @@ const FIRST_CACHED_SHARE = 0.5;
  */
 export class CachePressure {
   /** New tokens that each engine was given of late, by its number. */
-  readonly #recent: number[] = [];
+  readonly #recent = new Map<number, number>();
   #cachedShare = FIRST_CACHED_SHARE;
   #last = -1;
 
@@ -58,7 +58,7 @@ export class CachePressure {
       const { engine, pendingTokens, weight = 1 } = candidates[place]!;
       if (pendingTokens / weight > least) break;
       const own = newTokens(place);
-      const pressure = mean === 0 ? 1 : this.#recent[engine]! / weight / mean;
+      const pressure = mean === 0 ? 1 : this.#recentOf(engine) / weight / mean;
       const cost = (pendingTokens + own * (1 + this.#cachedShare * pressure)) / weight;
       if (cost > least || (cost === least && turn > leastTurn)) continue;
       [best, least, leastTurn, bestNewTokens] = [place, cost, turn, own];
@@ -67,17 +67,18 @@ export class CachePressure {
     return { place: best, newTokens: bestNewTokens, cost: least };
   }
 
-  /** An engine of this number is gone: another one may get it, whose cache is empty. */
+  /** The engine of this number is gone. */
   forget(engine: number): void {
-    if (engine < this.#recent.length) this.#recent[engine] = 0;
+    this.#recent.delete(engine);
+  }
+
+  #recentOf(engine: number): number {
+    return this.#recent.get(engine) ?? 0;
   }
 
   #meanOf(candidates: readonly RouteCandidate[]): number {
     let sum = 0;
-    for (const { engine, weight = 1 } of candidates) {
-      while (this.#recent.length <= engine) this.#recent.push(0);
-      sum += this.#recent[engine]! / weight;
-    }
+    for (const { engine, weight = 1 } of candidates) sum += this.#recentOf(engine) / weight;
     return sum / candidates.length;
   }
 
@@ -95,8 +96,8 @@ export class CachePressure {
     const { engine } = candidates[place]!;
     this.#last = engine;
     const kept = 1 - 1 / (RECENT_REQUESTS * candidates.length);
-    for (const candidate of candidates) this.#recent[candidate.engine]! *= kept;
-    this.#recent[engine]! += newTokens;
+    for (const { engine: each } of candidates) this.#recent.set(each, this.#recentOf(each) * kept);
+    this.#recent.set(engine, this.#recentOf(engine) + newTokens);
     if (promptTokens > 0) this.#cachedShare += (1 - newTokens / promptTokens - this.#cachedShare) / SHARE_REQUESTS;
   }
 }

@@ -56,7 +56,7 @@ export interface EngineRequests {
  * remembered of served requests stands in `ServedHistories`, under its number.
  */
 export class Engine {
-  /** A small number that is its own while it is there. */
+  /** Its own, and never another one's. */
   readonly number: number;
   readonly name: string;
   readonly upstream: Upstream;

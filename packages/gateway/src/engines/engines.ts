@@ -32,6 +32,7 @@ export class Engines {
   readonly #rule = new CachePressure();
   /** In ascending order of their numbers; those that drain among them. */
   #all: readonly Engine[] = NONE;
+  #opened = 0;
   #tell: ((report: EngineReport) => void) | undefined;
   #isWatched = false;
   /** Called for one that is gone, when it has answered everything. */
@@ -156,15 +157,11 @@ export class Engines {
       const engine = this.#all.find((each) => !each.isRemoved && each.isOf(wanted));
       if (engine !== undefined) kept.set(wanted, engine);
     }
-    const numbers = new Set(this.#all.map(({ number }) => number));
     const opened: Engine[] = [];
     try {
       for (const wanted of settings) {
         if (kept.has(wanted)) continue;
-        let number = 0;
-        while (numbers.has(number)) number++;
-        numbers.add(number);
-        opened.push(await Engine.open(number, wanted, this.#engineParts()));
+        opened.push(await Engine.open(this.#opened++, wanted, this.#engineParts()));
       }
     } catch (error) {
       for (const engine of opened) await engine.close();
@@ -172,7 +169,7 @@ export class Engines {
     }
     const stays = new Set(kept.values());
     const removed = this.#all.filter((engine) => !stays.has(engine) && !engine.isRemoved);
-    this.#all = [...this.#all, ...opened].sort((a, b) => a.number - b.number);
+    this.#all = [...this.#all, ...opened];
     for (const [wanted, engine] of kept) if (engine.update(wanted)) engine.changed({ kind: 'changed' });
     for (const engine of opened) {
       if (!isFirst) engine.changed({ kind: 'added' });

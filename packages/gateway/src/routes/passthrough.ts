@@ -91,13 +91,16 @@ function decoded(name: string): string {
   }
 }
 
+/** What is put together of several answers has to come whole. */
+const WHOLE = { 'accept-encoding': 'identity', 'if-none-match': undefined, 'if-modified-since': undefined };
+
 /** The models of all engines, each once, in the order of the engines. An engine that does not answer is left out. */
 async function listModels(gateway: Gateway, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   const { exchange } = request;
   const asked = gateway.engines.all.filter((engine) => !engine.isDraining);
   const lists = await Promise.all(
     asked.map((engine) => {
-      const own = { ...engineHeaders(engine, exchange.requestId), 'accept-encoding': 'identity' };
+      const own = { ...engineHeaders(engine, exchange.requestId), ...WHOLE };
       return askModels(engine.upstream, requestHeaders(request.headers, own), engine.upstream.connectMs);
     }),
   );
