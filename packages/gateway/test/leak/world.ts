@@ -71,7 +71,7 @@ export function drawWorld(draw: Draw, { translates }: Pick<Surroundings, 'transl
     keepsAll: isShared || !hasLittleRoom,
     layout: draw.pick(['question', 'question', 'message', 'system'] as const),
     engine: draw.pick(translates ? (['native', 'translate'] as const) : (['native'] as const)),
-    engines: draw.pick([1, 1, 2]),
+    engines: translates ? draw.pick([1, 1, 2]) : 1,
     answersAlike: draw.chance(0.7),
     isSalted: draw.chance(0.5),
   };
