@@ -288,9 +288,8 @@ describe('warmpath serve', () => {
         writeFile(file, `server: { port: 0 }\nengines: [${engines.join(', ')}]\n`);
       const entry = (name: string, url: string) => `{ name: ${name}, url: '${url}' }`;
       await write(entry('one', one.url));
-      const cli = start(['serve', '--config', file, '--json']);
-      const [line] = await cli.waitFor(/^\{"url".+\n/m);
-      const { url } = JSON.parse(line) as { url: string };
+      const cli = start(['serve', '--config', file]);
+      const [, url = ''] = await cli.waitFor(/listens at (http:\S+) in front of http/);
       await ask(url, DOCUMENTS);
       await write(entry('other', other.url));
       cli.process.kill('SIGHUP');

@@ -229,6 +229,15 @@ describe('an engine that fails', () => {
     expect([reply.status, told(reply)['engine']]).toEqual([200, 'c']);
   });
 
+  it('is replaced for prompts that hold their documents, too', async () => {
+    const stand = await fleet([cut, answerJson], { recognise: { chat: 'conservative' } });
+    const text = ['x', 'y', 'z'].map((id) => `<document id="${id}">\n${passage(id).content}\n</document>`).join('\n');
+    const messages = [{ role: 'user', content: `${text}\n\nWhat is known of y?` }];
+    const reply = await send(stand.gateway.url + CHAT, { model: 'm', messages });
+    expect([reply.status, told(reply)['engine'], told(reply)['documents']]).toEqual([200, 'b', '3']);
+    expect(JSON.parse(stand.engines[1]!.last.body)).toEqual({ model: 'm', messages });
+  });
+
   it('in the middle of a stream ends it with an error event, and nobody else is asked', async () => {
     const stand = await fleet([
       (response) => {
@@ -274,20 +283,22 @@ describe('an engine that fails', () => {
   });
 
   it('gives away what waits for it', async () => {
-    const held = new HeldAnswers();
-    const stand = await fleet([held.hold, answerJson], {
+    const [held, others] = [new HeldAnswers(), new HeldAnswers()];
+    const stand = await fleet([held.hold, others.hold], {
       upstream: { maxConcurrent: 1 },
       health: { ...HEALTH, failures: 1 },
     });
-    const context = [passage('x')];
-    const first = ask(stand, {}, context);
-    await held.until(1);
-    // It is held there, so the next ones of its kind wait for `a`, as long as `b` would have more to compute.
-    const waiting = [ask(stand, {}, context), ask(stand, {}, context)];
-    const replies = Promise.all([first, ...waiting]);
+    const replies = Array.from({ length: 6 }, (_, i) => ask(stand, {}, [passage(`fresh-${i}`)]));
+    await Promise.all([held.until(1), others.until(1)]);
+    while ((await sample(stand, 'warmpath_queue_depth')) < 4);
+    expect(await sample(stand, 'warmpath_engine_queue_depth{engine="a"}')).toBeGreaterThan(0);
     held.release(cut);
-    expect((await replies).map(({ status }) => status)).toEqual([200, 200, 200]);
-    expect(prompts(stand)[1]).toBe(3);
+    while ((await sample(stand, 'warmpath_engine_queue_depth{engine="b"}')) < 5);
+    stand.engines[1]!.answer = asEngine(answerJson);
+    others.release(answerJson);
+    expect((await Promise.all(replies)).map(({ status }) => status)).toEqual(Array(6).fill(200));
+    expect(prompts(stand)).toEqual([1, 6]);
+    expect(await sample(stand, 'warmpath_engine_pending_tokens{engine="a"}')).toBe(0);
   });
 
   it('is found out by checks alone, and returns by them', async () => {

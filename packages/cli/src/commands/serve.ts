@@ -98,7 +98,8 @@ async function reloadEngines(
     const names = engineSettings(config).map(({ name, url }) => `${name} (${withoutCredentials(url)})`);
     terminal.note(`Engines read again: ${names.join(', ')}. Everything else stays as it was at the start.`);
   } catch (error) {
-    terminal.note(`Engines stay as they were: ${(error as Error).message}`);
+    const { code = 'WARMPATH_INTERNAL', message } = error as WarmpathError;
+    terminal.error([`Engines stay as they were: ${message}`], { error: { code, message } });
   }
 }
 
