@@ -8,7 +8,8 @@ import type { Gateway } from '../gateway.js';
 
 /**
  * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine, or one of several, answers
- * HTTP; 503 otherwise. An engine that wants a key the gateway does not have is there nevertheless, so any status below 500 counts.
+ * HTTP; 503 otherwise. An engine that wants a key the gateway does not have is there nevertheless, so any status below
+ * 500 counts.
  */
 export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/healthz', () => ({ status: 'ok' }));
