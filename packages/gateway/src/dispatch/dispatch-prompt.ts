@@ -155,7 +155,14 @@ function routeQuestion(
     const model = prepared.kind === 'found' ? prepared.found.request.model : prepared.parsed.model;
     const asked: ArrangeRequest = prepared.kind === 'found' ? { ...prepared.switches, ...open } : prepared.request;
     const reuse: (view: ResidencyView) => number = expectedReuse(asked, now);
-    return { model, cachedTokens: (engine) => reuse(gateway.histories.of(engine, tenant, model).history) };
+    const cachedTokens = (engine: Engine): number => {
+      try {
+        return reuse(gateway.histories.of(engine, tenant, model).history);
+      } catch {
+        return 0;
+      }
+    };
+    return { model, cachedTokens };
   } catch {
     // Bad input is refused, and a defect counted, where the order is decided.
     return undefined;
