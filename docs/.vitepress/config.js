@@ -61,6 +61,7 @@ const SIDEBAR = [
       ...list('guide/', ['Check an engine', 'doctor'], ['Let prompts wait', 'queue']),
       ...list(
         'operate/',
+        ['Several engines', 'several-engines'],
         ['Several gateways', 'several-gateways'],
         ['Export and forget', 'sessions'],
         ['Memory', 'memory'],

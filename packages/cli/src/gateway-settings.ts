@@ -48,7 +48,7 @@ export interface GatewayDefaults {
 
 /**
  * The gateway's configuration: the file's, with what the command line says on top. An engine URL given here goes before
- * the file's `upstream.url`, which may then be left out. Errors: those of `loadConfig`.
+ * the file's `upstream.url` or its `engines`, which may then be left out. Errors: those of `loadConfig`.
  */
 export async function gatewaySettings(
   options: GatewayOptions,
@@ -62,10 +62,20 @@ export async function gatewaySettings(
     ...(options.port !== undefined && { port: options.port }),
   };
   const log = file?.log ?? (defaults.logLevel !== undefined ? { level: defaults.logLevel } : {});
-  const url = engineUrl ?? file?.upstream.url ?? '';
+  const url = engineUrl ?? file?.upstream.url;
+  // One engine that is named goes before all that the file lists.
+  const engines = engineUrl === undefined ? file?.engines : undefined;
   const segments = defaults.segments === undefined ? {} : { segments: defaults.segments };
   const recognise = file?.recognise ?? (defaults.recognise === undefined ? {} : everywhere(defaults.recognise));
-  return { ...file, server, log, recognise, upstream: { ...file?.upstream, ...segments, url } };
+  const upstream = { ...file?.upstream, ...segments, ...(url !== undefined && { url }) };
+  return {
+    ...file,
+    server,
+    log,
+    recognise,
+    upstream,
+    engines,
+  };
 }
 
 function everywhere(mode: RecognitionMode): NonNullable<GatewayConfigInput['recognise']> {

@@ -279,6 +279,37 @@ describe('warmpath serve', () => {
     }
   });
 
+  it('reads the list of engines again on SIGHUP, and keeps it where the file is wrong', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'warmpath-serve-'));
+    const [one, other] = [await startFakeEngine(), await startFakeEngine()];
+    try {
+      const file = join(folder, 'warmpath.yaml');
+      const write = (...engines: string[]) =>
+        writeFile(file, `server: { port: 0 }\nengines: [${engines.join(', ')}]\n`);
+      const entry = (name: string, url: string) => `{ name: ${name}, url: '${url}' }`;
+      await write(entry('one', one.url));
+      const cli = start(['serve', '--config', file]);
+      const [, url = ''] = await cli.waitFor(/listens at (http:\S+) in front of http/);
+      await ask(url, DOCUMENTS);
+      await write(entry('other', other.url));
+      cli.process.kill('SIGHUP');
+      await cli.waitForNote(/Engines read again: other \(http/);
+      await ask(url, DOCUMENTS);
+      expect([one.received.length, other.received.length]).toEqual([1, 1]);
+      await write(entry('other', other.url), entry('other', one.url));
+      cli.process.kill('SIGHUP');
+      await cli.waitForNote(/Engines stay as they were: .*engines\.1\.name/);
+      await ask(url, DOCUMENTS);
+      expect([one.received.length, other.received.length]).toEqual([1, 2]);
+      cli.process.kill('SIGTERM');
+      expect((await cli.ended).code).toBe(0);
+    } finally {
+      await one.close();
+      await other.close();
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+
   it('refuses to be its own engine', async () => {
     const { code, stderr } = await runCli(['serve', '--engine', 'http://localhost:8080']);
     expect([code, stderr]).toEqual([78, expect.stringMatching(/127\.0\.0\.1:8080.*--port[\s\S]*WARMPATH_LOOP/)]);

@@ -27,18 +27,11 @@ const NONE: readonly never[] = [];
  * Cost: that of the policy; some tens of microseconds with `foresight`, some with `exact` (see `bench/`).
  */
 export function arrange(request: ArrangeRequest, view: ResidencyView, now: number): Arrangement {
-  const { preamble, shown } = request;
   const policy = policyOf(request);
   const kept = keptOf(request);
-  const { remaining, references } = kept;
-  const documents = shown === undefined ? remaining : shortenDocuments(remaining, shown);
-  const context: Context = {
-    documents,
-    preamble,
-    maxShift: checkMaxShift(request.maxShift),
-    pinned: ranksOf(request.pin, request.documents, documents),
-    waiting: request.waiting,
-  };
+  const context = contextOf(request, kept);
+  const { documents, preamble } = context;
+  const { references } = kept;
   let ordering: Ordering;
   let fellBack: ErrorCode | undefined;
   try {
@@ -78,7 +71,21 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
   };
 }
 
-function policyOf(request: ArrangeRequest): OrderingPolicy {
+/** What a policy is asked: the documents that are sent, and how far they may move. */
+export function contextOf(request: ArrangeRequest, { remaining } = keptOf(request)): Context {
+  const { preamble, shown, waiting } = request;
+  const documents = shown === undefined ? remaining : shortenDocuments(remaining, shown);
+  return {
+    documents,
+    preamble,
+    maxShift: checkMaxShift(request.maxShift),
+    pinned: ranksOf(request.pin, request.documents, documents),
+    waiting,
+  };
+}
+
+/** The policy that a request names, or the default. Error: `WARMPATH_UNKNOWN_POLICY`. */
+export function policyOf(request: ArrangeRequest): OrderingPolicy {
   const policy = request.policy ?? DEFAULT_POLICY;
   if (typeof policy !== 'string') return policy;
   return POLICIES.get(policy) ?? POLICIES.get(readPolicyName(policy))!;

@@ -21,13 +21,14 @@ export function anomaliesOf(tick: FeedTick, totals: Totals, settings: FeedSettin
   const found: Anomaly[] = [];
   const add = (severity: Anomaly['severity'], title: string, remedy: string) => found.push({ severity, title, remedy });
   for (const { url, state, reason } of tick.engines) {
+    if (state === 'ejected') add('bad', `The engine at ${url} failed and gets no requests`, reason ?? 'See its log.');
     if (state === 'failing') add('bad', `The engine at ${url} does not answer`, reason ?? 'Is it started?');
   }
   const errors = share(totals.errors, totals.requests);
   if (errors !== null && totals.requests >= ENOUGH && errors > ERROR_SHARE) {
     add('bad', `${percent(errors)} of prompts failed`, 'The codes stand under System, each request under Requests.');
   }
-  const { queued } = tick.engines[0]!;
+  const queued = Math.max(...tick.engines.map((engine) => engine.queued));
   if (queued >= NEARLY_FULL * settings.queueCapacity) {
     add('bad', `${queued} prompts wait: the queue is full`, 'Prompts beyond it get 429. See `queue.capacity`.');
   }

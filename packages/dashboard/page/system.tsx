@@ -45,6 +45,7 @@ function Engines() {
         <table>
           <thead>
             <tr>
+              <th scope="col">Engine</th>
               <th scope="col">Address</th>
               <th scope="col">State</th>
               <th scope="col">In flight</th>
@@ -56,11 +57,14 @@ function Engines() {
             </tr>
           </thead>
           <tbody>
-            {engines.map(({ url, state, reason, inFlight, queued }) => (
-              <tr key={url}>
-                <th scope="row">{url}</th>
+            {engines.map(({ name, url, state, reason, inFlight, queued }) => (
+              <tr key={name}>
+                <th scope="row">{name}</th>
+                <td>{url}</td>
                 <td title={reason ?? undefined}>
-                  <span class={`status ${state === 'ready' ? 'good' : state === 'failing' ? 'bad' : 'wait'}`}>
+                  <span
+                    class={`status ${state === 'ready' ? 'good' : state === 'failing' || state === 'ejected' ? 'bad' : 'wait'}`}
+                  >
                     {state}
                   </span>
                 </td>

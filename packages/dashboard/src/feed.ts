@@ -95,8 +95,10 @@ export interface RequestSummary {
 }
 
 export interface EngineStatus {
+  readonly name: string;
   readonly url: string;
-  readonly state: 'unknown' | 'ready' | 'failing';
+  /** `ejected`, `draining`: it answers and gets no new requests, because it failed or because the operator said so. */
+  readonly state: 'unknown' | 'ready' | 'failing' | 'ejected' | 'draining';
   /** Why it fails: a code of the table with a detail. */
   readonly reason: string | null;
   readonly inFlight: number;

@@ -181,7 +181,7 @@ describe('anomalies', () => {
     requests: [],
     omitted: 0,
     metrics: { warmpath_session_store_up: 1 },
-    engines: [{ url: 'http://e', state: 'ready', reason: null, inFlight: 0, queued: 0 }],
+    engines: [{ name: 'e', url: 'http://e', state: 'ready', reason: null, inFlight: 0, queued: 0 }],
     degradedHistories: 0,
     ...fields,
   });
@@ -194,10 +194,14 @@ describe('anomalies', () => {
   it.each([
     [
       'an engine that fails',
-      { engines: [{ url: 'http://e', state: 'failing', reason: 'x', inFlight: 0, queued: 0 }] },
+      { engines: [{ name: 'e', url: 'http://e', state: 'failing', reason: 'x', inFlight: 0, queued: 0 }] },
       {},
     ],
-    ['a full queue', { engines: [{ url: 'http://e', state: 'ready', reason: null, inFlight: 9, queued: 9 }] }, {}],
+    [
+      'a full queue',
+      { engines: [{ name: 'e', url: 'http://e', state: 'ready', reason: null, inFlight: 9, queued: 9 }] },
+      {},
+    ],
     ['many errors', {}, { errors: 6 }],
     ['predictions that are missed', {}, { cachedTokens: 49, predictedTokens: 70 }],
     ['an engine that reports nothing', {}, { reported: 0, promptTokens: 0, cachedTokens: 0, predictedTokens: 0 }],

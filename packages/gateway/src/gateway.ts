@@ -6,11 +6,9 @@ import type { InsertedDocuments } from './arrange/inserted-documents.js';
 import type { OpenCollections } from './collections/open-collections.js';
 import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
-import type { DispatchQueue } from './dispatch/dispatch-queue.js';
-import type { Upstream } from './dispatch/upstream.js';
-import type { EngineApis } from './engines/engine-apis.js';
-import type { EngineWatch } from './engines/engine-watch.js';
-import type { KvResidency } from './engines/kv-residency.js';
+import type { EngineParts } from './engines/engine.js';
+import type { Engines } from './engines/engines.js';
+import type { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
 import type { RateLimits } from './intake/rate-limits.js';
@@ -24,19 +22,16 @@ import type { RequestLog } from './operate/explain/request-log.js';
 import type { Metrics } from './operate/metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
 import type { CacheSalts } from './render/cache-salts.js';
-import type { Prewarmer } from './warm/prewarmer.js';
 import type { WarmPrefixes } from './warm/warm-prefixes.js';
 import type { Warmups } from './warm/warmups.js';
 
 /** What every route works with. */
 export interface Gateway {
   readonly config: GatewayConfig;
-  readonly upstream: Upstream;
+  /** One engine, or several. */
+  readonly engines: Engines;
   /** What this gateway is called in `x-warmpath-via`. */
   readonly hopName: string;
-  /** What every request to the engine carries, or does not carry, of keys (`engineCredentials`), and the hop's name. */
-  readonly engineCredentials: Readonly<Record<string, string | undefined>>;
-  readonly engineApis: EngineApis;
   readonly authenticator: Authenticator;
   readonly rateLimits: RateLimits;
   /** Only where origins are configured. */
@@ -44,8 +39,8 @@ export interface Gateway {
   /** Bodies of requests under way. */
   readonly bodies: BodyMemory;
   readonly histories: ServedHistories;
-  /** Only where the engine publishes KV events. */
-  readonly kvResidency: KvResidency | undefined;
+  /** Which engines got bodies that begin alike. */
+  readonly sentPrefixes: SentPrefixes;
   /** Large bodies that are worked through. */
   readonly slices: WorkSlices;
   readonly documents: InsertedDocuments;
@@ -54,7 +49,6 @@ export interface Gateway {
   readonly collections: OpenCollections | undefined;
   /** Only where a key is configured. */
   readonly cacheSalts: CacheSalts | undefined;
-  readonly queue: DispatchQueue;
   readonly prefixes: WarmPrefixes;
   readonly warmups: Warmups;
   readonly plans: PlanJobs;
@@ -67,8 +61,6 @@ export interface Gateway {
   readonly sentOrders: SentOrders;
   /** What became of the messages of conversations, so that they are not read again. */
   readonly promptMemo: PromptMemo;
-  /** Only where it is enabled. */
-  readonly prewarmer: Prewarmer | undefined;
   readonly metrics: Metrics;
   /** Who watches the dashboard. */
   readonly viewers: Set<ServerResponse>;
@@ -78,8 +70,8 @@ export interface Gateway {
   readonly unrecognised: UnrecognisedPrompts | undefined;
   /** Hears of every request that is over. */
   readonly onRequest: ((request: ServedRequest) => void) | undefined;
-  /** Only where somebody wants to hear of the engine. */
-  engineWatch?: EngineWatch;
+  /** Writes a change of an engine into the log. */
+  engineChanged?: EngineParts['changed'];
   /** True once shutdown has begun. */
   draining: boolean;
 }

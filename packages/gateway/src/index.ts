@@ -10,6 +10,8 @@ export {
   resolveConfig,
 } from './config/load.js';
 export {
+  type EngineSettings,
+  engineSettings,
   type GatewayConfig,
   type GatewayConfigInput,
   gatewayConfigSchema,

@@ -1,11 +1,8 @@
-import { type Document, type Preamble, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { arrangePrompt } from './arrange/arrange-prompt.js';
-import { openDocuments } from './arrange/found/serve-recognised.js';
-import { type Call, isReadable, type PreparedPrompt, preparePrompt } from './arrange/prepare-prompt.js';
+import { type Call, isReadable, preparePrompt } from './arrange/prepare-prompt.js';
 import { retrieveDocuments } from './collections/retrieve-documents.js';
-import type { Dispatch, WaitingContext } from './dispatch/dispatch-queue.js';
-import { sendPrompt } from './dispatch/send-prompt.js';
+import { dispatchPrompt } from './dispatch/dispatch-prompt.js';
 import type { Way } from './engines/engine-apis.js';
 import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
 import type { Gateway } from './gateway.js';
@@ -47,7 +44,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
       if (way === 'native') serve(gateway, call);
       else return whenReady(translated(gateway, call, api.name), (call) => serve(gateway, call));
     };
-    const served = whenReady(gateway.engineApis.way(api.name, exchange.caller, headers), go);
+    const served = whenReady(gateway.engines.way(api.name, exchange.caller, headers), go);
     if (served instanceof Promise) {
       served.catch((error: unknown) => {
         if (!reply.sent) reply.send(error);
@@ -85,63 +82,6 @@ function translated(gateway: Gateway, call: Call, api: TranslatedApi): Call | Pr
 
 function serve(gateway: Gateway, call: Call): void {
   const prepared = preparePrompt(gateway, call);
-  if (!(prepared instanceof Promise)) enter(gateway, call, prepared);
-  else prepared.then((ready) => enter(gateway, call, ready)).catch((error: unknown) => call.reply.send(error));
-}
-
-/** The request waits for the engine, if it must. */
-function enter(gateway: Gateway, call: Call, prepared: PreparedPrompt): void {
-  const { request, reply, tenant } = call;
-  if (reply.raw.destroyed) return;
-  let context: WaitingContext | undefined | 'unread' = 'unread';
-  const dispatch: Dispatch = {
-    tenant,
-    // A function, not a getter: V8 gives each object with a getter in its literal a shape of its own, and that held
-    // the whole request until the next full collection.
-    context: () => {
-      if (context === 'unread') context = waitingContext(gateway, tenant, prepared);
-      return context;
-    },
-    start: (queuedMs, release) => {
-      if (queuedMs > 0) request.exchange.queuedMs = queuedMs;
-      try {
-        sendPrompt(gateway, call, arrangePrompt(gateway, call, prepared), release);
-      } catch (error) {
-        release();
-        reply.send(error);
-      }
-    },
-    refuse: (error) => reply.send(error),
-  };
-  gateway.queue.enter(dispatch);
-  if (!reply.sent) reply.raw.once('close', () => gateway.queue.leave(dispatch));
-}
-
-/**
- * What the queue may know of a request: enough to be told to policies, and to be weighed against others. `undefined`
- * for one without documents whose order is open. O(1); where documents stand in the prompt, O(text up to the end of the
- * first).
- */
-function waitingContext(gateway: Gateway, tenant: string, prepared: PreparedPrompt): WaitingContext | undefined {
-  if (prepared.kind === 'inserted') return contextOf(gateway, tenant, prepared.parsed.model, prepared.request);
-  const open = prepared.kind === 'found' ? openDocuments(gateway, prepared) : undefined;
-  return open && contextOf(gateway, tenant, open.model, open);
-}
-
-function contextOf(
-  { histories }: Gateway,
-  tenant: string,
-  model: string,
-  { documents, preamble }: { readonly documents: readonly Document[]; readonly preamble: Preamble },
-): WaitingContext {
-  return {
-    documents,
-    preamble,
-    reuse: () => {
-      const { tokens } = histories.of(tenant, model).history.bestPath(documents, preamble, undefined);
-      const total = documents.reduce((sum, document) => sum + document.tokens, preamble.tokens);
-      // The question is computed in any case.
-      return { cachedTokens: tokens, hostTokens: 0, computeTokens: total - tokens + 1 };
-    },
-  };
+  if (!(prepared instanceof Promise)) dispatchPrompt(gateway, call, prepared);
+  else prepared.then((ready) => dispatchPrompt(gateway, call, ready)).catch((error: unknown) => call.reply.send(error));
 }

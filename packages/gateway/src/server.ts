@@ -16,23 +16,22 @@ import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unr
 import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
 import { OpenCollections } from './collections/open-collections.js';
 import { resolveConfig } from './config/load.js';
-import type { GatewayConfig, GatewayConfigInput } from './config/schema.js';
+import { engineSettings, type GatewayConfig, type GatewayConfigInput } from './config/schema.js';
 import { createConversationStore } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
-import { DispatchQueue } from './dispatch/dispatch-queue.js';
-import { engineCredentials, RESPONSE_HEADERS, requestHeaders, summaryHeader } from './dispatch/headers.js';
-import { Upstream } from './dispatch/upstream.js';
-import { EngineApis } from './engines/engine-apis.js';
-import { type EngineReport, probeEngine } from './engines/engine-probe.js';
-import { EngineWatch, logReport } from './engines/engine-watch.js';
-import { KvResidency } from './engines/kv-residency.js';
+import { RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
+import { type Engine, logChange } from './engines/engine.js';
+import type { EngineReport } from './engines/engine-probe.js';
+import { logReport } from './engines/engine-watch.js';
+import { Engines } from './engines/engines.js';
+import { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/messages-api.js';
 import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
-import { checkHops, HOPS_HEADER, newHopName } from './intake/hops.js';
+import { checkHops, newHopName } from './intake/hops.js';
 import { withPlace } from './intake/json-scanner.js';
 import { MalformedRequests } from './intake/malformed-requests.js';
 import { RateLimits } from './intake/rate-limits.js';
@@ -83,6 +82,11 @@ export interface RunningGateway {
    * Resolves when every connection is closed; safe to call twice.
    */
   close(): Promise<void>;
+  /**
+   * Takes the list of engines of another configuration, and nothing else of it. Engines that it lists no more answer
+   * what they have and go. Errors: those of a configuration; nothing has changed then.
+   */
+  reloadEngines(input: GatewayConfigInput): Promise<void>;
 }
 
 /** Parts that a caller may replace. */
@@ -132,27 +136,18 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES]);
 
 /**
- * Starts a gateway in front of the engine at `config.upstream.url`. Defaults are filled in.
- * Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
+ * Starts a gateway in front of the engine at `config.upstream.url`, or of those in `config.engines`. Defaults are
+ * filled in. Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
  */
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);
   const sessions = parts.sessions ?? (await createConversationStore(config));
   const collections = config.collections && (await OpenCollections.open(config.collections));
-  const upstream = new Upstream(config.upstream);
   const now = parts.now ?? (() => performance.now());
-  // Said once the log exists.
-  let residencyChanged: (state: 'exact' | 'lost') => void = () => {};
-  const { kvEvents } = config.upstream;
-  const kvResidency =
-    kvEvents && (await KvResidency.open(kvEvents, { upstream, now, changed: (state) => residencyChanged(state) }));
   const authenticator = await Authenticator.open(config.server);
-  const gateway = assemble(config, authenticator, { ...parts, sessions, collections, upstream, kvResidency, now });
+  const gateway = await assemble(config, authenticator, { ...parts, sessions, collections, now });
   const app = buildServer(gateway);
-  residencyChanged = (state) => {
-    if (state === 'exact') app.log.info('KV events of the engine are followed');
-    else app.log.warn('KV events of the engine were lost: what it holds is estimated until it restarts');
-  };
+  gateway.engineChanged = (engine, change) => logChange(app.log, engine, change);
   const { socket } = gateway.config.admin;
   let url: string;
   let admin: AdminServer | undefined;
@@ -164,14 +159,16 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     await admin?.close();
     await gateway.conversations.store.close();
     await gateway.collections?.close();
-    await gateway.kvResidency?.close();
-    await gateway.upstream.destroy();
+    await gateway.engines.close();
     throw error;
   }
-  if (parts.onEngine !== undefined) watchEngine(gateway, app, parts.onEngine);
+  watchEngines(gateway, app, parts.onEngine);
   let closing: Promise<void> | undefined;
   return {
     url,
+    reloadEngines: async (input) => {
+      await gateway.engines.reload(engineSettings(resolveConfig(input)));
+    },
     close: () => {
       closing ??= shutDown(app, gateway, admin);
       return closing;
@@ -179,15 +176,19 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   };
 }
 
-/** Looks for the engine; what is found shows in the log, too. */
-function watchEngine(gateway: Gateway, { log }: FastifyInstance, tell: (report: EngineReport) => void): void {
-  const { upstream, engineCredentials: credentials } = gateway;
-  const probe = () => probeEngine(upstream, requestHeaders({}, credentials), upstream.connectMs);
-  gateway.engineWatch = new EngineWatch(probe, (report) => {
-    logReport(log, report);
-    tell(report);
-  });
-  gateway.engineWatch.look();
+/** Looks for the engines; what is found shows in the log, too. */
+function watchEngines(
+  { engines }: Gateway,
+  { log }: FastifyInstance,
+  tell: ((report: EngineReport) => void) | undefined,
+): void {
+  engines.watch(
+    tell &&
+      ((report) => {
+        logReport(log, report);
+        tell(report);
+      }),
+  );
 }
 
 /**
@@ -204,22 +205,22 @@ async function openConversationStore({ conversations, metrics }: Gateway, { log 
   });
 }
 
-function assemble(
+async function assemble(
   config: GatewayConfig,
   authenticator: Authenticator,
   parts: GatewayParts & {
     readonly sessions: ConversationStore;
     readonly collections: OpenCollections | undefined;
-    readonly upstream: Upstream;
-    readonly kvResidency: KvResidency | undefined;
     readonly now: () => number;
   },
-): Gateway {
-  const { upstream, kvResidency, now } = parts;
+): Promise<Gateway> {
+  const { now } = parts;
+  // Said once the log exists.
+  let gateway: Gateway | undefined;
   const { memoryBytes } = config.limits;
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
   const bodies = new BodyMemory(bytesOf('bodies'));
-  const histories = new ServedHistories(bytesOf('histories'), config.residency, kvResidency?.events);
+  const histories = new ServedHistories(bytesOf('histories'), config.residency);
   const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.residency.maxAgeMs);
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const { sessions } = parts;
@@ -231,31 +232,26 @@ function assemble(
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     warmPrefixes: () => prefixes.size,
-    retries: () => upstream.retries,
-    queueDepth: () => queue.depth,
-    underWay: () => queue.underWay,
+    engines: () => engines.all,
     plansWaiting: () => plans.depth,
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
     recordedRequests: () => requests.size,
-    kvResidency,
     memoryBytes,
     memory: {
       bodies: () => bodies.bytes,
       histories: () => histories.bytes,
       conversations: () => sessions.bytes + promptMemo.bytes + sentOrders.bytes,
       documents: () => documents.cache.bytes,
-      prewarm: () => prewarmer?.bytes ?? 0,
+      prewarm: () => engines.all.reduce((sum, { prewarmer }) => sum + (prewarmer?.bytes ?? 0), 0),
       arrangements: () => arrangements.bytes,
       requests: () => requests.bytes,
       prefixes: () => prefixes.bytes,
+      beginnings: () => sentPrefixes.bytes,
     },
   });
-  const queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, {
-    now,
-    waited: (ms) => metrics.waited(ms),
-  });
-  const warmups = new Warmups(upstream, prefixes, now);
+  const sentPrefixes = new SentPrefixes(bytesOf('beginnings'));
+  const warmups = new Warmups(prefixes, now);
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
   const requests = new RequestLog(bytesOf('requests'));
@@ -265,19 +261,25 @@ function assemble(
     new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });
   const { cacheSaltKey } = config.upstream;
   const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
-  const prewarmer =
-    config.prewarm.tokensPerMinute > 0
-      ? new Prewarmer(config.prewarm, bytesOf('prewarm'), {
-          upstream,
-          documents,
-          cacheSalts,
-          metrics,
-          now,
-        })
-      : undefined;
   const hopName = newHopName();
-  const credentials = { ...engineCredentials(config), [HOPS_HEADER]: hopName };
-  const engineApis = new EngineApis(upstream, config, credentials, now);
+  const listed = engineSettings(config);
+  const createPrewarmer = ({ upstream }: Engine): Prewarmer | undefined => {
+    if (config.prewarm.tokensPerMinute === 0) return undefined;
+    const bytes = Math.floor(bytesOf('prewarm') / listed.length);
+    return new Prewarmer(config.prewarm, bytes, { upstream, documents, cacheSalts, metrics, now });
+  };
+  const engines = await Engines.open(
+    listed,
+    {
+      config,
+      hopName,
+      now,
+      createPrewarmer,
+      waited: (ms) => metrics.waited(ms),
+      changed: (engine, change) => gateway?.engineChanged?.(engine, change),
+    },
+    (engine) => histories.forget(engine),
+  );
   const rateLimits = new RateLimits(now);
   const cors = config.server.cors && new Cors(config.server.cors);
   const state = {
@@ -286,13 +288,12 @@ function assemble(
     cors,
     bodies,
     histories,
-    kvResidency,
+    sentPrefixes,
     slices: new WorkSlices(),
     documents,
     cacheSalts,
     conversations,
     collections: parts.collections,
-    queue,
     prefixes,
     warmups,
     plans,
@@ -302,14 +303,11 @@ function assemble(
     requests,
     traffic: new TrafficSeries(),
     viewers: new Set<ServerResponse>(),
-    prewarmer,
   };
-  const gateway: Gateway = {
+  gateway = {
     config,
-    upstream,
+    engines,
     hopName,
-    engineCredentials: credentials,
-    engineApis,
     ...state,
     metrics,
     now,
@@ -421,7 +419,7 @@ function begin(
     const gone = !reply.raw.writableFinished && exchange.errorSource === undefined && route !== FEED_ROUTE;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
-    if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') gateway.engineWatch?.look();
+    if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') for (const engine of gateway.engines.all) engine.look();
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
     if (tenant !== undefined) {
@@ -493,8 +491,7 @@ function fromFramework(error: FastifyError): WarmpathError {
 async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServer | undefined): Promise<void> {
   gateway.draining = true;
   gateway.warmups.close();
-  gateway.prewarmer?.close();
-  gateway.engineWatch?.close();
+  for (const engine of gateway.engines.all) engine.rest();
   for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
   await app.close();
@@ -502,6 +499,5 @@ async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServ
   await admin?.close();
   await gateway.conversations.store.close();
   await gateway.collections?.close();
-  await gateway.kvResidency?.close();
-  await gateway.upstream.destroy();
+  await gateway.engines.close();
 }

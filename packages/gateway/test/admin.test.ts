@@ -1,11 +1,12 @@
 import { hash } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RunningGateway } from '../src/server.js';
-import { FakeEngine } from './fake-engine.js';
+import { type RunningGateway, startGateway } from '../src/server.js';
+import { answerJson, FakeEngine } from './fake-engine.js';
 import { chat, closing, DOCUMENTS, errorOf, gatewayAt, type Reply, type StandConfig, send } from './harness.js';
 import { RedisServer } from './redis-server.js';
 
@@ -306,3 +307,45 @@ async function leaveBehind(path: string): Promise<void> {
   await link(`${path}.draft`, path);
   await new Promise((resolve) => gone.close(resolve));
 }
+
+describe("the operator's way to engines", () => {
+  it('takes one out of service without cutting what it answers, and back', async () => {
+    const [one, other] = [closing(await FakeEngine.start()), closing(await FakeEngine.start())];
+    const socket = join(folder, `${++stands}.sock`);
+    const engines = [one, other].map(({ url }, i) => ({ name: `e${i}`, url }));
+    const gateway = closing(
+      await startGateway({ server: { port: 0 }, log: { level: 'silent' }, admin: { socket }, engines }),
+    );
+    const ask = async () => (await send(gateway.url + CHAT, chat())).status;
+    const prompts = () => [one, other].map(({ received }) => received.filter(({ path }) => path === CHAT).length);
+    const state = async (method: string, path: string) => JSON.parse((await operate(socket, method, path)).text);
+
+    let answer = (): void => {};
+    one.answer = (response, request) => {
+      if (request.path !== CHAT) return answerJson(response);
+      answer = () => answerJson(response);
+      one.events.emit('held');
+    };
+    const held = once(one.events, 'held');
+    const first = ask();
+    await held;
+    expect(await state('POST', '/engines/e0/drain')).toMatchObject({ name: 'e0', state: 'draining' });
+    for (let i = 0; i < 3; i++) expect(await ask()).toBe(200);
+    expect(prompts()).toEqual([1, 3]);
+    answer();
+    expect(await first).toBe(200);
+    const { engines: listed } = await state('GET', '/engines');
+    expect(listed).toMatchObject([
+      { name: 'e0', state: 'draining' },
+      { name: 'e1', state: 'up', queued: 0, weight: 1, models: null },
+    ]);
+
+    await state('POST', '/engines/e1/drain');
+    expect(errorOf(await send(gateway.url + CHAT, chat())).code).toBe('WARMPATH_UPSTREAM_UNREACHABLE');
+    one.answer = answerJson;
+    expect(await state('POST', '/engines/e0/resume')).toMatchObject({ state: 'up' });
+    expect(await ask()).toBe(200);
+    expect(prompts()).toEqual([2, 3]);
+    expect((await operate(socket, 'POST', '/engines/nobody/drain')).status).toBe(404);
+  });
+});

@@ -258,6 +258,7 @@ describe('DispatchQueue', () => {
                 expect(own.every((other) => other.entry[1] < gone!.entry[1])).toBe(true);
                 for (const tenant of ['t0', 't1', 't2']) expect(of(tenant).length).toBeLessThanOrEqual(own.length + 1);
               },
+              moved: () => {},
             };
             const countOf = (tenant: string) => waiting.filter((other) => other.entry[0] === tenant).length;
             const most = Math.max(...['t0', 't1', 't2'].map(countOf));

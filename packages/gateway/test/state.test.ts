@@ -16,17 +16,20 @@ function serve({ history }: TenantModel, name: string): Arrangement {
   return arrangement;
 }
 
+/** An engine without KV events. */
+const ENGINE = { number: 0, kvResidency: undefined };
+
 describe('ServedHistories', () => {
   it('never hold more than their bound, and forget the least recently used first', () => {
     const empty = new ServedHistories(1e6, residency);
-    empty.of('tenant-0', 'm');
+    empty.of(ENGINE, 'tenant-0', 'm');
     fc.assert(
       fc.property(fc.array(fc.nat(9), { maxLength: 60 }), (visits) => {
         const histories = new ServedHistories(4.5 * empty.bytes, residency);
         let recent: number[] = [];
         const seen = new Map<number, TenantModel>();
         for (const visit of visits) {
-          const state = histories.of(`tenant-${visit}`, 'm');
+          const state = histories.of(ENGINE, `tenant-${visit}`, 'm');
           expect(seen.get(visit) === state).toBe(recent.includes(visit));
           seen.set(visit, state);
           recent = [...recent.filter((other) => other !== visit), visit].slice(-4);
@@ -41,9 +44,9 @@ describe('ServedHistories', () => {
     const maxBytes = 600_000;
     const histories = new ServedHistories(maxBytes, residency);
     for (let round = 0; round < 2_000; round++) {
-      serve(histories.of(`tenant-${round % 20}`, 'm'), `d${round}`);
+      serve(histories.of(ENGINE, `tenant-${round % 20}`, 'm'), `d${round}`);
       // The bytes are taken when a history is asked for: one request may still stand out.
-      histories.of(`tenant-${round % 20}`, 'm');
+      histories.of(ENGINE, `tenant-${round % 20}`, 'm');
       expect(histories.bytes).toBeLessThanOrEqual(maxBytes);
     }
     expect(histories.size).toBeGreaterThan(1);
@@ -54,11 +57,11 @@ describe('ServedHistories', () => {
   it('let one history have only a part of the memory', () => {
     const maxBytes = 4_000_000;
     const histories = new ServedHistories(maxBytes, residency);
-    const state = histories.of('t', 'm');
+    const state = histories.of(ENGINE, 't', 'm');
     for (let round = 0; round < 5_000; round++) serve(state, `d${round}`);
     expect(state.history.tree.bytes).toBeLessThanOrEqual(maxBytes / 4);
     expect(state.history.bytes).toBeLessThan(maxBytes / 2);
-    expect(histories.of('t', 'm')).toBe(state);
+    expect(histories.of(ENGINE, 't', 'm')).toBe(state);
   });
 });
 

@@ -1,5 +1,12 @@
 import { WarmpathError } from '@warmpath/core';
-import { type EngineReport, resolveConfig, startGateway } from '@warmpath/gateway';
+import {
+  type EngineReport,
+  engineSettings,
+  type GatewayConfig,
+  type RunningGateway,
+  resolveConfig,
+  startGateway,
+} from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import {
@@ -40,12 +47,16 @@ async function serve(
   }
   // Whoever reads a line for each request has no use for the same as JSON.
   const logLevel = showsRequests(terminal, options) ? 'error' : 'info';
-  const settings = await gatewaySettings(options, options.engine, { environment, defaults: { logLevel } });
   const apiKey = keyFrom(options, environment);
-  const upstream = { ...settings.upstream, ...(apiKey !== undefined && { apiKey }) };
-  const config = resolveConfig({ ...settings, upstream });
+  const read = async () => {
+    const settings = await gatewaySettings(options, options.engine, { environment, defaults: { logLevel } });
+    const upstream = { ...settings.upstream, ...(apiKey !== undefined && { apiKey }) };
+    return resolveConfig({ ...settings, upstream });
+  };
+  const config = await read();
   const { server } = config;
-  requireOtherAddress(config.upstream.url, server);
+  const addresses = engineSettings(config).map(({ url }) => url);
+  for (const address of addresses) requireOtherAddress(address, server);
   let leadsBack: (error: WarmpathError) => void;
   const loop = new Promise<never>((_, reject) => {
     leadsBack = reject;
@@ -53,22 +64,42 @@ async function serve(
   // The engine may be asked, and answer, before anybody waits for this.
   loop.catch(() => {});
   const onEngine = (report: EngineReport): void => {
-    if (report.state === 'loop')
+    if (report.state === 'loop' && addresses.length === 1)
       leadsBack(new WarmpathError('WARMPATH_LOOP', { detail: `${report.url}: ${report.problem}` }));
     else describeEngine(terminal, report);
   };
   const gateway = await startGateway(config, { onEngine, ...listeners(terminal, options) }).catch((error: unknown) => {
     throw describeListenError(error, { ...server, option: '--port' });
   });
+  const reload = (): void => void reloadEngines(gateway, read, terminal);
+  if (options.config !== undefined) process.on('SIGHUP', reload);
   try {
-    const engine = withoutCredentials(config.upstream.url);
-    terminal.data({ url: gateway.url, engine, metrics: `${gateway.url}/metrics` });
-    terminal.line(`The gateway listens at ${gateway.url} in front of ${engine}.`);
+    const engines = addresses.map(withoutCredentials);
+    terminal.data({ url: gateway.url, engine: engines[0], engines, metrics: `${gateway.url}/metrics` });
+    terminal.line(`The gateway listens at ${gateway.url} in front of ${engines.join(', ')}.`);
     terminal.line(terminal.style.dim(`  base URL for clients: ${gateway.url}/v1; Ctrl-C stops it`));
     terminal.line(`  dashboard: ${gateway.url}/ui`);
     await Promise.race([interrupted(signal), loop]);
   } finally {
+    process.off('SIGHUP', reload);
     await gateway.close();
+  }
+}
+
+/** The file was changed: its list of engines counts from now on. One that is wrong changes nothing. */
+async function reloadEngines(
+  gateway: RunningGateway,
+  read: () => Promise<GatewayConfig>,
+  terminal: Terminal,
+): Promise<void> {
+  try {
+    const config = await read();
+    await gateway.reloadEngines(config);
+    const names = engineSettings(config).map(({ name, url }) => `${name} (${withoutCredentials(url)})`);
+    terminal.note(`Engines read again: ${names.join(', ')}. Everything else stays as it was at the start.`);
+  } catch (error) {
+    const { code = 'WARMPATH_INTERNAL', message } = error as WarmpathError;
+    terminal.error([`Engines stay as they were: ${message}`], { error: { code, message } });
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
+import { KeyLanes } from './interner.js';
 import type { KnowledgeTree } from './knowledge-tree.js';
 import { CHILDREN, DOCUMENT, FIRST_CHILD, FIRST_DOCUMENT, NEXT_SIBLING, NODE_SHIFT, ROOT } from './node-store.js';
 import { preambleNode, residentPreambleTokens } from './preamble-path.js';
@@ -16,6 +17,9 @@ const SCAN_UP_TO = 8;
 
 /** Children looked at in one search of more than `EXACT_MAX_DOCUMENTS` documents; some milliseconds at the most. */
 const LOOK_BUDGET = 65_536;
+
+/** A memo of all searches: what it answers depends on the documents alone. */
+const LANES = new KeyLanes();
 
 const NOTHING_CACHED: CachedPath = { order: [], tokens: 0 };
 
@@ -83,8 +87,9 @@ export class BestPathSearch {
     const tree = this.#tree;
     if (this.#rankOf.length < tree.numberLimit) this.#rankOf = new Int32Array(2 * tree.numberLimit);
     if (this.#ranks.length < documents.length) this.#makeRoomFor(documents.length);
+    const lanes = LANES.of(documents);
     for (let rank = 0; rank < documents.length; rank++) {
-      const number = tree.numberOf(documents[rank]!.key);
+      const number = tree.numberOfLanes(lanes[2 * rank]!, lanes[2 * rank + 1]!);
       if (number < 0) continue;
       this.#ranks[this.#known] = rank;
       this.#numbers[this.#known++] = number;

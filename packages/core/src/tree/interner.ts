@@ -57,6 +57,12 @@ export class KeyInterner {
     return number === 0 ? -1 : number;
   }
 
+  /** The same for a key whose lanes are known (`KeyLanes`). O(1). */
+  numberOfLanes(low: number, high: number): number {
+    const number = this.#table.get(low, high);
+    return number === 0 ? -1 : number;
+  }
+
   /** The key of a number in use. O(1). */
   keyOf(number: number): string {
     return this.#keys[number]!;
@@ -93,6 +99,29 @@ export class KeyInterner {
     this.#size--;
     this.#keyBytes -= bytesOf(key);
     this.#free.push(number);
+  }
+}
+
+/**
+ * The lanes by which interners tell keys apart, of the documents that were asked about last. Several trees are searched
+ * for the same documents, one for each engine: hashing their keys for each tree took longer than the searches.
+ */
+export class KeyLanes {
+  readonly #hasher = new Fingerprint();
+  #of: readonly { readonly key: string }[] | undefined;
+  #lanes = new Int32Array(64);
+
+  /** Two integers for each document, in their order; valid until the next call. O(keys), O(1) for the same array. */
+  of(documents: readonly { readonly key: string }[]): Int32Array {
+    if (documents === this.#of) return this.#lanes;
+    if (this.#lanes.length < 2 * documents.length) this.#lanes = new Int32Array(4 * documents.length);
+    for (let place = 0; place < documents.length; place++) {
+      const { low, high } = this.#hasher.reset().add(documents[place]!.key);
+      this.#lanes[2 * place] = low;
+      this.#lanes[2 * place + 1] = high;
+    }
+    this.#of = documents;
+    return this.#lanes;
   }
 }
 

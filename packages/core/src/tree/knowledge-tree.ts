@@ -131,6 +131,11 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return this.#interner.numberOf(key);
   }
 
+  /** The same for a key whose lanes are known. O(1). */
+  numberOfLanes(low: number, high: number): number {
+    return this.#interner.numberOfLanes(low, high);
+  }
+
   /** The child of `node` for a document number, or -1. O(1) expected, no allocation. */
   childByNumber(node: number, number: number): number {
     const child = this.#table.get(node, number);

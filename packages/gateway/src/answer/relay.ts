@@ -22,7 +22,15 @@ export interface RelayResult {
   /** Whether the response came to its end. */
   readonly complete: boolean;
   readonly sniffer: ResponseSniffer;
+  /** Whether the request went on to another engine, before the client got anything of this one. */
+  readonly movedOn: boolean;
 }
+
+/** How an engine failed before it answered: by an error, which may have come before anything was sent, or a status. */
+export type EngineFailure = { readonly error: WarmpathError } | { readonly status: number };
+
+/** Statuses of engines that may be well elsewhere. */
+const ELSEWHERE_WELL = new Set([500, 502, 503, 504]);
 
 /** What a relay needs beside the request. */
 export interface RelayOptions {
@@ -42,6 +50,15 @@ export interface RelayOptions {
   readonly reads: 'nothing' | 'usage' | 'answer';
   /** Called once, when the engine's answer begins and is no error. Must not throw. */
   readonly onAccepted: () => void;
+  /**
+   * Asked once, where the engine failed before its client got anything: whether another engine gets the request. If so,
+   * the client hears nothing of this one.
+   */
+  readonly movesOn?: ((failure: EngineFailure) => boolean) | undefined;
+  /** Statuses for which that is asked. Default: those of a failure that another engine may not have. */
+  readonly movesOnAt?: ReadonlySet<number> | undefined;
+  /** Called once, when the first part of the answer's body has come. Must not throw. */
+  readonly onFirstData?: (() => void) | undefined;
   /** Called exactly once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled: (result: RelayResult) => void;
 }
@@ -60,6 +77,16 @@ export function relay(
   new Relay(client.raw, client.exchange, options).start(upstream, request);
 }
 
+/** Ends an exchange that no engine takes up any more; nothing of an answer has gone to the client. */
+export function refuse(
+  client: { readonly raw: ServerResponse; readonly exchange: Exchange },
+  error: WarmpathError,
+  options: Pick<RelayOptions, 'headers' | 'errors'>,
+): void {
+  client.exchange.failed(error.code, 'gateway');
+  if (!client.raw.destroyed && !client.raw.headersSent) sendError(client.raw, error, options);
+}
+
 class Relay implements UpstreamListener {
   readonly #client: ServerResponse;
   readonly #exchange: Exchange;
@@ -69,6 +96,8 @@ class Relay implements UpstreamListener {
   #status: number | undefined;
   #isEventStream = false;
   #sniffing: boolean;
+  #hasData = false;
+  #movedOn = false;
 
   constructor(client: ServerResponse, exchange: Exchange, options: RelayOptions) {
     this.#client = client;
@@ -84,12 +113,19 @@ class Relay implements UpstreamListener {
       if (!this.#client.writableFinished) this.#call?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
     });
     this.#client.on('drain', () => this.#call?.resume());
-    this.#call = upstream.start(request, this);
+    // Where another engine may take it, that is tried before this one is tried again.
+    this.#call = upstream.start(request, this, { retries: this.#options.movesOn === undefined });
     if (this.#client.destroyed) this.#call.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   }
 
   onHead(status: number, headers: IncomingHttpHeaders): void {
     this.#status = status;
+    const { movesOn, movesOnAt = ELSEWHERE_WELL } = this.#options;
+    if (movesOnAt.has(status) && movesOn?.({ status }) === true) {
+      this.#movedOn = true;
+      this.#call!.abort(new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail: `status ${status}` }));
+      return;
+    }
     if (status < 300) this.#options.onAccepted();
     this.#transform(() => {
       const head = this.#options.body.head({ status, headers });
@@ -100,6 +136,10 @@ class Relay implements UpstreamListener {
 
   onData(chunk: Buffer): boolean {
     let ready = true;
+    if (!this.#hasData) {
+      this.#hasData = true;
+      this.#options.onFirstData?.();
+    }
     this.#transform(() => {
       const data = this.#options.body.data(chunk);
       if (data.length > 0) ready = this.#client.write(data);
@@ -122,6 +162,13 @@ class Relay implements UpstreamListener {
   }
 
   onError(error: WarmpathError): void {
+    if (this.#status === undefined && this.#isEngineFailure(error) && this.#options.movesOn?.({ error }) === true) {
+      this.#movedOn = true;
+    }
+    if (this.#movedOn) {
+      this.#settle(false);
+      return;
+    }
     const source = OWN_ERRORS.has(error.code) ? 'gateway' : 'upstream';
     if (error.code === 'WARMPATH_CLIENT_CLOSED') this.#exchange.errorCode = error.code;
     else this.#exchange.failed(error.code, source);
@@ -130,6 +177,10 @@ class Relay implements UpstreamListener {
       else sendError(this.#client, error, this.#options);
     }
     this.#settle(false);
+  }
+
+  #isEngineFailure({ code }: WarmpathError): boolean {
+    return !OWN_ERRORS.has(code) && code !== 'WARMPATH_CLIENT_CLOSED' && code !== 'WARMPATH_SHUTTING_DOWN';
   }
 
   #writeHead({ status, headers }: ResponseHead): void {
@@ -165,7 +216,8 @@ class Relay implements UpstreamListener {
   }
 
   #settle(complete: boolean): void {
-    this.#options.onSettled({ status: this.#status, complete, sniffer: this.#sniffer });
+    const [status, sniffer, movedOn] = [this.#status, this.#sniffer, this.#movedOn];
+    this.#options.onSettled({ status, complete, sniffer, movedOn });
   }
 
   /** A defect in reading along must not touch what is relayed: it ends the reading, nothing else. */

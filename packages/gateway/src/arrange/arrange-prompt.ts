@@ -1,5 +1,6 @@
 import { type Arrangement, plainTurn, type RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
+import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/kv-residency.js';
 import type { Gateway } from '../gateway.js';
 import { applyEdits } from '../intake/json-scanner.js';
@@ -33,12 +34,12 @@ function untouched(body: Buffer, turn: ArrangedPrompt['turn']): ArrangedPrompt {
  *
  * @throws WarmpathError bad input that only the arrangement brings to light.
  */
-export function arrangePrompt(gateway: Gateway, call: Call, prepared: PreparedPrompt): ArrangedPrompt {
+export function arrangePrompt(gateway: Gateway, engine: Engine, call: Call, prepared: PreparedPrompt): ArrangedPrompt {
   if (prepared.kind === 'plain') return plainPrompt(call.request, prepared);
   try {
     return prepared.kind === 'found'
-      ? arrangeFound(gateway, call.request, prepared)
-      : arrangeInserted(gateway, call, prepared);
+      ? arrangeFound(gateway, engine, call.request, prepared)
+      : arrangeInserted(gateway, engine, call, prepared);
   } catch (error) {
     if (isBadInput(error)) throw error;
     failOpen(gateway, call.request, 'original', error);
@@ -52,16 +53,21 @@ function plainPrompt({ exchange }: FastifyRequest, { body, fallback, history }: 
   return untouched(body, history && { history, sent: plainTurn(history) });
 }
 
-function arrangeInserted(gateway: Gateway, { request, tenant }: Call, asked: InsertedRequest): ArrangedPrompt {
+function arrangeInserted(
+  gateway: Gateway,
+  engine: Engine,
+  { request, tenant }: Call,
+  asked: InsertedRequest,
+): ArrangedPrompt {
   const { parsed, history, isNamed } = asked;
   const { preamble } = asked.request;
-  const state = gateway.histories.of(tenant, parsed.model);
-  const waiting = gateway.queue.waitingBehind(preamble, tenant);
+  const state = gateway.histories.of(engine, tenant, parsed.model);
+  const waiting = engine.queue.waitingBehind(preamble, tenant);
   const known = waiting.length === 0 ? asked.request : { ...asked.request, waiting };
   const decided = gateway.documents.decide(asked, known, state, gateway.now());
   if (decided.fallback !== undefined) failOpen(gateway, request, decided.fallback, decided.defect);
   note(request, { decided, history });
-  request.exchange.predictedCachedTokens = predictedTokens(gateway.kvResidency, state, decided.arrangement);
+  request.exchange.predictedCachedTokens = predictedTokens(state, decided.arrangement);
   // What stands before a later turn is one conversation's own: nobody else will ask for it.
   const isShared = !isNamed || history.turns.length === 0;
   return {
@@ -72,7 +78,7 @@ function arrangeInserted(gateway: Gateway, { request, tenant }: Call, asked: Ins
     estimatedTokens: decided.estimatedTokens,
     turn: decided.turn && { history, sent: decided.turn },
     prefix: prefixOf(tenant, parsed.model, preamble.key),
-    parsed: gateway.prewarmer === undefined || !isShared ? undefined : parsed,
+    parsed: engine.prewarmer === undefined || !isShared ? undefined : parsed,
     keepFound: undefined,
   };
 }

@@ -40,7 +40,7 @@ export type ConfigCheck =
  * Reads a YAML or JSON file, replaces `${NAME}` and `${NAME:-default}`, validates, and fills in the defaults.
  * Throws a WarmpathError with a `WARMPATH_CONFIG_…` code, the path of the key, and the line in the message.
  *
- * @param engineUrl Goes before the file's `upstream.url`, which may then be left out.
+ * @param engineUrl Goes before the file's `upstream.url` or `engines`, which may then be left out.
  */
 export async function loadConfig(file: string, environment: Environment, engineUrl?: string): Promise<GatewayConfig> {
   let text: string;
@@ -88,11 +88,12 @@ export function checkConfig(text: string, environment: Environment, engineUrl?: 
   return { config: undefined, problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
 }
 
-/** Puts the engine's address where the file says, or does not say, it; a file of another shape is left as it is. */
+/** Puts the one engine's address in place of what the file says of engines; a file of another shape stays as it is. */
 function placeEngine(value: unknown, url: string): void {
   if (!isRecord(value)) return;
   const { upstream = {} } = value;
   if (isRecord(upstream)) value['upstream'] = { ...upstream, url };
+  delete value['engines'];
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -41,10 +41,14 @@ const kvEvents = z.strictObject({
     .describe('Where it can be asked for events that were missed. Without it, one missed event ends exact knowledge.'),
 });
 
+const engineUrl = () => z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
+
 const upstream = z.strictObject({
-  url: z
-    .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
-    .describe("Base URL of the engine's OpenAI API, with or without `/v1` at its end."),
+  url: engineUrl()
+    .optional()
+    .describe(
+      "Base URL of the engine's OpenAI API, with or without `/v1` at its end. Several engines are listed under `engines`, and share everything else that stands here.",
+    ),
   apiKey: z
     .string()
     .min(1)
@@ -88,6 +92,47 @@ const upstream = z.strictObject({
       'KV events of the engine (vLLM, SGLang, TensorRT-LLM, the embedded engine), over ZeroMQ: what it holds is then known, not guessed. The engine must answer `POST /tokenize`; needs `npm install zeromq@6`.',
     ),
   timeouts: timeouts.prefault({}),
+});
+
+/** More than one process can keep busy. */
+const MAX_ENGINES = 256;
+
+const engine = z.strictObject({
+  name: z
+    .string()
+    .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/, { error: 'must be letters, digits, `.`, `_` and `-`, at most 63' })
+    .describe(
+      'What metrics, logs and answers call it. It stays the same engine for the gateway as long as its name does.',
+    ),
+  url: engineUrl().describe('Base URL of its OpenAI API.'),
+  apiKey: z.string().min(1).optional().describe('Its key, in place of `upstream.apiKey`.'),
+  weight: z
+    .number()
+    .positive()
+    .max(1_000)
+    .default(1)
+    .describe('How fast it prefills beside the others: one of weight 2 takes twice the tokens.'),
+  models: z
+    .array(z.string().min(1).max(256))
+    .min(1)
+    .max(1_024)
+    .optional()
+    .describe('Names of the models that it serves; it gets no request for another one. Any model if left out.'),
+  kvEvents: kvEvents.optional().describe('Its KV events, as `upstream.kvEvents` is for a single engine.'),
+});
+
+const health = z.strictObject({
+  checkMs: milliseconds()
+    .default(5_000)
+    .describe('Milliseconds between two questions for the models of each of several engines.'),
+  failures: count(1_000)
+    .default(3)
+    .describe(
+      'Failures in a row (no connection, no answer in time, a status of 500 or more) after which an engine gets no requests for a while.',
+    ),
+  ejectMs: milliseconds()
+    .default(5_000)
+    .describe('Milliseconds of that while. They double each time that it fails again at once, up to five minutes.'),
 });
 
 const hint = (text: string) =>
@@ -224,7 +269,14 @@ const log = z.strictObject({
 export const gatewayConfigSchema = z
   .strictObject({
     server: server.prefault({}).describe('The HTTP server that clients talk to.'),
-    upstream: upstream.describe('The engine behind the gateway.'),
+    upstream: upstream.prefault({}).describe('The engine behind the gateway, or what holds for each of several.'),
+    engines: z
+      .array(engine)
+      .min(1)
+      .max(MAX_ENGINES)
+      .optional()
+      .describe('Several engines, in place of `upstream.url`. Read again on SIGHUP.'),
+    health: health.prefault({}).describe('When one of several engines gets no requests.'),
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
     session: session.prefault({}).describe('What is remembered of conversations.'),
     recognise: recognise.prefault({}).describe('Documents that stand in prompts already.'),
@@ -248,7 +300,8 @@ export const gatewayConfigSchema = z
       message: 'would show everybody who reaches this address ids of documents: configure `server.operatorKey`',
     });
   })
-  .superRefine(({ server: { host, open, trustedHeaders, ...keys }, upstream: { apiKey } }, context) => {
+  .superRefine(({ server: { host, open, trustedHeaders, ...keys }, upstream, engines = [] }, context) => {
+    const apiKey = upstream.apiKey ?? engines.find((engine) => engine.apiKey !== undefined)?.apiKey;
     const identifies = checksKeys(keys) || trustedHeaders.tenant !== undefined;
     if (apiKey === undefined || identifies || open || isLoopback(host)) return;
     context.addIssue({
@@ -258,9 +311,51 @@ export const gatewayConfigSchema = z
         'would let everybody who reaches this address use `upstream.apiKey`: configure `server.keys`, `server.jwt` or ' +
         '`server.trustedHeaders.tenant`, listen on 127.0.0.1, or set `server.open: true`',
     });
+  })
+  .superRefine(({ upstream, engines }, context) => {
+    const refuse = (path: (string | number)[], message: string) => context.addIssue({ code: 'custom', path, message });
+    if (engines === undefined) {
+      if (upstream.url === undefined) refuse(['upstream', 'url'], 'must be an http:// or https:// URL');
+      return;
+    }
+    if (upstream.url !== undefined) refuse(['upstream', 'url'], 'does not go with `engines`: list that engine there');
+    if (upstream.kvEvents !== undefined) {
+      refuse(['upstream', 'kvEvents'], 'are those of one engine: write them to that engine in `engines`');
+    }
+    for (const key of ['name', 'url'] as const) {
+      for (const [place, engine] of engines.entries()) {
+        const first = engines.findIndex((other) => other[key] === engine[key]);
+        if (first < place) refuse(['engines', place, key], `is that of engines.${first}, too`);
+      }
+    }
   });
 
 /** A complete configuration: every default filled in. */
 export type GatewayConfig = z.output<typeof gatewayConfigSchema>;
-/** A configuration as a person writes it: only `upstream.url` is required. */
+/** A configuration as a person writes it: only `upstream.url`, or `engines`, is required. */
 export type GatewayConfigInput = z.input<typeof gatewayConfigSchema>;
+
+/** One engine, with everything that holds for it. */
+export interface EngineSettings {
+  readonly name: string;
+  readonly url: string;
+  readonly apiKey: string | undefined;
+  readonly weight: number;
+  /** `undefined` for any. */
+  readonly models: readonly string[] | undefined;
+  readonly kvEvents: z.output<typeof kvEvents> | undefined;
+}
+
+/** What the only engine is called where it has no name. */
+const ONLY_ENGINE = 'engine';
+
+/** The engines of a configuration: those it lists, or the one of `upstream.url`. */
+export function engineSettings({ upstream, engines }: Pick<GatewayConfig, 'upstream' | 'engines'>): EngineSettings[] {
+  if (engines === undefined) {
+    const { url, apiKey, kvEvents } = upstream;
+    return [{ name: ONLY_ENGINE, url: url!, apiKey, weight: 1, models: undefined, kvEvents }];
+  }
+  return engines.map(({ name, url, apiKey = upstream.apiKey, weight, models, kvEvents }) => {
+    return { name, url, apiKey, weight, models, kvEvents };
+  });
+}

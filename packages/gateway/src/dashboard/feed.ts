@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
 import type { EngineStatus, FeedSettings, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
+import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { SLOT_MS, SLOTS, slotOf, TTFT_BOUNDS } from '../observe/traffic-series.js';
 import { probeEngine } from '../routes/health.js';
@@ -32,7 +33,8 @@ export class DashboardFeed {
   /** What the last tick told: the slot it ended in, and the latest request. */
   #slot = 0;
   #sequence = 0;
-  #engine: Pick<EngineStatus, 'state' | 'reason'> = { state: 'unknown', reason: null };
+  /** What came of asking each engine. */
+  readonly #probed = new Map<Engine, Pick<EngineStatus, 'state' | 'reason'>>();
   #tree: { readonly at: number; readonly json: string } | undefined;
 
   constructor(gateway: Gateway) {
@@ -80,7 +82,7 @@ export class DashboardFeed {
     this.#timer = undefined;
     this.#tree = undefined;
     this.#ticks = 0;
-    this.#engine = { state: 'unknown', reason: null };
+    this.#probed.clear();
   }
 
   #start(): string {
@@ -131,7 +133,7 @@ export class DashboardFeed {
       requests: told,
       omitted: ended - told.length,
       metrics: values,
-      engines: [this.#engineStatus()],
+      engines: this.#gateway.engines.all.map((engine) => this.#statusOf(engine)),
       degradedHistories,
     };
     this.#slot = slotOf(now);
@@ -146,16 +148,32 @@ export class DashboardFeed {
     }
   }
 
-  #engineStatus(): EngineStatus {
-    const { upstream, queue } = this.#gateway;
-    return { url: upstream.url, ...this.#engine, inFlight: queue.underWay, queued: queue.depth };
+  #statusOf(engine: Engine): EngineStatus {
+    const { name, url, queue, health, isDraining } = engine;
+    const { state, reason } = this.#probed.get(engine) ?? { state: 'unknown', reason: null };
+    const takesNone = isDraining ? 'draining' : health.state === 'up' ? undefined : 'ejected';
+    return {
+      name,
+      url,
+      state: state === 'failing' ? state : (takesNone ?? state),
+      reason: reason ?? health.reason ?? null,
+      inFlight: queue.underWay,
+      queued: queue.depth,
+    };
   }
 
   async #probe(): Promise<void> {
-    const failure = await probeEngine(this.#gateway, `dashboard-${this.#ticks}`);
+    const { all } = this.#gateway.engines;
+    const failures = await Promise.all(all.map((engine) => probeEngine(engine, `dashboard-${this.#ticks}`)));
+    this.#probed.clear();
     if (this.#viewers.size === 0) return;
-    this.#engine =
-      failure === undefined ? { state: 'ready', reason: null } : { state: 'failing', reason: failure.message };
+    for (const [place, failure] of failures.entries()) {
+      const isFailing = failure !== undefined;
+      this.#probed.set(all[place]!, {
+        state: isFailing ? 'failing' : 'ready',
+        reason: isFailing ? failure.message : null,
+      });
+    }
   }
 }
 

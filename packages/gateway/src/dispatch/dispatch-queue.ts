@@ -32,6 +32,8 @@ export interface Dispatch {
   start(queuedMs: number, release: () => void): void;
   /** Waited for too long. */
   refuse(error: WarmpathError): void;
+  /** The engine takes nothing more: the request goes elsewhere. Must not throw. */
+  moved(): void;
 }
 
 interface Waiting {
@@ -83,6 +85,11 @@ export class DispatchQueue {
     return this.#places.size;
   }
 
+  /** Whether one more would be refused, or cost another one its place. */
+  get isFull(): boolean {
+    return this.#places.size >= this.#settings.capacity;
+  }
+
   /** Requests that the engine has. */
   get underWay(): number {
     return this.#underWay;
@@ -119,6 +126,13 @@ export class DispatchQueue {
     if (scheduler.size === 0) this.#tenants.delete(dispatch.tenant);
     this.#forget(waiting);
     return true;
+  }
+
+  /** Takes all out that wait, in order of arrival. O(waiting). */
+  takeAll(): Dispatch[] {
+    const dispatches = [...this.#places.keys()];
+    for (const dispatch of dispatches) this.leave(dispatch);
+    return dispatches;
   }
 
   /**

@@ -3,12 +3,13 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
 import type { Call } from '../arrange/prepare-prompt.js';
+import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { CORS_HEADERS } from '../intake/cors.js';
 import type { Exchange } from '../observe/exchange.js';
-import { forwardsClientKey, RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
+import { RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
 export interface ForwardOptions {
@@ -22,13 +23,18 @@ export interface ForwardOptions {
   readonly reads?: 'nothing' | 'usage' | 'answer';
   /** Called once, when the engine's answer begins and is no error. Must not throw. */
   readonly onAccepted?: () => void;
+  /** See `RelayOptions`. */
+  readonly onFirstData?: () => void;
+  readonly movesOn?: RelayOptions['movesOn'];
+  readonly movesOnAt?: RelayOptions['movesOnAt'];
   /** Called once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled?: (result: RelayResult) => void;
 }
 
-/** Sends a request to the engine, at the same path if no other is given, and relays the answer. */
+/** Sends a request to an engine, at the same path if no other is given, and relays the answer. */
 export function forward(
   gateway: Gateway,
+  engine: Engine,
   { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
   body: Buffer | null,
   options: ForwardOptions = {},
@@ -36,13 +42,13 @@ export function forward(
   const { exchange } = request;
   const errors = errorShapeOf(request.url);
   const charged = chargedKey(request);
-  const own = engineHeaders(gateway, exchange.requestId);
+  const own = engineHeaders(engine, exchange.requestId);
   // A compressed answer would hide what the engine counted.
   if (charged !== undefined) own['accept-encoding'] = 'identity';
   reply.hijack();
   exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0) - (exchange.retrievalMs ?? 0);
   relay(
-    gateway.upstream,
+    engine.upstream,
     {
       method: request.method,
       path: options.path ?? originForm(request.raw.url!),
@@ -56,23 +62,32 @@ export function forward(
     {
       // Decided when the head is written: an answer that begins while the gateway stops must say that its connection
       // closes.
-      headers: () => ({
-        [RESPONSE_HEADERS.requestId]: exchange.requestId,
-        [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
-        ...(gateway.draining && { connection: 'close' }),
-      }),
+      headers: ownHeaders(gateway, exchange),
       leftOut: gateway.cors === undefined ? NONE : CORS_HEADERS,
       body: options.body ?? new UntouchedBody(errors),
       errors,
       now: gateway.now,
       reads: readsOf(options, charged),
       onAccepted: options.onAccepted ?? ignored,
+      onFirstData: options.onFirstData,
+      movesOn: options.movesOn,
+      movesOnAt: options.movesOnAt,
       onSettled: (result) => {
-        if (charged !== undefined) gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
+        if (charged !== undefined && !result.movedOn)
+          gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
         options.onSettled?.(result);
       },
     },
   );
+}
+
+/** What the gateway adds to an answer that is not Fastify's, asked for when its head is written. */
+export function ownHeaders(gateway: Gateway, exchange: Exchange): RelayOptions['headers'] {
+  return () => ({
+    [RESPONSE_HEADERS.requestId]: exchange.requestId,
+    [RESPONSE_HEADERS.summary]: summaryHeader(exchange),
+    ...(gateway.draining && { connection: 'close' }),
+  });
 }
 
 const NONE: readonly never[] = [];
@@ -101,8 +116,8 @@ function usedTokens(
 }
 
 /** What every request to the engine carries from the gateway. */
-export function engineHeaders(gateway: Gateway, requestId: string): Record<string, string | undefined> {
-  return { ...gateway.engineCredentials, [RESPONSE_HEADERS.requestId]: requestId };
+export function engineHeaders({ credentials }: Engine, requestId: string): Record<string, string | undefined> {
+  return { ...credentials, [RESPONSE_HEADERS.requestId]: requestId };
 }
 
 /**
@@ -113,6 +128,6 @@ function originForm(url: string): string {
 }
 
 /** What a prompt's request to the engine carries in place of the client's headers. */
-export function promptHeaders(gateway: Gateway, { request, translation }: Call): Record<string, string | undefined> {
-  return translation === undefined ? {} : translatedHeaders(request.headers, forwardsClientKey(gateway.config));
+export function promptHeaders(engine: Engine, { request, translation }: Call): Record<string, string | undefined> {
+  return translation === undefined ? {} : translatedHeaders(request.headers, engine.forwardsClientKey);
 }

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
-import type { GatewayConfig } from '../config/schema.js';
+import type { EngineSettings, GatewayConfig } from '../config/schema.js';
 import { checksKeys } from '../config/schema-server.js';
 import { KEY_HEADERS } from '../intake/authenticate.js';
 import { HOPS_HEADER, withHop } from '../intake/hops.js';
@@ -36,6 +36,7 @@ export const SUMMARY_FIELDS = {
   error: ['errors', 'Who failed: `gateway` (it refused the request, or broke) or `upstream` (the engine failed).'],
   overhead: ['forwarded requests', "The gateway's own milliseconds, from the complete body to the dispatch."],
   retrieval: ['requests with retrieval', 'Milliseconds in which passages were looked for.'],
+  engine: ['several engines', 'The name of the engine that the request went to.'],
   policy: ['arranged requests', 'The ordering policy that decided.'],
   documents: ['arranged requests', 'Documents of the request, those that are referred to included.'],
   recognised: [
@@ -73,6 +74,7 @@ export function summaryHeader(exchange: Exchange): string {
   add('error', errorSource);
   add('overhead', overheadMs?.toFixed(3));
   add('retrieval', exchange.retrievalMs?.toFixed(3));
+  add('engine', exchange.engine && quoted(exchange.engine.name));
   add('policy', policy);
   add('documents', documents);
   if (recognised !== undefined) add('recognised', quoted(recognisedBlocks(blocks)));
@@ -130,18 +132,25 @@ export function requestHeaders(
 }
 
 /** Whether the engine gets the key that the client sent: where the gateway has none for it, and checks none itself. */
-export function forwardsClientKey({ upstream, server }: GatewayConfig): boolean {
-  return upstream.apiKey === undefined && !checksKeys(server);
+export function forwardsClientKey(
+  { apiKey }: Pick<EngineSettings, 'apiKey'>,
+  { server }: Pick<GatewayConfig, 'server'>,
+): boolean {
+  return apiKey === undefined && !checksKeys(server);
 }
 
 /**
  * Overrides for every request to the engine: the gateway's own key in place of the client's, and nothing that is only
  * between the client, a proxy in front and the gateway.
  */
-export function engineCredentials(config: GatewayConfig): Record<string, string | undefined> {
-  const { apiKey, apiKeyHeader } = config.upstream;
+export function engineCredentials(
+  engine: Pick<EngineSettings, 'apiKey'>,
+  config: GatewayConfig,
+): Record<string, string | undefined> {
+  const { apiKey } = engine;
+  const { apiKeyHeader } = config.upstream;
   const overrides: Record<string, string | undefined> = {};
-  if (!forwardsClientKey(config)) for (const name of KEY_HEADERS) overrides[name] = undefined;
+  if (!forwardsClientKey(engine, config)) for (const name of KEY_HEADERS) overrides[name] = undefined;
   for (const name of Object.values(config.server.trustedHeaders)) if (name !== undefined) overrides[name] = undefined;
   if (apiKey !== undefined) overrides[apiKeyHeader] = apiKeyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey;
   return overrides;

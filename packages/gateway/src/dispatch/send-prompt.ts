@@ -1,31 +1,61 @@
+import type { EngineFailure } from '../answer/relay.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { type Call, isReadable } from '../arrange/prepare-prompt.js';
 import { SourcedAnswer } from '../collections/sourced-answer.js';
+import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
 import { type ForwardOptions, forward, promptHeaders } from './forward.js';
 
-/** Sends a prompt to the engine, with the tenant's salt where one is configured, and learns from its answer. */
-export function sendPrompt(gateway: Gateway, call: Call, prompt: ArrangedPrompt, release: () => void): void {
+/** What becomes of a prompt that was sent. None of it may throw. */
+export interface SentPromptListener {
+  /** The engine has prefilled it: called when the answer begins, if it does. */
+  computed(): void;
+  /** The engine is done with it. */
+  released(): void;
+  /** Whether another engine gets it, if this one fails before its client hears of it; `undefined` where none can. */
+  readonly movesOn: ((failure: EngineFailure) => boolean) | undefined;
+  /** After `released`, where `movesOn` said so: another engine is to get it. */
+  moved(failure: EngineFailure): void;
+}
+
+/** Sends a prompt to an engine, with the tenant's salt where one is configured, and learns from its answer. */
+export function sendPrompt(
+  gateway: Gateway,
+  engine: Engine,
+  call: Call,
+  prompt: ArrangedPrompt,
+  listener: SentPromptListener,
+): void {
+  let failure: EngineFailure | undefined;
+  const { movesOn } = listener;
   const dispatchedAt = gateway.now();
   observeDispatch(gateway, prompt);
   const body = isReadable(call.request)
     ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
     : prompt.body;
-  forward(gateway, call, body, {
+  forward(gateway, engine, call, body, {
     ...wayBack(call, prompt),
     requestHeaders: {
-      ...promptHeaders(gateway, call),
+      ...promptHeaders(engine, call),
       ...((isRead(prompt) || call.sources !== undefined) && IDENTITY),
     },
     reads: !isRead(prompt) ? 'nothing' : readsAnswer(prompt) ? 'answer' : 'usage',
     onAccepted: () => observeAccepted(gateway, prompt),
+    onFirstData: listener.computed,
+    movesOn:
+      movesOn &&
+      ((failed) => {
+        failure = failed;
+        return movesOn(failed);
+      }),
     onSettled: (result) => {
-      observeOutcome(gateway, { call, prompt, sent: body, dispatchedAt, result });
+      observeOutcome(gateway, { engine, call, prompt, sent: body, dispatchedAt, result });
       // Whoever is next is arranged with what was learned.
-      release();
+      listener.released();
+      if (result.movedOn) listener.moved(failure!);
     },
   });
   comparePrefix(gateway, call, body);

@@ -34,11 +34,37 @@ export interface ActivityWatcher {
   idle(): void;
 }
 
+/** How an exchange that somebody asked for ended, where that says something about the engine. */
+export type ExchangeEnd =
+  /** A request for work came to its end, or was refused by a status below 500. */
+  | { readonly kind: 'served' }
+  /** No connection, no answer in time, a broken answer, or a status of 500 or more; `answered`: it gave a status. */
+  | { readonly kind: 'failed'; readonly reason: string; readonly answered: boolean };
+
 export interface StartOptions {
   /** Milliseconds for the whole exchange. Default: the configuration's. */
   readonly totalMs?: number;
-  /** Nobody waits for it: it does not make the engine busy. */
+  /** Nobody waits for it: it does not make the engine busy, and says nothing about its health. */
   readonly isBackground?: boolean;
+  /** Whether a connection that fails is tried a second time. Default true. */
+  readonly retries?: boolean;
+}
+
+/** Who hears of what happens between the gateway and an engine. */
+export interface UpstreamObserver {
+  ended(end: ExchangeEnd): void;
+  /** No exchange is under way any more. */
+  isQuiet(): void;
+}
+
+const NOBODY: UpstreamObserver = { ended: () => {}, isQuiet: () => {} };
+
+/** Ends that the gateway or its client brought about. */
+const NOT_THE_ENGINE = new Set(['WARMPATH_CLIENT_CLOSED', 'WARMPATH_SHUTTING_DOWN', 'WARMPATH_INVALID_REQUEST']);
+
+/** From this status on, it is the engine that failed; 501 says that it lacks a route. */
+function failsAt(status: number): boolean {
+  return status >= 500 && status !== 501;
 }
 
 /**
@@ -71,13 +97,21 @@ export class Upstream {
   readonly #pool: Pool;
   readonly #basePath: string;
   readonly #totalMs: number;
+  readonly #observer: UpstreamObserver;
   #retries = 0;
   #underWay = 0;
+  #exchanges = 0;
   #watcher: ActivityWatcher | undefined;
 
-  constructor(config: GatewayConfig['upstream']) {
-    const url = new URL(config.url);
+  /** @param address Base URL of the engine. */
+  constructor(
+    address: string,
+    config: Pick<GatewayConfig['upstream'], 'timeouts' | 'maxConcurrent'>,
+    observer: UpstreamObserver = NOBODY,
+  ) {
+    const url = new URL(address);
     const { headersMs, idleMs, totalMs } = config.timeouts;
+    this.#observer = observer;
     this.connectMs = Math.min(CONNECT_MS, headersMs);
     this.#basePath = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
     this.#totalMs = totalMs;
@@ -95,6 +129,11 @@ export class Upstream {
     return this.#retries;
   }
 
+  /** Exchanges under way, of whatever kind. */
+  get exchanges(): number {
+    return this.#exchanges;
+  }
+
   /**
    * Tells of the engine's activity from now on: of requests that may make it compute, which those for reading do not.
    */
@@ -104,8 +143,9 @@ export class Upstream {
 
   /** Starts an exchange. Everything that happens, a refusal to connect included, comes through the listener. */
   start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
-    const { totalMs = this.#totalMs, isBackground = false } = options;
+    const { totalMs = this.#totalMs, isBackground = false, retries = true } = options;
     const counts = !isBackground && request.method !== 'GET' && request.method !== 'HEAD';
+    this.#exchanges++;
     if (counts && this.#underWay++ === 0) this.#watcher?.busy();
     const send = (call: UpstreamCall, attempt: number): void => {
       if (attempt > 0) this.#retries++;
@@ -121,8 +161,13 @@ export class Upstream {
     };
     return new UpstreamCall(listener, totalMs, {
       send,
+      retries,
+      ended: (end) => {
+        if (!isBackground && (counts || end.kind === 'failed')) this.#observer.ended(end);
+      },
       settled: () => {
         if (counts && --this.#underWay === 0) this.#watcher?.idle();
+        if (--this.#exchanges === 0) this.#observer.isQuiet();
       },
     });
   }
@@ -134,7 +179,10 @@ export class Upstream {
 }
 
 interface Transport {
+  readonly retries: boolean;
   send(call: UpstreamCall, attempt: number): void;
+  /** At most once, before `settled`. */
+  ended(end: ExchangeEnd): void;
   /** Once, when the exchange is over. */
   settled(): void;
 }
@@ -151,6 +199,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #retry: NodeJS.Timeout | undefined;
   #attempt = 0;
   #headSeen = false;
+  #status = 0;
   #settled = false;
 
   constructor(listener: UpstreamListener, totalMs: number, transport: Transport) {
@@ -166,6 +215,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
    */
   abort(reason: WarmpathError): void {
     if (this.#settled) return;
+    this.#report(reason);
     this.#settle();
     this.#controller?.abort(reason);
     this.#listener.onError(reason);
@@ -185,6 +235,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (this.#settled || status < 200) return;
     this.#headSeen = true;
+    this.#status = status;
     this.#listener.onHead(status, headers);
   }
 
@@ -195,6 +246,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   onResponseEnd(): void {
     if (this.#settled) return;
+    this.#report();
     this.#settle();
     this.#listener.onEnd();
   }
@@ -206,8 +258,22 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
       this.#retry = setTimeout(() => this.#dispatch(), RETRY_DELAY_MS * (0.5 + Math.random() / 2));
       return;
     }
+    const failure = this.#translate(error);
+    this.#report(failure);
     this.#settle();
-    this.#listener.onError(this.#translate(error));
+    this.#listener.onError(failure);
+  }
+
+  /** What the end says about the engine. */
+  #report(failure?: WarmpathError): void {
+    const answered = this.#headSeen;
+    if (answered && failsAt(this.#status)) {
+      this.#transport.ended({ kind: 'failed', reason: `status ${this.#status}`, answered });
+    } else if (failure === undefined || failure.code === 'WARMPATH_UPSTREAM_ERROR')
+      this.#transport.ended({ kind: 'served' });
+    else if (!NOT_THE_ENGINE.has(failure.code)) {
+      this.#transport.ended({ kind: 'failed', reason: failure.code, answered });
+    }
   }
 
   #dispatch(): void {
@@ -222,7 +288,12 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
    * Only a connection that was never opened: not one byte of the request has left, so the engine cannot have seen it.
    */
   #mayRetry(error: Error): boolean {
-    return this.#attempt === 0 && this.#controller === undefined && CONNECTION_FAILURES.has(codeOf(error));
+    return (
+      this.#transport.retries &&
+      this.#attempt === 0 &&
+      this.#controller === undefined &&
+      CONNECTION_FAILURES.has(codeOf(error))
+    );
   }
 
   #settle(): void {

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig } from '../config/schema.js';
-import { forwardsClientKey, requestHeaders } from '../dispatch/headers.js';
+import { requestHeaders } from '../dispatch/headers.js';
 import type { Upstream } from '../dispatch/upstream.js';
 import { type Caller, KEY_HEADERS } from '../intake/authenticate.js';
 import type { TranslatedApi } from './translate-request.js';
@@ -21,6 +21,15 @@ const NO_SUCH_ROUTE = new Set([404, 405, 501]);
  */
 const SAYS_NOTHING = new Set([401, 403, 407, 408, 425, 429]);
 
+/** The engine that is asked. */
+export interface AskedEngine {
+  readonly upstream: Upstream;
+  /** What every request to it carries of the gateway. */
+  readonly credentials: Readonly<Record<string, string | undefined>>;
+  /** Whether it gets the keys that clients send. */
+  readonly forwardsClientKey: boolean;
+}
+
 /** What the engine speaks besides chat completions: configured, or found out by asking. */
 export class EngineApis {
   readonly #upstream: Upstream;
@@ -32,20 +41,13 @@ export class EngineApis {
   readonly #known = new Map<string, { readonly way: Way; readonly until: number }>();
   readonly #asking = new Map<string, Promise<Way>>();
 
-  /**
-   * @param credentials What every request to the engine carries of the gateway.
-   * @param now The monotonic clock, in milliseconds.
-   */
-  constructor(
-    upstream: Upstream,
-    config: GatewayConfig,
-    credentials: Readonly<Record<string, string | undefined>>,
-    now: () => number,
-  ) {
+  /** @param now The monotonic clock, in milliseconds. */
+  constructor(engine: AskedEngine, config: GatewayConfig, now: () => number) {
+    const { upstream, credentials, forwardsClientKey } = engine;
     this.#upstream = upstream;
     this.#settings = config.upstream;
     this.#credentials = credentials;
-    this.#asksWithClientKey = forwardsClientKey(config);
+    this.#asksWithClientKey = forwardsClientKey;
     this.#totalMs = upstream.connectMs;
     this.#now = now;
   }

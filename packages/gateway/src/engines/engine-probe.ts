@@ -100,11 +100,16 @@ function remedyOf(code: WarmpathError['code']): string {
 }
 
 function modelsIn(text: string): readonly string[] | undefined {
+  const names = readModels(text)?.map(({ id }) => id);
+  return names?.filter((name) => typeof name === 'string').slice(0, NAMED_MODELS);
+}
+
+/** The models of a list as `GET /v1/models` answers it; `undefined` for what is none. */
+export function readModels(text: string): readonly { readonly id?: unknown }[] | undefined {
   try {
     const { data } = JSON.parse(text) as { readonly data?: unknown };
     if (!Array.isArray(data)) return undefined;
-    const names = data.map((model: unknown) => (model as { readonly id?: unknown } | null)?.id);
-    return names.filter((name) => typeof name === 'string').slice(0, NAMED_MODELS);
+    return data.filter((model: unknown) => typeof model === 'object' && model !== null);
   } catch {
     return undefined;
   }
@@ -134,7 +139,7 @@ export function askModels(
         onEnd: () => resolve({ status, text: Buffer.concat(chunks).toString('utf8') }),
         onError: resolve,
       },
-      { totalMs },
+      { totalMs, isBackground: true },
     );
   });
 }

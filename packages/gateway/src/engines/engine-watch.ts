@@ -5,21 +5,30 @@ import type { EngineReport } from './engine-probe.js';
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 
+export interface EngineWatchOptions {
+  /** Hears of every change. */
+  readonly tell: (report: EngineReport) => void;
+  /** Hears every answer. */
+  readonly heard: (report: EngineReport) => void;
+  /** Milliseconds between two questions while the engine is up; none are asked then if left out. */
+  readonly againMs: number | undefined;
+}
+
 /**
  * Asks for the engine until it is there, and tells of every change: at the start, and again after a request found it
- * gone. While the engine is up, nothing is asked.
+ * gone. While the engine is up, nothing is asked, unless its health is to be checked.
  */
 export class EngineWatch {
   readonly #probe: () => Promise<EngineReport>;
-  readonly #tell: (report: EngineReport) => void;
+  readonly #options: EngineWatchOptions;
   #timer: NodeJS.Timeout | undefined;
   #isAsking = false;
   #closed = false;
   #last: Pick<EngineReport, 'state' | 'problem'> | undefined;
 
-  constructor(probe: () => Promise<EngineReport>, tell: (report: EngineReport) => void) {
+  constructor(probe: () => Promise<EngineReport>, options: EngineWatchOptions) {
     this.#probe = probe;
-    this.#tell = tell;
+    this.#options = options;
   }
 
   /** Begins to ask, if that is not under way. */
@@ -37,14 +46,19 @@ export class EngineWatch {
   async #ask(nextWaitMs: number): Promise<void> {
     const report = await this.#probe();
     if (this.#closed) return;
+    const { tell, heard, againMs } = this.#options;
+    heard(report);
     const { state, problem } = report;
-    if (state !== this.#last?.state || problem !== this.#last.problem) this.#tell(report);
+    if (state !== this.#last?.state || problem !== this.#last.problem) tell(report);
     this.#last = { state, problem };
-    if (state === 'up' || state === 'wants-key') {
+    const isUp = state === 'up' || state === 'wants-key';
+    if (isUp && againMs === undefined) {
       this.#isAsking = false;
       return;
     }
-    this.#timer = setTimeout(() => void this.#ask(Math.min(2 * nextWaitMs, LONGEST_WAIT_MS)), nextWaitMs);
+    const waitMs = isUp ? againMs! : Math.min(nextWaitMs, againMs ?? nextWaitMs);
+    const laterMs = isUp ? FIRST_WAIT_MS : Math.min(2 * nextWaitMs, LONGEST_WAIT_MS);
+    this.#timer = setTimeout(() => void this.#ask(laterMs), waitMs);
     // Nobody waits for the answer.
     this.#timer.unref();
   }

@@ -28,12 +28,8 @@ export interface KvResidencyParts {
 }
 
 /** Tokens of an arranged prompt that the engine should hold: as its events say, or an estimate in its own tokens. */
-export function predictedTokens(
-  residency: KvResidency | undefined,
-  { history, counts }: TenantModel,
-  arrangement: Arrangement,
-): number {
-  const known = residency?.events.cachedTokens(history, arrangement);
+export function predictedTokens({ engine, history, counts }: TenantModel, arrangement: Arrangement): number {
+  const known = engine.kvResidency?.events.cachedTokens(history, arrangement);
   return known ?? counts.toEngineTokens(arrangement.predictedCachedTokens);
 }
 

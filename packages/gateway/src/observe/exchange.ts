@@ -39,6 +39,18 @@ export interface RecordedFallback {
   readonly reason: string;
 }
 
+/** Which engine got a request, for whoever asks why. Tokens are estimates. */
+export interface ChosenEngine {
+  readonly name: string;
+  /** Engines that it could have gone to. */
+  readonly candidates: number;
+  /** Tokens to compute: of this request, and before it. */
+  readonly newTokens: number;
+  readonly pendingTokens: number;
+  /** How many engines failed to answer it before. */
+  readonly tried: number;
+}
+
 /** Who failed: the gateway, which refused or broke, or the engine behind it. */
 export type ErrorSource = 'gateway' | 'upstream';
 
@@ -69,6 +81,8 @@ export class Exchange {
   failedOpen: readonly RecordedFallback[] = NONE;
   /** What was sent in place of the arranged prompt, where something was. */
   fallback: Fallback | undefined;
+  /** Which of several engines got it, and what was weighed. */
+  engine: ChosenEngine | undefined;
   /** The ordering policy that decided. */
   policy: string | undefined;
   /** What is known of the conversation that the request names. */

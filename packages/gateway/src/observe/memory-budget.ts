@@ -7,7 +7,7 @@ const SHARES = {
   /** Bodies that are being received, that wait, and that are kept until their answer is over. */
   bodies: 24,
   /** What the engine is believed to hold, per tenant and model. */
-  histories: 16,
+  histories: 14,
   /** Turns of conversations, and what was done with their messages. */
   conversations: 12,
   /** Passages that came more than once. */
@@ -20,6 +20,8 @@ const SHARES = {
   requests: 1,
   /** When prompt prefixes were used last. */
   prefixes: 1,
+  /** Which of several engines got which beginnings of bodies. */
+  beginnings: 2,
 } as const;
 
 /** A part of the gateway that keeps what clients send. */

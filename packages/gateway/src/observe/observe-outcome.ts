@@ -4,6 +4,7 @@ import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import type { Call } from '../arrange/prepare-prompt.js';
 import { engineHeaders, promptHeaders } from '../dispatch/forward.js';
 import { requestHeaders } from '../dispatch/headers.js';
+import type { Engine } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
 import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { Gateway } from '../gateway.js';
@@ -13,6 +14,8 @@ import { guard } from './fail-open.js';
 
 /** One prompt's way, from the moment it goes out: all that shared state is changed by. */
 export interface RequestOutcome {
+  /** The engine that got it. */
+  readonly engine: Engine;
   readonly call: Call;
   readonly prompt: ArrangedPrompt;
   /** The body that went out. */
@@ -47,7 +50,7 @@ export function observeOutcome(gateway: Gateway, outcome: RequestOutcome): void 
   guard(gateway, () => observeTurn(gateway, outcome));
 }
 
-function observeAnswer(gateway: Gateway, { call, prompt, sent, dispatchedAt, result }: RequestOutcome): void {
+function observeAnswer(gateway: Gateway, { engine, call, prompt, sent, dispatchedAt, result }: RequestOutcome): void {
   const { state, arrangements, prefix } = prompt;
   if (state === undefined) return;
   const now = gateway.now();
@@ -71,22 +74,23 @@ function observeAnswer(gateway: Gateway, { call, prompt, sent, dispatchedAt, res
     const isLast = place === arrangements.length - 1;
     observe({ kind: 'completed', arrangement, now, ...(isLast && counted) }, history);
   }
-  if (gateway.kvResidency !== undefined) followTokens(gateway, gateway.kvResidency, { call, prompt, sent }, history);
+  if (engine.kvResidency !== undefined)
+    followTokens(gateway, engine.kvResidency, { engine, call, prompt, sent }, history);
   if (prefix !== undefined) gateway.prefixes.touch(prefix, now);
-  if (prompt.parsed !== undefined) observeForPrewarming(gateway, call, prompt.parsed, prompt);
+  if (prompt.parsed !== undefined) observeForPrewarming(engine, call, prompt.parsed, prompt);
 }
 
 /** What the engine's events say of this prompt can be read once its tokens are known. */
 function followTokens(
   gateway: Gateway,
   residency: KvResidency,
-  { call, prompt, sent }: Pick<RequestOutcome, 'call' | 'prompt' | 'sent'>,
+  { engine, call, prompt, sent }: Pick<RequestOutcome, 'engine' | 'call' | 'prompt' | 'sent'>,
   history: ServedHistory,
 ): void {
   const body = viewOf(sent);
   const { cache } = gateway.documents;
   const { requestId } = call.request.exchange;
-  const own = { ...engineHeaders(gateway, requestId), ...promptHeaders(gateway, call) };
+  const own = { ...engineHeaders(engine, requestId), ...promptHeaders(engine, call) };
   const headers = requestHeaders(call.request.headers, { ...own, 'accept-encoding': 'identity' });
   residency.completed({
     history,
@@ -113,12 +117,12 @@ function viewOf(bytes: Buffer): BodyView | undefined {
   }
 }
 
-function observeForPrewarming(gateway: Gateway, call: Call, parsed: ParsedRequest, prompt: ArrangedPrompt): void {
+function observeForPrewarming(engine: Engine, call: Call, parsed: ParsedRequest, prompt: ArrangedPrompt): void {
   const [served] = prompt.arrangements;
-  if (gateway.prewarmer === undefined || served === undefined || prompt.state === undefined) return;
+  if (engine.prewarmer === undefined || served === undefined || prompt.state === undefined) return;
   const { headers, exchange } = call.request;
-  const own = { ...engineHeaders(gateway, exchange.requestId), ...promptHeaders(gateway, call) };
-  gateway.prewarmer.served({
+  const own = { ...engineHeaders(engine, exchange.requestId), ...promptHeaders(engine, call) };
+  engine.prewarmer.served({
     parsed,
     served,
     state: prompt.state,

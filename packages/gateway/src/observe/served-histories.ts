@@ -3,10 +3,18 @@ import type { GatewayConfig } from '../config/schema.js';
 import { EngineCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
 
-/** What the gateway knows about one tenant's requests to one model. */
+/** The engine that holds what a history says. */
+export interface HistoryEngine {
+  readonly number: number;
+  /** Only where it publishes KV events. */
+  readonly kvResidency: { readonly events: EventResidency } | undefined;
+}
+
+/** What the gateway knows about one tenant's requests to one model on one engine. */
 export interface TenantModel {
   readonly tenant: string;
   readonly model: string;
+  readonly engine: HistoryEngine;
   /** What the engine is believed to hold. */
   readonly history: ServedHistory;
   readonly counts: EngineCounts;
@@ -21,20 +29,17 @@ const STATISTIC_BYTES = 256;
 const HISTORY_BYTES = 2_048;
 
 /**
- * State per tenant and model, never shared between them. Bounded in bytes, which are taken when a history is asked for,
- * so they lag by one request; what goes is the least recently used history of the tenant that holds most.
+ * State per engine, tenant and model, never shared between them. Bounded in bytes, which are taken when a history is
+ * asked for, so they lag by one request; what goes is the least recently used history of the tenant that holds most.
  */
 export class ServedHistories {
   readonly #maxBytes: number;
   readonly #residency: GatewayConfig['residency'];
-  readonly #events: EventResidency | undefined;
   readonly #histories: TenantCache<TenantModel>;
 
-  /** @param events The engine's own events, where it publishes them. */
-  constructor(maxBytes: number, residency: GatewayConfig['residency'], events?: EventResidency) {
+  constructor(maxBytes: number, residency: GatewayConfig['residency']) {
     this.#maxBytes = maxBytes;
     this.#residency = residency;
-    this.#events = events;
     this.#histories = new TenantCache(maxBytes);
   }
 
@@ -59,25 +64,38 @@ export class ServedHistories {
     return this.#histories.values();
   }
 
-  /** The state of that tenant and model; made when it is new. O(log tenants). */
-  of(tenant: string, model: string): TenantModel {
-    const known = this.#histories.get(tenant, model);
-    const state = known ?? this.#make(tenant, model);
+  /** The state of that tenant and model on an engine; made when it is new. O(log tenants). */
+  of(engine: HistoryEngine, tenant: string, model: string): TenantModel {
+    const key = keyOf(engine, model);
+    const known = this.#histories.get(tenant, key);
+    const state = known ?? this.#make(engine, tenant, model);
     const bytes = HISTORY_BYTES + state.history.bytes;
-    if (known === undefined) this.#histories.set(tenant, model, state, bytes);
-    else this.#histories.resize(tenant, model, bytes);
+    if (known === undefined) this.#histories.set(tenant, key, state, bytes);
+    else this.#histories.resize(tenant, key, bytes);
     return state;
   }
 
-  #make(tenant: string, model: string): TenantModel {
+  /** The engine is gone, and what it held. O(histories). */
+  forget(engine: HistoryEngine): void {
+    for (const state of [...this.#histories.values()]) {
+      if (state.engine === engine) this.#histories.take(state.tenant, keyOf(engine, state.model));
+    }
+  }
+
+  #make(engine: HistoryEngine, tenant: string, model: string): TenantModel {
     const { evictsLeastRecent, maxAgeMs } = this.#residency;
+    const events = engine.kvResidency?.events;
     const history = new ServedHistory({
       tree: { maxBytes: Math.floor(TREE_PART * this.#maxBytes) },
       hotness: { maxDocuments: Math.ceil((STATISTICS_PART * this.#maxBytes) / STATISTIC_BYTES) },
       evictsLeastRecent,
-      ...(this.#events !== undefined && { events: this.#events }),
+      ...(events !== undefined && { events }),
       ...(maxAgeMs !== undefined && { maxAgeMs }),
     });
-    return { tenant, model, history, counts: new EngineCounts() };
+    return { tenant, model, engine, history, counts: new EngineCounts() };
   }
+}
+
+function keyOf({ number }: HistoryEngine, model: string): string {
+  return `${number}\n${model}`;
 }

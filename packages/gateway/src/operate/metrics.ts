@@ -11,9 +11,8 @@ export interface GaugeSources {
   readonly sessionTurns: () => number;
   readonly sessionStoreUp: () => boolean;
   readonly warmPrefixes: () => number;
-  readonly retries: () => number;
-  readonly queueDepth: () => number;
-  readonly underWay: () => number;
+  /** The engines, each by its own name. */
+  readonly engines: () => readonly EngineFigures[];
   readonly plansWaiting: () => number;
   readonly openArrangements: () => number;
   readonly sentMessages: () => number;
@@ -21,12 +20,23 @@ export interface GaugeSources {
   /** Bytes that the parts of the memory hold. */
   readonly memory: Readonly<Record<MemoryPart, () => number>>;
   readonly memoryBytes: number;
-  /** What the engine's KV events tell, where it publishes them. */
-  readonly kvResidency?: KvFigures | undefined;
+}
+
+/** Figures of one engine. */
+export interface EngineFigures {
+  readonly name: string;
+  readonly isDraining: boolean;
+  readonly health: { readonly state: string; readonly ejections: number };
+  readonly upstream: { readonly retries: number };
+  readonly queue: { readonly depth: number; readonly underWay: number };
+  readonly pendingTokens: number;
+  readonly requests: Readonly<Record<'served' | 'failed' | 'movedOn', number>>;
+  /** What its KV events tell, where it publishes them. */
+  readonly kvResidency: KvFigures | undefined;
 }
 
 /** Figures of the KV events of an engine. */
-export interface KvFigures {
+interface KvFigures {
   readonly events: { readonly isExact: boolean; readonly blocks: number };
   readonly waiting: number;
   readonly nextSequence: number;
@@ -43,7 +53,7 @@ export interface MetricDescription {
 }
 
 /** Reads 0 everywhere: what there is to measure does not depend on what is measured. */
-const NO_SOURCES = new Proxy({} as GaugeSources, { get: () => () => 0 });
+const NO_SOURCES = new Proxy({} as GaugeSources, { get: (_, key) => () => (key === 'engines' ? [] : 0) });
 
 /** Every metric of the gateway with its labels, in the order of their names. */
 export function describeMetrics(): MetricDescription[] {
@@ -108,15 +118,12 @@ export class Metrics {
     const isUp = () => Number(sources.sessionStoreUp());
     this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
-    this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', sources.retries);
-    this.#read('queue_depth', 'Prompts that wait for room in the engine.', sources.queueDepth);
-    this.#read('upstream_in_flight', 'Prompts that the engine has.', sources.underWay);
+    this.#readEngines(sources.engines);
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
     this.#read('open_arrangements', 'Orders given alone whose outcome is not known.', sources.openArrangements);
     this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
     this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
     this.#readMemory(sources);
-    if (sources.kvResidency !== undefined) this.#readKvEvents(sources.kvResidency);
     this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
     this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
       const { user, system } = process.cpuUsage();
@@ -285,23 +292,79 @@ export class Metrics {
     );
   }
 
-  /** What the engine's KV events say, and how well they can be followed. */
-  #readKvEvents(figures: KvFigures): void {
-    const { events } = figures;
-    this.#read('kv_events_exact', 'Whether all KV events of the engine were heard: 1, or 0.', () =>
-      Number(events.isExact),
+  /** What each engine has to do and how it is; sums over all where the name of an engine is no label. */
+  #readEngines(engines: () => readonly EngineFigures[]): void {
+    const sum = (value: (engine: EngineFigures) => number) => () =>
+      engines().reduce((total, engine) => total + value(engine), 0);
+    const retries = sum(({ upstream }) => upstream.retries);
+    this.#readTotal('upstream_retries_total', 'Second tries after a failed connection.', retries);
+    const depth = sum(({ queue }) => queue.depth);
+    this.#read('queue_depth', 'Prompts that wait for room in the engines.', depth);
+    const underWay = sum(({ queue }) => queue.underWay);
+    this.#read('upstream_in_flight', 'Prompts that the engines have.', underWay);
+    const read = (name: string, help: string, value: (engine: EngineFigures) => number | undefined): void => {
+      const gauge: Gauge<'engine'> = new Gauge({
+        name: `warmpath_${name}`,
+        help,
+        labelNames: ['engine'],
+        registers: [this.#registry],
+        collect: () => {
+          // An engine may be gone.
+          gauge.reset();
+          for (const engine of engines()) {
+            const known = value(engine);
+            if (known !== undefined) gauge.set({ engine: engine.name }, known);
+          }
+        },
+      });
+    };
+    read('engine_up', 'Whether an engine gets requests: 1, or 0 (ejected or drained).', ({ isDraining, health }) =>
+      Number(!isDraining && health.state === 'up'),
     );
-    this.#read('kv_next_sequence', 'The number of the batch of KV events that is awaited.', () => figures.nextSequence);
-    this.#read('kv_prompts_waiting', 'Prompts whose tokens are to be asked for.', () => figures.waiting);
-    this.#read('kv_blocks', "Blocks of the engine's KV cache that are known.", () => events.blocks);
-    const counter: Counter<'kind'> = new Counter({
-      name: 'warmpath_kv_events_total',
-      help: 'KV events: batches, and what was not as it should be.',
-      labelNames: ['kind'],
+    read('engine_in_flight', 'Prompts that an engine has.', ({ queue }) => queue.underWay);
+    read('engine_queue_depth', 'Prompts that wait for an engine.', ({ queue }) => queue.depth);
+    const pending = 'Prompt tokens that one of several engines has to compute, estimated.';
+    read('engine_pending_tokens', pending, ({ pendingTokens }) => pendingTokens);
+    read(
+      'kv_events_exact',
+      'Whether all KV events of an engine were heard: 1, or 0.',
+      ({ kvResidency }) => kvResidency && Number(kvResidency.events.isExact),
+    );
+    const awaited = 'The number of the batch of KV events that is awaited.';
+    read('kv_next_sequence', awaited, ({ kvResidency }) => kvResidency?.nextSequence);
+    const waiting = 'Prompts whose tokens are to be asked for.';
+    read('kv_prompts_waiting', waiting, ({ kvResidency }) => kvResidency?.waiting);
+    const blocks = "Blocks of an engine's KV cache that are known.";
+    read('kv_blocks', blocks, ({ kvResidency }) => kvResidency?.events.blocks);
+    this.#readCounts('engine_ejections_total', 'Times that an engine got no more requests.', engines, (engine) => {
+      return { '': engine.health.ejections };
+    });
+    const ends = 'Exchanges with an engine, by their end; `movedOn`: of the failed ones, those that another one got.';
+    this.#readCounts('engine_requests_total', ends, engines, ({ requests }) => ({ ...requests }), 'outcome');
+    const events = 'KV events: batches, and what was not as it should be.';
+    this.#readCounts('kv_events_total', events, engines, ({ kvResidency }) => kvResidency?.counts ?? {}, 'kind');
+  }
+
+  /** Counters that the engines keep, by what was counted. */
+  #readCounts(
+    name: string,
+    help: string,
+    engines: () => readonly EngineFigures[],
+    counts: (engine: EngineFigures) => Readonly<Record<string, number>>,
+    kind?: string,
+  ): void {
+    const counter: Counter = new Counter({
+      name: `warmpath_${name}`,
+      help,
+      labelNames: kind === undefined ? ['engine'] : ['engine', kind],
       registers: [this.#registry],
       collect: () => {
         counter.reset();
-        for (const [kind, count] of Object.entries(figures.counts)) counter.inc({ kind }, count);
+        for (const engine of engines()) {
+          for (const [counted, count] of Object.entries(counts(engine))) {
+            counter.inc({ engine: engine.name, ...(kind !== undefined && { [kind]: counted }) }, count);
+          }
+        }
       },
     });
   }

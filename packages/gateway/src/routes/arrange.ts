@@ -1,6 +1,7 @@
 import {
   type ArrangeRequest,
   estimateTokens,
+  expectedReuse,
   fingerprint,
   observe,
   renderHint,
@@ -9,6 +10,7 @@ import {
 } from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
+import type { Engine } from '../engines/engine.js';
 import { predictedTokens } from '../engines/kv-residency.js';
 import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
@@ -17,7 +19,7 @@ import { withoutTexts } from '../observe/open-arrangements.js';
 import { escaped } from '../render/insert-documents.js';
 
 const SWITCHES = ['policy', 'maxShift', 'pin', 'hints'];
-const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model'];
+const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
 
 /**
  * `POST /v1/arrange`: the order alone, for clients that build their own prompts. The answer counts as served: the next
@@ -25,7 +27,8 @@ const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model'];
  * `POST /v1/observe`.
  *
  * Body: `documents` and the switches of the `warmpath` field; `preamble` is the text that the client puts before the
- * documents, `model` keeps the histories of several models apart.
+ * documents, `model` keeps the histories of several models apart. Of several engines, `engine` names the one that the
+ * prompt goes to; without it the gateway chooses one, as for its own prompts, and the answer says which.
  */
 export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/arrange', async (request, reply) => {
@@ -59,28 +62,29 @@ function* readDocuments(
 function arrangeOnly(
   gateway: Gateway,
   { exchange }: FastifyRequest,
-  { body, preamble }: ReturnType<typeof readBody>,
+  { body, preamble, engine: wanted }: ReturnType<typeof readBody>,
   asked: ArrangeRequest,
 ): Buffer {
   const { documents, config } = gateway;
-  const state = gateway.histories.of(exchange.caller.tenant, modelOf(body));
   const now = gateway.now();
-  const arrangement = documents.arrange(
+  const request =
     typeof preamble === 'string'
       ? { ...asked, preamble: { key: `text#${fingerprint([preamble])}`, tokens: estimateTokens(preamble) } }
-      : asked,
-    state.history,
-    now,
-  );
+      : asked;
+  const place = { tenant: exchange.caller.tenant, model: modelOf(body), wanted };
+  const engine = engineFor(gateway, request, place, now);
+  const state = gateway.histories.of(engine, place.tenant, place.model);
+  const arrangement = documents.arrange(request, state.history, now);
   const served = withoutTexts(arrangement);
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
   exchange.documents = arrangement.documents.length;
   exchange.documentsMoved = arrangement.trace.moves.filter((places) => places !== 0).length;
-  exchange.predictedCachedTokens = predictedTokens(gateway.kvResidency, state, arrangement);
+  exchange.predictedCachedTokens = predictedTokens(state, arrangement);
   const { template, wording } = config.arrange;
   const { hint } = arrangement;
   const before = {
     object: 'arrangement',
+    ...(gateway.engines.only === undefined && { engine: engine.name }),
     id: gateway.arrangements.open({ arrangement: served, state }),
     documents: arrangement.documents.map(({ id, label, title, tokens }, place) => {
       return { id, label, title, tokens, rank: arrangement.order[place] };
@@ -98,19 +102,41 @@ function arrangeOnly(
   ]);
 }
 
+/** The engine that the client names, or the one that would answer first. */
+function engineFor(
+  { engines, histories }: Gateway,
+  request: ArrangeRequest,
+  { tenant, model, wanted }: { readonly tenant: string; readonly model: string; readonly wanted: string | undefined },
+  now: number,
+): Engine {
+  if (wanted !== undefined) {
+    const engine = engines.find(wanted);
+    if (engine === undefined) throw invalid('engine', 'there is no engine of that name');
+    return engine;
+  }
+  if (engines.only !== undefined) return engines.only;
+  const reuse = expectedReuse(request, now);
+  return engines.route({
+    model: () => model,
+    promptTokens: request.documents.reduce((sum, { tokens }) => sum + tokens, request.preamble?.tokens ?? 0),
+    cachedTokens: (engine) => reuse(histories.of(engine, tenant, model).history),
+    tried: [],
+  }).engine;
+}
+
 function readBody(bytes: Buffer = Buffer.alloc(0)) {
   const body = new BodyView(bytes);
   for (const { key } of body.members) {
     if (!FIELDS.includes(key)) throw invalid(key, `unknown field; known ones are ${FIELDS.join(', ')}`);
   }
-  for (const key of ['preamble', 'model']) {
+  for (const key of ['preamble', 'model', 'engine']) {
     const span = body.value(key);
     if (span !== undefined && !body.scan.isNull(span) && !body.scan.isString(span)) {
       throw invalid(key, 'a string was expected');
     }
   }
   const switches = Object.fromEntries(SWITCHES.map((key) => [key, body.parse(key)]));
-  return { body, preamble: body.string('preamble'), switches };
+  return { body, preamble: body.string('preamble'), engine: body.string('engine'), switches };
 }
 
 function invalid(path: string, detail: string): WarmpathError {

@@ -1,9 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { Collection, DocumentText } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
-import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
-import { forward } from '../dispatch/forward.js';
+import { collectionTenant } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
@@ -97,8 +95,6 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
     const { removed } = await collection.remove(ids);
     return answer(request, reply, { object: 'ingestion', collection: collection.name, removed });
   });
-
-  if (Object.keys(collections.settings.models).length > 0) modelsRoute(app, gateway, collections);
 }
 
 /** JSON with the last stage, or each stage as an event as it comes. */
@@ -184,54 +180,4 @@ function refuseUnknown(rest: object, known: readonly string[], before = ''): voi
 function stringOrNothing(value: unknown, path: string): string | undefined {
   if (value === undefined || typeof value === 'string') return value;
   throw invalid(path, 'one string was expected');
-}
-
-/** `GET /v1/models`: the engine's, and behind them the names that answer from a collection. */
-function modelsRoute(app: FastifyInstance, gateway: Gateway, { settings }: OpenCollections): void {
-  const models = Object.keys(settings.models).map((id) => {
-    return { id, object: 'model', created: 0, owned_by: 'warmpath' };
-  });
-  app.get('/v1/models', (request, reply) => {
-    request.exchange.bodyAt = gateway.now();
-    forward(gateway, { request, reply }, null, {
-      requestHeaders: { 'accept-encoding': 'identity' },
-      body: new LongerList(models),
-    });
-  });
-}
-
-/** A list of the engine's with more behind it; what is no list stays as it is. */
-class LongerList implements ResponseBody {
-  readonly #more: readonly object[];
-  readonly #chunks: Buffer[] = [];
-  #head: ResponseHead = { status: 0, headers: {} };
-
-  constructor(more: readonly object[]) {
-    this.#more = more;
-  }
-
-  head(head: ResponseHead): undefined {
-    this.#head = head;
-  }
-
-  data(chunk: Buffer): Buffer {
-    this.#chunks.push(chunk);
-    return Buffer.alloc(0);
-  }
-
-  end(): { readonly head: ResponseHead; readonly rest: string } {
-    let rest = Buffer.concat(this.#chunks).toString();
-    try {
-      const list = JSON.parse(rest) as { data?: unknown };
-      if (Array.isArray(list.data)) rest = JSON.stringify({ ...list, data: [...list.data, ...this.#more] });
-    } catch {
-      // Not JSON: the engine's to explain.
-    }
-    const { status, headers } = this.#head;
-    return { head: { status, headers: { ...headers, 'content-length': String(Buffer.byteLength(rest)) } }, rest };
-  }
-
-  broken(error: WarmpathError): string {
-    return errorShapeOf('/v1/models').event(error);
-  }
 }

@@ -1,5 +1,6 @@
 import { estimateTokens, type WorkSteps } from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { modelIn } from '../dispatch/dispatch-prompt.js';
 import { forward } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import { translateRequest } from '../engines/translate-request.js';
@@ -20,11 +21,16 @@ const TOKENS_PER_MESSAGE = 5;
 export function countTokensRoute(app: FastifyInstance, gateway: Gateway): void {
   app.post(`${messagesApi.path}/count_tokens`, async (request, reply) => {
     const { headers, exchange } = request;
-    const way = await gateway.engineApis.way(messagesApi.name, exchange.caller, headers);
+    const way = await gateway.engines.way(messagesApi.name, exchange.caller, headers);
     exchange.bodyAt = gateway.now();
     const body = bodyOf(request);
     if (way === 'native') {
-      forward(gateway, { request, reply }, body);
+      forward(
+        gateway,
+        gateway.engines.first(() => modelIn({ request, body })),
+        { request, reply },
+        body,
+      );
       return reply;
     }
     const tokens = await gateway.slices.run(tokenSteps(gateway, request, body), () => reply.raw.destroyed);
@@ -50,5 +56,8 @@ function* tokenSteps(gateway: Gateway, { exchange }: FastifyRequest, body: Buffe
     const { documents } = yield* gateway.documents.readDocuments(parsed, tenant);
     for (const document of documents) tokens += document.tokens;
   }
-  return gateway.histories.of(tenant, typeof model === 'string' ? model : '').counts.toEngineTokens(tokens);
+  const name = typeof model === 'string' ? model : '';
+  // Every engine that serves a model counts alike.
+  const engine = gateway.engines.first(() => name);
+  return gateway.histories.of(engine, tenant, name).counts.toEngineTokens(tokens);
 }

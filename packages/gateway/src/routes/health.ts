@@ -2,30 +2,53 @@ import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../dispatch/forward.js';
 import { requestHeaders } from '../dispatch/headers.js';
+import type { Engine } from '../engines/engine.js';
 import { askModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
 
 /**
- * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine answers HTTP; 503 otherwise.
- * An engine that wants a key the gateway does not have is there nevertheless, so any status below 500 counts.
+ * `GET /healthz`: the process answers. `GET /readyz`: it takes requests and its engine, or one of several, answers
+ * HTTP; 503 otherwise. An engine that wants a key the gateway does not have is there nevertheless, so any status below
+ * 500 counts.
  */
 export function healthRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/healthz', () => ({ status: 'ok' }));
   app.get('/readyz', async (request, reply) => {
     if (gateway.draining) throw new WarmpathError('WARMPATH_SHUTTING_DOWN');
-    const failure = await probeEngine(gateway, request.exchange.requestId);
-    // Without its shared store a gateway serves all the same.
+    const { requestId } = request.exchange;
+    const engines = await Promise.all(
+      gateway.engines.all.filter((engine) => !engine.isRemoved).map((engine) => healthOf(engine, requestId)),
+    );
+    // Without its shared store a gateway serves all the same, and without some of its engines.
     const { isUp } = gateway.conversations.store;
-    if (failure === undefined) return { status: 'ready', sessionStore: isUp ? 'up' : 'down' };
+    const sessionStore = isUp ? 'up' : 'down';
+    const failure = engines.every((engine) => engine.failure !== undefined) ? engines[0]!.failure : undefined;
+    if (failure === undefined) {
+      if (engines.length === 1) return { status: 'ready', sessionStore };
+      return { status: 'ready', sessionStore, engines: engines.map(({ name, state }) => ({ name, state })) };
+    }
     request.exchange.failed(failure.code, 'upstream');
     return reply.code(503).send(failure.toOpenAI());
   });
 }
 
-/** Asks the engine for its models, within the time that a connection may take. Resolves with why it cannot, if so. */
-export async function probeEngine(gateway: Gateway, requestId: string): Promise<WarmpathError | undefined> {
-  const { upstream } = gateway;
-  const headers = requestHeaders({}, engineHeaders(gateway, requestId));
+/** How an engine is, as it answers now and as its requests went. */
+async function healthOf(engine: Engine, requestId: string) {
+  const failure = await probeEngine(engine, requestId);
+  const state = failure === undefined ? stateOf(engine) : 'failing';
+  return { name: engine.name, state, failure: engine.isDraining ? (failure ?? unhealthy(503)) : failure };
+}
+
+/** How an engine that answers takes requests. */
+function stateOf({ isDraining, health }: Engine): 'ready' | 'draining' | 'ejected' {
+  if (isDraining) return 'draining';
+  return health.state === 'up' ? 'ready' : 'ejected';
+}
+
+/** Asks an engine for its models, within the time that a connection may take. Resolves with why it cannot, if so. */
+export async function probeEngine(engine: Engine, requestId: string): Promise<WarmpathError | undefined> {
+  const { upstream } = engine;
+  const headers = requestHeaders({}, engineHeaders(engine, requestId));
   const answer = await askModels(upstream, headers, upstream.connectMs);
   if ('code' in answer) return answer;
   return answer.status < 500 ? undefined : unhealthy(answer.status);

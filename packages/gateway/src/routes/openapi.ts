@@ -91,10 +91,15 @@ const arrangeRequest = z.strictObject({
   ...ordering,
   preamble: z.string().optional().meta({ description: 'The text that your prompt has before the documents.' }),
   model: z.string().optional().meta({ description: 'Keeps the histories of several models apart.' }),
+  engine: z
+    .string()
+    .optional()
+    .meta({ description: 'Which of several engines your prompt goes to. The gateway chooses if left out.' }),
 });
 
 const arrangement = z.strictObject({
   object: z.literal('arrangement'),
+  engine: z.string().optional().meta({ description: 'Which of several engines the order is for.' }),
   id: z.string().meta({ description: 'For `POST /v1/observe`.' }),
   documents: z.array(
     z.strictObject({ id: name, label: z.string(), title: z.string().optional(), tokens: count, rank: count }),
@@ -140,6 +145,17 @@ const requestRecord = z.strictObject({
   durationMs: z.number().meta({ description: 'From its headers to the end of its answer.' }),
   receivedMs: z.number().meta({ description: 'Of these, until its body was complete.' }),
   overheadMs: z.nullable(z.number()),
+  engine: z
+    .nullable(
+      z.strictObject({
+        name: z.string(),
+        candidates: count,
+        newTokens: z.number(),
+        pendingTokens: z.number(),
+        tried: count,
+      }),
+    )
+    .meta({ description: 'Which of several engines got it, and what was weighed, in estimated tokens.' }),
   queuedMs: z.nullable(z.number()),
   ttftMs: z.nullable(z.number()),
   promptTokens: z.nullable(count),
@@ -201,6 +217,13 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
   },
   '/v1/responses': {
     post: relayed("OpenAI's Responses.", prompt({ input: z.union([z.string(), z.array(z.unknown())]) })),
+  },
+  '/v1/models': {
+    get: {
+      summary: 'The models of all engines, each once, and those that answer from a collection (`collections.models`).',
+      answers: { 200: undefined },
+      isRelayed: true,
+    },
   },
   '/v1/arrange': {
     post: {
@@ -316,13 +339,6 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
       answers: { 200: z.strictObject({ object: z.literal('ingestion'), collection: name, removed: count }) },
     },
   },
-  '/v1/models': {
-    get: {
-      summary: "The engine's models, and those that answer from a collection (`collections.models`).",
-      answers: { 200: undefined },
-      isRelayed: true,
-    },
-  },
   '/v1/speculations/{id}/{action}': {
     post: {
       summary: 'Confirms or ends a speculative request of the embedded engine. Passed on.',
@@ -336,9 +352,16 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
   },
   '/readyz': {
     get: {
-      summary: 'The gateway takes requests and its engine answers.',
+      summary: 'The gateway takes requests and its engine, or one of several, answers.',
       answers: {
-        200: z.strictObject({ status: z.literal('ready'), sessionStore: z.enum(['up', 'down']) }),
+        200: z.strictObject({
+          status: z.literal('ready'),
+          sessionStore: z.enum(['up', 'down']),
+          engines: z
+            .array(z.strictObject({ name: z.string(), state: z.enum(['ready', 'draining', 'ejected', 'failing']) }))
+            .optional()
+            .meta({ description: 'Only where there are several.' }),
+        }),
         503: error,
       },
     },

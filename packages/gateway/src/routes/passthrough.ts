@@ -1,6 +1,10 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { forward } from '../dispatch/forward.js';
+import { modelIn } from '../dispatch/dispatch-prompt.js';
+import { engineHeaders, forward } from '../dispatch/forward.js';
+import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
+import type { Engine } from '../engines/engine.js';
+import { askModels, readModels } from '../engines/engine-probe.js';
 import type { Gateway } from '../gateway.js';
 
 /**
@@ -54,10 +58,79 @@ export function passthroughRoute(app: FastifyInstance, gateway: Gateway): void {
       });
     }
     request.exchange.bodyAt = gateway.now();
-    forward(gateway, { request, reply }, (request.body as Buffer | undefined) ?? null);
+    const body = (request.body as Buffer | undefined) ?? null;
+    forward(gateway, engineFor(gateway, request, body), { request, reply }, body);
   };
+  const names = Object.keys(gateway.config.collections?.models ?? {});
+  const ofCollections = names.map((id) => ({ id, object: 'model', created: 0, owned_by: 'warmpath' }));
+  app.get('/v1/models', (request, reply) => {
+    if (gateway.engines.only === undefined || ofCollections.length > 0) {
+      return listModels(gateway, request, reply, ofCollections);
+    }
+    return pass(request, reply);
+  });
   app.all('/v1/*', pass);
   for (const path of CLIENT_PATHS) app.post(path, pass);
+}
+
+/**
+ * Of several engines, the one for what is passed through: one that serves the model, and always the same while it is
+ * well, for what a client makes there (files, stored answers) it looks for there.
+ */
+function engineFor({ engines }: Gateway, request: FastifyRequest, body: Buffer | null): Engine {
+  const { only } = engines;
+  if (only !== undefined) return only;
+  const named = /^\/v1\/models\/([^?]+)/.exec(request.raw.url!)?.[1];
+  return engines.first(() => (named !== undefined ? decoded(named) : body === null ? '' : modelIn({ request, body })));
+}
+
+function decoded(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+/** What is put together of several answers has to come whole. */
+const WHOLE = { 'accept-encoding': 'identity', 'if-none-match': undefined, 'if-modified-since': undefined };
+
+/**
+ * The models of all engines, each once, in the order of the engines, and behind them those that answer from a
+ * collection. An engine that does not answer is left out, unless none does.
+ */
+async function listModels(
+  gateway: Gateway,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  ofCollections: readonly object[],
+): Promise<FastifyReply> {
+  const { exchange } = request;
+  const asked = gateway.engines.all.filter((engine) => !engine.isDraining);
+  const lists = await Promise.all(
+    asked.map((engine) => {
+      const own = { ...engineHeaders(engine, exchange.requestId), ...WHOLE };
+      return askModels(engine.upstream, requestHeaders(request.headers, own), engine.upstream.connectMs);
+    }),
+  );
+  const models = new Map<string, object>();
+  let failure: WarmpathError | undefined;
+  for (const [place, answer] of lists.entries()) {
+    const data = 'code' in answer || answer.status >= 300 ? undefined : readModels(answer.text);
+    if (data === undefined) failure ??= 'code' in answer ? answer : refusedModels(answer.status);
+    for (const model of data ?? []) {
+      const { id } = model as { readonly id?: unknown };
+      if (typeof id === 'string' && asked[place]!.serves(id) && !models.has(id)) models.set(id, model);
+    }
+  }
+  if (models.size === 0 && failure !== undefined) throw failure;
+  return reply
+    .header(RESPONSE_HEADERS.requestId, exchange.requestId)
+    .send({ object: 'list', data: [...models.values(), ...ofCollections] });
+}
+
+function refusedModels(status: number): WarmpathError {
+  return new WarmpathError('WARMPATH_UPSTREAM_ERROR', { detail: `The engines answer with status ${status}.` });
 }
 
 /** As whatever server is behind may read it: escapes undone, slashes single, in lower case, without parameters. */
@@ -76,17 +149,34 @@ function normalised(path: string): string {
     .toLowerCase();
 }
 
+const NOT_THERE: ReadonlySet<number> = new Set([404]);
+
 /**
  * `POST /v1/speculations/{id}/confirm` and `…/cancel`: the embedded engine's. It tells callers apart by the salt that
- * their prompts had, so these bodies get the same; without a key for salts they pass through.
+ * their prompts had, so these bodies get the same. Of several engines each is asked until one has the speculation. With
+ * one engine, and without a key for salts, they pass through.
  */
 export function speculationsRoute(app: FastifyInstance, gateway: Gateway): void {
-  const { cacheSalts } = gateway;
-  if (cacheSalts === undefined) return;
+  const { cacheSalts, config } = gateway;
+  if (cacheSalts === undefined && config.engines === undefined) return;
   app.post('/v1/speculations/:id/:action', (request, reply) => {
     request.exchange.bodyAt = gateway.now();
     const given = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
-    const body = cacheSalts.salted(given.length === 0 ? Buffer.from('{}') : given, request.exchange.caller.tenant);
-    forward(gateway, { request, reply }, body, { requestHeaders: { 'content-type': 'application/json' } });
+    const object = given.length === 0 ? Buffer.from('{}') : given;
+    const body = cacheSalts?.salted(object, request.exchange.caller.tenant) ?? object;
+    const ask = (engine: Engine, others: readonly Engine[]): void => {
+      const [next, ...rest] = others;
+      forward(gateway, engine, { request, reply }, body, {
+        requestHeaders: { 'content-type': 'application/json' },
+        movesOnAt: NOT_THERE,
+        movesOn: next && (() => true),
+        onSettled: ({ movedOn }) => {
+          if (movedOn) ask(next!, rest);
+        },
+      });
+    };
+    // One that drains may have it, too.
+    const [first, ...others] = gateway.engines.all;
+    ask(first!, others);
   });
 }

@@ -1,7 +1,8 @@
-import { estimateTokensOfBytes } from '@warmpath/core';
+import { estimateTokensOfBytes, observe, type Preamble, type PrewarmPath } from '@warmpath/core';
 import type { FastifyInstance } from 'fastify';
 import { engineHeaders } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
+import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
 import { BodyView } from '../intake/body-view.js';
@@ -28,18 +29,40 @@ export function warmupRoute(app: FastifyInstance, gateway: Gateway): void {
     const { tenant, key } = exchange.caller;
     const steps = prefillSteps(gateway, bodyOf(request));
     const { model, body, preamble } = await gateway.slices.run(steps, () => reply.raw.destroyed);
-    const state = gateway.warmups.start(prefixOf(tenant, model, preamble.key), () => {
+    const engine = engineFor(gateway, { tenant, model, preamble });
+    const prefill = () => {
       if (key !== undefined) gateway.rateLimits.charge(key, estimateTokensOfBytes(body.bytes));
       return {
         method: 'POST',
         path: chatApi.path,
-        headers: requestHeaders(request.headers, engineHeaders(gateway, requestId)),
+        headers: requestHeaders(request.headers, engineHeaders(engine, requestId)),
         body: gateway.cacheSalts?.salted(body.bytes, tenant) ?? body.bytes,
       };
+    };
+    const state = gateway.warmups.start(engine.upstream, prefixOf(tenant, model, preamble.key), prefill, () => {
+      if (gateway.engines.only === engine) return;
+      // The request that follows is to find it: there it is warm, and on the others it is not.
+      const path: PrewarmPath = { documents: [], preamble, newTokens: 0, expectedSaved: 0 };
+      const { history } = gateway.histories.of(engine, tenant, model);
+      observe({ kind: 'prewarmed', path, now: gateway.now() }, history);
     });
     gateway.metrics.warmup(state);
     return reply.code(202).header(RESPONSE_HEADERS.requestId, requestId).send({ state });
   });
+}
+
+/** Where the request that follows will go most likely. */
+function engineFor(
+  { engines, histories }: Gateway,
+  { tenant, model, preamble }: { readonly tenant: string; readonly model: string; readonly preamble: Preamble },
+): Engine {
+  if (engines.only !== undefined) return engines.only;
+  return engines.route({
+    model: () => model,
+    promptTokens: preamble.tokens,
+    cachedTokens: (engine) => histories.of(engine, tenant, model).history.bestPath([], preamble, undefined).tokens,
+    tried: [],
+  }).engine;
 }
 
 function* prefillSteps({ config, documents }: Gateway, bytes: Buffer) {

@@ -13,22 +13,21 @@ const MAX_UNDER_WAY = 4;
  * the search overlap, which saves the shorter of the two on a cold prefix. One prefill per prefix at a time.
  */
 export class Warmups {
-  readonly #upstream: Upstream;
   readonly #prefixes: WarmPrefixes;
   readonly #now: () => number;
   readonly #underWay = new Map<string, UpstreamCall>();
 
-  constructor(upstream: Upstream, prefixes: WarmPrefixes, now: () => number) {
-    this.#upstream = upstream;
+  constructor(prefixes: WarmPrefixes, now: () => number) {
     this.#prefixes = prefixes;
     this.#now = now;
   }
 
   /**
-   * Starts a prefill of `prefix` unless it is warm or being warmed; `request` is what prefills it. Returns at once.
+   * Starts a prefill of `prefix` unless it is warm or being warmed; `request` is what prefills it, `done` hears when it
+   * did. Returns at once.
    * Error: `WARMPATH_OVERLOADED` when four are under way.
    */
-  start(prefix: PromptPrefix, request: () => UpstreamRequest): WarmupState {
+  start(upstream: Upstream, prefix: PromptPrefix, request: () => UpstreamRequest, done: () => void): WarmupState {
     if (this.#prefixes.isWarm(prefix, this.#now())) return 'warm';
     const name = `${prefix.tenant}\n${prefix.key}`;
     if (this.#underWay.has(name)) return 'warming';
@@ -36,14 +35,16 @@ export class Warmups {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_UNDER_WAY} warm-ups are under way.` });
     }
     let status = 0;
-    const call = this.#upstream.start(request(), {
+    const call = upstream.start(request(), {
       onHead: (answered) => {
         status = answered;
       },
       onData: () => true,
       onEnd: () => {
         this.#underWay.delete(name);
-        if (status === 200) this.#prefixes.touch(prefix, this.#now());
+        if (status !== 200) return;
+        this.#prefixes.touch(prefix, this.#now());
+        done();
       },
       // The next real request prefills the prefix itself; a failed warm-up costs nobody an answer.
       onError: () => this.#underWay.delete(name),

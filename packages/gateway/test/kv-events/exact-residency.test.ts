@@ -114,7 +114,11 @@ describe('residency by the events of a real engine', { timeout: 120_000 }, () =>
 
     await engine.stop();
     await start({ port });
-    for (let number = 200; (await sample(url, 'warmpath_kv_events_total{kind="restarts"}')) === 0; number++) {
+    for (
+      let number = 200;
+      (await sample(url, 'warmpath_kv_events_total{engine="engine",kind="restarts"}')) === 0;
+      number++
+    ) {
       await ask(url, [passage(number)]);
     }
     await settled(url);
@@ -123,7 +127,7 @@ describe('residency by the events of a real engine', { timeout: 120_000 }, () =>
 
     const late = await gateway();
     await untilHeard(late);
-    expect(await sample(late, 'warmpath_kv_events_total{kind="losses"}')).toBe(0);
+    expect(await sample(late, 'warmpath_kv_events_total{engine="engine",kind="losses"}')).toBe(0);
     expect(await sample(late, 'warmpath_kv_blocks')).toBe(await sample(url, 'warmpath_kv_blocks'));
   });
 });

@@ -21,6 +21,8 @@ type StartGateway = (config: object, room: LittleRoom) => Promise<{ readonly url
 export interface WorldSettings extends WorldMemory {
   readonly layout: 'question' | 'message' | 'system';
   readonly engine: 'native' | 'translate';
+  /** Engines behind each gateway. */
+  readonly engines: number;
   /** Whether the engine says the same to everybody. */
   readonly answersAlike: boolean;
   readonly isSalted: boolean;
@@ -69,6 +71,7 @@ export function drawWorld(draw: Draw, { translates }: Pick<Surroundings, 'transl
     keepsAll: isShared || !hasLittleRoom,
     layout: draw.pick(['question', 'question', 'message', 'system'] as const),
     engine: draw.pick(translates ? (['native', 'translate'] as const) : (['native'] as const)),
+    engines: translates ? draw.pick([1, 1, 2]) : 1,
     answersAlike: draw.chance(0.7),
     isSalted: draw.chance(0.5),
   };
@@ -80,7 +83,7 @@ let worlds = 0;
 export class World {
   readonly #settings: WorldSettings;
   readonly #around: Surroundings;
-  readonly #engine: FakeEngine;
+  readonly #engines: readonly FakeEngine[];
   readonly #says: LeakEngine;
   readonly #model: ConversationModel;
   readonly #prefix = `leak${process.pid}-${++worlds}:`;
@@ -88,10 +91,10 @@ export class World {
   readonly #gateways: { close(): Promise<void>; pool: Pool }[] = [];
   #now = 0;
 
-  private constructor(settings: WorldSettings, around: Surroundings, engine: FakeEngine, says: LeakEngine) {
+  private constructor(settings: WorldSettings, around: Surroundings, engines: readonly FakeEngine[], says: LeakEngine) {
     this.#settings = settings;
     this.#around = around;
-    this.#engine = engine;
+    this.#engines = engines;
     this.#says = says;
     this.#model = new ConversationModel(settings);
     this.#salts = settings.isSalted ? new Map() : undefined;
@@ -99,8 +102,9 @@ export class World {
 
   static async open(settings: WorldSettings, around: Surroundings): Promise<World> {
     const says = new LeakEngine(settings.engine);
-    const engine = await FakeEngine.start(says.answer);
-    const world = new World(settings, around, engine, says);
+    const engines: FakeEngine[] = [];
+    for (let at = 0; at < settings.engines; at++) engines.push(await FakeEngine.start(says.answer));
+    const world = new World(settings, around, engines, says);
     for (let at = 0; at < settings.gateways; at++) await world.#start(at);
     return world;
   }
@@ -124,12 +128,12 @@ export class World {
 
   async close(): Promise<void> {
     for (const gateway of this.#gateways) await shut(gateway);
-    await this.#engine.close();
+    for (const engine of this.#engines) await engine.close();
   }
 
   async #ask(ask: Ask, counts: Counts) {
     const expected = this.#model.expect(ask);
-    this.#engine.received.length = 0;
+    for (const { received } of this.#engines) received.length = 0;
     // The same whenever this request is sent, whatever was sent before it.
     const said = `Answer ${hash('sha256', JSON.stringify(ask.body)).slice(0, 6)}.`;
     this.#says.says = this.#settings.answersAlike ? 'It is 42 kg.' : said;
@@ -138,7 +142,8 @@ export class World {
       headers,
       statusCode: status,
     } = await this.#send(ask.gateway, 'POST', PATHS[ask.api], ask.headers, ask.body);
-    const received = [...this.#engine.received];
+    // Several engines are asked how they are, beside the requests.
+    const received = this.#engines.flatMap((engine) => engine.received.filter(({ method }) => method !== 'GET'));
     const state = headers['x-warmpath'];
     const outcome: Outcome = {
       status,
@@ -200,9 +205,14 @@ export class World {
     const { layout, engine, isShared, isSalted, hasLittleRoom } = this.#settings;
     // Requests wait for the store as long as a loaded machine may need.
     const store = { url: this.#around.redisUrl, prefix: this.#prefix, timeoutMs: 20_000 };
+    const urls = this.#engines.map(({ url }) => url);
+    const one = urls.length === 1 ? { url: urls[0] } : {};
+    const several =
+      urls.length === 1 ? {} : { engines: urls.map((url, number) => ({ name: `engine-${number}`, url })) };
     const config = {
       server: { port: 0 },
-      upstream: { url: this.#engine.url, messages: engine, responses: engine, ...(isSalted && { cacheSaltKey: KEY }) },
+      upstream: { ...one, messages: engine, responses: engine, ...(isSalted && { cacheSaltKey: KEY }) },
+      ...several,
       arrange: { layout },
       session: { maxAgeMs: MAX_AGE_MS, ...(isShared && { store }) },
       log: { level: 'silent' },

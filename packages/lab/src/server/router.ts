@@ -1,4 +1,4 @@
-import { fingerprint } from '@warmpath/core';
+import { CachePressure, fingerprint } from '@warmpath/core';
 import { MersenneTwister } from '../workloads/mersenne-twister.js';
 import type { WorkloadRequest } from '../workloads/workload.js';
 
@@ -55,11 +55,6 @@ const TWO_MODE = { absolute: 64, relative: 1.5, match: 0.3 };
 /** Weight of the cached share beside that of the load, in llm-d's default profile. */
 const CACHED_WEIGHT = 2;
 const RANDOM_SEED = 5_489;
-/** Requests of one replica that count as recent, and those over which the cached share is a moving average. */
-const RECENT_REQUESTS = 32;
-const SHARE_REQUESTS = 100;
-/** Before anything is known. */
-const FIRST_CACHED_SHARE = 0.5;
 
 /**
  * Routers by name. `round-robin`: each in turn. `random`: any. `least-loaded`: the fewest requests. `session-hash`: the
@@ -119,35 +114,14 @@ function leastOf(readsCaches: boolean, burden: (replica: ReplicaLoad, of: Surrou
   };
 }
 
-/**
- * What a token costs beside its own computing: it pushes another one out of the replica's cache, which is worth as much
- * as tokens are reused, and the more the faster the cache turns over.
- */
+/** Core's rule, which the gateway has too. */
 function cachePressure(): Router {
-  /** New tokens that each replica was given of late. */
-  const recent: number[] = [];
-  let cachedShare = FIRST_CACHED_SHARE;
-  let last = -1;
+  const rule = new CachePressure();
   return {
     readsCaches: true,
     choose: (replicas, { promptTokens }) => {
-      while (recent.length < replicas.length) recent.push(0);
-      const mean = recent.reduce((sum, tokens) => sum + tokens, 0) / replicas.length;
-      let best = -1;
-      let least = Number.POSITIVE_INFINITY;
-      for (let step = 1; step <= replicas.length; step++) {
-        const place = (last + step) % replicas.length;
-        const { pendingTokens, newTokens } = replicas[place]!;
-        const pressure = mean === 0 ? 1 : recent[place]! / mean;
-        const cost = pendingTokens + newTokens * (1 + cachedShare * pressure);
-        if (cost < least) [best, least] = [place, cost];
-      }
-      last = best;
-      const { newTokens } = replicas[best]!;
-      for (const place of recent.keys()) recent[place]! *= 1 - 1 / (RECENT_REQUESTS * replicas.length);
-      recent[best]! += newTokens;
-      if (promptTokens > 0) cachedShare += (1 - newTokens / promptTokens - cachedShare) / SHARE_REQUESTS;
-      return best;
+      const candidates = replicas.map(({ pendingTokens }, engine) => ({ engine, pendingTokens }));
+      return rule.choose(candidates, promptTokens, (place) => replicas[place]!.newTokens).place;
     },
   };
 }

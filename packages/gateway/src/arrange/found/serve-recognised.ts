@@ -1,5 +1,6 @@
 import { type Arrangement, type ArrangeRequest, plainTurn, type RecalledHistory } from '@warmpath/core';
 import type { FastifyRequest } from 'fastify';
+import type { Engine } from '../../engines/engine.js';
 import { predictedTokens } from '../../engines/kv-residency.js';
 import type { Gateway } from '../../gateway.js';
 import type { TenantModel } from '../../observe/served-histories.js';
@@ -33,11 +34,16 @@ export interface FoundRequest {
  * The engine has room: orders the documents where they stand, with references for those that the prompt shows already.
  * No order hint is put into a prompt that is not ours.
  */
-export function arrangeFound(gateway: Gateway, request: FastifyRequest, waiting: FoundRequest): ArrangedPrompt {
+export function arrangeFound(
+  gateway: Gateway,
+  engine: Engine,
+  request: FastifyRequest,
+  waiting: FoundRequest,
+): ArrangedPrompt {
   const { tenant, found, history } = waiting;
-  const state = gateway.histories.of(tenant, found.request.model);
-  const placed = inPlace(gateway, waiting, state);
-  note(request, placed, (arrangement) => predictedTokens(gateway.kvResidency, state, arrangement));
+  const state = gateway.histories.of(engine, tenant, found.request.model);
+  const placed = inPlace(gateway, engine, waiting, state);
+  note(request, placed, (arrangement) => predictedTokens(state, arrangement));
   return {
     body: placed.sent.body,
     state,
@@ -82,7 +88,7 @@ interface PlacedRequest {
   readonly sent: SentBody;
 }
 
-function inPlace(gateway: Gateway, waiting: FoundRequest, { history }: TenantModel): PlacedRequest {
+function inPlace(gateway: Gateway, { queue }: Engine, waiting: FoundRequest, { history }: TenantModel): PlacedRequest {
   const now = gateway.now();
   const { tenant, switches } = waiting;
   const found = isStillKnown(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
@@ -92,7 +98,7 @@ function inPlace(gateway: Gateway, waiting: FoundRequest, { history }: TenantMod
     {
       ...optionsOf(gateway, waiting),
       arrange: (block) => {
-        const others = block.preamble === undefined ? [] : gateway.queue.waitingBehind(block.preamble, tenant);
+        const others = block.preamble === undefined ? [] : queue.waitingBehind(block.preamble, tenant);
         const asked = { ...switches, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
         return gateway.documents.arrange(asked, history, now);
       },

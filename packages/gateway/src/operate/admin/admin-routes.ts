@@ -1,6 +1,8 @@
 import { Readable } from 'node:stream';
 import { type SessionFilter, WarmpathError } from '@warmpath/core';
 import type { FastifyBaseLogger, FastifyInstance, FastifyRequest } from 'fastify';
+import type { Engine } from '../../engines/engine.js';
+import type { Engines } from '../../engines/engines.js';
 import type { Gateway } from '../../gateway.js';
 import { KEY_HEADERS } from '../../intake/authenticate.js';
 import { exportLines, importLines } from './session-transfer.js';
@@ -41,6 +43,46 @@ export function adminRoutes(app: FastifyInstance, gateway: Gateway, log: Fastify
     log.info({ forgotten }, 'sessions forgotten');
     return { object: 'sessions', forgotten };
   });
+  engineRoutes(app, gateway);
+}
+
+/**
+ * `GET /engines`: how each is. `POST /engines/{name}/drain`: no new requests for it, those that it has are answered;
+ * `POST /engines/{name}/resume` ends that. A restart of the gateway forgets it.
+ */
+function engineRoutes(app: FastifyInstance, { engines }: Gateway): void {
+  app.get('/engines', () => ({ object: 'engines', engines: engines.all.map(describeEngine) }));
+  app.post<{ Params: { name: string } }>('/engines/:name/drain', ({ params }) => {
+    const engine = engineOf(engines, params.name);
+    engines.drain(engine);
+    return describeEngine(engine);
+  });
+  app.post<{ Params: { name: string } }>('/engines/:name/resume', ({ params }) => {
+    const engine = engineOf(engines, params.name);
+    engines.resume(engine);
+    return describeEngine(engine);
+  });
+}
+
+function engineOf(engines: Engines, name: string): Engine {
+  const engine = engines.find(name);
+  if (engine !== undefined) return engine;
+  const known = engines.all.map((each) => each.name).join(', ');
+  throw new WarmpathError('WARMPATH_NOT_FOUND', { detail: `There is no engine of that name; there are ${known}.` });
+}
+
+function describeEngine({ name, url, isDraining, health, upstream, queue, weight, models }: Engine) {
+  return {
+    name,
+    url,
+    state: isDraining ? 'draining' : health.state,
+    reason: health.reason ?? null,
+    /** Of all kinds: a drained engine may be stopped when it has none. */
+    exchanges: upstream.exchanges,
+    queued: queue.depth,
+    weight,
+    models: models === undefined ? null : [...models],
+  };
 }
 
 async function filterOf(

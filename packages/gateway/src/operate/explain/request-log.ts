@@ -9,7 +9,13 @@ import {
 import type { RequestSummary } from '@warmpath/dashboard';
 import type { PromptApi } from '../../intake/apis/prompt-api.js';
 import { readObject } from '../../intake/json-body.js';
-import type { Exchange, RecordedBlock, RecordedFallback, RecordedPrefix } from '../../observe/exchange.js';
+import type {
+  ChosenEngine,
+  Exchange,
+  RecordedBlock,
+  RecordedFallback,
+  RecordedPrefix,
+} from '../../observe/exchange.js';
 import { TenantCache } from '../../observe/tenant-cache.js';
 import { promptPieces } from './prompt-pieces.js';
 
@@ -23,6 +29,8 @@ export interface RequestRecord {
   readonly durationMs: number;
   readonly receivedMs: number;
   readonly overheadMs: number | null;
+  /** Which of several engines got it, and what was weighed; `null` where there is one only. */
+  readonly engine: ChosenEngine | null;
   readonly queuedMs: number | null;
   readonly ttftMs: number | null;
   readonly promptTokens: number | null;
@@ -188,6 +196,7 @@ export function recordOf(
     durationMs: now - exchange.arrivedAt,
     receivedMs: exchange.bodyAt - exchange.arrivedAt,
     overheadMs: exchange.overheadMs ?? null,
+    engine: exchange.engine ?? null,
     queuedMs: exchange.queuedMs ?? null,
     ttftMs: exchange.ttftMs ?? null,
     promptTokens: exchange.promptTokens ?? null,

@@ -1,0 +1,267 @@
+import {
+  type ArrangeRequest,
+  type Document,
+  estimateTokensOfBytes,
+  expectedReuse,
+  type Preamble,
+  type ResidencyView,
+  WarmpathError,
+} from '@warmpath/core';
+import { type EngineFailure, refuse } from '../answer/relay.js';
+import { arrangePrompt } from '../arrange/arrange-prompt.js';
+import { openDocuments } from '../arrange/found/serve-recognised.js';
+import { type Call, isReadable, type PreparedPrompt } from '../arrange/prepare-prompt.js';
+import type { Engine } from '../engines/engine.js';
+import type { Gateway } from '../gateway.js';
+import { errorShapeOf } from '../intake/apis/error-shape.js';
+import { BodyView } from '../intake/body-view.js';
+import { modelOf } from '../intake/parse-request.js';
+import type { ChosenEngine } from '../observe/exchange.js';
+import type { Dispatch, WaitingContext } from './dispatch-queue.js';
+import { ownHeaders } from './forward.js';
+import { sendPrompt } from './send-prompt.js';
+
+/** Engines that one request is tried on where none of them could have begun with it. */
+const MAX_TRIES = 3;
+/** The same where they may have: a prompt that ends engines must not end many. */
+const MAX_BEGUN = 2;
+
+/** One prompt, from the time it is ready until an engine answers it. */
+interface PromptUnderWay {
+  readonly gateway: Gateway;
+  readonly call: Call;
+  readonly prepared: PreparedPrompt;
+  /** Engines that failed to answer it, and how many of them may have begun. */
+  readonly tried: readonly Engine[];
+  readonly begun: number;
+}
+
+/** The prompt goes to an engine, and waits for it if it must. */
+export function dispatchPrompt(gateway: Gateway, call: Call, prepared: PreparedPrompt): void {
+  enter({ gateway, call, prepared, tried: [], begun: 0 });
+}
+
+function enter(prompt: PromptUnderWay): void {
+  const { gateway, call, prepared, tried } = prompt;
+  const { request, reply, tenant } = call;
+  if (reply.raw.destroyed) return;
+  const place = placeOf(prompt);
+  const { engine } = place;
+  let context: WaitingContext | undefined | 'unread' = 'unread';
+  const dispatch: Dispatch = {
+    tenant,
+    // A function, not a getter: V8 gives each object with a getter in its literal a shape of its own, and that held
+    // the whole request until the next full collection.
+    context: () => {
+      if (context === 'unread') context = waitingContext(gateway, engine, tenant, prepared);
+      return context;
+    },
+    start: (queuedMs, release) => {
+      if (queuedMs > 0) request.exchange.queuedMs = (request.exchange.queuedMs ?? 0) + queuedMs;
+      const left = (): void => {
+        place.computed();
+        release();
+      };
+      try {
+        if (tried.length > 0) forgetFirstTry(call);
+        sendPrompt(gateway, engine, call, arrangePrompt(gateway, engine, call, prepared), {
+          computed: place.computed,
+          released: left,
+          movesOn: movesOn(prompt, engine),
+          moved: (failure) => enterAgain(prompt, engine, failure),
+        });
+      } catch (error) {
+        left();
+        fail(prompt, error);
+      }
+    },
+    refuse: (error) => {
+      place.computed();
+      fail(prompt, error);
+    },
+    moved: () => {
+      place.computed();
+      try {
+        enter(prompt);
+      } catch (error) {
+        fail(prompt, error);
+      }
+    },
+  };
+  try {
+    engine.queue.enter(dispatch);
+  } catch (error) {
+    place.computed();
+    throw error;
+  }
+  if (tried.length > 0 || !reply.sent) {
+    reply.raw.once('close', () => {
+      if (engine.queue.leave(dispatch)) place.computed();
+    });
+  }
+}
+
+/** Where a prompt goes, and what it adds there to the work to be done. */
+interface Place {
+  readonly engine: Engine;
+  /** Its prefill is over, or will not be. */
+  readonly computed: () => void;
+}
+
+const nothing = (): void => {};
+
+function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
+  const { engines, sentPrefixes, now } = gateway;
+  const { only } = engines;
+  if (only !== undefined) return { engine: only, computed: nothing };
+  const { tenant, body } = call;
+  const beginnings = sentPrefixes.beginningsOf(tenant, body);
+  const sharedBytes = sentPrefixes.sharedBytes(beginnings);
+  const question = routeQuestion(gateway, tenant, prepared, now());
+  const tokensPerByte = estimateTokensOfBytes(body) / Math.max(1, body.length);
+  const { engine, route } = engines.route({
+    model: () => question?.model ?? modelIn(call),
+    promptTokens: estimateTokensOfBytes(body),
+    cachedTokens: (engine) => Math.max(question?.cachedTokens(engine) ?? 0, tokensPerByte * sharedBytes(engine.number)),
+    tried,
+  });
+  sentPrefixes.sent(beginnings, engine.number);
+  call.request.exchange.engine = route;
+  return { engine, computed: pending(engine, route) };
+}
+
+/** The engine has so many tokens more to compute, until that is called. */
+function pending(engine: Engine, { newTokens }: ChosenEngine): () => void {
+  engine.pendingTokens += newTokens;
+  let isOver = false;
+  return () => {
+    if (isOver) return;
+    isOver = true;
+    engine.pendingTokens -= newTokens;
+  };
+}
+
+/** What each engine holds of the documents of a prompt; `undefined` for one without any that may be ordered. */
+function routeQuestion(
+  gateway: Gateway,
+  tenant: string,
+  prepared: PreparedPrompt,
+  now: number,
+): { readonly model: string; readonly cachedTokens: (engine: Engine) => number } | undefined {
+  if (prepared.kind === 'plain') return undefined;
+  try {
+    const open = prepared.kind === 'found' ? openDocuments(gateway, prepared) : prepared.request;
+    if (open === undefined) return undefined;
+    const model = prepared.kind === 'found' ? prepared.found.request.model : prepared.parsed.model;
+    const asked: ArrangeRequest = prepared.kind === 'found' ? { ...prepared.switches, ...open } : prepared.request;
+    const reuse: (view: ResidencyView) => number = expectedReuse(asked, now);
+    const cachedTokens = (engine: Engine): number => {
+      try {
+        return reuse(gateway.histories.of(engine, tenant, model).history);
+      } catch {
+        return 0;
+      }
+    };
+    return { model, cachedTokens };
+  } catch {
+    // Bad input is refused, and a defect counted, where the order is decided.
+    return undefined;
+  }
+}
+
+/** The model of a body that nobody has read; empty for one that cannot be read. O(body). */
+export function modelIn({ request, body }: Pick<Call, 'request' | 'body'>): string {
+  if (!isReadable(request)) return '';
+  try {
+    return modelOf(new BodyView(body));
+  } catch {
+    return '';
+  }
+}
+
+/** Whether the prompt goes to another engine if this one fails; `undefined` where there is none to go to. */
+function movesOn(
+  { gateway, call, tried, begun }: PromptUnderWay,
+  engine: Engine,
+): ((failure: EngineFailure) => boolean) | undefined {
+  const { engines } = gateway;
+  if (engines.only !== undefined || tried.length + 1 >= MAX_TRIES) return undefined;
+  return (failure) => {
+    if (hasBegun(failure) && begun + 1 >= MAX_BEGUN) return false;
+    // One that did not answer in time may be computing still, and so would the next one.
+    if ('error' in failure && failure.error.code === 'WARMPATH_UPSTREAM_TIMEOUT' && hasBegun(failure)) return false;
+    return !gateway.draining && engines.hasOther(() => modelIn(call), [...tried, engine]);
+  };
+}
+
+/** Whether the engine may have begun with the prompt: it had got it. */
+function hasBegun(failure: EngineFailure): boolean {
+  if ('status' in failure) return true;
+  const { code, cause } = failure.error;
+  const isUnsent = (cause as NodeJS.ErrnoException | undefined)?.code === 'UND_ERR_CONNECT_TIMEOUT';
+  return code !== 'WARMPATH_UPSTREAM_UNREACHABLE' && !isUnsent;
+}
+
+function enterAgain(prompt: PromptUnderWay, engine: Engine, failure: EngineFailure): void {
+  engine.requests.movedOn++;
+  try {
+    enter({ ...prompt, tried: [...prompt.tried, engine], begun: prompt.begun + Number(hasBegun(failure)) });
+  } catch (error) {
+    fail({ ...prompt, tried: [...prompt.tried, engine] }, error);
+  }
+}
+
+/** What the first try noted is noted anew. */
+function forgetFirstTry({ request: { exchange }, translation }: Call): void {
+  exchange.warnings = translation?.warnings ?? [];
+}
+
+/** No engine answers it. */
+function fail({ gateway, call, tried }: PromptUnderWay, error: unknown): void {
+  const { request, reply } = call;
+  if (tried.length === 0) {
+    reply.send(error);
+    return;
+  }
+  // The reply is past Fastify's reach since the first try.
+  const known = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
+  refuse({ raw: reply.raw, exchange: request.exchange }, known, {
+    headers: ownHeaders(gateway, request.exchange),
+    errors: errorShapeOf(request.url),
+  });
+}
+
+/**
+ * What the queue may know of a request: enough to be told to policies, and to be weighed against others. `undefined`
+ * for one without documents whose order is open. O(1); where documents stand in the prompt, O(text up to the end of the
+ * first).
+ */
+function waitingContext(
+  gateway: Gateway,
+  engine: Engine,
+  tenant: string,
+  prepared: PreparedPrompt,
+): WaitingContext | undefined {
+  if (prepared.kind === 'inserted') return contextOf(gateway, engine, tenant, prepared.parsed.model, prepared.request);
+  const open = prepared.kind === 'found' ? openDocuments(gateway, prepared) : undefined;
+  return open && contextOf(gateway, engine, tenant, open.model, open);
+}
+
+function contextOf(
+  { histories }: Gateway,
+  engine: Engine,
+  tenant: string,
+  model: string,
+  { documents, preamble }: { readonly documents: readonly Document[]; readonly preamble: Preamble },
+): WaitingContext {
+  return {
+    documents,
+    preamble,
+    reuse: () => {
+      const { tokens } = histories.of(engine, tenant, model).history.bestPath(documents, preamble, undefined);
+      const total = documents.reduce((sum, document) => sum + document.tokens, preamble.tokens);
+      // The question is computed in any case.
+      return { cachedTokens: tokens, hostTokens: 0, computeTokens: total - tokens + 1 };
+    },
+  };
+}

@@ -1,0 +1,235 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { EngineSettings, GatewayConfig } from '../config/schema.js';
+import { DispatchQueue } from '../dispatch/dispatch-queue.js';
+import { engineCredentials, forwardsClientKey, requestHeaders } from '../dispatch/headers.js';
+import { Upstream } from '../dispatch/upstream.js';
+import { HOPS_HEADER } from '../intake/hops.js';
+import type { Prewarmer } from '../warm/prewarmer.js';
+import { EngineApis } from './engine-apis.js';
+import { EngineHealth } from './engine-health.js';
+import { type EngineReport, probeEngine } from './engine-probe.js';
+import { EngineWatch } from './engine-watch.js';
+import { KvResidency } from './kv-residency.js';
+
+/** Something about an engine that the operator should read. */
+export interface EngineChange {
+  readonly kind:
+    | 'added'
+    | 'removed'
+    | 'changed'
+    | 'draining'
+    | 'resumed'
+    | 'ejected'
+    | 'up'
+    | 'events-exact'
+    | 'events-lost';
+  readonly reason?: string;
+}
+
+/** What every engine of a gateway is made with. */
+export interface EngineParts {
+  readonly config: GatewayConfig;
+  /** What this gateway is called in `x-warmpath-via`. */
+  readonly hopName: string;
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  readonly waited: (ms: number) => void;
+  readonly changed: (engine: Engine, change: EngineChange) => void;
+  /** Whether another engine is there to do the work of this one. */
+  readonly isSpare: (engine: Engine) => boolean;
+  /** A drained engine has answered everything. */
+  readonly quiet: (engine: Engine) => void;
+  /** Makes what prefills ahead on it, where that is enabled. */
+  readonly createPrewarmer: (engine: Engine) => Prewarmer | undefined;
+}
+
+/** Requests that an engine was given, by what became of them. */
+export interface EngineRequests {
+  served: number;
+  failed: number;
+  /** Of those that failed, the ones that another engine got before their client heard of it. */
+  movedOn: number;
+}
+
+/**
+ * One engine behind the gateway: the way to it, what waits for it, how it is, and what is heard of its cache. What is
+ * remembered of served requests stands in `ServedHistories`, under its number.
+ */
+export class Engine {
+  /** Its own, and never another one's. */
+  readonly number: number;
+  readonly name: string;
+  readonly upstream: Upstream;
+  readonly queue: DispatchQueue;
+  readonly health: EngineHealth;
+  readonly apis: EngineApis;
+  /** What every request to it carries, or does not carry, of keys (`engineCredentials`), and the hop's name. */
+  readonly credentials: Readonly<Record<string, string | undefined>>;
+  /** Whether it gets the keys that clients send. */
+  readonly forwardsClientKey: boolean;
+  readonly prewarmer: Prewarmer | undefined;
+  readonly requests: EngineRequests = { served: 0, failed: 0, movedOn: 0 };
+  /** Estimated prompt tokens that it was given and has not computed yet. */
+  pendingTokens = 0;
+  /** Whether it gets no new requests because the operator said so, or because the configuration lists it no more. */
+  isDraining = false;
+  isRemoved = false;
+  #settings: EngineSettings;
+  #models: ReadonlySet<string> | undefined;
+  #kvResidency: KvResidency | undefined;
+  #watch: EngineWatch | undefined;
+  readonly #parts: EngineParts;
+
+  private constructor(number: number, settings: EngineSettings, parts: EngineParts) {
+    const { config, now } = parts;
+    this.number = number;
+    this.name = settings.name;
+    this.#settings = settings;
+    this.#parts = parts;
+    this.#models = settings.models && new Set(settings.models);
+    this.health = new EngineHealth(config.health, {
+      now,
+      isSpare: () => parts.isSpare(this),
+      changed: (kind, reason) => parts.changed(this, { kind, reason }),
+    });
+    this.upstream = new Upstream(settings.url, config.upstream, {
+      ended: (end) => {
+        this.requests[end.kind]++;
+        this.health.ended(end);
+      },
+      isQuiet: () => {
+        if (this.isDraining) parts.quiet(this);
+      },
+    });
+    this.queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, { now, waited: parts.waited });
+    this.credentials = { ...engineCredentials(settings, config), [HOPS_HEADER]: parts.hopName };
+    this.forwardsClientKey = forwardsClientKey(settings, config);
+    this.apis = new EngineApis(this, config, now);
+    this.prewarmer = parts.createPrewarmer(this);
+  }
+
+  /** @throws WarmpathError `WARMPATH_CONFIG_INVALID`: see `ZmqSubscriber.open`. */
+  static async open(number: number, settings: EngineSettings, parts: EngineParts): Promise<Engine> {
+    const engine = new Engine(number, settings, parts);
+    const { kvEvents } = settings;
+    if (kvEvents === undefined) return engine;
+    const changed = (state: 'exact' | 'lost') => parts.changed(engine, { kind: `events-${state}` });
+    try {
+      engine.#kvResidency = await KvResidency.open(kvEvents, { upstream: engine.upstream, now: parts.now, changed });
+    } catch (error) {
+      await engine.close();
+      throw error;
+    }
+    return engine;
+  }
+
+  /** Where it is, without credentials. */
+  get url(): string {
+    return this.upstream.url;
+  }
+
+  get weight(): number {
+    return this.#settings.weight;
+  }
+
+  /** Names of the models that it is configured to serve; `undefined` for any. */
+  get models(): ReadonlySet<string> | undefined {
+    return this.#models;
+  }
+
+  /** Only where it publishes KV events. */
+  get kvResidency(): KvResidency | undefined {
+    return this.#kvResidency;
+  }
+
+  /** Whether it serves a model; of a request that names none, nothing is known. */
+  serves(model: string): boolean {
+    return this.#models === undefined || model === '' || this.#models.has(model);
+  }
+
+  /** Whether it is this engine that the configuration describes now; weight and models may have changed. */
+  isOf({ name, url, apiKey, kvEvents }: EngineSettings): boolean {
+    const own = this.#settings;
+    const isSame = name === own.name && url === own.url && apiKey === own.apiKey;
+    return isSame && JSON.stringify(kvEvents) === JSON.stringify(own.kvEvents);
+  }
+
+  /** Takes what may change while it runs. Answers whether anything did. */
+  update(settings: EngineSettings): boolean {
+    const isChanged = JSON.stringify(settings) !== JSON.stringify(this.#settings);
+    this.#settings = settings;
+    this.#models = settings.models && new Set(settings.models);
+    return isChanged;
+  }
+
+  /** Headers of a request of the gateway's own. */
+  headers(): Record<string, string | string[]> {
+    return requestHeaders({}, this.credentials);
+  }
+
+  /** Asks what is at its address. Never rejects. */
+  probe(): Promise<EngineReport> {
+    return probeEngine(this.upstream, this.headers(), this.upstream.connectMs);
+  }
+
+  /**
+   * Asks from now on what is there: until it is up, or, where `checkMs` is given, for ever, and its health hears of it.
+   */
+  watch(tell: (report: EngineReport) => void, checkMs?: number): void {
+    const heard = (report: EngineReport) => {
+      if (checkMs !== undefined)
+        this.health.checked(report.problem !== undefined && report.state !== 'wants-key' ? report.state : undefined);
+    };
+    this.#watch = new EngineWatch(() => this.probe(), { tell, heard, againMs: checkMs });
+    this.#watch.look();
+  }
+
+  /** A request found it gone: it is asked for again. */
+  look(): void {
+    this.#watch?.look();
+  }
+
+  /** Cuts what is under way. */
+  async close(): Promise<void> {
+    this.#watch?.close();
+    this.prewarmer?.close();
+    await this.#kvResidency?.close();
+    await this.upstream.destroy();
+  }
+
+  /** It stops asking and prefilling ahead, and goes on with the requests that it has. */
+  rest(): void {
+    this.#watch?.close();
+    this.prewarmer?.close();
+  }
+
+  /** Whether it has anything to answer. */
+  get isQuiet(): boolean {
+    return this.upstream.exchanges === 0 && this.queue.depth === 0;
+  }
+
+  /** What the log says of a change. */
+  changed(change: EngineChange): void {
+    this.#parts.changed(this, change);
+  }
+}
+
+const WORDS: Readonly<Record<EngineChange['kind'], string>> = {
+  added: 'engine added',
+  removed: 'engine removed',
+  changed: 'weight or models of the engine changed',
+  draining: 'engine gets no new requests',
+  resumed: 'engine gets requests again',
+  ejected: 'engine failed: it gets no requests for a while',
+  up: 'engine gets requests again',
+  'events-exact': 'KV events of the engine are followed',
+  'events-lost': 'KV events of the engine were lost: what it holds is estimated until it restarts',
+};
+
+const WORTH_A_WARNING: ReadonlySet<EngineChange['kind']> = new Set(['ejected', 'events-lost']);
+
+/** One line for a change of an engine. */
+export function logChange(log: FastifyBaseLogger, { name, url }: Engine, { kind, reason }: EngineChange): void {
+  const level = WORTH_A_WARNING.has(kind) ? 'warn' : 'info';
+  log[level]({ name, engine: url, ...(reason !== undefined && { reason }) }, WORDS[kind]);
+}
