@@ -21,18 +21,18 @@ export interface ExperimentSettings {
   readonly create: (seed: number) => Workload;
   readonly policies: readonly LabPolicyName[];
   readonly seeds: readonly number[];
-  /** Coming requests that policies may know of. */
+  /** Coming requests that are looked at; see `SimulateOptions`. */
   readonly queue: number;
   /** The engine's cache as the report calls it, and as it is made. */
   readonly cache: { readonly name: string; readonly create: () => PrefixCacheModel };
   /**
    * A server with clients, in virtual time: policies then know of the requests that are really waiting, at most
-   * `queue`, and TTFT counts the wait. Default: each request comes when the one before is done, and the next `queue`
-   * are known.
+   * `queue`, and TTFT counts the wait. Default: each request comes when the one before is done, and of the next `queue`
+   * those are known that could be waiting.
    */
+  readonly server?: ServerSettings;
   /** What the engine prefills ahead while it is idle. Default nothing. The bounds are those without it. */
   readonly prewarm?: PrewarmOptions;
-  readonly server?: ServerSettings;
   /** Time of prefilling. Default: the fit to the papers' RTX 4090. */
   readonly latency?: CostModel;
   /** Requests at the start of each run that are served but not counted. Default 0. */
