@@ -29,9 +29,9 @@ export function tablesOf(cells) {
 /** The page with what stands between the marks `<!-- figures: name -->` and `<!-- end -->` replaced. */
 export function withTables(page, tables) {
   return Object.entries(tables).reduce((text, [name, markdown]) => {
-    const marks = new RegExp(`(<!-- figures: ${name} -->\n)[^]*?(\n<!-- end -->)`);
+    const marks = new RegExp(`(<!-- figures: ${name} -->)[^]*?(<!-- end -->)`);
     if (!marks.test(text)) throw new Error(`the page has no marks for the table "${name}"`);
-    return text.replace(marks, `$1\n${markdown}\n$2`);
+    return text.replace(marks, (_, start, end) => `${start}\n\n${markdown}\n\n${end}`);
   }, page);
 }
 

@@ -11,7 +11,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     `${terminal.style.bold(report.workload)}: ${report.requests} requests, adjacent Jaccard ${report.jaccard.toFixed(3)}, ` +
       `${settings.seeds.length} ${settings.seeds.length === 1 ? 'seed' : 'seeds'}, cache ${settings.cache}, ` +
       (report.server === undefined
-        ? `${settings.queue} coming requests known`
+        ? `looking ${settings.queue} requests ahead`
         : `${describeClients(report.server)}, up to ${settings.queue} waiting requests known`),
   );
   terminal.line();
