@@ -9,7 +9,7 @@ import { type ServerFigures, type ServerOutcome, serverFigures } from './server/
 import { meanFigures, type PreparedServer, prepareServer, type ServerSettings } from './server/settings.js';
 import { type SimulateOptions, simulate } from './simulate.js';
 import type { ServedOutcome } from './simulated-engine.js';
-import { type Estimate, estimate, mean, percentile } from './statistics.js';
+import { type Estimate, estimate, mean, percentile, settledTimes } from './statistics.js';
 import { meanAdjacentJaccard } from './workloads/trace.js';
 import type { Workload } from './workloads/workload.js';
 
@@ -73,6 +73,7 @@ export interface PolicyResult {
   /** Prompt tokens of a request that had to be computed, over the requests of all seeds. */
   readonly uncachedTokens: { readonly mean: number; readonly p50: number };
   readonly ttftMs: { readonly p50: number; readonly p95: number; readonly p99: number; readonly mean: number };
+  /** Without the first calls, which compile (`settledTimes`). */
   readonly arrangeUs: { readonly p50: number; readonly p99: number };
   /** Mean tokens prefilled ahead behind a request. Present where that was asked for. */
   readonly prewarmedTokens?: number;
@@ -234,7 +235,7 @@ export class Experiment {
     const all = bySeed.flat();
     const uncached = all.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens);
     const ttft = all.map(({ ttftMs }) => ttftMs);
-    const arrangeUs = all.map(({ arrangeMs }) => 1_000 * arrangeMs);
+    const arrangeUs = settledTimes(all.map(({ arrangeMs }) => 1_000 * arrangeMs));
     return {
       policy,
       queue: this.#settings.queue,
