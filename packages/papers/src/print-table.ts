@@ -66,6 +66,9 @@ function paperOursDifference(figure: ReproducedFigure): readonly string[] {
   return [paper.toFixed(places), oursOf(figure), `${difference < 0 ? '' : '+'}${difference.toFixed(places)}`];
 }
 
+/** An error that is but rounding: every seed gave the same. */
+const ROUNDING = 1e-9;
+
 function oursOf({ ours, se = 0, places = 1 }: ReproducedFigure): string {
-  return se === 0 ? ours.toFixed(places) : `${ours.toFixed(places)} ± ${se.toFixed(places + 1)}`;
+  return se < ROUNDING ? ours.toFixed(places) : `${ours.toFixed(places)} ± ${se.toFixed(places + 1)}`;
 }
