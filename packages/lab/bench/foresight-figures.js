@@ -3,7 +3,7 @@
  * bench/foresight-figures.json, and the tables into the page. Some minutes on one core.
  *
  *   npm run figures -w packages/lab                    everything but the data sets
- *   npm run figures -w packages/lab -- --data <folder> also those: multihop-rag, squad2, hotpotqa, mtrag-un in one folder
+ *   npm run figures -w packages/lab -- --data <folder> also those: folders multihop-rag, squad2, hotpotqa, mtrag-un
  *   npm run figures -w packages/lab -- --resume        only what the JSON does not hold yet
  *   npm run figures -w packages/lab -- --tables        nothing: only the tables, from the JSON
  *
@@ -15,7 +15,11 @@ import { parseArgs } from 'node:util';
 import { createWorkload, estimate, mean, readCache, readData, simulate } from '../dist/index.js';
 import { FIGURES_FILE, PAGE_FILE, tablesOf, withTables } from './foresight-tables.js';
 
-export const SEEDS = { tuning: [1, 40], validation: [201, 430], test: [1_001, 1_030] };
+const SEEDS = {
+  tuning: { first: 1, last: 40 },
+  validation: { first: 201, last: 430 },
+  test: { first: 1_001, last: 1_030 },
+};
 
 /** Workloads and how many test seeds each takes: fewer where a run has a thousand requests and more. */
 const WORKLOADS = {
@@ -65,7 +69,7 @@ const DATA = [
 const FIT_SEEDS = [1, 2, 3, 4, 5];
 
 function testSeeds(count) {
-  return Array.from({ length: count }, (_, place) => SEEDS.test[0] + place);
+  return Array.from({ length: count }, (_, place) => SEEDS.test.first + place);
 }
 
 const documentShare = (outcomes) =>
@@ -84,7 +88,7 @@ class Figures {
     const started = performance.now();
     this.cells[name] = await make();
     process.stderr.write(`${name}  ${((performance.now() - started) / 1_000).toFixed(1)} s\n`);
-    await writeFile(FIGURES_FILE, `${JSON.stringify({ seeds: SEEDS, cells: this.cells }, null, 1)}\n`);
+    await writeFile(FIGURES_FILE, `${JSON.stringify({ seeds: SEEDS, cells: this.cells }, null, 2)}\n`);
   }
 }
 

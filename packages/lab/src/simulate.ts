@@ -19,8 +19,8 @@ export interface SimulateOptions extends SimulatedEngineOptions {
 /**
  * Serves a workload one request after another with one ordering policy, through the real `arrange`, `observe` and
  * `ServedHistory` of the core and a simulated engine cache. Each request comes when the one before is done, and the
- * policy knows of those among the next `queue` that could be waiting already. Deterministic but for `arrangeMs`. `simulateServer` is the one with time in
- * it.
+ * policy knows of those among the next `queue` that could be waiting already. Deterministic but for `arrangeMs`.
+ * `simulateServer` is the one with time in it.
  *
  * Errors: `WARMPATH_INVALID_REQUEST` for a queue out of range; those of `SimulatedEngine`, which states the cost.
  */

@@ -18,7 +18,7 @@ test('a figure comes out again: the difference on the first test seed', () => {
     ['two-phase', 32],
     ['sessions-settled', 8],
   ] as const) {
-    const workload = createWorkload(name, { seed: seeds.test[0] });
+    const workload = createWorkload(name, { seed: seeds.test.first });
     const difference = share(simulate(workload, 'foresight', { queue })) - share(simulate(workload, 'exact'));
     expect(difference).toBeCloseTo(cells[`workload/${name}/equal/${queue}`].first, 12);
   }

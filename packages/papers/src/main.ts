@@ -10,7 +10,7 @@ import { reproductionPage } from './reproduction-page.js';
 import { summaryLines } from './summary.js';
 
 const USAGE = `Usage: npm run papers -- <paper> [table] [options]
-       npm run papers -- summary
+       npm run papers -- summary [--seeds <range>]
 
 Prints a paper's tables beside the simulator's, as Markdown; \`summary\` sets all of them side by side (minutes).
 
@@ -103,9 +103,11 @@ async function writePage(file: string, { paper, table }: Command, tables: readon
 
 try {
   const args = process.argv.slice(2);
-  const command = args[0] === 'summary' && args.length === 1 ? 'summary' : readCommand(args);
-  if (command === 'summary') {
-    for (const line of summaryLines()) process.stdout.write(`${line}\n`);
+  const command = args[0] === 'summary' ? undefined : readCommand(args);
+  if (args[0] === 'summary') {
+    const { seeds } = readArguments(args.slice(1)).values;
+    const options = seeds === undefined ? {} : { seeds: readSeeds(seeds) };
+    for (const line of summaryLines(options)) process.stdout.write(`${line}\n`);
   } else if (command === undefined) {
     process.stdout.write(USAGE);
   } else {

@@ -1,5 +1,5 @@
 import { PAPERS, type PaperName, reproduce, tablesOf } from './papers.js';
-import type { ReproducedTable } from './reproduction.js';
+import type { ReproducedTable, ReproduceOptions } from './reproduction.js';
 
 /** Part of the paper's figures that must come within a tenth for a table to count as reproduced. */
 const REPRODUCED = 0.8;
@@ -50,7 +50,7 @@ const DEVIATES: Readonly<Record<string, string>> = {
 };
 
 /** One line of the summary. */
-export interface SummaryRow {
+interface SummaryRow {
   readonly paper: PaperName;
   readonly table: string;
   /** Figures that the paper gives, and those of ours within a tenth of them. */
@@ -59,7 +59,7 @@ export interface SummaryRow {
 }
 
 /** One paper's table against ours. O(figures). */
-export function summarise(paper: PaperName, table: string, reproduced: readonly ReproducedTable[]): SummaryRow {
+function summarise(paper: PaperName, table: string, reproduced: readonly ReproducedTable[]): SummaryRow {
   const figures = reproduced.flatMap(({ rows }) => rows.flatMap((row) => row.figures));
   const compared = figures.filter(({ paper: theirs }) => theirs !== undefined);
   const near = compared.filter(({ paper: theirs, ours }) => Math.abs(ours - theirs!) <= Math.abs(theirs!) / 10);
@@ -67,12 +67,11 @@ export function summarise(paper: PaperName, table: string, reproduced: readonly 
 }
 
 /** All tables of all papers, each as soon as it is made; takes minutes. */
-export function* summaryLines(): Generator<string> {
-  yield '# Five papers: what comes out here\n';
+export function* summaryLines(options: Partial<ReproduceOptions> = {}): Generator<string> {
   yield '| paper | table | figures | within a tenth | |';
   yield '| --- | --- | ---: | ---: | --- |';
   for (const paper of PAPERS) {
-    for (const table of tablesOf(paper)) yield lineOf(summarise(paper, table, reproduce(paper, table)));
+    for (const table of tablesOf(paper)) yield lineOf(summarise(paper, table, reproduce(paper, table, options)));
   }
   yield '\n## What cannot be run here\n';
   for (const paper of PAPERS) for (const [what, why] of NOT_RUN[paper]) yield `- ${paper}, ${what}: ${why}`;

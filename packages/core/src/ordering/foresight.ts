@@ -11,7 +11,7 @@ import type { Context, CutShort, Ordering, OrderingPolicy } from './policy.js';
 import { lengthsDiffer } from './reuse-worth.js';
 import { WaitingRequests } from './waiting-requests.js';
 
-/** Look-ups for the paths of a plan at most: each may wait for memory, and real trees take up to 2,500 (zipf, k = 15). */
+/** Look-ups for the paths of a plan: each may wait for memory, and real trees take up to 2,500 (zipf, k = 15). */
 const MAX_PATH_LOOK_UPS = 4_096;
 
 /**

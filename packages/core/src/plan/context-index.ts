@@ -51,12 +51,12 @@ export interface ContextIndexOptions {
  * may stand twice in a context.
  *
  * A search enters the nearest child, and stops at a leaf or where all children are equally far (section 4.2). Behind a
- * leaf, the new context begins with their intersection, in the leaf's order, and that is a new node. Where the paper is
- * silent: a search enters a child only if the context has its first own document, for no other shares a prefix (by
+ * leaf, the new context begins with their intersection, in the leaf's order, and that is a new node. Where the paper
+ * is silent: a search enters a child only if the context has its first own document, for no other shares a prefix (by
  * distance alone, reuse is 1 to 4 points less); of an inner node it shares the longest start of its documents that the
  * context has; and what was served stays in the index as it was served, because that is what a prefix cache holds: a
- * leaf shares with the new node what both begin with. Children are found by document, so that an insertion does not look
- * at those that share nothing.
+ * leaf shares with the new node what both begin with. Children are found by document, so that an insertion looks at
+ * none that shares nothing.
  *
  * Eviction (section 4.1, «index update»): a min-heap by last use names the node to shrink; what it shares with nobody
  * goes document by document from its end, and a node that is left with nothing goes, with its empty parents. A node

@@ -26,9 +26,11 @@ const NOTHING_CACHED: CachedPath = { order: [], tokens: 0, operations: 0, isComp
  *
  * Depth-first over the nodes whose whole path lies in the set, each visited once. At a node it follows a short
  * sibling list, or else probes the child table for every document left. The first dive is the greedy walk of Algorithm
- * 1, so the answer is never worse than that walk's within the same budget. Before `maxOperations` would be passed (a
- * look at a child, or for a document's number, counts 8, a check of the placement rule as many as there are documents), the search ends with the
- * best path found so far and says so. Trees of 10,000 served requests take a few hundred to ten thousand operations.
+ * 1, so the answer is never worse than that walk's within the same budget.
+ *
+ * Before `maxOperations` would be passed, the search ends with the best path found so far and says so. A look at a
+ * child, or for a document's number, counts 8, a check of the placement rule as many as there are documents. Trees of
+ * 10,000 served requests take a few hundred to ten thousand operations.
  *
  * Cost: O(nodes inside the set × documents left) expected; allocates the answer alone. One instance per
  * tree: its scratch memory is reused, so it must not be re-entered.

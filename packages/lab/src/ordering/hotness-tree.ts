@@ -1,9 +1,9 @@
 import { createPolicy, limitShift, type OrderingPolicy, withCachedPrefix } from '@warmpath/core';
 
 /**
- * The pipeline of the CP-Tree paper as one policy: the CA-Table ranks the documents by hotness, the CP-Tree is asked for
- * a cached prefix among them, the hottest document first at every step, and what is left follows by hotness. `hotness`
- * alone is the first half. The constraints are held at the end. O(k²) look-ups.
+ * The pipeline of the CP-Tree paper as one policy: the CA-Table ranks the documents by hotness, the CP-Tree is asked
+ * for a cached prefix among them, the hottest document first at every step, and what is left follows by hotness.
+ * `hotness` alone is the first half. The constraints are held at the end. O(k²) look-ups.
  */
 export function createHotnessTreePolicy(): OrderingPolicy {
   const hotness = createPolicy('hotness');
