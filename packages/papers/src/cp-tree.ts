@@ -18,7 +18,7 @@ import {
 import type { PaperTable, ReproducedTable } from './reproduction.js';
 
 /** The traces were shaped on seeds 1 to 3. */
-const SEEDS = Array.from({ length: 10 }, (_, place) => 101 + place);
+const SEEDS = [101, 102, 103, 104, 105] as const;
 /** Keeps the draws of lengths apart from those of the trace of the same seed. */
 const LENGTHS_SEED = 2 ** 33;
 
@@ -106,8 +106,9 @@ function observationsTable(): ReproducedTable {
 }
 
 function evaluationTable(): ReproducedTable {
+  const before = new Map(SEEDS.map((seed) => [seed as number, meanTtft(simulate(questions(seed), 'retrieval'))]));
   const ordered = (policy: LabPolicyName) =>
-    overSeeds((seed) => meanTtft(simulate(questions(seed), 'retrieval')) / meanTtft(simulate(questions(seed), policy)));
+    overSeeds((seed) => before.get(seed)! / meanTtft(simulate(questions(seed), policy)));
   const deduplicated = (policy: LabPolicyName) =>
     overSeeds((seed) => {
       const workload = conversations(seed);
