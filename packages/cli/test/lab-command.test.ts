@@ -172,7 +172,7 @@ describe('--report', () => {
     const html = await readFile(page, 'utf8');
     const report = JSON.parse(stdout);
     for (const { policy, cachedDocumentShare } of report.results) {
-      expect(html).toContain(`${policy}</th><td>${cachedDocumentShare.mean.toFixed(4)}</td>`);
+      expect(html).toContain(`${policy}</th><td>${(100 * cachedDocumentShare.mean).toFixed(2)}</td>`);
     }
     expect(html.replaceAll(/<\/?span>/g, '')).toContain(
       '<code>warmpath lab run mixed --policies retrieval,exact --seeds 1..2</code>',

@@ -66,6 +66,7 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
       maxShift: context.maxShift,
       pinned: context.pinned,
       warnings: request.warnings ?? NONE,
+      cutShort: ordering.cutShort,
       fellBack,
     },
   };

@@ -1,6 +1,6 @@
 import type { Document, DocumentInput, DocumentReference } from './document.js';
 import type { ErrorCode, Warning } from './errors.js';
-import type { OrderingPolicy, PolicyName } from './ordering/policy.js';
+import type { CutShort, OrderingPolicy, PolicyName } from './ordering/policy.js';
 import type { PrewarmPath } from './ordering/prewarm.js';
 import type { Preamble } from './preamble.js';
 import type { ServedRequest } from './residency/history.js';
@@ -66,6 +66,8 @@ export interface ArrangementTrace {
   readonly maxShift: number | undefined;
   readonly pinned: readonly number[];
   readonly warnings: readonly Warning[];
+  /** Set where the policy's search would have taken too many operations, and what it answered with instead. */
+  readonly cutShort: CutShort | undefined;
   /** Set when a failure made this the retrieval order. */
   readonly fellBack: ErrorCode | undefined;
 }

@@ -1,13 +1,19 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { planBatch } from '../src/index.js';
 import { averageLinkage } from '../src/plan/average-linkage.js';
 import { contextDistance } from '../src/plan/context-distance.js';
 import { ContextIndex } from '../src/plan/context-index.js';
 import { schedulePaths } from '../src/plan/path-schedule.js';
 import './seed.js';
+
+// The real one, counted.
+vi.mock('../src/plan/context-distance.js', async (original) => {
+  const { contextDistance: real } = await original<typeof import('../src/plan/context-distance.js')>();
+  return { contextDistance: vi.fn(real) };
+});
 
 const context = fc.uniqueArray(fc.nat(12), { maxLength: 8 });
 const alpha = fc.double({ min: 0, max: 0.01, noNaN: true });
@@ -143,6 +149,43 @@ describe('ContextIndex', () => {
     const index = new ContextIndex();
     expect(index.insert([1, 2, 3]).documents).toEqual([1, 2, 3]);
     expect(index.insert([4, 1, 2])).toEqual({ requestId: 1, documents: [1, 2, 4], matched: 2 });
+  });
+
+  it('begins with all that it shares with a leaf, in the order of the leaf', () => {
+    const index = new ContextIndex();
+    index.insert([1, 2, 3, 4, 5]);
+    // 1 is cached; 3 and 5 are not, but the next of their kind will find them behind it.
+    expect(index.insert([7, 5, 3, 1])).toMatchObject({ documents: [1, 3, 5, 7], matched: 1 });
+    expect(index.insert([9, 5, 1, 3])).toMatchObject({ documents: [1, 3, 5, 9], matched: 3 });
+    expect(index.insert([2, 1, 8])).toMatchObject({ documents: [1, 2, 8], matched: 2 });
+  });
+
+  it("stops where all children are equally far, as with the paper's C6", () => {
+    const index = new ContextIndex({ alpha: 0 });
+    for (const documents of [
+      [1, 2, 3],
+      [1, 2, 6],
+    ]) {
+      index.insert(documents);
+    }
+    expect(index.insert([2, 1, 4])).toMatchObject({ documents: [1, 2, 4], matched: 2 });
+    const flat = new ContextIndex({ alpha: 0 });
+    for (const documents of [
+      [1, 2],
+      [3, 4],
+    ]) {
+      flat.insert(documents);
+    }
+    expect(flat.insert([5, 3, 1]).documents).toEqual([5, 3, 1]);
+  });
+
+  it('looks at nothing that shares no document, however many there are', () => {
+    const index = new ContextIndex();
+    for (let first = 0; first < 5_000; first++) index.insert([10 * first, 10 * first + 1, 10 * first + 2]);
+    vi.mocked(contextDistance).mockClear();
+    expect(index.insert([1_002, 7, 1_000]).documents).toEqual([1_000, 1_002, 7]);
+    index.insert([60_001, 60_002]);
+    expect(contextDistance).toHaveBeenCalledTimes(1);
   });
 
   it('matches a second batch that shares prefixes, under request ids of its own', () => {

@@ -6,6 +6,7 @@ import {
   canonicalJson,
   chatPreamble,
   completionPreamble,
+  documentName,
   LAYOUT_NAMES,
   prepareDocuments,
   type RenderOptions,
@@ -47,7 +48,7 @@ describe('templates', () => {
   });
 
   test('plain', () => {
-    expect(renderDocument(document, 'plain')).toBe('## On "caches" & <trees>\nFirst line.\n\nLast line.\n\n');
+    expect(renderDocument(document, 'plain')).toBe('## On "caches" & <trees> (d1)\nFirst line.\n\nLast line.\n\n');
     expect(renderDocument({ ...document, title: undefined }, 'plain')).toBe('## d1\nFirst line.\n\nLast line.\n\n');
   });
 
@@ -107,11 +108,20 @@ describe('the order hint', () => {
     expect(renderHint(moved(), 'xml')).toBe('Read the documents in this order of relevance: [c] > [b] > [a].\n');
   });
 
-  test('in `plain`, names documents as the prompt does: by title', () => {
+  test('in `plain`, names documents as the prompt does, by title and label', () => {
     expect(renderHint(moved('Title'), 'plain')).toBe(
-      'Read the documents in this order of relevance: [Title c] > [Title b] > [Title a].\n',
+      'Read the documents in this order of relevance: [Title c (c)] > [Title b (b)] > [Title a (a)].\n',
     );
     expect(renderHint(moved(), 'plain')).toBe(renderHint(moved(), 'brackets'));
+  });
+
+  test('tells chunks of one page apart, in every template', () => {
+    const { documents } = prepareDocuments(['one', 'two', 'three'].map((content) => ({ title: 'The page', content })));
+    for (const template of TEMPLATE_NAMES) {
+      const names = documents.map((document) => documentName(document, template));
+      expect(new Set(names).size).toBe(3);
+      for (const [place, name] of names.entries()) expect(renderDocument(documents[place]!, template)).toContain(name);
+    }
   });
 
   test('is empty when nothing moved', () => {

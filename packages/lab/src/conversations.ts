@@ -60,6 +60,12 @@ export class Conversations {
     };
   }
 
+  /** Whether anything of its own stands between the preamble and the documents of a request. O(1). */
+  standsBefore(request: WorkloadRequest): boolean {
+    if ((request.history?.length ?? 0) > 0) return true;
+    return this.#layout !== 'documents-first' && this.#transcriptOf(request).spans.length > 0;
+  }
+
   /** The turn was served, with its documents in this order. O(conversation so far + k). */
   end(request: WorkloadRequest, turn: Turn, arranged: readonly Document[]): void {
     const { session, question, answer } = request;

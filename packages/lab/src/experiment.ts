@@ -9,7 +9,7 @@ import { type ServerFigures, type ServerOutcome, serverFigures } from './server/
 import { meanFigures, type PreparedServer, prepareServer, type ServerSettings } from './server/settings.js';
 import { type SimulateOptions, simulate } from './simulate.js';
 import type { ServedOutcome } from './simulated-engine.js';
-import { type Estimate, estimate, mean, percentile } from './statistics.js';
+import { type Estimate, estimate, mean, percentile, settledTimes } from './statistics.js';
 import { meanAdjacentJaccard } from './workloads/trace.js';
 import type { Workload } from './workloads/workload.js';
 
@@ -21,18 +21,18 @@ export interface ExperimentSettings {
   readonly create: (seed: number) => Workload;
   readonly policies: readonly LabPolicyName[];
   readonly seeds: readonly number[];
-  /** Coming requests that policies may know of. */
+  /** Coming requests that are looked at; see `SimulateOptions`. */
   readonly queue: number;
   /** The engine's cache as the report calls it, and as it is made. */
   readonly cache: { readonly name: string; readonly create: () => PrefixCacheModel };
   /**
    * A server with clients, in virtual time: policies then know of the requests that are really waiting, at most
-   * `queue`, and TTFT counts the wait. Default: each request comes when the one before is done, and the next `queue`
-   * are known.
+   * `queue`, and TTFT counts the wait. Default: each request comes when the one before is done, and of the next `queue`
+   * those are known that could be waiting.
    */
+  readonly server?: ServerSettings;
   /** What the engine prefills ahead while it is idle. Default nothing. The bounds are those without it. */
   readonly prewarm?: PrewarmOptions;
-  readonly server?: ServerSettings;
   /** Time of prefilling. Default: the fit to the papers' RTX 4090. */
   readonly latency?: CostModel;
   /** Requests at the start of each run that are served but not counted. Default 0. */
@@ -73,6 +73,7 @@ export interface PolicyResult {
   /** Prompt tokens of a request that had to be computed, over the requests of all seeds. */
   readonly uncachedTokens: { readonly mean: number; readonly p50: number };
   readonly ttftMs: { readonly p50: number; readonly p95: number; readonly p99: number; readonly mean: number };
+  /** Without the first calls, which compile (`settledTimes`). */
   readonly arrangeUs: { readonly p50: number; readonly p99: number };
   /** Mean tokens prefilled ahead behind a request. Present where that was asked for. */
   readonly prewarmedTokens?: number;
@@ -234,7 +235,7 @@ export class Experiment {
     const all = bySeed.flat();
     const uncached = all.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens);
     const ttft = all.map(({ ttftMs }) => ttftMs);
-    const arrangeUs = all.map(({ arrangeMs }) => 1_000 * arrangeMs);
+    const arrangeUs = settledTimes(all.map(({ arrangeMs }) => 1_000 * arrangeMs));
     return {
       policy,
       queue: this.#settings.queue,

@@ -7,7 +7,10 @@ import type { Workload } from './workloads/workload.js';
 export const MAX_QUEUE = 64;
 
 export interface SimulateOptions extends SimulatedEngineOptions {
-  /** Coming requests that the policy may know of, 0 to 64. Default 0. */
+  /**
+   * How many coming requests are looked at, 0 to 64: the policy is told of those that could be waiting already, which
+   * is of each other session the next one, never a later turn. Default 0.
+   */
   readonly queue?: number;
   /** What the engine may prefill ahead between any two requests. Default nothing. */
   readonly prewarm?: PrewarmOptions;
@@ -16,8 +19,8 @@ export interface SimulateOptions extends SimulatedEngineOptions {
 /**
  * Serves a workload one request after another with one ordering policy, through the real `arrange`, `observe` and
  * `ServedHistory` of the core and a simulated engine cache. Each request comes when the one before is done, and the
- * policy knows of the next `queue` ones. Deterministic but for `arrangeMs`. `simulateServer` is the one with time in
- * it.
+ * policy knows of those among the next `queue` that could be waiting already. Deterministic but for `arrangeMs`.
+ * `simulateServer` is the one with time in it.
  *
  * Errors: `WARMPATH_INVALID_REQUEST` for a queue out of range; those of `SimulatedEngine`, which states the cost.
  */
@@ -30,8 +33,8 @@ export function simulate(
   const engine = new SimulatedEngine(workload.preamble, policy, options);
   const { requests } = workload;
   return requests.map((request, number) => {
-    const waiting = requests.slice(number + 1, number + 1 + queue).map(({ documents }) => documents);
-    const outcome = engine.serve(request, { number, waiting, now: number });
+    const coming = requests.slice(number + 1, number + 1 + queue);
+    const outcome = engine.serve(request, { number, coming, now: number });
     if (options.prewarm === undefined) return outcome;
     let prewarmedTokens = 0;
     for (const path of engine.planPrewarm(options.prewarm)) prewarmedTokens += engine.prewarm(path, number).newTokens;

@@ -73,8 +73,8 @@ export interface ServedOutcome {
 export interface Dispatch {
   /** Place in the workload, for errors. */
   readonly number: number;
-  /** Documents of the requests known to come next. */
-  readonly waiting: readonly (readonly Document[])[];
+  /** The requests that come next, or wait already. The policy is told of those that could be waiting now. */
+  readonly coming: readonly WorkloadRequest[];
   /** Milliseconds of virtual time. */
   readonly now: number;
 }
@@ -135,13 +135,13 @@ export class SimulatedEngine {
    * Arranges a request as the history suggests now. Errors: whatever made the policy fall back to retrieval order (a
    * comparison must not hide that). Cost: that of the policy.
    */
-  prepare(request: WorkloadRequest, { number, waiting, now }: Dispatch): PreparedRequest {
+  prepare(request: WorkloadRequest, { number, coming, now }: Dispatch): PreparedRequest {
     const turn = this.#conversations.begin(request);
     const preamble = behind(this.#preamble, turn.before);
     const context = { documents: turn.documents, preamble, policy: this.#policy, hints: false };
+    const waiting = turn.before.length === 0 ? this.#waitingBeside(request, coming) : [];
+    const question = { ...context, waiting };
     const started = this.#clock();
-    // Behind a conversation of its own, a request shares nothing with those that wait.
-    const question = turn.before.length === 0 ? { ...context, waiting } : context;
     const arrangement = arrange(question, this.#history, now);
     const arrangeMs = this.#clock() - started;
     const { fellBack } = arrangement.trace;
@@ -151,6 +151,21 @@ export class SimulatedEngine {
     }
     const prompt = { spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...turn.after] };
     return { request, turn, arrangement, prompt, promptTokens: promptTokens(prompt), arrangeMs };
+  }
+
+  /**
+   * Documents of those among the coming requests that could be waiting beside `request`, and behind the same preamble:
+   * of each other session the next one alone, for what is asked after that depends on its answer.
+   */
+  #waitingBeside(request: WorkloadRequest, coming: readonly WorkloadRequest[]): readonly (readonly Document[])[] {
+    const sessions = new Set([request.session]);
+    const waiting: (readonly Document[])[] = [];
+    for (const other of coming) {
+      if (other.session !== undefined && sessions.has(other.session)) continue;
+      sessions.add(other.session);
+      if (!this.#conversations.standsBefore(other)) waiting.push(other.documents);
+    }
+    return waiting;
   }
 
   /** What the engine would reuse of a prepared prompt now. */

@@ -37,3 +37,11 @@ export function weightedPercentile(values: readonly number[], weights: readonly 
   }
   return values[places.at(-1) ?? -1] ?? 0;
 }
+
+/** Calls at the start of a run whose times are left out: the first run a code that is not compiled yet. */
+export const WARM_UP_CALLS = 200;
+
+/** The times of calls that ran compiled code, or of the later half where there are few. O(n). */
+export function settledTimes(times: readonly number[]): readonly number[] {
+  return times.slice(Math.min(WARM_UP_CALLS, Math.floor(times.length / 2)));
+}

@@ -1,19 +1,24 @@
+import type { OrderingPolicy } from '@warmpath/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  CONVERSATION_LAYOUTS,
   createWorkload,
   Experiment,
   type ExperimentSettings,
   estimate,
   mean,
+  PAPER_LENGTHS,
   percentile,
   poissonClients,
   readCache,
   type SeedFigures,
+  type SimulateOptions,
   simulate,
   simulateServer,
   toWorkload,
   VllmBlockCache,
+  type Workload,
 } from '../src/index.js';
 
 function settings(changes: Partial<ExperimentSettings> = {}): ExperimentSettings {
@@ -128,17 +133,46 @@ describe('simulate', () => {
 
   it('lets the policy know of exactly the coming requests', () => {
     const trace = [1, 2, 3].map((document) => ({ documents: [document, 9], question: document }));
-    const seen: (readonly (readonly { readonly id: string }[])[] | undefined)[] = [];
-    const policy = {
-      name: 'retrieval' as const,
-      arrange: (context: { readonly waiting?: (typeof seen)[number] }) => {
-        seen.push(context.waiting);
-        return { order: [0, 1], cachedDocuments: 0, cachedTokens: 0 };
-      },
-    };
-    simulate(toWorkload('three', trace), policy, { queue: 1 });
-    const ids = seen.map((waiting) => waiting?.map((documents) => documents.map(({ id }) => id)));
-    expect(ids).toEqual([[['doc_0002', 'doc_0009']], [['doc_0003', 'doc_0009']], []]);
+    expect(knownAhead(toWorkload('three', trace), { queue: 1 })).toEqual([
+      [['doc_0002', 'doc_0009']],
+      [['doc_0003', 'doc_0009']],
+      [],
+    ]);
+  });
+
+  it('never lets it know of a question that depends on an answer still to come', () => {
+    const session = fc.option(fc.integer({ min: 0, max: 3 }), { nil: undefined });
+    const layout = fc.constantFrom(...CONVERSATION_LAYOUTS);
+    fc.assert(
+      fc.property(
+        fc.array(session, { maxLength: 12 }),
+        fc.integer({ min: 0, max: 12 }),
+        layout,
+        (sessions, queue, conversations) => {
+          const trace = sessions.map((of, place) => ({
+            documents: [place],
+            question: place,
+            ...(of !== undefined && { session: of }),
+          }));
+          const answered = { ...PAPER_LENGTHS, answer: 10 };
+          const known = knownAhead(toWorkload('any', trace, answered), { queue, conversations });
+          for (const [number, waiting] of known.entries()) {
+            // Behind words of its own, a turn shares nothing with others.
+            const isAlone = (place: number) =>
+              conversations === 'documents-first' ||
+              sessions[place] === undefined ||
+              !sessions.slice(0, number).includes(sessions[place]);
+            const possible = sessions.flatMap((of, place) => {
+              const isComing = place > number && place <= number + queue;
+              const isNext = of === undefined || !sessions.slice(number, place).includes(of);
+              return isComing && isNext && isAlone(number) && isAlone(place) ? [place] : [];
+            });
+            expect(waiting).toEqual(possible.map((place) => [`doc_${String(place).padStart(4, '0')}`]));
+          }
+        },
+      ),
+      { seed: 43, numRuns: 200 },
+    );
   });
 
   it('does not hide a policy that falls back to retrieval order', () => {
@@ -161,6 +195,20 @@ describe('simulate', () => {
     expect(() => simulate(workload, 'exact', { queue: -1 })).toThrow(/queue/);
   });
 });
+
+/** Ids of the documents of the requests that a policy is told of, request by request. */
+function knownAhead(workload: Workload, options: SimulateOptions): (readonly (readonly string[])[])[] {
+  const known: (readonly (readonly string[])[])[] = [];
+  const policy: OrderingPolicy = {
+    name: 'retrieval',
+    arrange: ({ documents, waiting = [] }) => {
+      known.push(waiting.map((wanted) => wanted.map(({ id }) => id)));
+      return { order: documents.map((_, rank) => rank), cachedDocuments: 0, cachedTokens: 0 };
+    },
+  };
+  simulate(workload, policy, options);
+  return known;
+}
 
 describe('Experiment', () => {
   it('reports the same figures every time, with error, settings and bounds', () => {

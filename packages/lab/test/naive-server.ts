@@ -25,8 +25,8 @@ export function serveInTurn(
     const start = Math.max(free, arrivals[number]!.at);
     while (arrived < requests.length && arrivals[arrived]!.at <= start) arrived++;
     const last = Math.min(arrived, number + 1 + (options.queue ?? 0));
-    const waiting = requests.slice(number + 1, last).map(({ documents }) => documents);
-    const outcome = engine.serve(request, { number, waiting, now: start });
+    const coming = requests.slice(number + 1, last);
+    const outcome = engine.serve(request, { number, coming, now: start });
     free = start + outcome.ttftMs;
     const ttftMs = free - arrivals[number]!.at;
     if (options.prewarm === undefined) return { ...outcome, ttftMs };

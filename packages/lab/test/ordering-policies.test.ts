@@ -28,8 +28,8 @@ function orderedIds(name: LabPolicyName, ids: readonly string[], history: Served
     .order.map((rank) => ids[rank]!);
 }
 
-test('the lab has the policies of the core and four baselines', () => {
-  expect(BASELINES).toEqual(['random', 'recency', 'frequency', 'oracle']);
+test('the lab has the policies of the core and five baselines', () => {
+  expect(BASELINES).toEqual(['random', 'recency', 'frequency', 'hotness-tree', 'oracle']);
   for (const name of LAB_POLICY_NAMES) {
     expect(createLabPolicy(name).name).toBe(name);
     expect(readLabPolicyName(name)).toBe(name);
@@ -39,7 +39,9 @@ test('the lab has the policies of the core and four baselines', () => {
 test('an unknown policy is answered with the nearest known one and with what experiments take', () => {
   const read = (name: string) => () => readLabPolicyName(name, '--policies');
   expect(read('recenzy')).toThrow(expect.objectContaining({ code: 'WARMPATH_UNKNOWN_POLICY', path: '--policies' }));
-  expect(read('recenzy')).toThrow('did you mean `recency`? Experiments also take random, recency, frequency, oracle.');
+  expect(read('recenzy')).toThrow(
+    'did you mean `recency`? Experiments also take random, recency, frequency, hotness-tree, oracle.',
+  );
   expect(read('zzzzzzzzzzzz')).toThrow('of that name. Experiments also take');
 });
 
@@ -111,6 +113,13 @@ describe('what each baseline is', () => {
     const history = new ServedHistory({ hotness: { window: 3 } });
     for (const ids of [['a', 'b'], ['a'], ['a'], ['b'], ['c'], ['c']]) serve(history, ids);
     expect(orderedIds('frequency', ['c', 'b', 'a'], history)).toEqual(['a', 'c', 'b']);
+  });
+
+  test('hotness-tree: the cached path of the hottest, though others are hotter, and the rest by hotness', () => {
+    const history = historyOf([['a', 'b', 'x'], ['c'], ['c'], ['d', 'y'], ['d', 'y'], ['d', 'y'], ['e', 'c'], ['b']]);
+    expect(orderedIds('hotness', ['a', 'b', 'c', 'd'], history)).toEqual(['c', 'd', 'b', 'a']);
+    expect(orderedIds('hotness-tree', ['a', 'b', 'c', 'e'], history)).toEqual(['c', 'b', 'a', 'e']);
+    expect(orderedIds('hotness-tree', ['z', 'b', 'e', 'y', 'd', 'a'], history)).toEqual(['d', 'y', 'b', 'e', 'a', 'z']);
   });
 
   test('random: another order for another seed and for the next request, all places equally likely', () => {

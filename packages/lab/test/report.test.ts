@@ -10,6 +10,9 @@ import {
   readCache,
   renderReport,
 } from '../src/index.js';
+import { drawChart } from '../src/report/draw-chart.js';
+import { axisDomain } from '../src/report/frame.js';
+import { settledTimes } from '../src/statistics.js';
 import { HOSTILE_TEXTS, reportOf } from './hostile.js';
 
 const ORIGIN = { command: 'warmpath lab run mixed --seeds 1..3', version: '1.2.3' };
@@ -49,7 +52,7 @@ describe('the page of an experiment', () => {
     const section = page.sections.find(({ heading }) => heading === 'Against retrieval order')!;
     const [chart] = section.figures[0]!.charts!;
     const { mean, se } = report.results[2]!.difference!.cachedDocumentShare;
-    expect(chart).toMatchObject({ kind: 'intervals', zero: 0 });
+    expect(chart).toMatchObject({ kind: 'intervals', areDifferences: true });
     expect((chart as Extract<Chart, { kind: 'intervals' }>).rows[1]).toEqual({
       label: 'exact',
       value: mean,
@@ -108,12 +111,60 @@ describe('describeChart', () => {
       { label: 'b', value: 0.7 },
     ];
     expect(describeChart({ kind: 'intervals', title: 'T', axis, rows })).toBe(
-      'T. share: a 0.500 (0.400 to 0.600); b 0.700.',
+      'T. share: a 50.0 % (40.0 % to 60.0 %); b 70.0 %.',
     );
     const points = [1, 2, 3].map((x) => ({ x, y: x / 10 }));
     const x = { title: 'requests', format: 'count' } as const;
     expect(describeChart({ kind: 'lines', title: 'T', x, y: axis, series: [{ name: 'a', points }] })).toBe(
-      'T. share over requests: a from 0.100 at 1 to 0.300 at 3.',
+      'T. share over requests: a from 10.0 % at 1 to 30.0 % at 3.',
     );
+  });
+});
+
+describe('axes', () => {
+  it('hold zero and every value, whatever the values are', () => {
+    const values = fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { maxLength: 8 });
+    fc.assert(
+      fc.property(values, (drawn) => {
+        const [least, most] = axisDomain(drawn);
+        expect(least).toBeLessThan(most);
+        for (const value of [0, ...drawn]) {
+          expect(value).toBeGreaterThanOrEqual(least);
+          expect(value).toBeLessThanOrEqual(most);
+        }
+      }),
+    );
+  });
+
+  it('are in percent and points where shares are drawn', async () => {
+    const rows = [
+      { label: 'a', value: 0.51, low: 0.5, high: 0.52 },
+      { label: 'b', value: 0.53 },
+    ];
+    const share = { title: 'share', format: 'share' } as const;
+    const { wide } = await drawChart({ kind: 'intervals', title: 'T', axis: share, rows });
+    // From zero, although all values lie between 50 and 53 percent.
+    for (const label of ['0 %', '20 %', '40 %', '51.0 %', '53.0 %']) expect(wide).toContain(`>${label}<`);
+    const points = { title: 'points', format: 'points' } as const;
+    const differences = [
+      { label: 'a', value: -0.02 },
+      { label: 'b', value: 0.031 },
+    ];
+    const drawn = await drawChart({
+      kind: 'intervals',
+      title: 'T',
+      axis: points,
+      rows: differences,
+      areDifferences: true,
+    });
+    for (const label of ['−2.0', '+3.1', '0', '+2']) expect(drawn.wide).toContain(`>${label}<`);
+  });
+});
+
+describe('the time of ordering', () => {
+  it('leaves the first 200 calls out, or the first half of fewer', () => {
+    expect(settledTimes(Array.from({ length: 1_000 }, (_, call) => call))[0]).toBe(200);
+    expect(settledTimes([9, 8, 7, 6, 5])).toEqual([7, 6, 5]);
+    expect(settledTimes([])).toEqual([]);
   });
 });

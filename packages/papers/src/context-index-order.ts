@@ -1,5 +1,15 @@
 import { ContextIndex, type Document } from '@warmpath/core';
-import type { Workload } from '@warmpath/lab';
+import {
+  createWorkload,
+  type Estimate,
+  estimate,
+  mean,
+  type ServedOutcome,
+  simulate,
+  VllmBlockCache,
+  type Workload,
+} from '@warmpath/lab';
+import type { ReproducedFigure, ReproducedTable } from './reproduction.js';
 
 /**
  * A workload with the documents of each request in the order that RAGBoost's context index gives them, online: each
@@ -27,4 +37,82 @@ export function orderByContextIndex(workload: Workload, capacity: number = Numbe
       return { ...request, documents: ordered.map((number) => documents[number]!) };
     }),
   };
+}
+
+/** Nothing was chosen on these, or looked at before. */
+const SEEDS = Array.from({ length: 10 }, (_, place) => 1_001 + place);
+
+const UNLIMITED = ['headline', 'k-7', 'mixed', 'two-phase', 'overlap-0.0-200', 'geospatial', 'sessions'] as const;
+const LIMITED = [
+  ['sessions', 330],
+  ['sessions', 1_320],
+  ['geospatial', 330],
+  ['mixed', 330],
+] as const;
+const BLOCK = 16;
+
+/** The context index beside the ordering policies, on all workloads of RAGCache++. The paper has no such table. */
+export function contextIndexTable(): ReproducedTable {
+  return {
+    title: 'The context index online, beside the ordering policies: what is cached',
+    rows: [
+      ...UNLIMITED.map((name) => ({ label: name, figures: unlimitedFigures(name) })),
+      ...LIMITED.map(([name, blocks]) => ({
+        label: `${name}, ${blocks.toLocaleString('en-US')} blocks`,
+        figures: limitedFigures(name, blocks),
+      })),
+    ],
+    notes: [
+      'Share of documents with an unlimited cache, of tokens with vLLM blocks. Test seeds 1,001 to 1,010.',
+      'Of the next eight requests, `foresight` is told of those that could be waiting.',
+      '«As large»: the index holds as many tokens as the cache, least recently used ones evicted.',
+    ],
+  };
+}
+
+const documentShare = (outcomes: readonly ServedOutcome[]) =>
+  mean(outcomes.map(({ cachedDocuments, documents }) => cachedDocuments / documents));
+
+function tokenShare(outcomes: readonly ServedOutcome[]): number {
+  const sum = (of: (outcome: ServedOutcome) => number) => outcomes.reduce((total, outcome) => total + of(outcome), 0);
+  return sum(({ cachedTokens }) => cachedTokens) / sum(({ promptTokens }) => promptTokens);
+}
+
+function overSeeds(run: (seed: number) => number): Estimate {
+  return estimate(SEEDS.map((seed) => 100 * run(seed)));
+}
+
+function unlimitedFigures(name: string): readonly ReproducedFigure[] {
+  const share = (policy: 'retrieval' | 'greedy' | 'exact' | 'foresight') =>
+    overSeeds((seed) => documentShare(simulate(createWorkload(name, { seed }), policy, { queue: AHEAD })));
+  const index = overSeeds((seed) =>
+    documentShare(simulate(orderByContextIndex(createWorkload(name, { seed })), 'retrieval')),
+  );
+  // Without a limit, the index as it is is as large as the cache.
+  return figuresOf([share('retrieval'), share('greedy'), index, index, share('exact'), share('foresight')]);
+}
+
+function limitedFigures(name: string, blocks: number): readonly ReproducedFigure[] {
+  const share = (policy: 'retrieval' | 'greedy' | 'exact' | 'foresight', prepare = (workload: Workload) => workload) =>
+    overSeeds((seed) => {
+      const workload = prepare(createWorkload(name, { seed }));
+      return tokenShare(simulate(workload, policy, { cache: new VllmBlockCache({ blocks }), queue: AHEAD }));
+    });
+  const asLarge = (workload: Workload) => orderByContextIndex(workload, BLOCK * blocks);
+  return figuresOf([
+    share('retrieval'),
+    share('greedy'),
+    share('retrieval', (workload) => orderByContextIndex(workload)),
+    share('retrieval', asLarge),
+    share('exact'),
+    share('foresight'),
+  ]);
+}
+
+/** Requests ahead that are looked at. */
+const AHEAD = 8;
+
+function figuresOf(shares: readonly Estimate[]): readonly ReproducedFigure[] {
+  const names = ['retrieval %', 'greedy %', 'index %', 'as large %', 'exact %', 'foresight %'];
+  return shares.map(({ mean: ours, se }, place) => ({ name: names[place]!, paper: undefined, ours, se }));
 }

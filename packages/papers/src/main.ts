@@ -7,10 +7,12 @@ import { PAPERS, type PaperName, reproduce, tablesOf } from './papers.js';
 import { markdownOf } from './print-table.js';
 import type { ReproducedTable, ReproduceOptions } from './reproduction.js';
 import { reproductionPage } from './reproduction-page.js';
+import { summaryLines } from './summary.js';
 
 const USAGE = `Usage: npm run papers -- <paper> [table] [options]
+       npm run papers -- summary [--seeds <range>]
 
-Prints a paper's tables beside the simulator's, as Markdown.
+Prints a paper's tables beside the simulator's, as Markdown; \`summary\` sets all of them side by side (minutes).
 
   --seeds <range>      seeds of drawn workloads: 42, or 101..110, or 1,5,7; ragcache only; default 101..110
   --requests <number>  requests of each run of these; default the paper's
@@ -100,8 +102,13 @@ async function writePage(file: string, { paper, table }: Command, tables: readon
 }
 
 try {
-  const command = readCommand(process.argv.slice(2));
-  if (command === undefined) {
+  const args = process.argv.slice(2);
+  const command = args[0] === 'summary' ? undefined : readCommand(args);
+  if (args[0] === 'summary') {
+    const { seeds } = readArguments(args.slice(1)).values;
+    const options = seeds === undefined ? {} : { seeds: readSeeds(seeds) };
+    for (const line of summaryLines(options)) process.stdout.write(`${line}\n`);
+  } else if (command === undefined) {
     process.stdout.write(USAGE);
   } else {
     const tables = printTables(command);

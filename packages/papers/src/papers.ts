@@ -5,11 +5,12 @@ import { RAGBOOST_TABLES } from './ragboost.js';
 import { RAGCACHE_TABLES } from './ragcache/tables.js';
 import { RAGCACHE_PLUS_PLUS_TABLES } from './ragcache-plus-plus.js';
 import { BATCH_TABLES } from './ragcache-plus-plus-batches.js';
+import { ROBUSTNESS_TABLES } from './ragcache-plus-plus-robustness.js';
 import type { PaperTable, ReproducedTable, ReproduceOptions } from './reproduction.js';
 
 const REPRODUCTIONS = {
   ragcache: RAGCACHE_TABLES,
-  'ragcache++': [...RAGCACHE_PLUS_PLUS_TABLES, ...BATCH_TABLES],
+  'ragcache++': [...RAGCACHE_PLUS_PLUS_TABLES, ...BATCH_TABLES, ...ROBUSTNESS_TABLES],
   cacheweaver: CACHEWEAVER_TABLES,
   'cp-tree': CP_TREE_TABLES,
   ragboost: RAGBOOST_TABLES,

@@ -40,7 +40,7 @@ describe('npm run papers', () => {
   });
 
   it('prints the same as JSON', async () => {
-    const { stdout } = await runPapers(['ragcache++', '--json']);
+    const { stdout } = await runPapers(['ragcache++', 'table-1', '--json']);
     const { paper, tables } = JSON.parse(stdout);
     expect(paper).toBe('ragcache++');
     expect(tables[0].rows[1].figures[0]).toEqual({ name: 'p50 ms', paper: 59.6, ours: expect.closeTo(59.4, 1) });

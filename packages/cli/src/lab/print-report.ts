@@ -11,27 +11,21 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     `${terminal.style.bold(report.workload)}: ${report.requests} requests, adjacent Jaccard ${report.jaccard.toFixed(3)}, ` +
       `${settings.seeds.length} ${settings.seeds.length === 1 ? 'seed' : 'seeds'}, cache ${settings.cache}, ` +
       (report.server === undefined
-        ? `${settings.queue} coming requests known`
+        ? `looking ${settings.queue} requests ahead`
         : `${describeClients(report.server)}, up to ${settings.queue} waiting requests known`),
   );
   terminal.line();
-  const header = [
+  const against = isCompared ? [`minus ${settings.policy}`] : [];
+  const reuse = [
     'policy',
-    'documents cached',
-    ...(isCompared ? [`minus ${settings.policy}`] : []),
-    'tokens cached',
-    ...(isCompared ? [`minus ${settings.policy}`] : []),
-    'uncached tokens',
-    ...(isPrewarmed ? ['prefilled ahead'] : []),
-    'TTFT p50',
-    'p95',
-    'p99',
-    'mean ms',
-    ...(isCompared ? [`minus ${settings.policy}`] : []),
-    'arrange p50',
-    'p99 µs',
+    'documents',
+    ...against,
+    'tokens',
+    ...against,
+    'uncached',
+    ...(isPrewarmed ? ['ahead'] : []),
   ];
-  const rows = results.map((result) => [
+  const reuseRows = results.map((result) => [
     result.policy,
     shareWithError(result.cachedDocumentShare),
     ...(isCompared ? [signedShare(result.difference?.cachedDocumentShare)] : []),
@@ -39,6 +33,11 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     ...(isCompared ? [signedShare(result.difference?.cachedTokenShare)] : []),
     result.uncachedTokens.mean.toFixed(0),
     ...(isPrewarmed ? [result.prewarmedTokens!.toFixed(0)] : []),
+  ]);
+  printTable([reuse, ...reuseRows], terminal);
+  const times = ['policy', 'TTFT p50', 'p95', 'p99', 'mean ms', ...against, 'order p50', 'p99 µs'];
+  const timeRows = results.map((result) => [
+    result.policy,
     result.ttftMs.p50.toFixed(1),
     result.ttftMs.p95.toFixed(1),
     result.ttftMs.p99.toFixed(1),
@@ -47,7 +46,10 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     result.arrangeUs.p50.toFixed(1),
     result.arrangeUs.p99.toFixed(1),
   ]);
-  for (const line of formatTable([header, ...rows])) terminal.line(`  ${line}`);
+  printTable([times, ...timeRows], terminal);
+  terminal.line(
+    '  cached documents and tokens; uncached tokens a request; order: without the first calls, which compile',
+  );
   terminal.line();
   if (report.server !== undefined) printServer(report, terminal);
   terminal.line(
@@ -55,6 +57,11 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   );
   if (bounds.offline !== undefined)
     terminal.line(`  best orders of all requests together, no cache limit: ${offline(bounds.offline)}`);
+}
+
+function printTable(rows: readonly (readonly string[])[], terminal: Terminal): void {
+  for (const line of formatTable(rows)) terminal.line(`  ${line}`);
+  terminal.line();
 }
 
 /** By tokens, which for documents of one length is by documents. */

@@ -1,4 +1,5 @@
 import type { ResidencyView } from '../residency/view.js';
+import { OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import { preambleNode } from '../tree/preamble-path.js';
 import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';
@@ -17,7 +18,7 @@ const TABLED_DOCUMENTS = 8;
 export class CachedPaths {
   /** Paths found; path 0 is empty. */
   count = 0;
-  /** Look-ups made by the last `collect`. */
+  /** Look-ups made by the last `collect`; checks of the constraints count by the operations they take. */
   lookUps = 0;
   sets = new Int32Array(FIRST_ROOM);
   tokens = new Int32Array(FIRST_ROOM);
@@ -33,6 +34,7 @@ export class CachedPaths {
   #isTabled = false;
   readonly #prefix: number[] = [];
   #known = 0;
+  #documents = 0;
   #view: ResidencyView | undefined;
   #rule: ConstraintRule | undefined;
   #maxLookUps = 0;
@@ -55,6 +57,7 @@ export class CachedPaths {
     if (start < 0) return true;
     this.#view = view;
     this.#rule = rule;
+    this.#documents = documents.length;
     this.#maxLookUps = maxLookUps;
     let ranks = 0;
     for (let rank = 0; rank < documents.length; rank++) {
@@ -124,8 +127,12 @@ export class CachedPaths {
     this.#above[path] = above;
     this.#last[path] = rank;
     const rule = this.#rule;
-    if (rule === undefined) this.allowed[path] = 1;
-    else this.allowed[path] = this.allowed[above] === 1 && rule.allows(this.#prefix, rank) ? 1 : 0;
+    if (rule === undefined) {
+      this.allowed[path] = 1;
+    } else {
+      this.allowed[path] = this.allowed[above] === 1 && rule.allows(this.#prefix, rank) ? 1 : 0;
+      this.lookUps += this.#documents / OPERATIONS_A_LOOK_UP;
+    }
     this.#prefix.push(rank);
     this.#extend(path, node);
     this.#prefix.pop();

@@ -8,8 +8,9 @@ import { createSortedPolicy } from './sorted.js';
 
 export interface PolicyOptions {
   /**
-   * Most operations of one call of `foresight`. Above it, `foresight` plans more simply or answers like `exact`.
-   * Default 65,536, a fraction of a millisecond.
+   * Operations that one decision of `greedy`, `exact` or `foresight` may take; `foresight` takes at most three times as
+   * many: for the best paths of waiting requests, for its plan, and for the answer of `exact` where that is too much.
+   * Default 65,536, a fraction of a millisecond. `trace.cutShort` says what was done with too few.
    */
   readonly maxOperations?: number;
 }
@@ -27,9 +28,9 @@ export function createPolicy(name: PolicyName, options: PolicyOptions = {}): Ord
     case 'hotness':
       return createHotnessPolicy();
     case 'greedy':
-      return createGreedyPolicy();
+      return createGreedyPolicy(options.maxOperations);
     case 'exact':
-      return createExactPolicy();
+      return createExactPolicy(options.maxOperations);
     case 'foresight':
       return createForesightPolicy(options.maxOperations);
   }

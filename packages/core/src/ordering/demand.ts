@@ -1,5 +1,6 @@
 import { SURVIVAL_RANKS } from '../residency/rank-survival.js';
 import type { ResidencyView } from '../residency/view.js';
+import { BEST_PATH_MAX_OPERATIONS } from '../tree/best-path.js';
 import type { CachedPaths } from './cached-paths.js';
 import type { Context } from './policy.js';
 import { MAX_WAITING, WaitingRequests } from './waiting-requests.js';
@@ -37,13 +38,17 @@ export class Demand {
   readonly #overlaps = new Int32Array(MAX_RECENT);
   readonly #requests = new WaitingRequests();
 
-  /** Collects the sets. O(waiting² × k + window × k + 256) beside the waiting requests' own best paths. */
-  collect(context: Context, view: ResidencyView): void {
+  /**
+   * Collects the sets. False if the waiting requests' best paths together take more than `maxOperations`: then only the
+   * first requests are in it, as many as fit. O(waiting² × k + window × k + 256) beside those paths.
+   */
+  collect(context: Context, view: ResidencyView, maxOperations: number = BEST_PATH_MAX_OPERATIONS): boolean {
     this.count = 0;
-    this.#collectWaiting(context, view);
+    const knowsAll = this.#collectWaiting(context, view, maxOperations);
     this.waiting = this.count;
     // What stands before a later turn is one conversation's own: no other request will come behind it.
     if (context.preamble?.steps === undefined) this.#collectLikely(context, view);
+    return knowsAll;
   }
 
   /** Fills in `held` for the likely sets, whose other documents nobody knows. O(sets) look-ups in `paths`. */
@@ -51,22 +56,26 @@ export class Demand {
     for (let i = this.waiting; i < this.count; i++) this.held[i] = paths.longestWithin(this.sets[i]!);
   }
 
-  #collectWaiting(context: Context, view: ResidencyView): void {
+  #collectWaiting(context: Context, view: ResidencyView, maxOperations: number): boolean {
     const { documents, waiting, preamble } = context;
-    if (waiting === undefined) return;
+    if (waiting === undefined) return true;
+    let operationsLeft = maxOperations;
     const requests = this.#requests;
     requests.read(documents, waiting);
     for (let i = 0; i < requests.count; i++) {
       const set = requests.sharedSet(i);
       if (set === 0) continue;
       const request = waiting[i]!;
-      const path = view.bestPath(request, preamble, undefined);
+      const path = view.bestPath(request, preamble, undefined, operationsLeft);
+      operationsLeft -= path.operations;
+      if (!path.isComplete) return false;
       let held = 0;
       for (const rank of path.order) held += request[rank]!.tokens;
       this.held[this.count] = held;
       const elsewhere = requests.mostShared(i);
       this.#add(set, elsewhere === 0 ? 1 : 1 - elsewhere / (elsewhere + tokensIn(set, documents)));
     }
+    return true;
   }
 
   #collectLikely(context: Context, view: ResidencyView): void {

@@ -1,4 +1,5 @@
 import type { ResidencyView } from '../residency/view.js';
+import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import { CachedPaths } from './cached-paths.js';
 import { withCachedPrefix } from './cached-prefix.js';
 import { Demand } from './demand.js';
@@ -6,15 +7,12 @@ import { createExactPolicy } from './exact.js';
 import { CHAIN_MAX_DOCUMENTS, ChainSearch } from './foresight-chain.js';
 import { SUBSETS_MAX_DOCUMENTS, SubsetSearch } from './foresight-subsets.js';
 import { ConstraintRule, isFree } from './placement.js';
-import type { Context, Ordering, OrderingPolicy } from './policy.js';
+import type { Context, CutShort, Ordering, OrderingPolicy } from './policy.js';
 import { lengthsDiffer } from './reuse-worth.js';
 import { WaitingRequests } from './waiting-requests.js';
 
-/** Operations one call may take, where nothing else is asked for; a fraction of a millisecond. */
-const DEFAULT_MAX_OPERATIONS = 65_536;
-
-/** A look-up in the tree waits for memory: it takes as long as some eight steps of arithmetic (measured). */
-const OPERATIONS_A_LOOK_UP = 8;
+/** Look-ups for the paths of a plan: each may wait for memory, and real trees take up to 2,500 (zipf, k = 15). */
+const MAX_PATH_LOOK_UPS = 4_096;
 
 /**
  * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with what this prompt
@@ -24,23 +22,35 @@ const OPERATIONS_A_LOOK_UP = 8;
  * reuse it expects is worth more. Method, constants and figures: docs/research/foresight.md.
  *
  * Up to 8 documents the plan is optimal under its estimate, above it grows the best of 8 chains. `maxOperations` bounds
- * the counted operations of one call (look-ups, subsets, steps of a chain), never time, so that the same state gives
- * the same answer everywhere: what does not fit is planned by chains, or else answered by `exact`.
+ * the counted operations (look-ups, comparisons, subsets, steps of a chain), never time, so that the same state gives
+ * the same answer everywhere: once for the best paths of waiting requests, of which the first are known that fit; once
+ * for the plan, which is made by chains, or else left to `exact`; and once for `exact`.
  *
  * Cost: some ten microseconds (see `bench/`), and a search of the best path for each waiting request that shares a
  * document. One instance reuses its scratch memory between calls, which no answer depends on.
  */
-export function createForesightPolicy(maxOperations: number = DEFAULT_MAX_OPERATIONS): OrderingPolicy {
-  const exact = createExactPolicy();
+export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
+  const exact = createExactPolicy(maxOperations);
   const planner = new ForesightPlanner(maxOperations);
   return {
     name: 'foresight',
     arrange(context, view, now) {
-      const order = planner.plan(context, view);
-      return order === undefined ? exact.arrange(context, view, now) : withCachedPrefix(order, context, view);
+      const { order, cutShort } = planner.plan(context, view);
+      if (order !== undefined) return { ...withCachedPrefix(order, context, view), ...(cutShort && { cutShort }) };
+      const ordering = exact.arrange(context, view, now);
+      return ordering.cutShort === undefined && cutShort !== undefined ? { ...ordering, cutShort } : ordering;
     },
   };
 }
+
+/** The order, if there is something to look ahead to and budget enough for it; and what the budget cut short. */
+interface Plan {
+  readonly order: Ordering['order'] | undefined;
+  readonly cutShort: CutShort | undefined;
+}
+
+const NO_PLAN: Plan = { order: undefined, cutShort: undefined };
+const TOO_MUCH: Plan = { order: undefined, cutShort: 'exact' };
 
 class ForesightPlanner {
   readonly #maxOperations: number;
@@ -53,27 +63,32 @@ class ForesightPlanner {
     this.#maxOperations = maxOperations;
   }
 
-  /** The order, or `undefined` when there is nothing to look ahead to or too little budget for it. */
-  plan(context: Context, view: ResidencyView): Ordering['order'] | undefined {
+  plan(context: Context, view: ResidencyView): Plan {
     const { documents } = context;
-    if (documents.length < 2 || documents.length > CHAIN_MAX_DOCUMENTS) return undefined;
+    if (documents.length < 2 || documents.length > CHAIN_MAX_DOCUMENTS) return NO_PLAN;
     const demand = this.#demand;
     const paths = this.#paths;
     const isGuessTrusted = lengthsDiffer(documents);
-    if (!isGuessTrusted && (context.waiting ?? []).length === 0) return undefined;
+    if (!isGuessTrusted && (context.waiting ?? []).length === 0) return NO_PLAN;
     let left = this.#maxOperations - WaitingRequests.cost(context.waiting ?? []);
-    if (left <= 0) return undefined;
-    demand.collect(context, view);
-    if (demand.count === 0 || (demand.waiting === 0 && !isGuessTrusted)) return undefined;
+    if (left <= 0) return TOO_MUCH;
+    const knowsAll = demand.collect(context, view, this.#maxOperations);
+    // A tree that takes more than the budget for the first of them takes more for this request too.
+    if (!knowsAll && demand.waiting === 0) return TOO_MUCH;
+    if (demand.count === 0 || (demand.waiting === 0 && !isGuessTrusted)) return NO_PLAN;
     const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
-    if (!paths.collect(context, view, rule, left / OPERATIONS_A_LOOK_UP)) return undefined;
+    if (!paths.collect(context, view, rule, Math.min(left / OPERATIONS_A_LOOK_UP, MAX_PATH_LOOK_UPS))) return TOO_MUCH;
     left -= OPERATIONS_A_LOOK_UP * paths.lookUps;
-    if (documents.length <= SUBSETS_MAX_DOCUMENTS && SubsetSearch.cost(documents.length, demand, rule) <= left) {
+    const isFew = documents.length <= SUBSETS_MAX_DOCUMENTS;
+    if (isFew && SubsetSearch.cost(documents.length, demand, rule) <= left) {
       demand.weigh(paths);
-      return this.#subsets.find(documents, demand, paths, rule);
+      const order = this.#subsets.find(documents, demand, paths, rule);
+      return { order, cutShort: knowsAll ? undefined : 'known' };
     }
-    if (ChainSearch.cost(documents.length, demand, paths) > left) return undefined;
+    if (ChainSearch.cost(documents.length, demand, paths) > left) return TOO_MUCH;
     demand.weigh(paths);
-    return this.#chains.find(documents, demand, paths, rule);
+    const order = this.#chains.find(documents, demand, paths, rule);
+    if (isFew) return { order, cutShort: 'chains' };
+    return { order, cutShort: knowsAll ? undefined : 'known' };
   }
 }

@@ -1,4 +1,5 @@
 import type { ResidencyView } from '../residency/view.js';
+import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import { preambleNode, residentPreambleTokens } from '../tree/preamble-path.js';
 import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
@@ -7,13 +8,13 @@ import { followedByRetrievalOrder } from './retrieval-order.js';
 /**
  * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child;
  * when there is none, append the rest in retrieval order. Under constraints, a document that may not stand at the place
- * is passed over. O(k²) look-ups.
+ * is passed over. O(k²) look-ups, and the walk ends where they would pass `maxOperations`.
  */
-export function createGreedyPolicy(): OrderingPolicy {
-  return { name: 'greedy', arrange: arrangeGreedily };
+export function createGreedyPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
+  return { name: 'greedy', arrange: (context, view) => arrangeGreedily(context, view, maxOperations) };
 }
 
-function arrangeGreedily(context: Context, view: ResidencyView): Ordering {
+function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: number): Ordering {
   const { documents, preamble } = context;
   const { tree } = view;
   const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
@@ -29,7 +30,10 @@ function arrangeGreedily(context: Context, view: ResidencyView): Ordering {
       numbers.push(number);
     }
   }
+  let operationsLeft = maxOperations;
   for (let i = 0; i < left.length; ) {
+    operationsLeft -= OPERATIONS_A_LOOK_UP;
+    if (operationsLeft < 0) break;
     const rank = left[i]!;
     const child = tree.childByNumber(node, numbers[i]!);
     if (child < 0 || (rule !== undefined && !rule.allows(path, rank))) {
@@ -44,5 +48,6 @@ function arrangeGreedily(context: Context, view: ResidencyView): Ordering {
     i = 0;
   }
   const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
-  return { order, cachedDocuments: path.length, cachedTokens };
+  const ordering = { order, cachedDocuments: path.length, cachedTokens };
+  return operationsLeft < 0 ? { ...ordering, cutShort: 'partial' } : ordering;
 }

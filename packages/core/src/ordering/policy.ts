@@ -29,6 +29,13 @@ export interface Context {
   readonly waiting?: readonly (readonly Document[])[] | undefined;
 }
 
+/**
+ * What the answer is where the policy's search would have taken more operations than it may: planned by `chains`
+ * instead of subsets of the documents; by `known` waiting requests, the first ones, instead of all; that of `exact`; or
+ * `partial`, the best path found until then.
+ */
+export type CutShort = 'chains' | 'known' | 'exact' | 'partial';
+
 /** A policy's answer. */
 export interface Ordering {
   /** `order[p]` is the retrieval rank of the document at place `p` of the prompt: a permutation of 0..k-1. */
@@ -37,6 +44,8 @@ export interface Ordering {
   readonly cachedDocuments: number;
   /** Tokens of that path, the preamble's included. */
   readonly cachedTokens: number;
+  /** Present where the search was cut short. */
+  readonly cutShort?: CutShort | undefined;
 }
 
 /**

@@ -9,7 +9,13 @@ const LEAST_COMPACTED = 64;
 /** A node of the index: the documents of all contexts below it, in prompt order. */
 interface IndexNode {
   documents: readonly number[];
-  readonly children: IndexNode[];
+  /** By their places among each other, which count up and are never given twice. */
+  readonly children: Map<number, IndexNode>;
+  nextPlace: number;
+  /** Among its siblings. */
+  place: number;
+  /** Children by their first own documents, of which a batch may give several the same one. */
+  readonly byFirst: Map<number, Set<IndexNode>>;
   /** `undefined` for the root, and for what is no longer in the index. */
   parent: IndexNode | undefined;
   /** The context that ends here; `undefined` for what several share. */
@@ -44,15 +50,19 @@ export interface ContextIndexOptions {
  * content being the intersection of its children; greedy search and insertion for contexts that come later. No document
  * may stand twice in a context.
  *
- * Where the paper is silent: a search enters the nearest child whose first own document the context has, and what such
- * a child shares is the longest start of its documents that the context has, because that is what a prefix cache can
- * use.
+ * A search enters the nearest child, and stops at a leaf or where all children are equally far (section 4.2). Behind a
+ * leaf, the new context begins with their intersection, in the leaf's order, and that is a new node. Where the paper
+ * is silent: a search enters a child only if the context has its first own document, for no other shares a prefix (by
+ * distance alone, reuse is 1 to 4 points less); of an inner node it shares the longest start of its documents that the
+ * context has; and what was served stays in the index as it was served, because that is what a prefix cache holds: a
+ * leaf shares with the new node what both begin with. Children are found by document, so that an insertion looks at
+ * none that shares nothing.
  *
  * Eviction (section 4.1, «index update»): a min-heap by last use names the node to shrink; what it shares with nobody
  * goes document by document from its end, and a node that is left with nothing goes, with its empty parents. A node
  * counts as used whenever one below it is, so that what goes is always at the end of a path. Each node stands in the
  * heap once, under a key that may be old and is put right when it comes up. Bounded by `capacity` and `maxContexts`, or
- * by what `evict` and `remove` take out: one node or two a context.
+ * by what `evict` and `remove` take out: at most three nodes a context.
  */
 export class ContextIndex {
   readonly #alpha: number;
@@ -101,13 +111,13 @@ export class ContextIndex {
       const inOther = new Set(children[1]!.documents);
       // The paper sorts the intersection.
       const shared = children[0]!.documents.filter((document) => inOther.has(document)).sort((a, b) => a - b);
-      nodes.push({ ...createNode(shared, undefined), children });
+      const merged = createNode(shared, undefined);
+      for (const child of children) addChild(merged, child);
+      nodes.push(merged);
     }
     const tops = nodes.filter((_, node) => isMerged[node] === 0);
     const matched = new Map<IndexNode, number>();
-    const added = tops.flatMap((top) => orderBelow(top, [], matched));
-    this.#root.children.push(...added);
-    for (const node of added) this.#adopt(node, this.#root);
+    for (const node of tops.flatMap((top) => orderBelow(top, [], matched))) this.#adopt(node, this.#root);
     const indexed = leaves.map((leaf): IndexedContext => {
       this.#leaves.set(leaf.requestId!, leaf);
       this.#use(leaf);
@@ -117,33 +127,22 @@ export class ContextIndex {
     return indexed;
   }
 
-  /** Orders a context behind the best match of the index and adds it. Cost: O(depth x children x k). */
+  /**
+   * Orders a context behind the best match of the index and adds it. Cost: O(depth x k x children that share a
+   * document).
+   */
   insert(context: readonly number[]): IndexedContext {
-    const wanted = new Set(context);
-    let parent = this.#root;
-    let depth = 0;
-    for (;;) {
-      const child = this.#nearest(parent, context, { wanted, depth });
-      if (child === undefined) break;
-      const end = child.documents.findIndex((document) => !wanted.has(document));
-      const shared = end < 0 ? child.documents.length : end;
-      depth = shared;
-      if (shared < child.documents.length || child.requestId !== undefined) {
-        parent = this.#split(parent, child, shared);
-        break;
-      }
-      parent = child;
-    }
-    const prefix = parent.documents;
-    const documents = [...prefix, ...context.filter((document) => !prefix.includes(document))];
+    const { prefix, above } = this.#search(context);
+    const inPrefix = new Set(prefix);
+    const documents = [...prefix, ...context.filter((document) => !inPrefix.has(document))];
     const requestId = this.#requests++;
     const leaf = createNode(documents, requestId);
-    parent.children.push(leaf);
+    const { parent, matched } = this.#lead(above, documents, prefix.length);
     this.#adopt(leaf, parent);
     this.#leaves.set(requestId, leaf);
     this.#use(leaf);
     this.#evictTo(this.#capacity);
-    return { requestId, documents, matched: depth };
+    return { requestId, documents, matched };
   }
 
   /**
@@ -162,7 +161,7 @@ export class ContextIndex {
   remove(requestId: number): boolean {
     const leaf = this.#leaves.get(requestId);
     if (leaf === undefined) return false;
-    for (let node = leaf; node.parent !== undefined && node.children.length === 0; ) {
+    for (let node = leaf; node.parent !== undefined && node.children.size === 0; ) {
       const { parent } = node;
       this.#delete(node);
       node = parent;
@@ -177,7 +176,7 @@ export class ContextIndex {
     for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
       const [node, path] = next;
       paths.set(node, path);
-      for (const [i, child] of node.children.entries()) pending.push([child, [...path, i]]);
+      for (const [place, child] of node.children) pending.push([child, [...path, place]]);
     }
     const leaves = [...this.#leaves];
     const places = schedulePaths(leaves.map(([, leaf]) => paths.get(leaf)!));
@@ -185,14 +184,13 @@ export class ContextIndex {
   }
 
   /** Gives a new node its parent and its place in the heap, and all below it theirs. */
-  #adopt(top: IndexNode, above: IndexNode): void {
-    const pending: [IndexNode, IndexNode][] = [[top, above]];
-    for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
-      const [node, parent] = next;
-      node.parent = parent;
+  #adopt(top: IndexNode, parent: IndexNode): void {
+    addChild(parent, top);
+    const pending = [top];
+    for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
       this.#tokens += this.#ownTokens(node);
       this.#enroll(node);
-      for (const child of node.children) pending.push([child, node]);
+      pending.push(...node.children.values());
     }
   }
 
@@ -238,16 +236,17 @@ export class ContextIndex {
     const least = node.parent!.documents.length;
     let end = node.documents.length;
     while (end > least && this.#tokens > limit) this.#tokens -= this.#tokensOf(node.documents[--end]!);
+    if (end === least) unlist(node);
     node.documents = node.documents.slice(0, end);
     return end > least;
   }
 
   /** Takes a node without children out of the tree; its place in the heap goes when it comes up. */
   #delete(node: IndexNode): void {
-    const siblings = node.parent!.children;
-    siblings.splice(siblings.indexOf(node), 1);
     this.#tokens -= this.#ownTokens(node);
     if (node.requestId !== undefined) this.#leaves.delete(node.requestId);
+    unlist(node);
+    node.parent!.children.delete(node.place);
     node.parent = undefined;
     this.#nodes--;
     if (this.#oldest.size > 2 * this.#nodes + LEAST_COMPACTED) this.#compact();
@@ -271,34 +270,73 @@ export class ContextIndex {
     return tokens;
   }
 
-  /** Puts a node with the first `shared` documents of a child between it and its parent. */
-  #split(parent: IndexNode, child: IndexNode, shared: number): IndexNode {
-    const upper = createNode(child.documents.slice(0, shared), undefined);
-    upper.children.push(child);
+  /** What a context should begin with, and a node whose documents that begins with. */
+  #search(context: readonly number[]): { readonly prefix: readonly number[]; readonly above: IndexNode } {
+    const wanted = new Set(context);
+    let above = this.#root;
+    for (;;) {
+      const child = this.#nearest(above, context);
+      if (child === undefined) return { prefix: above.documents, above };
+      const own = child.documents.slice(above.documents.length);
+      if (child.requestId !== undefined) {
+        return { prefix: [...above.documents, ...own.filter((document) => wanted.has(document))], above };
+      }
+      const outside = own.findIndex((document) => !wanted.has(document));
+      if (outside >= 0) return { prefix: [...above.documents, ...own.slice(0, outside)], above };
+      above = child;
+    }
+  }
+
+  /**
+   * The node below which a new path goes: where those that are there begin as it does, they are split; behind its first
+   * `prefix` documents there is a node then. `matched`: documents that were there.
+   */
+  #lead(above: IndexNode, documents: readonly number[], prefix: number) {
+    let parent = above;
+    for (let child = beginning(parent, documents); child !== undefined; child = beginning(parent, documents)) {
+      let end = parent.documents.length + 1;
+      while (end < child.documents.length && child.documents[end] === documents[end]) end++;
+      parent = this.#split(parent, child, end);
+    }
+    const matched = parent.documents.length;
+    if (prefix > matched && prefix < documents.length) {
+      const node = createNode(documents.slice(0, prefix), undefined);
+      this.#adopt(node, parent);
+      parent = node;
+    }
+    return { parent, matched };
+  }
+
+  /** The node that ends behind the first `end` documents of a child: the child, or a new one put above it. */
+  #split(parent: IndexNode, child: IndexNode, end: number): IndexNode {
+    if (end === child.documents.length && child.requestId === undefined) return child;
+    unlist(child);
+    const upper = createNode(child.documents.slice(0, end), undefined);
     upper.parent = parent;
+    upper.place = child.place;
     upper.lastUse = child.lastUse;
-    child.parent = upper;
-    parent.children[parent.children.indexOf(child)] = upper;
+    parent.children.set(upper.place, upper);
+    enlist(upper);
+    addChild(upper, child);
     this.#enroll(upper);
     return upper;
   }
 
-  #nearest(
-    parent: IndexNode,
-    context: readonly number[],
-    { wanted, depth }: { wanted: ReadonlySet<number>; depth: number },
-  ): IndexNode | undefined {
+  /** The child to enter: at the least distance, the earlier among equals; none if all children are equally far. */
+  #nearest(parent: IndexNode, context: readonly number[]): IndexNode | undefined {
+    const children = context.flatMap((document) => [...(parent.byFirst.get(document) ?? [])]);
     let nearest: IndexNode | undefined;
     let least = Number.POSITIVE_INFINITY;
-    for (const child of parent.children) {
-      const next = child.documents[depth];
-      if (next === undefined || !wanted.has(next)) continue;
+    let most = 0;
+    for (const child of children) {
       const distance = contextDistance(context, child.documents, this.#alpha);
-      if (distance >= least) continue;
+      most = Math.max(most, distance);
+      if (distance > least || (distance === least && child.place > nearest!.place)) continue;
       nearest = child;
       least = distance;
     }
-    return nearest;
+    const areAllEquallyFar = children.length > 1 && children.length === parent.children.size && least === most;
+    return areAllEquallyFar ? undefined : nearest;
   }
 }
 
@@ -308,27 +346,73 @@ export class ContextIndex {
  */
 function orderBelow(top: IndexNode, above: readonly number[], matched: Map<IndexNode, number>): IndexNode[] {
   const result: IndexNode[] = [];
-  const pending: { node: IndexNode; prefix: readonly number[]; siblings: IndexNode[] }[] = [
-    { node: top, prefix: above, siblings: result },
+  const pending: { node: IndexNode; prefix: readonly number[]; parent: IndexNode | undefined }[] = [
+    { node: top, prefix: above, parent: undefined },
   ];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
-    const { node, prefix, siblings } = next;
+    const { node, prefix, parent } = next;
     const inPrefix = new Set(prefix);
     const documents = [...prefix, ...node.documents.filter((document) => !inPrefix.has(document))];
-    const children = node.children.splice(0);
+    const children = [...node.children.values()];
     const isSpliced = children.length > 0 && documents.length === prefix.length;
+    node.children.clear();
+    node.byFirst.clear();
     if (!isSpliced) {
       node.documents = documents;
       matched.set(node, prefix.length);
-      siblings.push(node);
+      if (parent === undefined) result.push(node);
+      else addChild(parent, node);
     }
     for (const child of children.reverse()) {
-      pending.push({ node: child, prefix: documents, siblings: isSpliced ? siblings : node.children });
+      pending.push({ node: child, prefix: documents, parent: isSpliced ? parent : node });
     }
   }
   return result;
 }
 
 function createNode(documents: readonly number[], requestId: number | undefined): IndexNode {
-  return { documents, children: [], parent: undefined, requestId, lastUse: 0 };
+  return {
+    documents,
+    children: new Map(),
+    nextPlace: 0,
+    place: 0,
+    byFirst: new Map(),
+    parent: undefined,
+    requestId,
+    lastUse: 0,
+  };
+}
+
+/** Puts a node behind the children of another one. */
+function addChild(parent: IndexNode, node: IndexNode): void {
+  node.parent = parent;
+  node.place = parent.nextPlace++;
+  parent.children.set(node.place, node);
+  enlist(node);
+}
+
+/** The child whose own documents begin with what a path has next. */
+function beginning(parent: IndexNode, path: readonly number[]): IndexNode | undefined {
+  const depth = parent.documents.length;
+  const next = path[depth];
+  if (next === undefined) return undefined;
+  return parent.byFirst.get(next)?.values().next().value;
+}
+
+function enlist(node: IndexNode): void {
+  const { byFirst, documents } = node.parent!;
+  const first = node.documents[documents.length];
+  if (first === undefined) return;
+  const listed = byFirst.get(first);
+  if (listed === undefined) byFirst.set(first, new Set([node]));
+  else listed.add(node);
+}
+
+function unlist(node: IndexNode): void {
+  const { byFirst, documents } = node.parent!;
+  const first = node.documents[documents.length];
+  if (first === undefined) return;
+  const listed = byFirst.get(first);
+  listed?.delete(node);
+  if (listed?.size === 0) byFirst.delete(first);
 }

@@ -33,13 +33,13 @@ export function renderDocuments(documents: readonly RenderedFields[], template: 
 }
 
 /**
- * The name under which a document can be found in the prompt: its label, or in `plain` its title, because that template
- * writes the label only when there is no title.
+ * The name under which a document can be found in the prompt: its label, or in `plain` its title with the label behind
+ * it, because several chunks of one page have one title.
  */
 export function documentName(document: Pick<Document, 'label' | 'title'>, template: TemplateName): string {
   if (template !== 'plain' || document.title === undefined) return document.label;
   const title = singleLine(wellFormed(document.title));
-  return title === '' ? document.label : title;
+  return title === '' ? document.label : `${title} (${document.label})`;
 }
 
 const ATTRIBUTE_ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '"': '&quot;', '<': '&lt;', '>': '&gt;' };

@@ -109,8 +109,9 @@ export class ServedHistory implements ResidencyView {
     documents: readonly Document[],
     preamble: Preamble | undefined,
     rule: PlacementRule | undefined,
+    maxOperations?: number,
   ): CachedPath {
-    return this.#search.find(documents, preamble, rule);
+    return this.#search.find(documents, preamble, rule, maxOperations);
   }
 
   /** The request goes to the engine: its path will be resident, and its documents were accessed. O(path). */

@@ -44,7 +44,12 @@ export interface ResidencyView {
   readonly requests: number;
   /**
    * The resident path of `documents`, in any order that `rule` allows, that saves most tokens; among equals the first
-   * in lexicographic order of ranks. See tree/best-path.ts for cost and exactness.
+   * in lexicographic order of ranks. Takes at most `maxOperations`; see tree/best-path.ts. Default 65,536.
    */
-  bestPath(documents: readonly Document[], preamble: Preamble | undefined, rule: PlacementRule | undefined): CachedPath;
+  bestPath(
+    documents: readonly Document[],
+    preamble: Preamble | undefined,
+    rule: PlacementRule | undefined,
+    maxOperations?: number,
+  ): CachedPath;
 }

@@ -6,8 +6,11 @@ import { CHILDREN, DOCUMENT, FIRST_CHILD, FIRST_DOCUMENT, NEXT_SIBLING, NODE_SHI
 import { preambleNode, residentPreambleTokens } from './preamble-path.js';
 import type { CachedPath, PlacementRule } from './view.js';
 
-/** Up to this many documents the search is never cut short. */
-const EXACT_MAX_DOCUMENTS = 20;
+/** Operations that one search may take, where nothing else is asked for: well below a millisecond on any tree. */
+export const BEST_PATH_MAX_OPERATIONS = 65_536;
+
+/** A look-up in the tree waits for memory: it takes as long as some eight steps of arithmetic (measured). */
+export const OPERATIONS_A_LOOK_UP = 8;
 
 /**
  * Longer sibling lists are not followed: their nodes wait for each other's cache lines, probes of the table overlap
@@ -15,13 +18,10 @@ const EXACT_MAX_DOCUMENTS = 20;
  */
 const SCAN_UP_TO = 8;
 
-/** Children looked at in one search of more than `EXACT_MAX_DOCUMENTS` documents; some milliseconds at the most. */
-const LOOK_BUDGET = 65_536;
-
 /** A memo of all searches: what it answers depends on the documents alone. */
 const LANES = new KeyLanes();
 
-const NOTHING_CACHED: CachedPath = { order: [], tokens: 0 };
+const NOTHING_CACHED: CachedPath = { order: [], tokens: 0, operations: 0, isComplete: true };
 
 /**
  * Finds the path of the tree that uses only documents of a given set, each at most once, and saves most tokens; among
@@ -30,9 +30,11 @@ const NOTHING_CACHED: CachedPath = { order: [], tokens: 0 };
  *
  * Depth-first over the nodes whose whole path lies in the set, each visited once. At a node it follows a short
  * sibling list, or else probes the child table for every document left. The first dive is the greedy walk of Algorithm
- * 1, so the answer is never worse. Exact for any set of up to 20 documents; above, the search ends after 65,536 looks
- * at a child (a check of the placement rule costs as many looks as there are documents) with the best path found so
- * far.
+ * 1, so the answer is never worse than that walk's within the same budget.
+ *
+ * Before `maxOperations` would be passed, the search ends with the best path found so far and says so. A look at a
+ * child, or for a document's number, counts 8, a check of the placement rule as many as there are documents. Trees of
+ * 10,000 served requests take a few hundred to ten thousand operations.
  *
  * Cost: O(nodes inside the set × documents left) expected; allocates the answer alone. One instance per
  * tree: its scratch memory is reused, so it must not be re-entered.
@@ -57,7 +59,9 @@ export class BestPathSearch {
   #left = 0;
   #bestDepth = 0;
   #bestTokens = 0;
-  #looksLeft = 0;
+  #operations = 0;
+  #maxOperations = 0;
+  #isCutShort = false;
   /** Keeps the preloads from being optimised away. */
   #preloaded = 0;
 
@@ -66,12 +70,18 @@ export class BestPathSearch {
   }
 
   /** See the class. `preamble` is the key of what stands before the documents: the path must start with it. */
-  find(documents: readonly Document[], preamble: Preamble | undefined, rule: PlacementRule | undefined): CachedPath {
+  find(
+    documents: readonly Document[],
+    preamble: Preamble | undefined,
+    rule: PlacementRule | undefined,
+    maxOperations: number = BEST_PATH_MAX_OPERATIONS,
+  ): CachedPath {
     const tree = this.#tree;
     const start = preambleNode(tree, preamble);
     const preambleTokens = residentPreambleTokens(tree, preamble, start);
-    if (start < 0) return preambleTokens === 0 ? NOTHING_CACHED : { order: [], tokens: preambleTokens };
+    if (start < 0) return preambleTokens === 0 ? NOTHING_CACHED : { ...NOTHING_CACHED, tokens: preambleTokens };
     try {
+      this.#maxOperations = maxOperations;
       this.#begin(documents, rule);
       this.#descend(start, 0, 0);
     } finally {
@@ -80,13 +90,24 @@ export class BestPathSearch {
     }
     const order: number[] = new Array(this.#bestDepth);
     for (let place = 0; place < order.length; place++) order[place] = this.#best[place]!;
-    return { order, tokens: preambleTokens + this.#bestTokens };
+    return {
+      order,
+      tokens: preambleTokens + this.#bestTokens,
+      operations: this.#operations,
+      isComplete: !this.#isCutShort,
+    };
   }
 
   #begin(documents: readonly Document[], rule: PlacementRule | undefined): void {
     const tree = this.#tree;
     if (this.#rankOf.length < tree.numberLimit) this.#rankOf = new Int32Array(2 * tree.numberLimit);
     if (this.#ranks.length < documents.length) this.#makeRoomFor(documents.length);
+    this.#operations = 0;
+    this.#isCutShort = false;
+    this.#left = 0;
+    this.#bestDepth = 0;
+    this.#bestTokens = 0;
+    if (!this.#take(OPERATIONS_A_LOOK_UP * documents.length)) return;
     const lanes = LANES.of(documents);
     for (let rank = 0; rank < documents.length; rank++) {
       const number = tree.numberOfLanes(lanes[2 * rank]!, lanes[2 * rank + 1]!);
@@ -100,9 +121,6 @@ export class BestPathSearch {
     this.#rule = rule;
     this.#documents = documents.length;
     this.#left = this.#known;
-    this.#bestDepth = 0;
-    this.#bestTokens = 0;
-    this.#looksLeft = documents.length <= EXACT_MAX_DOCUMENTS ? Number.POSITIVE_INFINITY : LOOK_BUDGET;
   }
 
   #end(): void {
@@ -118,10 +136,17 @@ export class BestPathSearch {
     const children = this.#records[(node << NODE_SHIFT) + CHILDREN]!;
     if (children !== 0 && this.#left !== 0) {
       const over = children <= SCAN_UP_TO ? this.#scan(node, depth, tokens) : this.#probe(node, depth, tokens);
-      if (over) return true;
+      if (over && !this.#isCutShort) return true;
     }
     if (tokens > this.#bestTokens) this.#save(depth, tokens);
-    return this.#left === 0 || this.#looksLeft <= 0;
+    return this.#left === 0 || this.#isCutShort;
+  }
+
+  /** Whether so many operations are left; they are taken then, and the search is cut short otherwise. */
+  #take(operations: number): boolean {
+    if (this.#operations + operations > this.#maxOperations) this.#isCutShort = true;
+    else this.#operations += operations;
+    return !this.#isCutShort;
   }
 
   /** Follows the sibling list: collects the children that are in the set, by rank, then visits them. */
@@ -130,8 +155,9 @@ export class BestPathSearch {
     const rankOf = this.#rankOf;
     const first = this.#top;
     const record = node << NODE_SHIFT;
-    if (records[record + CHILDREN] === 1) {
-      this.#looksLeft--;
+    const children = records[record + CHILDREN]!;
+    if (!this.#take(OPERATIONS_A_LOOK_UP * children)) return true;
+    if (children === 1) {
       const rank = rankOf[records[record + FIRST_DOCUMENT]!]! - 1;
       return rank >= 0 && this.#visit(records[record + FIRST_CHILD]!, rank, depth, tokens);
     }
@@ -152,7 +178,6 @@ export class BestPathSearch {
         matches[at + 1] = child;
         top += 2;
       }
-      this.#looksLeft--;
       child = records[record + NEXT_SIBLING]!;
     }
     return this.#visitMatches(first, top, depth, tokens);
@@ -160,6 +185,7 @@ export class BestPathSearch {
 
   /** Asks the child table for every document left, by rank, then visits the children found. */
   #probe(node: number, depth: number, tokens: number): boolean {
+    if (!this.#take(OPERATIONS_A_LOOK_UP * this.#left)) return true;
     const tree = this.#tree;
     const rankOf = this.#rankOf;
     const numbers = this.#numbers;
@@ -180,7 +206,6 @@ export class BestPathSearch {
       matches[top + 1] = child;
       top += 2;
     }
-    this.#looksLeft -= this.#left;
     return this.#visitMatches(first, top, depth, tokens);
   }
 
@@ -200,8 +225,8 @@ export class BestPathSearch {
   /** Goes down one child, if its document may stand here. */
   #visit(child: number, rank: number, depth: number, tokens: number): boolean {
     if (this.#rule !== undefined) {
-      this.#looksLeft -= this.#documents;
-      if (!this.#rule.allows(this.#path, rank)) return this.#looksLeft <= 0;
+      if (!this.#take(this.#documents)) return true;
+      if (!this.#rule.allows(this.#path, rank)) return false;
     }
     const number = this.#records[(child << NODE_SHIFT) + DOCUMENT]!;
     this.#path.push(rank);

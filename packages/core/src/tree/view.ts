@@ -4,6 +4,10 @@ export interface CachedPath {
   readonly order: readonly number[];
   /** Tokens of the path, the preamble's included. */
   readonly tokens: number;
+  /** What the search took; see tree/best-path.ts. */
+  readonly operations: number;
+  /** Whether no other path can save more tokens; false where the search was cut short by its budget. */
+  readonly isComplete: boolean;
 }
 
 /** Whether a document may stand at a place; lets a search keep within the constraints. */

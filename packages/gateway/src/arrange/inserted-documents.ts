@@ -444,6 +444,7 @@ function inOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
       maxShift,
       pinned: [],
       warnings,
+      cutShort: undefined,
       fellBack: 'WARMPATH_INTERNAL',
     },
   };

@@ -7,6 +7,7 @@ import {
   type PolicyName,
   WarmpathError,
 } from '@warmpath/core';
+import { createHotnessTreePolicy } from './hotness-tree.js';
 import { createOraclePolicy } from './oracle.js';
 import { createRandomPolicy } from './random.js';
 
@@ -17,6 +18,7 @@ const BASELINES = {
   recency: () => createStatisticPolicy('recency', (hotness, key) => hotness.lastSeen(key)),
   /** Documents of most requests so far first: popularity without a window. */
   frequency: () => createStatisticPolicy('frequency', (hotness, key) => hotness.total(key)),
+  'hotness-tree': createHotnessTreePolicy,
   oracle: createOraclePolicy,
 } as const satisfies Record<string, () => OrderingPolicy>;
 

@@ -1,4 +1,4 @@
-import type { CostModel, Document } from '@warmpath/core';
+import type { CostModel } from '@warmpath/core';
 import type { PrefixCacheModel } from '../cache/prefix-cache.js';
 import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { SimulatedEngine } from '../simulated-engine.js';
@@ -13,7 +13,7 @@ export interface LaneSettings {
   readonly name: string;
   readonly cache: PrefixCacheModel;
   readonly preamble: PromptSpan;
-  /** Coming requests that the policy may know of. */
+  /** Coming requests that are looked at; see `SimulateOptions`. */
   readonly queue: number;
   readonly latency: CostModel;
   readonly clock: () => number;
@@ -22,7 +22,8 @@ export interface LaneSettings {
 /** Where a request stands in a replay. */
 export interface LaneDispatch {
   readonly number: number;
-  readonly waiting: readonly (readonly Document[])[];
+  /** The requests that come next, as far as they were read. */
+  readonly coming: readonly WorkloadRequest[];
   /** Whether it goes into the figures. */
   readonly isCounted: boolean;
 }
@@ -44,14 +45,14 @@ export class Lane {
   }
 
   /** Serves a request; one that the engine's memory cannot hold is left out, as the engine would refuse it. */
-  serve(request: WorkloadRequest, { number, waiting, isCounted }: LaneDispatch): void {
+  serve(request: WorkloadRequest, { number, coming, isCounted }: LaneDispatch): void {
     const { cache, preamble } = this.#settings;
     if (isTooLong(request, preamble.tokens, cache)) {
       if (isCounted) this.#sums.addTooLong();
       return;
     }
-    const known = waiting.slice(0, this.#settings.queue);
-    const outcome = this.#engine.serve(request, { number, waiting: known, now: number });
+    const next = coming.slice(0, this.#settings.queue);
+    const outcome = this.#engine.serve(request, { number, coming: next, now: number });
     if (isCounted) this.#sums.add(outcome);
   }
 

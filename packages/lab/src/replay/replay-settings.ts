@@ -10,7 +10,7 @@ export interface ReplaySettings {
   readonly policies: readonly LabPolicyName[];
   /** Engine caches as the report calls them, and as they are made. */
   readonly caches: readonly { readonly name: string; readonly create: () => PrefixCacheModel }[];
-  /** Coming requests that policies may know of, 0 to 64. Default 0. */
+  /** Coming requests that are looked at, 0 to 64; see `SimulateOptions`. Default 0. */
   readonly queue?: number;
   /** Requests at the start that are served but not counted. Default 0. */
   readonly warmUp?: number;

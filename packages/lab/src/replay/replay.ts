@@ -82,7 +82,7 @@ export class Replay {
     const request = this.#coming.shift()!;
     const number = this.#served++;
     const isCounted = number >= (this.#settings.warmUp ?? 0);
-    const waiting = this.#coming.map(({ documents }) => documents);
-    for (const lane of new Set([...this.#lanes, ...this.#oracles])) lane.serve(request, { number, waiting, isCounted });
+    const coming = [...this.#coming];
+    for (const lane of new Set([...this.#lanes, ...this.#oracles])) lane.serve(request, { number, coming, isCounted });
   }
 }

@@ -1,5 +1,7 @@
-/** How the numbers of an axis are written. */
-export type NumberFormat = 'share' | 'count' | 'milliseconds' | 'plain';
+import { signed } from './wording.js';
+
+/** How the numbers of an axis are written: shares in percent, differences of shares in points. */
+export type NumberFormat = 'share' | 'points' | 'count' | 'milliseconds' | 'plain';
 
 /** What is measured along an axis. */
 export interface ChartAxis {
@@ -22,15 +24,16 @@ export interface IntervalRow {
 }
 
 /**
- * Values with their uncertainty, one under the other: a dot and a bar for each row, bounds as lines through all rows.
+ * Values with their uncertainty, one under the other: a bar from zero for each row and a whisker on it, bounds as lines
+ * through all rows.
  */
 export interface IntervalChart {
   readonly kind: 'intervals';
   readonly title: string;
   readonly axis: ChartAxis;
   readonly rows: readonly IntervalRow[];
-  /** A value that means «no difference», drawn as a line. */
-  readonly zero?: number;
+  /** Whether the values are differences, with zero as a line between gains and losses. */
+  readonly areDifferences?: boolean;
 }
 
 export interface ChartPoint {
@@ -64,7 +67,7 @@ export interface PairRow {
   readonly ours: number;
 }
 
-/** A paper's figures beside ours, one row for each: two marks and what lies between them. */
+/** A paper's figures beside ours, one row for each: two bars from zero. */
 export interface PairChart {
   readonly kind: 'pairs';
   readonly title: string;
@@ -79,13 +82,15 @@ export type Chart = IntervalChart | LineChart | PairChart;
 export function formatNumber(value: number, format: NumberFormat): string {
   switch (format) {
     case 'share':
-      return value.toFixed(3);
+      return `${(100 * value).toFixed(1)} %`;
+    case 'points':
+      return signed(100 * value, Math.abs(value) < 0.01 ? 2 : 1);
     case 'count':
       return Math.round(value).toLocaleString('en-US');
     case 'milliseconds':
       return value.toFixed(1);
     case 'plain':
-      return String(Number(value.toFixed(3)));
+      return String(Number(value.toFixed(Math.abs(value) < 1 ? 3 : Math.abs(value) < 100 ? 2 : 1)));
   }
 }
 

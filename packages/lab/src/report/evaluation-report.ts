@@ -7,7 +7,7 @@ import type {
 } from '../evaluation/evaluation-report.js';
 import type { Chart } from './chart.js';
 import type { Report, ReportSection } from './report.js';
-import { percent, signed } from './wording.js';
+import { inPercent, percent, signed } from './wording.js';
 
 /** What a score is called on the page. */
 export const SCORE_TITLES: Readonly<Record<keyof AnswerScore, string>> = {
@@ -132,7 +132,7 @@ function scoreSection({ strategies }: EvaluationReport): ReportSection {
   return {
     heading: 'How good the answers are',
     text: [
-      'Means over the questions that all strategies answered, after the normalisation of SQuAD. Bars are 95 % bootstrap intervals over questions; strategies are best compared by the differences below, for the questions are the same.',
+      'Means over the questions that all strategies answered, after the normalisation of SQuAD. Whiskers are 95 % bootstrap intervals over questions; strategies are best compared by the differences below, for the questions are the same.',
     ],
     figures: [
       {
@@ -148,7 +148,7 @@ function scoreSection({ strategies }: EvaluationReport): ReportSection {
           }),
         ),
         table: {
-          caption: 'Scores with 95 % intervals',
+          caption: 'Scores in percent, with 95 % intervals',
           groups: SCORE_NAMES.map((name) => ({ name: SCORE_TITLES[name], columns: 3 })),
           columns: ['strategy', ...SCORE_NAMES.flatMap(() => ['mean', 'low', 'high'])],
           rows: strategies.map((figures) => [
@@ -164,7 +164,7 @@ function scoreSection({ strategies }: EvaluationReport): ReportSection {
 
 function scoreCells(figures: StrategyFigures, name: keyof AnswerScore): string[] {
   const { mean, low, high } = figures[name];
-  return [mean, low, high].map((value) => value.toFixed(4));
+  return [mean, low, high].map(inPercent);
 }
 
 /** What the reader of a table of kinds is told first. */
@@ -208,12 +208,12 @@ function differenceSection({ differences, questions }: EvaluationReport): Report
             (name): Chart => ({
               kind: 'intervals',
               title: SCORE_TITLES[name],
-              axis: { title: 'difference of means', format: 'share' },
+              axis: { title: 'difference in percentage points', format: 'points' },
               rows: differences.map((difference) => {
                 const { mean, low, high } = difference[name];
                 return { label: difference.strategy, value: mean, low, high };
               }),
-              zero: 0,
+              areDifferences: true,
             }),
           ),
           table: {

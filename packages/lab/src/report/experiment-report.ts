@@ -1,10 +1,11 @@
 import type { ExperimentReport, PolicyResult } from '../experiment.js';
+
 import type { ExperimentSeries } from '../experiment-series.js';
 import type { ClientSettings, ServerSettings } from '../server/settings.js';
-import type { Estimate } from '../statistics.js';
+import { type Estimate, WARM_UP_CALLS } from '../statistics.js';
 import type { IntervalRow } from './chart.js';
 import type { Report, ReportFact, ReportSection } from './report.js';
-import { percent, points, writeRanges } from './wording.js';
+import { inPercent, knownAhead, percent, points, writeRanges } from './wording.js';
 
 /** Percentiles in the table of the distribution. */
 const TABLE_PERCENTILES = [1, 5, 10, 25, 50, 75, 90, 95, 99];
@@ -70,7 +71,7 @@ function facts({ workload, requests, jaccard, results, server }: ExperimentRepor
     ...(server === undefined ? [] : [{ name: 'Server', value: describeServer(server) }]),
     {
       name: 'Known ahead',
-      value: server === undefined ? `${queue} coming requests` : `at most ${queue} waiting requests`,
+      value: knownAhead(queue, server === undefined ? 'trace' : 'server'),
     },
     ...(ahead.length === 0 ? [] : [{ name: 'Prefilled ahead', value: `tokens behind a request: ${ahead.join(', ')}` }]),
   ];
@@ -103,7 +104,7 @@ function reuseSection({ results, bounds }: ExperimentReport): ReportSection {
   return {
     heading: 'What is reused',
     text: [
-      'Share of the documents that the engine finds in its cache, mean over requests, then over seeds. Bars show one standard error over seeds.',
+      'Share of the documents that the engine finds in its cache, mean over requests, then over seeds. Whiskers show one standard error over seeds.',
     ],
     figures: [
       {
@@ -122,22 +123,22 @@ function reuseSection({ results, bounds }: ExperimentReport): ReportSection {
         ],
         table: {
           caption: 'Reuse by policy, with standard errors over seeds',
-          columns: ['policy', 'documents', '±', 'tokens', '±', 'uncached tokens, mean', 'p50'],
+          columns: ['policy', 'documents %', '±', 'tokens %', '±', 'uncached tokens, mean', 'p50'],
           rows: [
             ...results.map(({ policy, cachedDocumentShare: documents, cachedTokenShare: tokens, uncachedTokens }) => [
               policy,
-              documents.mean.toFixed(4),
-              documents.se.toFixed(4),
-              tokens.mean.toFixed(4),
-              tokens.se.toFixed(4),
+              inPercent(documents.mean),
+              inPercent(documents.se),
+              inPercent(tokens.mean),
+              inPercent(tokens.se),
               uncachedTokens.mean.toFixed(1),
               uncachedTokens.p50.toFixed(0),
             ]),
-            ['bound: each request alone', bounds.oracle.toFixed(4), '', '', '', '', ''],
+            ['bound: each request alone', inPercent(bounds.oracle), '', '', '', '', ''],
             ...(offline === undefined
               ? []
               : [['bound: all requests together', writeOffline(offline), '', '', '', '', '']]),
-            ['bound: seen before', bounds.seenBefore.toFixed(4), '', '', '', '', ''],
+            ['bound: seen before', inPercent(bounds.seenBefore), '', '', '', '', ''],
           ],
         },
       },
@@ -165,7 +166,7 @@ function offlineRow(offline: Offline): IntervalRow {
 }
 
 function writeOffline(offline: Offline): string {
-  return 'value' in offline ? offline.value.toFixed(4) : `${offline.low.toFixed(4)} to ${offline.high.toFixed(4)}`;
+  return 'value' in offline ? inPercent(offline.value) : `${inPercent(offline.low)} to ${inPercent(offline.high)}`;
 }
 
 /** Where there is something to pair: a second policy, and a second seed. */
@@ -185,18 +186,18 @@ function differenceSection({ results }: ExperimentReport): ReportSection[] {
             {
               kind: 'intervals',
               title: `Documents reused beyond ${name}`,
-              axis: { title: 'difference in share', format: 'share' },
+              axis: { title: 'difference in percentage points', format: 'points' },
               rows: others.map(({ policy, difference }) => intervalRow(policy, difference!.cachedDocumentShare)),
-              zero: 0,
+              areDifferences: true,
             },
           ],
           table: {
             caption: `Difference to ${name}, paired by seed`,
-            columns: ['policy', 'documents', '±', 'tokens', '±'],
+            columns: ['policy', 'documents, points', '±', 'tokens, points', '±'],
             rows: others.map(({ policy, difference }) => {
               const { cachedDocumentShare: documents, cachedTokenShare: tokens } = difference!;
               const cells = [documents.mean, documents.se, tokens.mean, tokens.se];
-              return [policy, ...cells.map((value) => value.toFixed(4))];
+              return [policy, ...cells.map(inPercent)];
             }),
           },
         },
@@ -244,7 +245,7 @@ function latencySection({ results }: ExperimentReport, series: ExperimentSeries)
       },
     ],
     notes: [
-      'The time that ordering took is that of the machine which ran this; everything else is simulated and repeats exactly.',
+      `The time that ordering took is that of the machine which ran this, without each policy's first ${WARM_UP_CALLS} calls, in which its code is compiled; everything else is simulated and repeats exactly.`,
     ],
   };
 }
@@ -295,11 +296,11 @@ function runSection({ stretchEnds, policies }: ExperimentSeries): ReportSection 
           },
         ],
         table: {
-          caption: 'Share of prompt tokens reused, by the last request of each stretch',
+          caption: 'Prompt tokens reused, in percent, by the last request of each stretch',
           columns: ['to request', ...policies.map(({ policy }) => policy)],
           rows: stretchEnds.map((end, i) => [
             String(end),
-            ...policies.map(({ cachedTokenShare }) => cachedTokenShare[i]!.toFixed(4)),
+            ...policies.map(({ cachedTokenShare }) => inPercent(cachedTokenShare[i]!)),
           ]),
         },
         foldsTable: true,

@@ -64,15 +64,29 @@ function cutText(text: string, most: number): string {
   return characters.length <= most ? characters.join('') : `${characters.slice(0, most - 1).join('')}…`;
 }
 
-/** Ends of an axis that shows all values; from 0 where that costs little of the resolution. */
+/** Ends of an axis that shows all values and zero: no axis is cut, so lengths and heights can be compared. */
 export function axisDomain(values: readonly number[]): [number, number] {
   const finite = values.filter(Number.isFinite);
-  if (finite.length === 0) return [0, 1];
-  const least = Math.min(...finite);
-  const most = Math.max(...finite);
-  if (least >= 0 && least <= most / 3) return [0, most === 0 ? 1 : most];
-  const margin = least === most ? Math.abs(most) / 10 : (most - least) / 20;
-  return [least - margin, most + margin];
+  const least = Math.min(0, ...finite);
+  const most = Math.max(0, ...finite);
+  return least === most ? [0, 1] : [least, most];
+}
+
+/** Ticks as the format writes them, without places that say nothing. */
+export function tickLabels({ format, scale }: ChartAxis): Pick<Axis, 'format' | 'encode'> {
+  if (scale === 'logarithmic') return { format: ',~r' };
+  switch (format) {
+    case 'share':
+      return labelled("format(100 * datum.value, ',~r') + ' %'");
+    case 'points':
+      return labelled("(datum.value > 0 ? '+' : '') + format(100 * datum.value, ',~r')");
+    default:
+      return { format: ',~r' };
+  }
+}
+
+function labelled(signal: string): Pick<Axis, 'encode'> {
+  return { encode: { labels: { update: { text: { signal } } } } };
 }
 
 /** A horizontal scale over those ends. */
@@ -90,7 +104,7 @@ export function horizontalAxis(axis: ChartAxis, width: ChartWidth): Axis {
     grid: true,
     tickCount: width.isNarrow ? 4 : 8,
     labelOverlap: true,
-    ...(axis.scale === 'logarithmic' && { format: ',~r' }),
+    ...tickLabels(axis),
   };
 }
 

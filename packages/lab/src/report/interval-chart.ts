@@ -17,8 +17,8 @@ import { BOUND_DASH, INK } from './marks.js';
 const VALUE_WIDTH = 58;
 const CAP = 5;
 
-/** Dots with error bars, a row each; the value stands at the end of its row. */
-export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWidth): Spec {
+/** Bars from zero with whiskers, a row each; the value stands at the end of its row. */
+export function intervalSpec({ axis, rows, areDifferences = false }: IntervalChart, width: ChartWidth): Spec {
   const layout = layoutRows(
     rows.map(({ label }) => label),
     width,
@@ -32,7 +32,7 @@ export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWi
     shown: formatNumber(row.value, axis.format),
     isBound: row.isBound === true,
   }));
-  const ends = [...values.flatMap(({ low, high }) => [low, high]), ...(zero === undefined ? [] : [zero])];
+  const ends = values.flatMap(({ value, low, high }) => [value, low, high]);
   return {
     ...frame({
       width,
@@ -45,18 +45,18 @@ export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWi
       { name: 'measured', values: values.filter(({ isBound }) => !isBound) },
     ],
     scales: [
-      horizontalScale(axis, zero === undefined ? axisDomain(ends) : differenceDomain(ends)),
+      horizontalScale(axis, areDifferences ? differenceDomain(ends) : axisDomain(ends)),
       { name: 'y', type: 'band', domain: values.map(({ row }) => row), range: 'height' },
     ],
     axes: [horizontalAxis(axis, width)],
     marks: [
       rowLabels(layout),
-      ...(zero === undefined ? [] : [verticalLine(zero)]),
+      bars(layout),
+      zeroLine,
       boundLines,
+      boundMarks(layout),
       errorBar(layout),
       ...errorCaps(layout),
-      dots('bounds', BOUND_DOT, layout),
-      dots('measured', MEASURED_DOT, layout),
       valueTexts(layout),
     ],
   };
@@ -64,23 +64,42 @@ export function intervalSpec({ axis, rows, zero }: IntervalChart, width: ChartWi
 
 /** Ends of an axis of differences; where there are none, as far to either side of zero. */
 function differenceDomain(ends: readonly number[]): [number, number] {
-  return new Set(ends).size === 1 ? [ends[0]! - 0.1, ends[0]! + 0.1] : axisDomain(ends);
+  return ends.every((end) => end === 0) ? [-0.1, 0.1] : axisDomain(ends);
 }
 
-function verticalLine(value: number): Mark {
+/** Pixels that a bar is high. */
+const BAR = 14;
+
+function bars({ markBand }: RowLayout): Mark {
   return {
-    type: 'rule',
+    type: 'rect',
+    from: { data: 'measured' },
     encode: {
       enter: {
-        x: { scale: 'x', value },
-        y: { value: 0 },
-        y2: { signal: 'height' },
-        stroke: { value: INK.text },
-        strokeWidth: { value: 1 },
+        x: { scale: 'x', value: 0 },
+        x2: { scale: 'x', field: 'value' },
+        y: { scale: 'y', field: 'row', band: markBand, offset: -BAR / 2 },
+        height: { value: BAR },
+        fill: { value: 'var(--series-1)' },
+        // The whisker must be seen on the bar too.
+        fillOpacity: { value: 0.72 },
       },
     },
   };
 }
+
+const zeroLine: Mark = {
+  type: 'rule',
+  encode: {
+    enter: {
+      x: { scale: 'x', value: 0 },
+      y: { value: 0 },
+      y2: { signal: 'height' },
+      stroke: { value: INK.text },
+      strokeWidth: { value: 1 },
+    },
+  },
+};
 
 const boundLines: Mark = {
   type: 'rule',
@@ -128,27 +147,19 @@ function errorCaps({ markBand }: RowLayout): readonly Mark[] {
   }));
 }
 
-interface DotLook {
-  readonly shape: string;
-  readonly fill: string;
-  readonly stroke: string;
-}
-
-const BOUND_DOT: DotLook = { shape: 'diamond', fill: 'transparent', stroke: INK.bound };
-const MEASURED_DOT: DotLook = { shape: 'circle', fill: 'var(--series-1)', stroke: 'var(--series-1)' };
-
-function dots(data: string, { shape, fill, stroke }: DotLook, { markBand }: RowLayout): Mark {
+/** Which of the dashed lines is a bound's own. */
+function boundMarks({ markBand }: RowLayout): Mark {
   return {
     type: 'symbol',
-    from: { data },
+    from: { data: 'bounds' },
     encode: {
       enter: {
         x: { scale: 'x', field: 'value' },
         y: { scale: 'y', field: 'row', band: markBand },
-        shape: { value: shape },
+        shape: { value: 'diamond' },
         size: { value: 70 },
-        fill: { value: fill },
-        stroke: { value: stroke },
+        fill: { value: 'var(--paper)' },
+        stroke: { value: INK.bound },
         strokeWidth: { value: 1.5 },
       },
     },

@@ -1,6 +1,6 @@
 import type { Data, Mark, Spec } from 'vega';
 import type { LineChart } from './chart.js';
-import { axisDomain, type ChartWidth, fitTitle, frame, horizontalAxis, horizontalScale } from './frame.js';
+import { axisDomain, type ChartWidth, fitTitle, frame, horizontalAxis, horizontalScale, tickLabels } from './frame.js';
 import { BOUND_DASH, INK, type SeriesStyle, seriesStyle } from './marks.js';
 
 const LEFT = 54;
@@ -21,7 +21,9 @@ export function lineSpec(chart: LineChart, width: ChartWidth): Spec {
   const { series, x, y } = chart;
   const points = series.flatMap((each) => each.points);
   const horizontal = points.map((point) => point.x);
-  const ends: [number, number] = [Math.min(...horizontal), Math.max(...horizontal)];
+  const isLogarithmic = x.scale === 'logarithmic';
+  // A logarithmic axis has no zero to begin at; its powers of two say where it does.
+  const ends = isLogarithmic ? ([Math.min(...horizontal), Math.max(...horizontal)] as const) : axisDomain(horizontal);
   const styles = lineStyles(chart);
   return {
     ...frame({
@@ -31,7 +33,7 @@ export function lineSpec(chart: LineChart, width: ChartWidth): Spec {
     }),
     data: series.map((each, i): Data => ({ name: `series${i}`, values: each.points.map((point) => ({ ...point })) })),
     scales: [
-      { ...horizontalScale(x, points.length === 0 ? [0, 1] : ends), ...(x.scale !== 'logarithmic' && { nice: false }) },
+      { ...horizontalScale(x, points.length === 0 ? [1, 2] : ends), ...(!isLogarithmic && { nice: false }) },
       {
         name: 'y',
         type: 'linear',
@@ -49,6 +51,7 @@ export function lineSpec(chart: LineChart, width: ChartWidth): Spec {
         title: fitTitle(y.title, width),
         grid: true,
         tickCount: 6,
+        ...tickLabels(y),
         titleAngle: 0,
         titleAlign: 'left',
         titleAnchor: 'start',

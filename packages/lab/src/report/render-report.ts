@@ -130,9 +130,7 @@ function lineSwatch({ colour, dash }: SeriesStyle): Html {
 
 function pairSwatch(whose: keyof typeof PAIR_STYLES): Html {
   const { colour } = PAIR_STYLES[whose];
-  const mark =
-    whose === 'paper'
-      ? html`<rect x="2" y="2" width="10" height="10" fill="none" stroke="${colour}" stroke-width="2"/>`
-      : html`<circle cx="7" cy="7" r="4.5" fill="${colour}"/>`;
+  const fill = whose === 'paper' ? 'none' : colour;
+  const mark = html`<rect x="1" y="3" width="12" height="8" fill="${fill}" stroke="${colour}" stroke-width="2"/>`;
   return html`<svg width="14" height="14" viewBox="0 0 14 14">${mark}</svg>`;
 }

@@ -1,7 +1,8 @@
 import { describeCache, type ReplayReport, type ReplayResult } from '../replay/replay-report.js';
+import { WARM_UP_CALLS } from '../statistics.js';
 import type { Chart, IntervalRow, LineSeries } from './chart.js';
 import type { Report, ReportFact, ReportSection } from './report.js';
-import { percent } from './wording.js';
+import { inPercent, knownAhead, percent } from './wording.js';
 
 /** The page of a replay; the report must hold at least one result. */
 export function replayPage(report: ReplayReport): Report {
@@ -30,7 +31,10 @@ function facts({ log, traffic, arrivals, queue, results, offline }: ReplayReport
     { name: 'Seen before', value: `${percent(traffic.seenBefore)} of the prompt tokens` },
     { name: 'Repeated in a session', value: `${percent(traffic.repeatedInSession)} of the documents` },
     { name: 'Requests', value: arrivals === 'recorded' ? 'at the times of the log' : 'one after another' },
-    { name: 'Known ahead', value: `${queue} requests` },
+    {
+      name: 'Known ahead',
+      value: knownAhead(queue, arrivals === 'recorded' ? 'server' : 'trace'),
+    },
     ...(offline === undefined
       ? []
       : [
@@ -50,7 +54,7 @@ function savingSection({ savings, results }: ReplayReport): ReportSection[] {
     title: 'Tokens to prefill that are saved',
     axis: { title: 'share saved', format: 'share' },
     rows: savings.map(({ policy, cache, uncachedTokens }) => ({ label: `${policy}, ${cache}`, value: uncachedTokens })),
-    zero: 0,
+    areDifferences: true,
   };
   return [
     {
@@ -104,12 +108,12 @@ function reuseSection({ results, bounds, traffic }: ReplayReport): ReportSection
         }),
         table: {
           caption: 'Reuse by policy and cache',
-          columns: ['policy, cache', 'documents', 'tokens', 'bound: each alone', 'uncached tokens', 'a request'],
+          columns: ['policy, cache', 'documents %', 'tokens %', 'bound: each alone %', 'uncached tokens', 'a request'],
           rows: results.map(({ policy, cache, cachedDocumentShare, cachedTokenShare, uncachedTokens }) => [
             `${policy}, ${cache}`,
-            cachedDocumentShare.toFixed(4),
-            cachedTokenShare.toFixed(4),
-            bounds.find((bound) => bound.cache === cache)?.oracle.toFixed(4) ?? '',
+            inPercent(cachedDocumentShare),
+            inPercent(cachedTokenShare),
+            percentOf(bounds.find((bound) => bound.cache === cache)?.oracle),
             uncachedTokens.total.toLocaleString('en-US'),
             uncachedTokens.mean.toFixed(1),
           ]),
@@ -149,13 +153,13 @@ function sizeSection({ results }: ReplayReport): ReportSection[] {
         {
           charts,
           table: {
-            caption: 'Share of prompt tokens reused, by room',
-            columns: ['policy', 'engine', 'tokens of room', 'share reused'],
+            caption: 'Prompt tokens reused, by room',
+            columns: ['policy', 'engine', 'tokens of room', 'reused %'],
             rows: sized.map(({ policy, engine, capacityTokens, cachedTokenShare }) => [
               policy,
               engine,
               capacityTokens!.toLocaleString('en-US'),
-              cachedTokenShare.toFixed(4),
+              inPercent(cachedTokenShare),
             ]),
           },
         },
@@ -182,19 +186,14 @@ function latencySection({ results }: ReplayReport): ReportSection {
     text: ['In simulated milliseconds, by the latency named below.'],
     figures: [
       {
-        charts: [
-          {
+        charts: (['mean', 'p95'] as const).map(
+          (figure): Chart => ({
             kind: 'intervals',
-            title: 'Mean, with the way from the median to the 95th percentile',
+            title: figure === 'mean' ? 'Mean' : '95th percentile',
             axis: { title: 'milliseconds to the first token', format: 'milliseconds' },
-            rows: results.map(({ policy, cache, ttftMs }) => ({
-              label: `${policy}, ${cache}`,
-              value: ttftMs.mean,
-              low: ttftMs.p50,
-              high: ttftMs.p95,
-            })),
-          },
-        ],
+            rows: results.map(({ policy, cache, ttftMs }) => ({ label: `${policy}, ${cache}`, value: ttftMs[figure] })),
+          }),
+        ),
         table: {
           caption: 'Milliseconds to the first token, and microseconds that ordering took',
           columns: ['policy, cache', 'p50', 'p95', 'p99', 'mean', 'ordering p50', 'ordering p99'],
@@ -207,8 +206,15 @@ function latencySection({ results }: ReplayReport): ReportSection {
         },
       },
     ],
-    notes: [],
+    notes: [
+      `The time that ordering took is that of the machine which ran this, without each policy's first ${WARM_UP_CALLS} calls on a cache, in which its code is compiled.`,
+    ],
   };
+}
+
+/** Nothing where there is no share. */
+function percentOf(share: number | undefined): string {
+  return share === undefined ? '' : inPercent(share);
 }
 
 function assumptions(report: ReplayReport): ReportSection {

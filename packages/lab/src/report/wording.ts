@@ -3,6 +3,11 @@ export function percent(share: number): string {
   return `${(100 * share).toFixed(1)}\u00a0%`;
 }
 
+/** A share as percent in a column of a table whose heading has the unit. */
+export function inPercent(share: number): string {
+  return (100 * share).toFixed(2);
+}
+
 /** A difference of shares in percentage points, without a unit. */
 export function points(difference: number): string {
   return (100 * difference).toFixed(1);
@@ -23,4 +28,12 @@ export function writeRanges(numbers: readonly number[]): string {
 export function signed(value: number, places: number): string {
   const text = value.toFixed(places);
   return text.startsWith('-') ? `−${text.slice(1)}` : `+${text}`;
+}
+
+/** What policies are told of requests to come: `queue` of them are looked at, on a server those that wait. */
+export function knownAhead(queue: number, where: 'trace' | 'server'): string {
+  if (queue === 0) return 'nothing';
+  return where === 'server'
+    ? `at most ${queue} waiting requests`
+    : `of the next ${queue} requests those that could be waiting`;
 }

@@ -1,4 +1,4 @@
-import type { Document, PrewarmOptions, PrewarmPath, PromptReuse, Scheduler } from '@warmpath/core';
+import type { PrewarmOptions, PrewarmPath, PromptReuse, Scheduler } from '@warmpath/core';
 import type { Admission, CachedPrompt } from '../cache/prefix-cache.js';
 import type { PreparedRequest, SimulatedEngine } from '../simulated-engine.js';
 import type { PromptSpan, WorkloadRequest } from '../workloads/workload.js';
@@ -108,7 +108,7 @@ export class Replica {
 
   /** Prompt tokens that the history lets expect a request would compute here. Cost: that of the policy. */
   expectedTokens(request: WorkloadRequest, number: number, now: number): number {
-    const { arrangement, promptTokens } = this.#engine.prepare(request, { number, waiting: [], now });
+    const { arrangement, promptTokens } = this.#engine.prepare(request, { number, coming: [], now });
     return promptTokens - arrangement.predictedCachedTokens;
   }
 
@@ -189,7 +189,7 @@ export class Replica {
   #start(queued: QueuedRequest, now: number): 'started' | 'no room' | 'follows' {
     const { request, number } = queued;
     const engine = this.#engine;
-    const prepared = engine.prepare(request, { number, waiting: this.#waiting(), now });
+    const prepared = engine.prepare(request, { number, coming: this.#waiting(), now });
     if (this.#settings.leaderFirst && this.#followsLeader(prepared)) return 'follows';
     if (!this.#fitsStep(prepared)) return 'no room';
     const answerTokens = this.#settings.answerTokens(request, number);
@@ -234,23 +234,23 @@ export class Replica {
     return shared >= LEADER_TOKENS && shared - this.#engine.reuse(prepared).cachedTokens >= LEADER_TOKENS;
   }
 
-  /** Documents of the requests that really wait, those postponed first. */
-  #waiting(): readonly (readonly Document[])[] {
+  /** The requests that really wait, those postponed first. */
+  #waiting(): readonly WorkloadRequest[] {
     const { queue } = this.#settings;
-    const waiting: (readonly Document[])[] = [];
+    const waiting: WorkloadRequest[] = [];
     for (const { request } of this.#postponed) {
       if (waiting.length === queue) return waiting;
-      waiting.push(request.documents);
+      waiting.push(request);
     }
     for (const { request } of this.#scheduler) {
       if (waiting.length === queue) return waiting;
-      waiting.push(request.documents);
+      waiting.push(request);
     }
     return waiting;
   }
 
   #lookup({ request, number }: QueuedRequest, now: number): PromptReuse {
-    const prepared = this.#engine.prepare(request, { number, waiting: [], now });
+    const prepared = this.#engine.prepare(request, { number, coming: [], now });
     const { cachedTokens, hostTokens } = this.#engine.reuse(prepared);
     return { cachedTokens, hostTokens, computeTokens: prepared.promptTokens - cachedTokens };
   }

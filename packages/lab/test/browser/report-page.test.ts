@@ -121,7 +121,7 @@ describe('the page in a browser', () => {
     await close();
     for (const [i, result] of report.results.entries()) {
       const { cachedDocumentShare: documents, cachedTokenShare: tokens, uncachedTokens, ttftMs } = result;
-      const shares = [documents.mean, documents.se, tokens.mean, tokens.se].map((value) => value.toFixed(4));
+      const shares = [documents.mean, documents.se, tokens.mean, tokens.se].map((value) => (100 * value).toFixed(2));
       expect(reuse![i + 1]).toEqual([
         result.policy,
         ...shares,
@@ -132,11 +132,11 @@ describe('the page in a browser', () => {
       expect(latency![i + 1]!.slice(0, 5)).toEqual([result.policy, ...times]);
     }
     expect(reuse!.slice(-2).map((row) => row[1])).toEqual([
-      report.bounds.oracle.toFixed(4),
-      report.bounds.seenBefore.toFixed(4),
+      (100 * report.bounds.oracle).toFixed(2),
+      (100 * report.bounds.seenBefore).toFixed(2),
     ]);
     const [retrieval, exact] = report.results.map((result) => result.cachedDocumentShare.mean);
-    expect(Number(difference![1]![1])).toBeCloseTo(exact! - retrieval!, 4);
+    expect(difference![1]![1]).toBe((100 * (exact! - retrieval!)).toFixed(2));
   });
 
   it('takes hostile texts for what they are, and runs nothing', async () => {

@@ -71,7 +71,12 @@ export function addReplayCommand(lab: Command, context: CommandContext): void {
       `engine caches, separated by commas, each one of ${CACHE_SPECIFICATIONS}`,
       DEFAULT_CACHES,
     )
-    .option('--queue <number>', 'coming requests that a policy may know of', wholeNumber(0, MAX_QUEUE), 0)
+    .option(
+      '--queue <number>',
+      'coming requests to look at: a policy is told of those that could be waiting',
+      wholeNumber(0, MAX_QUEUE),
+      0,
+    )
     .option('--warm-up <number>', 'requests at the start that are served but not counted', wholeNumber(0), 0)
     .option('--preamble <tokens>', 'tokens in front of the documents, the same for all', wholeNumber(0, 1_000_000), 28)
     .addOption(latencyOption())

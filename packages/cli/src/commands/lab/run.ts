@@ -59,7 +59,12 @@ export function addRunCommand(lab: Command, context: CommandContext): void {
   addWorkloadOptions(command)
     .addOption(policiesOption('retrieval,exact,foresight'))
     .addOption(seedsOption('seeds: 42, or 1..10, or 1,5,7', '1..10'))
-    .option('--queue <number>', 'coming requests that a policy may know of', wholeNumber(0, MAX_QUEUE), 0)
+    .option(
+      '--queue <number>',
+      'coming requests to look at: a policy is told of those that could be waiting',
+      wholeNumber(0, MAX_QUEUE),
+      0,
+    )
     .option('--cache <cache>', `the engine's cache: ${CACHE_SPECIFICATIONS}`, 'unlimited')
     .addOption(
       new Option('--lengths <name>', 'tokens of a document: 200, or 64 to 512').choices(LENGTHS_NAMES).default('equal'),

@@ -1,0 +1,122 @@
+/** The tables of docs/research/foresight.md, as they are made from the figures in foresight-figures.json. */
+import { fileURLToPath } from 'node:url';
+
+export const FIGURES_FILE = fileURLToPath(new URL('./foresight-figures.json', import.meta.url));
+export const PAGE_FILE = fileURLToPath(new URL('../../../docs/research/foresight.md', import.meta.url));
+
+/** What `sessions-settled` stands for: figures of a description, which our workload was fitted to. */
+const PUBLISHED_FIT = [
+  ['retrieval order, unlimited, documents', 0.307, 'retrieval'],
+  ['`exact`, unlimited, documents', 0.583, 'exact'],
+  ['`exact`, 330 blocks, not told', 0.203, 'exact/330'],
+  ['`exact`, 1,320 blocks, not told', 0.427, 'exact/1320'],
+];
+
+/** Markdown by the name of the table's marks in the page. */
+export function tablesOf(cells) {
+  return {
+    workloads: workloadTable(cells),
+    data: dataTable(cells),
+    limited: limitedTable(cells),
+    fit: table(
+      ['', 'published', '`sessions-settled`'],
+      PUBLISHED_FIT.map(([label, published, cell]) => [label, percent(published), percent(cells.fit[cell])]),
+    ),
+    prewarm: prewarmTable(cells),
+  };
+}
+
+/** The page with what stands between the marks `<!-- figures: name -->` and `<!-- end -->` replaced. */
+export function withTables(page, tables) {
+  return Object.entries(tables).reduce((text, [name, markdown]) => {
+    const marks = new RegExp(`(<!-- figures: ${name} -->)[^]*?(<!-- end -->)`);
+    if (!marks.test(text)) throw new Error(`the page has no marks for the table "${name}"`);
+    return text.replace(marks, (_, start, end) => `${start}\n\n${markdown}\n\n${end}`);
+  }, page);
+}
+
+function workloadTable(cells) {
+  const header = [
+    'workload',
+    '`exact`',
+    'nothing known',
+    '1 ahead',
+    '8 ahead',
+    '32 ahead',
+    'unequal, nothing',
+    'unequal, 8',
+  ];
+  const rows = namesOf(cells, 'workload/').map((name) => {
+    const cell = (lengths, queue) => cells[`workload/${name}/${lengths}/${queue}`];
+    const differences = [
+      ...[0, 1, 8, 32].map((queue) => cell('equal', queue)),
+      ...[0, 8].map((queue) => cell('unequal', queue)),
+    ];
+    return [name, percent(cell('equal', 0).exact.mean), ...differences.map(({ difference }) => points(difference))];
+  });
+  return table(header, rows);
+}
+
+function dataTable(cells) {
+  const names = Object.keys(cells).filter((name) => name.startsWith('data/'));
+  const rows = names.map((name) => {
+    const [, title, topK] = name.split('/');
+    const { exact, none, ahead } = cells[name];
+    return [
+      `${title}, ${topK} passages`,
+      percent(exact),
+      points({ mean: none, se: 0 }),
+      points({ mean: ahead, se: 0 }),
+    ];
+  });
+  return table(['data', '`exact`', 'nothing known', '8 ahead'], rows);
+}
+
+function limitedTable(cells) {
+  const names = Object.keys(cells).filter((name) => name.startsWith('limited/'));
+  const rows = names.map((name) => {
+    const [, workload, blocks] = name.split('/');
+    const { exact, ahead } = cells[name];
+    const shares = [...exact, ...ahead].map((share) => `${percent(share.mean)} (${(100 * share.se).toFixed(1)})`);
+    return [`${workload}, ${Number(blocks).toLocaleString('en')}`, ...shares];
+  });
+  const header = ['workload, blocks', '`exact`, not told', '`exact`, told', '8 ahead, not told', '8 ahead, told'];
+  return table(header, rows);
+}
+
+function prewarmTable(cells) {
+  const budgets = [200, 400, 600, 1_000];
+  const rows = namesOf(cells, 'prewarm/').map((name) => {
+    const cell = (tokens) => cells[`prewarm/${name}/${tokens}`];
+    const ahead = budgets.map((tokens) => `${percent(cell(tokens).share.mean)} (${cell(tokens).tokens.toFixed(0)})`);
+    return [name, percent(cell(0).share.mean), ...ahead];
+  });
+  return table(
+    ['workload', 'nothing ahead', ...budgets.map((tokens) => `${tokens.toLocaleString('en')} tokens`)],
+    rows,
+  );
+}
+
+/** The workloads that cells are about, in the order in which they were made. */
+function namesOf(cells, prefix) {
+  const names = Object.keys(cells).filter((name) => name.startsWith(prefix));
+  return [...new Set(names.map((name) => name.split('/')[1]))];
+}
+
+function percent(share) {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+/** A difference in points with its standard error; zero without a sign. */
+function points({ mean, se }) {
+  const text = (100 * mean).toFixed(2);
+  if (Number(text) === 0) return '0';
+  return `${mean > 0 ? '+' : ''}${text}${se === 0 ? '' : ` (${(100 * se).toFixed(2)})`}`;
+}
+
+function table(header, rows) {
+  const cells = [header, ...rows];
+  const widths = header.map((_, column) => Math.max(3, ...cells.map((row) => row[column].length)));
+  const line = (row) => `| ${row.map((cell, column) => cell.padEnd(widths[column])).join(' | ')} |`;
+  return [line(header), `| ${widths.map((width) => '-'.repeat(width)).join(' | ')} |`, ...rows.map(line)].join('\n');
+}
