@@ -83,17 +83,18 @@ function importCollection(
   { terminal, environment, stdin }: CommandContext,
 ): Promise<void> {
   return withCollections(options, environment, async (collections) => {
-    const input: Readable = file === undefined || file === '-' ? stdin : createReadStream(file);
     const collection = await collections.getOrMake(options.tenant, name);
-    const applied = await collection.import(linesOf(input, file));
+    const applied = await collection.import(linesOf(file, stdin));
     terminal.line(`${applied.added} documents added, ${applied.changed} changed, ${applied.unchanged} as they were.`);
     terminal.data({ collection: name, ...applied });
   });
 }
 
-async function* linesOf(input: Readable, file: string | undefined): AsyncIterable<string> {
+async function* linesOf(file: string | undefined, stdin: Readable): AsyncIterable<string> {
   let rest = '';
   try {
+    // Opened when it is read: an error before that would have no listener.
+    const input = file === undefined || file === '-' ? stdin : createReadStream(file);
     for await (const text of input.setEncoding('utf8')) {
       const lines = (rest + String(text)).split('\n');
       rest = lines.pop()!;
