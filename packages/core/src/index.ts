@@ -88,7 +88,7 @@ export type { DocumentTemplate } from './recognise/template-regions.js';
 export { canonicalJson } from './render/canonical-json.js';
 export type { HintWording } from './render/hint-wording.js';
 export { DEFAULT_HINT_WORDING, HINT_PLACE } from './render/hint-wording.js';
-export { renderHint } from './render/hints.js';
+export { hintTokens, renderHint } from './render/hints.js';
 export type { PreambleOptions, RenderChatOptions } from './render/layout.js';
 export {
   applyEdits,
@@ -119,7 +119,9 @@ export type { EngineReport, ServedHistoryOptions, ServedRequest } from './reside
 export { ServedHistory } from './residency/history.js';
 export type { KvEvent, KvTier } from './residency/kv-event.js';
 export { KV_TIERS } from './residency/kv-event.js';
-export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './residency/view.js';
+export type { HeldPrompt, HeldSpan, PromptSlotsOptions, SlotReuse, SlotUse } from './residency/prompt-slots.js';
+export { PromptSlots, takeSpans } from './residency/prompt-slots.js';
+export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './residency/view.js';
 export type { CacheAwareSchedulerOptions } from './schedule/cache-aware.js';
 export { CacheAwareScheduler } from './schedule/cache-aware.js';
 export type { FifoSchedulerOptions } from './schedule/fifo.js';

@@ -15,7 +15,7 @@ export function createExactPolicy(): OrderingPolicy {
       const path = view.bestPath(documents, preamble, rule);
       const order =
         rule === undefined ? followedByRetrievalOrder(path.order, documents.length) : rule.complete(path.order);
-      return { order, cachedDocuments: path.order.length, cachedTokens: path.tokens };
+      return { order, cachedDocuments: path.order.length, cachedTokens: path.tokens, laterTokens: 0 };
     },
   };
 }

@@ -7,7 +7,9 @@ import { CHAIN_MAX_DOCUMENTS, ChainSearch } from './foresight-chain.js';
 import { SUBSETS_MAX_DOCUMENTS, SubsetSearch } from './foresight-subsets.js';
 import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
-import { lengthsDiffer } from './reuse-worth.js';
+import { retrievalOrder } from './retrieval-order.js';
+import { lengthsDiffer, weightOfLater } from './reuse-worth.js';
+import { SlotPlanner } from './slot-plan.js';
 import { WaitingRequests } from './waiting-requests.js';
 
 /** Operations one call may take, where nothing else is asked for; a fraction of a millisecond. */
@@ -33,11 +35,12 @@ const OPERATIONS_A_LOOK_UP = 8;
 export function createForesightPolicy(maxOperations: number = DEFAULT_MAX_OPERATIONS): OrderingPolicy {
   const exact = createExactPolicy();
   const planner = new ForesightPlanner(maxOperations);
+  const slots = new SlotPlanner();
   return {
     name: 'foresight',
     arrange(context, view, now) {
-      const order = planner.plan(context, view);
-      return order === undefined ? exact.arrange(context, view, now) : withCachedPrefix(order, context, view);
+      if (view.slots !== undefined) return slots.plan(context, view, view.slots);
+      return planner.plan(context, view) ?? exact.arrange(context, view, now);
     },
   };
 }
@@ -54,7 +57,7 @@ class ForesightPlanner {
   }
 
   /** The order, or `undefined` when there is nothing to look ahead to or too little budget for it. */
-  plan(context: Context, view: ResidencyView): Ordering['order'] | undefined {
+  plan(context: Context, view: ResidencyView): Ordering | undefined {
     const { documents } = context;
     if (documents.length < 2 || documents.length > CHAIN_MAX_DOCUMENTS) return undefined;
     const demand = this.#demand;
@@ -70,10 +73,25 @@ class ForesightPlanner {
     left -= OPERATIONS_A_LOOK_UP * paths.lookUps;
     if (documents.length <= SUBSETS_MAX_DOCUMENTS && SubsetSearch.cost(documents.length, demand, rule) <= left) {
       demand.weigh(paths);
-      return this.#subsets.find(documents, demand, paths, rule);
+      const order = this.#subsets.find(documents, demand, paths, rule);
+      return weighed(order, { context, view, demand }, (of, cached) => this.#subsets.laterTokens(of, cached));
     }
     if (ChainSearch.cost(documents.length, demand, paths) > left) return undefined;
     demand.weigh(paths);
-    return this.#chains.find(documents, demand, paths, rule);
+    const order = this.#chains.find(documents, demand, paths, rule);
+    return weighed(order, { context, view, demand }, (of, cached) => this.#chains.laterTokens(of, cached, demand));
   }
+}
+
+/** The order with what it is worth later, beside retrieval order; that is only asked for where a hint has a price. */
+function weighed(
+  order: readonly number[],
+  { context, view, demand }: { readonly context: Context; readonly view: ResidencyView; readonly demand: Demand },
+  laterOf: (order: readonly number[], cached: number) => number,
+): Ordering {
+  const ordering = withCachedPrefix(order, context, view);
+  if (context.hintTokens === undefined) return { ...ordering, laterTokens: 0 };
+  const unmoved = withCachedPrefix(retrievalOrder(order.length), context, view);
+  const gained = laterOf(order, ordering.cachedDocuments) - laterOf(unmoved.order, unmoved.cachedDocuments);
+  return { ...ordering, laterTokens: weightOfLater(demand.waiting > 0) * gained };
 }

@@ -1,5 +1,6 @@
 import type { ResidencyView } from '../residency/view.js';
 import { preambleNode, residentPreambleTokens } from '../tree/preamble-path.js';
+import { withCachedPrefix } from './cached-prefix.js';
 import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
@@ -44,5 +45,6 @@ function arrangeGreedily(context: Context, view: ResidencyView): Ordering {
     i = 0;
   }
   const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
-  return { order, cachedDocuments: path.length, cachedTokens };
+  if (view.slots !== undefined) return { ...withCachedPrefix(order, context, view), laterTokens: 0 };
+  return { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 };
 }

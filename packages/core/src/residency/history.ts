@@ -7,7 +7,9 @@ import { CapacityEstimate } from './capacity-estimate.js';
 import { DocumentStatistics, type DocumentStatisticsOptions } from './document-statistics.js';
 import { PredictionRecord } from './prediction-record.js';
 import { RecentRequests } from './recent-requests.js';
-import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './view.js';
+import type { PromptSlots } from './prompt-slots.js';
+import { SlotResidency } from './slot-residency.js';
+import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './view.js';
 
 export interface ServedHistoryOptions {
   /** Bounds of the knowledge tree. */
@@ -25,6 +27,11 @@ export interface ServedHistoryOptions {
    * by slot (llama-server) and for hosted APIs, where a miss may only mean another machine.
    */
   readonly evictsLeastRecent?: boolean;
+  /**
+   * The engine's slots, where it keeps whole prompts in them (llama-server). Histories of the same engine share them,
+   * each under a name of its own, because the engine's requests push each other's prompts out.
+   */
+  readonly slots?: { readonly prompts: PromptSlots; readonly name: string };
   /** The engine's own events, where it publishes them (`EventResidency`): they decide then what is resident. */
   readonly events?: { readonly isExact: boolean };
 }
@@ -42,6 +49,8 @@ export interface ServedRequest {
 export interface EngineReport {
   readonly promptTokens?: number | undefined;
   readonly cachedTokens?: number | undefined;
+  /** Tokens of the answer, which stand behind the prompt in the engine's memory. */
+  readonly answerTokens?: number | undefined;
 }
 
 /**
@@ -64,6 +73,7 @@ export class ServedHistory implements ResidencyView {
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
   readonly #events: { readonly isExact: boolean } | undefined;
+  readonly #slots: SlotResidency | undefined;
 
   constructor(options: ServedHistoryOptions = {}) {
     this.#tree = new KnowledgeTree(options.tree);
@@ -72,15 +82,21 @@ export class ServedHistory implements ResidencyView {
     this.#maxAgeMs = options.maxAgeMs ?? Number.POSITIVE_INFINITY;
     this.#evictsLeastRecent = options.evictsLeastRecent ?? true;
     this.#events = options.events;
+    if (options.slots !== undefined) this.#slots = new SlotResidency(options.slots.prompts, options.slots.name);
   }
 
   /**
    * `exact` while the engine's events tell what it holds; `degraded` while most of the recent predictions that could be
-   * checked were missed; else `history`.
+   * checked were missed; `modelled` where the engine's slots are followed; else `history`.
    */
   get state(): ResidencyState {
     if (this.#isExact) return 'exact';
+    if (this.#slots !== undefined) return this.#slots.mostlyMissed ? 'degraded' : 'modelled';
     return this.#predictions.mostlyMissed ? 'degraded' : 'history';
+  }
+
+  get slots(): SlotsView | undefined {
+    return this.#slots;
   }
 
   get tree(): KnowledgeTreeView {
@@ -110,7 +126,7 @@ export class ServedHistory implements ResidencyView {
     preamble: Preamble | undefined,
     rule: PlacementRule | undefined,
   ): CachedPath {
-    return this.#search.find(documents, preamble, rule);
+    return this.#slots?.bestPath(documents, preamble, rule) ?? this.#search.find(documents, preamble, rule);
   }
 
   /** The request goes to the engine: its path will be resident, and its documents were accessed. O(path). */
@@ -118,6 +134,7 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.record(request.documents.map((document) => document.key));
     this.#recent.record(request);
     this.#dispatches.set(request, this.#tree.insert(pathOf(request), 'expected', now));
+    this.#slots?.dispatched(request, pathOf(request));
     this.#pruneToCapacity();
     if (this.#maxAgeMs !== Number.POSITIVE_INFINITY) this.#tree.pruneUsedBefore(now - this.#maxAgeMs);
   }
@@ -135,7 +152,8 @@ export class ServedHistory implements ResidencyView {
     const dispatch = this.#dispatches.get(request)!;
     this.#dispatches.delete(request);
     const path = pathOf(request);
-    if (report.cachedTokens !== undefined && !this.#isExact) {
+    if (this.#slots !== undefined) this.#slots.completed(request, path, report);
+    else if (report.cachedTokens !== undefined && !this.#isExact) {
       const { cachedTokens, promptTokens } = report;
       const { missing, exceeded } = this.#predictions.judge(path.tokens, dispatch, { cachedTokens, promptTokens });
       if (exceeded) this.#capacity.exceeded();
@@ -153,12 +171,15 @@ export class ServedHistory implements ResidencyView {
     const dispatch = this.#dispatches.get(request);
     if (dispatch === undefined) return;
     this.#dispatches.delete(request);
+    this.#slots?.failed(request);
     this.#tree.withdraw(pathOf(request).keys, dispatch.access);
   }
 
   /** The engine has prefilled this path, but nobody asked for it: resident, and no request to learn from. O(path). */
   prewarmed(path: ServedRequest, now: number): void {
     this.#tree.insert(pathOf(path), 'confirmed', now);
+    this.#slots?.dispatched(path, pathOf(path));
+    this.#slots?.completed(path, pathOf(path), {});
     this.#pruneToCapacity();
   }
 
@@ -178,6 +199,7 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.clear();
     this.#recent.clear();
     this.#predictions.clear();
+    this.#slots?.clear();
     this.#capacity.clear();
   }
 
