@@ -21,6 +21,7 @@ import { Conversations } from './conversation/conversations.js';
 import { DispatchQueue } from './dispatch/dispatch-queue.js';
 import { engineCredentials, RESPONSE_HEADERS, requestHeaders, summaryHeader } from './dispatch/headers.js';
 import { Upstream } from './dispatch/upstream.js';
+import { configuredDialect } from './engines/dialects/dialects.js';
 import { EngineApis } from './engines/engine-apis.js';
 import { type EngineReport, probeEngine } from './engines/engine-probe.js';
 import { EngineWatch, logReport } from './engines/engine-watch.js';
@@ -180,6 +181,9 @@ function watchEngine(gateway: Gateway, { log }: FastifyInstance, tell: (report: 
   const { upstream, engineCredentials: credentials } = gateway;
   const probe = () => probeEngine(upstream, requestHeaders({}, credentials), upstream.connectMs);
   gateway.engineWatch = new EngineWatch(probe, (report) => {
+    // What is configured, or known by its address, is not asked for.
+    const isOpen = gateway.config.upstream.dialect === 'auto' && configuredDialect(gateway.config.upstream).name === 'generic';
+    if (isOpen && report.dialect !== undefined) gateway.histories.use(report.dialect);
     logReport(log, report);
     tell(report);
   });
@@ -214,7 +218,8 @@ function assemble(
   const { memoryBytes } = config.limits;
   const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
   const bodies = new BodyMemory(bytesOf('bodies'));
-  const histories = new ServedHistories(bytesOf('histories'), config.residency, kvResidency?.events);
+  const dialect = configuredDialect(config.upstream);
+  const histories = new ServedHistories(bytesOf('histories'), config.residency, kvResidency?.events, dialect);
   const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.residency.maxAgeMs);
   const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
   const { sessions } = parts;

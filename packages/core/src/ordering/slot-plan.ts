@@ -15,9 +15,11 @@ const MAX_RECENT = 256;
 /** How fast the chance that a start is used again grows with the recent requests that held all its documents. */
 const RECENT_RATE = 0.8;
 /** Chance that a document comes again of which nothing is known. */
-const UNKNOWN_CHANCE = 0.45;
+const UNKNOWN_CHANCE = 0.6;
+/** What the question, the answer and errors of counts may add to a prompt's length, which the least part is one of. */
+const LENGTH_MARGIN = 1.2;
 /** What a token that may be saved later counts beside one that is saved now. */
-const LATER = 0.3;
+const LATER = 0.2;
 
 /**
  * Orders for an engine that keeps whole prompts in slots. A prompt that is left behind serves one later request, and
@@ -87,7 +89,7 @@ export class SlotPlanner {
       const unknown = 1 - UNKNOWN_CHANCE ** bitCount(set);
       this.#chance[set] = 1 - Math.exp(-RECENT_RATE * this.#chance[set]!) * unknown;
     }
-    this.#leastTokens = leastKept * this.#tokens[full]!;
+    this.#leastTokens = LENGTH_MARGIN * leastKept * this.#tokens[full]!;
     this.#later[full] = 0;
     for (let set = full - 1; set >= 0; set--) {
       let most = -1;

@@ -15,7 +15,7 @@ export const BLOCK_SLACK = 64;
  * A document counts as certainly missing only beyond this multiple of the cached tokens, because our counts may be
  * estimates.
  */
-export const ESTIMATE_SLACK = 1.25;
+const ESTIMATE_SLACK = 1.25;
 
 /** What the engine counted. */
 interface EngineCount {

@@ -37,6 +37,8 @@ export interface SlotReuse {
   readonly cachedTokens: number;
   /** Whether a saved prompt would be loaded for it: from host memory, where it is gone then. */
   readonly isLoaded: boolean;
+  /** Share of the held prompt that this is. */
+  readonly kept: number;
 }
 
 /** A prompt under way in a slot. */
@@ -255,9 +257,11 @@ export class PromptSlots {
 }
 
 function reuseOf({ slot, loaded }: Choice, prompt: HeldPrompt, tokens: number): SlotReuse {
-  const common = commonTokens((loaded ?? slot.held).prompt, prompt);
+  const held = loaded ?? slot.held;
+  const common = commonTokens(held.prompt, prompt);
   // The last token is always computed.
-  return { cachedTokens: Math.max(0, Math.min(common, tokens - 1)), isLoaded: loaded !== undefined };
+  const cachedTokens = Math.max(0, Math.min(common, tokens - 1));
+  return { cachedTokens, isLoaded: loaded !== undefined, kept: held.tokens === 0 ? 0 : common / held.tokens };
 }
 
 function toHeld(prompt: HeldPrompt): Held {

@@ -4,7 +4,7 @@ import type { ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, PlacementRule } from '../tree/view.js';
 import { CapacityEstimate } from './capacity-estimate.js';
 import type { EngineReport, ServedRequest } from './history.js';
-import { BLOCK_SLACK, ESTIMATE_SLACK, MissedPredictions } from './prediction-record.js';
+import { BLOCK_SLACK, MissedPredictions } from './prediction-record.js';
 import { type HeldSpan, LOAD_FROM, type PromptSlots, type SlotUse } from './prompt-slots.js';
 import type { SlotsView } from './view.js';
 
@@ -12,6 +12,8 @@ import type { SlotsView } from './view.js';
 const MAX_STARTS = 64;
 /** Weight of the newest observation in the moving average of what stands behind the documents. */
 const NEWEST_WEIGHT = 0.2;
+/** Share of a saved prompt from which on it would be loaded whatever the error of counts. */
+const CLEARLY_KEPT = 0.4;
 /** Tokens behind the documents before any were counted. */
 const FIRST_TAIL = 32;
 
@@ -129,7 +131,7 @@ export class SlotResidency implements SlotsView {
     const counted = spans.reduce((sum, { tokens }) => sum + tokens, 0);
     const tail = promptTokens === undefined ? this.#tail : Math.max(1, promptTokens - counted);
     if (promptTokens !== undefined) this.#tail += NEWEST_WEIGHT * (tail - this.#tail);
-    if (cachedTokens !== undefined) this.#judge(use.cachedTokens, cachedTokens, promptTokens);
+    if (cachedTokens !== undefined) this.#judge(use, cachedTokens, promptTokens);
     // The last token of an answer is never computed on.
     use.hold([...spans, { key: question, tokens: tail + Math.max(0, answerTokens - 1) }]);
     use.release();
@@ -149,10 +151,12 @@ export class SlotResidency implements SlotsView {
     this.#missed.clear();
   }
 
-  #judge(predicted: number, cachedTokens: number, promptTokens = 0): void {
-    if (predicted > BLOCK_SLACK) this.#missed.add(2 * (cachedTokens + BLOCK_SLACK) < predicted);
-    if (predicted > cachedTokens * ESTIMATE_SLACK + BLOCK_SLACK) this.#capacity.missed(this.#prompts.tokens, 0);
-    else if (cachedTokens > predicted * ESTIMATE_SLACK + BLOCK_SLACK) this.#capacity.exceeded();
+  #judge({ cachedTokens: predicted, isLoaded, kept }: SlotUse, cachedTokens: number, promptTokens = 0): void {
+    const isMissed = 2 * (cachedTokens + BLOCK_SLACK) < predicted;
+    if (predicted > BLOCK_SLACK) this.#missed.add(isMissed);
+    // Near its thresholds, what the engine loads hangs on single tokens, and counts may be estimates.
+    if (isMissed && isLoaded && kept > CLEARLY_KEPT) this.#capacity.missed(this.#prompts.tokens, 0);
+    else if (cachedTokens > 2 * predicted + BLOCK_SLACK) this.#capacity.exceeded();
     else this.#capacity.served(Math.max(0, promptTokens - cachedTokens));
     this.#prompts.pruneToTokens(this.#capacity.tokens);
   }

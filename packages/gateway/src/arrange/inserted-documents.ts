@@ -30,6 +30,7 @@ import {
   type WorkSteps,
 } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
+import { configuredDialect } from '../engines/dialects/dialects.js';
 import type { BodyView } from '../intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
@@ -331,7 +332,8 @@ export class InsertedDocuments {
     { cachedDocuments, isTurn }: { readonly cachedDocuments: number; readonly isTurn: boolean },
   ): DocumentsText {
     if (documents.length === 0) return NO_DOCUMENTS;
-    const { segments, cacheBreakpoints } = this.#config.upstream;
+    const { upstream } = this.#config;
+    const { segments, cacheBreakpoints = configuredDialect(upstream).reuse.kind === 'breakpoints' } = upstream;
     const rendered = documents.map((document) => this.cache.rendered(document));
     if (segments && api.name === 'chat') return { groups: rendered, isCut: true, hasBreakpoints: false };
     const room = cacheBreakpoints && api.name === 'messages' ? roomForBreakpoints(body) : 0;

@@ -1,5 +1,6 @@
 import type { WarmpathError } from '@warmpath/core';
 import type { Upstream } from '../dispatch/upstream.js';
+import { type Dialect, dialectOfOwner } from './dialects/dialects.js';
 
 /** What an engine's address was found to be. */
 export type EngineState =
@@ -21,6 +22,8 @@ export interface EngineReport {
   readonly state: EngineState;
   /** Names of the models, as many as it lists; none in other states than `up`. */
   readonly models: readonly string[];
+  /** What kind of engine it says it is; `undefined` where it does not, and in other states than `up`. */
+  readonly dialect: Dialect | undefined;
   /** What is wrong, in a sentence; `undefined` if nothing is. */
   readonly problem: string | undefined;
   /** What to do about it. */
@@ -55,6 +58,7 @@ export async function probeEngine(
     url,
     state,
     models: [],
+    dialect: undefined,
     problem,
     remedy,
   });
@@ -86,7 +90,7 @@ export async function probeEngine(
   if (models === undefined) {
     return report('not-an-engine', `What it answers is no list of models (status ${status}).`, BASE_URL);
   }
-  return { ...report('up'), models };
+  return { ...report('up'), ...models };
 }
 
 const BASE_URL =
@@ -99,12 +103,17 @@ function remedyOf(code: WarmpathError['code']): string {
   return 'Start the engine, or correct its address (`--engine`, `upstream.url`).';
 }
 
-function modelsIn(text: string): readonly string[] | undefined {
+function modelsIn(text: string): Pick<EngineReport, 'models' | 'dialect'> | undefined {
   try {
     const { data } = JSON.parse(text) as { readonly data?: unknown };
     if (!Array.isArray(data)) return undefined;
-    const names = data.map((model: unknown) => (model as { readonly id?: unknown } | null)?.id);
-    return names.filter((name) => typeof name === 'string').slice(0, NAMED_MODELS);
+    const rows = data.map((model: unknown) => (model ?? {}) as { readonly id?: unknown; readonly owned_by?: unknown });
+    const models = rows.map(({ id }) => id).filter((name) => typeof name === 'string');
+    const owner = rows[0]?.owned_by;
+    return {
+      models: models.slice(0, NAMED_MODELS),
+      dialect: dialectOfOwner(typeof owner === 'string' ? owner : undefined),
+    };
   } catch {
     return undefined;
   }

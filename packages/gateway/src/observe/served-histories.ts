@@ -1,5 +1,6 @@
-import { type EventResidency, ServedHistory } from '@warmpath/core';
+import { type EventResidency, PromptSlots, ServedHistory } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
+import { beliefOf, type Dialect, dialectOf } from '../engines/dialects/dialects.js';
 import { EngineCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
 
@@ -19,6 +20,10 @@ const STATISTICS_PART = 1 / 32;
 const STATISTIC_BYTES = 256;
 /** Bytes of a history beside what it counts itself. */
 const HISTORY_BYTES = 2_048;
+/** Prompts that an engine with slots may have saved, as far as that is followed. */
+const MAX_SAVED_PROMPTS = 512;
+/** Models whose slots are followed. */
+const MAX_SLOT_MODELS = 16;
 
 /**
  * State per tenant and model, never shared between them. Bounded in bytes, which are taken when a history is asked for,
@@ -29,13 +34,35 @@ export class ServedHistories {
   readonly #residency: GatewayConfig['residency'];
   readonly #events: EventResidency | undefined;
   readonly #histories: TenantCache<TenantModel>;
+  #dialect: Dialect;
+  /** Of each model: the engine's requests push each other's prompts out, whoever sent them. */
+  #slots = new Map<string, PromptSlots>();
 
   /** @param events The engine's own events, where it publishes them. */
-  constructor(maxBytes: number, residency: GatewayConfig['residency'], events?: EventResidency) {
+  constructor(
+    maxBytes: number,
+    residency: GatewayConfig['residency'],
+    events?: EventResidency,
+    dialect: Dialect = dialectOf('generic'),
+  ) {
+    this.#dialect = dialect;
     this.#maxBytes = maxBytes;
     this.#residency = residency;
     this.#events = events;
     this.#histories = new TenantCache(maxBytes);
+  }
+
+  /** What kind of engine it is. */
+  get dialect(): Dialect {
+    return this.#dialect;
+  }
+
+  /** It has turned out to be an engine of this kind. What was believed of another kind is forgotten. */
+  use(dialect: Dialect): void {
+    if (dialect.name === this.#dialect.name) return;
+    this.#dialect = dialect;
+    this.#histories.clear();
+    this.#slots.clear();
   }
 
   get size(): number {
@@ -70,14 +97,30 @@ export class ServedHistories {
   }
 
   #make(tenant: string, model: string): TenantModel {
-    const { evictsLeastRecent, maxAgeMs } = this.#residency;
+    const belief = beliefOf(this.#dialect.reuse);
+    const { evictsLeastRecent = belief.evictsLeastRecent, maxAgeMs = belief.maxAgeMs } = this.#residency;
+    const slots = this.#slotsOf(model);
     const history = new ServedHistory({
       tree: { maxBytes: Math.floor(TREE_PART * this.#maxBytes) },
       hotness: { maxDocuments: Math.ceil((STATISTICS_PART * this.#maxBytes) / STATISTIC_BYTES) },
       evictsLeastRecent,
       ...(this.#events !== undefined && { events: this.#events }),
+      ...(slots !== undefined && { slots: { prompts: slots, name: tenant } }),
       ...(maxAgeMs !== undefined && { maxAgeMs }),
     });
     return { tenant, model, history, counts: new EngineCounts() };
+  }
+
+  #slotsOf(model: string): PromptSlots | undefined {
+    const { slots } = beliefOf(this.#dialect.reuse);
+    if (slots === undefined) return undefined;
+    let prompts = this.#slots.get(model);
+    if (prompts === undefined) {
+      // Clients choose names of models: those of unknown ones must not pile up.
+      if (this.#slots.size === MAX_SLOT_MODELS) this.#slots.delete(this.#slots.keys().next().value!);
+      prompts = new PromptSlots({ ...slots, maxSaved: MAX_SAVED_PROMPTS });
+      this.#slots.set(model, prompts);
+    }
+    return prompts;
   }
 }

@@ -109,6 +109,14 @@ export class TenantCache<Value> {
     return this.#remove(tenant, keptKey(key))?.value;
   }
 
+  /** Forgets everything. */
+  clear(): void {
+    this.#shares.clear();
+    this.#heap.length = 0;
+    this.#bytes = 0;
+    this.#size = 0;
+  }
+
   #remove(tenant: string, kept: string): Entry<Value> | undefined {
     const share = this.#shares.get(tenant);
     const entry = share?.entries.get(kept);
