@@ -22,8 +22,8 @@ export interface ArrangeRequest {
   /** Ids of documents that keep their place. */
   readonly pin?: readonly string[];
   /**
-   * Whether to state the retrieval order in a hint when it changed. Default true: then `greedy`, `exact` and `foresight`
-   * change an order only if that saves more tokens than its hint takes.
+   * Whether to state the retrieval order in a hint when it changed. Default true: then `greedy`, `exact` and
+   * `foresight` change an order only if that saves more tokens than its hint takes.
    */
   readonly hints?: boolean;
   /**

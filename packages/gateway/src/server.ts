@@ -182,7 +182,8 @@ function watchEngine(gateway: Gateway, { log }: FastifyInstance, tell: (report: 
   const probe = () => probeEngine(upstream, requestHeaders({}, credentials), upstream.connectMs);
   gateway.engineWatch = new EngineWatch(probe, (report) => {
     // What is configured, or known by its address, is not asked for.
-    const isOpen = gateway.config.upstream.dialect === 'auto' && configuredDialect(gateway.config.upstream).name === 'generic';
+    const isOpen =
+      gateway.config.upstream.dialect === 'auto' && configuredDialect(gateway.config.upstream).name === 'generic';
     if (isOpen && report.dialect !== undefined) gateway.histories.use(report.dialect);
     logReport(log, report);
     tell(report);

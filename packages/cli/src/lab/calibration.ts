@@ -65,7 +65,8 @@ const NEWEST_WEIGHT = 0.2;
 /** The questions of a data set as prompts: documents first, then the earlier turns, then the question. */
 export function calibrationRequests(questions: readonly EvaluationQuestion[]): readonly CalibrationRequest[] {
   return questions.map(({ passages, text, conversation }) => {
-    const earlier = conversation?.before.map(({ question, answer }) => `User: ${question}\nAssistant: ${answer}\n`) ?? [];
+    const earlier =
+      conversation?.before.map(({ question, answer }) => `User: ${question}\nAssistant: ${answer}\n`) ?? [];
     return { documents: prepareDocuments(passages).documents, text: `${earlier.join('')}Question: ${text}` };
   });
 }

@@ -62,8 +62,8 @@ export class ChainSearch {
   }
 
   /**
-   * Worth of what an order leaves behind its first `cached` documents, in tokens. Right behind a call of `find`, for the
-   * same documents and demand. O(k × demand).
+   * Worth of what an order leaves behind its first `cached` documents, in tokens. Right behind a call of `find`, for
+   * the same documents and demand. O(k × demand).
    */
   laterTokens(order: readonly number[], cached: number, demand: Demand): number {
     let set = 0;

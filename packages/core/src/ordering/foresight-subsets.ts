@@ -55,8 +55,8 @@ export class SubsetSearch {
   }
 
   /**
-   * Worth of what an order leaves behind its first `cached` documents, in tokens. Right behind a call of `find`, for the
-   * same documents. O(k).
+   * Worth of what an order leaves behind its first `cached` documents, in tokens. Right behind a call of `find`, for
+   * the same documents. O(k).
    */
   laterTokens(order: readonly number[], cached: number): number {
     let set = 0;

@@ -5,9 +5,9 @@ import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPa
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
 import { CapacityEstimate } from './capacity-estimate.js';
 import { DocumentStatistics, type DocumentStatisticsOptions } from './document-statistics.js';
-import { PredictionRecord } from './prediction-record.js';
-import { RecentRequests } from './recent-requests.js';
+import { type EngineReport, PredictionRecord } from './prediction-record.js';
 import type { PromptSlots } from './prompt-slots.js';
+import { RecentRequests } from './recent-requests.js';
 import { SlotResidency } from './slot-residency.js';
 import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './view.js';
 
@@ -43,14 +43,6 @@ export interface ServedRequest {
   readonly preamble: Preamble | undefined;
   /** `order[p]` is the retrieval rank of `documents[p]`; without it, prompt order counts as retrieval order. */
   readonly order?: readonly number[];
-}
-
-/** What the engine reported about a completed request, as far as it did. */
-export interface EngineReport {
-  readonly promptTokens?: number | undefined;
-  readonly cachedTokens?: number | undefined;
-  /** Tokens of the answer, which stand behind the prompt in the engine's memory. */
-  readonly answerTokens?: number | undefined;
 }
 
 /**

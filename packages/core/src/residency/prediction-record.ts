@@ -17,6 +17,14 @@ export const BLOCK_SLACK = 64;
  */
 const ESTIMATE_SLACK = 1.25;
 
+/** What the engine reported about a completed request, as far as it did. */
+export interface EngineReport {
+  readonly promptTokens?: number | undefined;
+  readonly cachedTokens?: number | undefined;
+  /** Tokens of the answer, which stand behind the prompt in the engine's memory. */
+  readonly answerTokens?: number | undefined;
+}
+
 /** What the engine counted. */
 interface EngineCount {
   readonly cachedTokens: number;

@@ -3,8 +3,7 @@ import type { Preamble } from '../preamble.js';
 import type { ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, PlacementRule } from '../tree/view.js';
 import { CapacityEstimate } from './capacity-estimate.js';
-import type { EngineReport, ServedRequest } from './history.js';
-import { BLOCK_SLACK, MissedPredictions } from './prediction-record.js';
+import { BLOCK_SLACK, type EngineReport, MissedPredictions } from './prediction-record.js';
 import { type HeldSpan, LOAD_FROM, type PromptSlots, type SlotUse } from './prompt-slots.js';
 import type { SlotsView } from './view.js';
 
@@ -33,7 +32,7 @@ export class SlotResidency implements SlotsView {
   readonly #prompts: PromptSlots;
   /** Every prompt of this history starts with it; it has no tokens. */
   readonly #root: HeldSpan;
-  readonly #dispatches = new WeakMap<ServedRequest, Dispatch>();
+  readonly #dispatches = new WeakMap<object, Dispatch>();
   readonly #capacity = new CapacityEstimate();
   readonly #missed = new MissedPredictions();
   #tail = FIRST_TAIL;
@@ -108,7 +107,7 @@ export class SlotResidency implements SlotsView {
    * The request goes to the engine and takes a slot. Where all are busy it waits there, and nobody tells for how long:
    * the one that began first is believed to be done first.
    */
-  dispatched(request: ServedRequest, path: ServedPath): void {
+  dispatched(request: object, path: ServedPath): void {
     const question = `question ${++this.#number}`;
     const prompt = [...this.#spansOf(path), { key: question, tokens: this.#tail }];
     let use = this.#prompts.begin(prompt);
@@ -121,7 +120,7 @@ export class SlotResidency implements SlotsView {
   }
 
   /** The engine has answered: the slot holds prompt and answer, and what it reports is held against the prediction. */
-  completed(request: ServedRequest, path: ServedPath, report: EngineReport): void {
+  completed(request: object, path: ServedPath, report: EngineReport): void {
     const dispatch = this.#dispatches.get(request);
     if (dispatch === undefined) return;
     this.#dispatches.delete(request);
@@ -138,7 +137,7 @@ export class SlotResidency implements SlotsView {
   }
 
   /** The prompt never reached the engine's memory. */
-  failed(request: ServedRequest): void {
+  failed(request: object): void {
     const use = this.#dispatches.get(request)?.use;
     this.#dispatches.delete(request);
     use?.hold([]);

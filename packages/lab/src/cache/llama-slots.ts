@@ -1,5 +1,11 @@
 import { type HeldPrompt, PromptSlots, type PromptSlotsOptions, takeSpans } from '@warmpath/core';
-import { type Admission, allSpans, type CachedPrompt, type CachedPromptReuse, type PrefixCacheModel } from './prefix-cache.js';
+import {
+  type Admission,
+  allSpans,
+  type CachedPrompt,
+  type CachedPromptReuse,
+  type PrefixCacheModel,
+} from './prefix-cache.js';
 import { toRuns } from './token-runs.js';
 
 /** llama-server's slots and saved prompts: `PromptSlots` of core, which is also what a gateway goes by. */

@@ -35,7 +35,11 @@ const SEED = 42;
 
 /** Adds `warmpath lab calibrate`. */
 export function addCalibrateCommand(lab: Command, context: CommandContext): void {
-  const command = addCommand(lab, 'calibrate', "play the same requests on an engine and on the lab's model of its cache")
+  const command = addCommand(
+    lab,
+    'calibrate',
+    "play the same requests on an engine and on the lab's model of its cache",
+  )
     .requiredOption('--data <path>', 'questions with answers: a BEIR folder, or a file of MTRAG tasks')
     .option('--cache <cache>', `the model, one of ${CACHE_SPECIFICATIONS} (default: by the kind of engine)`)
     .addOption(policiesOption('retrieval,exact,foresight'))
@@ -43,9 +47,7 @@ export function addCalibrateCommand(lab: Command, context: CommandContext): void
     .option('--limit <number>', 'the first so many questions (default: all)', wholeNumber(1));
   addEngineUrlOptions(command, 'engine to play on, any OpenAI-compatible one that reports cached tokens')
     .option('--model <name>', 'one of its models (default: its first)')
-    .action((options: CalibrateOptions) =>
-      withInterruption((signal) => calibrate(options, { ...context, signal })),
-    );
+    .action((options: CalibrateOptions) => withInterruption((signal) => calibrate(options, { ...context, signal })));
 }
 
 async function calibrate(
@@ -123,5 +125,8 @@ function print(
   terminal.line();
   const apart = results.filter(({ engine, model }) => Math.abs(engine.cachedShare - model.cachedShare) > AGREES_WITHIN);
   if (apart.length === 0) terminal.line(`The model agrees with the engine within ${percent(AGREES_WITHIN)}.`);
-  else terminal.line(`The model is further than ${percent(AGREES_WITHIN)} apart for ${apart.map(({ policy }) => policy).join(', ')}.`);
+  else
+    terminal.line(
+      `The model is further than ${percent(AGREES_WITHIN)} apart for ${apart.map(({ policy }) => policy).join(', ')}.`,
+    );
 }

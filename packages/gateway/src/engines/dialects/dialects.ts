@@ -12,14 +12,14 @@ export type ReuseModel =
   | { readonly kind: 'breakpoints'; readonly marks: number; readonly least: number; readonly keptMs: number };
 
 /** An API that an engine speaks itself. */
-export type SpokenApi = 'chat' | 'completions' | 'messages' | 'responses';
+type SpokenApi = 'chat' | 'completions' | 'messages' | 'responses';
 
 /** What one kind of engine can do, and how it says it. */
 export interface Dialect {
   readonly name: DialectName;
   /** As people call it. */
   readonly title: string;
-  /** What an engine of one's own writes as `owned_by` of its models; proxies write there what they like of hosted ones. */
+  /** What an engine of one's own writes as `owned_by` of its models; of hosted ones, proxies write anything. */
   readonly owners: readonly string[];
   /** Where a hosted API lives. */
   readonly hosts: readonly string[];
@@ -251,7 +251,13 @@ export function dialectOf(name: DialectName): Dialect {
 }
 
 /** What is configured; with `auto`, the hosted API at this address, or `generic` for every other host. */
-export function configuredDialect({ dialect, url }: { readonly dialect: DialectName | 'auto'; readonly url: string }): Dialect {
+export function configuredDialect({
+  dialect,
+  url,
+}: {
+  readonly dialect: DialectName | 'auto';
+  readonly url: string;
+}): Dialect {
   if (dialect !== 'auto') return dialectOf(dialect);
   const { hostname } = new URL(url);
   return DIALECTS.find(({ hosts }) => hosts.includes(hostname)) ?? dialectOf('generic');
