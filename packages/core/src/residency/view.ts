@@ -54,7 +54,7 @@ export interface SlotsView {
 /** Read-only state that an ordering policy may look at. */
 export interface ResidencyView {
   readonly state: ResidencyState;
-  /** Present where the engine keeps whole prompts in slots: it tells what is reused then, and the tree what was sent. */
+  /** Present where the engine keeps whole prompts in slots: it tells what is reused, and the tree what was sent. */
   readonly slots?: SlotsView | undefined;
   readonly tree: KnowledgeTreeView;
   readonly hotness: HotnessView;
