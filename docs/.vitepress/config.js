@@ -15,6 +15,7 @@ const SIDEBAR = [
       ['SGLang', 'sglang'],
       ['llama-server', 'llama-server'],
       ['A hosted API', 'hosted'],
+      ['Kinds of engines', 'kinds'],
     ),
   },
   {

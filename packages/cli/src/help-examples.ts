@@ -34,6 +34,7 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'warmpath lab eval --data almanac',
     'warmpath lab eval --engine http://127.0.0.1:8000 --data path/to/beir --limit 200',
   ],
+  'lab calibrate': ['warmpath lab calibrate --engine http://127.0.0.1:8080 --data path/to/beir --limit 200'],
   plan: [
     'echo \'{"documents": ["a", "b"]}\' | warmpath plan -',
     'warmpath plan requests.jsonl --output plan.jsonl --capacity 65536',

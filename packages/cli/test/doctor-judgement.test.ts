@@ -1,3 +1,4 @@
+import { dialectOf } from '@warmpath/gateway';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { EngineFacts } from '../src/doctor/examine.js';
@@ -55,7 +56,22 @@ const advice = (facts: EngineFacts, name: string) => judge(facts).find((check) =
 describe('judge', () => {
   it('finds nothing wrong with a healthy engine', () => {
     expect(new Set(Object.values(verdicts(HEALTHY)))).toEqual(new Set(['ok']));
-    expect(judge(HEALTHY).every((check) => check.advice === undefined)).toBe(true);
+    const rest = judge(HEALTHY).filter(({ name }) => name !== 'kind of engine');
+    expect(rest.every((check) => check.advice === undefined)).toBe(true);
+  });
+
+  it('says what kind of engine it is, and what would tell more of its cache', () => {
+    const kind = (facts: EngineFacts) => judge(facts).find(({ name }) => name === 'kind of engine')!;
+    expect(kind(HEALTHY)).toMatchObject({ verdict: 'ok', finding: 'vLLM: shared starts in blocks of 16 tokens' });
+    expect(kind(HEALTHY).advice).toContain('--kv-events-config');
+    const slots = kind({ ...HEALTHY, owner: 'llamacpp' });
+    expect(slots.finding).toBe(
+      'llama-server: one prompt a slot, and saved ones for one request each; tenants share what it caches',
+    );
+    expect(slots.advice).toContain('--cache-ram');
+    const openai = kind({ ...HEALTHY, owner: 'system', dialect: dialectOf('openai') });
+    expect(openai.finding).toContain('OpenAI: shared starts from 1024 tokens on');
+    expect(kind({ ...HEALTHY, owner: 'somebody' })).toMatchObject({ verdict: 'unknown' });
   });
 
   it("names the engine's own switch when it does not report cached tokens", () => {

@@ -1,11 +1,13 @@
 import type { Arrangement, ArrangeRequest, OrderHint } from './arrangement.js';
 import type { Document } from './document.js';
 import { type ErrorCode, WarmpathError } from './errors.js';
+import { withCachedPrefix } from './ordering/cached-prefix.js';
 import { createPolicy } from './ordering/create-policy.js';
 import type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
 import { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 import { retrievalOrder } from './ordering/retrieval-order.js';
 import { readPolicyName } from './prepare-request.js';
+import { hintTokens, movedRanks } from './render/hints.js';
 import type { ResidencyView } from './residency/view.js';
 import { type Deduplication, deduplicate, shortenDocuments, withFreeLabels } from './session/dedup.js';
 
@@ -35,7 +37,7 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
   let ordering: Ordering;
   let fellBack: ErrorCode | undefined;
   try {
-    ordering = policy.arrange(context, view, now);
+    ordering = priced(policy.arrange(context, view, now), context, view);
   } catch (error) {
     fellBack = WarmpathError.isInstance(error) ? error.code : 'WARMPATH_INTERNAL';
     ordering = fallBack(context, view, now);
@@ -54,7 +56,7 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
     documents: arranged,
     order,
     references,
-    hint: request.hints !== false && (moved || !isBehind(kept)) ? hintFor(kept) : undefined,
+    hint: request.hints !== false && (moved || !isBehind(kept)) ? hintFor(kept, order) : undefined,
     locationHint: request.hints !== false && references.length > 0,
     preamble,
     predictedCachedTokens: ordering.cachedTokens,
@@ -73,7 +75,8 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
 }
 
 /** What a policy is asked: the documents that are sent, and how far they may move. */
-export function contextOf(request: ArrangeRequest, { remaining } = keptOf(request)): Context {
+export function contextOf(request: ArrangeRequest, kept = keptOf(request)): Context {
+  const { remaining } = kept;
   const { preamble, shown, waiting } = request;
   const documents = shown === undefined ? remaining : shortenDocuments(remaining, shown);
   return {
@@ -82,6 +85,8 @@ export function contextOf(request: ArrangeRequest, { remaining } = keptOf(reques
     maxShift: checkMaxShift(request.maxShift),
     pinned: ranksOf(request.pin, request.documents, documents),
     waiting,
+    // With references before other documents, there is a hint whatever the order.
+    hintTokens: request.hints !== false && isBehind(kept) ? (order) => hintTokens(documents, order) : undefined,
   };
 }
 
@@ -137,8 +142,20 @@ function isBehind({ remaining, references }: Deduplication): boolean {
   return references.length === 0 || references[0]!.rank >= remaining.length;
 }
 
-function hintFor({ remaining, ranks, references }: Deduplication): OrderHint {
-  if (references.length === 0) return { labels: remaining.map(({ label }) => label) };
+/** An order is kept only if it saves more tokens than the hint takes that it needs; else the documents stay. */
+function priced(ordering: Ordering, context: Context, view: ResidencyView): Ordering {
+  const { order, cachedTokens, laterTokens } = ordering;
+  if (laterTokens === undefined || context.hintTokens === undefined) return ordering;
+  const price = context.hintTokens(order);
+  if (price === 0) return ordering;
+  const unmoved = withCachedPrefix(retrievalOrder(order.length), context, view);
+  return cachedTokens + laterTokens - price > unmoved.cachedTokens
+    ? ordering
+    : { ...unmoved, cutShort: ordering.cutShort };
+}
+
+function hintFor({ remaining, ranks, references }: Deduplication, order: readonly number[]): OrderHint {
+  if (references.length === 0) return { labels: remaining.slice(...movedRanks(order)).map(({ label }) => label) };
   const labels: string[] = new Array(remaining.length + references.length);
   for (const [place, rank] of ranks.entries()) labels[rank] = remaining[place]!.label;
   for (const { document, rank } of references) labels[rank] = document.label;

@@ -21,7 +21,10 @@ export interface ArrangeRequest {
   readonly maxShift?: number;
   /** Ids of documents that keep their place. */
   readonly pin?: readonly string[];
-  /** Whether to state the retrieval order in a hint when it changed. Default true. */
+  /**
+   * Whether to state the retrieval order in a hint when it changed. Default true: then `greedy`, `exact` and
+   * `foresight` change an order only if that saves more tokens than its hint takes.
+   */
   readonly hints?: boolean;
   /**
    * The documents of requests that are known to be waiting for the same engine behind the same preamble, in the order
@@ -46,8 +49,9 @@ export interface ArrangeRequest {
 }
 
 /**
- * Tells the model the retrieval order of all documents, by label, when they stand in another one (RAGBoost §5.3).
- * References count as standing behind the documents.
+ * Tells the model the retrieval order, by label, of the documents between the first and the last place that changed
+ * (RAGBoost §5.3); all others stand as they were retrieved. With references, which count as standing behind the
+ * documents, all are named.
  */
 export interface OrderHint {
   /** Labels, most relevant first. */
@@ -115,6 +119,7 @@ export type Outcome =
       /** The engine's own count, when it reports one. */
       readonly promptTokens?: number;
       readonly cachedTokens?: number;
+      readonly answerTokens?: number;
       readonly ttftMs?: number;
     }
   /** The engine prefilled a path ahead of any request (`planPrewarm`): it is resident, and counts as no access. */

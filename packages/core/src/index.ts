@@ -88,7 +88,7 @@ export type { DocumentTemplate } from './recognise/template-regions.js';
 export { canonicalJson } from './render/canonical-json.js';
 export type { HintWording } from './render/hint-wording.js';
 export { DEFAULT_HINT_WORDING, HINT_PLACE } from './render/hint-wording.js';
-export { renderHint } from './render/hints.js';
+export { hintTokens, renderHint } from './render/hints.js';
 export type { PreambleOptions, RenderChatOptions } from './render/layout.js';
 export {
   applyEdits,
@@ -114,11 +114,14 @@ export { BlockIndex, chainsOf } from './residency/block-index.js';
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
 export type { EventResidencyOptions, PromptTokens } from './residency/event-residency.js';
 export { EventResidency } from './residency/event-residency.js';
-export type { EngineReport, ServedHistoryOptions, ServedRequest } from './residency/history.js';
+export type { ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
 export type { KvEvent, KvTier } from './residency/kv-event.js';
 export { KV_TIERS } from './residency/kv-event.js';
-export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './residency/view.js';
+export type { EngineReport } from './residency/prediction-record.js';
+export type { HeldPrompt, HeldSpan, PromptSlotsOptions, SlotReuse, SlotUse } from './residency/prompt-slots.js';
+export { PromptSlots, takeSpans } from './residency/prompt-slots.js';
+export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './residency/view.js';
 export type { Route, RouteCandidate } from './route/cache-pressure.js';
 export { CachePressure } from './route/cache-pressure.js';
 export { expectedReuse } from './route/expected-reuse.js';

@@ -146,7 +146,7 @@ describe('a budget of 10,000 operations on a hostile tree', () => {
     const counted = Object.create(tree, {
       records: { value: records },
       numberLimit: { get: () => tree.numberLimit },
-      numberOf: { value: (key: string) => tree.numberOf(key) },
+      numberOfLanes: { value: (low: number, high: number) => tree.numberOfLanes(low, high) },
       preload: { value: (node: number, number: number) => tree.preload(node, number) },
       childByNumber: {
         value(node: number, number: number) {

@@ -22,6 +22,13 @@ export {
   probeConversationStore,
 } from './conversation/conversation-store.js';
 export { SUMMARY_FIELDS } from './dispatch/headers.js';
+export {
+  configuredDialect,
+  type Dialect,
+  dialectOf,
+  dialectOfOwner,
+  type ReuseModel,
+} from './engines/dialects/dialects.js';
 export type { EngineReport, EngineState } from './engines/engine-probe.js';
 export { API_NAMES, type ApiName } from './intake/apis/prompt-api.js';
 export type { ServedRequest } from './observe/served-request.js';

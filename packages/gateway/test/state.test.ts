@@ -2,6 +2,7 @@ import { type Arrangement, arrange, observe, prepareRequest } from '@warmpath/co
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
+import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/observe/served-histories.js';
 import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/warm/warm-prefixes.js';
@@ -17,7 +18,7 @@ function serve({ history }: TenantModel, name: string): Arrangement {
 }
 
 /** An engine without KV events. */
-const ENGINE = { number: 0, kvResidency: undefined };
+const ENGINE = { number: 0, dialect: dialectOf('generic'), kvResidency: undefined };
 
 describe('ServedHistories', () => {
   it('never hold more than their bound, and forget the least recently used first', () => {

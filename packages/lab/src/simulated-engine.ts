@@ -4,12 +4,14 @@ import {
   type CostModel,
   type Document,
   fingerprint,
+  hintTokens,
   type OrderingPolicy,
   observe,
   PREWARM_WINDOW,
   type Preamble,
   type PrewarmOptions,
   type PrewarmPath,
+  PromptSlots,
   planPrewarm,
   ServedHistory,
   WarmpathError,
@@ -39,6 +41,11 @@ export type LearningTime = (typeof LEARNING_TIMES)[number];
 export interface SimulatedEngineOptions {
   /** The engine's cache; it is cleared first. Default: vLLM's blocks, unlimited. */
   readonly cache?: PrefixCacheModel;
+  /**
+   * Whether a prompt states the retrieval order where it changed, behind the documents: these tokens are computed every
+   * time. Default false.
+   */
+  readonly hints?: boolean;
   /** Whether the engine reports cached tokens, which correct the history. Default true. */
   readonly reportsCachedTokens?: boolean;
   /** Default `dispatch`. */
@@ -104,6 +111,7 @@ export class SimulatedEngine {
   readonly #latency: CostModel;
   readonly #clock: () => number;
   readonly #reportsCachedTokens: boolean;
+  readonly #hints: boolean;
   /** The last requests served, and what stood between preamble and documents in the last. */
   readonly #served: Arrangement[] = [];
   #before: readonly PromptSpan[] = [];
@@ -123,7 +131,12 @@ export class SimulatedEngine {
     this.#policy = typeof policy === 'string' ? createLabPolicy(readLabPolicyName(policy)) : policy;
     this.#cache = options.cache ?? new VllmBlockCache();
     this.#cache.clear();
-    this.#history = new ServedHistory({ evictsLeastRecent: this.#cache.evictsLeastRecent });
+    const { evictsLeastRecent, slots } = this.#cache;
+    this.#history = new ServedHistory({
+      evictsLeastRecent,
+      ...(slots !== undefined && { slots: { prompts: new PromptSlots(slots), name: '' } }),
+    });
+    this.#hints = options.hints ?? false;
     this.#conversations = conversations;
     this.#latency = options.latency ?? RTX_4090;
     this.#clock = options.clock ?? (() => 0);
@@ -138,7 +151,7 @@ export class SimulatedEngine {
   prepare(request: WorkloadRequest, { number, coming, now }: Dispatch): PreparedRequest {
     const turn = this.#conversations.begin(request);
     const preamble = behind(this.#preamble, turn.before);
-    const context = { documents: turn.documents, preamble, policy: this.#policy, hints: false };
+    const context = { documents: turn.documents, preamble, policy: this.#policy, hints: this.#hints };
     const waiting = turn.before.length === 0 ? this.#waitingBeside(request, coming) : [];
     const question = { ...context, waiting };
     const started = this.#clock();
@@ -149,7 +162,8 @@ export class SimulatedEngine {
       const detail = `the policy \`${this.#policy.name}\` failed on ${turn.documents.length} documents`;
       throw new WarmpathError(fellBack, { path: `requests[${number}]`, detail });
     }
-    const prompt = { spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...turn.after] };
+    const hint = hintSpans(arrangement, number);
+    const prompt = { spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...hint, ...turn.after] };
     return { request, turn, arrangement, prompt, promptTokens: promptTokens(prompt), arrangeMs };
   }
 
@@ -241,6 +255,14 @@ export class SimulatedEngine {
     const newTokens = prepared.promptTokens - admission.cachedTokens;
     return this.outcome(prepared, admission, this.#latency.prefillMs(admission.cachedTokens, newTokens));
   }
+}
+
+/** The hint of an arrangement, if it has one. No two are taken for the same. */
+function hintSpans({ documents, order, hint }: Arrangement, number: number): readonly PromptSpan[] {
+  if (hint === undefined) return [];
+  const retrieved: Document[] = [];
+  for (const [place, rank] of order.entries()) retrieved[rank] = documents[place]!;
+  return [{ key: `hint ${number}`, tokens: hintTokens(retrieved, order) }];
 }
 
 /** Everything in front of the documents as one: what must match for any of their KV to be reused. */

@@ -1,4 +1,5 @@
 import { spawnEngine } from '@warmpath/engine';
+import { configuredDialect } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { examine, MOST_PROBES } from '../doctor/examine.js';
@@ -53,7 +54,9 @@ async function diagnose(options: DoctorOptions, context: CommandContext, signal:
   const client = new EngineClient(address, { timeoutMs: options.timeout * 1_000 });
   const progress = startProgress(context.terminal, 'requests', MOST_PROBES);
   try {
-    const facts = await examine(client, options.model, { signal, onRequest: () => progress.advance() });
+    const examined = await examine(client, options.model, { signal, onRequest: () => progress.advance() });
+    const dialect = configuredDialect({ dialect: 'auto', url: address.url });
+    const facts = dialect.name === 'generic' ? examined : { ...examined, dialect };
     progress.stop();
     const checks = judge(facts);
     const healthy = checks.every(({ verdict }) => verdict !== 'failed');

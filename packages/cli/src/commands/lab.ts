@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import type { CommandContext } from '../command-context.js';
 import { EXIT_CODES_HELP } from '../exit-codes.js';
 import { examplesHelp } from '../help-examples.js';
+import { addCalibrateCommand } from './lab/calibrate.js';
 import { addEvalCommand } from './lab/eval.js';
 import { addProfileCommand } from './lab/profile.js';
 import { addReplayCommand } from './lab/replay.js';
@@ -18,4 +19,5 @@ export function addLabCommand(program: Command, context: CommandContext): void {
   addReplayCommand(lab, context);
   addProfileCommand(lab, context);
   addEvalCommand(lab, context);
+  addCalibrateCommand(lab, context);
 }

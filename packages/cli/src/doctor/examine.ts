@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { WarmpathError } from '@warmpath/core';
+import type { Dialect } from '@warmpath/gateway';
 import { quantile } from '../demo/statistics.js';
 import { cachedTokensOf, type EngineClient, type ServedModel } from '../engine-client.js';
 import { divergingText, estimateBlockSize, probeText } from './probe-prompts.js';
@@ -10,6 +11,8 @@ export interface EngineFacts {
   readonly model: string;
   /** Who the engine says it is (`owned_by` of its first model). */
   readonly owner: string | undefined;
+  /** What its address says it is. */
+  readonly dialect?: Dialect | undefined;
   readonly offersTokenize: boolean;
   /** The same prompt a second time, as one body and as a stream. */
   readonly repeat: {

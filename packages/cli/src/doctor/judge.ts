@@ -1,3 +1,4 @@
+import { type Dialect, dialectOf, dialectOfOwner } from '@warmpath/gateway';
 import type { EngineFacts } from './examine.js';
 
 /** `unknown`: the engine does not say, and nothing follows from that alone. */
@@ -12,20 +13,6 @@ export interface Check {
   readonly advice?: string;
 }
 
-/** Where to switch things on, by `owned_by`. */
-const REPORT_ADVICE: Readonly<Record<string, string>> = {
-  vllm: 'start vLLM with --enable-prompt-tokens-details',
-  sglang: 'start SGLang with --enable-cache-report',
-};
-const CACHING_ADVICE: Readonly<Record<string, string>> = {
-  vllm: 'start vLLM with --enable-prefix-caching (and without --no-enable-prefix-caching)',
-  sglang: 'start SGLang without --disable-radix-cache',
-  llamacpp: 'send requests with "cache_prompt": true, and give the server enough slots (-np)',
-};
-const ANY_REPORT_ADVICE =
-  'see whether the engine can report usage.prompt_tokens_details.cached_tokens; without it Warmpath goes by what it sent';
-const ANY_CACHING_ADVICE = "switch on the engine's prefix caching; without it no order of documents saves anything";
-
 /** A repeated prompt that starts in less than this share of the time shows a cache even where none is reported. */
 const CLEARLY_SOONER = 0.6;
 
@@ -33,6 +20,7 @@ const CLEARLY_SOONER = 0.6;
 export function judge(facts: EngineFacts): readonly Check[] {
   return [
     models(facts),
+    dialect(facts),
     caching(facts),
     sharedPrefix(facts),
     blockSize(facts),
@@ -49,6 +37,36 @@ function models({ models, model, owner }: EngineFacts): Check {
   return { name: 'models', verdict: 'ok', finding: `${model}${others}${by}` };
 }
 
+function dialect(facts: EngineFacts): Check {
+  const name = 'kind of engine';
+  const { title, reuse, salt, advice } = dialectOfFacts(facts);
+  const known = facts.dialect === undefined && dialectOfOwner(facts.owner) === undefined;
+  if (known) {
+    const finding = 'not told; it is taken for one that caches blocks, the least recently used first to go';
+    return { name, verdict: 'unknown', finding, advice: 'say it in `upstream.dialect`, if it is one of those' };
+  }
+  const separated = salt === undefined ? '; tenants share what it caches' : '';
+  const tuning = advice.tuning === undefined ? {} : { advice: advice.tuning };
+  return { name, verdict: 'ok', finding: `${title}: ${describeReuse(reuse)}${separated}`, ...tuning };
+}
+
+function describeReuse(reuse: Dialect['reuse']): string {
+  switch (reuse.kind) {
+    case 'prefix':
+      return reuse.unit === 1 ? 'shared starts to the token' : `shared starts in blocks of ${reuse.unit} tokens`;
+    case 'slots':
+      return 'one prompt a slot, and saved ones for one request each';
+    case 'hosted':
+      return `shared starts from ${reuse.least} tokens on, for a limited time`;
+    case 'breakpoints':
+      return `up to ${reuse.marks} marks, from ${reuse.least} tokens on, for a limited time`;
+  }
+}
+
+function dialectOfFacts({ dialect, owner }: EngineFacts): Dialect {
+  return dialect ?? dialectOfOwner(owner) ?? dialectOf('generic');
+}
+
 function caching(facts: EngineFacts): Check {
   const name = 'prefix caching';
   const { promptTokens, cachedTokens, streamedCachedTokens } = facts.repeat;
@@ -57,7 +75,7 @@ function caching(facts: EngineFacts): Check {
     const of = promptTokens === undefined ? '' : ` of ${promptTokens}`;
     return { name, verdict: 'ok', finding: `on: ${cached}${of} tokens of a repeated prompt were cached` };
   }
-  const advice = CACHING_ADVICE[facts.owner ?? ''] ?? ANY_CACHING_ADVICE;
+  const advice = dialectOfFacts(facts).advice.caching ?? dialectOf('generic').advice.caching!;
   if (cached === 0) return { name, verdict: 'failed', finding: 'off: nothing of a repeated prompt was cached', advice };
   if (startsSooner(facts))
     return { name, verdict: 'ok', finding: 'on, by its effect: a repeated prompt starts much sooner' };
@@ -86,7 +104,7 @@ function blockSize({ blockSize, repeat }: EngineFacts): Check {
 
 function reporting(name: string, cachedTokens: number | undefined, facts: EngineFacts): Check {
   if (cachedTokens !== undefined) return { name, verdict: 'ok', finding: 'reported' };
-  const advice = REPORT_ADVICE[facts.owner ?? ''] ?? ANY_REPORT_ADVICE;
+  const advice = dialectOfFacts(facts).advice.report ?? dialectOf('generic').advice.report!;
   return { name, verdict: 'warning', finding: 'not reported', advice };
 }
 

@@ -18,7 +18,7 @@ export function createExactPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIO
       const path = view.bestPath(documents, preamble, rule, maxOperations);
       const order =
         rule === undefined ? followedByRetrievalOrder(path.order, documents.length) : rule.complete(path.order);
-      const ordering = { order, cachedDocuments: path.order.length, cachedTokens: path.tokens };
+      const ordering = { order, cachedDocuments: path.order.length, cachedTokens: path.tokens, laterTokens: 0 };
       return path.isComplete ? ordering : { ...ordering, cutShort: 'partial' };
     },
   };

@@ -61,6 +61,28 @@ export class ChainSearch {
     return rule === undefined ? followedByRetrievalOrder(best, documents.length) : rule.complete(best);
   }
 
+  /**
+   * Worth of what an order leaves behind its first `cached` documents, in tokens. Right behind a call of `find`, for
+   * the same documents and demand. O(k × demand).
+   */
+  laterTokens(order: readonly number[], cached: number, demand: Demand): number {
+    let set = 0;
+    let tokens = 0;
+    let later = 0;
+    this.#interestedCount = demand.count;
+    for (let i = 0; i < demand.count; i++) this.#interested[i] = i;
+    for (const [place, rank] of order.entries()) {
+      if (place >= cached) {
+        this.#addUpDemand(demand, set, tokens);
+        const worth = worthOf(this.#waiting[rank]!, this.#expected[rank]!, demand.waiting > 0);
+        later += this.#lengths[rank]! * worth;
+      }
+      set |= 1 << rank;
+      tokens += this.#lengths[rank]!;
+    }
+    return later;
+  }
+
   /** The allowed paths with most tokens, longest first, the earlier first among equals. */
   #chooseStarts(paths: CachedPaths): void {
     const starts = this.#starts;

@@ -54,6 +54,20 @@ export class SubsetSearch {
     return order;
   }
 
+  /**
+   * Worth of what an order leaves behind its first `cached` documents, in tokens. Right behind a call of `find`, for
+   * the same documents. O(k).
+   */
+  laterTokens(order: readonly number[], cached: number): number {
+    let set = 0;
+    let later = 0;
+    for (const [place, rank] of order.entries()) {
+      set |= 1 << rank;
+      if (place >= cached) later += this.#lengths[rank]! * this.#worth[set]!;
+    }
+    return later;
+  }
+
   #addUpTokens(documents: readonly Document[], full: number): void {
     for (let rank = 0; rank < documents.length; rank++) this.#lengths[rank] = documents[rank]!.tokens;
     for (let set = 1; set <= full; set++) {

@@ -8,7 +8,9 @@ import { CHAIN_MAX_DOCUMENTS, ChainSearch } from './foresight-chain.js';
 import { SUBSETS_MAX_DOCUMENTS, SubsetSearch } from './foresight-subsets.js';
 import { ConstraintRule, isFree } from './placement.js';
 import type { Context, CutShort, Ordering, OrderingPolicy } from './policy.js';
-import { lengthsDiffer } from './reuse-worth.js';
+import { retrievalOrder } from './retrieval-order.js';
+import { lengthsDiffer, weightOfLater } from './reuse-worth.js';
+import { SlotPlanner } from './slot-plan.js';
 import { WaitingRequests } from './waiting-requests.js';
 
 /** Look-ups for the paths of a plan: each may wait for memory, and real trees take up to 2,500 (zipf, k = 15). */
@@ -32,25 +34,27 @@ const MAX_PATH_LOOK_UPS = 4_096;
 export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   const exact = createExactPolicy(maxOperations);
   const planner = new ForesightPlanner(maxOperations);
+  const slots = new SlotPlanner();
   return {
     name: 'foresight',
     arrange(context, view, now) {
-      const { order, cutShort } = planner.plan(context, view);
-      if (order !== undefined) return { ...withCachedPrefix(order, context, view), ...(cutShort && { cutShort }) };
-      const ordering = exact.arrange(context, view, now);
-      return ordering.cutShort === undefined && cutShort !== undefined ? { ...ordering, cutShort } : ordering;
+      if (view.slots !== undefined) return slots.plan(context, view, view.slots);
+      const { ordering, cutShort } = planner.plan(context, view);
+      if (ordering !== undefined) return { ...ordering, ...(cutShort && { cutShort }) };
+      const exactly = exact.arrange(context, view, now);
+      return exactly.cutShort === undefined && cutShort !== undefined ? { ...exactly, cutShort } : exactly;
     },
   };
 }
 
 /** The order, if there is something to look ahead to and budget enough for it; and what the budget cut short. */
 interface Plan {
-  readonly order: Ordering['order'] | undefined;
+  readonly ordering: Ordering | undefined;
   readonly cutShort: CutShort | undefined;
 }
 
-const NO_PLAN: Plan = { order: undefined, cutShort: undefined };
-const TOO_MUCH: Plan = { order: undefined, cutShort: 'exact' };
+const NO_PLAN: Plan = { ordering: undefined, cutShort: undefined };
+const TOO_MUCH: Plan = { ordering: undefined, cutShort: 'exact' };
 
 class ForesightPlanner {
   readonly #maxOperations: number;
@@ -83,12 +87,28 @@ class ForesightPlanner {
     if (isFew && SubsetSearch.cost(documents.length, demand, rule) <= left) {
       demand.weigh(paths);
       const order = this.#subsets.find(documents, demand, paths, rule);
-      return { order, cutShort: knowsAll ? undefined : 'known' };
+      const laterOf = (of: readonly number[], cached: number) => this.#subsets.laterTokens(of, cached);
+      return { ordering: weighed(order, { context, view, demand }, laterOf), cutShort: knowsAll ? undefined : 'known' };
     }
     if (ChainSearch.cost(documents.length, demand, paths) > left) return TOO_MUCH;
     demand.weigh(paths);
     const order = this.#chains.find(documents, demand, paths, rule);
-    if (isFew) return { order, cutShort: 'chains' };
-    return { order, cutShort: knowsAll ? undefined : 'known' };
+    const laterOf = (of: readonly number[], cached: number) => this.#chains.laterTokens(of, cached, demand);
+    const ordering = weighed(order, { context, view, demand }, laterOf);
+    if (isFew) return { ordering, cutShort: 'chains' };
+    return { ordering, cutShort: knowsAll ? undefined : 'known' };
   }
+}
+
+/** The order with what it is worth later, beside retrieval order; that is only asked for where a hint has a price. */
+function weighed(
+  order: readonly number[],
+  { context, view, demand }: { readonly context: Context; readonly view: ResidencyView; readonly demand: Demand },
+  laterOf: (order: readonly number[], cached: number) => number,
+): Ordering {
+  const ordering = withCachedPrefix(order, context, view);
+  if (context.hintTokens === undefined) return { ...ordering, laterTokens: 0 };
+  const unmoved = withCachedPrefix(retrievalOrder(order.length), context, view);
+  const gained = laterOf(order, ordering.cachedDocuments) - laterOf(unmoved.order, unmoved.cachedDocuments);
+  return { ...ordering, laterTokens: weightOfLater(demand.waiting > 0) * gained };
 }

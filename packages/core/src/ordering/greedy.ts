@@ -1,6 +1,7 @@
 import type { ResidencyView } from '../residency/view.js';
 import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import { preambleNode, residentPreambleTokens } from '../tree/preamble-path.js';
+import { withCachedPrefix } from './cached-prefix.js';
 import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering, OrderingPolicy } from './policy.js';
 import { followedByRetrievalOrder } from './retrieval-order.js';
@@ -48,6 +49,7 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
     i = 0;
   }
   const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
-  const ordering = { order, cachedDocuments: path.length, cachedTokens };
+  if (view.slots !== undefined) return { ...withCachedPrefix(order, context, view), laterTokens: 0 };
+  const ordering = { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 };
   return operationsLeft < 0 ? { ...ordering, cutShort: 'partial' } : ordering;
 }

@@ -27,6 +27,8 @@ export interface Context {
    * be served. Only `foresight` reads them, and only the first 64.
    */
   readonly waiting?: readonly (readonly Document[])[] | undefined;
+  /** Tokens of the hint that an order needs; absent where no hint is written. O(k). */
+  readonly hintTokens?: ((order: readonly number[]) => number) | undefined;
 }
 
 /**
@@ -46,6 +48,12 @@ export interface Ordering {
   readonly cachedTokens: number;
   /** Present where the search was cut short. */
   readonly cutShort?: CutShort | undefined;
+  /**
+   * Tokens that later requests are expected to save by this order, above what retrieval order would leave them; 0 for a
+   * policy that does not look ahead. Left out by policies whose order is a convention: it is kept whatever its hint
+   * costs.
+   */
+  readonly laterTokens?: number;
 }
 
 /**

@@ -5,9 +5,11 @@ import { type Insertion, KnowledgeTree, type KnowledgeTreeOptions, type ServedPa
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
 import { CapacityEstimate } from './capacity-estimate.js';
 import { DocumentStatistics, type DocumentStatisticsOptions } from './document-statistics.js';
-import { PredictionRecord } from './prediction-record.js';
+import { type EngineReport, PredictionRecord } from './prediction-record.js';
+import type { PromptSlots } from './prompt-slots.js';
 import { RecentRequests } from './recent-requests.js';
-import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView } from './view.js';
+import { SlotResidency } from './slot-residency.js';
+import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './view.js';
 
 export interface ServedHistoryOptions {
   /** Bounds of the knowledge tree. */
@@ -25,6 +27,11 @@ export interface ServedHistoryOptions {
    * by slot (llama-server) and for hosted APIs, where a miss may only mean another machine.
    */
   readonly evictsLeastRecent?: boolean;
+  /**
+   * The engine's slots, where it keeps whole prompts in them (llama-server). Histories of the same engine share them,
+   * each under a name of its own, because the engine's requests push each other's prompts out.
+   */
+  readonly slots?: { readonly prompts: PromptSlots; readonly name: string };
   /** The engine's own events, where it publishes them (`EventResidency`): they decide then what is resident. */
   readonly events?: { readonly isExact: boolean };
 }
@@ -36,12 +43,6 @@ export interface ServedRequest {
   readonly preamble: Preamble | undefined;
   /** `order[p]` is the retrieval rank of `documents[p]`; without it, prompt order counts as retrieval order. */
   readonly order?: readonly number[];
-}
-
-/** What the engine reported about a completed request, as far as it did. */
-export interface EngineReport {
-  readonly promptTokens?: number | undefined;
-  readonly cachedTokens?: number | undefined;
 }
 
 /**
@@ -64,6 +65,7 @@ export class ServedHistory implements ResidencyView {
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
   readonly #events: { readonly isExact: boolean } | undefined;
+  readonly #slots: SlotResidency | undefined;
 
   constructor(options: ServedHistoryOptions = {}) {
     this.#tree = new KnowledgeTree(options.tree);
@@ -72,15 +74,21 @@ export class ServedHistory implements ResidencyView {
     this.#maxAgeMs = options.maxAgeMs ?? Number.POSITIVE_INFINITY;
     this.#evictsLeastRecent = options.evictsLeastRecent ?? true;
     this.#events = options.events;
+    if (options.slots !== undefined) this.#slots = new SlotResidency(options.slots.prompts, options.slots.name);
   }
 
   /**
    * `exact` while the engine's events tell what it holds; `degraded` while most of the recent predictions that could be
-   * checked were missed; else `history`.
+   * checked were missed; `modelled` where the engine's slots are followed; else `history`.
    */
   get state(): ResidencyState {
     if (this.#isExact) return 'exact';
+    if (this.#slots !== undefined) return this.#slots.mostlyMissed ? 'degraded' : 'modelled';
     return this.#predictions.mostlyMissed ? 'degraded' : 'history';
+  }
+
+  get slots(): SlotsView | undefined {
+    return this.#slots;
   }
 
   get tree(): KnowledgeTreeView {
@@ -111,7 +119,8 @@ export class ServedHistory implements ResidencyView {
     rule: PlacementRule | undefined,
     maxOperations?: number,
   ): CachedPath {
-    return this.#search.find(documents, preamble, rule, maxOperations);
+    const bySlots = this.#slots?.bestPath(documents, preamble, rule);
+    return bySlots ?? this.#search.find(documents, preamble, rule, maxOperations);
   }
 
   /** The request goes to the engine: its path will be resident, and its documents were accessed. O(path). */
@@ -119,6 +128,7 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.record(request.documents.map((document) => document.key));
     this.#recent.record(request);
     this.#dispatches.set(request, this.#tree.insert(pathOf(request), 'expected', now));
+    this.#slots?.dispatched(request, pathOf(request));
     this.#pruneToCapacity();
     if (this.#maxAgeMs !== Number.POSITIVE_INFINITY) this.#tree.pruneUsedBefore(now - this.#maxAgeMs);
   }
@@ -136,7 +146,8 @@ export class ServedHistory implements ResidencyView {
     const dispatch = this.#dispatches.get(request)!;
     this.#dispatches.delete(request);
     const path = pathOf(request);
-    if (report.cachedTokens !== undefined && !this.#isExact) {
+    if (this.#slots !== undefined) this.#slots.completed(request, path, report);
+    else if (report.cachedTokens !== undefined && !this.#isExact) {
       const { cachedTokens, promptTokens } = report;
       const { missing, exceeded } = this.#predictions.judge(path.tokens, dispatch, { cachedTokens, promptTokens });
       if (exceeded) this.#capacity.exceeded();
@@ -154,12 +165,15 @@ export class ServedHistory implements ResidencyView {
     const dispatch = this.#dispatches.get(request);
     if (dispatch === undefined) return;
     this.#dispatches.delete(request);
+    this.#slots?.failed(request);
     this.#tree.withdraw(pathOf(request).keys, dispatch.access);
   }
 
   /** The engine has prefilled this path, but nobody asked for it: resident, and no request to learn from. O(path). */
   prewarmed(path: ServedRequest, now: number): void {
     this.#tree.insert(pathOf(path), 'confirmed', now);
+    this.#slots?.dispatched(path, pathOf(path));
+    this.#slots?.completed(path, pathOf(path), {});
     this.#pruneToCapacity();
   }
 
@@ -179,6 +193,7 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.clear();
     this.#recent.clear();
     this.#predictions.clear();
+    this.#slots?.clear();
     this.#capacity.clear();
   }
 

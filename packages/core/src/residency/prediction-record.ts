@@ -10,12 +10,20 @@ const MISSED_SHARE = 0.5;
  * Tokens that an engine may leave out of a full hit: it counts whole blocks (16 tokens in vLLM, up to some dozens
  * elsewhere) and always recomputes the last token.
  */
-const BLOCK_SLACK = 64;
+export const BLOCK_SLACK = 64;
 /**
  * A document counts as certainly missing only beyond this multiple of the cached tokens, because our counts may be
  * estimates.
  */
 const ESTIMATE_SLACK = 1.25;
+
+/** What the engine reported about a completed request, as far as it did. */
+export interface EngineReport {
+  readonly promptTokens?: number | undefined;
+  readonly cachedTokens?: number | undefined;
+  /** Tokens of the answer, which stand behind the prompt in the engine's memory. */
+  readonly answerTokens?: number | undefined;
+}
 
 /** What the engine counted. */
 interface EngineCount {
@@ -29,21 +37,41 @@ interface Judgement {
   readonly exceeded: boolean;
 }
 
+/** Which of the last 16 judged predictions were missed. */
+export class MissedPredictions {
+  /** The latest in bit 0; 1 = missed. */
+  #missed = 0;
+  #judged = 0;
+
+  /** Whether most were; false until there are 4. */
+  get areMost(): boolean {
+    if (this.#judged < FEWEST_JUDGED) return false;
+    let missed = 0;
+    for (let bits = this.#missed; bits !== 0; bits >>>= 1) missed += bits & 1;
+    return missed * 2 > this.#judged;
+  }
+
+  add(missed: boolean): void {
+    this.#missed = ((this.#missed << 1) | (missed ? 1 : 0)) & (2 ** REMEMBERED - 1);
+    this.#judged = Math.min(REMEMBERED, this.#judged + 1);
+  }
+
+  clear(): void {
+    this.#missed = 0;
+    this.#judged = 0;
+  }
+}
+
 /**
  * Compares what the history predicted with what the engine reports. Only nodes that completed requests had confirmed
  * before the dispatch count: that a path still in flight was not cached yet proves nothing.
  */
 export class PredictionRecord {
-  /** The last judgements, the latest in bit 0; 1 = missed. */
-  #missed = 0;
-  #judged = 0;
+  readonly #missed = new MissedPredictions();
 
   /** Whether most of the last 16 judged predictions were missed; false until there are 4. */
   get mostlyMissed(): boolean {
-    if (this.#judged < FEWEST_JUDGED) return false;
-    let missed = 0;
-    for (let bits = this.#missed; bits !== 0; bits >>>= 1) missed += bits & 1;
-    return missed * 2 > this.#judged;
+    return this.#missed.areMost;
   }
 
   /**
@@ -62,19 +90,13 @@ export class PredictionRecord {
       predicted += tokens[depth]! * scale;
       if (missing === 0 && predicted > reach) missing = confirmedAt;
     }
-    if (predicted > BLOCK_SLACK) this.#remember(engine.cachedTokens + BLOCK_SLACK < predicted * MISSED_SHARE);
+    if (predicted > BLOCK_SLACK) this.#missed.add(engine.cachedTokens + BLOCK_SLACK < predicted * MISSED_SHARE);
     const known = tokens.slice(0, dispatch.known).reduce((sum, count) => sum + count, 0);
     return { missing, exceeded: engine.cachedTokens > known * ESTIMATE_SLACK + BLOCK_SLACK };
   }
 
   clear(): void {
-    this.#missed = 0;
-    this.#judged = 0;
-  }
-
-  #remember(missed: boolean): void {
-    this.#missed = ((this.#missed << 1) | (missed ? 1 : 0)) & (2 ** REMEMBERED - 1);
-    this.#judged = Math.min(REMEMBERED, this.#judged + 1);
+    this.#missed.clear();
   }
 }
 

@@ -34,9 +34,28 @@ export interface RecentRequestsView {
   readonly horizonShare: number;
 }
 
+/** What an engine that keeps whole prompts in slots would give (`PromptSlots`). */
+export interface SlotsView {
+  /** Tokens that the engine would reuse of a prompt with the documents in this order. Cost: that of `PromptSlots`. */
+  predict(documents: readonly Document[], preamble: Preamble | undefined): number;
+  /**
+   * The starts that held prompts and these documents have in common, in any order that `rule` allows: retrieval ranks
+   * in prompt order, each start once, the longest of tokens first; at most 64 are returned. O(prompts + starts × k).
+   */
+  starts(
+    documents: readonly Document[],
+    preamble: Preamble | undefined,
+    rule: PlacementRule | undefined,
+  ): readonly (readonly number[])[];
+  /** Least share of a held prompt that a new one must keep for it to be reused at all. */
+  readonly leastKept: number;
+}
+
 /** Read-only state that an ordering policy may look at. */
 export interface ResidencyView {
   readonly state: ResidencyState;
+  /** Present where the engine keeps whole prompts in slots: it tells what is reused, and the tree what was sent. */
+  readonly slots?: SlotsView | undefined;
   readonly tree: KnowledgeTreeView;
   readonly hotness: HotnessView;
   readonly recent: RecentRequestsView;

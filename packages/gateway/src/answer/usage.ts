@@ -15,7 +15,11 @@ export interface Usage {
 export function readUsage(value: unknown): Usage | undefined {
   if (!isObject(value)) return undefined;
   const { prompt_tokens: promptTokens, input_tokens: inputTokens } = value;
-  if (isCount(promptTokens)) return usage(promptTokens, cachedOf(value['prompt_tokens_details']));
+  if (isCount(promptTokens)) {
+    // DeepSeek's own name for it; the usual one is not there in all of its versions.
+    const hit = value['prompt_cache_hit_tokens'];
+    return usage(promptTokens, cachedOf(value['prompt_tokens_details']) ?? (isCount(hit) ? hit : undefined));
+  }
   if (!isCount(inputTokens)) return undefined;
   const { cache_read_input_tokens: read, cache_creation_input_tokens: written } = value;
   if (!isCount(read) && !isCount(written)) return usage(inputTokens, cachedOf(value['input_tokens_details']));

@@ -181,11 +181,11 @@ export class InsertedDocuments {
    */
   decide(asked: InsertedRequest, request: InsertedRequest['request'], state: TenantModel, now: number) {
     try {
-      return this.#render(asked, this.arrange(request, state.history, now));
+      return this.#render(asked, this.arrange(request, state.history, now), state);
     } catch (error) {
       if (isBadInput(error)) throw error;
       const anew = { ...asked, repeated: undefined };
-      return { ...this.#render(anew, inOrder(request, state)), fallback: 'retrieval' as const, defect: error };
+      return { ...this.#render(anew, inOrder(request, state), state), fallback: 'retrieval' as const, defect: error };
     }
   }
 
@@ -227,7 +227,7 @@ export class InsertedDocuments {
     }
     const viewed = prompt.view(0);
     const edits = chatEdits(viewed.messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
-    const text = this.#documentsText(parsed, path, { cachedDocuments: 0, isTurn: true });
+    const text = this.#documentsText(parsed, path, { cachedDocuments: 0, isTurn: true, state });
     return applyEdits(body.bytes, insertDocuments(prompt, viewed, edits, text));
   }
 
@@ -256,7 +256,7 @@ export class InsertedDocuments {
     };
   }
 
-  #render(asked: InsertedRequest, arrangement: Arrangement): ArrangedInsertion {
+  #render(asked: InsertedRequest, arrangement: Arrangement, state: TenantModel): ArrangedInsertion {
     const { fellBack } = arrangement.trace;
     const isFallback = {
       fallback: fellBack && ('retrieval' as const),
@@ -264,13 +264,14 @@ export class InsertedDocuments {
     };
     return asked.prompt === undefined
       ? { ...this.#renderCompletion(asked, arrangement), ...isFallback }
-      : { ...this.#renderChat(asked, asked.prompt, arrangement), ...isFallback };
+      : { ...this.#renderChat(asked, asked.prompt, arrangement, state), ...isFallback };
   }
 
   #renderChat(
     { parsed, viewed, history, isNamed, supplied, repeated }: InsertedRequest,
     prompt: PromptView,
     arrangement: Arrangement,
+    state: TenantModel,
   ) {
     const { arrange } = this.#config;
     const { messages } = viewed;
@@ -280,6 +281,7 @@ export class InsertedDocuments {
     const text = this.#documentsText(parsed, arrangement.documents, {
       cachedDocuments: arrangement.trace.cachedDocuments,
       isTurn: isNamed,
+      state,
     });
     const turn = !isNamed
       ? undefined
@@ -328,10 +330,14 @@ export class InsertedDocuments {
   #documentsText(
     { api, body }: ParsedRequest,
     documents: readonly Document[],
-    { cachedDocuments, isTurn }: { readonly cachedDocuments: number; readonly isTurn: boolean },
+    {
+      cachedDocuments,
+      isTurn,
+      state,
+    }: { readonly cachedDocuments: number; readonly isTurn: boolean; readonly state: TenantModel },
   ): DocumentsText {
     if (documents.length === 0) return NO_DOCUMENTS;
-    const { segments, cacheBreakpoints } = this.#config.upstream;
+    const { segments, cacheBreakpoints = state.engine.dialect.reuse.kind === 'breakpoints' } = this.#config.upstream;
     const rendered = documents.map((document) => this.cache.rendered(document));
     if (segments && api.name === 'chat') return { groups: rendered, isCut: true, hasBreakpoints: false };
     const room = cacheBreakpoints && api.name === 'messages' ? roomForBreakpoints(body) : 0;

@@ -8,6 +8,7 @@ import {
   TEMPLATE_NAMES,
 } from '@warmpath/core';
 import { z } from 'zod';
+import { DIALECT_NAMES } from '../engines/dialects/dialects.js';
 import { collections } from './schema-collections.js';
 import { recognise, session } from './schema-conversations.js';
 import { checksKeys, isLoopback, server } from './schema-server.js';
@@ -49,6 +50,12 @@ const upstream = z.strictObject({
     .describe(
       "Base URL of the engine's OpenAI API, with or without `/v1` at its end. Several engines are listed under `engines`, and share everything else that stands here.",
     ),
+  dialect: z
+    .enum(['auto', ...DIALECT_NAMES])
+    .default('auto')
+    .describe(
+      'What kind of engine it is: how it caches, and what it reports. `auto` goes by the address of a hosted API, and by what the engine says when `warmpath serve` or `up` looks for it; behind a proxy, say it.',
+    ),
   apiKey: z
     .string()
     .min(1)
@@ -73,9 +80,9 @@ const upstream = z.strictObject({
   responses: apiWay().describe('The same for `/v1/responses`.'),
   cacheBreakpoints: z
     .boolean()
-    .default(false)
+    .optional()
     .describe(
-      "Mark the documents of `/v1/messages` as cache breakpoints, for Anthropic's own API, which caches up to these only and bills writing them.",
+      "Mark the documents of `/v1/messages` as cache breakpoints, for an API that caches up to these only and bills writing them. Left out: true for Anthropic's own, else false.",
     ),
   maxConcurrent: count(65_536)
     .default(1_024)
@@ -172,14 +179,14 @@ const arrange = z.strictObject({
 const residency = z.strictObject({
   evictsLeastRecent: z
     .boolean()
-    .default(true)
+    .optional()
     .describe(
-      'Whether the engine evicts what it used least recently, as vLLM, SGLang and the embedded engine do. Set false for llama-server (one cache per slot) and hosted APIs.',
+      'Whether the engine evicts what it used least recently. Left out: as `upstream.dialect` does, true for vLLM, SGLang and the embedded engine, false for hosted APIs. Where slots are followed (llama-server), it says nothing.',
     ),
   maxAgeMs: milliseconds()
     .optional()
     .describe(
-      'Milliseconds without use after which a path is believed gone, for engines that cache for a limited time. What was warmed up counts as cold again after it, or after 5 minutes if it is left out.',
+      'Milliseconds without use after which a path is believed gone. Left out: what `upstream.dialect` says, for hosted APIs. What was warmed up counts as cold again after it, or after 5 minutes if it is left out.',
     ),
 });
 

@@ -1,5 +1,6 @@
 import type { WarmpathError } from '@warmpath/core';
 import type { Upstream } from '../dispatch/upstream.js';
+import { type Dialect, dialectOfOwner } from './dialects/dialects.js';
 
 /** What an engine's address was found to be. */
 export type EngineState =
@@ -21,6 +22,8 @@ export interface EngineReport {
   readonly state: EngineState;
   /** Names of the models, as many as it lists; none in other states than `up`. */
   readonly models: readonly string[];
+  /** What kind of engine it says it is; `undefined` where it does not, and in other states than `up`. */
+  readonly dialect: Dialect | undefined;
   /** What is wrong, in a sentence; `undefined` if nothing is. */
   readonly problem: string | undefined;
   /** What to do about it. */
@@ -55,6 +58,7 @@ export async function probeEngine(
     url,
     state,
     models: [],
+    dialect: undefined,
     problem,
     remedy,
   });
@@ -86,7 +90,7 @@ export async function probeEngine(
   if (models === undefined) {
     return report('not-an-engine', `What it answers is no list of models (status ${status}).`, BASE_URL);
   }
-  return { ...report('up'), models };
+  return { ...report('up'), ...models };
 }
 
 const BASE_URL =
@@ -99,13 +103,21 @@ function remedyOf(code: WarmpathError['code']): string {
   return 'Start the engine, or correct its address (`--engine`, `upstream.url`).';
 }
 
-function modelsIn(text: string): readonly string[] | undefined {
-  const names = readModels(text)?.map(({ id }) => id);
-  return names?.filter((name) => typeof name === 'string').slice(0, NAMED_MODELS);
+function modelsIn(text: string): Pick<EngineReport, 'models' | 'dialect'> | undefined {
+  const rows = readModels(text);
+  if (rows === undefined) return undefined;
+  const names = rows.map(({ id }) => id).filter((name) => typeof name === 'string');
+  const owner = rows[0]?.owned_by;
+  return {
+    models: names.slice(0, NAMED_MODELS),
+    dialect: dialectOfOwner(typeof owner === 'string' ? owner : undefined),
+  };
 }
 
 /** The models of a list as `GET /v1/models` answers it; `undefined` for what is none. */
-export function readModels(text: string): readonly { readonly id?: unknown }[] | undefined {
+export function readModels(
+  text: string,
+): readonly { readonly id?: unknown; readonly owned_by?: unknown }[] | undefined {
   try {
     const { data } = JSON.parse(text) as { readonly data?: unknown };
     if (!Array.isArray(data)) return undefined;

@@ -5,6 +5,7 @@ import { engineCredentials, forwardsClientKey, requestHeaders } from '../dispatc
 import { Upstream } from '../dispatch/upstream.js';
 import { HOPS_HEADER } from '../intake/hops.js';
 import type { Prewarmer } from '../warm/prewarmer.js';
+import { configuredDialect, type Dialect } from './dialects/dialects.js';
 import { EngineApis } from './engine-apis.js';
 import { EngineHealth } from './engine-health.js';
 import { type EngineReport, probeEngine } from './engine-probe.js';
@@ -39,6 +40,8 @@ export interface EngineParts {
   readonly isSpare: (engine: Engine) => boolean;
   /** A drained engine has answered everything. */
   readonly quiet: (engine: Engine) => void;
+  /** It is of another kind than was believed. */
+  readonly dialectFound: (engine: Engine) => void;
   /** Makes what prefills ahead on it, where that is enabled. */
   readonly createPrewarmer: (engine: Engine) => Prewarmer | undefined;
 }
@@ -75,6 +78,7 @@ export class Engine {
   isDraining = false;
   isRemoved = false;
   #settings: EngineSettings;
+  #dialect: Dialect;
   #models: ReadonlySet<string> | undefined;
   #kvResidency: KvResidency | undefined;
   #watch: EngineWatch | undefined;
@@ -87,6 +91,7 @@ export class Engine {
     this.#settings = settings;
     this.#parts = parts;
     this.#models = settings.models && new Set(settings.models);
+    this.#dialect = configuredDialect({ dialect: config.upstream.dialect, url: settings.url });
     this.health = new EngineHealth(config.health, {
       now,
       isSpare: () => parts.isSpare(this),
@@ -126,6 +131,11 @@ export class Engine {
   /** Where it is, without credentials. */
   get url(): string {
     return this.upstream.url;
+  }
+
+  /** What kind of engine it is, as far as that is configured or was found. */
+  get dialect(): Dialect {
+    return this.#dialect;
   }
 
   get weight(): number {
@@ -177,11 +187,20 @@ export class Engine {
    */
   watch(tell: (report: EngineReport) => void, checkMs?: number): void {
     const heard = (report: EngineReport) => {
+      this.#learnDialect(report.dialect);
       if (checkMs !== undefined)
         this.health.checked(report.problem !== undefined && report.state !== 'wants-key' ? report.state : undefined);
     };
     this.#watch = new EngineWatch(() => this.probe(), { tell, heard, againMs: checkMs });
     this.#watch.look();
+  }
+
+  /** What is configured, or known by its address, is not asked for. */
+  #learnDialect(found: Dialect | undefined): void {
+    const isOpen = this.#parts.config.upstream.dialect === 'auto' && this.#dialect.name === 'generic';
+    if (!isOpen || found === undefined) return;
+    this.#dialect = found;
+    this.#parts.dialectFound(this);
   }
 
   /** A request found it gone: it is asked for again. */

@@ -4,6 +4,7 @@ import type { Usage } from '../answer/usage.js';
 export interface EngineTokens {
   readonly promptTokens?: number | undefined;
   readonly cachedTokens?: number | undefined;
+  readonly answerTokens?: number | undefined;
 }
 
 /** Weight of the newest observation in the moving average: about the last ten requests count. */
@@ -42,13 +43,15 @@ export class EngineCounts {
    * What became of a prompt as the knowledge tree compares it: in estimated tokens. What the engine did not count is
    * left out.
    */
-  outcome({ promptTokens, cachedTokens }: EngineTokens): {
+  outcome({ promptTokens, cachedTokens, answerTokens }: EngineTokens): {
     readonly promptTokens?: number;
     readonly cachedTokens?: number;
+    readonly answerTokens?: number;
   } {
     return {
       ...(promptTokens !== undefined && { promptTokens: this.toEstimatedTokens(promptTokens) }),
       ...(cachedTokens !== undefined && { cachedTokens: this.toEstimatedTokens(cachedTokens) }),
+      ...(answerTokens !== undefined && { answerTokens: this.toEstimatedTokens(answerTokens) }),
     };
   }
 

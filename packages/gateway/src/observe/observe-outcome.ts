@@ -60,7 +60,7 @@ function observeAnswer(gateway: Gateway, { engine, call, prompt, sent, dispatche
     for (const arrangement of arrangements) observe({ kind: 'failed', arrangement, now }, history);
     return;
   }
-  const { firstContentAt, usage } = result.sniffer;
+  const { firstContentAt, usage, completionTokens } = result.sniffer;
   if (firstContentAt !== undefined) exchange.ttftMs = firstContentAt - dispatchedAt;
   if (usage !== undefined) {
     counts.observe(prompt.estimatedTokens, usage);
@@ -69,7 +69,10 @@ function observeAnswer(gateway: Gateway, { engine, call, prompt, sent, dispatche
   }
   const { ttftMs } = exchange;
   // The counts are of the whole prompt: they belong to the path that goes farthest into it.
-  const counted = { ...counts.outcome(exchange), ...(ttftMs !== undefined && { ttftMs }) };
+  const counted = {
+    ...counts.outcome({ ...exchange, answerTokens: completionTokens }),
+    ...(ttftMs !== undefined && { ttftMs }),
+  };
   for (const [place, arrangement] of arrangements.entries()) {
     const isLast = place === arrangements.length - 1;
     observe({ kind: 'completed', arrangement, now, ...(isLast && counted) }, history);

@@ -1,11 +1,14 @@
-import { type EventResidency, ServedHistory } from '@warmpath/core';
+import { type EventResidency, PromptSlots, ServedHistory } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
+import { beliefOf, type Dialect } from '../engines/dialects/dialects.js';
 import { EngineCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
 
 /** The engine that holds what a history says. */
 export interface HistoryEngine {
   readonly number: number;
+  /** What kind of engine it is. */
+  readonly dialect: Dialect;
   /** Only where it publishes KV events. */
   readonly kvResidency: { readonly events: EventResidency } | undefined;
 }
@@ -27,6 +30,10 @@ const STATISTICS_PART = 1 / 32;
 const STATISTIC_BYTES = 256;
 /** Bytes of a history beside what it counts itself. */
 const HISTORY_BYTES = 2_048;
+/** Prompts that an engine with slots may have saved, as far as that is followed. */
+const MAX_SAVED_PROMPTS = 512;
+/** Models of engines whose slots are followed. */
+const MAX_SLOT_MODELS = 64;
 
 /**
  * State per engine, tenant and model, never shared between them. Bounded in bytes, which are taken when a history is
@@ -36,6 +43,8 @@ export class ServedHistories {
   readonly #maxBytes: number;
   readonly #residency: GatewayConfig['residency'];
   readonly #histories: TenantCache<TenantModel>;
+  /** Of each engine and model: its requests push each other's prompts out, whoever sent them. */
+  readonly #slots = new Map<string, PromptSlots>();
 
   constructor(maxBytes: number, residency: GatewayConfig['residency']) {
     this.#maxBytes = maxBytes;
@@ -75,24 +84,42 @@ export class ServedHistories {
     return state;
   }
 
-  /** The engine is gone, and what it held. O(histories). */
+  /** The engine is gone, or of another kind than was believed, and what it held. O(histories). */
   forget(engine: HistoryEngine): void {
     for (const state of [...this.#histories.values()]) {
       if (state.engine === engine) this.#histories.take(state.tenant, keyOf(engine, state.model));
     }
+    for (const key of this.#slots.keys()) if (key.startsWith(keyOf(engine, ''))) this.#slots.delete(key);
   }
 
   #make(engine: HistoryEngine, tenant: string, model: string): TenantModel {
-    const { evictsLeastRecent, maxAgeMs } = this.#residency;
+    const belief = beliefOf(engine.dialect.reuse);
+    const { evictsLeastRecent = belief.evictsLeastRecent, maxAgeMs = belief.maxAgeMs } = this.#residency;
     const events = engine.kvResidency?.events;
+    const slots = this.#slotsOf(engine, model);
     const history = new ServedHistory({
       tree: { maxBytes: Math.floor(TREE_PART * this.#maxBytes) },
       hotness: { maxDocuments: Math.ceil((STATISTICS_PART * this.#maxBytes) / STATISTIC_BYTES) },
       evictsLeastRecent,
       ...(events !== undefined && { events }),
+      ...(slots !== undefined && { slots: { prompts: slots, name: tenant } }),
       ...(maxAgeMs !== undefined && { maxAgeMs }),
     });
     return { tenant, model, engine, history, counts: new EngineCounts() };
+  }
+
+  #slotsOf(engine: HistoryEngine, model: string): PromptSlots | undefined {
+    const { slots } = beliefOf(engine.dialect.reuse);
+    if (slots === undefined) return undefined;
+    const key = keyOf(engine, model);
+    let prompts = this.#slots.get(key);
+    if (prompts === undefined) {
+      // Clients choose names of models: those of unknown ones must not pile up.
+      if (this.#slots.size === MAX_SLOT_MODELS) this.#slots.delete(this.#slots.keys().next().value!);
+      prompts = new PromptSlots({ ...slots, maxSaved: MAX_SAVED_PROMPTS });
+      this.#slots.set(key, prompts);
+    }
+    return prompts;
   }
 }
 

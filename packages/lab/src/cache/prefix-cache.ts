@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { type PromptSlotsOptions, WarmpathError } from '@warmpath/core';
 import type { PromptSpan } from '../workloads/workload.js';
 
 /** A prompt as a prefix cache sees it. */
@@ -54,6 +54,8 @@ export interface PrefixCacheModel {
   readonly granularity: number;
   /** Whether what was used least recently goes first, so that one miss tells of others (see `ServedHistory`). */
   readonly evictsLeastRecent: boolean;
+  /** Present where whole prompts are kept in slots: whoever orders for this cache follows them. */
+  readonly slots?: PromptSlotsOptions;
   /** Tokens of room in use, by prompts under way too. */
   readonly usedTokens: number;
   /** Tokens of room in all; infinite if unlimited. */

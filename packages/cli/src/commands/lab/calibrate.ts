@@ -1,0 +1,132 @@
+import { randomBytes } from 'node:crypto';
+import { WarmpathError } from '@warmpath/core';
+import { configuredDialect, type Dialect, dialectOfOwner } from '@warmpath/gateway';
+import { CACHE_SPECIFICATIONS, type LabPolicyName, readCache } from '@warmpath/lab';
+import type { Command } from 'commander';
+import { addCommand, type CommandContext } from '../../command-context.js';
+import { EngineClient } from '../../engine-client.js';
+import { withInterruption } from '../../interruption.js';
+import {
+  type Calibration,
+  type CalibrationSettings,
+  calibrateEngine,
+  calibrateModel,
+  calibrationRequests,
+} from '../../lab/calibration.js';
+import { readQuestionSource } from '../../lab/evaluation/question-source.js';
+import { policiesOption } from '../../lab/options.js';
+import { addEngineUrlOptions, type EngineUrlOptions, engineAddress, wholeNumber } from '../../options.js';
+import { startProgress } from '../../progress.js';
+import { formatTable, percent, type Terminal } from '../../terminal.js';
+
+interface CalibrateOptions extends EngineUrlOptions {
+  readonly data: string;
+  readonly cache?: string;
+  readonly policies: readonly LabPolicyName[];
+  readonly topK?: number;
+  readonly limit?: number;
+}
+
+/** A model of a cache is taken to agree with its engine up to this difference of cached shares. */
+const AGREES_WITHIN = 0.02;
+const MARK_BYTES = 6;
+/** Nothing is drawn here: the order of data sets without conversations of their own is that of the file. */
+const SEED = 42;
+
+/** Adds `warmpath lab calibrate`. */
+export function addCalibrateCommand(lab: Command, context: CommandContext): void {
+  const command = addCommand(
+    lab,
+    'calibrate',
+    "play the same requests on an engine and on the lab's model of its cache",
+  )
+    .requiredOption('--data <path>', 'questions with answers: a BEIR folder, or a file of MTRAG tasks')
+    .option('--cache <cache>', `the model, one of ${CACHE_SPECIFICATIONS} (default: by the kind of engine)`)
+    .addOption(policiesOption('retrieval,exact,foresight'))
+    .option('--top-k <number>', 'passages a question (5)', wholeNumber(1, 1_000))
+    .option('--limit <number>', 'the first so many questions (default: all)', wholeNumber(1));
+  addEngineUrlOptions(command, 'engine to play on, any OpenAI-compatible one that reports cached tokens')
+    .option('--model <name>', 'one of its models (default: its first)')
+    .action((options: CalibrateOptions) => withInterruption((signal) => calibrate(options, { ...context, signal })));
+}
+
+async function calibrate(
+  options: CalibrateOptions,
+  { terminal, environment, signal }: CommandContext & { readonly signal: AbortSignal },
+): Promise<void> {
+  if (options.engine === undefined) {
+    throw new WarmpathError('WARMPATH_USAGE', { path: '--engine', detail: 'the URL of an engine was expected' });
+  }
+  const address = engineAddress(options, environment);
+  const given = options.cache === undefined ? undefined : readCache(options.cache);
+  const source = await readQuestionSource(options.data, { ...options, seed: SEED });
+  const requests = calibrationRequests(source.questions);
+  const client = new EngineClient(address);
+  const progress = startProgress(terminal, 'requests', requests.length * options.policies.length);
+  try {
+    const models = await client.models(signal);
+    const model = options.model ?? models[0]?.id;
+    if (model === undefined) {
+      throw new WarmpathError('WARMPATH_MODEL_NOT_FOUND', { path: '--model', detail: 'the engine names no model' });
+    }
+    const dialect = dialectOfOwner(models[0]?.owned_by) ?? configuredDialect({ dialect: 'auto', url: address.url });
+    const cache = options.cache ?? modelOf(dialect);
+    const createCache = given ?? readCache(cache);
+    const results: Calibration[] = [];
+    for (const policy of options.policies) {
+      const mark = randomBytes(MARK_BYTES).toString('hex');
+      const settings: CalibrationSettings = { model, createCache, systemPrompt: source.systemPrompt, mark };
+      const hooks = { signal, onRequest: () => progress.advance() };
+      const engine = await calibrateEngine(requests, policy, client, { ...settings, ...hooks });
+      if (engine === undefined) throw withoutCounts(dialect);
+      results.push({ policy, engine, model: calibrateModel(requests, policy, settings) });
+    }
+    progress.stop();
+    terminal.data({ engine: address.url, model, dialect: dialect.name, cache, requests: requests.length, results });
+    print(results, { terminal, title: `${address.url} beside ${cache}: ${requests.length} requests` });
+  } finally {
+    progress.stop();
+    await client.close();
+  }
+}
+
+/** The lab's model of what such an engine caches. */
+function modelOf({ reuse }: Dialect): string {
+  if (reuse.kind === 'slots') return 'slots';
+  return reuse.kind === 'prefix' && reuse.unit === 1 ? 'radix' : 'unlimited';
+}
+
+function withoutCounts({ advice }: Dialect): WarmpathError {
+  const what = advice.report === undefined ? '' : `; ${advice.report}`;
+  return new WarmpathError('WARMPATH_USAGE', {
+    path: '--engine',
+    detail: `the engine reports no cached tokens${what}`,
+  });
+}
+
+function print(
+  results: readonly Calibration[],
+  { terminal, title }: { readonly terminal: Terminal; readonly title: string },
+): void {
+  const first = results[0]!;
+  terminal.line(terminal.style.bold(title));
+  const header = ['policy', 'cached, engine', 'model', 'apart', 'uncached, engine', 'model', 'ratio, engine', 'model'];
+  const rows = results.map(({ policy, engine, model }) => [
+    policy,
+    percent(engine.cachedShare),
+    percent(model.cachedShare),
+    percent(Math.abs(engine.cachedShare - model.cachedShare)),
+    engine.uncachedTokens.toFixed(0),
+    model.uncachedTokens.toFixed(0),
+    (engine.uncachedTokens / first.engine.uncachedTokens).toFixed(3),
+    (model.uncachedTokens / first.model.uncachedTokens).toFixed(3),
+  ]);
+  for (const line of formatTable([header, ...rows])) terminal.line(`  ${line}`);
+  terminal.line();
+  const apart = results.filter(({ engine, model }) => Math.abs(engine.cachedShare - model.cachedShare) > AGREES_WITHIN);
+  if (apart.length === 0) terminal.line(`The model agrees with the engine within ${percent(AGREES_WITHIN)}.`);
+  else
+    terminal.line(
+      `The model is further than ${percent(AGREES_WITHIN)} apart for ${apart.map(({ policy }) => policy).join(', ')}.`,
+    );
+}

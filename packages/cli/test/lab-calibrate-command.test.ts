@@ -1,0 +1,115 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { MersenneTwister } from '@warmpath/lab';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
+import { runCli } from './run-cli.js';
+
+let folder: string;
+let engine: FakeEngine | undefined;
+let child: ChildProcess | undefined;
+
+const QUESTIONS = 40;
+
+/** Questions about ten subjects that share passages, as a BEIR folder. */
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-calibrate-'));
+  const random = new MersenneTwister(5);
+  const words = (count: number) => Array.from({ length: count }, () => `word${random.below(400)}`).join(' ');
+  const lines = (values: readonly object[]) => values.map((value) => `${JSON.stringify(value)}\n`).join('');
+  const subjects = Array.from({ length: 10 }, (_, i) => `subject${i}`);
+  const corpus = Array.from({ length: 30 }, (_, i) => ({
+    _id: `d${i}`,
+    title: '',
+    text: `${subjects[i % 10]} ${subjects[(3 * i + 1) % 10]} ${words(20 + random.below(60))}`,
+  }));
+  const queries = Array.from({ length: QUESTIONS }, (_, i) => {
+    const [one, other] = [random.below(10), random.below(10)];
+    return { _id: `q${i}`, text: `${subjects[one]} or ${subjects[other]}?`, metadata: { answer: 'yes' } };
+  });
+  await writeFile(join(folder, 'corpus.jsonl'), lines(corpus));
+  await writeFile(join(folder, 'queries.jsonl'), lines(queries));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+afterEach(async () => {
+  await engine?.close();
+  engine = undefined;
+  child?.kill('SIGKILL');
+  child = undefined;
+});
+
+interface Calibrated {
+  readonly dialect: string;
+  readonly cache: string;
+  readonly results: readonly {
+    readonly policy: string;
+    readonly engine: { readonly cachedShare: number };
+    readonly model: { readonly cachedShare: number };
+  }[];
+}
+
+async function calibrated(url: string, args: readonly string[] = []) {
+  const { code, stdout, stderr } = await runCli([
+    ...['lab', 'calibrate', '--engine', url, '--data', folder, '--json'],
+    ...args,
+  ]);
+  return { code, stderr, report: JSON.parse(stdout) as Calibrated & { error?: { code: string; message: string } } };
+}
+
+describe('warmpath lab calibrate', () => {
+  const fake = async (options: FakeEngineOptions, args: readonly string[] = []) => {
+    engine = await startFakeEngine(options);
+    return calibrated(engine.url, args);
+  };
+
+  it('plays the same questions on both, and the shares are near', async () => {
+    const { code, report } = await fake({ owner: 'sglang' });
+    expect(code).toBe(0);
+    expect(report).toMatchObject({ dialect: 'sglang', cache: 'radix', requests: QUESTIONS });
+    expect(report.results.map(({ policy }) => policy)).toEqual(['retrieval', 'exact', 'foresight']);
+    // The fake engine's tokens are words, those of the model are estimated.
+    for (const { policy, engine, model } of report.results) {
+      expect(Math.abs(engine.cachedShare - model.cachedShare), policy).toBeLessThan(0.1);
+    }
+    expect(report.results[1]!.engine.cachedShare).toBeGreaterThan(report.results[0]!.engine.cachedShare);
+    expect(engine!.received).toHaveLength(3 * QUESTIONS);
+  });
+
+  it('takes the cache that is named, and says where an engine reports nothing', async () => {
+    const limit = ['--limit', '2', '--policies', 'retrieval'];
+    expect((await fake({}, ['--cache', '4096', ...limit])).report.cache).toBe('4096');
+    await engine!.close();
+    const silent = await fake({ reports: false, owner: 'vllm' }, limit);
+    expect(silent.code).not.toBe(0);
+    expect(silent.report.error!.message).toContain('--enable-prompt-tokens-details');
+  });
+
+  /** The path of a llama-server (`LLAMA_SERVER`) and of a model for it (`LLAMA_MODEL`). */
+  const { LLAMA_SERVER: server, LLAMA_MODEL: model } = process.env;
+
+  it.skipIf(server === undefined || model === undefined)(
+    'agrees with a real llama-server within .02',
+    { timeout: 120_000 },
+    async () => {
+      const probe = createServer().listen(0, '127.0.0.1');
+      await once(probe, 'listening');
+      const { port } = probe.address() as { port: number };
+      probe.close();
+      await once(probe, 'close');
+      const flags = ['-m', model!, '-t', '1', '-c', '8192', '--host', '127.0.0.1', '--port', `${port}`];
+      const env = { ...process.env, LD_LIBRARY_PATH: dirname(server!) };
+      child = spawn(server!, flags, { env, stdio: ['ignore', 'ignore', 'pipe'] });
+      for await (const line of createInterface(child.stderr!)) if (/listening/.test(line)) break;
+      const { report } = await calibrated(`http://127.0.0.1:${port}`);
+      expect(report).toMatchObject({ dialect: 'llama-server', cache: 'slots' });
+      for (const { policy, engine, model } of report.results) {
+        expect(Math.abs(engine.cachedShare - model.cachedShare), policy).toBeLessThan(0.02);
+      }
+    },
+  );
+});

@@ -1,0 +1,149 @@
+import type { ResidencyView, SlotsView } from '../residency/view.js';
+import { withCachedPrefix } from './cached-prefix.js';
+import { ConstraintRule, isFree } from './placement.js';
+import type { Context, Ordering } from './policy.js';
+import { followedByRetrievalOrder, retrievalOrder } from './retrieval-order.js';
+
+/** Documents whose subsets are all weighed; for more, the documents behind a start keep their retrieval order. */
+const MAX_DOCUMENTS = 8;
+const SUBSETS = 1 << MAX_DOCUMENTS;
+/** Starts that are weighed with what they leave behind, those that save most now first. */
+const MAX_STARTS = 6;
+/** Recent requests that are looked at, at most. */
+const MAX_RECENT = 256;
+
+/** How fast the chance that a start is used again grows with the recent requests that held all its documents. */
+const RECENT_RATE = 0.8;
+/** Chance that a document comes again of which nothing is known. */
+const UNKNOWN_CHANCE = 0.6;
+/** What the question, the answer and errors of counts may add to a prompt's length, which the least part is one of. */
+const LENGTH_MARGIN = 1.2;
+/** What a token that may be saved later counts beside one that is saved now. */
+const LATER = 0.2;
+
+/**
+ * Orders for an engine that keeps whole prompts in slots. A prompt that is left behind serves one later request, and
+ * only one that keeps a good part of it: so documents come first that reach that part soonest and are likely to come
+ * again together. An order counts what it reuses now, less its hint, and `LATER` of what it may save later.
+ *
+ * Up to 8 documents what stands behind a start is the best by that count (a dynamic programme over sets, with the hint
+ * left out of it). Cost: O(starts × k + k 2^k + recent requests × 2^k) and up to 64 look-ups in the slots.
+ */
+export class SlotPlanner {
+  readonly #masks = new Int32Array(MAX_RECENT);
+  /** All by set: its tokens, the chance that it is used again, the worth of the best way on, the first step of that. */
+  readonly #tokens = new Float64Array(SUBSETS);
+  readonly #chance = new Float64Array(SUBSETS);
+  readonly #later = new Float64Array(SUBSETS);
+  readonly #next = new Uint8Array(SUBSETS);
+  #leastTokens = 0;
+
+  plan(context: Context, view: ResidencyView, slots: SlotsView): Ordering {
+    const { documents, preamble } = context;
+    const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
+    const count = documents.length;
+    const unmoved = withCachedPrefix(retrievalOrder(count), context, view);
+    const completed = (start: readonly number[]) =>
+      rule === undefined ? followedByRetrievalOrder(start, count) : rule.complete(start);
+    const starts = slots
+      .starts(documents, preamble, rule)
+      .map((start) => ({ start, ordering: withCachedPrefix(completed(start), context, view) }))
+      .sort((a, b) => b.ordering.cachedTokens - a.ordering.cachedTokens)
+      .slice(0, MAX_STARTS);
+    const isWeighed = count > 1 && count <= MAX_DOCUMENTS;
+    if (isWeighed) this.#weigh(context, view, { leastKept: slots.leastKept, rule });
+    const laterOf = (order: readonly number[]) => (isWeighed ? LATER * this.#worthOf(order) : 0);
+    const unmovedLater = laterOf(unmoved.order);
+    let best: Ordering = { ...unmoved, laterTokens: 0 };
+    let most = unmoved.cachedTokens;
+    const consider = (ordering: Ordering) => {
+      const laterTokens = laterOf(ordering.order) - unmovedLater;
+      const value = ordering.cachedTokens + laterTokens - (context.hintTokens?.(ordering.order) ?? 0);
+      if (value <= most) return;
+      most = value;
+      best = { ...ordering, laterTokens };
+    };
+    for (const { start, ordering } of [{ start: [], ordering: unmoved }, ...starts]) {
+      consider(ordering);
+      if (isWeighed) consider(withCachedPrefix(this.#grown(start, count), context, view));
+    }
+    return best;
+  }
+
+  #weigh(
+    { documents, preamble }: Context,
+    view: ResidencyView,
+    { leastKept, rule }: { readonly leastKept: number; readonly rule: ConstraintRule | undefined },
+  ): void {
+    const full = 2 ** documents.length - 1;
+    const recent = view.recent.overlaps(documents, preamble, this.#masks);
+    this.#tokens[0] = preamble?.tokens ?? 0;
+    this.#chance.fill(0, 0, full + 1);
+    for (let i = 0; i < recent; i++) {
+      const mask = this.#masks[i]!;
+      for (let set = mask; set !== 0; set = (set - 1) & mask) this.#chance[set]!++;
+    }
+    for (let set = 1; set <= full; set++) {
+      const lowest = 31 - Math.clz32(set & -set);
+      this.#tokens[set] = this.#tokens[set & (set - 1)]! + documents[lowest]!.tokens;
+      const unknown = 1 - UNKNOWN_CHANCE ** bitCount(set);
+      this.#chance[set] = 1 - Math.exp(-RECENT_RATE * this.#chance[set]!) * unknown;
+    }
+    this.#leastTokens = LENGTH_MARGIN * leastKept * this.#tokens[full]!;
+    this.#later[full] = 0;
+    for (let set = full - 1; set >= 0; set--) {
+      let most = -1;
+      for (let left = full & ~set; left !== 0; left &= left - 1) {
+        const rank = 31 - Math.clz32(left & -left);
+        const value = this.#worthOfStep(set, rank) + this.#later[set | (1 << rank)]!;
+        if (value <= most || (rule !== undefined && !rule.allows(ranksIn(set), rank))) continue;
+        most = value;
+        this.#next[set] = rank;
+      }
+      this.#later[set] = most;
+    }
+  }
+
+  /** Nothing of a prompt is reused until the least part of it is reached; that step brings all before it. */
+  #worthOfStep(set: number, rank: number): number {
+    const longer = set | (1 << rank);
+    const tokens = this.#tokens[longer]!;
+    if (tokens < this.#leastTokens) return 0;
+    const before = this.#tokens[set]!;
+    return this.#chance[longer]! * (before < this.#leastTokens ? tokens : tokens - before);
+  }
+
+  #worthOf(order: readonly number[]): number {
+    let set = 0;
+    let worth = 0;
+    for (const rank of order) {
+      worth += this.#worthOfStep(set, rank);
+      set |= 1 << rank;
+    }
+    return worth;
+  }
+
+  #grown(start: readonly number[], count: number): number[] {
+    const order = [...start];
+    let set = 0;
+    for (const rank of start) set |= 1 << rank;
+    while (order.length < count) {
+      const rank = this.#next[set]!;
+      order.push(rank);
+      set |= 1 << rank;
+    }
+    return order;
+  }
+}
+
+function ranksIn(set: number): number[] {
+  const ranks: number[] = [];
+  for (let left = set; left !== 0; left &= left - 1) ranks.push(31 - Math.clz32(left & -left));
+  return ranks;
+}
+
+function bitCount(set: number): number {
+  let count = 0;
+  for (let left = set; left !== 0; left &= left - 1) count++;
+  return count;
+}

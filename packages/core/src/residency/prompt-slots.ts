@@ -1,0 +1,299 @@
+import { WarmpathError } from '../errors.js';
+
+/** A slot is taken for its content only if it shares more than this of the new prompt (`--slot-prompt-similarity`). */
+const SLOT_SIMILARITY = 0.1;
+/** A slot that keeps less than this of its own prompt is saved before it is overwritten. */
+const SAVE_BELOW = 0.5;
+/** A saved prompt is loaded only if the new one keeps at least this of it. */
+export const LOAD_FROM = 0.25;
+
+/** A stretch of a prompt: equal keys stand for equal tokens, and a shorter stretch is the start of a longer one. */
+export interface HeldSpan {
+  readonly key: string;
+  readonly tokens: number;
+}
+
+/** A prompt from its start. */
+export type HeldPrompt = readonly HeldSpan[];
+
+export interface PromptSlotsOptions {
+  /** Slots (`-np`). Default 4, as llama-server chooses. */
+  readonly slots?: number;
+  /**
+   * Tokens that saved prompts may have together (`--cache-ram`, by what the model needs a token). Default unlimited; 0
+   * saves none.
+   */
+  readonly savedTokens?: number;
+  /** Saved prompts at most, so that what is kept here is bounded. Default unlimited. */
+  readonly maxSaved?: number;
+  /** Whether every request saves the idle slots (`--cache-idle-slots`). Default true. */
+  readonly savesIdleSlots?: boolean;
+  /** Whether they are cleared then, as llama-server does with unified KV (its default). Default true. */
+  readonly clearsIdleSlots?: boolean;
+}
+
+/** What a prompt would reuse. */
+export interface SlotReuse {
+  readonly cachedTokens: number;
+  /** Whether a saved prompt would be loaded for it: from host memory, where it is gone then. */
+  readonly isLoaded: boolean;
+  /** Share of the held prompt that this is. */
+  readonly kept: number;
+}
+
+/** A prompt under way in a slot. */
+export interface SlotUse extends SlotReuse {
+  /** What the slot holds from now on. */
+  hold(prompt: HeldPrompt): void;
+  /** The slot is idle again. */
+  release(): void;
+}
+
+interface Held {
+  readonly prompt: HeldPrompt;
+  readonly tokens: number;
+}
+
+interface Slot {
+  held: Held;
+  /** The number of its last release; 0 before the first. */
+  lastUse: number;
+  /** The request that is under way in it: nobody else can use it or what it holds. */
+  use: SlotUse | undefined;
+  /** The number of that request's start. */
+  startedAt: number;
+}
+
+interface Choice {
+  readonly slot: Slot;
+  /** Whether its content is saved, and replaced by a saved prompt that is better. */
+  readonly isReplaced: boolean;
+  readonly loaded: Held | undefined;
+}
+
+const NOTHING: Held = { prompt: [], tokens: 0 };
+
+/**
+ * The prompt cache of llama-server (`get_available_slot` and `server_prompt_cache`): a request takes the slot most like
+ * its prompt, or the one used longest ago; a slot whose prompt would mostly be lost is saved first, and a saved prompt
+ * that is better by both measures is moved in. One prompt serves one consumer: slots share nothing, busy ones lend
+ * nothing, and a saved prompt that is loaded is gone. Saved prompts that are contained in another are dropped; the
+ * oldest goes first. Held against a real server request by request. `--cache-reuse` and context checkpoints are not
+ * modelled.
+ *
+ * Deterministic. Cost of a prompt: O((slots + saved prompts) × spans in common).
+ */
+export class PromptSlots {
+  readonly #savedTokens: number;
+  readonly #maxSaved: number;
+  readonly #savesIdleSlots: boolean;
+  readonly #clearsIdleSlots: boolean;
+  readonly #slotCount: number;
+  #slots: Slot[] = [];
+  /** Oldest first. */
+  #saved: readonly Held[] = [];
+  #uses = 0;
+
+  /** Error: `WARMPATH_INVALID_REQUEST` for a number of slots that is no whole number above 0. */
+  constructor(options: PromptSlotsOptions = {}) {
+    this.#slotCount = options.slots ?? 4;
+    this.#savedTokens = options.savedTokens ?? Number.POSITIVE_INFINITY;
+    this.#maxSaved = options.maxSaved ?? Number.POSITIVE_INFINITY;
+    // Without room for saved prompts, llama-server switches this off.
+    this.#savesIdleSlots = (options.savesIdleSlots ?? true) && this.#savedTokens > 0;
+    this.#clearsIdleSlots = options.clearsIdleSlots ?? true;
+    if (!Number.isSafeInteger(this.#slotCount) || this.#slotCount < 1) {
+      const detail = 'A whole number above 0 was expected.';
+      throw new WarmpathError('WARMPATH_INVALID_REQUEST', { path: 'slots', detail });
+    }
+    this.clear();
+  }
+
+  /** Tokens of all slots and saved prompts. */
+  get tokens(): number {
+    let tokens = 0;
+    for (const held of this.#all()) tokens += held.tokens;
+    return tokens;
+  }
+
+  /** All prompts that are held and that nobody is using, those of slots first. */
+  *prompts(): Generator<HeldPrompt> {
+    for (const { held, use } of this.#slots) if (use === undefined && held.tokens > 0) yield held.prompt;
+    for (const { prompt } of this.#saved) yield prompt;
+  }
+
+  /**
+   * What a prompt would reuse now; while all slots are busy, what it would if the request under way longest were done.
+   * Changes nothing.
+   */
+  predict(prompt: HeldPrompt): SlotReuse {
+    const tokens = tokensOf(prompt);
+    const choice = this.#choose(prompt, tokens) ?? this.#chooseAmong([this.#longestUnderWay()], prompt, tokens)!;
+    return reuseOf(choice, prompt, tokens);
+  }
+
+  /** Starts a prompt; undefined while all slots are busy. The slot then holds what is reused, until told otherwise. */
+  begin(prompt: HeldPrompt): SlotUse | undefined {
+    const tokens = tokensOf(prompt);
+    const choice = this.#choose(prompt, tokens);
+    if (choice === undefined) return undefined;
+    const reuse = reuseOf(choice, prompt, tokens);
+    const { slot, isReplaced, loaded } = choice;
+    if (isReplaced) this.#save(slot.held);
+    if (loaded !== undefined) this.#saved = this.#saved.filter((held) => held !== loaded);
+    slot.held = toHeld(takeSpans(prompt, reuse.cachedTokens));
+    const use: SlotUse = {
+      ...reuse,
+      hold: (held) => {
+        if (slot.use === use) slot.held = toHeld(held);
+      },
+      release: () => {
+        if (slot.use === use) this.#release(slot);
+      },
+    };
+    slot.use = use;
+    slot.startedAt = ++this.#uses;
+    this.#saveIdle();
+    return use;
+  }
+
+  /** Takes the request that is under way longest for done; what it says later changes nothing. */
+  releaseLongest(): void {
+    this.#release(this.#longestUnderWay());
+  }
+
+  /** Forgets the oldest saved prompts beyond so many tokens in all. */
+  pruneToTokens(tokens: number): void {
+    let excess = this.tokens - tokens;
+    let oldest = 0;
+    while (excess > 0 && oldest < this.#saved.length) excess -= this.#saved[oldest++]!.tokens;
+    if (oldest > 0) this.#saved = this.#saved.slice(oldest);
+  }
+
+  /** Forgets everything; what is under way is no longer known. */
+  clear(): void {
+    this.#slots = Array.from({ length: this.#slotCount }, () => ({
+      held: NOTHING,
+      lastUse: 0,
+      use: undefined,
+      startedAt: 0,
+    }));
+    this.#saved = [];
+    this.#uses = 0;
+  }
+
+  *#all(): Generator<Held> {
+    for (const { held } of this.#slots) yield held;
+    yield* this.#saved;
+  }
+
+  #release(slot: Slot): void {
+    slot.use = undefined;
+    slot.lastUse = ++this.#uses;
+  }
+
+  #longestUnderWay(): Slot {
+    return this.#slots.reduce((longest, slot) => (slot.startedAt < longest.startedAt ? slot : longest));
+  }
+
+  #choose(prompt: HeldPrompt, tokens: number): Choice | undefined {
+    return this.#chooseAmong(
+      this.#slots.filter(({ use }) => use === undefined),
+      prompt,
+      tokens,
+    );
+  }
+
+  #chooseAmong(slots: readonly Slot[], prompt: HeldPrompt, tokens: number): Choice | undefined {
+    let best: Slot | undefined;
+    let similarity = SLOT_SIMILARITY;
+    let oldest: Slot | undefined;
+    for (const slot of slots) {
+      if (oldest === undefined || slot.lastUse <= oldest.lastUse) oldest = slot;
+      const shared = commonTokens(slot.held.prompt, prompt) / Math.max(1, tokens);
+      if (shared > similarity) [best, similarity] = [slot, shared];
+    }
+    const slot = best ?? oldest;
+    if (slot === undefined) return undefined;
+    const isReplaced = best === undefined || (similarity * tokens) / slot.held.tokens < SAVE_BELOW;
+    return { slot, isReplaced, loaded: isReplaced ? this.#bestSaved(prompt, slot.held) : undefined };
+  }
+
+  /** The saved prompt that beats what the slot holds by what it keeps of itself and by what it shares, if any. */
+  #bestSaved(prompt: HeldPrompt, { prompt: own, tokens }: Held): Held | undefined {
+    let best: Held | undefined;
+    let shared = commonTokens(own, prompt);
+    let kept = tokens === 0 ? -1 : shared / tokens;
+    for (const held of this.#saved) {
+      const common = commonTokens(held.prompt, prompt);
+      const keeps = common / held.tokens;
+      if (keeps < LOAD_FROM || keeps <= kept || common <= shared) continue;
+      [best, shared, kept] = [held, common, keeps];
+    }
+    return best;
+  }
+
+  #saveIdle(): void {
+    for (const slot of this.#slots) {
+      if (slot.use !== undefined || slot.held.tokens === 0) continue;
+      if (this.#savesIdleSlots) this.#save(slot.held);
+      if (this.#savesIdleSlots && this.#clearsIdleSlots) slot.held = NOTHING;
+    }
+  }
+
+  #save(one: Held): void {
+    if (one.tokens === 0 || this.#savedTokens === 0) return;
+    if (this.#saved.some(({ prompt }) => commonTokens(prompt, one.prompt) === one.tokens)) return;
+    if (one.tokens > this.#savedTokens) return;
+    const all = this.#saved.filter(({ prompt, tokens }) => commonTokens(prompt, one.prompt) < tokens);
+    all.push(one);
+    let total = 0;
+    for (const { tokens } of all) total += tokens;
+    let oldest = Math.max(0, all.length - this.#maxSaved);
+    for (let i = 0; i < oldest; i++) total -= all[i]!.tokens;
+    while (total > this.#savedTokens) total -= all[oldest++]!.tokens;
+    this.#saved = oldest === 0 ? all : all.slice(oldest);
+  }
+}
+
+function reuseOf({ slot, loaded }: Choice, prompt: HeldPrompt, tokens: number): SlotReuse {
+  const held = loaded ?? slot.held;
+  const common = commonTokens(held.prompt, prompt);
+  // The last token is always computed.
+  const cachedTokens = Math.max(0, Math.min(common, tokens - 1));
+  return { cachedTokens, isLoaded: loaded !== undefined, kept: held.tokens === 0 ? 0 : common / held.tokens };
+}
+
+function toHeld(prompt: HeldPrompt): Held {
+  return { prompt, tokens: tokensOf(prompt) };
+}
+
+function tokensOf(prompt: HeldPrompt): number {
+  let sum = 0;
+  for (const { tokens } of prompt) sum += tokens;
+  return sum;
+}
+
+/** Tokens that two prompts have in common at their start. O(spans in common). */
+function commonTokens(a: HeldPrompt, b: HeldPrompt): number {
+  let common = 0;
+  for (let i = 0; i < a.length && i < b.length; i++) {
+    const [one, other] = [a[i]!, b[i]!];
+    if (one.key !== other.key) break;
+    common += Math.min(one.tokens, other.tokens);
+    if (one.tokens !== other.tokens) break;
+  }
+  return common;
+}
+
+/** The first tokens of a prompt. O(spans). */
+export function takeSpans(prompt: HeldPrompt, tokens: number): HeldPrompt {
+  const taken: HeldSpan[] = [];
+  let left = tokens;
+  for (const span of prompt) {
+    if (left <= 0) break;
+    taken.push(span.tokens <= left ? span : { key: span.key, tokens: left });
+    left -= span.tokens;
+  }
+  return taken;
+}

@@ -1,0 +1,181 @@
+import type { Document } from '../document.js';
+import type { Preamble } from '../preamble.js';
+import type { ServedPath } from '../tree/knowledge-tree.js';
+import type { CachedPath, PlacementRule } from '../tree/view.js';
+import { CapacityEstimate } from './capacity-estimate.js';
+import { BLOCK_SLACK, type EngineReport, MissedPredictions } from './prediction-record.js';
+import { type HeldSpan, LOAD_FROM, type PromptSlots, type SlotUse } from './prompt-slots.js';
+import type { SlotsView } from './view.js';
+
+/** Starts that are weighed for one request. */
+const MAX_STARTS = 64;
+/** Weight of the newest observation in the moving average of what stands behind the documents. */
+const NEWEST_WEIGHT = 0.2;
+/** Share of a saved prompt from which on it would be loaded whatever the error of counts. */
+const CLEARLY_KEPT = 0.4;
+/** Tokens behind the documents before any were counted. */
+const FIRST_TAIL = 32;
+
+/** A request under way. */
+interface Dispatch {
+  readonly use: SlotUse;
+  readonly question: string;
+}
+
+/**
+ * What the history of one engine believes of its slots: requests are played on `PromptSlots` as they are dispatched and
+ * completed, and reports correct it. What stands behind the documents is not known by its text, only by its length: no
+ * two prompts share it.
+ */
+export class SlotResidency implements SlotsView {
+  readonly leastKept = LOAD_FROM;
+  readonly #prompts: PromptSlots;
+  /** Every prompt of this history starts with it; it has no tokens. */
+  readonly #root: HeldSpan;
+  readonly #dispatches = new WeakMap<object, Dispatch>();
+  readonly #capacity = new CapacityEstimate();
+  readonly #missed = new MissedPredictions();
+  #tail = FIRST_TAIL;
+  #number = 0;
+
+  /** @param name keeps the prompts of this history apart from those of others. */
+  constructor(prompts: PromptSlots, name: string) {
+    this.#prompts = prompts;
+    this.#root = { key: `history ${name}`, tokens: 0 };
+  }
+
+  get mostlyMissed(): boolean {
+    return this.#missed.areMost;
+  }
+
+  predict(documents: readonly Document[], preamble: Preamble | undefined): number {
+    const spans: HeldSpan[] = this.#before(preamble);
+    for (const { key, tokens } of documents) spans.push({ key, tokens });
+    spans.push({ key: '', tokens: this.#tail });
+    return this.#prompts.predict(spans).cachedTokens;
+  }
+
+  starts(
+    documents: readonly Document[],
+    preamble: Preamble | undefined,
+    rule: PlacementRule | undefined,
+  ): readonly (readonly number[])[] {
+    const before = this.#before(preamble);
+    const ranks = new Map(documents.map(({ key }, rank) => [key, rank]));
+    const found = new Map<string, { readonly order: readonly number[]; readonly tokens: number }>();
+    for (const prompt of this.#prompts.prompts()) {
+      if (before.some(({ key }, place) => prompt[place]?.key !== key)) continue;
+      const order: number[] = [];
+      let tokens = 0;
+      for (let place = before.length; place < prompt.length; place++) {
+        const span = prompt[place]!;
+        const rank = ranks.get(span.key);
+        if (rank === undefined || order.includes(rank) || rule?.allows(order, rank) === false) break;
+        order.push(rank);
+        tokens += span.tokens;
+      }
+      // What begins like a longer start is a choice of its own: the rest of it may cost more than it saves.
+      for (let length = order.length; length > 0; length--) {
+        const start = order.slice(0, length);
+        const name = start.join();
+        if (found.has(name)) break;
+        found.set(name, { order: start, tokens });
+        tokens -= documents[start[length - 1]!]!.tokens;
+      }
+    }
+    const starts = [...found.values()].sort((a, b) => b.tokens - a.tokens || compare(a.order, b.order));
+    return starts.slice(0, MAX_STARTS).map(({ order }) => order);
+  }
+
+  /** The start that saves most, with the other documents behind it in retrieval order. */
+  bestPath(
+    documents: readonly Document[],
+    preamble: Preamble | undefined,
+    rule: PlacementRule | undefined,
+  ): CachedPath {
+    let best = { order: [] as readonly number[], tokens: this.predict(documents, preamble) };
+    for (const order of this.starts(documents, preamble, rule)) {
+      const rest = documents.filter((_, rank) => !order.includes(rank));
+      const tokens = this.predict([...order.map((rank) => documents[rank]!), ...rest], preamble);
+      const isSooner = tokens === best.tokens && order.every((rank, place) => rank === place);
+      if (tokens > best.tokens || (isSooner && order.length > best.order.length)) best = { order, tokens };
+    }
+    return { ...best, operations: 0, isComplete: true };
+  }
+
+  /**
+   * The request goes to the engine and takes a slot. Where all are busy it waits there, and nobody tells for how long:
+   * the one that began first is believed to be done first.
+   */
+  dispatched(request: object, path: ServedPath): void {
+    const question = `question ${++this.#number}`;
+    const prompt = [...this.#spansOf(path), { key: question, tokens: this.#tail }];
+    let use = this.#prompts.begin(prompt);
+    if (use === undefined) {
+      this.#prompts.releaseLongest();
+      use = this.#prompts.begin(prompt)!;
+    }
+    use.hold(prompt);
+    this.#dispatches.set(request, { use, question });
+  }
+
+  /** The engine has answered: the slot holds prompt and answer, and what it reports is held against the prediction. */
+  completed(request: object, path: ServedPath, report: EngineReport): void {
+    const dispatch = this.#dispatches.get(request);
+    if (dispatch === undefined) return;
+    this.#dispatches.delete(request);
+    const { use, question } = dispatch;
+    const { promptTokens, cachedTokens, answerTokens = 0 } = report;
+    const spans = this.#spansOf(path);
+    const counted = spans.reduce((sum, { tokens }) => sum + tokens, 0);
+    const tail = promptTokens === undefined ? this.#tail : Math.max(1, promptTokens - counted);
+    if (promptTokens !== undefined) this.#tail += NEWEST_WEIGHT * (tail - this.#tail);
+    if (cachedTokens !== undefined) this.#judge(use, cachedTokens, promptTokens);
+    // The last token of an answer is never computed on.
+    use.hold([...spans, { key: question, tokens: tail + Math.max(0, answerTokens - 1) }]);
+    use.release();
+  }
+
+  /** The prompt never reached the engine's memory. */
+  failed(request: object): void {
+    const use = this.#dispatches.get(request)?.use;
+    this.#dispatches.delete(request);
+    use?.hold([]);
+    use?.release();
+  }
+
+  clear(): void {
+    this.#prompts.clear();
+    this.#capacity.clear();
+    this.#missed.clear();
+  }
+
+  #judge({ cachedTokens: predicted, isLoaded, kept }: SlotUse, cachedTokens: number, promptTokens = 0): void {
+    const isMissed = 2 * (cachedTokens + BLOCK_SLACK) < predicted;
+    if (predicted > BLOCK_SLACK) this.#missed.add(isMissed);
+    // Near its thresholds, what the engine loads hangs on single tokens, and counts may be estimates.
+    if (isMissed && isLoaded && kept > CLEARLY_KEPT) this.#capacity.missed(this.#prompts.tokens, 0);
+    else if (cachedTokens > 2 * predicted + BLOCK_SLACK) this.#capacity.exceeded();
+    else this.#capacity.served(Math.max(0, promptTokens - cachedTokens));
+    this.#prompts.pruneToTokens(this.#capacity.tokens);
+  }
+
+  #spansOf({ keys, tokens }: ServedPath): HeldSpan[] {
+    return [this.#root, ...keys.map((key, place) => ({ key, tokens: tokens[place]! }))];
+  }
+
+  #before(preamble: Preamble | undefined): HeldSpan[] {
+    if (preamble === undefined) return [this.#root];
+    const { steps = [] } = preamble;
+    const tokens = preamble.tokens - steps.reduce((sum, step) => sum + step.tokens, 0);
+    return this.#spansOf({
+      keys: [...steps.map(({ key }) => key), preamble.key],
+      tokens: [...steps.map((step) => step.tokens), tokens],
+    });
+  }
+}
+
+function compare(a: readonly number[], b: readonly number[]): number {
+  for (let i = 0; i < a.length && i < b.length; i++) if (a[i] !== b[i]) return a[i]! - b[i]!;
+  return b.length - a.length;
+}

@@ -1,0 +1,289 @@
+import type { PromptSlotsOptions } from '@warmpath/core';
+
+/** What an engine reuses of a prompt, and how long it keeps it. */
+export type ReuseModel =
+  /** The longest common prefix in whole blocks of `unit` tokens (1: any token), least recently used first to go. */
+  | { readonly kind: 'prefix'; readonly unit: number }
+  /** One whole prompt a slot, and saved ones that serve one request each. */
+  | { readonly kind: 'slots'; readonly slots: PromptSlotsOptions }
+  /** The same as `prefix` from `least` tokens on, on one of many machines: a miss may only mean another one. */
+  | { readonly kind: 'hosted'; readonly unit: number; readonly least: number; readonly keptMs: number }
+  /** Up to marks in the prompt, of which there are at most `marks`. */
+  | { readonly kind: 'breakpoints'; readonly marks: number; readonly least: number; readonly keptMs: number };
+
+/** An API that an engine speaks itself. */
+type SpokenApi = 'chat' | 'completions' | 'messages' | 'responses';
+
+/** What one kind of engine can do, and how it says it. */
+export interface Dialect {
+  readonly name: DialectName;
+  /** As people call it. */
+  readonly title: string;
+  /** What an engine of one's own writes as `owned_by` of its models; of hosted ones, proxies write anything. */
+  readonly owners: readonly string[];
+  /** Where a hosted API lives. */
+  readonly hosts: readonly string[];
+  readonly reuse: ReuseModel;
+  /** Where `usage` states cached tokens. Left out at 0 by some, so a field never seen says nothing. */
+  readonly cachedTokens: string;
+  /** Field of a request that keeps tenants apart in the cache. */
+  readonly salt?: 'cache_salt';
+  /** Which `priority` goes first, where requests may have one. */
+  readonly priority?: 'lower' | 'higher';
+  /** Path that answers the tokens of a prompt without computing it. */
+  readonly tokenizer?: string;
+  /** Metrics of prompt tokens, of those cached, and of requests that wait. */
+  readonly metrics?: { readonly prompt: string; readonly cached: string; readonly waiting: string };
+  readonly apis: readonly SpokenApi[];
+  /** Whether requests behind the same cold prefix each compute it unless one goes ahead of the others. */
+  readonly needsLeader: boolean;
+  /** What to switch on, in the engine's words: to have cached tokens reported, and to have a cache at all. */
+  readonly advice: { readonly report?: string; readonly caching?: string; readonly tuning?: string };
+}
+
+export const DIALECT_NAMES = [
+  'vllm',
+  'sglang',
+  'llama-server',
+  'tensorrt-llm',
+  'embedded',
+  'openai',
+  'anthropic',
+  'gemini',
+  'deepseek',
+  'mistral',
+  'groq',
+  'xai',
+  'generic',
+] as const;
+
+export type DialectName = (typeof DIALECT_NAMES)[number];
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DETAILS = 'prompt_tokens_details.cached_tokens';
+
+type Row = Omit<Dialect, 'name'>;
+
+const TABLE: Readonly<Record<DialectName, Row>> = {
+  vllm: {
+    title: 'vLLM',
+    owners: ['vllm'],
+    hosts: [],
+    reuse: { kind: 'prefix', unit: 16 },
+    cachedTokens: DETAILS,
+    salt: 'cache_salt',
+    priority: 'lower',
+    tokenizer: '/tokenize',
+    metrics: {
+      prompt: 'vllm:prefix_cache_queries_total',
+      cached: 'vllm:prefix_cache_hits_total',
+      waiting: 'vllm:num_requests_waiting',
+    },
+    apis: ['chat', 'completions', 'messages', 'responses'],
+    needsLeader: false,
+    advice: {
+      report: 'start vLLM with --enable-prompt-tokens-details',
+      caching: 'start vLLM with --enable-prefix-caching (and without --no-enable-prefix-caching)',
+      tuning: 'with --kv-events-config and `upstream.kvEvents`, what it holds is known and not guessed',
+    },
+  },
+  sglang: {
+    title: 'SGLang',
+    owners: ['sglang'],
+    hosts: [],
+    reuse: { kind: 'prefix', unit: 1 },
+    cachedTokens: DETAILS,
+    salt: 'cache_salt',
+    priority: 'higher',
+    tokenizer: '/tokenize',
+    metrics: {
+      prompt: 'sglang:prompt_tokens_total',
+      cached: 'sglang:cached_tokens_total',
+      waiting: 'sglang:num_queue_reqs',
+    },
+    apis: ['chat', 'completions'],
+    // In-batch prefix sharing runs only under cache-aware policies, and fcfs is the default.
+    needsLeader: true,
+    advice: {
+      report: 'start SGLang with --enable-cache-report',
+      caching: 'start SGLang without --disable-radix-cache',
+      tuning: 'start SGLang with --schedule-policy lpm, so that requests with the same start are computed once',
+    },
+  },
+  'llama-server': {
+    title: 'llama-server',
+    owners: ['llamacpp', 'llama.cpp'],
+    hosts: [],
+    reuse: { kind: 'slots', slots: {} },
+    cachedTokens: DETAILS,
+    tokenizer: '/tokenize',
+    metrics: {
+      prompt: 'llamacpp:prompt_tokens_total',
+      cached: 'llamacpp:prompt_tokens_cached_total',
+      waiting: 'llamacpp:requests_deferred',
+    },
+    apis: ['chat', 'completions', 'messages', 'responses'],
+    needsLeader: true,
+    advice: {
+      caching: 'send requests with "cache_prompt": true, and give the server enough slots (-np)',
+      tuning: 'give saved prompts room (--cache-ram): each serves one request, and the oldest goes first',
+    },
+  },
+  'tensorrt-llm': {
+    title: 'TensorRT-LLM',
+    owners: ['tensorrt_llm'],
+    hosts: [],
+    reuse: { kind: 'prefix', unit: 32 },
+    cachedTokens: DETAILS,
+    salt: 'cache_salt',
+    apis: ['chat', 'completions'],
+    needsLeader: false,
+    advice: {
+      caching: 'set enable_block_reuse: true in kv_cache_config',
+      tuning: 'with KV events over ZeroMQ and `upstream.kvEvents`, what it holds is known and not guessed',
+    },
+  },
+  embedded: {
+    title: 'the embedded engine',
+    owners: ['warmpath'],
+    hosts: [],
+    reuse: { kind: 'prefix', unit: 1 },
+    cachedTokens: DETAILS,
+    salt: 'cache_salt',
+    tokenizer: '/tokenize',
+    apis: ['chat', 'completions'],
+    needsLeader: false,
+    advice: {},
+  },
+  openai: {
+    title: 'OpenAI',
+    owners: [],
+    hosts: ['api.openai.com'],
+    reuse: { kind: 'hosted', unit: 128, least: 1_024, keptMs: 10 * MINUTE_MS },
+    cachedTokens: DETAILS,
+    apis: ['chat', 'completions', 'responses'],
+    needsLeader: true,
+    advice: { tuning: 'send `prompt_cache_key`, so that requests with the same start reach the same machine' },
+  },
+  anthropic: {
+    title: 'Anthropic',
+    owners: [],
+    hosts: ['api.anthropic.com'],
+    reuse: { kind: 'breakpoints', marks: 4, least: 1_024, keptMs: 5 * MINUTE_MS },
+    cachedTokens: 'cache_read_input_tokens',
+    apis: ['messages'],
+    needsLeader: true,
+    advice: { caching: 'it caches up to marks only: the gateway sets them on `/v1/messages`' },
+  },
+  gemini: {
+    title: 'Gemini',
+    owners: [],
+    hosts: ['generativelanguage.googleapis.com'],
+    reuse: { kind: 'hosted', unit: 1, least: 1_024, keptMs: HOUR_MS },
+    cachedTokens: DETAILS,
+    apis: ['chat'],
+    needsLeader: false,
+    advice: {},
+  },
+  deepseek: {
+    title: 'DeepSeek',
+    owners: [],
+    hosts: ['api.deepseek.com'],
+    // Ends of inputs and answers, and starts that were seen to be shared: a new start is found from its third use on.
+    reuse: { kind: 'hosted', unit: 64, least: 64, keptMs: 24 * HOUR_MS },
+    cachedTokens: 'prompt_cache_hit_tokens',
+    apis: ['chat'],
+    needsLeader: false,
+    advice: {},
+  },
+  mistral: {
+    title: 'Mistral',
+    owners: [],
+    hosts: ['api.mistral.ai'],
+    reuse: { kind: 'hosted', unit: 1, least: 1, keptMs: 10 * MINUTE_MS },
+    cachedTokens: DETAILS,
+    apis: ['chat'],
+    needsLeader: false,
+    advice: { caching: 'send `prompt_cache_key`: without it, nothing is cached' },
+  },
+  groq: {
+    title: 'Groq',
+    owners: [],
+    hosts: ['api.groq.com'],
+    reuse: { kind: 'hosted', unit: 1, least: 1, keptMs: 2 * HOUR_MS },
+    cachedTokens: DETAILS,
+    apis: ['chat', 'responses'],
+    needsLeader: false,
+    advice: {},
+  },
+  xai: {
+    title: 'xAI',
+    owners: [],
+    hosts: ['api.x.ai'],
+    reuse: { kind: 'hosted', unit: 128, least: 128, keptMs: HOUR_MS },
+    cachedTokens: DETAILS,
+    apis: ['chat', 'messages', 'responses'],
+    needsLeader: false,
+    advice: { tuning: 'send `x-grok-conv-id`, so that requests with the same start reach the same machine' },
+  },
+  generic: {
+    title: 'an engine of another kind',
+    owners: [],
+    hosts: [],
+    reuse: { kind: 'prefix', unit: 16 },
+    cachedTokens: DETAILS,
+    apis: ['chat'],
+    needsLeader: false,
+    advice: {
+      report:
+        'see whether the engine can report usage.prompt_tokens_details.cached_tokens; without it Warmpath goes by what it sent',
+      caching: "switch on the engine's prefix caching; without it no order of documents saves anything",
+    },
+  },
+};
+
+/** The table: what each kind of engine can do. */
+export const DIALECTS: readonly Dialect[] = DIALECT_NAMES.map((name) => ({ name, ...TABLE[name] }));
+
+export function dialectOf(name: DialectName): Dialect {
+  return { name, ...TABLE[name] };
+}
+
+/** What is configured; with `auto`, the hosted API at this address, or `generic` for every other host. */
+export function configuredDialect({
+  dialect,
+  url,
+}: {
+  readonly dialect: DialectName | 'auto';
+  readonly url: string;
+}): Dialect {
+  if (dialect !== 'auto') return dialectOf(dialect);
+  const { hostname } = new URL(url);
+  return DIALECTS.find(({ hosts }) => hosts.includes(hostname)) ?? dialectOf('generic');
+}
+
+/** The dialect of an engine by who it says owns its models; `undefined` where that tells nothing. */
+export function dialectOfOwner(owner: string | undefined): Dialect | undefined {
+  return owner === undefined ? undefined : DIALECTS.find(({ owners }) => owners.includes(owner));
+}
+
+/** How believed paths go: whether those used least recently go first, after what time, and by which slots. */
+export interface ReuseBelief {
+  readonly evictsLeastRecent: boolean;
+  readonly maxAgeMs: number | undefined;
+  readonly slots: PromptSlotsOptions | undefined;
+}
+
+/** What residency goes by for a reuse model. */
+export function beliefOf(reuse: ReuseModel): ReuseBelief {
+  switch (reuse.kind) {
+    case 'prefix':
+      return { evictsLeastRecent: true, maxAgeMs: undefined, slots: undefined };
+    case 'slots':
+      return { evictsLeastRecent: false, maxAgeMs: undefined, slots: reuse.slots };
+    case 'hosted':
+    case 'breakpoints':
+      return { evictsLeastRecent: false, maxAgeMs: reuse.keptMs, slots: undefined };
+  }
+}

@@ -1,0 +1,131 @@
+import { describe, expect, it } from 'vitest';
+import { readUsage } from '../src/answer/usage.js';
+import { resolveConfig } from '../src/config/load.js';
+import {
+  beliefOf,
+  configuredDialect,
+  DIALECT_NAMES,
+  DIALECTS,
+  type DialectName,
+  dialectOf,
+  dialectOfOwner,
+} from '../src/engines/dialects/dialects.js';
+import { EngineCounts } from '../src/observe/engine-counts.js';
+import { ServedHistories } from '../src/observe/served-histories.js';
+import { startGateway } from '../src/server.js';
+import { FakeEngine } from './fake-engine.js';
+import { closing, DOCUMENTS, send } from './harness.js';
+
+const { residency } = resolveConfig({ upstream: { url: 'http://engine' } });
+
+/** What engines say of a prompt of 100 tokens of which 64 were cached, and what they say when none were. */
+const USAGES: readonly [name: DialectName, some: object, none: object, unsaid: boolean][] = [
+  [
+    'vllm',
+    { prompt_tokens: 100, total_tokens: 101, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 64 } },
+    { prompt_tokens: 100, total_tokens: 101, completion_tokens: 1, prompt_tokens_details: null },
+    true,
+  ],
+  [
+    'sglang',
+    { prompt_tokens: 100, completion_tokens: 1, prompt_tokens_details: { cached_tokens: 64 }, reasoning_tokens: 0 },
+    { prompt_tokens: 100, completion_tokens: 1, prompt_tokens_details: null, reasoning_tokens: 0 },
+    true,
+  ],
+  [
+    'llama-server',
+    { completion_tokens: 1, prompt_tokens: 100, total_tokens: 101, prompt_tokens_details: { cached_tokens: 64 } },
+    { completion_tokens: 1, prompt_tokens: 100, total_tokens: 101, prompt_tokens_details: { cached_tokens: 0 } },
+    false,
+  ],
+  [
+    'openai',
+    { input_tokens: 100, input_tokens_details: { cached_tokens: 64 }, output_tokens: 1 },
+    { input_tokens: 100, input_tokens_details: { cached_tokens: 0 }, output_tokens: 1 },
+    false,
+  ],
+  [
+    'anthropic',
+    { input_tokens: 30, cache_creation_input_tokens: 6, cache_read_input_tokens: 64, output_tokens: 1 },
+    { input_tokens: 30, cache_creation_input_tokens: 70, cache_read_input_tokens: 0, output_tokens: 1 },
+    false,
+  ],
+  [
+    'deepseek',
+    { prompt_tokens: 100, completion_tokens: 1, prompt_cache_hit_tokens: 64, prompt_cache_miss_tokens: 36 },
+    { prompt_tokens: 100, completion_tokens: 1, prompt_cache_hit_tokens: 0, prompt_cache_miss_tokens: 100 },
+    false,
+  ],
+];
+
+describe('the table of dialects', () => {
+  it.each(USAGES)('reads the counts of %s; what is never said is unknown', (_, some, none, unsaid) => {
+    expect(readUsage(some)).toEqual({ promptTokens: 100, cachedTokens: 64 });
+    const counts = new EngineCounts();
+    expect(counts.cachedTokens(readUsage(none)!)).toBe(unsaid ? undefined : 0);
+    counts.observe(100, readUsage(some)!);
+    expect(counts.cachedTokens(readUsage(none)!)).toBe(0);
+  });
+
+  it('knows hosted APIs by their address alone, and engines of one’s own by what they say', () => {
+    const at = (url: string, dialect: DialectName | 'auto' = 'auto') => configuredDialect({ url, dialect }).name;
+    for (const { name, hosts } of DIALECTS) for (const host of hosts) expect(at(`https://${host}/v1`)).toBe(name);
+    expect(at('https://api.openai.com.evil.example')).toBe('generic');
+    expect(at('http://127.0.0.1:8080')).toBe('generic');
+    expect(at('https://api.openai.com', 'vllm')).toBe('vllm');
+    expect(dialectOfOwner('llamacpp')?.name).toBe('llama-server');
+    expect(dialectOfOwner('vllm')?.name).toBe('vllm');
+    // Proxies write this of every model.
+    expect(dialectOfOwner('openai')).toBeUndefined();
+    expect(dialectOfOwner(undefined)).toBeUndefined();
+    const owners = DIALECTS.flatMap((dialect) => dialect.owners);
+    expect(new Set(owners).size).toBe(owners.length);
+  });
+
+  it.each(DIALECT_NAMES)('%s: says how long and in which order it keeps what it holds', (name) => {
+    const { reuse } = dialectOf(name);
+    const { evictsLeastRecent, maxAgeMs, slots } = beliefOf(reuse);
+    expect(evictsLeastRecent).toBe(reuse.kind === 'prefix');
+    expect(maxAgeMs === undefined).toBe(reuse.kind === 'prefix' || reuse.kind === 'slots');
+    expect(slots === undefined).toBe(name !== 'llama-server');
+  });
+
+  it('decides what histories go by; what was believed of another kind of engine is forgotten', () => {
+    const histories = new ServedHistories(1e6, residency);
+    const engine = { number: 0, dialect: dialectOf('generic'), kvResidency: undefined };
+    const other = { number: 1, dialect: dialectOf('llama-server'), kvResidency: undefined };
+    expect(histories.of(engine, 't', 'm').history.state).toBe('history');
+    const kept = histories.of(other, 't', 'm').history;
+    expect(kept.state).toBe('modelled');
+    engine.dialect = dialectOf('llama-server');
+    histories.forget(engine);
+    expect(histories.size).toBe(1);
+    expect(histories.of(engine, 't', 'm').history.state).toBe('modelled');
+    expect(histories.of(other, 't', 'm').history).toBe(kept);
+  });
+
+  it.each([
+    ['llamacpp', 'auto', 'modelled'],
+    ['vllm', 'auto', 'history'],
+    ['llamacpp', 'vllm', 'history'],
+    ['somebody', 'llama-server', 'modelled'],
+  ] as const)('is found by a gateway: %s with %s', async (owner, dialect, expected) => {
+    const engine = closing(
+      await FakeEngine.start((response) =>
+        response
+          .writeHead(200, { 'content-type': 'application/json' })
+          .end(JSON.stringify({ object: 'list', data: [{ id: 'm', owned_by: owner }] })),
+      ),
+    );
+    let heard = (): void => {};
+    const found = new Promise<void>((resolve) => {
+      heard = resolve;
+    });
+    const upstream = { url: engine.url, dialect };
+    const config = { server: { port: 0 }, upstream, log: { level: 'silent' } } as const;
+    const gateway = closing(await startGateway(config, { onEngine: () => heard() }));
+    await found;
+    const reply = await send(`${gateway.url}/v1/arrange`, { documents: DOCUMENTS });
+    expect(JSON.parse(reply.text).trace.residency).toBe(expected);
+  });
+});
