@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { checkConfig } from '@warmpath/gateway';
+import { checkConfig, describeMetrics } from '@warmpath/gateway';
 import { Copy, DockerfileParser, type Instruction } from 'dockerfile-ast';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -178,5 +178,54 @@ describe('the systemd unit', () => {
 
   it('does not start again what is configured wrongly', () => {
     expect(unit).toMatch(/^RestartPreventExitStatus=.*\b78\b/m);
+  });
+});
+
+describe("Grafana's dashboard", () => {
+  interface Panel {
+    readonly id: number;
+    readonly type: string;
+    readonly title: string;
+    readonly description?: string;
+    readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+    readonly targets?: readonly { readonly expr: string; readonly legendFormat: string }[];
+  }
+  const { panels, templating } = JSON.parse(read('deploy/grafana/warmpath.json')) as {
+    readonly panels: readonly Panel[];
+    readonly templating: { readonly list: readonly { readonly name: string; readonly query: string }[] };
+  };
+  const known = new Map(describeMetrics().map((metric) => [metric.name, metric]));
+  const expressions = panels.flatMap(({ title, targets = [] }) => targets.map((target) => ({ title, ...target })));
+
+  it('asks only for metrics and labels that the gateway has', () => {
+    expect(expressions.length).toBeGreaterThan(20);
+    for (const { title, expr, legendFormat } of expressions) {
+      const names = [...expr.matchAll(/warmpath_\w+/g)].map(([name]) => name.replace(/_bucket$/, ''));
+      expect(names, title).not.toEqual([]);
+      const labels = new Set(['job', 'instance', ...names.flatMap((name) => known.get(name)?.labels ?? [])]);
+      for (const name of names) expect(known.has(name), `${title}: ${name}`).toBe(true);
+      const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, list]) => list!.split(', '));
+      const shown = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, label]) => label!);
+      for (const label of [...grouped, ...shown].filter((label) => label !== 'le'))
+        expect(labels, title).toContain(label);
+      for (const name of names.filter((name) => known.get(name)!.type === 'counter')) {
+        expect(expr, title).toMatch(new RegExp(`rate\\(${name}\\{`));
+      }
+    }
+    for (const { query } of templating.list.slice(1)) expect(query).toContain('warmpath_requests_total');
+  });
+
+  it('has panels that say what they show and do not cover each other', () => {
+    expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+    for (const [place, { type, title, description, gridPos: own }] of panels.entries()) {
+      expect(title).not.toBe('');
+      if (type !== 'row') expect(description, title).toMatch(/\.$/);
+      expect(own.x + own.w).toBeLessThanOrEqual(24);
+      for (const { title: other, gridPos } of panels.slice(place + 1)) {
+        const isBeside = own.x + own.w <= gridPos.x || gridPos.x + gridPos.w <= own.x;
+        const isBelow = own.y + own.h <= gridPos.y || gridPos.y + gridPos.h <= own.y;
+        expect(isBeside || isBelow, `${title} and ${other}`).toBe(true);
+      }
+    }
   });
 });
