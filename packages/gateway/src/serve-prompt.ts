@@ -1,7 +1,8 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Call, isReadable, preparePrompt } from './arrange/prepare-prompt.js';
-import { retrieveDocuments } from './collections/retrieve-documents.js';
+import { answerInStages } from './collections/answer-in-stages.js';
+import { readRetrievalCall } from './collections/retrieve-documents.js';
 import { dispatchPrompt } from './dispatch/dispatch-prompt.js';
 import type { Way } from './engines/engine-apis.js';
 import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
@@ -25,8 +26,9 @@ export function servePrompt(gateway: Gateway, api: PromptApi) {
       serve(gateway, call);
       return;
     }
-    const served = whenReady(retrieveDocuments(gateway, gateway.collections, call), (call) => serve(gateway, call));
-    if (served instanceof Promise) served.catch((error: unknown) => reply.send(error));
+    const read = readRetrievalCall(gateway, gateway.collections, call);
+    if (!('search' in read)) serve(gateway, read);
+    else answerInStages(gateway, read, (call) => serve(gateway, call)).catch((error: unknown) => reply.send(error));
   };
 }
 

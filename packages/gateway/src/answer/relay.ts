@@ -1,9 +1,10 @@
-import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorCode, WarmpathError } from '@warmpath/core';
 import { RESPONSE_HEADERS, responseHeaders } from '../dispatch/headers.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../dispatch/upstream.js';
 import type { ErrorShape } from '../intake/apis/error-shape.js';
 import type { Exchange } from '../observe/exchange.js';
+import type { ClientResponse } from './held-reply.js';
 import type { ResponseBody, ResponseHead } from './response-body.js';
 import { ResponseSniffer } from './response-sniffer.js';
 
@@ -71,7 +72,7 @@ export interface RelayOptions {
 export function relay(
   upstream: Upstream,
   request: UpstreamRequest,
-  client: { readonly raw: ServerResponse; readonly exchange: Exchange },
+  client: { readonly raw: ClientResponse; readonly exchange: Exchange },
   options: RelayOptions,
 ): void {
   new Relay(client.raw, client.exchange, options).start(upstream, request);
@@ -79,7 +80,7 @@ export function relay(
 
 /** Ends an exchange that no engine takes up any more; nothing of an answer has gone to the client. */
 export function refuse(
-  client: { readonly raw: ServerResponse; readonly exchange: Exchange },
+  client: { readonly raw: ClientResponse; readonly exchange: Exchange },
   error: WarmpathError,
   options: Pick<RelayOptions, 'headers' | 'errors'>,
 ): void {
@@ -88,7 +89,7 @@ export function refuse(
 }
 
 class Relay implements UpstreamListener {
-  readonly #client: ServerResponse;
+  readonly #client: ClientResponse;
   readonly #exchange: Exchange;
   readonly #options: RelayOptions;
   readonly #sniffer: ResponseSniffer;
@@ -99,7 +100,7 @@ class Relay implements UpstreamListener {
   #hasData = false;
   #movedOn = false;
 
-  constructor(client: ServerResponse, exchange: Exchange, options: RelayOptions) {
+  constructor(client: ClientResponse, exchange: Exchange, options: RelayOptions) {
     this.#client = client;
     this.#exchange = exchange;
     this.#options = options;
@@ -238,7 +239,7 @@ function asTableError(error: unknown): WarmpathError {
 
 /** Answers with the table's error, on a response that nothing has been written to. */
 function sendError(
-  client: ServerResponse,
+  client: ClientResponse,
   error: WarmpathError,
   { headers, errors }: Pick<RelayOptions, 'headers' | 'errors'>,
 ): void {

@@ -1,6 +1,7 @@
 import type { ArrangeRequest, RecalledHistory, WorkSteps } from '@warmpath/core';
-import type { ScoredDocument } from '@warmpath/retrieval';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
+import type { CallReply } from '../answer/held-reply.js';
+import type { Sources } from '../collections/sourced-answer.js';
 import type { Translation } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
 import type { ApiName, PromptApi } from '../intake/apis/prompt-api.js';
@@ -24,7 +25,7 @@ const MAX_SEARCHED_BYTES = 4_194_304;
 /** One client call, and what the engine is to get of it. */
 export interface Call {
   readonly request: FastifyRequest;
-  readonly reply: FastifyReply;
+  readonly reply: CallReply;
   readonly tenant: string;
   /** The API that the client speaks. */
   readonly route: ApiName;
@@ -33,8 +34,8 @@ export interface Call {
   /** The client's, or its translation. */
   readonly body: Buffer;
   readonly translation?: Translation;
-  /** What was retrieved for it, best first. */
-  readonly sources?: readonly ScoredDocument[];
+  /** What was retrieved for it. */
+  readonly sources?: Sources;
 }
 
 /** A request as it waits for the engine: its documents are known, their order is not. */

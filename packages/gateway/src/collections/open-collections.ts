@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { SpeculationGate, WarmpathError } from '@warmpath/core';
 import type { Collection, Collections } from '@warmpath/retrieval';
 import type { GatewayConfig } from '../config/schema.js';
 import { checksKeys, isLoopback } from '../config/schema-server.js';
@@ -8,6 +8,8 @@ type Settings = NonNullable<GatewayConfig['collections']>;
 
 /** The tenant of whoever the gateway cannot tell from others, and of `warmpath ingest` without `--tenant`. */
 const DEFAULT_TENANT = 'default';
+/** Collections of which it is known what their searches were like. */
+const MOST_GATES = 1_024;
 /** Collections of one tenant that can be made over HTTP. */
 const MOST_COLLECTIONS = 100;
 
@@ -15,6 +17,7 @@ const MOST_COLLECTIONS = 100;
 export class OpenCollections {
   readonly settings: Settings;
   readonly #collections: Collections;
+  readonly #gates = new Map<string, SpeculationGate>();
 
   private constructor(settings: Settings, collections: Collections) {
     this.settings = settings;
@@ -49,6 +52,18 @@ export class OpenCollections {
   /** Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */
   delete(tenant: string, name: string): Promise<void> {
     return this.#collections.delete(tenant, name);
+  }
+
+  /** What is known of the searches of a collection; nothing at first. */
+  gateOf(tenant: string, name: string): SpeculationGate {
+    const key = `${tenant}\n${name}`;
+    let gate = this.#gates.get(key);
+    if (gate === undefined) {
+      if (this.#gates.size === MOST_GATES) this.#gates.delete(this.#gates.keys().next().value!);
+      gate = new SpeculationGate({ wastedShare: this.settings.wastedShare });
+      this.#gates.set(key, gate);
+    }
+    return gate;
   }
 
   close(): Promise<void> {

@@ -1,12 +1,29 @@
-import { WarmpathError } from '@warmpath/core';
-import type { ScoredDocument } from '@warmpath/retrieval';
+import type { SpeculationGate } from '@warmpath/core';
+import type { ScoredDocument, Stage } from '@warmpath/retrieval';
 import { type Call, isReadable } from '../arrange/prepare-prompt.js';
+import { SESSION_HEADER } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import { modelOf } from '../intake/parse-request.js';
 import { invalid } from '../intake/prompt-view.js';
 import { collectionTenant, type OpenCollections } from './open-collections.js';
+
+/** A call whose documents are to be looked for. */
+export interface RetrievalCall {
+  /** As it came. */
+  readonly call: Call;
+  /** What is known of the searches of its collection. */
+  readonly gate: SpeculationGate;
+  /**
+   * Whether nothing may be sent before the search is over: what a conversation was sent is remembered for its later
+   * turns.
+   */
+  readonly mayNotSpeculate: boolean;
+  search(signal: AbortSignal): AsyncIterable<Stage>;
+  /** The call with these passages as its documents, and the gateway's own words taken out. */
+  withDocuments(passages: readonly ScoredDocument[]): Call;
+}
 
 /** What a request, or the model it names, asks for. */
 interface Retrieval {
@@ -25,12 +42,12 @@ const LONGEST_ID = 500;
 const SIGN = Buffer.from('"retrieval"');
 
 /**
- * The call with the passages that it asks for as its `documents`, by `warmpath.retrieval` or by the name of a model
- * that answers from a collection: the engine's name of the model stands in its place then. Any other call as it is.
+ * What a call asks to be looked for, by `warmpath.retrieval` or by the name of a model that answers from a collection:
+ * the engine's name of the model stands in its place then. Any other call as it is.
  *
  * @throws WarmpathError WARMPATH_INVALID_REQUEST with a path; those of collections.
  */
-export function retrieveDocuments(gateway: Gateway, collections: OpenCollections, call: Call): Call | Promise<Call> {
+export function readRetrievalCall(gateway: Gateway, collections: OpenCollections, call: Call): Call | RetrievalCall {
   const { models } = collections.settings;
   const isNamed = Object.keys(models).length > 0;
   if (!isReadable(call.request) || (!isNamed && !call.body.includes(SIGN))) return call;
@@ -51,11 +68,25 @@ export function retrieveDocuments(gateway: Gateway, collections: OpenCollections
   if (brings) return { ...call, body: applyEdits(call.body, edits) };
   const asked = readRetrieval(gateway, collections, call, { given: given ?? {}, model });
   const query = asked.query ?? lastQuestion(body);
-  return search(gateway, collections, call, { ...asked, query }).then((sources) => {
-    const documents = sources.map(({ id, title, content }) => ({ id: id.slice(-LONGEST_ID), title, content }));
-    edits.push(body.with('documents', JSON.stringify(documents)));
-    return { ...call, body: applyEdits(call.body, edits), sources };
-  });
+  const { tenant, collection, k } = asked;
+  return {
+    call,
+    gate: collections.gateOf(tenant, collection),
+    mayNotSpeculate: namesConversation(call, body, switches),
+    async *search(signal) {
+      const { retriever } = await collections.get(tenant, collection);
+      yield* retriever.search({ text: query }, { k, signal });
+    },
+    withDocuments(passages) {
+      const documents = passages.map(({ id, title, content }) => ({ id: id.slice(-LONGEST_ID), title, content }));
+      const bytes = applyEdits(call.body, [...edits, body.with('documents', JSON.stringify(documents))]);
+      return { ...call, body: bytes, sources: { passages } };
+    },
+  };
+}
+
+function namesConversation({ request }: Call, body: BodyView, { session }: Record<string, unknown>): boolean {
+  return session !== undefined || request.headers[SESSION_HEADER] !== undefined || body.has('prompt_cache_key');
 }
 
 /** What cannot be read is refused on its way through the gateway, in its own words. */
@@ -126,27 +157,4 @@ function textOf(content: unknown): string {
     .map((part: unknown) => (part as { readonly text?: unknown } | null)?.text)
     .filter((text) => typeof text === 'string')
     .join('\n');
-}
-
-/** The passages of the last stage. A client that goes ends the search. */
-async function search(
-  { now }: Gateway,
-  collections: OpenCollections,
-  { request, reply }: Call,
-  { tenant, collection, k, query }: Retrieval & { readonly query: string },
-): Promise<readonly ScoredDocument[]> {
-  const startedAt = now();
-  const abort = new AbortController();
-  const leave = () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
-  reply.raw.once('close', leave);
-  try {
-    const { retriever } = await collections.get(tenant, collection);
-    let found: readonly ScoredDocument[] = [];
-    for await (const { candidates } of retriever.search({ text: query }, { k, signal: abort.signal }))
-      found = candidates;
-    return found;
-  } finally {
-    reply.raw.removeListener('close', leave);
-    request.exchange.retrievalMs = now() - startedAt;
-  }
 }

@@ -6,6 +6,11 @@ import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
 import { applyEdits } from '../intake/json-scanner.js';
 
+/** The passages that an answer is made from, best first. A later stage of the search may rank them anew. */
+export interface Sources {
+  passages: readonly ScoredDocument[];
+}
+
 /** What ends a stream of chat completions. */
 const DONE = ['data: [DONE]', 'data:[DONE]'];
 const NOTHING = Buffer.alloc(0);
@@ -16,7 +21,9 @@ const NEWLINE = 10;
  * a stream, without a choice, which clients that do not know it pass over. Every other byte is the engine's.
  */
 export class SourcedAnswer implements ResponseBody {
-  readonly #sources: string;
+  readonly #sources: Sources;
+  /** What the prompt calls each document. */
+  readonly #labels: ReadonlyMap<string, string>;
   #kind: 'untouched' | 'stream' | 'object' = 'untouched';
   #head: ResponseHead = { status: 0, headers: {} };
   /** Of an object all of it; of a stream the beginning of a line that may be its last. */
@@ -24,13 +31,9 @@ export class SourcedAnswer implements ResponseBody {
   #isLineStart = true;
   #isSaid = false;
 
-  constructor(sources: readonly ScoredDocument[], arrangements: readonly Arrangement[]) {
-    const labels = new Map(arrangements.flatMap(({ documents }) => documents.map(({ id, label }) => [id, label])));
-    this.#sources = JSON.stringify({
-      sources: sources.map(({ id, title, content, metadata, score }) => {
-        return { id, label: labels.get(id.slice(-500)), title, score, source: metadata?.['source'], content };
-      }),
-    });
+  constructor(sources: Sources, arrangements: readonly Arrangement[]) {
+    this.#sources = sources;
+    this.#labels = new Map(arrangements.flatMap(({ documents }) => documents.map(({ id, label }) => [id, label])));
   }
 
   head(head: ResponseHead): ResponseHead | undefined {
@@ -91,14 +94,21 @@ export class SourcedAnswer implements ResponseBody {
     }
   }
 
+  #said(): string {
+    const sources = this.#sources.passages.map(({ id, title, content, metadata, score }) => {
+      return { id, label: this.#labels.get(id.slice(-500)), title, score, source: metadata?.['source'], content };
+    });
+    return JSON.stringify({ sources });
+  }
+
   #event(): string {
-    const event = `{"id":"sources","object":"chat.completion.chunk","created":0,"model":"","choices":[],"warmpath":${this.#sources}}`;
+    const event = `{"id":"sources","object":"chat.completion.chunk","created":0,"model":"","choices":[],"warmpath":${this.#said()}}`;
     return `data: ${event}\n\n`;
   }
 
   #extended(body: Buffer): Buffer {
     try {
-      return applyEdits(body, [new BodyView(body).with('warmpath', this.#sources)]);
+      return applyEdits(body, [new BodyView(body).with('warmpath', this.#said())]);
     } catch {
       return body;
     }

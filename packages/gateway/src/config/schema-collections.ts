@@ -22,6 +22,14 @@ export const collections = z.strictObject({
     .min(1)
     .describe('Folder that holds the collections, those of each tenant apart. `warmpath ingest` writes to it.'),
   k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
+  wastedShare: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.1)
+    .describe(
+      'Part of the prompt tokens that may be prefilled in vain when generation starts before a search is over; 0 to wait for each search.',
+    ),
   maxBytes: count(1_099_511_627_776)
     .default(10_737_418_240)
     .describe('Bytes of text that one collection may hold through `POST /v1/collections/{name}/documents`.'),

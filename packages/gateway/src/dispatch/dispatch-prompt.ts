@@ -58,14 +58,15 @@ function enter(prompt: PromptUnderWay): void {
     },
     start: (queuedMs, release) => {
       if (queuedMs > 0) request.exchange.queuedMs = (request.exchange.queuedMs ?? 0) + queuedMs;
+      const computed = prefills(place);
       const left = (): void => {
-        place.computed();
+        computed();
         release();
       };
       try {
         if (tried.length > 0) forgetFirstTry(call);
         sendPrompt(gateway, engine, call, arrangePrompt(gateway, engine, call, prepared), {
-          computed: place.computed,
+          computed,
           released: left,
           movesOn: movesOn(prompt, engine),
           moved: (failure) => enterAgain(prompt, engine, failure),
@@ -128,6 +129,18 @@ function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
   sentPrefixes.sent(beginnings, engine.number);
   call.request.exchange.engine = route;
   return { engine, computed: pending(engine, route) };
+}
+
+/** The engine has the prompt and has not begun to answer it, until that is called. */
+function prefills({ engine, computed }: Place): () => void {
+  engine.prefilling++;
+  let isOver = false;
+  return () => {
+    if (isOver) return;
+    isOver = true;
+    engine.prefilling--;
+    computed();
+  };
 }
 
 /** The engine has so many tokens more to compute, until that is called. */

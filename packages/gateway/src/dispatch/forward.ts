@@ -1,5 +1,6 @@
 import { estimateTokens } from '@warmpath/core';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
+import type { CallReply } from '../answer/held-reply.js';
 import { type RelayOptions, type RelayResult, relay } from '../answer/relay.js';
 import { type ResponseBody, UntouchedBody } from '../answer/response-body.js';
 import type { Call } from '../arrange/prepare-prompt.js';
@@ -35,7 +36,7 @@ export interface ForwardOptions {
 export function forward(
   gateway: Gateway,
   engine: Engine,
-  { request, reply }: { readonly request: FastifyRequest; readonly reply: FastifyReply },
+  { request, reply }: { readonly request: FastifyRequest; readonly reply: CallReply },
   body: Buffer | null,
   options: ForwardOptions = {},
 ): void {
@@ -73,7 +74,7 @@ export function forward(
       movesOn: options.movesOn,
       movesOnAt: options.movesOnAt,
       onSettled: (result) => {
-        if (charged !== undefined && !result.movedOn)
+        if (charged !== undefined && !result.movedOn && reply.isSuperseded !== true)
           gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
         options.onSettled?.(result);
       },

@@ -36,6 +36,10 @@ export const SUMMARY_FIELDS = {
   error: ['errors', 'Who failed: `gateway` (it refused the request, or broke) or `upstream` (the engine failed).'],
   overhead: ['forwarded requests', "The gateway's own milliseconds, from the complete body to the dispatch."],
   retrieval: ['requests with retrieval', 'Milliseconds in which passages were looked for.'],
+  speculation: [
+    'requests with retrieval',
+    'Whether generation started before the search was over: `confirmed` (its answer is this one) or `wrong` (it was ended).',
+  ],
   engine: ['several engines', 'The name of the engine that the request went to.'],
   policy: ['arranged requests', 'The ordering policy that decided.'],
   documents: ['arranged requests', 'Documents of the request, those that are referred to included.'],
@@ -74,6 +78,7 @@ export function summaryHeader(exchange: Exchange): string {
   add('error', errorSource);
   add('overhead', overheadMs?.toFixed(3));
   add('retrieval', exchange.retrievalMs?.toFixed(3));
+  add('speculation', exchange.speculation);
   add('engine', exchange.engine && quoted(exchange.engine.name));
   add('policy', policy);
   add('documents', documents);

@@ -74,6 +74,8 @@ export class Engine {
   readonly requests: EngineRequests = { served: 0, failed: 0, movedOn: 0 };
   /** Estimated prompt tokens that it was given and has not computed yet. */
   pendingTokens = 0;
+  /** Prompts that it was given and has not begun to answer. */
+  prefilling = 0;
   /** Whether it gets no new requests because the operator said so, or because the configuration lists it no more. */
   isDraining = false;
   isRemoved = false;

@@ -66,6 +66,11 @@ export class Engines {
     return this.#all.length === 1 && !first!.isDraining && first!.models === undefined ? first : undefined;
   }
 
+  /** Prompts that engines were given and have not begun to answer. */
+  get prefilling(): number {
+    return this.#all.reduce((sum, engine) => sum + engine.prefilling, 0);
+  }
+
   find(name: string): Engine | undefined {
     return this.#all.find((engine) => engine.name === name && !engine.isRemoved);
   }

@@ -77,6 +77,8 @@ export class Exchange {
   queuedMs: number | undefined;
   /** Milliseconds in which passages were looked for; `undefined` for a request that asked for none. */
   retrievalMs: number | undefined;
+  /** Whether a generation that started before the search was over was the right one. */
+  speculation: 'confirmed' | 'wrong' | undefined;
   /** What a defect, or a store that did not answer, cost this request. */
   failedOpen: readonly RecordedFallback[] = NONE;
   /** What was sent in place of the arranged prompt, where something was. */

@@ -106,6 +106,15 @@ export class Metrics {
   readonly #errors = this.#counter('errors_total', 'Errors by code of the table.', ['code', 'source']);
   readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
   readonly #plans = this.#counter('plans_total', 'Batches to plan, by what became of them.', ['outcome']);
+  readonly #speculations = this.#counter(
+    'speculations_total',
+    'Searches before whose end a generation started, by whether it was the right one.',
+    ['outcome'],
+  );
+  readonly #wasted = this.#counter(
+    'speculation_wasted_tokens_total',
+    'Prompt tokens sent in vain by these, estimated.',
+  );
   readonly #prewarms = this.#counter('prewarms_total', 'Prefills ahead, by what became of them.', ['outcome']);
   readonly #prewarmTokens = this.#counter('prewarm_tokens_total', 'Prompt tokens computed ahead.');
   readonly #warmups = this.#counter('warmups_total', 'Answers to warm-up calls.', ['state']);
@@ -210,6 +219,11 @@ export class Metrics {
 
   error(code: ErrorCode, source: 'gateway' | 'upstream'): void {
     this.#errors.inc({ code, source });
+  }
+
+  speculated(outcome: 'confirmed' | 'wrong', wastedTokens: number): void {
+    this.#speculations.inc({ outcome });
+    this.#wasted.inc(wastedTokens);
   }
 
   failedOpen(fallback: Fallback): void {

@@ -1,0 +1,113 @@
+import { estimateTokensOfBytes, SpeculativePipeline, WarmpathError } from '@warmpath/core';
+import type { ScoredDocument } from '@warmpath/retrieval';
+import { HeldReply } from '../answer/held-reply.js';
+import type { Call } from '../arrange/prepare-prompt.js';
+import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
+import type { Gateway } from '../gateway.js';
+import type { RetrievalCall } from './retrieve-documents.js';
+
+/** Prompts whose prefill the engines have not finished, from which on nothing is speculated (RAGCache, Algorithm 2). */
+const MAX_PREFILLING = 4;
+
+/** A generation on the candidates of a stage, whose answer is held. */
+interface Generation {
+  readonly reply: HeldReply;
+  readonly call: Call;
+}
+
+/**
+ * Answers from what a search finds. Where the search has stages, generation starts on the candidates of one that is
+ * not the last (RAGCache, section 5.3): it goes on while they stay the same set, is ended at the engine when they
+ * change, and its answer goes to the client once the search is over and they were right. What is wrong costs the
+ * client nothing: then the prompt goes out as it would have without. A load gate, and what the collection's searches
+ * were like so far, decide whether that is tried.
+ *
+ * @param serve Sends a call to an engine; may throw.
+ * @throws WarmpathError those of the search, and of `serve`
+ */
+export async function answerInStages(
+  gateway: Gateway,
+  retrieval: RetrievalCall,
+  serve: (call: Call) => void,
+): Promise<void> {
+  const { call, gate } = retrieval;
+  const { exchange } = call.request;
+  const startedAt = gateway.now();
+  const abort = new AbortController();
+  const leave = (): void => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
+  call.reply.raw.once('close', leave);
+  const pipeline = new SpeculativePipeline({
+    maxPending: retrieval.mayNotSpeculate ? 0 : MAX_PREFILLING,
+    agreement: 'set',
+    isWorthTrying: (stage) => gate.mayStart(stage),
+  });
+  const stages: (readonly string[])[] = [];
+  let live: Generation | undefined;
+  let wastedTokens = 0;
+  const end = (): void => {
+    if (live === undefined) return;
+    if (live.reply.sent) wastedTokens += estimateTokensOfBytes(live.call.body);
+    live.reply.cancel();
+    live = undefined;
+    forget(call);
+  };
+  try {
+    for await (const { candidates, final } of retrieval.search(abort.signal)) {
+      const documents = candidates.map(({ id }) => id);
+      stages.push(documents);
+      exchange.retrievalMs = gateway.now() - startedAt;
+      for (const action of pipeline.stage({ documents, isFinal: final }, gateway.engines.prefilling)) {
+        if (action.kind === 'end') end();
+        else if (action.kind === 'start' && action.isSpeculative) live = start(retrieval, candidates, serve);
+      }
+      if (!final) continue;
+      const wasSpeculated = live !== undefined || wastedTokens > 0;
+      const answer = retrieval.withDocuments(candidates);
+      if (live !== undefined && !live.reply.hasFailed) {
+        exchange.speculation = 'confirmed';
+        live.call.sources!.passages = candidates;
+        live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(exchange) }));
+      } else {
+        end();
+        if (wasSpeculated) exchange.speculation = 'wrong';
+        serve(answer);
+      }
+      if (wasSpeculated) gateway.metrics.speculated(exchange.speculation!, wastedTokens);
+      const agreed = stages.slice(0, -1).map((earlier) => isSameSet(earlier, documents));
+      gate.observe({ agreed, promptTokens: estimateTokensOfBytes(answer.body), wastedTokens });
+      live = undefined;
+    }
+  } catch (error) {
+    end();
+    throw error;
+  } finally {
+    call.reply.raw.removeListener('close', leave);
+  }
+}
+
+function start(
+  retrieval: RetrievalCall,
+  candidates: readonly ScoredDocument[],
+  serve: (call: Call) => void,
+): Generation {
+  const reply = new HeldReply();
+  const call = { ...retrieval.withDocuments(candidates), reply };
+  serve(call);
+  return { reply, call };
+}
+
+/** What an answer that was nobody's noted of itself. */
+function forget({ request: { exchange } }: Call): void {
+  exchange.errorCode = undefined;
+  exchange.errorSource = undefined;
+  exchange.warnings = [];
+  exchange.queuedMs = undefined;
+  exchange.ttftMs = undefined;
+  exchange.promptTokens = undefined;
+  exchange.cachedTokens = undefined;
+}
+
+function isSameSet(one: readonly string[], other: readonly string[]): boolean {
+  const members = new Set(one);
+  return members.size === new Set(other).size && other.every((id) => members.has(id));
+}

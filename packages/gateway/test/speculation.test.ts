@@ -1,0 +1,266 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { request as httpRequest } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Collection, ScoredDocument, SearchOptions, Stage, StagedRetriever } from '@warmpath/retrieval';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { OpenCollections } from '../src/collections/open-collections.js';
+import type { Answer } from './fake-engine.js';
+import { errorOf, type Reply, type StandConfig, send, stand } from './harness.js';
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-gateway-speculation-'));
+});
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const passage = (id: string, place: number): ScoredDocument => {
+  return { id, content: `What is known of ${id}.`, score: 1 / (place + 1) };
+};
+
+/** A search whose stages come when the test says so. */
+class ScriptedSearch implements StagedRetriever {
+  readonly #stages: (Stage | Error)[] = [];
+  #index = 0;
+  #wake: () => void = () => {};
+  /** Resolves when somebody has searched and left before the end. */
+  readonly left: Promise<unknown>;
+  #leave: (reason: unknown) => void = () => {};
+
+  constructor() {
+    this.left = new Promise((resolve) => {
+      this.#leave = resolve;
+    });
+  }
+
+  /** One letter a document. */
+  stage(ids: string, final = false): void {
+    this.#stages.push({ candidates: [...ids].map(passage), index: this.#index++, final });
+    this.#wake();
+  }
+
+  fail(error: Error): void {
+    this.#stages.push(error);
+    this.#wake();
+  }
+
+  async *search(_: unknown, { signal }: SearchOptions): AsyncGenerator<Stage, void> {
+    signal.addEventListener('abort', () => {
+      this.#leave(signal.reason);
+      this.#wake();
+    });
+    for (;;) {
+      const stage = this.#stages.shift();
+      signal.throwIfAborted();
+      if (stage instanceof Error) throw stage;
+      if (stage !== undefined) yield stage;
+      if (stage?.final) return;
+      if (stage === undefined) {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+    }
+  }
+}
+
+/** Says which documents the prompt has. */
+const documentsOf = (body: string) =>
+  [...new Set(body.match(/What is known of (\w)/g))].map((text) => text.at(-1)).sort();
+const chunk = (content: string) => `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content } }] })}\n\n`;
+const answering: Answer = (response, { body }) => {
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  response.end(`${chunk(documentsOf(body).join(''))}data: [DONE]\n\n`);
+};
+/** Begins to answer, and goes on for ever. */
+const neverDone: Answer = (response, { body }) => {
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  response.write(chunk(documentsOf(body).join('')));
+};
+
+async function here(answer: Answer, config: StandConfig = {}) {
+  const search = new ScriptedSearch();
+  vi.spyOn(OpenCollections.prototype, 'get').mockResolvedValue({ retriever: search } as unknown as Collection);
+  const one = await stand(answer, { ...config, collections: { folder, wastedShare: 1, ...config.collections } });
+  const ask = (fields: object = {}, headers: Record<string, string> = {}) =>
+    send(
+      `${one.gateway.url}/v1/chat/completions`,
+      {
+        model: 'm',
+        stream: true,
+        messages: [{ role: 'user', content: 'What is known?' }],
+        warmpath: { retrieval: { collection: 'handbook', k: 4 } },
+        ...fields,
+      },
+      { headers },
+    );
+  return { ...one, search, ask };
+}
+
+const saidIn = ({ text }: Reply) =>
+  [...text.matchAll(/"delta":\{"content":"(\w*)"\}/g)].map(([, content]) => content).join('|');
+const sourcesIn = ({ text }: Reply) => {
+  const [, sources] = /"warmpath":(\{"sources":.*\})\}/.exec(text)!;
+  return (JSON.parse(sources!) as { sources: { id: string }[] }).sources.map(({ id }) => id).join('');
+};
+const outcome = ({ headers }: Reply) => /speculation=(\w+)/.exec(String(headers['x-warmpath']))?.[1];
+
+describe('generation before a search is over', () => {
+  it('is kept while the candidates stay the same set, and its answer waits for the end of the search', async () => {
+    const { engine, search, ask } = await here(answering);
+    let isAnswered = false;
+    const reply = ask().finally(() => {
+      isAnswered = true;
+    });
+    search.stage('ab');
+    await engine.until('request', 1);
+    search.stage('ba');
+    search.stage('ab');
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(isAnswered).toBe(false);
+    search.stage('ba', true);
+    const answer = await reply;
+    expect([answer.status, saidIn(answer), outcome(answer), answer.broken]).toEqual([200, 'ab', 'confirmed', false]);
+    expect(answer.text.endsWith('data: [DONE]\n\n')).toBe(true);
+    expect(engine.received).toHaveLength(1);
+    expect(engine.aborted).toBe(0);
+  });
+
+  it('ends at the engine when the candidates change, and the client hears of the right one only', async () => {
+    let requests = 0;
+    const { engine, search, ask } = await here((response, request) =>
+      (++requests < 3 ? neverDone : answering)(response, request),
+    );
+    const reply = ask();
+    search.stage('ab');
+    await engine.until('request', 1);
+    search.stage('ac');
+    await engine.until('request', 2);
+    search.stage('cd', true);
+    const answer = await reply;
+    expect([answer.status, saidIn(answer), outcome(answer), sourcesIn(answer)]).toEqual([200, 'cd', 'wrong', 'cd']);
+    await engine.until('abort', 2);
+    expect(engine.received.map(({ body }) => documentsOf(body).join(''))).toEqual(['ab', 'ac', 'cd']);
+  });
+
+  it('is done anew where the engine failed', async () => {
+    let requests = 0;
+    const { engine, search, ask } = await here((response, request) => {
+      if (++requests > 1) answering(response, request);
+      else response.writeHead(500, { 'content-type': 'application/json' }).end('{"error":{"message":"no"}}');
+    });
+    const reply = ask();
+    search.stage('ab');
+    await engine.until('request', 1);
+    // A round trip behind the answer of the engine.
+    await fetch(engine.url);
+    search.stage('ab', true);
+    const answer = await reply;
+    expect([answer.status, saidIn(answer), outcome(answer)]).toEqual([200, 'ab', 'wrong']);
+  });
+
+  it('ends when the client leaves, and the search with it', async () => {
+    const { engine, gateway, search } = await here(neverDone);
+    const body = JSON.stringify({
+      model: 'm',
+      stream: true,
+      messages: [{ role: 'user', content: 'What is known?' }],
+      warmpath: { retrieval: { collection: 'handbook' } },
+    });
+    const client = httpRequest(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+    });
+    client.on('error', () => {});
+    client.end(body);
+    search.stage('ab');
+    await engine.until('request', 1);
+    client.destroy();
+    await engine.until('abort', 1);
+    expect(await search.left).toMatchObject({ code: 'WARMPATH_CLIENT_CLOSED' });
+  });
+
+  it('ends when the search fails, whose error the client gets', async () => {
+    const { engine, search, ask } = await here(neverDone);
+    const reply = ask();
+    search.stage('ab');
+    await engine.until('request', 1);
+    search.fail(new Error('the disk is gone'));
+    const answer = await reply;
+    expect(answer.status).toBe(500);
+    expect(errorOf(answer).code).toBe('WARMPATH_INTERNAL');
+    await engine.until('abort', 1);
+  });
+
+  it.each([
+    ['a conversation is named', { warmpath: { retrieval: { collection: 'h' }, session: 's' } }, {}, 1],
+    ['by the header', {}, { 'x-warmpath-session': 's' }, 1],
+    ["by OpenAI's key", { prompt_cache_key: 's' }, {}, 1],
+    ['the operator wants none of it', {}, {}, 0],
+  ])('does not begin where %s', async (_, fields, headers, wastedShare) => {
+    const { engine, search, ask } = await here(answering, { collections: { folder, wastedShare } });
+    const reply = ask(fields, headers as Record<string, string>);
+    search.stage('ab');
+    search.stage('cd', true);
+    const answer = await reply;
+    expect([saidIn(answer), outcome(answer)]).toEqual(['cd', undefined]);
+    expect(engine.received).toHaveLength(1);
+  });
+
+  it('holds a bounded part of a long answer, and loses nothing of it', async () => {
+    const parts = Array.from({ length: 64 }, () => chunk(randomBytes(20_000).toString('hex')));
+    const { engine, search, ask } = await here((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      for (const part of parts) response.write(part);
+      response.end('data: [DONE]\n\n');
+    });
+    const reply = ask();
+    search.stage('ab');
+    await engine.until('request', 1);
+    search.stage('ab', true);
+    const { text, broken } = await reply;
+    expect(broken).toBe(false);
+    expect(text.startsWith(parts.join(''))).toBe(true);
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
+  });
+
+  it('never answers from other documents than those of the final stage, whatever comes on the way', async () => {
+    const ids = fc
+      .uniqueArray(fc.constantFrom('a', 'b', 'c'), { minLength: 1, maxLength: 2 })
+      .map((list) => list.join(''));
+    const kinds = ['answers', 'stays', 'fails', 'cuts'] as const;
+    const stages = fc.array(fc.record({ ids, kind: fc.constantFrom(...kinds) }), { minLength: 1, maxLength: 5 });
+    await fc.assert(
+      fc.asyncProperty(stages, ids, fc.boolean(), async (early, last, stream) => {
+        let requests = 0;
+        let isLast = false;
+        const { engine, gateway, search, ask } = await here((response, request) => {
+          const kind = isLast ? 'answers' : early[requests++ % early.length]!.kind;
+          if (kind === 'fails') response.writeHead(503).end();
+          else if (kind === 'cuts') response.writeHead(200, { 'content-type': 'text/event-stream' }).destroy();
+          else if (kind === 'stays' && documentsOf(request.body).join('') !== [...last].sort().join(''))
+            neverDone(response, request);
+          else answering(response, request);
+        });
+        const reply = ask({ stream });
+        for (const { ids } of early) {
+          search.stage(ids);
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+        isLast = true;
+        search.stage(last, true);
+        const answer = await reply;
+        if (answer.status === 200 && !answer.broken) expect(saidIn(answer)).toBe([...last].sort().join(''));
+        else expect(engine.received.length).toBeGreaterThan(0);
+        await gateway.close();
+        await engine.close();
+      }),
+      { numRuns: 40, seed: 7 },
+    );
+  });
+});
