@@ -277,7 +277,7 @@ async function assemble(
       createPrewarmer,
       waited: (ms) => metrics.waited(ms),
       changed: (engine, change) => gateway?.engineChanged?.(engine, change),
-      dialectFound: (engine) => histories.forget(engine),
+      cachesOtherwise: (engine) => histories.forget(engine),
     },
     (engine) => histories.forget(engine),
   );

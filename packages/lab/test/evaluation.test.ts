@@ -367,7 +367,7 @@ describe('evaluationReport', () => {
     expect(evaluationFinding(weak)).toContain('the model answers hardly anything right, so this says little');
     const report = evaluationReport(SETTINGS, { answered, failed: [], questions: asked(4) })!;
     const html = await renderReport(evaluationPage(report), { command: 'warmpath lab eval', version: '1' });
-    expect(html).toContain('<th scope="row">arranged</th><td>0.5000</td>');
+    expect(html).toContain('<th scope="row">arranged</th><td>50.00</td>');
   });
 });
 

@@ -48,7 +48,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
   ]);
   printTable([times, ...timeRows], terminal);
   terminal.line(
-    '  cached documents and tokens; uncached tokens a request; order: without the first calls, which compile',
+    '  cached documents and tokens; uncached tokens a request; order without the first, compiling calls',
   );
   terminal.line();
   if (report.server !== undefined) printServer(report, terminal);

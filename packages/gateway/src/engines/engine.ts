@@ -5,7 +5,7 @@ import { engineCredentials, forwardsClientKey, requestHeaders } from '../dispatc
 import { Upstream } from '../dispatch/upstream.js';
 import { HOPS_HEADER } from '../intake/hops.js';
 import type { Prewarmer } from '../warm/prewarmer.js';
-import { configuredDialect, type Dialect } from './dialects/dialects.js';
+import { beliefOf, configuredDialect, type Dialect } from './dialects/dialects.js';
 import { EngineApis } from './engine-apis.js';
 import { EngineHealth } from './engine-health.js';
 import { type EngineReport, probeEngine } from './engine-probe.js';
@@ -40,8 +40,8 @@ export interface EngineParts {
   readonly isSpare: (engine: Engine) => boolean;
   /** A drained engine has answered everything. */
   readonly quiet: (engine: Engine) => void;
-  /** It is of another kind than was believed. */
-  readonly dialectFound: (engine: Engine) => void;
+  /** It caches otherwise than was believed. */
+  readonly cachesOtherwise: (engine: Engine) => void;
   /** Makes what prefills ahead on it, where that is enabled. */
   readonly createPrewarmer: (engine: Engine) => Prewarmer | undefined;
 }
@@ -201,8 +201,9 @@ export class Engine {
   #learnDialect(found: Dialect | undefined): void {
     const isOpen = this.#parts.config.upstream.dialect === 'auto' && this.#dialect.name === 'generic';
     if (!isOpen || found === undefined) return;
+    const [before, now] = [this.#dialect, found].map(({ reuse }) => JSON.stringify(beliefOf(reuse)));
     this.#dialect = found;
-    this.#parts.dialectFound(this);
+    if (now !== before) this.#parts.cachesOtherwise(this);
   }
 
   /** A request found it gone: it is asked for again. */
