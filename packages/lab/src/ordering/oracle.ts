@@ -26,7 +26,7 @@ export function createOraclePolicy(): OrderingPolicy {
         if (best === undefined || ordering.cachedTokens > best.cachedTokens) best = ordering;
       }
       // Retrieval order is the first permutation and within every limit, so there is always a best one.
-      return best!;
+      return { ...best!, laterTokens: 0 };
     },
   };
 }
