@@ -9,8 +9,8 @@ const CACHE_AWARE: ReadonlySet<string> = new Set(['exact', 'foresight']);
 /**
  * What each of several engines would reuse of a request if it were arranged for that engine, without arranging it:
  * tokens of the best path under its residency that the request's policy and constraints allow, before what the order's
- * hint costs. The answer is a function of an engine's view. Cost of an answer: that of the best path (`tree/best-path.ts`); the documents' keys are hashed
- * once for all engines.
+ * hint costs. The answer is a function of an engine's view. Cost of an answer: that of the best path
+ * (`tree/best-path.ts`); the documents' keys are hashed once for all engines.
  *
  * @throws what `arrange` throws for the same request
  */
