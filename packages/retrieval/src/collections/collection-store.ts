@@ -60,6 +60,12 @@ export interface StoredPassage {
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
+/** A passage as search reads it, title first. */
+export interface PassageText {
+  readonly ordinal: number;
+  readonly text: string;
+}
+
 /** Sums over a collection. */
 export interface CollectionTotals {
   readonly documents: number;
@@ -138,6 +144,8 @@ const EMPTY: State = {
 };
 /** Changes that are kept for indexes that follow; an index that is further behind is built anew. */
 const KEPT_CHANGES = 100_000;
+/** Passages that are looked at for vectors before others get their turn. */
+const LOOKED_AT_ONCE = 1024;
 /** How often a writer says that it lives, and after what silence it is taken for dead on another machine. */
 const RENEWAL_MS = 5_000;
 const SILENCE_MS = 120_000;
@@ -237,9 +245,9 @@ export class CollectionStore {
   }
 
   /** Ordinals and texts of passages as search reads them, title first. */
-  *texts(from: number, to: number): Iterable<{ readonly ordinal: number; readonly text: string }> {
+  *texts(from: number, to: number): Iterable<PassageText> {
     for (const { key, value } of this.#passages.getRange({ start: from, end: to })) {
-      yield { ordinal: key, text: value.title === undefined ? value.content : `${value.title}\n${value.content}` };
+      yield { ordinal: key, text: textOf(value) };
     }
   }
 
@@ -335,11 +343,20 @@ export class CollectionStore {
     }
   }
 
-  /** Passages from an ordinal on that have no vector, as `texts` gives them. */
-  *withoutVector(from: number): Iterable<{ readonly ordinal: number; readonly text: string }> {
-    for (const passage of this.texts(from, this.#read().nextOrdinal)) {
-      if (!this.#vectors.doesExist(passage.ordinal)) yield passage;
+  /** The first so many passages from an ordinal on that have no vector, as `texts` gives them. */
+  async withoutVector(from: number, count: number): Promise<PassageText[]> {
+    const found: PassageText[] = [];
+    let looked = 0;
+    for (const ordinal of this.#passages.getKeys({ start: from, end: this.#read().nextOrdinal })) {
+      const record = this.#vectors.doesExist(ordinal) ? undefined : this.#passages.get(ordinal);
+      if (record !== undefined) found.push({ ordinal, text: textOf(record) });
+      if (found.length === count) break;
+      // Many may have theirs: others get their turn, and may delete the collection.
+      if (++looked % LOOKED_AT_ONCE !== 0) continue;
+      await new Promise(setImmediate);
+      void this.#read();
     }
+    return found;
   }
 
   /**
@@ -535,6 +552,10 @@ export function checkEmbedding(
 function vectorOf(bytes: Buffer): Float32Array {
   const { buffer, byteOffset, byteLength } = bytes;
   return new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer);
+}
+
+function textOf({ title, content }: NewPassage): string {
+  return title === undefined ? content : `${title}\n${content}`;
 }
 
 function passageHash({ title, content }: NewPassage): string {

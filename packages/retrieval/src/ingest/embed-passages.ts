@@ -1,5 +1,5 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
-import type { CollectionStore } from '../collections/collection-store.js';
+import type { CollectionStore, PassageText } from '../collections/collection-store.js';
 import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import { toleratedFailure } from '../fusion/inner-search.js';
 import { refusalStatus } from '../remote/json-service.js';
@@ -21,8 +21,6 @@ export interface EmbedPassagesOptions {
   /** Called after each transaction with the passages that got their vectors so far. */
   readonly onProgress?: ((embedded: number) => void) | undefined;
 }
-
-type Waiting = { readonly ordinal: number; readonly text: string };
 
 /** Passages of one transaction: four requests at once, as the embedder sends them. */
 const STEP = 256;
@@ -53,7 +51,7 @@ export async function embedPassages(
   let embedded = 0;
   try {
     while (embedded < most) {
-      const waiting = first(store.withoutVector(next), Math.min(STEP, most - embedded));
+      const waiting = await store.withoutVector(next, Math.min(STEP, most - embedded));
       const vectors = waiting.length === 0 ? new Map<number, Float32Array>() : await steps.embed(waiting);
       next = waiting.at(-1) === undefined ? store.position.nextOrdinal : waiting.at(-1)!.ordinal + 1;
       const stored = store.embedding;
@@ -86,7 +84,7 @@ class Steps {
     this.#signal = signal;
   }
 
-  async embed(passages: readonly Waiting[]): Promise<Map<number, Float32Array>> {
+  async embed(passages: readonly PassageText[]): Promise<Map<number, Float32Array>> {
     try {
       const texts = passages.map(({ text }) => text);
       const vectors = await this.#endpoint.embed(texts, 'passage', this.#signal);
@@ -118,13 +116,4 @@ function dimensionOf(vectors: ReadonlyMap<number, Float32Array>, stored: number 
   if (dimension === undefined || stored === undefined || dimension === stored) return dimension ?? stored;
   const detail = `the vectors have ${dimension} dimensions, and those of the collection have ${stored}.`;
   throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', { path: 'embeddings', detail });
-}
-
-function first(passages: Iterable<Waiting>, count: number): Waiting[] {
-  const taken: Waiting[] = [];
-  for (const passage of passages) {
-    taken.push(passage);
-    if (taken.length === count) break;
-  }
-  return taken;
 }
