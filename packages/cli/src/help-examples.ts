@@ -8,7 +8,11 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   ],
   engine: ['warmpath engine --port 8081', 'warmpath engine --model path/to/model.gguf --profile'],
   demo: ['warmpath demo', 'warmpath demo --engine http://127.0.0.1:8000 --questions 20'],
-  ingest: ['warmpath ingest docs', 'warmpath ingest handbook.pdf notes --collection handbook'],
+  ingest: [
+    'warmpath ingest docs',
+    'warmpath ingest handbook.pdf notes --collection handbook',
+    'warmpath ingest docs --config gateway.yaml',
+  ],
   ask: ['warmpath ask "How do I put it before vLLM?"', 'warmpath ask "Who may sign?" --collection handbook -k 10'],
   collections: ['warmpath collections list'],
   'collections list': ['warmpath collections list --json'],

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { startGateway } from '@warmpath/gateway';
 import { Collections } from '@warmpath/retrieval';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
 import { startFakeEngine } from './fake-engine.js';
 import { runCli } from './run-cli.js';
 
@@ -44,6 +45,31 @@ describe('warmpath ingest and collections', () => {
     expect(stderr).toMatch(/docs\/bad\.jsonl, line 2: it is not valid JSON/);
     expect(stderr).toMatch(/missing: cannot read: there is no such file/);
     expect(stdout).toContain('3 documents added');
+  });
+
+  it('takes folder and embeddings from the configuration of the gateway, and goes on where they failed', async () => {
+    const fake = await startFakeEmbeddings();
+    const config = join(folder, 'gateway.yaml');
+    const embeddings = `{ url: "${fake.url}", model: fake, apiKey: "\${EMBEDDING_KEY}" }`;
+    await writeFile(config, `collections:\n  folder: ${join(folder, 'served')}\n  embeddings: ${embeddings}\n`);
+    environment['EMBEDDING_KEY'] = 'secret-key';
+    try {
+      fake.answer = () => ({ status: 401, body: { error: { message: 'no such key' } } });
+      const first = await run(['ingest', docs(), '--config', config]);
+      expect(first).toMatchObject({ code: 1, stdout: expect.stringContaining('2 documents added') as string });
+      expect(first.stderr).toMatch(/Not all passages have vectors: .*no such key/);
+      fake.answer = undefined;
+      const second = await run(['ingest', docs(), '--config', config]);
+      expect(second).toMatchObject({ code: 0, stdout: expect.stringContaining('2 passages embedded') as string });
+      expect(fake.requests.at(-1)!.headers.authorization).toBe('Bearer secret-key');
+      const list = await run(['collections', 'list', '--config', config, '--json']);
+      expect(JSON.parse(list.stdout)).toMatchObject([{ name: 'documents', documents: 2 }]);
+      await writeFile(config, 'upstream:\n  url: http://127.0.0.1:8000\n');
+      const none = await run(['collections', 'list', '--config', config]);
+      expect(none).toMatchObject({ code: 2, stderr: expect.stringContaining('configures no collections') as string });
+    } finally {
+      await fake.close();
+    }
   });
 
   it('exports and imports', async () => {

@@ -92,24 +92,23 @@ describe('warmpath lab calibrate', () => {
   /** The path of a llama-server (`LLAMA_SERVER`) and of a model for it (`LLAMA_MODEL`). */
   const { LLAMA_SERVER: server, LLAMA_MODEL: model } = process.env;
 
-  it.skipIf(server === undefined || model === undefined)(
-    'agrees with a real llama-server within .02',
-    { timeout: 120_000 },
-    async () => {
+  // A peer that is built, not installed: without it there is nothing to compare with.
+  if (server !== undefined && model !== undefined) {
+    it('agrees with a real llama-server within .02', { timeout: 120_000 }, async () => {
       const probe = createServer().listen(0, '127.0.0.1');
       await once(probe, 'listening');
       const { port } = probe.address() as { port: number };
       probe.close();
       await once(probe, 'close');
-      const flags = ['-m', model!, '-t', '1', '-c', '8192', '--host', '127.0.0.1', '--port', `${port}`];
-      const env = { ...process.env, LD_LIBRARY_PATH: dirname(server!) };
-      child = spawn(server!, flags, { env, stdio: ['ignore', 'ignore', 'pipe'] });
+      const flags = ['-m', model, '-t', '1', '-c', '8192', '--host', '127.0.0.1', '--port', `${port}`];
+      const env = { ...process.env, LD_LIBRARY_PATH: dirname(server) };
+      child = spawn(server, flags, { env, stdio: ['ignore', 'ignore', 'pipe'] });
       for await (const line of createInterface(child.stderr!)) if (/listening/.test(line)) break;
       const { report } = await calibrated(`http://127.0.0.1:${port}`);
       expect(report).toMatchObject({ dialect: 'llama-server', cache: 'slots' });
       for (const { policy, engine, model } of report.results) {
         expect(Math.abs(engine.cachedShare - model.cachedShare), policy).toBeLessThan(0.02);
       }
-    },
-  );
+    });
+  }
 });

@@ -270,6 +270,13 @@ export const ERROR_TABLE = {
     message: 'Somebody else is writing to this collection.',
     remedy: 'Try again when they have finished; searching works meanwhile.',
   },
+  WARMPATH_COLLECTION_EMBEDDINGS: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'The vectors of this collection come from another model than the one that is configured.',
+    remedy:
+      'Configure that model, or fill a new collection: `warmpath collections export` and `import` take the documents over.',
+  },
   WARMPATH_COLLECTION_UNREADABLE: {
     status: 500,
     type: 'server_error',

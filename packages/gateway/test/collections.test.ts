@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
 import type { Answer } from './fake-engine.js';
-import { errorOf, type Reply, type StandConfig, send, stand, told } from './harness.js';
+import { closing, errorOf, type Reply, type StandConfig, send, stand, told } from './harness.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -99,6 +100,42 @@ describe('collections over HTTP', () => {
       final: true,
       results: [{ metadata: { source: 'velka' } }],
     });
+  });
+
+  it('searches words, then words and vectors, and goes without vectors where their endpoint is down', async () => {
+    const fake = closing(await startFakeEmbeddings());
+    // An address with a password, which is the operator's own.
+    const url = fake.url.replace('http://', 'http://operator:password@');
+    const one = await here({ collections: { embeddings: { url, model: 'fake' } } });
+    expect(json(await fill(one))).toMatchObject({ added: 3, embedded: 3 });
+    const stages = async () => {
+      const reply = await send(
+        one.at('collections/handbook/search'),
+        { query: 'Velka', k: 3 },
+        { headers: { accept: 'text/event-stream' } },
+      );
+      const events = reply.text.trim().split('\n\n');
+      expect(events.pop()).toBe('data: [DONE]');
+      return events.map((event) => JSON.parse(event.slice('data: '.length)) as Record<string, unknown>);
+    };
+    expect(await stages()).toMatchObject([
+      { index: 0, final: false, results: [{ metadata: { source: 'velka' } }] },
+      { index: 1, final: true, results: [{ metadata: { source: 'velka' } }, {}, {}] },
+    ]);
+    fake.answer = () => ({ status: 503 });
+    const warnings = [{ code: 'WARMPATH_RETRIEVAL_ERROR', path: 'dense' }];
+    const [, last] = await stages();
+    expect(last).toMatchObject({ final: true, results: [{ metadata: { source: 'velka' } }], warnings });
+    const plain = await send(one.at('collections/handbook/search'), { query: 'Velka' });
+    expect(json(plain)).toMatchObject({ results: [{ metadata: { source: 'velka' } }], warnings });
+    expect(plain.text).not.toMatch(/password|127\.0\.0\.1/);
+    fake.answer = () => ({ status: 401 });
+    const put = await send(one.at('collections/handbook/documents'), { documents: [{ id: 'new', content: 'New.' }] });
+    expect(json(put)).toMatchObject({ added: 1, embedded: 0, warnings: [{ path: 'embeddings' }] });
+    expect(put.text).not.toMatch(/password|127\.0\.0\.1/);
+    // An answer is made from what words find.
+    const reply = await send(one.at('chat/completions'), question('Velka', { warmpath: { retrieval } }));
+    expect(json(reply)).toMatchObject({ warmpath: { sources: [{ source: 'velka' }] } });
   });
 
   it.each<[string, string, object | undefined, string, string | null]>([

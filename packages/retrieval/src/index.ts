@@ -1,11 +1,13 @@
 export { Collection } from './collections/collection.js';
 export type { Applied, CollectionTotals, DocumentRecord } from './collections/collection-store.js';
-export { Collections } from './collections/collections.js';
+export { Collections, type CollectionsOptions } from './collections/collections.js';
 export type { Embedder, EmbeddingPurpose } from './embeddings/embedder.js';
+export type { EmbeddingSettings } from './embeddings/embedding-endpoint.js';
 export { HashedTfIdf, type TfIdfState } from './embeddings/hashed-tf-idf.js';
 export { type EmbeddingCache, OpenAiEmbedder, type OpenAiEmbedderOptions } from './embeddings/openai-embedder.js';
 export { type HybridOptions, HybridRetriever, reciprocalRankFusion } from './fusion/hybrid-retriever.js';
 export { type RerankOptions, RerankRetriever } from './fusion/rerank-retriever.js';
+export type { EmbeddingReport } from './ingest/embed-passages.js';
 export type { IngestError } from './ingest/find-files.js';
 export type { IngestOptions, IngestProgress, IngestReport } from './ingest/ingest.js';
 export type { DocumentText } from './ingest/read-file.js';

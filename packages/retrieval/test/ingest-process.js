@@ -1,18 +1,21 @@
-// Ingests a folder in a process of its own, for tests that kill it: writes how many documents are committed after each
-// transaction, and holds still after the first one until it is told to go on.
+// Ingests a folder in a process of its own, for tests that kill it: writes how much is committed after each
+// transaction (documents, or passages with vectors where there is an endpoint), and holds still after the first one
+// until it is told to go on.
 import { readSync, writeSync } from 'node:fs';
 import { Collections } from '../dist/index.js';
 
-const [, , folder, root] = process.argv;
-const collection = await new Collections(folder).getOrMake('default', 'handbook');
+const [, , folder, root, url] = process.argv;
+const embeddings = url === undefined ? undefined : { url, model: 'fake' };
+const collection = await new Collections(folder, { embeddings }).getOrMake('default', 'handbook');
 let told = -1;
-await collection.ingest([root], {
-  onProgress: () => {
-    const { documents } = collection.totals;
-    if (documents === told) return;
-    writeSync(1, `${documents}\n`);
-    if (told < 0) readSync(0, Buffer.alloc(16));
-    told = documents;
-  },
-});
+const tell = (count) => {
+  if (count === told) return;
+  writeSync(1, `${count}\n`);
+  if (told < 0) readSync(0, Buffer.alloc(16));
+  told = count;
+};
+const progress =
+  url === undefined ? { onProgress: () => tell(collection.totals.documents) } : { onEmbedded: (count) => tell(count) };
+await collection.ingest([root], progress);
 await collection.close();
+process.exit(0);

@@ -1,21 +1,29 @@
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
+import { WarmpathError } from '@warmpath/core';
+import { loadConfig } from '@warmpath/gateway';
 import type { Collection, Collections } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 
 /** The options of commands that work on collections. */
 export interface CollectionsOptions {
   readonly folder?: string;
+  /** A gateway's, for the folder and the embeddings. */
+  readonly config?: string;
   readonly tenant: string;
 }
 
 /** The collection of commands that name none. */
 const DEFAULT_COLLECTION = 'documents';
 
-/** Adds `--folder` and `--tenant`. */
+/** Stands in for an engine that a file leaves to the command line: nobody asks it. */
+const NO_ENGINE = 'http://127.0.0.1';
+
+/** Adds `--folder`, `--config` and `--tenant`. */
 export function addCollectionsOptions(command: Command): Command {
   return command
     .option('--folder <path>', 'folder of the collections (`collections.folder` of the gateway)')
+    .option('--config <file>', 'configuration of the gateway, for its `collections`: folder and embeddings')
     .option('--tenant <name>', 'whose collections; those of a gateway that asks for no keys are `default`', 'default');
 }
 
@@ -37,18 +45,29 @@ export function collectionsFolder(environment: NodeJS.ProcessEnv): string {
 
 /** Runs `body` with the collections that the command line names, and closes them. */
 export async function withCollections<Result>(
-  { folder }: CollectionsOptions,
+  { folder, config }: CollectionsOptions,
   environment: NodeJS.ProcessEnv,
   body: (collections: Collections) => Promise<Result>,
 ): Promise<Result> {
+  const settings = config === undefined ? undefined : await collectionsSettings(config, environment);
+  const named = folder ?? settings?.folder;
   // Only these commands need the database and the parsers.
   const { Collections: OpenedCollections } = await import('@warmpath/retrieval');
-  const collections = new OpenedCollections(folder === undefined ? collectionsFolder(environment) : resolve(folder));
+  const collections = new OpenedCollections(named === undefined ? collectionsFolder(environment) : resolve(named), {
+    embeddings: settings?.embeddings,
+  });
   try {
     return await body(collections);
   } finally {
     await collections.close();
   }
+}
+
+/** What a gateway's file says of collections. Errors: WARMPATH_USAGE where it says nothing, those of `loadConfig`. */
+async function collectionsSettings(file: string, environment: NodeJS.ProcessEnv) {
+  const { collections } = await loadConfig(file, environment, NO_ENGINE);
+  if (collections !== undefined) return collections;
+  throw new WarmpathError('WARMPATH_USAGE', { path: '--config', detail: `${file} configures no collections` });
 }
 
 /** Sums of a collection as a person reads them. */

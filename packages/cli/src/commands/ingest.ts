@@ -1,4 +1,4 @@
-import type { IngestProgress, IngestReport } from '@warmpath/retrieval';
+import type { EmbeddingReport, IngestProgress, IngestReport } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 import {
   addCollectionOption,
@@ -47,11 +47,12 @@ async function ingest(
     const collection = await collections.getOrMake(tenant, name);
     let shown = 0;
     const progress = showProgress(terminal);
-    let report: IngestReport;
+    let report: IngestReport & { readonly embedding?: EmbeddingReport };
     try {
       report = await collection.ingest(paths, {
         signal,
         onProgress: progress.update,
+        onEmbedded: progress.embedded,
         onError: ({ file, position, message }) => {
           if (++shown > ERRORS_SHOWN) return;
           progress.clear();
@@ -67,7 +68,12 @@ async function ingest(
     if (shown > ERRORS_SHOWN) terminal.note(`… and ${shown - ERRORS_SHOWN} more that could not be read`);
     tell(terminal, report, { name, totals: describeTotals(collection) });
     terminal.data({ collection: name, ...report, totals: collection.totals });
-    if (report.errorCount > 0) context.exitCode = EXIT_CODES.failure;
+    const { embedding } = report;
+    if (embedding?.warning !== undefined) {
+      terminal.note(`Not all passages have vectors: ${embedding.warning.message}`);
+      terminal.note('They are found by their words. The same command goes on where this one stopped.');
+    }
+    if (report.errorCount > 0 || embedding?.warning !== undefined) context.exitCode = EXIT_CODES.failure;
   });
 }
 
@@ -80,13 +86,23 @@ function showProgress(terminal: Terminal) {
       const share = totalBytes === 0 ? 100 : Math.floor((100 * bytes) / totalBytes);
       terminal.status(`  ${share} %  ${files} of ${totalFiles} files  ${left}`);
     },
+    embedded: (count: number) => terminal.status(`  ${count.toLocaleString('en')} passages embedded`),
     clear: () => terminal.status(''),
   };
 }
 
 function tell(
   terminal: Terminal,
-  { files, unchangedFiles, skippedFiles, added, changed, removed, errorCount }: IngestReport,
+  {
+    files,
+    unchangedFiles,
+    skippedFiles,
+    added,
+    changed,
+    removed,
+    errorCount,
+    embedding,
+  }: IngestReport & { readonly embedding?: EmbeddingReport },
   { name, totals }: { readonly name: string; readonly totals: string },
 ): void {
   const parts = [
@@ -95,6 +111,7 @@ function tell(
     `${removed} removed`,
     ...(unchangedFiles > 0 ? [`${unchangedFiles} files as they were`] : []),
     ...(skippedFiles > 0 ? [`${skippedFiles} files that are no text left out`] : []),
+    ...(embedding !== undefined ? [`${embedding.embedded} passages embedded`] : []),
     ...(errorCount > 0 ? [`${errorCount} could not be read`] : []),
   ];
   terminal.line(`${files} files: ${parts.join(', ')}.`);

@@ -27,7 +27,7 @@ export class OpenCollections {
   /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
   static async open(settings: Settings): Promise<OpenCollections> {
     const { Collections } = await loadRetrieval();
-    return new OpenCollections(settings, new Collections(settings.folder));
+    return new OpenCollections(settings, new Collections(settings.folder, { embeddings: settings.embeddings }));
   }
 
   names(tenant: string): Promise<string[]> {

@@ -16,11 +16,29 @@ const model = z.strictObject({
   k: count(100).optional().describe('Passages for an answer; `collections.k` if left out.'),
 });
 
+const embeddings = z.strictObject({
+  url: z
+    .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
+    .describe('Base URL of an OpenAI-compatible API of embeddings, with `/v1` at its end.'),
+  model: z
+    .string()
+    .min(1)
+    .max(256)
+    .describe('Its model. A collection is searched with the model that its passages were embedded with.'),
+  apiKey: z.string().min(1).optional().describe('Its key. Best taken from the environment.'),
+  dimensions: count(16_384)
+    .optional()
+    .describe("Dimensions to ask for, of a model that can shorten its vectors; the model's own if left out."),
+});
+
 export const collections = z.strictObject({
   folder: z
     .string()
     .min(1)
     .describe('Folder that holds the collections, those of each tenant apart. `warmpath ingest` writes to it.'),
+  embeddings: embeddings
+    .optional()
+    .describe('Where passages and questions get vectors; collections are searched by words alone if left out.'),
   k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
   wastedShare: z
     .number()

@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { ERROR_TABLE, WarmpathError, type Warning } from '@warmpath/core';
 import type { Collection, DocumentText } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { collectionTenant } from '../collections/open-collections.js';
@@ -82,8 +82,17 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
       const detail = `A collection holds at most ${maxBytes} bytes of text (\`collections.maxBytes\`).`;
       throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
     }
-    const { added, changed, unchanged } = await collection.put(texts);
-    return answer(request, reply, { object: 'ingestion', collection: collection.name, added, changed, unchanged });
+    const { added, changed, unchanged, embedding } = await collection.put(texts);
+    const warnings = embedding?.warning && told(request, [embedding.warning]);
+    return answer(request, reply, {
+      object: 'ingestion',
+      collection: collection.name,
+      added,
+      changed,
+      unchanged,
+      ...(embedding && { embedded: embedding.embedded }),
+      ...warnings,
+    });
   });
 
   // Ids stand in the query: many clients send no body with DELETE.
@@ -99,11 +108,12 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
 
 /** JSON with the last stage, or each stage as an event as it comes. */
 async function searched(
-  { exchange }: FastifyRequest,
+  request: FastifyRequest,
   reply: FastifyReply,
   asked: { readonly collection: Collection; readonly text: string; readonly k: number; readonly isStreamed: boolean },
 ): Promise<FastifyReply> {
   const { collection, text, k, isStreamed } = asked;
+  const { exchange } = request;
   const abort = new AbortController();
   reply.raw.once('close', () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
   const stages = collection.retriever.search({ text }, { k, signal: abort.signal })[Symbol.asyncIterator]();
@@ -112,9 +122,10 @@ async function searched(
   if (!isStreamed) {
     let last = stage;
     for (; !stage.done; stage = await stages.next()) last = stage;
+    const { candidates: results = [], warnings } = last.value ?? {};
     return reply
       .header(RESPONSE_HEADERS.requestId, exchange.requestId)
-      .send({ object: 'search', collection: collection.name, results: last.value?.candidates ?? [] });
+      .send({ object: 'search', collection: collection.name, results, ...told(request, warnings) });
   }
   reply.hijack();
   reply.raw.writeHead(200, {
@@ -124,16 +135,25 @@ async function searched(
   });
   try {
     for (; !stage.done; stage = await stages.next()) {
-      const { index, final, candidates } = stage.value;
-      reply.raw.write(`data: ${JSON.stringify({ object: 'search.stage', index, final, results: candidates })}\n\n`);
+      const { index, final, candidates: results, warnings } = stage.value;
+      const event = { object: 'search.stage', index, final, results, ...told(request, warnings) };
+      reply.raw.write(`data: ${JSON.stringify(event)}\n\n`);
     }
     reply.raw.end('data: [DONE]\n\n');
   } catch (error) {
-    const told = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
-    exchange.failed(told.code, 'gateway');
-    reply.raw.end(errorShapeOf('/v1/collections').event(told));
+    const failure = WarmpathError.isInstance(error) ? error : new WarmpathError('WARMPATH_INTERNAL', { cause: error });
+    exchange.failed(failure.code, 'gateway');
+    reply.raw.end(errorShapeOf('/v1/collections').event(failure));
   }
   return reply;
+}
+
+/** What a caller is told of what went without: not the addresses of servers that only the operator knows. */
+function told({ exchange, log }: FastifyRequest, warnings: readonly Warning[] | undefined) {
+  if (warnings === undefined) return {};
+  for (const { code, path } of warnings) log.warn({ requestId: exchange.requestId, code, path }, 'went without');
+  exchange.warnings = [...exchange.warnings, ...warnings];
+  return { warnings: warnings.map(({ code, path }) => ({ code, path, message: ERROR_TABLE[code].message })) };
 }
 
 function readDocuments(given: unknown, limits: Gateway['config']['limits']): DocumentText[] {

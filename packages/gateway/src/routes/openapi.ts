@@ -84,6 +84,11 @@ const passage = z.strictObject({
   score: z.number(),
 });
 
+const warnings = z
+  .array(z.strictObject({ code: name, path: name, message: z.string() }))
+  .optional()
+  .meta({ description: 'What there was to go without: an embedding endpoint that failed, for instance.' });
+
 const collectionPath = '/v1/collections/{name}';
 
 const arrangeRequest = z.strictObject({
@@ -290,11 +295,11 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
   [`${collectionPath}/search`]: {
     post: {
       summary:
-        'Looks for passages. With `accept: text/event-stream`, each stage of the search is an event (`index`, `final`, `results`).',
+        'Looks for passages. With `accept: text/event-stream`, each stage of the search is an event (`index`, `final`, `results`, `warnings`).',
       body: z.strictObject({ query: z.string(), k: z.int().min(1).max(1000).optional() }),
       parameters: ['name'],
       answers: {
-        200: z.strictObject({ object: z.literal('search'), collection: name, results: z.array(passage) }),
+        200: z.strictObject({ object: z.literal('search'), collection: name, results: z.array(passage), warnings }),
       },
     },
   },
@@ -330,6 +335,10 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
           added: count,
           changed: count,
           unchanged: count,
+          embedded: count.optional().meta({
+            description: 'Passages that got vectors, where `collections.embeddings` is configured.',
+          }),
+          warnings,
         }),
       },
     },

@@ -60,6 +60,12 @@ export interface StoredPassage {
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
+/** A passage as search reads it, title first. */
+export interface PassageText {
+  readonly ordinal: number;
+  readonly text: string;
+}
+
 /** Sums over a collection. */
 export interface CollectionTotals {
   readonly documents: number;
@@ -76,6 +82,16 @@ export interface Change {
   readonly from: number;
   readonly to: number;
   readonly removed: readonly number[];
+  /** Ordinals from before that got their vectors. */
+  readonly embedded?: readonly number[];
+}
+
+/** Whose vectors a collection has: all of one model, in one dimension. */
+export interface StoredEmbedding {
+  readonly model: string;
+  readonly dimension: number;
+  /** Every passage below this ordinal has its vector. */
+  readonly through: number;
 }
 
 /** One transaction. All of it is done, or none. */
@@ -101,6 +117,7 @@ interface State {
   readonly nextDocument: number;
   readonly totals: CollectionTotals;
   readonly deleted?: true;
+  readonly embedding?: StoredEmbedding;
 }
 
 interface PassageRecord {
@@ -127,6 +144,8 @@ const EMPTY: State = {
 };
 /** Changes that are kept for indexes that follow; an index that is further behind is built anew. */
 const KEPT_CHANGES = 100_000;
+/** Passages that are looked at for vectors before others get their turn. */
+const LOOKED_AT_ONCE = 1024;
 /** How often a writer says that it lives, and after what silence it is taken for dead on another machine. */
 const RENEWAL_MS = 5_000;
 const SILENCE_MS = 120_000;
@@ -151,6 +170,10 @@ export class CollectionStore {
   /** Numbers of documents by their origin's hash. */
   readonly #origins: Database<number, string>;
   readonly #changes: Database<Change, number>;
+  /** By ordinal; empty where an endpoint finds nothing in a passage. */
+  readonly #vectors: Database<Buffer, number>;
+  /** Vectors of passages that left since a write began, by hash: a passage that moved finds its own again. */
+  readonly #leftVectors: Database<Buffer, string>;
   #renewal: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -178,6 +201,8 @@ export class CollectionStore {
     this.#files = this.#root.openDB({ name: 'files' });
     this.#origins = this.#root.openDB({ name: 'origins', dupSort: true, encoding: 'ordered-binary' });
     this.#changes = this.#root.openDB({ name: 'changes' });
+    this.#vectors = this.#root.openDB({ name: 'vectors', encoding: 'binary' });
+    this.#leftVectors = this.#root.openDB({ name: 'left-vectors', encoding: 'binary' });
     const { format } = this.#read();
     if (format !== FORMAT) {
       const detail = `the collection in ${folder} has format ${format}, and this version of Warmpath reads ${FORMAT}`;
@@ -220,9 +245,9 @@ export class CollectionStore {
   }
 
   /** Ordinals and texts of passages as search reads them, title first. */
-  *texts(from: number, to: number): Iterable<{ readonly ordinal: number; readonly text: string }> {
+  *texts(from: number, to: number): Iterable<PassageText> {
     for (const { key, value } of this.#passages.getRange({ start: from, end: to })) {
-      yield { ordinal: key, text: value.title === undefined ? value.content : `${value.title}\n${value.content}` };
+      yield { ordinal: key, text: textOf(value) };
     }
   }
 
@@ -298,6 +323,72 @@ export class CollectionStore {
       this.#state.put('state', draft);
     });
     return applied;
+  }
+
+  /** Whose vectors there are; undefined as long as there are none. */
+  get embedding(): StoredEmbedding | undefined {
+    return this.#read().embedding;
+  }
+
+  /** The vector of a passage; undefined where it has none, or has left. */
+  vector(ordinal: number): Float32Array | undefined {
+    const bytes = this.#isClosed ? undefined : this.#vectors.get(ordinal);
+    return bytes === undefined || bytes.length === 0 ? undefined : vectorOf(bytes);
+  }
+
+  /** Vectors of the passages from one ordinal to below another. */
+  *vectors(from: number, to: number): Iterable<{ readonly ordinal: number; readonly vector: Float32Array }> {
+    for (const { key, value } of this.#vectors.getRange({ start: from, end: to })) {
+      if (value.length > 0) yield { ordinal: key, vector: vectorOf(value) };
+    }
+  }
+
+  /** The first so many passages from an ordinal on that have no vector, as `texts` gives them. */
+  async withoutVector(from: number, count: number): Promise<PassageText[]> {
+    const found: PassageText[] = [];
+    let looked = 0;
+    for (const ordinal of this.#passages.getKeys({ start: from, end: this.#read().nextOrdinal })) {
+      const record = this.#vectors.doesExist(ordinal) ? undefined : this.#passages.get(ordinal);
+      if (record !== undefined) found.push({ ordinal, text: textOf(record) });
+      if (found.length === count) break;
+      // Many may have theirs: others get their turn, and may delete the collection.
+      if (++looked % LOOKED_AT_ONCE !== 0) continue;
+      await new Promise(setImmediate);
+      void this.#read();
+    }
+    return found;
+  }
+
+  /**
+   * Writes vectors of passages in one transaction; those of passages that have left meanwhile are dropped. Call only
+   * between `beginWriting` and `endWriting`. Error: WARMPATH_COLLECTION_EMBEDDINGS.
+   */
+  async putVectors(vectors: ReadonlyMap<number, Float32Array>, embedding: StoredEmbedding): Promise<void> {
+    await this.#root.childTransaction(() => {
+      const before = this.#read();
+      if (before.deleted) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
+      if (before.embedding !== undefined) checkEmbedding(before.embedding, embedding);
+      const embedded: number[] = [];
+      for (const [ordinal, { buffer, byteOffset, byteLength }] of vectors) {
+        if (!this.#passages.doesExist(ordinal)) continue;
+        this.#vectors.put(ordinal, Buffer.from(buffer, byteOffset, byteLength));
+        embedded.push(ordinal);
+      }
+      const version = before.version + (embedded.length > 0 ? 1 : 0);
+      if (version !== before.version) {
+        this.#changes.put(version, { from: before.nextOrdinal, to: before.nextOrdinal, removed: [], embedded });
+        this.#changes.remove(version - KEPT_CHANGES);
+      }
+      this.#state.put('state', { ...before, version, embedding });
+    });
+  }
+
+  /** Drops vectors of passages that left and did not come back. Call at the end of a write. */
+  async dropLeftVectors(): Promise<void> {
+    if (this.#leftVectors.getKeysCount({ limit: 1 }) === 0) return;
+    await this.#root.childTransaction(() => {
+      for (const hash of [...this.#leftVectors.getKeys()]) this.#leftVectors.remove(hash);
+    });
   }
 
   /** Waits until what was written would survive a loss of power, too. */
@@ -404,6 +495,11 @@ export class CollectionStore {
     const ordinal = draft.nextOrdinal++;
     this.#ordinals.put(hash, ordinal);
     this.#passages.put(ordinal, { hash, ...(title !== undefined && { title }), content, tokens });
+    const vector = this.#leftVectors.get(hash);
+    if (vector !== undefined) {
+      this.#vectors.put(ordinal, vector);
+      this.#leftVectors.remove(hash);
+    }
     draft.totals.passages++;
     draft.totals.duplicates--;
     draft.totals.tokens += tokens;
@@ -418,6 +514,11 @@ export class CollectionStore {
     if (record === undefined) return;
     this.#passages.remove(ordinal);
     this.#ordinals.remove(record.hash);
+    const vector = this.#vectors.get(ordinal);
+    if (vector !== undefined) {
+      this.#leftVectors.put(record.hash, vector);
+      this.#vectors.remove(ordinal);
+    }
     draft.totals.passages--;
     draft.totals.duplicates++;
     draft.totals.tokens -= record.tokens;
@@ -432,6 +533,29 @@ type Draft = { -readonly [Key in keyof Omit<State, 'totals'>]: State[Key] } & {
 /** `document#hash`: the same as long as the document has the passage, wherever it stands in it. */
 function passageId(document: string, hash: string): string {
   return `${document}#${hash.slice(0, 10)}`;
+}
+
+/**
+ * Refuses vectors that cannot be compared with those that are stored.
+ * @throws WARMPATH_COLLECTION_EMBEDDINGS
+ */
+export function checkEmbedding(
+  stored: StoredEmbedding,
+  { model, dimension = stored.dimension }: { readonly model: string; readonly dimension?: number | undefined },
+): void {
+  if (model === stored.model && dimension === stored.dimension) return;
+  const detail = `it has vectors of ${stored.dimension} dimensions by ${stored.model}, and not of ${dimension} by ${model}.`;
+  throw new WarmpathError('WARMPATH_COLLECTION_EMBEDDINGS', { detail });
+}
+
+/** A copy: what the database lends may be overwritten, and need not lie at a multiple of four. */
+function vectorOf(bytes: Buffer): Float32Array {
+  const { buffer, byteOffset, byteLength } = bytes;
+  return new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer);
+}
+
+function textOf({ title, content }: NewPassage): string {
+  return title === undefined ? content : `${title}\n${content}`;
 }
 
 function passageHash({ title, content }: NewPassage): string {

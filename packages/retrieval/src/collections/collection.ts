@@ -1,14 +1,18 @@
 import { estimateTokens, WarmpathError } from '@warmpath/core';
+import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
+import { type EmbeddingReport, type EmbedPassagesOptions, embedPassages } from '../ingest/embed-passages.js';
 import { type IngestOptions, type IngestReport, ingestFiles } from '../ingest/ingest.js';
 import { cutDocument, type DocumentText } from '../ingest/read-file.js';
 import { Bm25Retriever } from '../lexical/bm25-retriever.js';
 import { LexicalIndex } from '../lexical/lexical-index.js';
 import { DEFAULT_CHUNKS } from '../parse/chunk.js';
 import type { StagedRetriever } from '../staged-retriever.js';
+import { CollectionSearch } from '../vector/collection-vectors.js';
 import {
   type Applied,
   type CollectionStore,
   type CollectionTotals,
+  checkEmbedding,
   type DocumentRecord,
   HANDED_IN,
   type NewDocument,
@@ -18,6 +22,11 @@ import {
 const BATCH = 256;
 /** Text that is cut before others get their turn. */
 const SLICE_BYTES = 65_536;
+/** Passages of others that get their vectors along with documents that are handed in: a caller waits for them. */
+const CATCH_UP = 1024;
+
+/** What a write says of vectors, where the collection has an endpoint for them. */
+type Embedded = { readonly embedding?: EmbeddingReport };
 
 /**
  * A collection: documents cut into passages, and the search over them. Any number may be open on the same folder; one
@@ -25,21 +34,36 @@ const SLICE_BYTES = 65_536;
  */
 export class Collection {
   readonly name: string;
-  /** Over the passages as they are when a search begins. */
+  /**
+   * Over the passages as they are when a search begins: by words, and where passages have vectors of the configured
+   * model, then by words and vectors together.
+   */
   readonly retriever: StagedRetriever;
   readonly #store: CollectionStore;
   readonly #index: LexicalIndex;
+  readonly #endpoint: EmbeddingEndpoint | undefined;
+  readonly #search: CollectionSearch | undefined;
   /** Ends with the last write that was begun. */
   #written: Promise<unknown> = Promise.resolve();
 
-  constructor(name: string, store: CollectionStore) {
+  constructor(
+    name: string,
+    store: CollectionStore,
+    {
+      endpoint,
+      graphAbove,
+    }: { readonly endpoint?: EmbeddingEndpoint | undefined; readonly graphAbove?: number | undefined },
+  ) {
     this.name = name;
     this.#store = store;
     this.#index = new LexicalIndex(store);
-    this.retriever = new Bm25Retriever({
+    this.#endpoint = endpoint;
+    const lexical = new Bm25Retriever({
       current: () => this.#index.current(),
       passage: (ordinal) => store.passage(ordinal),
     });
+    this.#search = endpoint && new CollectionSearch(store, endpoint, { lexical, graphAbove });
+    this.retriever = this.#search ?? lexical;
   }
 
   get totals(): CollectionTotals {
@@ -68,18 +92,35 @@ export class Collection {
     }
   }
 
-  /** Takes lines of an export in. Errors: WARMPATH_INVALID_REQUEST with the line; WARMPATH_COLLECTION_BUSY. */
-  import(lines: AsyncIterable<string>): Promise<Applied> {
+  /**
+   * Takes lines of an export in. Errors: WARMPATH_INVALID_REQUEST with the line; WARMPATH_COLLECTION_BUSY,
+   * WARMPATH_COLLECTION_EMBEDDINGS.
+   */
+  import(lines: AsyncIterable<string>): Promise<Applied & Embedded> {
     return this.#put(readExport(lines));
   }
 
-  /** Brings the collection to what files say. Error: WARMPATH_COLLECTION_BUSY. */
-  ingest(paths: readonly string[], options: IngestOptions = {}): Promise<IngestReport> {
-    return this.#writing(() => ingestFiles(this.#store, paths, options));
+  /**
+   * Brings the collection to what files say; passages without vectors, new or not, then get theirs.
+   * Errors: WARMPATH_COLLECTION_BUSY, WARMPATH_COLLECTION_EMBEDDINGS.
+   */
+  ingest(
+    paths: readonly string[],
+    { onEmbedded, ...options }: IngestOptions & { readonly onEmbedded?: (embedded: number) => void } = {},
+  ): Promise<IngestReport & Embedded> {
+    const { signal } = options;
+    return this.#writing(async () => {
+      this.#checkEmbedding();
+      const report = await ingestFiles(this.#store, paths, options);
+      return { ...report, ...(await this.#embed({ onProgress: onEmbedded, ...(signal && { signal }) })) };
+    });
   }
 
-  /** Puts documents in, in the place of those of the same ids. Error: WARMPATH_COLLECTION_BUSY. */
-  put(documents: Iterable<DocumentText>): Promise<Applied> {
+  /**
+   * Puts documents in, in the place of those of the same ids.
+   * Errors: WARMPATH_COLLECTION_BUSY, WARMPATH_COLLECTION_EMBEDDINGS.
+   */
+  put(documents: Iterable<DocumentText>): Promise<Applied & Embedded> {
     const cut = function* () {
       for (const document of documents) yield { ...cutDocument(document, DEFAULT_CHUNKS), origin: HANDED_IN };
     };
@@ -95,17 +136,21 @@ export class Collection {
   async delete(): Promise<void> {
     await this.#written;
     await this.#store.beginWriting(Date.now());
+    await this.#search?.close();
     await this.#store.delete();
   }
 
   /** Waits for what is being written. */
   async close(): Promise<void> {
     await this.#written;
+    await this.#search?.close();
     await this.#store.close();
   }
 
-  #put(documents: Iterable<NewDocument> | AsyncIterable<NewDocument>): Promise<Applied> {
+  #put(documents: Iterable<NewDocument> | AsyncIterable<NewDocument>): Promise<Applied & Embedded> {
     return this.#writing(async () => {
+      this.#checkEmbedding();
+      const from = this.#store.position.nextOrdinal;
       const sum = { added: 0, changed: 0, unchanged: 0, removed: 0 };
       let batch: NewDocument[] = [];
       const flush = async () => {
@@ -124,8 +169,25 @@ export class Collection {
         await new Promise(setImmediate);
       }
       await flush();
-      return sum;
+      const own = await this.#embed({ from });
+      if (own.embedding === undefined || own.embedding.warning !== undefined) return { ...sum, ...own };
+      const { embedding: others } = await this.#embed({ most: CATCH_UP });
+      return { ...sum, embedding: { ...others, embedded: own.embedding.embedded + others!.embedded } };
     });
+  }
+
+  /** Before anything is written: a collection has vectors of one model. */
+  #checkEmbedding(): void {
+    const { embedding } = this.#store;
+    if (embedding === undefined || this.#endpoint === undefined) return;
+    const { name: model, dimension } = this.#endpoint;
+    checkEmbedding(embedding, { model, dimension });
+  }
+
+  async #embed(options: Partial<EmbedPassagesOptions>): Promise<Embedded> {
+    if (this.#endpoint === undefined) return {};
+    const { signal = new AbortController().signal } = options;
+    return { embedding: await embedPassages(this.#store, this.#endpoint, { ...options, signal }) };
   }
 
   #writing<Result>(write: () => Promise<Result>): Promise<Result> {
@@ -139,6 +201,7 @@ export class Collection {
     await this.#store.beginWriting(Date.now());
     try {
       const result = await write();
+      await this.#store.dropLeftVectors();
       await this.#index.save();
       await this.#store.flushed();
       return result;

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
+import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embedding-endpoint.js';
 import { Collection } from './collection.js';
 import { CollectionStore, hashOf, makeFolder } from './collection-store.js';
 
@@ -9,14 +10,26 @@ const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 /** Collections that are open at once; the one that was asked for longest ago is closed for another. */
 const MOST_OPEN = 256;
 
+export interface CollectionsOptions {
+  /** Where passages and questions get vectors; collections are searched by words alone without. */
+  readonly embeddings?: EmbeddingSettings | undefined;
+  /** Vectors of a collection above which they are searched through a graph; 20,000 by default. */
+  readonly graphAbove?: number;
+}
+
 /** The collections of a folder, those of each tenant in a folder of its own. */
 export class Collections {
   readonly #folder: string;
+  readonly #endpoint: EmbeddingEndpoint | undefined;
+  readonly #graphAbove: number | undefined;
   /** By folder, the one that was asked for last at the end. */
   readonly #open = new Map<string, Collection>();
 
-  constructor(folder: string) {
+  /** Error: WARMPATH_CONFIG_INVALID where the URL of the embeddings is none. */
+  constructor(folder: string, { embeddings, graphAbove }: CollectionsOptions = {}) {
     this.#folder = folder;
+    this.#endpoint = embeddings && new EmbeddingEndpoint(embeddings);
+    this.#graphAbove = graphAbove;
   }
 
   /** Names of a tenant's collections, sorted. */
@@ -55,6 +68,7 @@ export class Collections {
     const open = [...this.#open.values()];
     this.#open.clear();
     for (const collection of open) await collection.close();
+    await this.#endpoint?.close();
   }
 
   async #find(tenant: string, name: string, make: boolean): Promise<Collection | undefined> {
@@ -74,7 +88,7 @@ export class Collections {
     if (make) makeFolder(folder);
     const store = CollectionStore.open(folder, { create: make });
     if (store === undefined) return undefined;
-    const collection = new Collection(name, store);
+    const collection = new Collection(name, store, { endpoint: this.#endpoint, graphAbove: this.#graphAbove });
     this.#open.set(folder, collection);
     const [[longestAgo, other]] = this.#open as unknown as [[string, Collection]];
     if (this.#open.size > MOST_OPEN) {

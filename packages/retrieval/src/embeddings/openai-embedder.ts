@@ -11,7 +11,7 @@ export interface EmbeddingCache {
 
 export interface OpenAiEmbedderOptions extends JsonServiceOptions {
   readonly model: string;
-  /** Refuses vectors of another dimension; that of the first answer by default. */
+  /** Asked for as `dimensions`, and others are refused; that of the first answer by default. */
   readonly dimension?: number;
   /** Texts of one request; 64 by default. */
   readonly batchSize?: number;
@@ -33,14 +33,12 @@ export class OpenAiEmbedder implements Embedder {
   readonly name: string;
   readonly #service: JsonService;
   readonly #options: OpenAiEmbedderOptions;
-  readonly #url: string;
   #dimension: number | undefined;
 
   constructor(options: OpenAiEmbedderOptions) {
     this.name = options.model;
     this.#service = new JsonService(options);
     this.#options = options;
-    this.#url = options.url;
     this.#dimension = options.dimension;
   }
 
@@ -103,7 +101,9 @@ export class OpenAiEmbedder implements Embedder {
   }
 
   async #ask(input: readonly string[], signal: AbortSignal): Promise<Float32Array[]> {
-    const answer = await this.#service.post('/embeddings', { model: this.#options.model, input }, signal);
+    const { model, dimension } = this.#options;
+    const body = { model, input, ...(dimension !== undefined && { dimensions: dimension }) };
+    const answer = await this.#service.post('/embeddings', body, signal);
     const data = (answer as { readonly data?: unknown } | null)?.data;
     if (!Array.isArray(data) || data.length !== input.length) {
       const count = Array.isArray(data) ? data.length : 'no';
@@ -137,16 +137,22 @@ export class OpenAiEmbedder implements Embedder {
     } else {
       throw this.#invalid(path, 'it is no vector.');
     }
-    this.#dimension ??= vector.length;
-    if (vector.length !== this.#dimension || vector.length === 0) {
-      throw this.#invalid(path, `the vector has ${vector.length} dimensions where ${this.#dimension} are expected.`);
+    const expected = this.#dimension ?? vector.length;
+    if (vector.length !== expected || vector.length === 0) {
+      // The first answer may have been the wrong one: the next one says what is right.
+      this.#dimension = this.#options.dimension;
+      throw this.#invalid(path, `the vector has ${vector.length} dimensions where ${expected} are expected.`);
     }
+    this.#dimension = expected;
     if (!vector.every(Number.isFinite)) throw this.#invalid(path, 'it holds values that are no finite numbers.');
     return vector;
   }
 
   #invalid(path: string, detail: string): WarmpathError {
-    return new WarmpathError('WARMPATH_EMBEDDING_INVALID', { path: `${this.#url}/embeddings: ${path}`, detail });
+    return new WarmpathError('WARMPATH_EMBEDDING_INVALID', {
+      path: `${this.#service.name}/embeddings: ${path}`,
+      detail,
+    });
   }
 
   #cacheKey(text: string): string {

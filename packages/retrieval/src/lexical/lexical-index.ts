@@ -69,6 +69,8 @@ export class LexicalIndex {
 
   async #follow(changes: readonly Change[], end: number): Promise<Postings> {
     const removed = new Set(changes.flatMap((change) => change.removed));
+    // Vectors alone were written.
+    if (removed.size === 0 && changes[0]!.from === end) return this.#bm25.postings;
     return mergePostings(this.#bm25.postings, await this.#build(changes[0]!.from, end), removed);
   }
 

@@ -30,6 +30,8 @@ const MOST_QUOTED = 200;
  * and time, and every failure has a code of the error table, the URL, and nothing of what was sent.
  */
 export class JsonService {
+  /** Its address as errors name it, without a password. */
+  readonly name: string;
   readonly #base: string;
   readonly #pool: Pool;
   readonly #headers: Readonly<Record<string, string>>;
@@ -56,10 +58,8 @@ export class JsonService {
     };
     this.#timeoutMs = timeoutMs;
     this.#retries = retries;
-    this.#name = `${parsed.origin}${this.#base}`;
+    this.name = `${parsed.origin}${this.#base}`;
   }
-
-  readonly #name: string;
 
   /**
    * Posts a body and returns the answer, parsed.
@@ -72,7 +72,7 @@ export class JsonService {
     const abort = () => end.abort(signal.reason);
     signal.addEventListener('abort', abort);
     const timeout = new WarmpathError('WARMPATH_RETRIEVAL_TIMEOUT', {
-      path: `${this.#name}${path}`,
+      path: `${this.name}${path}`,
       detail: `no answer within ${this.#timeoutMs} ms.`,
     });
     const timer = setTimeout(() => end.abort(timeout), this.#timeoutMs);
@@ -99,7 +99,7 @@ export class JsonService {
   }
 
   async #try(path: string, body: string, signal: AbortSignal): Promise<Outcome> {
-    const at = `${this.#name}${path}`;
+    const at = `${this.name}${path}`;
     try {
       const response = await this.#pool.request({
         method: 'POST',
@@ -123,7 +123,7 @@ export class JsonService {
       }
       const text = Buffer.concat(chunks).toString();
       if (statusCode !== 200) {
-        const error = answerError(at, `status ${statusCode}${quoted(text)}`);
+        const error = answerError(at, `status ${statusCode}${quoted(text)}`, new StatusError(statusCode));
         return { error, isPassing: RETRIED.has(statusCode), waitMs: retryAfterMs(response.headers['retry-after']) };
       }
       try {
@@ -141,6 +141,21 @@ export class JsonService {
       };
     }
   }
+}
+
+/** Why an answer counts as failed: its status. */
+class StatusError extends Error {
+  readonly status: number;
+
+  constructor(status: number) {
+    super(`status ${status}`);
+    this.status = status;
+  }
+}
+
+/** The status that a server refused a request with, where that is what an error says. */
+export function refusalStatus({ cause }: WarmpathError): number | undefined {
+  return cause instanceof StatusError ? cause.status : undefined;
 }
 
 type Outcome =

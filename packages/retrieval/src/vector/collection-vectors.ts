@@ -1,0 +1,197 @@
+import { WarmpathError } from '@warmpath/core';
+import {
+  type Change,
+  type CollectionStore,
+  checkEmbedding,
+  type StoredEmbedding,
+} from '../collections/collection-store.js';
+import type { Embedder } from '../embeddings/embedder.js';
+import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
+import { HybridRetriever } from '../fusion/hybrid-retriever.js';
+import type { Query, SearchOptions, Stage, StagedRetriever } from '../staged-retriever.js';
+import { buildVectorIndex } from './build-index.js';
+import type { VectorEntry } from './stored-rows.js';
+import type { VectorIndex } from './vector-index.js';
+import { VectorRetriever } from './vector-retriever.js';
+
+/** Vectors above which a graph is built: up to here a scan of all takes no longer than the question's embedding. */
+const SCANNED = 20_000;
+/** Vectors that are added to a graph while a search waits; where more have come, they are scanned until it is built. */
+const ADDED_IN_PLACE = 1000;
+/** Deleted vectors that are kept in memory, where they are fewer than the others. */
+const KEPT_DELETED = 1000;
+
+interface FollowingIndex {
+  readonly index: VectorIndex;
+  /** Of the collection. */
+  readonly version: number;
+}
+
+/**
+ * The vectors of a collection in memory, at the version that it had when it was last searched: scanned while they are
+ * few, in a graph when they are many. A thread builds the graph while searches go on by scanning.
+ */
+class FollowingVectors {
+  readonly #store: CollectionStore;
+  readonly #graphAbove: number;
+  readonly #end = new AbortController();
+  #current: FollowingIndex | undefined;
+  #refreshing: Promise<void> | undefined;
+  #building: Promise<void> | undefined;
+  /** What was built, until a search takes it. */
+  #built: FollowingIndex | undefined;
+  #hasFailed = false;
+
+  constructor(store: CollectionStore, graphAbove: number) {
+    this.#store = store;
+    this.#graphAbove = graphAbove;
+  }
+
+  /** The index at the collection's version, or a later one. */
+  async current(): Promise<VectorIndex> {
+    while (this.#current?.version !== this.#store.position.version || this.#built !== undefined) {
+      this.#refreshing ??= this.#refresh().finally(() => {
+        this.#refreshing = undefined;
+      });
+      await this.#refreshing;
+    }
+    return this.#current.index;
+  }
+
+  async close(): Promise<void> {
+    this.#end.abort(new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just closed.' }));
+    await this.#building;
+  }
+
+  async #refresh(): Promise<void> {
+    const begun = this.#built ?? this.#current;
+    this.#built = undefined;
+    const { version } = this.#store.position;
+    const changes = begun && this.#store.changes(begun.version, version);
+    const index = begun && changes && (await this.#follow(begun.index, changes)) ? begun.index : await this.#load();
+    this.#current = { index, version };
+    const { size, deletedCount, kind } = index;
+    const isSlow = kind === 'exact' && size > this.#graphAbove;
+    if (isSlow || deletedCount > Math.max(KEPT_DELETED, size)) this.#build(this.#current);
+  }
+
+  /** Every vector as it is stored; a change that comes meanwhile is followed again, which changes nothing. */
+  #load(): Promise<VectorIndex> {
+    const { embedding, position } = { embedding: this.#store.embedding!, position: this.#store.position };
+    const entries = entriesOf(this.#store.vectors(0, position.nextOrdinal));
+    const { dimension, model } = embedding;
+    return buildVectorIndex(entries, { dimension, embedder: model, kind: 'exact', signal: this.#end.signal });
+  }
+
+  /** Whether the index has followed; false where it is quicker to load all. */
+  async #follow(index: VectorIndex, changes: readonly Change[]): Promise<boolean> {
+    const added = new Set<number>();
+    for (const { from, to, embedded = [] } of changes) {
+      for (let ordinal = from; ordinal < to; ordinal++) added.add(ordinal);
+      for (const ordinal of embedded) added.add(ordinal);
+      if (index.kind !== 'exact' && added.size > ADDED_IN_PLACE) return false;
+    }
+    const store = this.#store;
+    const entries = function* (): Generator<VectorEntry> {
+      for (const ordinal of added) {
+        const vector = index.has(`${ordinal}`) ? undefined : store.vector(ordinal);
+        if (vector !== undefined) yield { id: `${ordinal}`, vector };
+      }
+    };
+    await index.add(entries(), this.#end.signal);
+    for (const { removed } of changes) index.delete(removed.map(String));
+    return true;
+  }
+
+  #build({ index, version }: FollowingIndex): void {
+    if (this.#building !== undefined || this.#hasFailed) return;
+    const { dimension, options, size } = index;
+    const kind = size > this.#graphAbove ? 'hnsw' : 'exact';
+    const { signal } = this.#end;
+    this.#building = buildVectorIndex(index.entries(), { ...options, dimension, kind, signal }).then(
+      (built) => {
+        this.#building = undefined;
+        this.#built = { index: built, version };
+      },
+      () => {
+        // Searches go on as they are; a thread that failed once is not started again and again.
+        this.#building = undefined;
+        this.#hasFailed = true;
+      },
+    );
+  }
+}
+
+/** How a collection is searched whose passages have vectors: by words first, then by words and meaning together. */
+export class CollectionSearch implements StagedRetriever {
+  readonly #store: CollectionStore;
+  readonly #endpoint: EmbeddingEndpoint;
+  readonly #lexical: StagedRetriever;
+  readonly #hybrid: StagedRetriever;
+  readonly #vectors: FollowingVectors;
+
+  /** @param graphAbove Vectors above which a graph is built; for tests. */
+  constructor(
+    store: CollectionStore,
+    endpoint: EmbeddingEndpoint,
+    { lexical, graphAbove = SCANNED }: { readonly lexical: StagedRetriever; readonly graphAbove?: number | undefined },
+  ) {
+    this.#store = store;
+    this.#endpoint = endpoint;
+    this.#lexical = lexical;
+    this.#vectors = new FollowingVectors(store, graphAbove);
+    const dense = {
+      search: (query: Query, options: SearchOptions) => {
+        const retriever = new VectorRetriever({
+          index: () => this.#vectors.current(),
+          embedder: this.#questions(store.embedding!),
+          passages: (ids) => ids.map((id) => store.passage(Number(id))),
+        });
+        return retriever.search(query, options);
+      },
+    };
+    this.#hybrid = new HybridRetriever({ lexical, dense });
+  }
+
+  async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
+    const stored = this.#store.embedding;
+    if (stored === undefined) {
+      yield* this.#lexical.search(query, options);
+      return;
+    }
+    try {
+      checkEmbedding(stored, { model: this.#endpoint.name, dimension: this.#endpoint.dimension });
+    } catch (error) {
+      // Whoever asks cannot mend it, and is told.
+      const { code, message } = error as WarmpathError;
+      for await (const stage of this.#lexical.search(query, options)) {
+        yield stage.final ? { ...stage, warnings: [{ code, path: 'embeddings', message }] } : stage;
+      }
+      return;
+    }
+    yield* this.#hybrid.search(query, options);
+  }
+
+  close(): Promise<void> {
+    return this.#vectors.close();
+  }
+
+  /** Embeds questions. A vector that cannot be compared with the stored ones is the endpoint's fault. */
+  #questions({ dimension }: StoredEmbedding): Embedder {
+    const { name } = this.#endpoint;
+    return {
+      name,
+      embed: async (texts, purpose, signal) => {
+        const vectors = await this.#endpoint.embed(texts, purpose, signal);
+        const other = vectors.find(({ length }) => length > 0 && length !== dimension);
+        if (other === undefined) return vectors;
+        const detail = `the vector has ${other.length} dimensions, and those of the collection have ${dimension}.`;
+        throw new WarmpathError('WARMPATH_EMBEDDING_INVALID', { path: 'embeddings', detail });
+      },
+    };
+  }
+}
+
+function* entriesOf(vectors: ReturnType<CollectionStore['vectors']>): Generator<VectorEntry> {
+  for (const { ordinal, vector } of vectors) yield { id: `${ordinal}`, vector };
+}
