@@ -6,9 +6,10 @@ import { join } from 'node:path';
 import type { Collection, ScoredDocument, SearchOptions, Stage, StagedRetriever } from '@warmpath/retrieval';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
 import { OpenCollections } from '../src/collections/open-collections.js';
 import type { Answer } from './fake-engine.js';
-import { errorOf, type Reply, type StandConfig, send, stand } from './harness.js';
+import { closing, errorOf, type Reply, type StandConfig, send, stand } from './harness.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -209,6 +210,26 @@ describe('generation before a search is over', () => {
     search.stage('cd', true);
     const answer = await reply;
     expect([saidIn(answer), outcome(answer)]).toEqual(['cd', undefined]);
+    expect(engine.received).toHaveLength(1);
+  });
+
+  it('begins on what words find, while the question is being embedded', async () => {
+    const embeddings = closing(await startFakeEmbeddings());
+    const settings = { folder, wastedShare: 1, embeddings: { url: embeddings.url, model: 'fake' } };
+    const { engine, gateway } = await stand(answering, { collections: settings });
+    const documents = [...'abc'].map((id) => ({ id, content: `What is known of ${id}.` }));
+    await send(`${gateway.url}/v1/collections/handbook/documents`, { documents });
+    embeddings.answer = async () => {
+      await engine.until('request', 1);
+      return undefined;
+    };
+    const reply = await send(`${gateway.url}/v1/chat/completions`, {
+      model: 'm',
+      stream: true,
+      messages: [{ role: 'user', content: 'What is known of a?' }],
+      warmpath: { retrieval: { collection: 'handbook', k: 3 } },
+    });
+    expect([reply.status, saidIn(reply), outcome(reply)]).toEqual([200, 'abc', 'confirmed']);
     expect(engine.received).toHaveLength(1);
   });
 

@@ -47,9 +47,7 @@ export function printExperiment(report: ExperimentReport, terminal: Terminal): v
     result.arrangeUs.p99.toFixed(1),
   ]);
   printTable([times, ...timeRows], terminal);
-  terminal.line(
-    '  cached documents and tokens; uncached tokens a request; order without the first, compiling calls',
-  );
+  terminal.line('  cached documents and tokens; uncached tokens a request; order without the first, compiling calls');
   terminal.line();
   if (report.server !== undefined) printServer(report, terminal);
   terminal.line(
