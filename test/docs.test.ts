@@ -87,8 +87,9 @@ describe('shell commands in the docs', () => {
       await expectFlags(command, ['warmpath-engine']);
     } else if (/^(NODE_OPTIONS='--import \.\/tracing\.mjs' )?(npx )?warmpath /.test(command)) {
       // Servers, other engines and downloads: the command and its flags must exist. `packages/cli/test` runs them.
-      const [, name, action] = command.replace(/^(NODE_OPTIONS='[^']*' )?(npx )?/, '').split(' ');
-      await expectFlags(command, [
+      const own = command.replace(/^(NODE_OPTIONS='[^']*' )?(npx )?/, '');
+      const [, name, action] = own.split(' ');
+      await expectFlags(own, [
         'warmpath',
         name!,
         ...(['lab', 'sessions', 'collections'].includes(name!) ? [action!] : []),

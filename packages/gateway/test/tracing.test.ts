@@ -197,7 +197,7 @@ describe('spans', () => {
       const second = send(gateway.url + CHAT, chat());
       while (!/^warmpath_queue_depth\S* 1$/m.test((await send(`${gateway.url}/metrics`)).text));
       engine.answer = answerJson;
-      for (const [response, request] of held.splice(0)) answerJson(response, request);
+      for (const [response] of held.splice(0)) answerJson(response);
       await Promise.all([first, second]);
       const spans = await collected();
       const [waited] = named(spans, 'queue');

@@ -7,11 +7,12 @@ import type { Exchange } from './exchange.js';
 
 /**
  * The parts of a request's way that have a span of their own. `intake`: until its body is there. `retrieval`: one stage
- * of a search. `read`: what it asks for is read and checked. `conversation`: what its earlier turns were is looked up. `documents`: they are found in it, or measured. `queue`:
- * it waits for the engine. `arrange`: the order is decided. `render`: the body for the engine is made. `prefill`: until
- * the engine's first content. `answer`: from there to its end. `observe`: what was learned is remembered.
+ * of a search. `read`: what it asks for is read and checked. `conversation`: what its earlier turns were is looked up.
+ * `documents`: they are found in it, or measured. `queue`: it waits for the engine. `arrange`: the order is decided.
+ * `render`: the body for the engine is made. `prefill`: until the engine's first content. `answer`: from there to its
+ * end. `observe`: what was learned is remembered.
  */
-export type Stage =
+type Stage =
   | 'intake'
   | 'retrieval'
   | 'read'
@@ -38,7 +39,7 @@ export interface RequestTrace {
 }
 
 /** What is said of a prompt when it goes out. */
-export interface TracedCall {
+interface TracedCall {
   readonly api: ApiName;
   readonly model: string;
   readonly engine: { readonly name: string; readonly url: string; readonly dialect: DialectName };
@@ -57,7 +58,7 @@ export interface TracedAnswer {
 }
 
 /** The span of one prompt at one engine. */
-export interface CallTrace {
+interface CallTrace {
   readonly headers: Readonly<Record<string, string>>;
   ended(answer: TracedAnswer, at: number): void;
 }
@@ -73,7 +74,7 @@ export interface Tracing {
 
 type Api = typeof import('@opentelemetry/api');
 
-/** OpenTelemetry's API, if it is installed. Without an SDK in the process, it records nothing and costs next to that. */
+/** OpenTelemetry's API, if it is installed. Without an SDK in the process it records nothing. */
 export async function loadTracing(): Promise<Tracing | undefined> {
   try {
     const api = await import('@opentelemetry/api');
