@@ -75,16 +75,21 @@ describe('shell commands in the docs', () => {
       // `test/packed` installs them from their tarballs.
       const [, name] = /(?:@warmpath\/)?(\w+)$/.exec(command)!;
       expect(existsSync(join(root, 'packages', name === 'warmpath' ? 'cli' : name!, 'package.json'))).toBe(true);
+    } else if (command.startsWith('npm install @opentelemetry/')) {
+      // The gateway's tests of spans run with these.
+      const { devDependencies } = JSON.parse(readFileSync(join(root, 'packages/gateway/package.json'), 'utf8'));
+      for (const name of command.split(' ').slice(2)) expect(devDependencies).toHaveProperty([name]);
     } else if (/^npm install @node-llama-cpp\//.test(command)) {
       // Only with a GPU. It must be of the version whose structs the engine knows.
       const { optionalDependencies } = JSON.parse(readFileSync(join(root, 'packages/engine/package.json'), 'utf8'));
       expect(command.split('@').at(-1)).toBe(optionalDependencies['@node-llama-cpp/linux-x64']);
     } else if (command.startsWith('npx warmpath-engine ')) {
       await expectFlags(command, ['warmpath-engine']);
-    } else if (/^(npx )?warmpath /.test(command)) {
+    } else if (/^(NODE_OPTIONS='--import \.\/tracing\.mjs' )?(npx )?warmpath /.test(command)) {
       // Servers, other engines and downloads: the command and its flags must exist. `packages/cli/test` runs them.
-      const [, name, action] = command.replace(/^npx /, '').split(' ');
-      await expectFlags(command, [
+      const own = command.replace(/^(NODE_OPTIONS='[^']*' )?(npx )?/, '');
+      const [, name, action] = own.split(' ');
+      await expectFlags(own, [
         'warmpath',
         name!,
         ...(['lab', 'sessions', 'collections'].includes(name!) ? [action!] : []),

@@ -17,6 +17,7 @@ import type { WorkSlices } from './intake/work-slices.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
 import type { ServedHistories } from './observe/served-histories.js';
 import type { ServedRequest } from './observe/served-request.js';
+import type { Tracing } from './observe/tracing.js';
 import type { TrafficSeries } from './observe/traffic-series.js';
 import type { RequestLog } from './operate/explain/request-log.js';
 import type { Metrics } from './operate/metrics.js';
@@ -62,6 +63,8 @@ export interface Gateway {
   /** What became of the messages of conversations, so that they are not read again. */
   readonly promptMemo: PromptMemo;
   readonly metrics: Metrics;
+  /** Only where OpenTelemetry's API is installed. */
+  readonly tracing: Tracing | undefined;
   /** Who watches the dashboard. */
   readonly viewers: Set<ServerResponse>;
   /** The monotonic clock, in milliseconds. */

@@ -20,7 +20,7 @@ import { whenReady } from './intake/work-slices.js';
  */
 export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
-    request.exchange.bodyAt = gateway.now();
+    received(gateway, request);
     const call = callOf(request, reply, api);
     if (gateway.collections === undefined || api !== chatApi) {
       serve(gateway, call);
@@ -41,7 +41,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
     const { headers, exchange } = request;
     const go = (way: Way): void | Promise<void> => {
       if (reply.raw.destroyed) return;
-      exchange.bodyAt = gateway.now();
+      received(gateway, request);
       const call = callOf(request, reply, api);
       if (way === 'native') serve(gateway, call);
       else return whenReady(translated(gateway, call, api.name), (call) => serve(gateway, call));
@@ -53,6 +53,11 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
       });
     }
   };
+}
+
+function received({ now }: Gateway, { exchange }: FastifyRequest): void {
+  exchange.bodyAt = now();
+  exchange.trace?.stage('intake', exchange.arrivedAt, exchange.bodyAt);
 }
 
 function callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {

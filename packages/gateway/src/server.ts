@@ -1,3 +1,4 @@
+import { channel } from 'node:diagnostics_channel';
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
@@ -43,6 +44,7 @@ import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
 import { ServedHistories } from './observe/served-histories.js';
 import { type ServedRequest, servedRequest } from './observe/served-request.js';
+import { loadTracing, type Tracing } from './observe/tracing.js';
 import { TrafficSeries } from './observe/traffic-series.js';
 import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
 import { RequestLog, recordOf } from './operate/explain/request-log.js';
@@ -112,6 +114,14 @@ export interface GatewayParts {
   readonly now?: () => number;
 }
 
+/**
+ * `diagnostics_channel`s of whoever lives in the same process: every request that is over, as
+ * `{id, method, route, status, durationMs, …}` (`RequestRecord`), and what becomes of engines, as
+ * `{engine, kind, reason}`.
+ */
+const REQUESTS = channel('warmpath:request');
+const ENGINES = channel('warmpath:engine');
+
 /** Time a client gets to send a whole request, in milliseconds. */
 const REQUEST_TIMEOUT_MS = 300_000;
 
@@ -145,9 +155,13 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   const collections = config.collections && (await OpenCollections.open(config.collections));
   const now = parts.now ?? (() => performance.now());
   const authenticator = await Authenticator.open(config.server);
-  const gateway = await assemble(config, authenticator, { ...parts, sessions, collections, now });
+  const tracing = await loadTracing();
+  const gateway = await assemble(config, authenticator, { ...parts, sessions, collections, tracing, now });
   const app = buildServer(gateway);
-  gateway.engineChanged = (engine, change) => logChange(app.log, engine, change);
+  gateway.engineChanged = (engine, change) => {
+    logChange(app.log, engine, change);
+    if (ENGINES.hasSubscribers) ENGINES.publish({ engine: engine.name, ...change });
+  };
   const { socket } = gateway.config.admin;
   let url: string;
   let admin: AdminServer | undefined;
@@ -211,6 +225,7 @@ async function assemble(
   parts: GatewayParts & {
     readonly sessions: ConversationStore;
     readonly collections: OpenCollections | undefined;
+    readonly tracing: Tracing | undefined;
     readonly now: () => number;
   },
 ): Promise<Gateway> {
@@ -311,6 +326,7 @@ async function assemble(
     hopName,
     ...state,
     metrics,
+    tracing: parts.tracing,
     now,
     unrecognised: parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now),
     onRequest: parts.onRequest,
@@ -410,25 +426,35 @@ function begin(
 ): void {
   const exchange = new Exchange(request.headers, gateway.now());
   request.exchange = exchange;
+  const route = request.routeOptions.url ?? 'unmatched';
+  if (!QUIET_ROUTES.has(route)) {
+    const { method, headers } = request;
+    exchange.trace = gateway.tracing?.begin(
+      { method, route, headers },
+      { now: gateway.now, startedAt: exchange.arrivedAt },
+    );
+  }
   // Anthropic's clients look for it under this name.
   if (request.url.startsWith(messagesApi.path)) reply.raw.setHeader('request-id', exchange.requestId);
   gateway.metrics.began();
   reply.raw.once('close', () => {
     ended?.();
     exchange.letGo();
-    const route = request.routeOptions.url ?? 'unmatched';
     const gone = !reply.raw.writableFinished && exchange.errorSource === undefined && route !== FEED_ROUTE;
     if (gone) exchange.errorCode ??= 'WARMPATH_CLIENT_CLOSED';
     const status = gone ? 499 : reply.raw.statusCode;
     if (exchange.errorCode === 'WARMPATH_UPSTREAM_UNREACHABLE') for (const engine of gateway.engines.all) engine.look();
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
+    const now = gateway.now();
     if (tenant !== undefined) {
-      const now = gateway.now();
       gateway.traffic.add(exchange, status, now);
       gateway.requests.add(tenant, recordOf(exchange, { route, status, now }), exchange);
     }
-    const durationMs = round(gateway.now() - exchange.arrivedAt);
+    if (REQUESTS.hasSubscribers)
+      REQUESTS.publish({ ...recordOf(exchange, { route, status, now }), method: request.method });
+    exchange.trace?.ended(exchange, { status, at: now });
+    const durationMs = round(now - exchange.arrivedAt);
     logAccess(gateway, request, { route, status, durationMs });
     if (!QUIET_ROUTES.has(route)) gateway.onRequest?.(servedRequest(exchange, { route, status, durationMs }));
     if (gateway.draining) app.server.closeIdleConnections();
@@ -445,8 +471,16 @@ function logAccess(
   const level = QUIET_ROUTES.has(route) ? 'debug' : 'info';
   if (LEVELS.indexOf(level) < LEVELS.indexOf(gateway.config.log.level)) return;
   // A tenant is a digest of a key, or a name that is nobody else's business.
-  const { requestId, arrivedAt: _arrivedAt, bodyAt: _bodyAt, tenant: _tenant, caller: _caller, ...facts } = exchange;
-  log[level]({ requestId, method, ...line, ...facts }, 'request');
+  const {
+    requestId,
+    arrivedAt: _arrivedAt,
+    bodyAt: _bodyAt,
+    tenant: _tenant,
+    caller: _caller,
+    trace,
+    ...facts
+  } = exchange;
+  log[level]({ requestId, traceId: trace?.traceId, method, ...line, ...facts }, 'request');
 }
 
 function round(ms: number): number {

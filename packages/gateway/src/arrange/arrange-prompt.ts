@@ -6,6 +6,7 @@ import type { Gateway } from '../gateway.js';
 import { applyEdits } from '../intake/json-scanner.js';
 import type { RecordedBlock } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
+import { traced } from '../observe/tracing.js';
 import { prefixOf } from '../warm/warm-prefixes.js';
 import type { ArrangedPrompt } from './arranged-prompt.js';
 import { arrangeFound } from './found/serve-recognised.js';
@@ -64,14 +65,19 @@ function arrangeInserted(
   const state = gateway.histories.of(engine, tenant, parsed.model);
   const waiting = engine.queue.waitingBehind(preamble, tenant);
   const known = waiting.length === 0 ? asked.request : { ...asked.request, waiting };
-  const decided = gateway.documents.decide(asked, known, state, gateway.now());
+  const { exchange } = request;
+  const decided = traced(gateway, exchange, 'arrange', () =>
+    gateway.documents.decide(asked, known, state, gateway.now()),
+  );
   if (decided.fallback !== undefined) failOpen(gateway, request, decided.fallback, decided.defect);
   note(request, { decided, history });
-  request.exchange.predictedCachedTokens = predictedTokens(state, decided.arrangement);
+  exchange.predictedCachedTokens = predictedTokens(state, decided.arrangement);
   // What stands before a later turn is one conversation's own: nobody else will ask for it.
   const isShared = !isNamed || history.turns.length === 0;
   return {
-    body: applyEdits(parsed.body.bytes, [...parsed.ownFields, ...decided.edits]),
+    body: traced(gateway, exchange, 'render', () =>
+      applyEdits(parsed.body.bytes, [...parsed.ownFields, ...decided.edits]),
+    ),
     state,
     arrangements: [decided.arrangement],
     isInserted: true,

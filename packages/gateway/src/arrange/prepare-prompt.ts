@@ -6,13 +6,15 @@ import type { Translation } from '../engines/translate-request.js';
 import type { Gateway } from '../gateway.js';
 import type { ApiName, PromptApi } from '../intake/apis/prompt-api.js';
 import { hasMessages } from '../intake/apis/prompt-api.js';
+import { BodyView } from '../intake/body-view.js';
 import { isWorthReading } from '../intake/json-body.js';
 import { applyEdits } from '../intake/json-scanner.js';
-import { type ParsedRequest, parseRequest } from '../intake/parse-request.js';
+import { modelOf, type ParsedRequest, parseRequest } from '../intake/parse-request.js';
 import { PromptView } from '../intake/prompt-view.js';
 import { whenReady } from '../intake/work-slices.js';
 import type { Fallback } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
+import { traced } from '../observe/tracing.js';
 import { replayInPlace } from './found/arrange-in-place.js';
 import { findDocuments, type SearchedBody } from './found/find-documents.js';
 import { mayHoldDocuments, type RecogniseRequestOptions, recogniseRequest } from './found/recognised-request.js';
@@ -76,11 +78,15 @@ const NOTHING_ASKED = { parsed: undefined, asked: undefined, prompt: undefined }
 export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Promise<PreparedPrompt> {
   if (!isReadable(call.request)) return { kind: 'plain', body: call.body };
   const { slices } = gateway;
+  const { exchange } = call.request;
   const isUnwanted = () => call.reply.raw.destroyed;
   try {
-    const prepared = whenReady(slices.run(readSteps(gateway, call), isUnwanted), (read) =>
+    const read = traced(gateway, exchange, 'read', () => slices.run(readSteps(gateway, call), isUnwanted));
+    const prepared = whenReady(read, (read) =>
       whenReady(recall(gateway, call, read), (history) =>
-        slices.run(documentSteps(gateway, call, { ...read, history }), isUnwanted),
+        traced(gateway, exchange, 'documents', () =>
+          slices.run(documentSteps(gateway, call, { ...read, history }), isUnwanted),
+        ),
       ),
     );
     return prepared instanceof Promise ? prepared.catch((error) => refused(gateway, call, error)) : prepared;
@@ -112,6 +118,16 @@ export function isReadable({ headers }: FastifyRequest): boolean {
   return encoding === undefined || encoding === 'identity';
 }
 
+/** The model of a body that nobody has read; empty for one that cannot be read. O(body). */
+export function modelIn({ request, body }: Pick<Call, 'request' | 'body'>): string {
+  if (!isReadable(request)) return '';
+  try {
+    return modelOf(new BodyView(body));
+  } catch {
+    return '';
+  }
+}
+
 /** What the conversation's earlier turns were rendered to; nothing where none is named, or the operator keeps none. */
 function recall(
   gateway: Gateway,
@@ -120,12 +136,15 @@ function recall(
 ): RecalledHistory | undefined | Promise<RecalledHistory | undefined> {
   const { exchange } = request;
   if (parsed?.conversation === undefined || prompt === undefined || !gateway.config.session.enabled) return undefined;
-  const recalled = gateway.conversations.recall(prompt, parsed.conversation, {
-    tenant,
-    now: gateway.now(),
-    missed: (failure) => exchange.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
-    failed: (defect) => failOpen(gateway, request, 'conversation', defect),
-  });
+  const { conversation } = parsed;
+  const recalled = traced(gateway, exchange, 'conversation', () =>
+    gateway.conversations.recall(prompt, conversation, {
+      tenant,
+      now: gateway.now(),
+      missed: (failure) => exchange.wentWithout({ fallback: 'conversation', reason: `store ${failure}` }),
+      failed: (defect) => failOpen(gateway, request, 'conversation', defect),
+    }),
+  );
   return whenReady(recalled, (history) => {
     exchange.conversation = history.isForgotten ? 'forgotten' : history.sentMessages > 0 ? 'known' : 'new';
     return history;

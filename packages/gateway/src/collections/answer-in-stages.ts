@@ -55,7 +55,9 @@ export async function answerInStages(
     for await (const { candidates, final } of retrieval.search(abort.signal)) {
       const documents = candidates.map(({ id }) => id);
       stages.push(documents);
-      exchange.retrievalMs = gateway.now() - startedAt;
+      const now = gateway.now();
+      exchange.trace?.stage('retrieval', startedAt + (exchange.retrievalMs ?? 0), now);
+      exchange.retrievalMs = now - startedAt;
       for (const action of pipeline.stage({ documents, isFinal: final }, gateway.engines.prefilling)) {
         if (action.kind === 'end') end();
         else if (action.kind === 'start' && action.isSpeculative) live = start(retrieval, candidates, serve);

@@ -10,13 +10,11 @@ import {
 import { type EngineFailure, refuse } from '../answer/relay.js';
 import { arrangePrompt } from '../arrange/arrange-prompt.js';
 import { openDocuments } from '../arrange/found/serve-recognised.js';
-import { type Call, isReadable, type PreparedPrompt } from '../arrange/prepare-prompt.js';
+import { type Call, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
-import { BodyView } from '../intake/body-view.js';
-import { modelOf } from '../intake/parse-request.js';
-import type { ChosenEngine } from '../observe/exchange.js';
+import type { ChosenEngine, Exchange } from '../observe/exchange.js';
 import type { Dispatch, WaitingContext } from './dispatch-queue.js';
 import { ownHeaders } from './forward.js';
 import { sendPrompt } from './send-prompt.js';
@@ -57,7 +55,7 @@ function enter(prompt: PromptUnderWay): void {
       return context;
     },
     start: (queuedMs, release) => {
-      if (queuedMs > 0) request.exchange.queuedMs = (request.exchange.queuedMs ?? 0) + queuedMs;
+      if (queuedMs > 0) waited(gateway, request.exchange, queuedMs);
       const computed = prefills(place);
       const left = (): void => {
         computed();
@@ -100,6 +98,11 @@ function enter(prompt: PromptUnderWay): void {
       if (engine.queue.leave(dispatch)) place.computed();
     });
   }
+}
+
+function waited({ now }: Gateway, exchange: Exchange, queuedMs: number): void {
+  exchange.queuedMs = (exchange.queuedMs ?? 0) + queuedMs;
+  exchange.trace?.stage('queue', now() - queuedMs, now());
 }
 
 /** Where a prompt goes, and what it adds there to the work to be done. */
@@ -179,16 +182,6 @@ function routeQuestion(
   } catch {
     // Bad input is refused, and a defect counted, where the order is decided.
     return undefined;
-  }
-}
-
-/** The model of a body that nobody has read; empty for one that cannot be read. O(body). */
-export function modelIn({ request, body }: Pick<Call, 'request' | 'body'>): string {
-  if (!isReadable(request)) return '';
-  try {
-    return modelOf(new BodyView(body));
-  } catch {
-    return '';
   }
 }
 

@@ -1,12 +1,14 @@
-import type { EngineFailure } from '../answer/relay.js';
+import type { EngineFailure, RelayResult } from '../answer/relay.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
-import { type Call, isReadable } from '../arrange/prepare-prompt.js';
+import { type Call, isReadable, modelIn } from '../arrange/prepare-prompt.js';
 import { SourcedAnswer } from '../collections/sourced-answer.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
+import type { Exchange } from '../observe/exchange.js';
 import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
+import { type TracedAnswer, traced } from '../observe/tracing.js';
 import { type ForwardOptions, forward, promptHeaders } from './forward.js';
 
 /** What becomes of a prompt that was sent. None of it may throw. */
@@ -32,6 +34,12 @@ export function sendPrompt(
   let failure: EngineFailure | undefined;
   const { movesOn } = listener;
   const dispatchedAt = gateway.now();
+  const { exchange } = call.request;
+  const { dialect, name, upstream } = engine;
+  const trace = exchange.trace?.dispatched(
+    { api: call.api.name, model: modelIn(call), engine: { name, url: upstream.url, dialect: dialect.name } },
+    dispatchedAt,
+  );
   observeDispatch(gateway, prompt);
   const body = isReadable(call.request)
     ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
@@ -41,8 +49,9 @@ export function sendPrompt(
     requestHeaders: {
       ...promptHeaders(engine, call),
       ...((isRead(prompt) || call.sources !== undefined) && IDENTITY),
+      ...trace?.headers,
     },
-    reads: !isRead(prompt) ? 'nothing' : readsAnswer(prompt) ? 'answer' : 'usage',
+    reads: readsAnswer(prompt) ? 'answer' : isRead(prompt) || trace !== undefined ? 'usage' : 'nothing',
     onAccepted: () => observeAccepted(gateway, prompt),
     onFirstData: listener.computed,
     movesOn:
@@ -52,13 +61,33 @@ export function sendPrompt(
         return movesOn(failed);
       }),
     onSettled: (result) => {
-      observeOutcome(gateway, { engine, call, prompt, sent: body, dispatchedAt, result });
+      const isOver = gateway.now();
+      traced(gateway, exchange, 'observe', () =>
+        observeOutcome(gateway, { engine, call, prompt, sent: body, dispatchedAt, result }),
+      );
+      trace?.ended(tracedAnswer(exchange, result), isOver);
       // Whoever is next is arranged with what was learned.
       listener.released();
       if (result.movedOn) listener.moved(failure!);
     },
   });
   comparePrefix(gateway, call, body);
+}
+
+function tracedAnswer(
+  { errorCode, cachedTokens, predictedCachedTokens }: Exchange,
+  { status, sniffer }: RelayResult,
+): TracedAnswer {
+  const { usage, completionTokens, firstContentAt } = sniffer;
+  return {
+    status,
+    errorCode,
+    promptTokens: usage?.promptTokens,
+    cachedTokens: cachedTokens ?? usage?.cachedTokens,
+    predictedCachedTokens,
+    completionTokens,
+    firstContentAt,
+  };
 }
 
 /** The answer's usage is read on the way through, which a compressed answer would hide. */

@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { BlockFormat, ErrorCode, LabelRule, PrefixBreak, Warning } from '@warmpath/core';
 import { ANONYMOUS_CALLER, type Caller } from '../intake/authenticate.js';
 import type { ReceivedBody } from '../intake/request-body.js';
+import type { RequestTrace } from './tracing.js';
 
 /** What the gateway did instead, when a defect of its own kept it from arranging. */
 export type Fallback = 'retrieval' | 'original' | 'conversation';
@@ -117,6 +118,8 @@ export class Exchange {
   cachedTokens: number | undefined;
   /** Milliseconds from the dispatch to the engine until its first content. */
   ttftMs: number | undefined;
+  /** Only where somebody records spans. */
+  trace: RequestTrace | undefined;
   #body: ReceivedBody | undefined;
 
   constructor(headers: IncomingHttpHeaders, now: number) {

@@ -1,6 +1,6 @@
 import { estimateTokens, type WorkSteps } from '@warmpath/core';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { modelIn } from '../dispatch/dispatch-prompt.js';
+import { modelIn } from '../arrange/prepare-prompt.js';
 import { forward } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import { translateRequest } from '../engines/translate-request.js';

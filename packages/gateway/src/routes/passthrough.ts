@@ -1,6 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { modelIn } from '../dispatch/dispatch-prompt.js';
+import { modelIn } from '../arrange/prepare-prompt.js';
 import { engineHeaders, forward } from '../dispatch/forward.js';
 import { RESPONSE_HEADERS, requestHeaders } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';

@@ -4,6 +4,7 @@ import type { Engine } from '../../engines/engine.js';
 import { predictedTokens } from '../../engines/kv-residency.js';
 import type { Gateway } from '../../gateway.js';
 import type { TenantModel } from '../../observe/served-histories.js';
+import { traced } from '../../observe/tracing.js';
 import type { ArrangedPrompt } from '../arranged-prompt.js';
 import {
   arrangeInPlace,
@@ -42,7 +43,7 @@ export function arrangeFound(
 ): ArrangedPrompt {
   const { tenant, found, history } = waiting;
   const state = gateway.histories.of(engine, tenant, found.request.model);
-  const placed = inPlace(gateway, engine, waiting, state);
+  const placed = inPlace(gateway, engine, { ...waiting, exchange: request.exchange }, state);
   note(request, placed, (arrangement) => predictedTokens(state, arrangement));
   return {
     body: placed.sent.body,
@@ -88,24 +89,27 @@ interface PlacedRequest {
   readonly sent: SentBody;
 }
 
-function inPlace(gateway: Gateway, { queue }: Engine, waiting: FoundRequest, { history }: TenantModel): PlacedRequest {
+function inPlace(
+  gateway: Gateway,
+  { queue }: Engine,
+  waiting: FoundRequest & Pick<FastifyRequest, 'exchange'>,
+  { history }: TenantModel,
+): PlacedRequest {
   const now = gateway.now();
-  const { tenant, switches } = waiting;
+  const { tenant, switches, exchange } = waiting;
   const found = isStillKnown(gateway, waiting) ? waiting.found : foundInAll(gateway, waiting);
   const before = found.known?.checkpoint.prompt;
-  const placed = arrangeInPlace(
-    found.request,
-    {
-      ...optionsOf(gateway, waiting),
-      arrange: (block) => {
-        const others = block.preamble === undefined ? [] : queue.waitingBehind(block.preamble, tenant);
-        const asked = { ...switches, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
-        return gateway.documents.arrange(asked, history, now);
-      },
+  const options: InPlaceOptions = {
+    ...optionsOf(gateway, waiting),
+    arrange: (block) => {
+      const others = block.preamble === undefined ? [] : queue.waitingBehind(block.preamble, tenant);
+      const asked = { ...switches, ...block, hints: false, ...(others.length > 0 && { waiting: others }) };
+      return gateway.documents.arrange(asked, history, now);
     },
-    before?.sent,
-  );
-  return { found, inPlace: placed, report: reportOn(placed.blocks, before?.report), sent: sentBody(found, placed) };
+  };
+  const placed = traced(gateway, exchange, 'arrange', () => arrangeInPlace(found.request, options, before?.sent));
+  const sent = traced(gateway, exchange, 'render', () => sentBody(found, placed));
+  return { found, inPlace: placed, report: reportOn(placed.blocks, before?.report), sent };
 }
 
 /**
