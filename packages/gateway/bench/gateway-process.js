@@ -3,13 +3,11 @@ import { readFileSync } from 'node:fs';
 import { startGateway } from '@warmpath/gateway';
 
 const [, , url, given = '{}'] = process.argv;
-const { server, upstream, ...config } = JSON.parse(given);
-const gateway = await startGateway({
-  ...config,
-  server: { ...server, port: 0 },
-  upstream: { ...upstream, url },
-  log: { level: 'silent' },
-});
+const { server, upstream, workers = 0, ...config } = JSON.parse(given);
+const gateway = await startGateway(
+  { ...config, server: { ...server, port: 0 }, upstream: { ...upstream, url }, log: { level: 'silent' } },
+  { workers },
+);
 
 let longestNs = 0;
 let sinceNs;
