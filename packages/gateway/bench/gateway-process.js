@@ -4,8 +4,10 @@ import { startGateway } from '@warmpath/gateway';
 
 const [, , url, given = '{}'] = process.argv;
 const { server, upstream, workers = 0, ...config } = JSON.parse(given);
+// Several engines are named by the configuration.
+const engine = config.engines === undefined ? { url } : {};
 const gateway = await startGateway(
-  { ...config, server: { ...server, port: 0 }, upstream: { ...upstream, url }, log: { level: 'silent' } },
+  { ...config, server: { ...server, port: 0 }, upstream: { ...upstream, ...engine }, log: { level: 'silent' } },
   { workers },
 );
 

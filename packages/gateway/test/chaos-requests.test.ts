@@ -109,6 +109,7 @@ class MortalEngine {
 /** A gateway in a process of its own that can be killed; another one takes its place. */
 class MortalGateway {
   deaths = 0;
+  lives = false;
   readonly #config: object;
   readonly #engine: string;
   #process: ChildProcess | undefined;
@@ -128,10 +129,12 @@ class MortalGateway {
     const [{ url }] = (await once(child, 'message')) as [{ url: string }];
     this.#process = child;
     this.#url = url;
+    this.lives = true;
   }
 
   async die(): Promise<void> {
     this.deaths++;
+    this.lives = false;
     const exit = once(this.#process!, 'exit');
     this.#process!.kill('SIGKILL');
     await exit;
@@ -212,14 +215,19 @@ class Chaos {
       const asked = [...messages, { role: 'user', content: `What of ${mark}?` }];
       const body = this.body(client, asked, places, this.draw(2) === 0);
       for (;;) {
-        const gateway = this.gateways[this.draw(this.gateways.length)]!;
-        const got = await this.ask(gateway, body, { mark, places });
+        const got = await this.ask(this.#living(), body, { mark, places });
         if (got === undefined) continue;
         messages = [...asked, { role: 'assistant', content: got.answer }];
         break;
       }
     }
     return { messages, places };
+  }
+
+  /** As a load balancer does it: none that is known to be gone. */
+  #living(): MortalGateway {
+    const living = this.gateways.filter(({ lives }) => lives);
+    return living[this.draw(living.length)]!;
   }
 
   body(client: number, messages: readonly Message[], places: readonly number[], isStream: boolean): object {
@@ -292,7 +300,7 @@ it('loses no request that had not begun, answers none wrongly, and converges', a
       isOver = true;
     });
     while (!isOver) {
-      await chaos.ask(gateways[draw(3)]!, chaos.body(99, [{ role: 'user', content: 'mark-99-0' }], [], false), {
+      await chaos.ask(gateways.find(({ lives }) => lives)!, chaos.body(99, [{ role: 'user', content: 'mark-99-0' }], [], false), {
         mark: 'mark-99-0',
         places: [],
       });
