@@ -199,6 +199,35 @@ describe('a gateway with workers', TIMEOUT, () => {
     await until(gateway, 'warmpath_errors_total{code="WARMPATH_INVALID_REQUEST"', 1);
   });
 
+  it('sends what it writes itself: translated answers of any size, headers for browsers, events', async () => {
+    const content = 'word '.repeat(200_000);
+    const { gateway } = await stand(
+      (response) => {
+        response.writeHead(200, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }] }));
+      },
+      { upstream: { messages: 'translate' }, server: { cors: ['https://app.example'] } },
+      WORKERS,
+    );
+    const message = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'Hello' }] };
+    const origin = { origin: 'https://app.example' };
+    const translated = await send(`${gateway.url}/v1/messages`, message, { headers: origin });
+    expect((JSON.parse(translated.text) as { content: [{ text: string }] }).content[0].text).toBe(content);
+    const relayed = await send(gateway.url + CHAT, chat(), { headers: origin });
+    for (const { headers } of [translated, relayed]) {
+      expect(headers['access-control-allow-origin']).toBe('https://app.example');
+      expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+    }
+    expect(translated.headers['request-id']).toBe(translated.headers['x-request-id']);
+    expect((await send(`${gateway.url}/nowhere`)).status).toBe(404);
+    expect(await send(`${gateway.url}/healthz`, undefined, { method: 'HEAD' })).toMatchObject({ status: 200, text: '' });
+    const feed = openRequest(`${gateway.url}/ui/events`);
+    const [events] = (await once(feed, 'response')) as [NodeJS.ReadableStream];
+    expect(String((await once(events, 'data'))[0])).toContain('event:');
+    feed.on('error', () => {});
+    feed.destroy();
+  });
+
   it('lets answers in flight finish when it closes, and leaves no process behind', async () => {
     let finish = () => {};
     const { engine, gateway } = await stand((response) => {
