@@ -176,7 +176,9 @@ describe('the Helm chart', () => {
     const text = at(named('ConfigMap', 'warmpath'), 'data') as Record<string, string>;
     expect(checkConfig(text['warmpath.yaml']!, ENVIRONMENT).problems).toEqual([]);
     const config = parse(text['warmpath.yaml']!) as object;
-    for (const url of [at(config, 'upstream.url'), at(config, 'session.store.url')].map((url) => new URL(String(url)))) {
+    for (const url of [at(config, 'upstream.url'), at(config, 'session.store.url')].map(
+      (url) => new URL(String(url)),
+    )) {
       const service = named('Service', url.hostname);
       const deployment = named('Deployment', url.hostname);
       expect(at(service, 'spec.ports.0.port')).toBe(Number(url.port));

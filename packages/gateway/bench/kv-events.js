@@ -64,7 +64,7 @@ while (read < BLOCKS) {
   heaps.push(process.memoryUsage().heapUsed / 2 ** 20);
 }
 const { residency, anomalies } = sink;
-const full = heaps.slice(Math.ceil((HELD / (AT_ONCE * PROMPTS)) + 1));
+const full = heaps.slice(Math.ceil(HELD / (AT_ONCE * PROMPTS) + 1));
 const result = {
   blocks: read,
   blocksPerSecond: Math.round(read / (cpuUs / 1e6)),

@@ -188,4 +188,3 @@ it('calls a view exact only if it is what the engine holds, and finds it again a
   expect(exact).toBeGreaterThan(0);
   expect(lost).toBeGreaterThan(0);
 });
-

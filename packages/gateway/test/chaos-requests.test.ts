@@ -176,7 +176,11 @@ class Chaos {
   }
 
   /** Asks one gateway; what was seen of the prompt, or `undefined` where a death cost the answer. */
-  async ask(gateway: MortalGateway, body: object, about: { readonly mark: string; readonly places: readonly number[] }) {
+  async ask(
+    gateway: MortalGateway,
+    body: object,
+    about: { readonly mark: string; readonly places: readonly number[] },
+  ) {
     const before = { gateway: gateway.deaths, engines: this.#engineDeaths };
     const reply = await send(gateway.url + CHAT, body).catch(() => undefined);
     const [gatewayDied, engineDied] = [gateway.deaths > before.gateway, this.#engineDeaths > before.engines];
@@ -264,65 +268,73 @@ class Chaos {
   }
 }
 
-it('loses no request that had not begun, answers none wrongly, and converges', async () => {
-  const seed = chaosSeed();
-  for (let round = 0; round < ROUNDS; round++) {
-    const draw = random(seed + round);
-    const engines = await Promise.all([0, 1, 2].map(() => MortalEngine.start()));
-    for (const engine of engines) closing(engine);
-    const store = closing(await RedisServer.start());
-    const config = {
-      engines: engines.map(({ url }, place) => ({ name: `e${place}`, url })),
-      arrange: { policy: 'sorted' },
-      session: { store: { url: store.url, timeoutMs: 200 } },
-    };
-    const gateways = [0, 0, 2].map((workers) => closing(new MortalGateway(engines[0]!.url, { ...config, workers })));
-    await Promise.all(gateways.map((gateway) => gateway.live()));
-    const chaos = new Chaos(draw, engines, gateways, store);
-    let areDone = false;
-    let finish = (): void => {};
-    const done = new Promise<void>((resolve) => {
-      finish = resolve;
-    });
-    const faults = (async () => {
-      for (let fault = 0; !areDone; fault++) {
-        // Each kind in turn, then any.
-        await chaos.fault(fault < 5 ? fault : draw(5));
-        if (!areDone) await Promise.race([chaos.progress(3), done]);
-      }
-    })();
-    const talks = await Promise.all(Array.from({ length: CLIENTS }, (_, client) => chaos.converse(client)));
-    areDone = true;
-    finish();
-    // A fault may wait for requests to go on, and now there are none but these.
-    let isOver = false;
-    void faults.then(() => {
-      isOver = true;
-    });
-    while (!isOver) {
-      await chaos.ask(gateways.find(({ lives }) => lives)!, chaos.body(99, [{ role: 'user', content: 'mark-99-0' }], [], false), {
-        mark: 'mark-99-0',
-        places: [],
+it(
+  'loses no request that had not begun, answers none wrongly, and converges',
+  async () => {
+    const seed = chaosSeed();
+    for (let round = 0; round < ROUNDS; round++) {
+      const draw = random(seed + round);
+      const engines = await Promise.all([0, 1, 2].map(() => MortalEngine.start()));
+      for (const engine of engines) closing(engine);
+      const store = closing(await RedisServer.start());
+      const config = {
+        engines: engines.map(({ url }, place) => ({ name: `e${place}`, url })),
+        arrange: { policy: 'sorted' },
+        session: { store: { url: store.url, timeoutMs: 200 } },
+      };
+      const gateways = [0, 0, 2].map((workers) => closing(new MortalGateway(engines[0]!.url, { ...config, workers })));
+      await Promise.all(gateways.map((gateway) => gateway.live()));
+      const chaos = new Chaos(draw, engines, gateways, store);
+      let areDone = false;
+      let finish = (): void => {};
+      const done = new Promise<void>((resolve) => {
+        finish = resolve;
       });
-      await turn();
-    }
-    await faults;
-    for (const { url } of gateways) while (!(await metrics(url)).includes('warmpath_session_store_up 1\n'));
-    // What every gateway sends for the next turn of each conversation.
-    for (const [client, { messages, places }] of talks.entries()) {
-      const mark = `mark-${client}-${TURNS}`;
-      const body = chaos.body(client, [...messages, { role: 'user', content: `What of ${mark}?` }], places, false);
-      const prompts: string[] = [];
-      for (const gateway of [...gateways, ...gateways]) {
-        const got = await chaos.ask(gateway, body, { mark, places });
-        prompts.push(got!.seen.prompt);
+      const faults = (async () => {
+        for (let fault = 0; !areDone; fault++) {
+          // Each kind in turn, then any.
+          await chaos.fault(fault < 5 ? fault : draw(5));
+          if (!areDone) await Promise.race([chaos.progress(3), done]);
+        }
+      })();
+      const talks = await Promise.all(Array.from({ length: CLIENTS }, (_, client) => chaos.converse(client)));
+      areDone = true;
+      finish();
+      // A fault may wait for requests to go on, and now there are none but these.
+      let isOver = false;
+      void faults.then(() => {
+        isOver = true;
+      });
+      while (!isOver) {
+        await chaos.ask(
+          gateways.find(({ lives }) => lives)!,
+          chaos.body(99, [{ role: 'user', content: 'mark-99-0' }], [], false),
+          {
+            mark: 'mark-99-0',
+            places: [],
+          },
+        );
+        await turn();
       }
-      expect(new Set(prompts.slice(gateways.length)).size, `client ${client} of seed ${seed + round}`).toBe(1);
+      await faults;
+      for (const { url } of gateways) while (!(await metrics(url)).includes('warmpath_session_store_up 1\n'));
+      // What every gateway sends for the next turn of each conversation.
+      for (const [client, { messages, places }] of talks.entries()) {
+        const mark = `mark-${client}-${TURNS}`;
+        const body = chaos.body(client, [...messages, { role: 'user', content: `What of ${mark}?` }], places, false);
+        const prompts: string[] = [];
+        for (const gateway of [...gateways, ...gateways]) {
+          const got = await chaos.ask(gateway, body, { mark, places });
+          prompts.push(got!.seen.prompt);
+        }
+        expect(new Set(prompts.slice(gateways.length)).size, `client ${client} of seed ${seed + round}`).toBe(1);
+      }
+      expect(chaos.ends.answered).toBeGreaterThanOrEqual(CLIENTS * TURNS);
+      for (const resource of [...gateways, ...engines, store]) await resource.close();
     }
-    expect(chaos.ends.answered).toBeGreaterThanOrEqual(CLIENTS * TURNS);
-    for (const resource of [...gateways, ...engines, store]) await resource.close();
-  }
-}, TIMEOUT);
+  },
+  TIMEOUT,
+);
 
 async function metrics(url: string): Promise<string> {
   return (await send(`${url}/metrics`)).text;

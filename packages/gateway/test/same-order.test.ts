@@ -44,7 +44,10 @@ it('with `arrange.policy: sorted`, gateways of different histories send the same
           const content = isInText ? `${tagged(given)}\n\n${question}` : question;
           messages = [...messages, { role: 'user', content }];
           const warmpath = { session, ...constraints };
-          const reply = await send(url + CHAT, chat(isInText ? undefined : given, { messages, warmpath, ...(isInText && { documents: undefined }) }));
+          const reply = await send(
+            url + CHAT,
+            chat(isInText ? undefined : given, { messages, warmpath, ...(isInText && { documents: undefined }) }),
+          );
           expect(reply.status, reply.text).toBe(200);
           bodies.push(engine.last.body);
           const [{ message }] = (JSON.parse(reply.text) as { choices: [{ message: object }] }).choices;

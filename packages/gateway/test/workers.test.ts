@@ -5,7 +5,19 @@ import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { type RunningGateway, startGateway } from '../src/server.js';
 import { answerAsAsked, CHAT_RESPONSE, CHAT_STREAM, FakeEngine, startStream } from './fake-engine.js';
-import { chat, closing, DOCUMENTS, errorOf, gatewayAt, labelsIn, openRequest, type Reply, send, stand, told } from './harness.js';
+import {
+  chat,
+  closing,
+  DOCUMENTS,
+  errorOf,
+  gatewayAt,
+  labelsIn,
+  openRequest,
+  type Reply,
+  send,
+  stand,
+  told,
+} from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
@@ -95,9 +107,13 @@ describe('a gateway with workers', TIMEOUT, () => {
   });
 
   it('tells the engine when a client leaves, before and in the middle of its answer', async () => {
-    const { engine, gateway } = await stand((response, { body }) => {
-      if (body.includes('"stream":true')) startStream(response).write(CHAT_STREAM.slice(0, 300));
-    }, {}, WORKERS);
+    const { engine, gateway } = await stand(
+      (response, { body }) => {
+        if (body.includes('"stream":true')) startStream(response).write(CHAT_STREAM.slice(0, 300));
+      },
+      {},
+      WORKERS,
+    );
     const early = openRequest(gateway.url + CHAT, chat());
     early.on('error', () => {});
     await engine.until('request', 1);
@@ -115,18 +131,22 @@ describe('a gateway with workers', TIMEOUT, () => {
 
   it('loses the connections of a worker that dies and nothing else, and starts it again', async () => {
     let finish = () => {};
-    const { engine, gateway } = await stand((response, { body }) => {
-      if (!body.includes('"stream":true')) {
-        answerAsAsked(response, { method: '', path: '', headers: {}, body });
-        return;
-      }
-      startStream(response).write(CHAT_STREAM.slice(0, 300));
-      const before = finish;
-      finish = () => {
-        before();
-        response.end(CHAT_STREAM.slice(300));
-      };
-    }, {}, WORKERS);
+    const { engine, gateway } = await stand(
+      (response, { body }) => {
+        if (!body.includes('"stream":true')) {
+          answerAsAsked(response, { method: '', path: '', headers: {}, body });
+          return;
+        }
+        startStream(response).write(CHAT_STREAM.slice(0, 300));
+        const before = finish;
+        finish = () => {
+          before();
+          response.end(CHAT_STREAM.slice(300));
+        };
+      },
+      {},
+      WORKERS,
+    );
     const before = workers();
     // One on each worker.
     const streams = Promise.allSettled([1, 2].map(() => send(gateway.url + CHAT, chat(undefined, { stream: true }))));
@@ -188,7 +208,9 @@ describe('a gateway with workers', TIMEOUT, () => {
     expect(reply.text).toContain(content);
     const { hostname, port } = new URL(gateway.url);
     const socket = connect(Number(port), hostname).setEncoding('utf8');
-    socket.write(`POST ${CHAT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 5000000\r\n\r\n`);
+    socket.write(
+      `POST ${CHAT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 5000000\r\n\r\n`,
+    );
     const [text] = (await once(socket, 'data')) as [string];
     expect(text).toContain('WARMPATH_BODY_TOO_LARGE');
     socket.destroy();
@@ -204,7 +226,9 @@ describe('a gateway with workers', TIMEOUT, () => {
     const { gateway } = await stand(
       (response) => {
         response.writeHead(200, { 'content-type': 'application/json' });
-        response.end(JSON.stringify({ choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }] }));
+        response.end(
+          JSON.stringify({ choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }] }),
+        );
       },
       { upstream: { messages: 'translate' }, server: { cors: ['https://app.example'] } },
       WORKERS,
@@ -220,7 +244,10 @@ describe('a gateway with workers', TIMEOUT, () => {
     }
     expect(translated.headers['request-id']).toBe(translated.headers['x-request-id']);
     expect((await send(`${gateway.url}/nowhere`)).status).toBe(404);
-    expect(await send(`${gateway.url}/healthz`, undefined, { method: 'HEAD' })).toMatchObject({ status: 200, text: '' });
+    expect(await send(`${gateway.url}/healthz`, undefined, { method: 'HEAD' })).toMatchObject({
+      status: 200,
+      text: '',
+    });
     const feed = openRequest(`${gateway.url}/ui/events`);
     const [events] = (await once(feed, 'response')) as [NodeJS.ReadableStream];
     expect(String((await once(events, 'data'))[0])).toContain('event:');
@@ -230,10 +257,14 @@ describe('a gateway with workers', TIMEOUT, () => {
 
   it('lets answers in flight finish when it closes, and leaves no process behind', async () => {
     let finish = () => {};
-    const { engine, gateway } = await stand((response) => {
-      startStream(response).write(CHAT_STREAM.slice(0, 200));
-      finish = () => response.end(CHAT_STREAM.slice(200));
-    }, {}, WORKERS);
+    const { engine, gateway } = await stand(
+      (response) => {
+        startStream(response).write(CHAT_STREAM.slice(0, 200));
+        finish = () => response.end(CHAT_STREAM.slice(200));
+      },
+      {},
+      WORKERS,
+    );
     const agent = new Agent({ keepAlive: true });
     const idle = await send(`${gateway.url}/healthz`, undefined, { agent });
     expect(idle.status).toBe(200);
@@ -249,7 +280,11 @@ describe('a gateway with workers', TIMEOUT, () => {
   });
 
   it('cuts what is not over in time', async () => {
-    const { engine, gateway } = await stand((response) => void startStream(response), { server: { drainMs: 50 } }, WORKERS);
+    const { engine, gateway } = await stand(
+      (response) => void startStream(response),
+      { server: { drainMs: 50 } },
+      WORKERS,
+    );
     const answer = send(gateway.url + CHAT, chat(undefined, { stream: true }));
     await engine.until('request', 1);
     await gateway.close();

@@ -1,5 +1,5 @@
 import { type ChildProcess, fork } from 'node:child_process';
-import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
+import { createServer, type Server as HttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
@@ -84,7 +84,7 @@ export class WorkerPool {
     return this.#workers.filter((worker) => worker !== undefined);
   }
 
-  /** A server that hands its connections to the workers. `handler` serves requests, those that workers tell included. */
+  /** A server that hands its connections to the workers. `handler` serves requests, also those that workers tell. */
   serverFor(handler: Handler): AcceptingServer {
     this.#handler = handler;
     const server = new AcceptingServer(handler, { pass: (socket) => this.#pass(socket), kill: () => this.kill() });
@@ -254,6 +254,7 @@ class Worker {
   drain(): Promise<void> {
     this.isReady = false;
     this.#channel.send(FRAME.drain);
+    this.#channel.flush();
     return this.#over;
   }
 
