@@ -92,9 +92,22 @@ describe('the Helm chart', () => {
 
   /** What the chart makes of values, by kind. */
   function render(changes: object = {}): Record<string, Record<string, unknown>> {
-    const context = { Values: { ...values, ...changes }, Release: { Name: 'rag' } };
+    return Object.fromEntries(renderAll('rag', changes).map((one) => [one['kind'], one]));
+  }
+
+  function renderAll(release: string, changes: object): readonly Record<string, unknown>[] {
+    const context = { Values: merged(values, changes), Release: { Name: release } };
     const rendered = templates.map((name) => parse(renderTemplate(read(`${chart}/templates/${name}`), context)));
-    return Object.fromEntries(rendered.filter((document) => document !== null).map((one) => [one.kind, one]));
+    return rendered.filter((document) => document !== null);
+  }
+
+  /** As Helm takes several files of values: maps are merged. */
+  function merged(base: unknown, changes: unknown): unknown {
+    const isMap = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
+    if (!isMap(base) || !isMap(changes)) return changes;
+    const entries = Object.entries(changes as object);
+    const known = base as Record<string, unknown>;
+    return { ...known, ...Object.fromEntries(entries.map(([key, value]) => [key, merged(known[key], value)])) };
   }
 
   const at = (document: unknown, path: string) =>
@@ -154,6 +167,40 @@ describe('the Helm chart', () => {
       key: 'OPERATOR_KEY',
     });
     expect(made).not.toHaveProperty('PodDisruptionBudget');
+  });
+
+  it('makes gateways, a Redis and a vLLM that find each other', () => {
+    const made = renderAll('warmpath', parse(read('deploy/helm/fleet.yaml')) as object);
+    const named = (kind: string, name: string) =>
+      made.find((one) => one['kind'] === kind && at(one, 'metadata.name') === name);
+    const text = at(named('ConfigMap', 'warmpath'), 'data') as Record<string, string>;
+    expect(checkConfig(text['warmpath.yaml']!, ENVIRONMENT).problems).toEqual([]);
+    const config = parse(text['warmpath.yaml']!) as object;
+    for (const url of [at(config, 'upstream.url'), at(config, 'session.store.url')].map(
+      (url) => new URL(String(url)),
+    )) {
+      const service = named('Service', url.hostname);
+      const deployment = named('Deployment', url.hostname);
+      expect(at(service, 'spec.ports.0.port')).toBe(Number(url.port));
+      const container = at(deployment, 'spec.template.spec.containers.0');
+      expect(at(container, 'ports.0')).toEqual({
+        name: at(service, 'spec.ports.0.targetPort'),
+        containerPort: Number(url.port),
+      });
+      expect(at(deployment, 'spec.template.metadata.labels')).toMatchObject(at(service, 'spec.selector') as object);
+      // The gateways' own Service must not reach them.
+      expect(at(service, 'spec.selector')).not.toEqual(at(named('Service', 'warmpath'), 'spec.selector'));
+    }
+    const gateway = at(named('Deployment', 'warmpath'), 'spec.template.spec.containers.0.args') as string[];
+    expect(gateway.slice(-2)).toEqual(['--workers', '1']);
+    expect(render()).not.toHaveProperty('StatefulSet');
+    expect(renderAll('rag', {}).map((one) => at(one, 'metadata.name'))).toEqual(['rag', 'rag', 'rag', 'rag']);
+  });
+
+  it('starts commands that there are, with options that they have', async () => {
+    const args = at(render()['Deployment'], 'spec.template.spec.containers.0.args') as string[];
+    const { stdout } = await run(join(root, 'node_modules/.bin/warmpath'), [args[0]!, '--help']);
+    for (const flag of args.filter((word) => word.startsWith('--'))) expect(stdout).toContain(flag);
   });
 
   it('runs without rights', () => {

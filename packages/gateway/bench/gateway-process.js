@@ -3,13 +3,13 @@ import { readFileSync } from 'node:fs';
 import { startGateway } from '@warmpath/gateway';
 
 const [, , url, given = '{}'] = process.argv;
-const { server, upstream, ...config } = JSON.parse(given);
-const gateway = await startGateway({
-  ...config,
-  server: { ...server, port: 0 },
-  upstream: { ...upstream, url },
-  log: { level: 'silent' },
-});
+const { server, upstream, workers = 0, ...config } = JSON.parse(given);
+// Several engines are named by the configuration.
+const engine = config.engines === undefined ? { url } : {};
+const gateway = await startGateway(
+  { ...config, server: { ...server, port: 0 }, upstream: { ...upstream, ...engine }, log: { level: 'silent' } },
+  { workers },
+);
 
 let longestNs = 0;
 let sinceNs;

@@ -1,5 +1,5 @@
 import { channel } from 'node:diagnostics_channel';
-import type { ServerResponse } from 'node:http';
+import type { Server as HttpServer, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { type ConversationStore, WarmpathError } from '@warmpath/core';
@@ -34,7 +34,7 @@ import { Authenticator } from './intake/authenticate.js';
 import { Cors } from './intake/cors.js';
 import { checkHops, newHopName } from './intake/hops.js';
 import { withPlace } from './intake/json-scanner.js';
-import { MalformedRequests } from './intake/malformed-requests.js';
+import { CLIENT_TIMEOUTS, MalformedRequests } from './intake/malformed-requests.js';
 import { RateLimits } from './intake/rate-limits.js';
 import { BodyMemory, RequestBodies } from './intake/request-body.js';
 import { WorkSlices } from './intake/work-slices.js';
@@ -67,6 +67,7 @@ import { warmupRoute } from './routes/warmup.js';
 import { Prewarmer } from './warm/prewarmer.js';
 import { WarmPrefixes } from './warm/warm-prefixes.js';
 import { Warmups } from './warm/warmups.js';
+import { WorkerPool } from './workers/worker-pool.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -112,6 +113,8 @@ export interface GatewayParts {
   readonly onRequest?: (request: ServedRequest) => void;
   /** The monotonic clock, in milliseconds; `performance.now` by default. */
   readonly now?: () => number;
+  /** Processes beside this one that have the connections of clients and relay answers. Default: none. */
+  readonly workers?: number;
 }
 
 /**
@@ -121,9 +124,6 @@ export interface GatewayParts {
  */
 const REQUESTS = channel('warmpath:request');
 const ENGINES = channel('warmpath:engine');
-
-/** Time a client gets to send a whole request, in milliseconds. */
-const REQUEST_TIMEOUT_MS = 300_000;
 
 /** Time in which something of a body must come, in milliseconds. */
 const STALL_MS = 10_000;
@@ -156,8 +156,24 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   const now = parts.now ?? (() => performance.now());
   const authenticator = await Authenticator.open(config.server);
   const tracing = await loadTracing();
-  const gateway = await assemble(config, authenticator, { ...parts, sessions, collections, tracing, now });
-  const app = buildServer(gateway);
+  const { workers: count = 0 } = parts;
+  const workers =
+    count === 0
+      ? undefined
+      : new WorkerPool({
+          count,
+          setup: { upstream: { timeouts: config.upstream.timeouts, maxConcurrent: config.upstream.maxConcurrent } },
+          malformed: () => gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway'),
+        });
+  const gateway = await assemble(config, authenticator, {
+    ...parts,
+    sessions,
+    collections,
+    tracing,
+    now,
+    pool: workers,
+  });
+  const app = buildServer(gateway, workers);
   gateway.engineChanged = (engine, change) => {
     logChange(app.log, engine, change);
     if (ENGINES.hasSubscribers) ENGINES.publish({ engine: engine.name, ...change });
@@ -168,8 +184,10 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   try {
     await openConversationStore(gateway, app);
     if (socket !== undefined) admin = await startAdminServer(socket, gateway, app.log);
+    await workers?.start(app.log);
     url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port });
   } catch (error) {
+    workers?.kill();
     await admin?.close();
     await gateway.conversations.store.close();
     await gateway.collections?.close();
@@ -184,7 +202,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
       await gateway.engines.reload(engineSettings(resolveConfig(input)));
     },
     close: () => {
-      closing ??= shutDown(app, gateway, admin);
+      closing ??= shutDown(app, gateway, { admin, workers });
       return closing;
     },
   };
@@ -227,6 +245,7 @@ async function assemble(
     readonly collections: OpenCollections | undefined;
     readonly tracing: Tracing | undefined;
     readonly now: () => number;
+    readonly pool: WorkerPool | undefined;
   },
 ): Promise<Gateway> {
   const { now } = parts;
@@ -252,6 +271,7 @@ async function assemble(
     openArrangements: () => arrangements.size,
     sentMessages: () => sentOrders.size,
     recordedRequests: () => requests.size,
+    workers: () => parts.pool,
     memoryBytes,
     memory: {
       bodies: () => bodies.bytes,
@@ -335,13 +355,17 @@ async function assemble(
   return gateway;
 }
 
-function buildServer(gateway: Gateway): FastifyInstance {
+function buildServer(gateway: Gateway, workers: WorkerPool | undefined): FastifyInstance {
   const { server, log } = gateway.config;
   const malformed = new MalformedRequests();
   const app = fastify({
     bodyLimit: server.bodyLimitBytes,
     routerOptions: { maxParamLength: MAX_PARAMETER_LENGTH },
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    ...CLIENT_TIMEOUTS,
+    ...(workers !== undefined && {
+      serverFactory: (handler: Parameters<WorkerPool['serverFor']>[0]) =>
+        workers.serverFor(handler) as unknown as HttpServer,
+    }),
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     logController: new LogController({ disableRequestLogging: true }),
@@ -523,13 +547,17 @@ function fromFramework(error: FastifyError): WarmpathError {
   return new WarmpathError('WARMPATH_INTERNAL');
 }
 
-async function shutDown(app: FastifyInstance, gateway: Gateway, admin: AdminServer | undefined): Promise<void> {
+async function shutDown(
+  app: FastifyInstance,
+  gateway: Gateway,
+  { admin, workers }: { readonly admin: AdminServer | undefined; readonly workers: WorkerPool | undefined },
+): Promise<void> {
   gateway.draining = true;
   gateway.warmups.close();
   for (const engine of gateway.engines.all) engine.rest();
   for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
-  await app.close();
+  await Promise.all([app.close(), workers?.drain()]);
   clearTimeout(deadline);
   await admin?.close();
   await gateway.conversations.store.close();

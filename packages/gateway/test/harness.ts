@@ -4,6 +4,9 @@ import type { GatewayConfigInput } from '../src/config/schema.js';
 import { type GatewayParts, type RunningGateway, startGateway } from '../src/server.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
 
+/** WARMPATH_TEST_WORKERS=1 runs the same tests through workers. */
+const WORKERS = Number(process.env['WARMPATH_TEST_WORKERS'] ?? 0);
+
 const open: { close(): Promise<void> }[] = [];
 
 afterEach(async () => {
@@ -38,7 +41,7 @@ export function gatewayAt(url: string, config: StandConfig = {}, parts?: Gateway
       upstream: { url, ...config.upstream },
       log: { level: 'silent' },
     },
-    parts,
+    { workers: WORKERS, ...parts },
   );
 }
 

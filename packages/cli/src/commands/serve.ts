@@ -18,19 +18,28 @@ import {
 } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError } from '../listen-address.js';
-import { addKeyOption, keyFrom } from '../options.js';
+import { addKeyOption, keyFrom, wholeNumber } from '../options.js';
 import type { Terminal } from '../terminal.js';
 
 interface ServeOptions extends GatewayOptions {
   readonly engine?: string;
   readonly keyEnv?: string;
+  readonly workers?: number;
 }
+
+/** The process that decides is busy long before so many. */
+const MAX_WORKERS = 64;
 
 /** Adds `warmpath serve`. */
 export function addServeCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'serve', 'the gateway alone, in front of an engine that runs already');
   addKeyOption(addGatewayOptions(command))
     .option('--engine <url>', "base URL of the engine's OpenAI API; goes before the file's upstream.url")
+    .option(
+      '--workers <number>',
+      'processes beside this one that have the connections of clients and relay answers (default: 0)',
+      wholeNumber(0, MAX_WORKERS),
+    )
     .action((options: ServeOptions) => withInterruption((signal) => serve(options, context, signal)));
 }
 
@@ -68,7 +77,9 @@ async function serve(
       leadsBack(new WarmpathError('WARMPATH_LOOP', { detail: `${report.url}: ${report.problem}` }));
     else describeEngine(terminal, report);
   };
-  const gateway = await startGateway(config, { onEngine, ...listeners(terminal, options) }).catch((error: unknown) => {
+  const { workers = 0 } = options;
+  const parts = { onEngine, workers, ...listeners(terminal, options) };
+  const gateway = await startGateway(config, parts).catch((error: unknown) => {
     throw describeListenError(error, { ...server, option: '--port' });
   });
   const reload = (): void => void reloadEngines(gateway, read, terminal);

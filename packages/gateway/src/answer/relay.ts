@@ -6,7 +6,7 @@ import type { ErrorShape } from '../intake/apis/error-shape.js';
 import type { Exchange } from '../observe/exchange.js';
 import type { ClientResponse } from './held-reply.js';
 import type { ResponseBody, ResponseHead } from './response-body.js';
-import { ResponseSniffer } from './response-sniffer.js';
+import { ResponseSniffer, type SniffedAnswer } from './response-sniffer.js';
 
 /**
  * After the error event of a cut stream, milliseconds that a slow client gets to take it before the connection is cut.
@@ -22,7 +22,7 @@ export interface RelayResult {
   readonly status: number | undefined;
   /** Whether the response came to its end. */
   readonly complete: boolean;
-  readonly sniffer: ResponseSniffer;
+  readonly sniffer: SniffedAnswer;
   /** Whether the request went on to another engine, before the client got anything of this one. */
   readonly movedOn: boolean;
 }
@@ -32,6 +32,9 @@ export type EngineFailure = { readonly error: WarmpathError } | { readonly statu
 
 /** Statuses of engines that may be well elsewhere. */
 const ELSEWHERE_WELL = new Set([500, 502, 503, 504]);
+
+/** Where a relay notes who failed. */
+export type RelayedExchange = Pick<Exchange, 'errorCode' | 'errorSource' | 'failed'>;
 
 /** What a relay needs beside the request. */
 export interface RelayOptions {
@@ -70,9 +73,9 @@ export interface RelayOptions {
  * client gets an SSE `error` event and a broken connection, never a clean end.
  */
 export function relay(
-  upstream: Upstream,
+  upstream: Pick<Upstream, 'start'>,
   request: UpstreamRequest,
-  client: { readonly raw: ClientResponse; readonly exchange: Exchange },
+  client: { readonly raw: ClientResponse; readonly exchange: RelayedExchange },
   options: RelayOptions,
 ): void {
   new Relay(client.raw, client.exchange, options).start(upstream, request);
@@ -90,7 +93,7 @@ export function refuse(
 
 class Relay implements UpstreamListener {
   readonly #client: ClientResponse;
-  readonly #exchange: Exchange;
+  readonly #exchange: RelayedExchange;
   readonly #options: RelayOptions;
   readonly #sniffer: ResponseSniffer;
   #call: UpstreamCall | undefined;
@@ -100,7 +103,7 @@ class Relay implements UpstreamListener {
   #hasData = false;
   #movedOn = false;
 
-  constructor(client: ClientResponse, exchange: Exchange, options: RelayOptions) {
+  constructor(client: ClientResponse, exchange: RelayedExchange, options: RelayOptions) {
     this.#client = client;
     this.#exchange = exchange;
     this.#options = options;
@@ -108,7 +111,7 @@ class Relay implements UpstreamListener {
     this.#sniffing = options.reads !== 'nothing';
   }
 
-  start(upstream: Upstream, request: UpstreamRequest): void {
+  start(upstream: Pick<Upstream, 'start'>, request: UpstreamRequest): void {
     // First among the listeners: the others look at what the end of the exchange has left.
     this.#client.prependListener('close', () => {
       if (!this.#client.writableFinished) this.#call?.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));

@@ -11,6 +11,12 @@ const BYTES_PER_TOKEN = 4;
 
 const USAGE = '"usage"';
 
+/** What was read of a response. */
+export type SniffedAnswer = Pick<
+  ResponseSniffer,
+  'answers' | 'usage' | 'completionTokens' | 'estimatedTokens' | 'firstContentAt' | 'prefilled'
+>;
+
 /**
  * Reads along while a response is relayed: the engine's `usage`, and when the first content came. It sees chunks after
  * they were handed on, so it can neither change nor delay them, and it holds at most one event of a stream, or one

@@ -196,7 +196,7 @@ function movesOn(
     if (hasBegun(failure) && begun + 1 >= MAX_BEGUN) return false;
     // One that did not answer in time may be computing still, and so would the next one.
     if ('error' in failure && failure.error.code === 'WARMPATH_UPSTREAM_TIMEOUT' && hasBegun(failure)) return false;
-    return !gateway.draining && engines.hasOther(() => modelIn(call), [...tried, engine]);
+    return !gateway.draining && engines.hasOther(() => modelIn(call), [...tried, engine], !hasBegun(failure));
   };
 }
 

@@ -10,6 +10,7 @@ import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { ClientKey } from '../intake/authenticate.js';
 import { CORS_HEADERS } from '../intake/cors.js';
 import type { Exchange } from '../observe/exchange.js';
+import { RemoteResponse } from '../workers/remote-exchange.js';
 import { RESPONSE_HEADERS, requestHeaders, summaryHeader, translatedHeaders } from './headers.js';
 
 /** How a request goes to the engine when it is not simply passed through. */
@@ -48,38 +49,38 @@ export function forward(
   if (charged !== undefined) own['accept-encoding'] = 'identity';
   reply.hijack();
   exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0) - (exchange.retrievalMs ?? 0);
-  relay(
-    engine.upstream,
-    {
-      method: request.method,
-      path: options.path ?? originForm(request.raw.url!),
-      headers: requestHeaders(
-        request.headers,
-        options.requestHeaders === undefined ? own : { ...own, ...options.requestHeaders },
-      ),
-      body,
+  const sent = {
+    method: request.method,
+    path: options.path ?? originForm(request.raw.url!),
+    headers: requestHeaders(
+      request.headers,
+      options.requestHeaders === undefined ? own : { ...own, ...options.requestHeaders },
+    ),
+    body,
+  };
+  const relayed: RelayOptions = {
+    // Decided when the head is written: an answer that begins while the gateway stops must say that its connection
+    // closes.
+    headers: ownHeaders(gateway, exchange),
+    leftOut: gateway.cors === undefined ? NONE : CORS_HEADERS,
+    body: options.body ?? new UntouchedBody(errors),
+    errors,
+    now: gateway.now,
+    reads: readsOf(options, charged),
+    onAccepted: options.onAccepted ?? ignored,
+    onFirstData: options.onFirstData,
+    movesOn: options.movesOn,
+    movesOnAt: options.movesOnAt,
+    onSettled: (result) => {
+      if (charged !== undefined && !result.movedOn && reply.isSuperseded !== true)
+        gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
+      options.onSettled?.(result);
     },
-    { raw: reply.raw, exchange },
-    {
-      // Decided when the head is written: an answer that begins while the gateway stops must say that its connection
-      // closes.
-      headers: ownHeaders(gateway, exchange),
-      leftOut: gateway.cors === undefined ? NONE : CORS_HEADERS,
-      body: options.body ?? new UntouchedBody(errors),
-      errors,
-      now: gateway.now,
-      reads: readsOf(options, charged),
-      onAccepted: options.onAccepted ?? ignored,
-      onFirstData: options.onFirstData,
-      movesOn: options.movesOn,
-      movesOnAt: options.movesOnAt,
-      onSettled: (result) => {
-        if (charged !== undefined && !result.movedOn && reply.isSuperseded !== true)
-          gateway.rateLimits.charge(charged, usedTokens(exchange, body, result));
-        options.onSettled?.(result);
-      },
-    },
-  );
+  };
+  const { raw } = reply;
+  // Where a worker has the client, it relays the answer, if that goes as it is.
+  if (raw instanceof RemoteResponse && raw.takeOver(engine.upstream, sent, exchange, relayed)) return;
+  relay(engine.upstream, sent, { raw, exchange }, relayed);
 }
 
 /** What the gateway adds to an answer that is not Fastify's, asked for when its head is written. */

@@ -3,7 +3,7 @@ import type { EngineSettings, GatewayConfig } from '../config/schema.js';
 import { checksKeys } from '../config/schema-server.js';
 import { KEY_HEADERS } from '../intake/authenticate.js';
 import { HOPS_HEADER, withHop } from '../intake/hops.js';
-import type { Exchange } from '../observe/exchange.js';
+import type { ErrorSource, Exchange } from '../observe/exchange.js';
 
 /** Headers that concern one connection only and are never forwarded (RFC 9110, section 7.6.1). */
 const HOP_BY_HOP = new Set([
@@ -75,7 +75,6 @@ export function summaryHeader(exchange: Exchange): string {
   const add = (key: keyof typeof SUMMARY_FIELDS, value: number | string | undefined): void => {
     if (value !== undefined) fields.push(`${key}=${value}`);
   };
-  add('error', errorSource);
   add('overhead', overheadMs?.toFixed(3));
   add('retrieval', exchange.retrievalMs?.toFixed(3));
   add('speculation', exchange.speculation);
@@ -93,7 +92,13 @@ export function summaryHeader(exchange: Exchange): string {
   add('fallback', exchange.fallback);
   if (exchange.warnings.length > 0) add('warnings', `(${warningsShown(exchange)})`);
   if (exchange.warnings.length > WARNINGS_SHOWN) add('hidden', exchange.warnings.length - WARNINGS_SHOWN);
-  return fields.join(', ');
+  return withError(errorSource, fields.join(', '));
+}
+
+/** A summary that says who failed, if somebody did. */
+export function withError(source: ErrorSource | undefined, summary: string): string {
+  if (source === undefined) return summary;
+  return summary === '' ? `error=${source}` : `error=${source}, ${summary}`;
 }
 
 function recognisedBlocks(blocks: Exchange['blocks']): string {

@@ -48,6 +48,16 @@ export interface StartOptions {
   readonly isBackground?: boolean;
   /** Whether a connection that fails is tried a second time. Default true. */
   readonly retries?: boolean;
+  /** Hears how the exchange ended, before its listener does. */
+  readonly ended?: (end: ExchangeEnd) => void;
+}
+
+/** What an exchange that another process has tells of itself: `settled` once, at the end. */
+export interface UpstreamTracking {
+  ended(end: ExchangeEnd): void;
+  /** Second tries after a failed connection. */
+  retried(tries: number): void;
+  settled(): void;
 }
 
 /** Who hears of what happens between the gateway and an engine. */
@@ -143,12 +153,10 @@ export class Upstream {
 
   /** Starts an exchange. Everything that happens, a refusal to connect included, comes through the listener. */
   start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
-    const { totalMs = this.#totalMs, isBackground = false, retries = true } = options;
-    const counts = !isBackground && request.method !== 'GET' && request.method !== 'HEAD';
-    this.#exchanges++;
-    if (counts && this.#underWay++ === 0) this.#watcher?.busy();
+    const { totalMs = this.#totalMs, retries = true } = options;
+    const tracking = this.track(request, options.isBackground);
     const send = (call: UpstreamCall, attempt: number): void => {
-      if (attempt > 0) this.#retries++;
+      if (attempt > 0) tracking.retried(1);
       this.#pool.dispatch(
         {
           method: request.method as Dispatcher.HttpMethod,
@@ -163,13 +171,30 @@ export class Upstream {
       send,
       retries,
       ended: (end) => {
+        options.ended?.(end);
+        tracking.ended(end);
+      },
+      settled: tracking.settled,
+    });
+  }
+
+  /** Counts an exchange as under way until it is settled: one of `start`, or one that another process has. */
+  track({ method }: Pick<UpstreamRequest, 'method'>, isBackground = false): UpstreamTracking {
+    const counts = !isBackground && method !== 'GET' && method !== 'HEAD';
+    this.#exchanges++;
+    if (counts && this.#underWay++ === 0) this.#watcher?.busy();
+    return {
+      ended: (end) => {
         if (!isBackground && (counts || end.kind === 'failed')) this.#observer.ended(end);
+      },
+      retried: (tries) => {
+        this.#retries += tries;
       },
       settled: () => {
         if (counts && --this.#underWay === 0) this.#watcher?.idle();
         if (--this.#exchanges === 0) this.#observer.isQuiet();
       },
-    });
+    };
   }
 
   /** Cuts every connection; what is in flight ends with `onError`. */

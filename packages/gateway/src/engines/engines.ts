@@ -101,10 +101,14 @@ export class Engines {
     return this.only ?? this.#available(model, NONE)[0]!;
   }
 
-  /** Whether a request that failed on these engines can go to another one. */
-  hasOther(model: () => string, tried: readonly Engine[]): boolean {
+  /**
+   * Whether a request that failed on these engines can go to another one. `isUnsent`: none of them got it, so that
+   * even one that is ejected may be tried rather than none.
+   */
+  hasOther(model: () => string, tried: readonly Engine[], isUnsent: boolean): boolean {
     return this.#all.some((engine) => {
-      return !engine.isDraining && !tried.includes(engine) && engine.health.isAvailable && this.#serves(engine, model);
+      const mayTry = !engine.isDraining && !tried.includes(engine) && (isUnsent || engine.health.isAvailable);
+      return mayTry && this.#serves(engine, model);
     });
   }
 

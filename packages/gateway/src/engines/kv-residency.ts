@@ -3,7 +3,7 @@ import type { GatewayConfig } from '../config/schema.js';
 import type { Upstream, UpstreamRequest } from '../dispatch/upstream.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import { decodeBatch, noDecodeAnomalies } from './kv-events/decode-batch.js';
-import type { EventStreamCounts } from './kv-events/event-stream.js';
+import type { EventSink, EventStreamCounts } from './kv-events/event-stream.js';
 import { ZmqSubscriber } from './kv-events/zmq-subscriber.js';
 import { readPromptTokens } from './prompt-tokens.js';
 
@@ -40,14 +40,46 @@ const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 const ANSWER_MS = 10_000;
 
 /**
+ * What the events of one engine say that it holds. A batch that cannot be read may have told of blocks that are gone:
+ * it counts as lost.
+ */
+export class EngineEvents implements EventSink {
+  readonly residency = new EventResidency();
+  readonly anomalies = noDecodeAnomalies();
+  readonly #parts: Pick<KvResidencyParts, 'now' | 'changed'>;
+
+  constructor(parts: Pick<KvResidencyParts, 'now' | 'changed'>) {
+    this.#parts = parts;
+  }
+
+  began(): void {
+    this.residency.begin(this.#parts.now());
+    this.#parts.changed('exact');
+  }
+
+  batch(payload: Uint8Array): void {
+    const { undecodable } = this.anomalies;
+    const wasExact = this.residency.isExact;
+    for (const event of decodeBatch(payload, this.anomalies)) this.residency.apply(event, this.#parts.now());
+    if (this.anomalies.undecodable > undecodable) this.lost();
+    else if (!wasExact && this.residency.isExact) this.#parts.changed('exact');
+  }
+
+  lost(): void {
+    const wasExact = this.residency.isExact;
+    this.residency.lose();
+    if (wasExact) this.#parts.changed('lost');
+  }
+}
+
+/**
  * What the engine holds, by its own KV events (`upstream.kvEvents`). Events name tokens, so each new order of documents
  * is asked for its tokens once, after its request was answered and one at a time; until then, and where the engine
  * cannot be asked, nothing behind what is known is believed to stay.
  */
 export class KvResidency {
-  readonly events = new EventResidency();
   readonly #parts: KvResidencyParts;
-  readonly #anomalies = noDecodeAnomalies();
+  readonly #events: EngineEvents;
   readonly #waiting: CompletedPrompt[] = [];
   #subscriber: ZmqSubscriber | undefined;
   #isAsking = false;
@@ -56,6 +88,11 @@ export class KvResidency {
 
   private constructor(parts: KvResidencyParts) {
     this.#parts = parts;
+    this.#events = new EngineEvents(parts);
+  }
+
+  get events(): EventResidency {
+    return this.#events.residency;
   }
 
   /** @throws WarmpathError `WARMPATH_CONFIG_INVALID`: see `ZmqSubscriber.open`. */
@@ -64,31 +101,14 @@ export class KvResidency {
     parts: KvResidencyParts,
   ): Promise<KvResidency> {
     const residency = new KvResidency(parts);
-    const { events } = residency;
-    residency.#subscriber = await ZmqSubscriber.open({
-      endpoint,
-      replayEndpoint,
-      sink: {
-        began: () => {
-          events.begin(parts.now());
-          parts.changed('exact');
-        },
-        batch: (payload) => {
-          for (const event of decodeBatch(payload, residency.#anomalies)) events.apply(event, parts.now());
-        },
-        lost: () => {
-          events.lose();
-          parts.changed('lost');
-        },
-      },
-    });
+    residency.#subscriber = await ZmqSubscriber.open({ endpoint, replayEndpoint, sink: residency.#events });
     return residency;
   }
 
   /** Figures of the stream of events, and everything in it that was not as it should be. */
   get counts(): EventStreamCounts & Readonly<Record<string, number>> {
     const { stream } = this.#subscriber!;
-    return { ...stream.counts, ...this.#anomalies, ...this.events.anomalies, unlearned: this.#unlearned };
+    return { ...stream.counts, ...this.#events.anomalies, ...this.events.anomalies, unlearned: this.#unlearned };
   }
 
   /** The number of the batch of events that is awaited. */

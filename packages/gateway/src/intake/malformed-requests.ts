@@ -3,6 +3,12 @@ import type { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 
+/**
+ * Milliseconds that a client gets to send a whole request, and that a connection stays open between two; beyond the
+ * first, it is refused here.
+ */
+export const CLIENT_TIMEOUTS = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
+
 /** Status and reason for what the HTTP parser refuses; anything else is 400. */
 const REFUSALS: Readonly<Record<string, readonly [status: string, detail: string]>> = {
   HPE_HEADER_OVERFLOW: ['431 Request Header Fields Too Large', 'The headers are larger than this server accepts.'],

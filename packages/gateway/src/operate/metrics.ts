@@ -20,6 +20,15 @@ export interface GaugeSources {
   /** Bytes that the parts of the memory hold. */
   readonly memory: Readonly<Record<MemoryPart, () => number>>;
   readonly memoryBytes: number;
+  /** The processes that relay, where there are any. */
+  readonly workers: () => WorkerFigures | undefined;
+}
+
+/** Figures of the processes that relay. */
+interface WorkerFigures {
+  readonly ready: number;
+  readonly restarts: number;
+  readonly usage: { readonly cpuSeconds: number; readonly residentBytes: number };
 }
 
 /** Figures of one engine. */
@@ -133,11 +142,7 @@ export class Metrics {
     this.#read('sent_messages', 'Messages whose order of documents is remembered.', sources.sentMessages);
     this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
     this.#readMemory(sources);
-    this.#read('resident_memory_bytes', 'Resident memory of the process.', () => process.memoryUsage.rss());
-    this.#readTotal('cpu_seconds_total', 'User and system CPU time of the process.', () => {
-      const { user, system } = process.cpuUsage();
-      return (user + system) / 1e6;
-    });
+    this.#readProcesses(sources.workers);
   }
 
   get contentType(): string {
@@ -285,6 +290,20 @@ export class Metrics {
       registers: [this.#registry],
       collect: () => gauge.set(value()),
     });
+  }
+
+  /** What the processes of the gateway use, this one and those that relay. */
+  #readProcesses(workers: GaugeSources['workers']): void {
+    this.#read('resident_memory_bytes', "Resident memory of the gateway's processes.", () => {
+      return process.memoryUsage.rss() + (workers()?.usage.residentBytes ?? 0);
+    });
+    this.#readTotal('cpu_seconds_total', "User and system CPU time of the gateway's processes.", () => {
+      const { user, system } = process.cpuUsage();
+      return (user + system) / 1e6 + (workers()?.usage.cpuSeconds ?? 0);
+    });
+    this.#read('workers', 'Processes that relay (`--workers`) and take connections.', () => workers()?.ready ?? 0);
+    const restarts = () => workers()?.restarts ?? 0;
+    this.#readTotal('worker_restarts_total', 'Processes that relay that ended and were started again.', restarts);
   }
 
   /** What each part of the memory holds, and may hold. */

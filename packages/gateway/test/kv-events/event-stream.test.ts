@@ -183,6 +183,15 @@ describe('a stream of KV events', () => {
     expect(publisher.lives).toEqual([{ numbers: [0, 2, 3], losses: 1 }]);
   });
 
+  test('a batch that comes twice is no new engine', () => {
+    const heard: number[] = [];
+    const sink = { began: () => heard.push(-1), batch: ([byte]: Uint8Array) => heard.push(byte!), lost: () => {} };
+    const stream = new EventStream({ sink, replay: undefined });
+    for (const sequence of [0, 1, 2, 2, 3]) stream.receive({ sequence, payload: Uint8Array.of(sequence) });
+    expect(heard).toEqual([-1, 0, 1, 2, 3]);
+    expect(stream.counts).toMatchObject({ duplicates: 1, restarts: 0, losses: 0 });
+  });
+
   test('waits for a replay with a bounded number of batches', () => {
     const publisher = new PublisherTwin(0);
     publisher.publish(false);

@@ -54,6 +54,8 @@ export class EventStream {
   #next = 0;
   /** The highest number that came live; lower ones mean that the engine began anew. */
   #latest = -1;
+  /** What came under that number: the same again is no new engine. */
+  #latestPayload: Uint8Array | undefined;
   #hasBegun = false;
   /** The batch delivered last: a publisher that keeps another one under its number has begun anew. */
   #last: Uint8Array | undefined;
@@ -76,8 +78,15 @@ export class EventStream {
 
   /** A batch came live. */
   receive(batch: NumberedBatch): void {
-    const { sequence } = batch;
+    const { sequence, payload } = batch;
+    if (sequence === this.#latest && this.#latestPayload !== undefined && !this.#isSuspect) {
+      if (Buffer.compare(payload, this.#latestPayload) === 0) {
+        this.counts.duplicates++;
+        return;
+      }
+    }
     if (sequence <= this.#latest) this.#restart();
+    this.#latestPayload = payload;
     this.#latest = sequence;
     const isSuspect = this.#isSuspect && this.#replay !== undefined;
     this.#isSuspect = false;
