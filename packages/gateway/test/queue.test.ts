@@ -219,6 +219,8 @@ describe('a limit of prompts in the engine', () => {
   });
 });
 
+const PARTS = { now: () => 0, waited: () => {}, needsLeader: () => false };
+
 describe('DispatchQueue', () => {
   it('never has more under way than its limit, loses nobody, and keeps the order within a tenant', () => {
     const step = fc.oneof(
@@ -232,7 +234,7 @@ describe('DispatchQueue', () => {
           upstream: { url: 'http://127.0.0.1' },
           queue: { capacity: 8 },
         });
-        const queue = new DispatchQueue(limit, settings, { now: () => 0, waited: () => {} });
+        const queue = new DispatchQueue(limit, settings, PARTS);
         const running: (() => void)[] = [];
         const started: [tenant: string, number: number][] = [];
         const waiting: { dispatch: Dispatch; entry: [string, number] }[] = [];
@@ -242,10 +244,13 @@ describe('DispatchQueue', () => {
             const entry: [string, number] = [`t${each.tenant}`, number++];
             const dispatch: Dispatch = {
               tenant: entry[0],
+              tells: false,
+              deadline: undefined,
               context: () => undefined,
-              start: (_, release) => {
+              urgency: () => 0,
+              start: (_, room) => {
                 started.push(entry);
-                running.push(release);
+                running.push(() => room.release());
                 const place = waiting.findIndex((other) => other.dispatch === dispatch);
                 if (place >= 0) waiting.splice(place, 1);
               },
