@@ -1,18 +1,20 @@
 // The limit that the gateway learns, beside fixed ones: how many tokens an engine that takes eight requests at once
 // computes, and how long clients wait for the first one. Clients ask one request after the other, so that more are
 // there than the engine takes. Every lane has an engine of its own, over the same requests.
-// `node bench/adaptive.js [--requests 400] [--clients 32] [--running 8] [--limits 1,2,4,8,16] [--tokens 8] [--json FILE]`,
-// after a build.
+// `node bench/adaptive.js [--engine timed|embedded] [--requests 800] [--clients 32] [--running 8] [--limits 1,2,4,8,16]
+// [--tokens 8] [--json FILE]`, after a build. `timed` has a prefix cache and a model of time (`timed-engine.js`).
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { spawnEngine } from '@warmpath/engine';
 import { modelPath } from '../../engine/bench/random-model/dist/model-path.js';
 import { startGateway } from '../dist/index.js';
 import { draws, prose } from './draw.js';
+import { startTimedEngine } from './timed-engine.js';
 
 const { values } = parseArgs({
   options: {
-    requests: { type: 'string', default: '400' },
+    engine: { type: 'string', default: 'timed' },
+    requests: { type: 'string', default: '800' },
     clients: { type: 'string', default: '32' },
     running: { type: 'string', default: '8' },
     limits: { type: 'string', default: '1,2,4,8,16' },
@@ -26,8 +28,16 @@ const DOCUMENTS = 120;
 const TOP = 5;
 /** What a new engine and a new gateway learn at first does not count. */
 const WARM_UP = 0.25;
-/** Room for the running requests, and for some twenty prompts that stay cached. */
-const ENGINE = { threads: 1, contextTokens: 16_384, hostTier: 0, maxRunning: RUNNING };
+/** Room for what runs, and for some twenty prompts that stay cached. */
+const CACHE_TOKENS = 16_384;
+/** One token of a prompt, and one of an answer, in milliseconds: those of a model of some billions on one GPU. */
+const TIMES = { newTokenMs: 0.2, stepMs: 5 };
+
+async function startEngine() {
+  if (values.engine === 'timed') return startTimedEngine({ running: RUNNING, cacheTokens: CACHE_TOKENS, ...TIMES });
+  const model = await modelPath('random:1m');
+  return spawnEngine({ port: 0, model, threads: 1, contextTokens: CACHE_TOKENS, hostTier: 0, maxRunning: RUNNING });
+}
 
 const next = draws();
 const documents = Array.from({ length: DOCUMENTS }, (_, number) => ({
@@ -89,7 +99,7 @@ async function limitOf({ url }) {
 }
 
 async function run({ policy, limit, adaptive }) {
-  const engine = await spawnEngine({ port: 0, model: await modelPath('random:1m'), ...ENGINE });
+  const engine = await startEngine();
   const gateway = await startGateway({
     server: { port: 0 },
     upstream: { url: engine.url, maxConcurrent: limit },

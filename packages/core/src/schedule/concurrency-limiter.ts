@@ -1,20 +1,22 @@
 import { checkCount } from './queue.js';
 
-/** Samples of a window, at least, and those that are kept of one. */
-const WINDOW_SAMPLES = 8;
-const MAX_SAMPLES = 1_024;
-/** Of the samples of a window, so many at each end do not count. */
+/** Requests that a window looks at. */
+const FEWEST_REQUESTS = 8;
+const MOST_REQUESTS = 1_024;
+/** Of these, so many at each end do not count, and so many need not have begun. */
 const TRIMMED_SHARE = 0.1;
 /** What the engine may hold waiting, so that it never runs dry: of the requests that it computes. */
 const HEADROOM_SHARE = 0.12;
 /** Windows without waiting after which the limit grows by more than its headroom. */
 const PATIENCE = 5;
-/** From this share of the requests on, what seems to wait is believed only by a fresh reference. */
+/** One and this share of the requests, and what seems to wait is believed only by a fresh reference. */
 const SURPRISING_SHARE = 0.25;
 /** Windows between two quiet ones, at most; and the change of the reference after which the next one comes soon. */
-const FEWEST_WINDOWS = 2;
+const FEWEST_WINDOWS = 1;
 const MOST_WINDOWS = 32;
 const REFERENCE_CHANGE = 0.15;
+/** Of the requests that there were, so many are let through in a quiet window: no slot is waited for then. */
+const QUIET_SHARE = 0.8;
 /** A quiet window ends after so many times the usual time to the first token. */
 const QUIET_PATIENCE = 8;
 /** Weight of the reference's past, in samples; and how much longer than expected a sample of it may count. */
@@ -26,13 +28,24 @@ export interface SentRequest {
   readonly sentAt: number;
   /** Requests that had not begun to answer when it was sent, itself among them; 0 if it will not tell when it begins. */
   readonly level: number;
+  /** Requests that the engine had then, itself among them. */
+  readonly inFlight: number;
+  /** The window that looks at it; 0 for none. */
   readonly window: number;
-  hasBegun: boolean;
   hasEnded: boolean;
+  /** What its first token took, and tokens that were computed for it; there from that token on. */
+  began: { readonly ms: number; readonly newTokens: number } | undefined;
+}
+
+/** Requests that the engine may have, and those of them that have not begun, for nothing to wait inside of it. */
+interface QuietBounds {
+  readonly level: number;
+  readonly inFlight: number;
 }
 
 interface Sample {
   readonly level: number;
+  readonly inFlight: number;
   readonly ms: number;
   readonly newTokens: number;
 }
@@ -44,6 +57,8 @@ interface Sample {
  * prompts does) and sets the limit to what is left, plus a headroom of 15 %, at most the root. How long an answer is
  * has no influence. What computing alone takes is learned from requests that few others were ahead of; under lasting
  * load, quiet windows make such requests (Envoy's gradient controller re-measures its minimum likewise).
+ *
+ * An engine in which all requests have begun gets one above the limit: it has nothing to prefill.
  *
  * Starts at `max`: a limit is learned from waiting, never assumed. Deterministic; times are the caller's milliseconds.
  * Cost: O(1) a call, O(samples log samples) at the end of a window.
@@ -60,21 +75,27 @@ export class ConcurrencyLimiter {
   #window = 0;
   #isOpen = false;
   #openedAt = 0;
-  #countedAt = 0;
+  #measuredAt = 0;
   /** Milliseconds times requests in flight. */
   #area = 0;
   #peak = 0;
+  /** That of the last window that was not quiet. */
+  #usualPeak = 0;
   #sent = 0;
+  /** The first requests that were sent in the window, how many that will be, and of how many all is known. */
+  #looksAt: SentRequest[] = [];
+  #count = FEWEST_REQUESTS;
   #heard = 0;
-  #samples: Sample[] = [];
   #reports = 0;
   #reported = 0;
   #waiting = 0;
+  /** Requests that were last estimated to be computed. */
+  #busy = Number.POSITIVE_INFINITY;
   #residenceMs: number | undefined;
   #firstTokenMs: number | undefined;
   #level = 1;
-  /** Level that no request may exceed, in a quiet window. */
-  #quiet: number | undefined;
+  /** What no request may exceed, in a quiet window. */
+  #quiet: QuietBounds | undefined;
   #windowsSinceQuiet = 0;
   #interval = FEWEST_WINDOWS;
   #calmWindows = 0;
@@ -109,44 +130,52 @@ export class ConcurrencyLimiter {
 
   /** Whether one more may be sent now. */
   get hasRoom(): boolean {
-    if (this.#inFlight >= this.#limit) return false;
-    return this.#quiet === undefined || this.#prefilling < this.#quiet;
+    if (this.#quiet !== undefined) return isWithin(this.#quiet, this.#prefilling + 1, this.#inFlight + 1);
+    if (this.#inFlight < this.#limit) return true;
+    const hasNothingToPrefill = this.#prefilling === 0 && this.#firstTokenMs !== undefined;
+    return hasNothingToPrefill && this.#inFlight === this.#limit && this.#limit < this.#max;
   }
 
   /** A request is sent. `tells`: whether `began` will say when its answer begins, before it ends. */
   sent(now: number, tells: boolean): SentRequest {
     if (!this.#isOpen) this.#open(now);
-    this.#count(now);
+    this.#measure(now);
     this.#inFlight++;
     this.#sent++;
     if (tells) this.#prefilling++;
     this.#peak = Math.max(this.#peak, this.#inFlight);
-    const level = tells ? this.#prefilling : 0;
-    return { sentAt: now, level, window: this.#window, hasBegun: false, hasEnded: false };
+    const isLookedAt = this.#looksAt.length < this.#count;
+    const request: SentRequest = {
+      sentAt: now,
+      level: tells ? this.#prefilling : 0,
+      inFlight: this.#inFlight,
+      window: isLookedAt ? this.#window : 0,
+      hasEnded: false,
+      began: undefined,
+    };
+    if (isLookedAt) this.#looksAt.push(request);
+    return request;
   }
 
   /** The first token of a request has come. `newTokens`: estimated tokens of its prompt that were not cached. */
   began(request: SentRequest, now: number, newTokens: number): void {
-    if (request.level === 0 || request.hasBegun || request.hasEnded) return;
-    request.hasBegun = true;
+    if (request.level === 0 || request.began !== undefined || request.hasEnded) return;
     this.#prefilling--;
     const ms = Math.max(0, now - request.sentAt);
+    request.began = { ms, newTokens: Math.max(0, newTokens) };
     this.#firstTokenMs = average(this.#firstTokenMs, ms);
-    if (request.window === this.#window && this.#samples.length < MAX_SAMPLES) {
-      this.#samples.push({ level: request.level, ms, newTokens: Math.max(0, newTokens) });
-    }
     this.#hear(request, now);
   }
 
   /** A request is over, whatever became of it. */
   ended(request: SentRequest, now: number): void {
     if (request.hasEnded) return;
-    this.#count(now);
+    this.#measure(now);
     request.hasEnded = true;
     this.#inFlight--;
-    if (request.level > 0 && !request.hasBegun) this.#prefilling--;
+    if (request.level > 0 && request.began === undefined) this.#prefilling--;
     this.#residenceMs = average(this.#residenceMs, Math.max(0, now - request.sentAt));
-    if (!request.hasBegun) this.#hear(request, now);
+    if (request.began === undefined) this.#hear(request, now);
   }
 
   /** The engine says how many requests wait inside of it. */
@@ -160,32 +189,55 @@ export class ConcurrencyLimiter {
     this.#isOpen = true;
     this.#window++;
     this.#openedAt = now;
-    this.#countedAt = now;
+    this.#measuredAt = now;
     this.#area = 0;
     this.#peak = this.#inFlight;
     this.#sent = 0;
+    this.#looksAt = [];
+    // After a quiet window, the engine fills again first.
+    const usual = this.#quiet?.level ?? Math.max(this.#inFlight, Math.min(this.#limit, this.#usualPeak));
+    this.#count = Math.min(MOST_REQUESTS, Math.max(FEWEST_REQUESTS, usual));
     this.#heard = 0;
-    this.#samples = [];
     this.#reports = 0;
     this.#reported = 0;
   }
 
-  #count(now: number): void {
-    this.#area += Math.max(0, now - this.#countedAt) * this.#inFlight;
-    this.#countedAt = now;
+  #measure(now: number): void {
+    this.#area += Math.max(0, now - this.#measuredAt) * this.#inFlight;
+    this.#measuredAt = now;
   }
 
   #hear(request: SentRequest, now: number): void {
-    if (!this.#isOpen || request.window !== this.#window) return;
-    this.#heard++;
-    if (this.#quiet !== undefined) this.#maybeEndQuiet(now, this.#quiet);
+    // Whatever is heard may be what a window waits for, such as time.
+    if (!this.#isOpen) return;
+    if (request.window === this.#window) this.#heard++;
+    if (this.#quiet !== undefined) this.#maybeEndQuiet(now);
     else this.#maybeEnd(now);
   }
 
-  #maybeEndQuiet(now: number, level: number): void {
+  /** What first tokens took; of requests that have none yet, what they have taken so far. */
+  #samples(now: number): Sample[] {
+    const begun: Sample[] = [];
+    const late: SentRequest[] = [];
+    let tokens = 0;
+    for (const request of this.#looksAt) {
+      if (request.began !== undefined) {
+        begun.push({ level: request.level, inFlight: request.inFlight, ...request.began });
+        tokens += request.began.newTokens;
+      } else if (request.level > 0 && !request.hasEnded) late.push(request);
+    }
+    if (begun.length === 0) return begun;
+    const newTokens = tokens / begun.length;
+    for (const { level, inFlight, sentAt } of late) {
+      begun.push({ level, inFlight, ms: Math.max(0, now - sentAt), newTokens });
+    }
+    return begun;
+  }
+
+  #maybeEndQuiet(now: number): void {
     const isLate = now - this.#openedAt > QUIET_PATIENCE * (this.#firstTokenMs ?? 0);
-    if (this.#samples.length < Math.max(WINDOW_SAMPLES, level) && !isLate) return;
-    const change = this.#reference.learn(this.#samples);
+    if (this.#heard < this.#count && !isLate) return;
+    const change = this.#reference.replace(this.#samples(now), REFERENCE_CHANGE);
     this.#interval = change > REFERENCE_CHANGE ? FEWEST_WINDOWS : Math.min(MOST_WINDOWS, 2 * this.#interval);
     this.#windowsSinceQuiet = 0;
     this.#quiet = undefined;
@@ -194,52 +246,55 @@ export class ConcurrencyLimiter {
 
   #maybeEnd(now: number): void {
     const ms = now - this.#openedAt;
-    this.#count(now);
+    this.#measure(now);
+    if (this.#heard < (1 - TRIMMED_SHARE) * this.#count) return;
     if (!(ms > 0) || ms < (this.#residenceMs ?? 0)) return;
     const inFlight = this.#area / ms;
-    if (this.#heard < Math.max(WINDOW_SAMPLES, Math.min(inFlight, MAX_SAMPLES))) return;
     this.#isOpen = false;
-    this.#learnReference();
+    this.#usualPeak = this.#peak;
+    const samples = this.#samples(now);
+    this.#learnReference(samples);
     const told = this.#reports > 0 ? this.#reported / this.#reports : 0;
-    const estimated = ((this.#sent / ms) * this.#excess()) || 0;
+    const estimated = (this.#sent / ms) * this.#excess(samples);
     const waiting = Math.min(inFlight, Math.max(0, told, estimated));
     this.#waiting = waiting;
-    if (this.#samples.length === 0 && this.#reports === 0) return;
-    const isSurprising = waiting > SURPRISING_SHARE * inFlight && waiting > told;
+    this.#busy = Math.max(1, inFlight - waiting);
+    if (samples.length === 0 && this.#reports === 0) return;
+    const isSurprising = waiting > 1 + SURPRISING_SHARE * inFlight && waiting > told;
     if (isSurprising && this.#windowsSinceQuiet > 1) this.#beQuiet();
     else {
       this.#adjust(inFlight, waiting);
-      if (this.#samples.length > 0 && this.#windowsSinceQuiet >= this.#interval) this.#beQuiet();
+      if (samples.length > 0 && this.#windowsSinceQuiet >= this.#interval) this.#beQuiet();
     }
   }
 
   /** From requests that few were ahead of, where there were such. */
-  #learnReference(): void {
+  #learnReference(samples: readonly Sample[]): void {
     this.#windowsSinceQuiet++;
-    const { length } = this.#samples;
-    if (length === 0) return;
-    const mean = this.#samples.reduce((sum, { level }) => sum + level, 0) / length;
-    this.#level = mean;
-    const quiet = this.#quietLevel();
-    const known = this.#samples.filter(({ level }) => level <= quiet);
+    if (samples.length === 0) return;
+    this.#level = samples.reduce((sum, { level }) => sum + level, 0) / samples.length;
+    const quiet = this.#quietBounds();
+    const known = samples.filter(({ level, inFlight }) => isWithin(quiet, level, inFlight));
     if (known.length === 0) return;
     this.#reference.learn(known);
-    if (known.length * 2 >= WINDOW_SAMPLES) this.#windowsSinceQuiet = 0;
+    if (known.length * 2 >= FEWEST_REQUESTS) this.#windowsSinceQuiet = 0;
   }
 
-  #quietLevel(): number {
-    return Math.max(1, Math.floor(this.#level / 2));
+  #quietBounds(): QuietBounds {
+    const inFlight = QUIET_SHARE * Math.min(this.#limit, this.#peak, this.#busy);
+    const level = Math.min(this.#level / 2, inFlight);
+    return { level: Math.max(1, Math.floor(level)), inFlight: Math.max(1, Math.floor(inFlight)) };
   }
 
   /** The next window has requests that few are ahead of. */
   #beQuiet(): void {
-    this.#quiet = this.#quietLevel();
+    this.#quiet = this.#quietBounds();
   }
 
   /** Mean milliseconds that first tokens took longer than computing does. */
-  #excess(): number {
+  #excess(samples: readonly Sample[]): number {
     const excess: number[] = [];
-    for (const { ms, newTokens } of this.#samples) {
+    for (const { ms, newTokens } of samples) {
       const expected = this.#reference.expected(newTokens);
       if (expected === undefined) return 0;
       excess.push(ms - expected);
@@ -253,7 +308,7 @@ export class ConcurrencyLimiter {
   #adjust(inFlight: number, waiting: number): void {
     const isBinding = this.#peak >= this.#limit;
     const effective = Math.min(this.#estimate, Math.max(inFlight, this.#peak));
-    const busy = Math.max(1, inFlight - waiting);
+    const busy = this.#busy;
     const headroom = headroomOf(busy);
     if (waiting > headroom) {
       this.#calmWindows = 0;
@@ -278,12 +333,16 @@ export class ConcurrencyLimiter {
   }
 }
 
+function isWithin(bounds: QuietBounds, level: number, inFlight: number): boolean {
+  return level <= bounds.level && inFlight <= bounds.inFlight;
+}
+
 function headroomOf(busy: number): number {
   return Math.min(HEADROOM_SHARE * busy, Math.sqrt(busy));
 }
 
 function average(mean: number | undefined, value: number): number {
-  return mean === undefined ? value : mean + (value - mean) / WINDOW_SAMPLES;
+  return mean === undefined ? value : mean + (value - mean) / FEWEST_REQUESTS;
 }
 
 /** What the first token of a prompt takes that waits for nothing: linear in its new tokens, by least squares. */
@@ -307,10 +366,22 @@ class PrefillReference {
     return ms + slope * (newTokens - tokens);
   }
 
-  /** Takes samples in; what was known counts as much as they do at most. Answers by what share expectations changed. */
-  learn(samples: readonly Sample[]): number {
+  /**
+   * Takes samples in that waited for less than those before: where they took less time by that share, the others are
+   * forgotten. Answers by what share expectations changed.
+   */
+  replace(samples: readonly Sample[], share: number): number {
     if (samples.length === 0) return 0;
     const before = this.#expectedOf(samples);
+    const took = samples.reduce((sum, { ms }) => sum + ms, 0);
+    if (before !== undefined && took < (1 - share) * before) this.#keep(0);
+    this.learn(samples);
+    if (before === undefined || before === 0) return Number.POSITIVE_INFINITY;
+    return Math.abs(this.#expectedOf(samples)! / before - 1);
+  }
+
+  /** Takes samples in; what was known counts as much as they do at most. */
+  learn(samples: readonly Sample[]): void {
     this.#keep(Math.min(samples.length, REFERENCE_SAMPLES));
     for (const { ms, newTokens } of samples) {
       const expected = this.expected(newTokens);
@@ -322,8 +393,6 @@ class PrefillReference {
       this.#tokensMs += newTokens * counted;
     }
     this.#keep(REFERENCE_SAMPLES);
-    if (before === undefined || before === 0) return Number.POSITIVE_INFINITY;
-    return Math.abs(this.#expectedOf(samples)! / before - 1);
   }
 
   #expectedOf(samples: readonly Sample[]): number | undefined {

@@ -325,7 +325,7 @@ export class DispatchQueue {
         if (!sent.hasEnded && this.#parts.needsLeader()) hasLed ??= this.#leading.lead(tenant, prefix);
       },
       began: (newTokens) => {
-        if (sent.hasBegun || sent.hasEnded) return;
+        if (sent.began !== undefined || sent.hasEnded) return;
         this.#limiter.began(sent, this.#parts.now(), newTokens);
         if (endLead()) this.#comeBack();
         else this.#fill();
