@@ -1,7 +1,8 @@
+import './seed.js';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConcurrencyLimiter, type SentRequest } from '../src/index.js';
-import { scattered, SimulatedEngine, type SimulatedEngineOptions } from './simulated-engine.js';
+import { SimulatedEngine, type SimulatedEngineOptions, scattered } from './simulated-engine.js';
 
 const MAX = 1_024;
 

@@ -71,7 +71,10 @@ export async function startTimedEngine({ running, cacheTokens, newTokenMs, stepM
     const parts = [];
     for await (const part of request) parts.push(part);
     const { messages, max_tokens: maxTokens } = JSON.parse(Buffer.concat(parts).toString());
-    const words = messages.map(({ role, content }) => `${role} ${content}`).join(' ').split(/\s+/);
+    const words = messages
+      .map(({ role, content }) => `${role} ${content}`)
+      .join(' ')
+      .split(/\s+/);
     const names = blocksOf(words);
     await new Promise((resolve) => {
       waiting.push(resolve);

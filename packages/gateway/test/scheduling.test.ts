@@ -1,8 +1,20 @@
 import type { ServerResponse } from 'node:http';
+import { connect } from 'node:net';
+import { arrange } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import { sumOfMetric } from '../src/engines/queue-reports.js';
 import { CHAT_STREAM, startStream } from './fake-engine.js';
-import { chat, DOCUMENTS, errorOf, openRequest, type Reply, type Stand, type StandConfig, send, stand } from './harness.js';
+import {
+  chat,
+  DOCUMENTS,
+  errorOf,
+  openRequest,
+  type Reply,
+  type Stand,
+  type StandConfig,
+  send,
+  stand,
+} from './harness.js';
 
 const PATH = '/v1/chat/completions';
 
@@ -129,7 +141,8 @@ describe('a wait that would be too long', () => {
     for (let place = 0; place < 11; place++) await answer();
     const all = await Promise.all([running, ...replies]);
     expect(all.filter(({ status }) => status === 200)).toHaveLength(11);
-    for (const { status, headers } of all) if (status === 429) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+    for (const { status, headers } of all)
+      if (status === 429) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
   });
 });
 
@@ -274,5 +287,49 @@ describe('what an engine says of its own queue', () => {
     expect(sumOfMetric('llamacpp:requests_deferred 2\n', 'llamacpp:requests_deferred')).toBe(2);
     expect(sumOfMetric('vllm:num_requests_waiting NaN\n', 'vllm:num_requests_waiting')).toBeUndefined();
     expect(sumOfMetric('', 'vllm:num_requests_waiting')).toBeUndefined();
+  });
+});
+
+describe('POST /v1/arrange', () => {
+  it('knows of the calls that came with it, behind the same preamble and of the same tenant', async () => {
+    const waitings: (string[][] | undefined)[] = [];
+    const { gateway } = await stand(
+      undefined,
+      {},
+      {
+        arrange: (request, view, now) => {
+          waitings.push(request.waiting?.map((documents) => documents.map(({ id }) => id)));
+          return arrange(request, view, now);
+        },
+      },
+    );
+    const [velka, orsin, tamir] = DOCUMENTS;
+    const calls: readonly [documents: readonly object[], preamble?: string, key?: string][] = [
+      [[velka, orsin], 'p', 'one'],
+      [[orsin, tamir], 'p', 'one'],
+      [[velka], 'another', 'one'],
+      [[velka, tamir], 'p', 'two'],
+      [[tamir], undefined, 'one'],
+      [[tamir, velka], 'p', 'one'],
+    ];
+    const written = calls.map(([documents, preamble, key]) => {
+      const body = JSON.stringify({ documents, preamble });
+      return `POST /v1/arrange HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+    });
+    const socket = connect(Number(new URL(gateway.url).port), '127.0.0.1');
+    socket.end(written.join(''));
+    let answers = '';
+    for await (const chunk of socket) answers += String(chunk);
+    expect(answers.match(/HTTP\/1\.1 200/g)).toHaveLength(calls.length);
+    expect(waitings).toHaveLength(calls.length);
+    // In whichever turn each came, the last of its kind is told of nobody, and nobody is told of others' kinds.
+    const told = waitings.filter((waiting) => waiting !== undefined);
+    expect(told).toEqual([
+      [
+        ['orsin', 'tamir'],
+        ['tamir', 'velka'],
+      ],
+      [['tamir', 'velka']],
+    ]);
   });
 });
