@@ -143,6 +143,34 @@ describe('ConcurrencyLimiter', () => {
     expect(engine.serve(3_000).limit).toBe(MAX);
   });
 
+  it('lets others pass where one is stuck, one after the other', () => {
+    const limiter = new ConcurrencyLimiter(8);
+    let now = 0;
+    // One at a time, each a tenth of a second: two wait for each other.
+    for (let place = 0; place < 400; place++) {
+      const [first, second] = [limiter.sent(now, true), limiter.hasRoom(now) ? limiter.sent(now, true) : undefined];
+      for (const request of [first, second]) {
+        if (request === undefined) continue;
+        now += 100;
+        limiter.began(request, now, 100);
+        limiter.ended(request, now);
+      }
+    }
+    expect(limiter.limit).toBeLessThan(3);
+    while (limiter.hasRoom(now)) limiter.sent(now, true);
+    const { inFlight } = limiter;
+    const roomAt = limiter.roomAt(now)!;
+    expect(roomAt - now).toBeGreaterThan(500);
+    expect(limiter.hasRoom(roomAt - 1)).toBe(false);
+    for (let more = 0; inFlight + more < 8; more++) {
+      now = limiter.roomAt(now)! + 1;
+      expect(limiter.hasRoom(now)).toBe(true);
+      limiter.sent(now, true);
+    }
+    expect(limiter.hasRoom(now + 1e9)).toBe(false);
+    expect(limiter.roomAt(now)).toBeUndefined();
+  });
+
   it('stays between 1 and its maximum, and counts right, whatever it is told', () => {
     const step = fc.record({
       kind: fc.constantFrom('send', 'begin', 'end', 'report'),
@@ -158,7 +186,7 @@ describe('ConcurrencyLimiter', () => {
         for (const { kind, ms, which, value } of steps) {
           now += ms;
           const request = sent[which % Math.max(1, sent.length)];
-          if (kind === 'send' && limiter.hasRoom) sent.push(limiter.sent(now, which % 4 > 0));
+          if (kind === 'send' && limiter.hasRoom(now)) sent.push(limiter.sent(now, which % 4 > 0));
           else if (kind === 'report') limiter.reported(value);
           else if (request !== undefined && kind === 'begin') limiter.began(request, now, value);
           else if (request !== undefined && kind === 'end') {
@@ -173,7 +201,9 @@ describe('ConcurrencyLimiter', () => {
           expect(limiter.inFlight).toBe(sent.length);
           expect(limiter.waiting).toBeGreaterThanOrEqual(0);
           // One that is alone is never held back.
-          if (sent.length === 0) expect(limiter.hasRoom).toBe(true);
+          if (sent.length === 0) expect(limiter.hasRoom(now)).toBe(true);
+          const roomAt = limiter.roomAt(now);
+          if (roomAt !== undefined) expect(limiter.hasRoom(roomAt + 1e-3 + Math.abs(roomAt) * 1e-9)).toBe(true);
         }
       }),
       { numRuns: 300 },

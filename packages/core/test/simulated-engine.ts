@@ -22,7 +22,7 @@ interface Event {
 }
 
 /** Numbers from 0 to 1, the same for the same seed. */
-export function randomOf(seed: number): () => number {
+function randomOf(seed: number): () => number {
   let state = (seed ^ 0x9e3779b9) >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -98,7 +98,7 @@ export class SimulatedEngine {
     next();
   }
 
-  /** Goes on until so many more requests were answered. Answers the limit's mean over time, and of what waited inside. */
+  /** Goes on until so many more were answered. Answers the limit's mean over time, and of what waited inside. */
   serve(count: number): { readonly limit: number; readonly waitingInside: number; readonly perSecond: number } {
     const until = this.served + count;
     [this.#limitArea, this.#insideArea, this.#areaFrom] = [0, 0, this.now];
@@ -122,7 +122,7 @@ export class SimulatedEngine {
   }
 
   #fill(): void {
-    while (this.waiting > 0 && this.#limiter.hasRoom) {
+    while (this.waiting > 0 && this.#limiter.hasRoom(this.now)) {
       this.waiting--;
       this.#send();
     }

@@ -225,8 +225,8 @@ describe('the limit', () => {
   const CLIENTS = 12;
 
   /**
-   * Clients that ask one question after the other, before an engine that answers three of them every fifty milliseconds,
-   * of a clock that only moves when all clients wait.
+   * Clients that ask one question after the other, before an engine that answers three of them every fifty
+   * milliseconds of a clock that only moves when all clients wait.
    */
   async function under(load: { readonly rounds: number; readonly stream: boolean }, config: StandConfig) {
     const { both, engine, held, clock, post } = await told(config);

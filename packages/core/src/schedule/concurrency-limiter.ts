@@ -17,6 +17,8 @@ const MOST_WINDOWS = 32;
 const REFERENCE_CHANGE = 0.15;
 /** Of the requests that there were, so many are let through in a quiet window: no slot is waited for then. */
 const QUIET_SHARE = 0.8;
+/** So many times the usual time of a request without a word: the engine may be stuck with what it has. */
+const STALL = 8;
 /** A quiet window ends after so many times the usual time to the first token. */
 const QUIET_PATIENCE = 8;
 /** Weight of the reference's past, in samples; and how much longer than expected a sample of it may count. */
@@ -26,7 +28,7 @@ const LONGEST_REFERENCE = 4;
 /** A request that the engine has. */
 export interface SentRequest {
   readonly sentAt: number;
-  /** Requests that had not begun to answer when it was sent, itself among them; 0 if it will not tell when it begins. */
+  /** Requests that had not begun when it was sent, itself among them; 0 if it will not tell when it begins. */
   readonly level: number;
   /** Requests that the engine had then, itself among them. */
   readonly inFlight: number;
@@ -58,7 +60,8 @@ interface Sample {
  * has no influence. What computing alone takes is learned from requests that few others were ahead of; under lasting
  * load, quiet windows make such requests (Envoy's gradient controller re-measures its minimum likewise).
  *
- * An engine in which all requests have begun gets one above the limit: it has nothing to prefill.
+ * An engine in which all requests have begun gets one above the limit: it has nothing to prefill. So does one that
+ * nothing is heard of for long: one request that is stuck must not hold up all others.
  *
  * Starts at `max`: a limit is learned from waiting, never assumed. Deterministic; times are the caller's milliseconds.
  * Cost: O(1) a call, O(samples log samples) at the end of a window.
@@ -76,6 +79,8 @@ export class ConcurrencyLimiter {
   #isOpen = false;
   #openedAt = 0;
   #measuredAt = 0;
+  /** When a request last began or ended. */
+  #heardAt = 0;
   /** Milliseconds times requests in flight. */
   #area = 0;
   #peak = 0;
@@ -128,18 +133,27 @@ export class ConcurrencyLimiter {
     return this.#firstTokenMs ?? 0;
   }
 
-  /** Whether one more may be sent now. */
-  get hasRoom(): boolean {
-    if (this.#quiet !== undefined) return isWithin(this.#quiet, this.#prefilling + 1, this.#inFlight + 1);
-    if (this.#inFlight < this.#limit) return true;
+  /** Whether one more may be sent. */
+  hasRoom(now: number): boolean {
+    const stalls = this.#stalls(now);
+    if (this.#quiet !== undefined && stalls === 0)
+      return isWithin(this.#quiet, this.#prefilling + 1, this.#inFlight + 1);
+    if (this.#inFlight < Math.min(this.#max, this.#limit + stalls)) return true;
     const hasNothingToPrefill = this.#prefilling === 0 && this.#firstTokenMs !== undefined;
     return hasNothingToPrefill && this.#inFlight === this.#limit && this.#limit < this.#max;
+  }
+
+  /** When there will be room for one more though nothing else happens until then; `undefined` for never. */
+  roomAt(now: number): number | undefined {
+    if (this.#inFlight >= this.#max || this.#stallMs === 0) return undefined;
+    return this.#heardAt + (this.#stalls(now) + 1) * this.#stallMs;
   }
 
   /** A request is sent. `tells`: whether `began` will say when its answer begins, before it ends. */
   sent(now: number, tells: boolean): SentRequest {
     if (!this.#isOpen) this.#open(now);
     this.#measure(now);
+    if (this.#inFlight === 0) this.#heardAt = now;
     this.#inFlight++;
     this.#sent++;
     if (tells) this.#prefilling++;
@@ -175,6 +189,7 @@ export class ConcurrencyLimiter {
     this.#inFlight--;
     if (request.level > 0 && request.began === undefined) this.#prefilling--;
     this.#residenceMs = average(this.#residenceMs, Math.max(0, now - request.sentAt));
+    this.#heardAt = now;
     if (request.began === undefined) this.#hear(request, now);
   }
 
@@ -202,12 +217,24 @@ export class ConcurrencyLimiter {
     this.#reported = 0;
   }
 
+  /** Milliseconds without a word from the engine after which what it has may be stuck; 0 as long as it is not known. */
+  get #stallMs(): number {
+    return STALL * Math.max(this.#residenceMs ?? 0, this.#firstTokenMs ?? 0);
+  }
+
+  /** How often it has not been heard of for that long: so many requests do not count, or all would wait for them. */
+  #stalls(now: number): number {
+    const ms = this.#stallMs;
+    return ms === 0 || this.#inFlight === 0 ? 0 : Math.max(0, Math.floor((now - this.#heardAt) / ms));
+  }
+
   #measure(now: number): void {
     this.#area += Math.max(0, now - this.#measuredAt) * this.#inFlight;
     this.#measuredAt = now;
   }
 
   #hear(request: SentRequest, now: number): void {
+    this.#heardAt = now;
     // Whatever is heard may be what a window waits for, such as time.
     if (!this.#isOpen) return;
     if (request.window === this.#window) this.#heard++;

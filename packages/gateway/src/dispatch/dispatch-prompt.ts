@@ -18,7 +18,7 @@ import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
 import type { ChosenEngine } from '../observe/exchange.js';
-import type { Dispatch, WaitingContext } from './dispatch-queue.js';
+import type { Dispatch, WaitingContext } from './dispatch.js';
 import { ownHeaders } from './forward.js';
 import { clientTimeoutMs } from './headers.js';
 import { type ColdPrefix, coldPrefix } from './leading-prompts.js';
@@ -115,7 +115,7 @@ function enter(prompt: PromptUnderWay): void {
 const STREAM = ['"stream":true', '"stream": true'];
 
 /**
- * Whether the answer to a body is a stream. In a text of the body, quotes have a backslash before them. O(body), native.
+ * Whether the answer to a body is a stream. In a text of the body, quotes have a backslash before them. O(body).
  */
 function asksForStream(body: Buffer): boolean {
   return STREAM.some((member) => body.includes(member));

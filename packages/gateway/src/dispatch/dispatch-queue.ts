@@ -1,48 +1,8 @@
-import { ConcurrencyLimiter, type Document, type Preamble, type PromptReuse, WarmpathError } from '@warmpath/core';
+import { ConcurrencyLimiter, type Document, type Preamble, WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
-import { type ColdPrefix, LeadingPrompts } from './leading-prompts.js';
+import type { Dispatch } from './dispatch.js';
+import { LeadingPrompts } from './leading-prompts.js';
 import { TenantQueue, type Waiting } from './tenant-queue.js';
-
-/** What is known of the documents of a request before it is dispatched. */
-export interface WaitingContext {
-  /** Tells models apart, too. */
-  readonly preamble: Preamble;
-  readonly documents: readonly Document[];
-  /** What the engine is believed to hold of it now. */
-  reuse(): PromptReuse;
-}
-
-/** A request on its way to the engine. */
-export interface Dispatch {
-  readonly tenant: string;
-  /** Whether the answer is a stream, which says when it begins. */
-  readonly tells: boolean;
-  /** When its client waits no longer, on the queue's clock; `undefined` for nobody knows. */
-  readonly deadline: number | undefined;
-  /**
-   * Asked for only once the request waits, or may follow another one; `undefined` for one without documents. Must not
-   * throw.
-   */
-  context(): WaitingContext | undefined;
-  /** What it goes by among its tenant's own: the higher the sooner. Asked for only once it waits. Must not throw. */
-  urgency(): number;
-  /** Sends it; called once, when the engine has room. Must not throw. */
-  start(queuedMs: number, place: EnginePlace): void;
-  /** Waited for too long. */
-  refuse(error: WarmpathError): void;
-  /** The engine takes nothing more: the request goes elsewhere. Must not throw. */
-  moved(): void;
-}
-
-/** The room that a request was given in the engine. */
-export interface EnginePlace {
-  /** It is the first to compute what others may begin with; they wait until it has begun to answer, or is over. */
-  leads(prefix: ColdPrefix): void;
-  /** The first token of its answer has come; so many tokens of its prompt had to be computed, by estimate. */
-  began(newTokens: number): void;
-  /** The engine is done with it. */
-  release(): void;
-}
 
 export interface DispatchQueueParts {
   /** The monotonic clock, in milliseconds. */
@@ -83,6 +43,7 @@ export class DispatchQueue {
   readonly #places = new Map<Dispatch, Waiting>();
   readonly #underWayOf = new Map<string, number>();
   #filling = false;
+  #again: NodeJS.Timeout | undefined;
   /** Mean milliseconds between two dispatches while requests wait, over so many of them. */
   #paceMs = 0;
   #paces = 0;
@@ -192,7 +153,8 @@ export class DispatchQueue {
   }
 
   get #hasRoom(): boolean {
-    return this.#settings.adaptive ? this.#limiter.hasRoom : this.#limiter.inFlight < this.#max;
+    if (this.#settings.adaptive) return this.#limiter.hasRoom(this.#parts.now());
+    return this.#limiter.inFlight < this.#max;
   }
 
   /** Milliseconds that a request may wait: until its client has no answer in time any more, too. */
@@ -350,6 +312,23 @@ export class DispatchQueue {
     this.#filling = false;
     // Nobody waits for room any more: what comes later says nothing about the pace.
     if (this.#places.size === 0 || this.#hasRoom) this.#lastStart = undefined;
+    else if (this.#settings.adaptive) this.#lookAgain();
+  }
+
+  /** What the engine has may be stuck: then nothing else would let the others go. */
+  #lookAgain(): void {
+    if (this.#again !== undefined) return;
+    const now = this.#parts.now();
+    const roomAt = this.#limiter.roomAt(now);
+    if (roomAt === undefined) return;
+    this.#again = setTimeout(
+      () => {
+        this.#again = undefined;
+        this.#fill();
+      },
+      Math.max(1, Math.ceil(roomAt - now)),
+    );
+    this.#again.unref();
   }
 
   #forget({ dispatch, timer, followTimer }: Waiting): void {

@@ -1,6 +1,6 @@
 import { CacheAwareScheduler, FifoScheduler, type PromptReuse, type Scheduler } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
-import type { Dispatch } from './dispatch-queue.js';
+import type { Dispatch } from './dispatch.js';
 
 /** With `cache-aware`, how often a prompt may be overtaken before it goes next. */
 const MAX_OVERTAKEN = 32;

@@ -1,5 +1,14 @@
-import type { Engine } from './engine.js';
+import type { Upstream } from '../dispatch/upstream.js';
+import type { Dialect } from './dialects/dialects.js';
 import { askText } from './engine-probe.js';
+
+/** The engine that is asked. */
+interface AskedEngine {
+  readonly upstream: Upstream;
+  readonly dialect: Dialect;
+  readonly queue: { readonly underWay: number; reported(waiting: number): void };
+  headers(): Record<string, string | string[]>;
+}
 
 /** Milliseconds between two questions, and after one that was not answered. */
 const ASK_MS = 1_000;
@@ -14,14 +23,14 @@ const FEWEST_REQUESTS = 2;
  * that. An engine that does not answer with it is asked again after a minute.
  */
 export class QueueReports {
-  readonly #engine: Engine;
+  readonly #engine: AskedEngine;
   readonly #now: () => number;
   readonly #timer: NodeJS.Timeout;
   #isAsking = false;
   #notBefore = Number.NEGATIVE_INFINITY;
 
   /** @param now The monotonic clock, in milliseconds. */
-  constructor(engine: Engine, now: () => number) {
+  constructor(engine: AskedEngine, now: () => number) {
     this.#engine = engine;
     this.#now = now;
     this.#timer = setInterval(() => void this.ask(), ASK_MS);
