@@ -441,6 +441,8 @@ export interface WarmpathErrorOptions {
   readonly path?: string;
   /** What exactly was wrong; the table's message when left out. */
   readonly detail?: string;
+  /** Whole seconds after which it may be worth trying again: the answer's `Retry-After`. */
+  readonly retryAfterS?: number;
   readonly cause?: unknown;
 }
 
@@ -453,6 +455,7 @@ export class WarmpathError extends Error {
   readonly type: ErrorEntry['type'];
   readonly remedy: string;
   readonly path: string | undefined;
+  readonly retryAfterS: number | undefined;
 
   constructor(code: ErrorCode, options: WarmpathErrorOptions = {}) {
     const entry = ERROR_TABLE[code];
@@ -463,6 +466,7 @@ export class WarmpathError extends Error {
     this.type = entry.type;
     this.remedy = entry.remedy;
     this.path = options.path;
+    this.retryAfterS = options.retryAfterS;
   }
 
   /** Works across duplicated copies of this package, unlike `instanceof`. */

@@ -127,6 +127,8 @@ export { CachePressure } from './route/cache-pressure.js';
 export { expectedReuse } from './route/expected-reuse.js';
 export type { CacheAwareSchedulerOptions } from './schedule/cache-aware.js';
 export { CacheAwareScheduler } from './schedule/cache-aware.js';
+export type { SentRequest } from './schedule/concurrency-limiter.js';
+export { ConcurrencyLimiter } from './schedule/concurrency-limiter.js';
 export type { FifoSchedulerOptions, PromptReuse, ReuseLookup, Scheduler, SchedulerName } from './schedule/scheduler.js';
 export { FifoScheduler, SCHEDULER_NAMES } from './schedule/scheduler.js';
 export type { SseHandler } from './server-sent-events.js';

@@ -35,7 +35,7 @@ export function SystemView() {
 
 function Engines() {
   const { engines, metrics } = tick.value!;
-  const { maxConcurrent, queueCapacity } = settings.value!;
+  const { queueCapacity } = settings.value!;
   const waited = metrics['warmpath_queue_wait_seconds_count'] ?? 0;
   const wait = waited === 0 ? null : (1_000 * (metrics['warmpath_queue_wait_seconds_sum'] ?? 0)) / waited;
   return (
@@ -57,7 +57,7 @@ function Engines() {
             </tr>
           </thead>
           <tbody>
-            {engines.map(({ name, url, state, reason, inFlight, queued }) => (
+            {engines.map(({ name, url, state, reason, inFlight, limit, queued }) => (
               <tr key={name}>
                 <th scope="row">{name}</th>
                 <td>{url}</td>
@@ -69,7 +69,7 @@ function Engines() {
                   </span>
                 </td>
                 <td>{count(inFlight)}</td>
-                <td>{count(maxConcurrent)}</td>
+                <td>{count(limit)}</td>
                 <td>{count(queued)}</td>
                 <td>{count(queueCapacity)}</td>
                 <td>{milliseconds(wait)}</td>

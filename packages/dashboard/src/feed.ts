@@ -20,9 +20,8 @@ export interface FeedSettings {
   /** What a million prompt tokens that need not be computed save; `null` where nobody said. */
   readonly savedPerMillionTokens: number | null;
   readonly savedUnit: string;
-  /** Prompts that may wait, and prompts that the engine gets at once. */
+  /** Prompts that may wait. */
   readonly queueCapacity: number;
-  readonly maxConcurrent: number;
   /** Milliseconds of one slot of the series. */
   readonly slotMs: number;
   /** Milliseconds that the series reaches back. */
@@ -102,6 +101,8 @@ export interface EngineStatus {
   /** Why it fails: a code of the table with a detail. */
   readonly reason: string | null;
   readonly inFlight: number;
+  /** Prompts that it may have at once. */
+  readonly limit: number;
   readonly queued: number;
 }
 

@@ -181,7 +181,7 @@ describe('anomalies', () => {
     requests: [],
     omitted: 0,
     metrics: { warmpath_session_store_up: 1 },
-    engines: [{ name: 'e', url: 'http://e', state: 'ready', reason: null, inFlight: 0, queued: 0 }],
+    engines: [{ name: 'e', url: 'http://e', state: 'ready', reason: null, inFlight: 0, limit: 8, queued: 0 }],
     degradedHistories: 0,
     ...fields,
   });
@@ -194,12 +194,12 @@ describe('anomalies', () => {
   it.each([
     [
       'an engine that fails',
-      { engines: [{ name: 'e', url: 'http://e', state: 'failing', reason: 'x', inFlight: 0, queued: 0 }] },
+      { engines: [{ name: 'e', url: 'http://e', state: 'failing', reason: 'x', inFlight: 0, limit: 8, queued: 0 }] },
       {},
     ],
     [
       'a full queue',
-      { engines: [{ name: 'e', url: 'http://e', state: 'ready', reason: null, inFlight: 9, queued: 9 }] },
+      { engines: [{ name: 'e', url: 'http://e', state: 'ready', reason: null, inFlight: 9, limit: 8, queued: 9 }] },
       {},
     ],
     ['many errors', {}, { errors: 6 }],

@@ -20,7 +20,7 @@ import { resolveConfig } from './config/load.js';
 import { engineSettings, type GatewayConfig, type GatewayConfigInput } from './config/schema.js';
 import { createConversationStore } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
-import { RESPONSE_HEADERS, summaryHeader } from './dispatch/headers.js';
+import { RESPONSE_HEADERS, retryAfter, summaryHeader } from './dispatch/headers.js';
 import { type Engine, logChange } from './engines/engine.js';
 import type { EngineReport } from './engines/engine-probe.js';
 import { logReport } from './engines/engine-watch.js';
@@ -523,7 +523,7 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: Wa
     .code(error.status)
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
     .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange));
-  if (error.status === 429 && !reply.hasHeader('retry-after')) reply.header('retry-after', '1');
+  reply.headers(retryAfter(error));
   if (UNREAD.has(error.code) && !request.raw.complete) reply.header('connection', 'close');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
 }

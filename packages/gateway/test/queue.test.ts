@@ -1,9 +1,10 @@
 import type { ClientRequest } from 'node:http';
 import { type ArrangeRequest, arrange } from '@warmpath/core';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
-import { type Dispatch, DispatchQueue } from '../src/dispatch/dispatch-queue.js';
+import type { Dispatch, EnginePlace } from '../src/dispatch/dispatch.js';
+import { DispatchQueue } from '../src/dispatch/dispatch-queue.js';
 import {
   chat,
   DOCUMENTS,
@@ -219,6 +220,8 @@ describe('a limit of prompts in the engine', () => {
   });
 });
 
+const PARTS = { now: () => 0, waited: () => {}, needsLeader: () => false };
+
 describe('DispatchQueue', () => {
   it('never has more under way than its limit, loses nobody, and keeps the order within a tenant', () => {
     const step = fc.oneof(
@@ -232,7 +235,7 @@ describe('DispatchQueue', () => {
           upstream: { url: 'http://127.0.0.1' },
           queue: { capacity: 8 },
         });
-        const queue = new DispatchQueue(limit, settings, { now: () => 0, waited: () => {} });
+        const queue = new DispatchQueue(limit, settings, PARTS);
         const running: (() => void)[] = [];
         const started: [tenant: string, number: number][] = [];
         const waiting: { dispatch: Dispatch; entry: [string, number] }[] = [];
@@ -242,10 +245,13 @@ describe('DispatchQueue', () => {
             const entry: [string, number] = [`t${each.tenant}`, number++];
             const dispatch: Dispatch = {
               tenant: entry[0],
+              tells: false,
+              deadline: undefined,
               context: () => undefined,
-              start: (_, release) => {
+              urgency: () => 0,
+              start: (_, room) => {
                 started.push(entry);
-                running.push(release);
+                running.push(() => room.release());
                 const place = waiting.findIndex((other) => other.dispatch === dispatch);
                 if (place >= 0) waiting.splice(place, 1);
               },
@@ -292,5 +298,83 @@ describe('DispatchQueue', () => {
       }),
       { seed: 31, numRuns: 300 },
     );
+  });
+
+  const settings = resolveConfig({ upstream: { url: 'http://127.0.0.1' } }).queue;
+
+  function dispatch(tenant: string, given: Partial<Dispatch> = {}): Dispatch & { readonly room: () => EnginePlace } {
+    let room: EnginePlace | undefined;
+    return {
+      tenant,
+      tells: false,
+      deadline: undefined,
+      context: () => undefined,
+      urgency: () => 0,
+      refuse: () => {},
+      moved: () => {},
+      start: (_, place) => {
+        room = place;
+      },
+      room: () => room!,
+      ...given,
+    };
+  }
+
+  it('gives tenants that wait the same share of the engine, whatever ends first', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(), { minLength: 30, maxLength: 30 }), (ends) => {
+        const queue = new DispatchQueue(6, settings, PARTS);
+        const tenants = ['a', 'b', 'c'];
+        const running: { readonly tenant: string; readonly end: () => void }[] = [];
+        // Each has more than enough waiting; the first one came with all of it before the others.
+        for (const tenant of tenants) {
+          for (let each = 0; each < 60; each++) {
+            const start = (_: number, place: EnginePlace) => {
+              running.push({ tenant, end: () => place.release() });
+            };
+            queue.enter(dispatch(tenant, { start }));
+          }
+        }
+        const shares = () => tenants.map((tenant) => running.filter((each) => each.tenant === tenant).length);
+        expect(shares()).toEqual([6, 0, 0]);
+        for (let each = 0; each < 4; each++) running.shift()!.end();
+        expect(shares()).toEqual([2, 2, 2]);
+        for (const which of ends) {
+          running.splice(which % running.length, 1)[0]!.end();
+          expect(shares()).toEqual([2, 2, 2]);
+        }
+        for (const left of queue.takeAll()) expect(tenants).toContain(left.tenant);
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  it('lets nobody follow for longer than ten seconds', () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    try {
+      const queue = new DispatchQueue(8, settings, { ...PARTS, needsLeader: () => true });
+      const preamble = { key: 'p', tokens: 500 };
+      const context = () => ({
+        preamble,
+        documents: [],
+        reuse: () => ({ cachedTokens: 0, hostTokens: 0, computeTokens: 1 }),
+      });
+      const leader = dispatch('a', { context });
+      queue.enter(leader);
+      leader.room().leads({ preamble, documents: [] });
+      const follower = dispatch('a', { context });
+      queue.enter(follower);
+      const stranger = dispatch('b', { context });
+      queue.enter(stranger);
+      expect([queue.depth, queue.underWay]).toEqual([1, 2]);
+      vi.advanceTimersByTime(9_999);
+      expect(queue.depth).toBe(1);
+      vi.advanceTimersByTime(1);
+      expect([queue.depth, queue.underWay]).toEqual([0, 3]);
+      for (const each of [leader, follower, stranger]) each.room().release();
+      expect(queue.underWay).toBe(0);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 });

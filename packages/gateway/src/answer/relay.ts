@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorCode, WarmpathError } from '@warmpath/core';
-import { RESPONSE_HEADERS, responseHeaders } from '../dispatch/headers.js';
+import { RESPONSE_HEADERS, responseHeaders, retryAfter } from '../dispatch/headers.js';
 import type { Upstream, UpstreamCall, UpstreamListener, UpstreamRequest } from '../dispatch/upstream.js';
 import type { ErrorShape } from '../intake/apis/error-shape.js';
 import type { Exchange } from '../observe/exchange.js';
@@ -63,6 +63,11 @@ export interface RelayOptions {
   readonly movesOnAt?: ReadonlySet<number> | undefined;
   /** Called once, when the first part of the answer's body has come. Must not throw. */
   readonly onFirstData?: (() => void) | undefined;
+  /**
+   * Called once, when the first content of a stream has come; where the stream is not read, with its first data. Must
+   * not throw.
+   */
+  readonly onFirstContent?: (() => void) | undefined;
   /** Called exactly once, when the exchange with the engine is over. Must not throw. */
   readonly onSettled: (result: RelayResult) => void;
 }
@@ -101,6 +106,7 @@ class Relay implements UpstreamListener {
   #isEventStream = false;
   #sniffing: boolean;
   #hasData = false;
+  #hasContent = false;
   #movedOn = false;
 
   constructor(client: ClientResponse, exchange: RelayedExchange, options: RelayOptions) {
@@ -149,6 +155,10 @@ class Relay implements UpstreamListener {
       if (data.length > 0) ready = this.#client.write(data);
     });
     this.#sniff(() => this.#sniffer.data(chunk));
+    if (!this.#hasContent && this.#isEventStream && this.#hasBegun) {
+      this.#hasContent = true;
+      this.#options.onFirstContent?.();
+    }
     return ready;
   }
 
@@ -181,6 +191,10 @@ class Relay implements UpstreamListener {
       else sendError(this.#client, error, this.#options);
     }
     this.#settle(false);
+  }
+
+  get #hasBegun(): boolean {
+    return !this.#sniffing || this.#sniffer.firstContentAt !== undefined;
   }
 
   #isEngineFailure({ code }: WarmpathError): boolean {
@@ -252,6 +266,7 @@ function sendError(
     ...own,
     'content-type': 'application/json; charset=utf-8',
     'content-length': Buffer.byteLength(body),
+    ...retryAfter(error),
   });
   client.end(body);
 }

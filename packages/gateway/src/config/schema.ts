@@ -86,7 +86,9 @@ const upstream = z.strictObject({
     ),
   maxConcurrent: count(65_536)
     .default(1_024)
-    .describe('Prompts that the engine gets at once; the others wait in the queue, where `foresight` sees them.'),
+    .describe(
+      'Prompts that the engine gets at once, at most; the others wait in the queue, where `foresight` sees them.',
+    ),
   segments: z
     .boolean()
     .default(false)
@@ -202,12 +204,20 @@ const limits = z.strictObject({
 });
 
 const queue = z.strictObject({
+  adaptive: z
+    .boolean()
+    .default(true)
+    .describe(
+      'Learn how many prompts an engine takes before they wait inside of it, and give it no more: by the times to the first tokens of streams, and by what it says of its own queue. `upstream.maxConcurrent` stays the most.',
+    ),
   capacity: count(65_536)
     .default(1_024)
     .describe(
       'Prompts that may wait for the engine. One more gets 429, or takes the place of one of the tenant that has most.',
     ),
-  maxWaitMs: milliseconds().default(60_000).describe('Milliseconds that a prompt may wait; then it gets 429.'),
+  maxWaitMs: milliseconds()
+    .default(60_000)
+    .describe('Milliseconds that a prompt may wait; then it gets 429, or at once where it would wait for longer.'),
   discipline: z
     .enum(SCHEDULER_NAMES)
     .default('fifo')

@@ -95,14 +95,13 @@ export class DashboardFeed {
   }
 
   #settings(): FeedSettings {
-    const { dashboard, explain, queue, upstream } = this.#gateway.config;
+    const { dashboard, explain, queue } = this.#gateway.config;
     return {
       names: dashboard.names,
       comparesPrompts: explain.prompts !== 'off',
       savedPerMillionTokens: dashboard.savedPerMillionTokens ?? null,
       savedUnit: dashboard.savedUnit,
       queueCapacity: queue.capacity,
-      maxConcurrent: upstream.maxConcurrent,
       slotMs: SLOT_MS,
       seriesMs: SLOTS * SLOT_MS,
       ttftBounds: TTFT_BOUNDS,
@@ -158,6 +157,7 @@ export class DashboardFeed {
       state: state === 'failing' ? state : (takesNone ?? state),
       reason: reason ?? health.reason ?? null,
       inFlight: queue.underWay,
+      limit: queue.limit,
       queued: queue.depth,
     };
   }

@@ -9,14 +9,18 @@ import {
 } from '@warmpath/core';
 import { type EngineFailure, refuse } from '../answer/relay.js';
 import { arrangePrompt } from '../arrange/arrange-prompt.js';
+import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { openDocuments } from '../arrange/found/serve-recognised.js';
-import { type Call, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
+import { type Call, isReadable, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
+import { BodyView } from '../intake/body-view.js';
 import type { ChosenEngine, Exchange } from '../observe/exchange.js';
-import type { Dispatch, WaitingContext } from './dispatch-queue.js';
+import type { Dispatch, WaitingContext } from './dispatch.js';
 import { ownHeaders } from './forward.js';
+import { clientTimeoutMs } from './headers.js';
+import { type ColdPrefix, coldPrefix } from './leading-prompts.js';
 import { sendPrompt } from './send-prompt.js';
 
 /** Engines that one request is tried on where none of them could have begun with it. */
@@ -48,23 +52,30 @@ function enter(prompt: PromptUnderWay): void {
   let context: WaitingContext | undefined | 'unread' = 'unread';
   const dispatch: Dispatch = {
     tenant,
+    tells: asksForStream(call.body),
+    deadline: deadlineOf(call),
+    urgency: () => urgencyOf(call, engine),
     // A function, not a getter: V8 gives each object with a getter in its literal a shape of its own, and that held
     // the whole request until the next full collection.
     context: () => {
       if (context === 'unread') context = waitingContext(gateway, engine, tenant, prepared);
       return context;
     },
-    start: (queuedMs, release) => {
+    start: (queuedMs, room) => {
       if (queuedMs > 0) waited(gateway, request.exchange, queuedMs);
       const computed = prefills(place);
       const left = (): void => {
         computed();
-        release();
+        room.release();
       };
       try {
         if (tried.length > 0) forgetFirstTry(call);
-        sendPrompt(gateway, engine, call, arrangePrompt(gateway, engine, call, prepared), {
+        const arranged = arrangePrompt(gateway, engine, call, prepared);
+        const lead = engine.dialect.needsLeader ? leadOf(arranged) : undefined;
+        if (lead !== undefined) room.leads(lead);
+        sendPrompt(gateway, engine, call, arranged, {
           computed,
+          began: () => room.began(newTokensOf(place, arranged)),
           released: left,
           movesOn: movesOn(prompt, engine),
           moved: (failure) => enterAgain(prompt, engine, failure),
@@ -105,9 +116,56 @@ function waited({ now }: Gateway, exchange: Exchange, queuedMs: number): void {
   exchange.trace?.stage('queue', now() - queuedMs, now());
 }
 
+const STREAM = ['"stream":true', '"stream": true'];
+
+/**
+ * Whether the answer to a body is a stream. In a text of the body, quotes have a backslash before them. O(body).
+ */
+function asksForStream(body: Buffer): boolean {
+  return STREAM.some((member) => body.includes(member));
+}
+
+/** When the client gives up, as far as it says. */
+function deadlineOf({ request: { headers, exchange } }: Call): number | undefined {
+  const timeoutMs = clientTimeoutMs(headers);
+  return timeoutMs === undefined ? undefined : exchange.arrivedAt + timeoutMs;
+}
+
+/** The request's own `priority` as the engine reads it, the higher the sooner; 0 where it has none, or the engine. */
+function urgencyOf({ request, body }: Call, { dialect: { priority: direction } }: Engine): number {
+  if (direction === undefined || !isReadable(request) || !body.includes('"priority"')) return 0;
+  try {
+    const priority = new BodyView(body).parse('priority');
+    if (!Number.isSafeInteger(priority)) return 0;
+    return direction === 'higher' ? (priority as number) : 0 - (priority as number);
+  } catch {
+    return 0;
+  }
+}
+
+/** What a token of a body that nobody has read is taken for. */
+const BYTES_PER_TOKEN = 4;
+
+/** Tokens of a prompt that the engine has to compute, by estimate. */
+function newTokensOf({ newTokens, body }: Place, { arrangements, estimatedTokens }: ArrangedPrompt): number {
+  const last = arrangements.at(-1);
+  if (last !== undefined) return Math.max(1, estimatedTokens - last.predictedCachedTokens);
+  return newTokens ?? body.length / BYTES_PER_TOKEN;
+}
+
+/** What a prompt is the first to compute of what others may begin with. */
+function leadOf({ arrangements }: ArrangedPrompt): ColdPrefix | undefined {
+  const [first] = arrangements;
+  if (first?.preamble === undefined) return undefined;
+  return coldPrefix({ preamble: first.preamble, documents: first.documents }, first.predictedCachedTokens);
+}
+
 /** Where a prompt goes, and what it adds there to the work to be done. */
 interface Place {
   readonly engine: Engine;
+  readonly body: Buffer;
+  /** Tokens that it has to compute there; `undefined` where engines were not compared. */
+  readonly newTokens: number | undefined;
   /** Its prefill is over, or will not be. */
   readonly computed: () => void;
 }
@@ -117,8 +175,8 @@ const nothing = (): void => {};
 function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
   const { engines, sentPrefixes, now } = gateway;
   const { only } = engines;
-  if (only !== undefined) return { engine: only, computed: nothing };
   const { tenant, body } = call;
+  if (only !== undefined) return { engine: only, body, newTokens: undefined, computed: nothing };
   const beginnings = sentPrefixes.beginningsOf(tenant, body);
   const sharedBytes = sentPrefixes.sharedBytes(beginnings);
   const question = routeQuestion(gateway, tenant, prepared, now());
@@ -131,7 +189,7 @@ function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
   });
   sentPrefixes.sent(beginnings, engine.number);
   call.request.exchange.engine = route;
-  return { engine, computed: pending(engine, route) };
+  return { engine, body, newTokens: route.newTokens, computed: pending(engine, route) };
 }
 
 /** The engine has the prompt and has not begun to answer it, until that is called. */

@@ -1,83 +1,60 @@
-import {
-  CacheAwareScheduler,
-  type Document,
-  FifoScheduler,
-  type Preamble,
-  type PromptReuse,
-  type Scheduler,
-  WarmpathError,
-} from '@warmpath/core';
+import { ConcurrencyLimiter, type Document, type Preamble, WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
+import type { Dispatch } from './dispatch.js';
+import { LeadingPrompts } from './leading-prompts.js';
+import { TenantQueue, type Waiting } from './tenant-queue.js';
 
-/** With `cache-aware`, how often a prompt may be overtaken before it goes next. */
-const MAX_OVERTAKEN = 32;
-
-/** What is known of the documents of a request before it is dispatched. */
-export interface WaitingContext {
-  /** Tells models apart, too. */
-  readonly preamble: Preamble;
-  readonly documents: readonly Document[];
-  /** What the engine is believed to hold of it now. */
-  reuse(): PromptReuse;
+export interface DispatchQueueParts {
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  /** Hears how long each dispatched request waited, in milliseconds. */
+  readonly waited: (ms: number) => void;
+  /** Whether requests that begin alike are each computed unless one goes ahead. */
+  readonly needsLeader: () => boolean;
 }
-
-/** A request on its way to the engine. */
-export interface Dispatch {
-  readonly tenant: string;
-  /** Asked for only once the request waits; `undefined` for one without documents. Must not throw. */
-  context(): WaitingContext | undefined;
-  /**
-   * Sends it; called once, when the engine has room. Calls `release` when the engine is done with it. Must not throw.
-   */
-  start(queuedMs: number, release: () => void): void;
-  /** Waited for too long. */
-  refuse(error: WarmpathError): void;
-  /** The engine takes nothing more: the request goes elsewhere. Must not throw. */
-  moved(): void;
-}
-
-interface Waiting {
-  readonly dispatch: Dispatch;
-  readonly since: number;
-  readonly timer: NodeJS.Timeout;
-}
-
-/** Nothing is cached of a request that names no documents, and how much there is to compute only the engine knows. */
-const UNKNOWN_REUSE: PromptReuse = { cachedTokens: 0, hostTokens: 0, computeTokens: 1 };
 
 /** Waiting requests that a policy is given; it reads no more. */
 const MAX_CONTEXTS = 64;
+/** Milliseconds that a request follows another one at most. */
+const LONGEST_FOLLOW_MS = 10_000;
+/** Dispatches after which it is known how fast the queue moves. */
+const KNOWN_PACE = 8;
+/** Seconds after which a refused client may try again, at most. */
+const LONGEST_RETRY_S = 60;
 
 const NONE: readonly never[] = [];
 
 /**
- * Requests for one engine, of which a limited number is under way at once; the others wait here. Tenants take turns, so
- * that none waits behind the whole of another's queue: the one with the fewest under way is next. Among a tenant's own
- * requests core's scheduler decides. Where all places are taken, the latest request of the tenant that has most of them
- * gives way to one of a tenant that has fewer. While there is room, a request passes straight through.
+ * Requests for one engine, of which so many are under way as it takes before they wait inside of it: `limit` at most,
+ * and where the limit adapts what core's `ConcurrencyLimiter` learns. The others wait here. Tenants take turns, so that
+ * none waits behind the whole of another's queue: the one with the fewest under way is next, which shares the engine
+ * among them. Where all places are taken, the latest request of the tenant that has most of them gives way to one of a
+ * tenant that has fewer. One that would wait longer than it may is refused at once. While there is room, a request
+ * passes straight through.
  */
 export class DispatchQueue {
-  readonly #limit: number;
+  readonly #max: number;
   readonly #settings: GatewayConfig['queue'];
-  readonly #now: () => number;
-  readonly #waited: (ms: number) => void;
+  readonly #parts: DispatchQueueParts;
+  readonly #limiter: ConcurrencyLimiter;
+  readonly #leading = new LeadingPrompts();
   /** Only tenants with waiting requests, in turn. */
-  readonly #tenants = new Map<string, Scheduler<Waiting>>();
+  readonly #tenants = new Map<string, TenantQueue>();
   readonly #places = new Map<Dispatch, Waiting>();
   readonly #underWayOf = new Map<string, number>();
-  #underWay = 0;
   #filling = false;
+  #again: NodeJS.Timeout | undefined;
+  /** Mean milliseconds between two dispatches while requests wait, over so many of them. */
+  #paceMs = 0;
+  #paces = 0;
+  #lastStart: number | undefined;
 
-  /** `limit`: requests under way at once. `waited` hears how long each dispatched request waited, in milliseconds. */
-  constructor(
-    limit: number,
-    settings: GatewayConfig['queue'],
-    { now, waited }: { readonly now: () => number; readonly waited: (ms: number) => void },
-  ) {
-    this.#limit = limit;
+  /** `limit`: requests under way at once, at most. */
+  constructor(limit: number, settings: GatewayConfig['queue'], parts: DispatchQueueParts) {
+    this.#max = limit;
     this.#settings = settings;
-    this.#now = now;
-    this.#waited = waited;
+    this.#parts = parts;
+    this.#limiter = new ConcurrencyLimiter(limit);
   }
 
   /** Requests that wait. */
@@ -92,38 +69,62 @@ export class DispatchQueue {
 
   /** Requests that the engine has. */
   get underWay(): number {
-    return this.#underWay;
+    return this.#limiter.inFlight;
+  }
+
+  /** Requests that it may have at once. */
+  get limit(): number {
+    return this.#settings.adaptive ? this.#limiter.limit : this.#max;
+  }
+
+  /** Requests that were last estimated to wait inside of the engine. */
+  get waitingInside(): number {
+    return this.#limiter.waiting;
+  }
+
+  /** The engine says how many requests wait inside of it. */
+  reported(waiting: number): void {
+    this.#limiter.reported(waiting);
   }
 
   /**
-   * Starts a request, or lets it wait. Error: `WARMPATH_OVERLOADED` when there is no place for it. O(1); O(waiting)
-   * when the queue is full.
+   * Starts a request, or lets it wait. Error: `WARMPATH_OVERLOADED` when there is no place for it, or its turn would
+   * come too late. O(tenants that wait); O(waiting) when the queue is full.
    */
   enter(dispatch: Dispatch): void {
-    if (this.#underWay < this.#limit && this.#places.size === 0) {
+    const isFollowing = this.#isLed(dispatch);
+    if (this.#hasRoom && this.#places.size === 0 && !isFollowing) {
       this.#start(dispatch, 0);
       return;
     }
-    const { capacity, maxWaitMs } = this.#settings;
+    const now = this.#parts.now();
+    const allowedMs = this.#allowedMs(dispatch, now);
+    this.#refuseLate(dispatch, allowedMs);
+    const { capacity } = this.#settings;
     if (this.#places.size >= capacity) this.#makeRoomFor(dispatch.tenant);
-    const scheduler = this.#tenants.get(dispatch.tenant) ?? this.#createScheduler();
-    const timer = setTimeout(() => {
-      if (this.leave(dispatch))
-        dispatch.refuse(overloaded(`No room in the engine within ${maxWaitMs} ms (\`queue.maxWaitMs\`).`));
-    }, maxWaitMs);
-    const waiting: Waiting = { dispatch, since: this.#now(), timer };
-    scheduler.push(waiting);
-    this.#tenants.set(dispatch.tenant, scheduler);
+    const queue = this.#tenants.get(dispatch.tenant) ?? new TenantQueue(this.#settings);
+    const waiting: Waiting = {
+      dispatch,
+      since: now,
+      urgency: dispatch.urgency(),
+      timer: undefined,
+      followTimer: undefined,
+      followsNobody: false,
+    };
+    waiting.timer = setTimeout(() => this.#expire(waiting, allowedMs), allowedMs);
+    queue.push(waiting);
+    this.#tenants.set(dispatch.tenant, queue);
     this.#places.set(dispatch, waiting);
+    this.#fill();
   }
 
   /** Takes a request out that is not wanted any more; false if it does not wait. O(requests of its tenant). */
   leave(dispatch: Dispatch): boolean {
     const waiting = this.#places.get(dispatch);
     if (waiting === undefined) return false;
-    const scheduler = this.#tenants.get(dispatch.tenant)!;
-    scheduler.remove(waiting);
-    if (scheduler.size === 0) this.#tenants.delete(dispatch.tenant);
+    const queue = this.#tenants.get(dispatch.tenant)!;
+    queue.remove(waiting);
+    if (queue.size === 0) this.#tenants.delete(dispatch.tenant);
     this.#forget(waiting);
     return true;
   }
@@ -136,14 +137,14 @@ export class DispatchQueue {
   }
 
   /**
-   * The documents of a tenant's requests that wait behind this preamble, in order of arrival: what may be shown to an
-   * ordering policy. At most 64. O(requests of the tenant).
+   * The documents of a tenant's requests that wait behind this preamble, in the order in which they will go: what may
+   * be shown to an ordering policy. At most 64. O(requests of the tenant).
    */
   waitingBehind(preamble: Preamble, tenant: string): readonly (readonly Document[])[] {
-    const scheduler = this.#tenants.get(tenant);
-    if (scheduler === undefined) return NONE;
+    const queue = this.#tenants.get(tenant);
+    if (queue === undefined) return NONE;
     const contexts: (readonly Document[])[] = [];
-    for (const { dispatch } of scheduler) {
+    for (const { dispatch } of queue) {
       const context = dispatch.context();
       if (context?.preamble.key !== preamble.key) continue;
       if (contexts.push(context.documents) === MAX_CONTEXTS) break;
@@ -151,61 +152,155 @@ export class DispatchQueue {
     return contexts;
   }
 
+  get #hasRoom(): boolean {
+    if (this.#settings.adaptive) return this.#limiter.hasRoom(this.#parts.now());
+    return this.#limiter.inFlight < this.#max;
+  }
+
+  /** Milliseconds that a request may wait: until its client has no answer in time any more, too. */
+  #allowedMs({ deadline }: Dispatch, now: number): number {
+    const { maxWaitMs } = this.#settings;
+    if (deadline === undefined) return maxWaitMs;
+    return Math.max(0, Math.min(maxWaitMs, deadline - now - this.#limiter.firstTokenMs));
+  }
+
+  /** A wait that is known to be too long is of no use to anybody. */
+  #refuseLate({ tenant }: Dispatch, allowedMs: number): void {
+    const own = this.#tenants.get(tenant)?.size ?? 0;
+    let before = own;
+    // Tenants take turns.
+    for (const [other, queue] of this.#tenants) if (other !== tenant) before += Math.min(queue.size, own + 1);
+    const waitMs = (before + 1) * this.#paceMs;
+    // Where nobody waits, the pace may be an old one.
+    const isLate = allowedMs === 0 || (before > 0 && this.#paces >= KNOWN_PACE && waitMs > allowedMs);
+    if (!isLate) return;
+    const seconds = (ms: number) => (ms / 1_000).toFixed(1);
+    const detail =
+      `${before} requests wait before this one, ${seconds(waitMs)} s by estimate; it may wait for ` +
+      `${seconds(allowedMs)} s (\`queue.maxWaitMs\`, or the client's own timeout).`;
+    throw overloaded(detail, waitMs - allowedMs);
+  }
+
+  #expire({ dispatch }: Waiting, allowedMs: number): void {
+    if (!this.leave(dispatch)) return;
+    const { maxWaitMs } = this.#settings;
+    const why = allowedMs < maxWaitMs ? "the client's own timeout" : '`queue.maxWaitMs`';
+    const detail = `No room in the engine within ${Math.round(allowedMs)} ms (${why}).`;
+    dispatch.refuse(overloaded(detail, this.#drainMs));
+  }
+
+  /** Milliseconds until all that wait now have gone, as far as that is known. */
+  get #drainMs(): number {
+    return this.#places.size * this.#paceMs;
+  }
+
   /** The tenant with the fewest requests under way, of equals the one whose turn it is. O(waiting tenants). */
-  #nextTenant(): string {
+  #nextTenant(): string | undefined {
     let next: string | undefined;
     let fewest = Number.POSITIVE_INFINITY;
-    for (const tenant of this.#tenants.keys()) {
+    for (const [tenant, queue] of this.#tenants) {
+      if (queue.ready === 0) continue;
       const underWay = this.#underWayOf.get(tenant) ?? 0;
       if (underWay >= fewest) continue;
       next = tenant;
       fewest = underWay;
       if (underWay === 0) break;
     }
-    return next!;
+    return next;
   }
 
   /** The latest request of the tenant that has most gives way, unless the newcomer's tenant has as many. */
   #makeRoomFor(tenant: string): void {
-    let most: Scheduler<Waiting> | undefined;
-    for (const scheduler of this.#tenants.values()) if (scheduler.size > (most?.size ?? 0)) most = scheduler;
+    let most: TenantQueue | undefined;
+    for (const queue of this.#tenants.values()) if (queue.size > (most?.size ?? 0)) most = queue;
     const own = this.#tenants.get(tenant)?.size ?? 0;
     const error = overloaded(
       `${this.#places.size} requests wait for the engine, ${own} of them yours (\`queue.capacity\`).`,
+      this.#drainMs,
     );
     if (most === undefined || most.size <= own + 1) throw error;
     const latest = [...most].at(-1)!.dispatch;
     this.leave(latest);
-    latest.refuse(overloaded('Requests of others, who have fewer, wait in its place.'));
+    latest.refuse(overloaded('Requests of others, who have fewer, wait in its place.', this.#drainMs));
   }
 
-  #startNext(): void {
+  /** False where nobody may go: all that wait follow others. */
+  #startNext(): boolean {
     const tenant = this.#nextTenant();
-    const scheduler = this.#tenants.get(tenant)!;
-    const now = this.#now();
-    const waiting = scheduler.next(now)!;
+    if (tenant === undefined) return false;
+    const queue = this.#tenants.get(tenant)!;
+    const now = this.#parts.now();
+    const waiting = queue.next(now, (each) => this.#stepsAside(each));
     // A Map iterates in insertion order: this tenant's next turn comes after all the others'.
     this.#tenants.delete(tenant);
-    if (scheduler.size > 0) this.#tenants.set(tenant, scheduler);
+    if (queue.size > 0) this.#tenants.set(tenant, queue);
+    if (waiting === undefined) return true;
     this.#forget(waiting);
     const queuedMs = now - waiting.since;
-    this.#waited(queuedMs);
+    this.#parts.waited(queuedMs);
     this.#start(waiting.dispatch, queuedMs);
+    return true;
+  }
+
+  #isLed(dispatch: Dispatch): boolean {
+    if (this.#leading.size === 0 || !this.#parts.needsLeader()) return false;
+    const context = dispatch.context();
+    return context !== undefined && this.#leading.isLed(dispatch.tenant, context);
+  }
+
+  /** Whether a request waits for another one, which is computing what it begins with. */
+  #stepsAside(waiting: Waiting): boolean {
+    if (waiting.followsNobody || !this.#isLed(waiting.dispatch)) return false;
+    waiting.followTimer ??= setTimeout(() => {
+      waiting.followsNobody = true;
+      this.#comeBack();
+    }, LONGEST_FOLLOW_MS);
+    return true;
+  }
+
+  #comeBack(): void {
+    for (const queue of this.#tenants.values()) {
+      if (queue.following > 0) queue.comeBack((each) => !each.followsNobody && this.#isLed(each.dispatch));
+    }
+    this.#fill();
   }
 
   #start(dispatch: Dispatch, queuedMs: number): void {
-    const { tenant } = dispatch;
-    this.#underWay++;
+    const { tenant, tells } = dispatch;
+    const now = this.#parts.now();
+    if (queuedMs > 0 && this.#lastStart !== undefined) {
+      this.#paces++;
+      this.#paceMs += (now - this.#lastStart - this.#paceMs) / Math.min(this.#paces, 2 * KNOWN_PACE);
+    }
+    this.#lastStart = now;
+    const sent = this.#limiter.sent(now, tells);
     this.#underWayOf.set(tenant, (this.#underWayOf.get(tenant) ?? 0) + 1);
-    let isOver = false;
-    dispatch.start(queuedMs, () => {
-      if (isOver) return;
-      isOver = true;
-      this.#underWay--;
-      const left = this.#underWayOf.get(tenant)! - 1;
-      if (left > 0) this.#underWayOf.set(tenant, left);
-      else this.#underWayOf.delete(tenant);
-      this.#fill();
+    let hasLed: (() => void) | undefined;
+    const endLead = (): boolean => {
+      const led = hasLed;
+      hasLed = undefined;
+      led?.();
+      return led !== undefined;
+    };
+    dispatch.start(queuedMs, {
+      leads: (prefix) => {
+        if (!sent.hasEnded && this.#parts.needsLeader()) hasLed ??= this.#leading.lead(tenant, prefix);
+      },
+      began: (newTokens) => {
+        if (sent.began !== undefined || sent.hasEnded) return;
+        this.#limiter.began(sent, this.#parts.now(), newTokens);
+        if (endLead()) this.#comeBack();
+        else this.#fill();
+      },
+      release: () => {
+        if (sent.hasEnded) return;
+        this.#limiter.ended(sent, this.#parts.now());
+        const left = this.#underWayOf.get(tenant)! - 1;
+        if (left > 0) this.#underWayOf.set(tenant, left);
+        else this.#underWayOf.delete(tenant);
+        if (endLead()) this.#comeBack();
+        else this.#fill();
+      },
     });
   }
 
@@ -213,23 +308,38 @@ export class DispatchQueue {
     // A request that fails at once gives its place back while it is being started.
     if (this.#filling) return;
     this.#filling = true;
-    while (this.#underWay < this.#limit && this.#places.size > 0) this.#startNext();
+    while (this.#hasRoom && this.#places.size > 0) if (!this.#startNext()) break;
     this.#filling = false;
+    // Nobody waits for room any more: what comes later says nothing about the pace.
+    if (this.#places.size === 0 || this.#hasRoom) this.#lastStart = undefined;
+    else if (this.#settings.adaptive) this.#lookAgain();
   }
 
-  #forget({ dispatch, timer }: Waiting): void {
+  /** What the engine has may be stuck: then nothing else would let the others go. */
+  #lookAgain(): void {
+    if (this.#again !== undefined) return;
+    const now = this.#parts.now();
+    const roomAt = this.#limiter.roomAt(now);
+    if (roomAt === undefined) return;
+    this.#again = setTimeout(
+      () => {
+        this.#again = undefined;
+        this.#fill();
+      },
+      Math.max(1, Math.ceil(roomAt - now)),
+    );
+    this.#again.unref();
+  }
+
+  #forget({ dispatch, timer, followTimer }: Waiting): void {
     clearTimeout(timer);
+    clearTimeout(followTimer);
     this.#places.delete(dispatch);
-  }
-
-  #createScheduler(): Scheduler<Waiting> {
-    const { discipline, capacity } = this.#settings;
-    if (discipline === 'fifo') return new FifoScheduler({ capacity });
-    const lookup = ({ dispatch }: Waiting): PromptReuse => dispatch.context()?.reuse() ?? UNKNOWN_REUSE;
-    return new CacheAwareScheduler({ capacity, window: MAX_OVERTAKEN, lookup });
   }
 }
 
-function overloaded(detail: string): WarmpathError {
-  return new WarmpathError('WARMPATH_OVERLOADED', { detail });
+/** `retryMs`: when it may be worth trying again. */
+function overloaded(detail: string, retryMs: number): WarmpathError {
+  const retryAfterS = Math.min(LONGEST_RETRY_S, Math.max(1, Math.ceil(retryMs / 1_000)));
+  return new WarmpathError('WARMPATH_OVERLOADED', { detail, retryAfterS });
 }

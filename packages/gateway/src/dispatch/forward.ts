@@ -27,6 +27,7 @@ export interface ForwardOptions {
   readonly onAccepted?: () => void;
   /** See `RelayOptions`. */
   readonly onFirstData?: () => void;
+  readonly onFirstContent?: () => void;
   readonly movesOn?: RelayOptions['movesOn'];
   readonly movesOnAt?: RelayOptions['movesOnAt'];
   /** Called once, when the exchange with the engine is over. Must not throw. */
@@ -69,6 +70,7 @@ export function forward(
     reads: readsOf(options, charged),
     onAccepted: options.onAccepted ?? ignored,
     onFirstData: options.onFirstData,
+    onFirstContent: options.onFirstContent,
     movesOn: options.movesOn,
     movesOnAt: options.movesOnAt,
     onSettled: (result) => {

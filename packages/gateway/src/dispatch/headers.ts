@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
+import type { WarmpathError } from '@warmpath/core';
 import type { EngineSettings, GatewayConfig } from '../config/schema.js';
 import { checksKeys } from '../config/schema-server.js';
 import { KEY_HEADERS } from '../intake/authenticate.js';
@@ -211,4 +212,27 @@ function connectionTokens(headers: IncomingHttpHeaders): ReadonlySet<string> | u
       .split(',')
       .map((name) => name.trim()),
   );
+}
+
+/** When a client that was refused for want of room may try again. */
+export function retryAfter({ status, retryAfterS }: WarmpathError): { 'retry-after'?: string } {
+  const seconds = retryAfterS ?? (status === 429 ? 1 : undefined);
+  return seconds === undefined ? {} : { 'retry-after': String(seconds) };
+}
+
+/** Headers in which clients say how long they wait, and milliseconds of their unit: OpenAI's and Anthropic's SDKs. */
+const TIMEOUT_HEADERS = [
+  ['x-stainless-timeout', 1_000],
+  ['x-stainless-read-timeout', 1_000],
+] as const;
+
+/** Milliseconds that a client waits for an answer to begin; `undefined` where it does not say. */
+export function clientTimeoutMs(headers: IncomingHttpHeaders): number | undefined {
+  let least: number | undefined;
+  for (const [name, unitMs] of TIMEOUT_HEADERS) {
+    const value = Number(headers[name]);
+    if (!(value > 0)) continue;
+    least = Math.min(least ?? Number.POSITIVE_INFINITY, value * unitMs);
+  }
+  return least;
 }

@@ -15,6 +15,8 @@ import { type ForwardOptions, forward, promptHeaders } from './forward.js';
 export interface SentPromptListener {
   /** The engine has prefilled it: called when the answer begins, if it does. */
   computed(): void;
+  /** The first token of a streamed answer has come. */
+  began(): void;
   /** The engine is done with it. */
   released(): void;
   /** Whether another engine gets it, if this one fails before its client hears of it; `undefined` where none can. */
@@ -54,6 +56,7 @@ export function sendPrompt(
     reads: readsAnswer(prompt) ? 'answer' : isRead(prompt) || trace !== undefined ? 'usage' : 'nothing',
     onAccepted: () => observeAccepted(gateway, prompt),
     onFirstData: listener.computed,
+    onFirstContent: listener.began,
     movesOn:
       movesOn &&
       ((failed) => {

@@ -1,5 +1,5 @@
 import type { WarmpathError } from '@warmpath/core';
-import type { Upstream } from '../dispatch/upstream.js';
+import type { Upstream, UpstreamRequest } from '../dispatch/upstream.js';
 import { type Dialect, dialectOfOwner } from './dialects/dialects.js';
 
 /** What an engine's address was found to be. */
@@ -35,8 +35,8 @@ const LIST_BYTES = 1_048_576;
 /** Models that are named. */
 const NAMED_MODELS = 8;
 
-/** What came of asking for the models. */
-interface ModelsAnswer {
+/** What came of asking for a text. */
+interface TextAnswer {
   readonly status: number;
   readonly text: string;
 }
@@ -132,20 +132,29 @@ export function askModels(
   upstream: Upstream,
   headers: Record<string, string | string[]>,
   totalMs: number,
-): Promise<ModelsAnswer | WarmpathError> {
+): Promise<TextAnswer | WarmpathError> {
+  return askText(upstream, { path: '/v1/models', headers }, { totalMs, limitBytes: LIST_BYTES });
+}
+
+/** Gets a text, of which so many bytes are read, within a time; or why there is none. Never rejects. */
+export function askText(
+  upstream: Upstream,
+  { path, headers }: Pick<UpstreamRequest, 'path' | 'headers'>,
+  { totalMs, limitBytes }: { readonly totalMs: number; readonly limitBytes: number },
+): Promise<TextAnswer | WarmpathError> {
   return new Promise((resolve) => {
     let status = 0;
     const chunks: Buffer[] = [];
     let bytes = 0;
     upstream.start(
-      { method: 'GET', path: '/v1/models', headers, body: null },
+      { method: 'GET', path, headers, body: null },
       {
         onHead: (answered) => {
           status = answered;
         },
         onData: (chunk) => {
           bytes += chunk.length;
-          if (bytes <= LIST_BYTES) chunks.push(chunk);
+          if (bytes <= limitBytes) chunks.push(chunk);
           return true;
         },
         onEnd: () => resolve({ status, text: Buffer.concat(chunks).toString('utf8') }),

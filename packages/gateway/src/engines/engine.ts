@@ -11,6 +11,7 @@ import { EngineHealth } from './engine-health.js';
 import { type EngineReport, probeEngine } from './engine-probe.js';
 import { EngineWatch } from './engine-watch.js';
 import { KvResidency } from './kv-residency.js';
+import { QueueReports } from './queue-reports.js';
 
 /** Something about an engine that the operator should read. */
 export interface EngineChange {
@@ -84,6 +85,7 @@ export class Engine {
   #models: ReadonlySet<string> | undefined;
   #kvResidency: KvResidency | undefined;
   #watch: EngineWatch | undefined;
+  readonly #queueReports: QueueReports | undefined;
   readonly #parts: EngineParts;
 
   private constructor(number: number, settings: EngineSettings, parts: EngineParts) {
@@ -108,7 +110,12 @@ export class Engine {
         if (this.isDraining) parts.quiet(this);
       },
     });
-    this.queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, { now, waited: parts.waited });
+    this.queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, {
+      now,
+      waited: parts.waited,
+      needsLeader: () => this.#dialect.needsLeader,
+    });
+    if (config.queue.adaptive) this.#queueReports = new QueueReports(this, now);
     this.credentials = { ...engineCredentials(settings, config), [HOPS_HEADER]: parts.hopName };
     this.forwardsClientKey = forwardsClientKey(settings, config);
     this.apis = new EngineApis(this, config, now);
@@ -214,6 +221,7 @@ export class Engine {
   /** Cuts what is under way. */
   async close(): Promise<void> {
     this.#watch?.close();
+    this.#queueReports?.close();
     this.prewarmer?.close();
     await this.#kvResidency?.close();
     await this.upstream.destroy();

@@ -77,10 +77,7 @@ function enter(
   const { key } = caller;
   if (key === undefined) return undefined;
   const refusal = rateLimits.enter(key);
-  if (refusal !== undefined) {
-    reply.header('retry-after', String(refusal.retryAfterS));
-    return refusal.error;
-  }
+  if (refusal !== undefined) return refusal;
   if (reply.raw.destroyed) rateLimits.leave(key);
   else reply.raw.once('close', () => rateLimits.leave(key));
   return undefined;

@@ -36,13 +36,6 @@ interface KeyUse {
   underWay: number;
 }
 
-/** A request that a key has no room for. */
-export interface RateRefusal {
-  readonly error: WarmpathError;
-  /** Whole seconds, 1 or more. */
-  readonly retryAfterS: number;
-}
-
 /**
  * The limits of keys: requests and tokens a minute, requests under way. A request enters while any token is left, and
  * is charged with what it used when its answer is over. Holds three numbers for each key that was used.
@@ -57,7 +50,7 @@ export class RateLimits {
   }
 
   /** Lets a request of that key in, which `leave` ends; or says why not. O(1). */
-  enter(key: ClientKey): RateRefusal | undefined {
+  enter(key: ClientKey): WarmpathError | undefined {
     const use = this.#useOf(key);
     const now = this.#now();
     const { maxConcurrent = Number.POSITIVE_INFINITY } = key;
@@ -98,7 +91,8 @@ export class RateLimits {
   }
 }
 
-function refusal({ name }: ClientKey, why: string, waitMs: number): RateRefusal {
-  const error = new WarmpathError('WARMPATH_RATE_LIMITED', { detail: `Key ${JSON.stringify(name)}: ${why}.` });
-  return { error, retryAfterS: Math.max(1, Math.ceil(waitMs / 1_000)) };
+function refusal({ name }: ClientKey, why: string, waitMs: number): WarmpathError {
+  const detail = `Key ${JSON.stringify(name)}: ${why}.`;
+  const retryAfterS = Math.max(1, Math.ceil(waitMs / 1_000));
+  return new WarmpathError('WARMPATH_RATE_LIMITED', { detail, retryAfterS });
 }

@@ -37,7 +37,7 @@ export interface EngineFigures {
   readonly isDraining: boolean;
   readonly health: { readonly state: string; readonly ejections: number };
   readonly upstream: { readonly retries: number };
-  readonly queue: { readonly depth: number; readonly underWay: number };
+  readonly queue: Readonly<Record<'depth' | 'underWay' | 'limit' | 'waitingInside', number>>;
   readonly pendingTokens: number;
   readonly requests: Readonly<Record<'served' | 'failed' | 'movedOn', number>>;
   /** What its KV events tell, where it publishes them. */
@@ -356,6 +356,9 @@ export class Metrics {
     );
     read('engine_in_flight', 'Prompts that an engine has.', ({ queue }) => queue.underWay);
     read('engine_queue_depth', 'Prompts that wait for an engine.', ({ queue }) => queue.depth);
+    read('engine_limit', 'Prompts that an engine may have at once, as learned.', ({ queue }) => queue.limit);
+    const inside = 'Of the prompts that an engine has, those that wait inside of it, estimated.';
+    read('engine_waiting_inside', inside, ({ queue }) => queue.waitingInside);
     const pending = 'Prompt tokens that one of several engines has to compute, estimated.';
     read('engine_pending_tokens', pending, ({ pendingTokens }) => pendingTokens);
     read(

@@ -1,5 +1,6 @@
 import {
   type ArrangeRequest,
+  type Document,
   estimateTokens,
   expectedReuse,
   fingerprint,
@@ -23,7 +24,8 @@ const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
 
 /**
  * `POST /v1/arrange`: the order alone, for clients that build their own prompts. The answer counts as served: the next
- * request is arranged as if the engine had seen this one, which is what makes the order useful. `id` names it for
+ * request is arranged as if the engine had seen this one, which is what makes the order useful. Calls that come at the
+ * same time behind the same preamble know of each other, as prompts that wait do. `id` names it for
  * `POST /v1/observe`.
  *
  * Body: `documents` and the switches of the `warmpath` field; `preamble` is the text that the client puts before the
@@ -31,13 +33,16 @@ const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
  * prompt goes to; without it the gateway chooses one, as for its own prompts, and the answer says which.
  */
 export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
+  const calls = new WaitingCalls();
   app.post('/v1/arrange', async (request, reply) => {
     const { exchange } = request;
     exchange.bodyAt = gateway.now();
     const body = readBody(request.body as Buffer | undefined);
     const steps = readDocuments(gateway, body, exchange.caller.tenant);
     const asked = await gateway.slices.run(steps, () => reply.raw.destroyed);
-    const answer = arrangeOnly(gateway, request, body, asked);
+    const call = placed(gateway, request, body, asked);
+    const others = await calls.turn(call);
+    const answer = arrangeOnly(gateway, request, { ...call, others });
     exchange.overheadMs = gateway.now() - exchange.bodyAt;
     return reply
       .header(RESPONSE_HEADERS.requestId, exchange.requestId)
@@ -59,22 +64,76 @@ function* readDocuments(
   return documents.withDefaults(yield* documents.cache.prepare(tenant, body.scan, span, switches, {}));
 }
 
-function arrangeOnly(
+/** A call whose documents are known, and the engine that its prompt goes to. */
+interface PlacedCall {
+  readonly request: ArrangeRequest;
+  readonly engine: Engine;
+  readonly tenant: string;
+  readonly model: string;
+}
+
+/** The documents of calls that came at the same time. */
+type OtherContexts = readonly (readonly Document[])[];
+
+const NO_OTHERS: readonly never[] = [];
+
+/**
+ * Calls whose order is to be decided. Each waits for one turn of the event loop, so that those that come together know
+ * of each other, as prompts that wait for an engine do: a prefix that they share is worth leaving.
+ */
+class WaitingCalls {
+  readonly #groups = new Map<string, Set<PlacedCall>>();
+
+  /** Resolves, in order of arrival, with the documents of the calls of the same kind that come after this one. */
+  turn(call: PlacedCall): Promise<OtherContexts> {
+    const { request, engine, tenant, model } = call;
+    if (request.preamble === undefined) return Promise.resolve(NO_OTHERS);
+    const group = [engine.number, tenant, model, request.preamble.key].join('\n');
+    const calls = this.#groups.get(group) ?? new Set();
+    this.#groups.set(group, calls.add(call));
+    return new Promise((resolve) => {
+      setImmediate(() => {
+        calls.delete(call);
+        if (calls.size === 0) this.#groups.delete(group);
+        const others = [...calls].slice(0, MAX_OTHERS);
+        resolve(others.map(({ request: { documents } }) => documents));
+      });
+    });
+  }
+}
+
+/** Other calls that a policy is told of; it reads no more. */
+const MAX_OTHERS = 64;
+
+function placed(
   gateway: Gateway,
   { exchange }: FastifyRequest,
   { body, preamble, engine: wanted }: ReturnType<typeof readBody>,
   asked: ArrangeRequest,
-): Buffer {
-  const { documents, config } = gateway;
-  const now = gateway.now();
+): PlacedCall {
   const request =
     typeof preamble === 'string'
       ? { ...asked, preamble: { key: `text#${fingerprint([preamble])}`, tokens: estimateTokens(preamble) } }
       : asked;
   const place = { tenant: exchange.caller.tenant, model: modelOf(body), wanted };
-  const engine = engineFor(gateway, request, place, now);
-  const state = gateway.histories.of(engine, place.tenant, place.model);
-  const arrangement = documents.arrange(request, state.history, now);
+  return {
+    request,
+    engine: engineFor(gateway, request, place, gateway.now()),
+    tenant: place.tenant,
+    model: place.model,
+  };
+}
+
+function arrangeOnly(
+  gateway: Gateway,
+  { exchange }: FastifyRequest,
+  { request, engine, tenant, model, others }: PlacedCall & { readonly others: OtherContexts },
+): Buffer {
+  const { documents, config } = gateway;
+  const now = gateway.now();
+  const state = gateway.histories.of(engine, tenant, model);
+  const known = others.length === 0 ? request : { ...request, waiting: others };
+  const arrangement = documents.arrange(known, state.history, now);
   const served = withoutTexts(arrangement);
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
   exchange.documents = arrangement.documents.length;

@@ -32,6 +32,8 @@ export const FRAME = {
   usage: 12,
   /** A connection has come: the next one may. */
   connected: 13,
+  /** Of an exchange that the worker was handed: the first content of a stream has come. */
+  firstContent: 14,
   // To a worker.
   /** The first of all; its head is a `WorkerSetup`. */
   setup: 32,
@@ -103,7 +105,8 @@ export interface HandedOver {
   /** Headers that were set before; those of the engine and the gateway go before them. */
   readonly setHeaders: OutgoingHttpHeaders;
   readonly leftOut: readonly string[];
-  readonly tellsFirstData: boolean;
+  /** Whether `firstData` and `firstContent` are wanted. */
+  readonly tellsFirst: { readonly data: boolean; readonly content: boolean };
   /** Whether another engine gets it, by how this one fails; `undefined` where none can. */
   readonly movesOn: { readonly status: boolean; readonly unsent: boolean; readonly begun: boolean } | undefined;
   /** In place of the usual statuses for which that is asked. */

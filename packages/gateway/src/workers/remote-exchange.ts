@@ -177,7 +177,7 @@ export class RemoteResponse extends Writable implements ClientResponse {
       ownHeaders: options.headers(),
       setHeaders: this.#headers,
       leftOut: options.leftOut,
-      tellsFirstData: options.onFirstData !== undefined,
+      tellsFirst: { data: options.onFirstData !== undefined, content: options.onFirstContent !== undefined },
       movesOn: movesOn && {
         status: movesOn({ status: 503 }),
         unsent: movesOn({ error: UNSENT }),
@@ -197,6 +197,10 @@ export class RemoteResponse extends Writable implements ClientResponse {
 
   firstData(): void {
     this.#elsewhere?.options.onFirstData?.();
+  }
+
+  firstContent(): void {
+    this.#elsewhere?.options.onFirstContent?.();
   }
 
   /** The exchange that was handed over is over. */

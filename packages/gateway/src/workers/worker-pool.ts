@@ -312,6 +312,7 @@ class Worker {
     else if (kind === FRAME.taken) response.taken((head as Count).bytes);
     else if (kind === FRAME.accepted) response.accepted();
     else if (kind === FRAME.firstData) response.firstData();
+    else if (kind === FRAME.firstContent) response.firstContent();
     else if (kind === FRAME.settled) response.settled(head as SettledExchange);
     else if (kind === FRAME.closed) {
       this.#exchanges.delete(exchange);

@@ -175,7 +175,8 @@ class ClientExchange {
   }
 
   #relay(handedOver: HandedOver, bytes: Buffer): void {
-    const { engine, method, path, headers, hasBody, reads, ownHeaders, leftOut, movesOn, movesOnAt } = handedOver;
+    const { engine, method, path, headers, hasBody, reads, ownHeaders, leftOut, movesOn, movesOnAt, tellsFirst } =
+      handedOver;
     const since = performance.now();
     const found = upstreamAt(engine);
     const exchange = new Failures();
@@ -209,7 +210,8 @@ class ClientExchange {
         now: () => performance.now(),
         reads,
         onAccepted: () => channel.send(FRAME.accepted, this.#id),
-        onFirstData: handedOver.tellsFirstData ? () => channel.send(FRAME.firstData, this.#id) : undefined,
+        onFirstData: tellsFirst.data ? () => channel.send(FRAME.firstData, this.#id) : undefined,
+        onFirstContent: tellsFirst.content ? () => channel.send(FRAME.firstContent, this.#id) : undefined,
         movesOn:
           movesOn &&
           ((failed) => {

@@ -32,8 +32,8 @@ export interface Dialect {
   readonly priority?: 'lower' | 'higher';
   /** Path that answers the tokens of a prompt without computing it. */
   readonly tokenizer?: string;
-  /** Metrics of prompt tokens, of those cached, and of requests that wait. */
-  readonly metrics?: { readonly prompt: string; readonly cached: string; readonly waiting: string };
+  /** Its metric, at `GET /metrics`, of requests that wait inside of it. */
+  readonly waiting?: string;
   readonly apis: readonly SpokenApi[];
   /** Whether requests behind the same cold prefix each compute it unless one goes ahead of the others. */
   readonly needsLeader: boolean;
@@ -75,11 +75,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     salt: 'cache_salt',
     priority: 'lower',
     tokenizer: '/tokenize',
-    metrics: {
-      prompt: 'vllm:prefix_cache_queries_total',
-      cached: 'vllm:prefix_cache_hits_total',
-      waiting: 'vllm:num_requests_waiting',
-    },
+    waiting: 'vllm:num_requests_waiting',
     apis: ['chat', 'completions', 'messages', 'responses'],
     needsLeader: false,
     advice: {
@@ -97,11 +93,7 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     salt: 'cache_salt',
     priority: 'higher',
     tokenizer: '/tokenize',
-    metrics: {
-      prompt: 'sglang:prompt_tokens_total',
-      cached: 'sglang:cached_tokens_total',
-      waiting: 'sglang:num_queue_reqs',
-    },
+    waiting: 'sglang:num_queue_reqs',
     apis: ['chat', 'completions'],
     // In-batch prefix sharing runs only under cache-aware policies, and fcfs is the default.
     needsLeader: true,
@@ -118,13 +110,10 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     reuse: { kind: 'slots', slots: {} },
     cachedTokens: DETAILS,
     tokenizer: '/tokenize',
-    metrics: {
-      prompt: 'llamacpp:prompt_tokens_total',
-      cached: 'llamacpp:prompt_tokens_cached_total',
-      waiting: 'llamacpp:requests_deferred',
-    },
+    waiting: 'llamacpp:requests_deferred',
     apis: ['chat', 'completions', 'messages', 'responses'],
-    needsLeader: true,
+    // A slot serves one request until its answer ends: waiting for its first token gains nothing.
+    needsLeader: false,
     advice: {
       caching: 'send requests with "cache_prompt": true, and give the server enough slots (-np)',
       tuning: 'give saved prompts room (--cache-ram): each serves one request, and the oldest goes first',
@@ -151,7 +140,9 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     reuse: { kind: 'prefix', unit: 1 },
     cachedTokens: DETAILS,
     salt: 'cache_salt',
+    priority: 'lower',
     tokenizer: '/tokenize',
+    waiting: 'vllm:num_requests_waiting',
     apis: ['chat', 'completions'],
     needsLeader: false,
     advice: {},

@@ -79,6 +79,9 @@ function describeEngine({ name, url, isDraining, health, upstream, queue, weight
     reason: health.reason ?? null,
     /** Of all kinds: a drained engine may be stopped when it has none. */
     exchanges: upstream.exchanges,
+    limit: queue.limit,
+    inFlight: queue.underWay,
+    waitingInside: queue.waitingInside,
     queued: queue.depth,
     weight,
     models: models === undefined ? null : [...models],

@@ -1,0 +1,75 @@
+import type { Document, Preamble } from '@warmpath/core';
+
+/** What a prompt begins with that the engine has not computed yet: others that begin likewise wait until it has. */
+export interface ColdPrefix {
+  readonly preamble: Preamble;
+  /** Keys of the documents behind it, the last one being cold; none where the preamble is. */
+  readonly documents: readonly string[];
+}
+
+/** New tokens that must be shared before anybody waits for them: fewer are computed faster than waited for. */
+const LEAST_SHARED_TOKENS = 128;
+
+/**
+ * The prompts of an engine that are the first to compute what they begin with. Some engines compute it once for each
+ * request of a burst, unless one goes ahead: those that would follow it are told apart here. Bounded by the requests
+ * that the engine has. O(leaders of the same preamble) a question.
+ */
+export class LeadingPrompts {
+  readonly #leaders = new Map<string, Set<ReadonlySet<string>>>();
+
+  get size(): number {
+    let size = 0;
+    for (const leaders of this.#leaders.values()) size += leaders.size;
+    return size;
+  }
+
+  /** A tenant's prompt goes ahead, until the answer is called: once or more often. */
+  lead(tenant: string, { preamble, documents }: ColdPrefix): () => void {
+    const group = groupOf(tenant, preamble);
+    const leaders = this.#leaders.get(group) ?? new Set();
+    const leader = new Set(documents);
+    leaders.add(leader);
+    this.#leaders.set(group, leaders);
+    return () => {
+      leaders.delete(leader);
+      if (leaders.size === 0 && this.#leaders.get(group) === leaders) this.#leaders.delete(group);
+    };
+  }
+
+  /** Whether a prompt begins, or can be made to begin, with what another one of the tenant is computing. */
+  isLed(tenant: string, { preamble, documents }: LedPrompt): boolean {
+    const leaders = this.#leaders.get(groupOf(tenant, preamble));
+    if (leaders === undefined) return false;
+    for (const leader of leaders) {
+      let shared = 0;
+      for (const { key } of documents) if (leader.has(key)) shared++;
+      if (shared === leader.size) return true;
+    }
+    return false;
+  }
+}
+
+interface LedPrompt {
+  readonly preamble: Preamble;
+  readonly documents: readonly Document[];
+}
+
+function groupOf(tenant: string, { key }: Preamble): string {
+  return `${tenant}\n${key}`;
+}
+
+/**
+ * What a prompt has to compute first, of which so many tokens are cached; `undefined` where it is too little to wait
+ * for. O(documents).
+ */
+export function coldPrefix({ preamble, documents }: LedPrompt, cachedTokens: number): ColdPrefix | undefined {
+  let tokens = preamble.tokens;
+  if (tokens - cachedTokens >= LEAST_SHARED_TOKENS) return { preamble, documents: [] };
+  for (const [place, document] of documents.entries()) {
+    tokens += document.tokens;
+    if (tokens - cachedTokens < LEAST_SHARED_TOKENS) continue;
+    return { preamble, documents: documents.slice(0, place + 1).map(({ key }) => key) };
+  }
+  return undefined;
+}

@@ -1,0 +1,335 @@
+import type { ServerResponse } from 'node:http';
+import { connect } from 'node:net';
+import { arrange } from '@warmpath/core';
+import { describe, expect, it } from 'vitest';
+import { sumOfMetric } from '../src/engines/queue-reports.js';
+import { CHAT_STREAM, startStream } from './fake-engine.js';
+import {
+  chat,
+  DOCUMENTS,
+  errorOf,
+  openRequest,
+  type Reply,
+  type Stand,
+  type StandConfig,
+  send,
+  stand,
+} from './harness.js';
+
+const PATH = '/v1/chat/completions';
+
+async function metric({ gateway }: Pick<Stand, 'gateway'>, name: string): Promise<number> {
+  const { text } = await send(`${gateway.url}/metrics`);
+  return Number(new RegExp(`^warmpath_${name}(?:\\{[^}]*\\})? (.*)$`, 'm').exec(text)?.[1]);
+}
+
+async function untilDepth(both: Stand, depth: number): Promise<void> {
+  while ((await metric(both, 'queue_depth')) !== depth);
+}
+
+/** An engine whose answers begin and end when they are told to, behind a gateway with a clock that stands still. */
+async function told(config: StandConfig) {
+  const held: ServerResponse[] = [];
+  const clock = { now: 1_000 };
+  const both = await stand((response) => held.push(response), config, { now: () => clock.now });
+  const users = () => both.engine.received.map(({ body }) => (JSON.parse(body) as { user?: string }).user);
+  const post = (body: object, headers: Readonly<Record<string, string>> = {}) =>
+    send(both.gateway.url + PATH, body, { headers });
+  return { ...both, both, held, clock, users, post };
+}
+
+const asked = (user: string, fields: object = {}) => chat(DOCUMENTS, { user, ...fields });
+
+describe('priorities', () => {
+  it.each([
+    ['vllm', ['first', 'urgent', 'unsaid', 'idle']],
+    ['sglang', ['first', 'idle', 'unsaid', 'urgent']],
+    ['generic', ['first', 'unsaid', 'idle', 'urgent']],
+  ] as const)('go in the direction of the engine: %s', async (dialect, order) => {
+    const { both, engine, held, users, post } = await told({ upstream: { maxConcurrent: 1, dialect } });
+    const replies = [post(asked('first'))];
+    await engine.until('request', 1);
+    for (const [user, priority] of [['unsaid'], ['idle', 7], ['urgent', -7]] as const) {
+      replies.push(post(asked(user, priority === undefined ? {} : { priority })));
+      await untilDepth(both, replies.length - 1);
+    }
+    for (let place = 0; place < 4; place++) {
+      await engine.until('request', place + 1);
+      held[place]!.end('{}');
+    }
+    expect((await Promise.all(replies)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(users()).toEqual(order);
+    // The engine reads it itself.
+    expect(engine.received.filter(({ body }) => body.includes('"priority"'))).toHaveLength(2);
+  });
+
+  it('hold within a tenant only', async () => {
+    const { both, engine, held, users, post } = await told({ upstream: { maxConcurrent: 1, dialect: 'vllm' } });
+    const one = { authorization: 'Bearer one' };
+    const replies = [post(asked('a'), one)];
+    await engine.until('request', 1);
+    replies.push(post(asked('b', { priority: -100 }), one));
+    await untilDepth(both, 1);
+    replies.push(post(asked('other'), { authorization: 'Bearer two' }));
+    await untilDepth(both, 2);
+    for (let place = 0; place < 3; place++) {
+      await engine.until('request', place + 1);
+      held[place]!.end('{}');
+    }
+    await Promise.all(replies);
+    // Of whoever has nothing under way, the turn comes first that was there first; then the other tenant's.
+    expect(users().slice(1).sort()).toEqual(['b', 'other']);
+    expect(users()[0]).toBe('a');
+  });
+});
+
+describe('a wait that would be too long', () => {
+  /** An engine that takes one at a time, of which the gateway has seen that it takes a second for each. */
+  async function slow(config: StandConfig = {}) {
+    const parts = await told({ ...config, upstream: { maxConcurrent: 1 } });
+    const { both, engine, held, clock, post } = parts;
+    let answered = 0;
+    const answer = async () => {
+      await engine.until('request', ++answered);
+      clock.now += 1_000;
+      held[answered - 1]!.end('{}');
+    };
+    const first: Promise<Reply>[] = [];
+    for (let place = 0; place < 10; place++) {
+      first.push(post(asked(`first ${place}`)));
+      if (place === 0) await engine.until('request', 1);
+      else await untilDepth(both, place);
+    }
+    for (let place = 0; place < 10; place++) await answer();
+    await Promise.all(first);
+    return { ...parts, answer };
+  }
+
+  it("is refused at once where the client's own timeout is over before", async () => {
+    const { both, engine, answer, post } = await slow();
+    const replies = [post(asked('running'))];
+    await engine.until('request', 11);
+    for (let place = 0; place < 3; place++) {
+      replies.push(post(asked(`waits ${place}`)));
+      await untilDepth(both, place + 1);
+    }
+    const late = await post(asked('late'), { 'x-stainless-timeout': '2' });
+    expect(late.status).toBe(429);
+    expect(errorOf(late)).toMatchObject({ code: 'WARMPATH_OVERLOADED' });
+    expect(errorOf(late).message).toContain('3 requests wait before this one, 4.0 s by estimate');
+    expect(late.headers['retry-after']).toBe('2');
+    const patient = post(asked('patient'), { 'x-stainless-timeout': '600' });
+    await untilDepth(both, 4);
+    for (let place = 0; place < 5; place++) await answer();
+    expect((await Promise.all([...replies, patient])).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+  });
+
+  it('is refused at once at twice the load that can be served, and all that were accepted are answered', async () => {
+    const { both, engine, answer, post } = await slow({ queue: { maxWaitMs: 10_000 } });
+    const running = post(asked('running'));
+    await engine.until('request', 11);
+    const outcomes: string[] = [];
+    const replies = Array.from({ length: 20 }, async (_, place) => {
+      const reply = await post(asked(`${place}`));
+      outcomes.push(`${reply.status}`);
+      return reply;
+    });
+    // The refusals come before anything else is served.
+    while (outcomes.length < 10) await metric(both, 'queue_depth');
+    expect(outcomes).toEqual(Array(10).fill('429'));
+    expect(await metric(both, 'queue_depth')).toBe(10);
+    for (let place = 0; place < 11; place++) await answer();
+    const all = await Promise.all([running, ...replies]);
+    expect(all.filter(({ status }) => status === 200)).toHaveLength(11);
+    for (const { status, headers } of all)
+      if (status === 429) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+  });
+});
+
+describe('requests that begin alike', () => {
+  const system = 'Answer from the documents, and from nothing else. '.repeat(20);
+  const burst = (user: string, text = system) => ({
+    ...asked(user),
+    stream: true,
+    messages: [
+      { role: 'system', content: text },
+      { role: 'user', content: `What is the weight, ${user}?` },
+    ],
+  });
+  const dialect = 'sglang';
+  const finish = (response: ServerResponse) => startStream(response).end(CHAT_STREAM);
+
+  it('follow the first one until its first token', async () => {
+    const { both, engine, held, users, post } = await told({ upstream: { dialect } });
+    const replies = [post(burst('leader'))];
+    await engine.until('request', 1);
+    for (const user of ['a', 'b', 'c']) replies.push(post(burst(user)));
+    await untilDepth(both, 3);
+    // Others are not held up.
+    replies.push(post(burst('other tenant'), { authorization: 'Bearer two' }));
+    await engine.until('request', 2);
+    replies.push(post(burst('other beginning', `Else. ${system}`)));
+    await engine.until('request', 3);
+    expect(await metric(both, 'queue_depth')).toBe(3);
+    // A beginning of an answer without content says nothing.
+    const [role, content, ...rest] = CHAT_STREAM.split('\n\n');
+    startStream(held[0]!).write(`${role}\n\n`);
+    expect(await metric(both, 'queue_depth')).toBe(3);
+    held[0]!.write(`${content}\n\n`);
+    await engine.until('request', 6);
+    held[0]!.end(rest.join('\n\n'));
+    for (const response of held.slice(1)) finish(response);
+    expect((await Promise.all(replies)).map(({ status }) => status)).toEqual(Array(6).fill(200));
+    expect(users().slice(0, 3)).toEqual(['leader', 'other tenant', 'other beginning']);
+    // What is warm needs nobody to go ahead.
+    const warm = [post(burst('d')), post(burst('e'))];
+    await engine.until('request', 8);
+    for (const response of held.slice(6)) finish(response);
+    await Promise.all(warm);
+  });
+
+  it('follow the next one if the first fails, and none waits for a client that left', async () => {
+    const { both, engine, held, users, post } = await told({ upstream: { dialect } });
+    const leader = post(burst('leader'));
+    await engine.until('request', 1);
+    const leaving = openRequest(both.gateway.url + PATH, burst('leaving')).on('error', () => {});
+    await untilDepth(both, 1);
+    const next = post(burst('next'));
+    await untilDepth(both, 2);
+    const last = post(burst('last'));
+    await untilDepth(both, 3);
+    leaving.destroy();
+    await untilDepth(both, 2);
+    held[0]!.writeHead(500).end('{}');
+    expect((await leader).status).toBe(500);
+    await engine.until('request', 2);
+    expect(await metric(both, 'queue_depth')).toBe(1);
+    finish(held[1]!);
+    await engine.until('request', 3);
+    finish(held[2]!);
+    expect([(await next).status, (await last).status]).toEqual([200, 200]);
+    expect(users()).toEqual(['leader', 'next', 'last']);
+  });
+
+  it('go together where the engine computes their beginning once by itself', async () => {
+    const { engine, held, post } = await told({ upstream: { dialect: 'vllm' } });
+    const replies = ['a', 'b', 'c'].map((user) => post(burst(user)));
+    await engine.until('request', 3);
+    for (const response of held) finish(response);
+    await Promise.all(replies);
+  });
+});
+
+describe('the limit', () => {
+  const SLOTS = 3;
+  const CLIENTS = 12;
+
+  /**
+   * Clients that ask one question after the other, before an engine that answers three of them every fifty
+   * milliseconds of a clock that only moves when all clients wait.
+   */
+  async function under(load: { readonly rounds: number; readonly stream: boolean }, config: StandConfig) {
+    const { both, engine, held, clock, post } = await told(config);
+    let open = 0;
+    const ask = () => {
+      open++;
+      void post(asked('u', { stream: load.stream })).then(() => open--);
+    };
+    let answered = 0;
+    let most = 0;
+    for (let round = 0; round < load.rounds; round++) {
+      while (open < CLIENTS) ask();
+      const waiting = async () => (await metric(both, 'upstream_in_flight')) + (await metric(both, 'queue_depth'));
+      while ((await waiting()) < CLIENTS);
+      await engine.until('request', answered + (await metric(both, 'upstream_in_flight')));
+      most = Math.max(round < load.rounds / 2 ? 0 : most, engine.received.length - answered);
+      clock.now += 50;
+      const done = held.slice(answered, answered + SLOTS);
+      answered += done.length;
+      for (const response of done) {
+        if (load.stream) startStream(response).end(CHAT_STREAM);
+        else response.end('{}');
+      }
+      while (open > CLIENTS - done.length) await metric(both, 'queue_depth');
+    }
+    const limit = await metric(both, 'engine_limit');
+    engine.answer = (response) => response.end('{}');
+    for (const response of held.slice(answered)) response.end('{}');
+    while (open > 0) await metric(both, 'queue_depth');
+    return { most, limit };
+  }
+
+  it('falls to what the engine takes at once, so that the others wait in the gateway', async () => {
+    const { most, limit } = await under({ rounds: 60, stream: true }, {});
+    expect(limit).toBeLessThanOrEqual(5);
+    expect(most).toBeLessThanOrEqual(6);
+    expect(most).toBeGreaterThanOrEqual(SLOTS);
+  });
+
+  it('stays where it was set where it does not adapt, or nothing tells what the engine takes', async () => {
+    const fixed = await under({ rounds: 15, stream: true }, { queue: { adaptive: false } });
+    expect(fixed).toEqual({ most: CLIENTS, limit: 1_024 });
+    expect(await under({ rounds: 15, stream: false }, {})).toEqual({ most: CLIENTS, limit: 1_024 });
+  });
+});
+
+describe('what an engine says of its own queue', () => {
+  it('is read from its metrics, over all labels', () => {
+    const text = [
+      '# HELP vllm:num_requests_waiting Number of requests waiting.',
+      '# TYPE vllm:num_requests_waiting gauge',
+      'vllm:num_requests_waiting_by_reason{reason="x"} 99',
+      'vllm:num_requests_waiting{engine="0",model_name="a}b c"} 3.0',
+      'vllm:num_requests_waiting{engine="1"} 4 1700000000',
+      'other vllm:num_requests_waiting 50',
+    ].join('\n');
+    expect(sumOfMetric(text, 'vllm:num_requests_waiting')).toBe(7);
+    expect(sumOfMetric('llamacpp:requests_deferred 2\n', 'llamacpp:requests_deferred')).toBe(2);
+    expect(sumOfMetric('vllm:num_requests_waiting NaN\n', 'vllm:num_requests_waiting')).toBeUndefined();
+    expect(sumOfMetric('', 'vllm:num_requests_waiting')).toBeUndefined();
+  });
+});
+
+describe('POST /v1/arrange', () => {
+  it('knows of the calls that came with it, behind the same preamble and of the same tenant', async () => {
+    const waitings: (string[][] | undefined)[] = [];
+    const { gateway } = await stand(
+      undefined,
+      {},
+      {
+        arrange: (request, view, now) => {
+          waitings.push(request.waiting?.map((documents) => documents.map(({ id }) => id)));
+          return arrange(request, view, now);
+        },
+      },
+    );
+    const [velka, orsin, tamir] = DOCUMENTS;
+    const calls: readonly [documents: readonly object[], preamble?: string, key?: string][] = [
+      [[velka, orsin], 'p', 'one'],
+      [[orsin, tamir], 'p', 'one'],
+      [[velka], 'another', 'one'],
+      [[velka, tamir], 'p', 'two'],
+      [[tamir], undefined, 'one'],
+      [[tamir, velka], 'p', 'one'],
+    ];
+    const written = calls.map(([documents, preamble, key]) => {
+      const body = JSON.stringify({ documents, preamble });
+      return `POST /v1/arrange HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+    });
+    const socket = connect(Number(new URL(gateway.url).port), '127.0.0.1');
+    socket.end(written.join(''));
+    let answers = '';
+    for await (const chunk of socket) answers += String(chunk);
+    expect(answers.match(/HTTP\/1\.1 200/g)).toHaveLength(calls.length);
+    expect(waitings).toHaveLength(calls.length);
+    // In whichever turn each came, the last of its kind is told of nobody, and nobody is told of others' kinds.
+    const told = waitings.filter((waiting) => waiting !== undefined);
+    expect(told).toEqual([
+      [
+        ['orsin', 'tamir'],
+        ['tamir', 'velka'],
+      ],
+      [['tamir', 'velka']],
+    ]);
+  });
+});
