@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Collection, ScoredDocument, SearchOptions, Stage, StagedRetriever } from '@warmpath/retrieval';
+import type { ScoredDocument, SearchOptions, Stage, StagedRetriever } from '@warmpath/retrieval';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
@@ -86,7 +86,7 @@ const neverDone: Answer = (response, { body }) => {
 
 async function here(answer: Answer, config: StandConfig = {}) {
   const search = new ScriptedSearch();
-  vi.spyOn(OpenCollections.prototype, 'get').mockResolvedValue({ retriever: search } as unknown as Collection);
+  vi.spyOn(OpenCollections.prototype, 'searchable').mockResolvedValue({ name: 'handbook', retriever: search });
   const one = await stand(answer, { ...config, collections: { folder, wastedShare: 1, ...config.collections } });
   const ask = (fields: object = {}, headers: Record<string, string> = {}) =>
     send(
