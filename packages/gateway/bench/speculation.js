@@ -134,7 +134,6 @@ async function ask({ gateway }, text, documents) {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-request-id': id },
     body: JSON.stringify({
-      model: 'm',
       messages: [
         { role: 'system', content: SYSTEM },
         { role: 'user', content: text },

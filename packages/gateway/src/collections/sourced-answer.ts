@@ -13,7 +13,7 @@ export interface Sources {
   told?: ToldWarnings;
 }
 
-/** How the line begins that ends a stream: the sources stand before it. */
+/** How the line begins that ends a stream: the sources stand before it, or in its event. */
 const LAST_LINES: Readonly<Record<ApiName, readonly string[]>> = {
   chat: ['data: [DONE]', 'data:[DONE]'],
   completions: ['data: [DONE]', 'data:[DONE]'],
@@ -25,15 +25,16 @@ const LAST_LINES: Readonly<Record<ApiName, readonly string[]>> = {
 };
 /** Bytes by which such a line is told from any other. */
 const LONGEST_LINE = Math.max(...Object.values(LAST_LINES).flatMap((lines) => lines.map(({ length }) => length)));
-/** The type of the event where events have types. */
+/** The type of the event where events have types of which clients pass over those that they do not know. */
 const EVENT = 'warmpath.sources';
 const NOTHING = Buffer.alloc(0);
 const NEWLINE = 10;
 
 /**
- * An answer with the passages it was made from: as `warmpath.sources` of the answer, or of one more event of a stream
- * that clients which do not know it pass over: without a choice in chat completions, of a type of its own in the other
- * APIs. Every other byte is as it was.
+ * An answer with the passages it was made from, as `warmpath.sources` of the answer. In a stream they come where clients
+ * that do not know them pass over them: in one more event without a choice (chat completions) or of a type of its own
+ * (Messages), and in the response of the last event (Responses, whose official client fails at types that it does not
+ * know). Every other byte is as it was.
  */
 export class SourcedAnswer implements ResponseBody {
   readonly #answer: ResponseBody;
@@ -47,6 +48,8 @@ export class SourcedAnswer implements ResponseBody {
   #held: Buffer[] = [];
   #isLineStart = true;
   #isSaid = false;
+  /** Whether what is held is the last event. */
+  #holdsLast = false;
 
   /** @param answer What becomes of the engine's answer otherwise, in the API of the client. */
   constructor(
@@ -96,9 +99,11 @@ export class SourcedAnswer implements ResponseBody {
       };
     }
     if (this.#kind === 'untouched' || this.#isSaid) return { rest };
-    const last = this.#stream(Buffer.concat([...this.#held.splice(0), Buffer.from(rest)]));
-    if (this.#isSaid) return { rest: last.toString() };
-    return { rest: `${last.toString()}${Buffer.concat(this.#held).toString()}${this.#event()}` };
+    const passed = this.#stream(Buffer.concat([...this.#held.splice(0), Buffer.from(rest)])).toString();
+    const held = Buffer.concat(this.#held);
+    if (this.#isSaid) return { rest: passed };
+    if (this.#api === 'responses') return { rest: `${passed}${this.#lastEvent(held).toString()}` };
+    return { rest: `${passed}${held.toString()}${this.#event()}` };
   }
 
   broken(error: WarmpathError): string {
@@ -107,12 +112,17 @@ export class SourcedAnswer implements ResponseBody {
 
   /** Passes lines on until the one that ends the stream, before which the event stands. */
   #stream(bytes: Buffer): Buffer {
+    if (this.#holdsLast) return this.#last(bytes);
     let at = 0;
     for (;;) {
       if (this.#isLineStart) {
         const line = bytes.toString('latin1', at, at + LONGEST_LINE);
         const last = LAST_LINES[this.#api];
         if (last.some((beginning) => line.startsWith(beginning))) {
+          if (this.#api === 'responses') {
+            this.#holdsLast = true;
+            return Buffer.concat([bytes.subarray(0, at), this.#last(bytes.subarray(at))]);
+          }
           this.#isSaid = true;
           return Buffer.concat([bytes.subarray(0, at), Buffer.from(this.#event()), bytes.subarray(at)]);
         }
@@ -128,6 +138,37 @@ export class SourcedAnswer implements ResponseBody {
     }
   }
 
+  /** Holds the last event until all of it is there. */
+  #last(bytes: Buffer): Buffer {
+    const ends = ['\n\n', '\r\n\r\n'].map((end) => ({ at: bytes.indexOf(end), length: end.length }));
+    const end = ends.find(({ at }) => at >= 0);
+    if (end === undefined) {
+      this.#held = [bytes];
+      return NOTHING;
+    }
+    this.#isSaid = true;
+    const behind = end.at + end.length;
+    return Buffer.concat([this.#lastEvent(bytes.subarray(0, behind)), bytes.subarray(behind)]);
+  }
+
+  /** The last event with the sources in its response; as it is where it has none. */
+  #lastEvent(event: Buffer): Buffer {
+    const line = /^data: ?(\{.*\})\r?$/m.exec(event.toString('latin1'));
+    if (line === null) return event;
+    const from = line.index + line[0].indexOf('{');
+    const data = event.subarray(from, from + line[1]!.length);
+    try {
+      const view = new BodyView(data);
+      const response = view.value('response');
+      if (response === undefined || !view.scan.isObject(response)) return event;
+      const extended = this.#extended(data.subarray(response.start, response.end));
+      const whole = applyEdits(data, [{ ...response, pieces: [extended] }]);
+      return Buffer.concat([event.subarray(0, from), whole, event.subarray(from + data.length)]);
+    } catch {
+      return event;
+    }
+  }
+
   #said(): string {
     const sources = this.#sources.passages.map(({ id, title, content, metadata, score }) => {
       return { id, label: this.#labels.get(id.slice(-500)), title, score, source: metadata?.['source'], content };
@@ -137,7 +178,7 @@ export class SourcedAnswer implements ResponseBody {
 
   #event(): string {
     const said = `"warmpath":${this.#said()}`;
-    if (this.#api === 'messages' || this.#api === 'responses') {
+    if (this.#api === 'messages') {
       return `event: ${EVENT}\ndata: {"type":"${EVENT}",${said}}\n\n`;
     }
     return `data: {"id":"sources","object":"chat.completion.chunk","created":0,"model":"","choices":[],${said}}\n\n`;
