@@ -2,7 +2,7 @@
 // simulation, at loads from low to saturated. Documents, questions and the candidates of stages are real (a graph over
 // hashed TF-IDF vectors of a BEIR folder); when each stage comes is paced: a search takes 50 to 500 ms in 4 to 8
 // stages, as RAGCache's do. Both lanes have an engine and a gateway of their own and take turns, block by block.
-// `node bench/speculation.js --data FOLDER [--model random:24m] [--requests 30] [--rounds 2] [--k 4]
+// `node bench/speculation.js --data FOLDER [--model random:24m] [--requests 30] [--rounds 2] [--k 6]
 //    [--loads .2,.5,.8,1.2] [--json FILE]`, after a build; `npm run bench:speculation` builds first.
 import { subscribe } from 'node:diagnostics_channel';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ const { values } = parseArgs({
     model: { type: 'string', default: 'random:24m' },
     requests: { type: 'string', default: '30' },
     rounds: { type: 'string', default: '2' },
-    k: { type: 'string', default: '4' },
+    k: { type: 'string', default: '6' },
     loads: { type: 'string', default: '.2,.5,.8,1.2' },
     json: { type: 'string' },
   },
@@ -36,11 +36,13 @@ const [REQUESTS, ROUNDS, K] = [values.requests, values.rounds, values.k].map(Num
 const LOADS = values.loads.split(',').map(Number);
 const [SHORTEST_MS, LONGEST_MS] = [50, 500];
 const [FEWEST_STAGES, MOST_STAGES] = [4, 8];
+/** Searches before anything is measured. */
+const LEARNED = 24;
 const SYSTEM = 'Answer the question from the documents alone, in one sentence, and name the documents that say it.';
 /** The share of prefill that each lane may waste. */
 const LANES = { waiting: 0, speculating: 0.1 };
-/** What the gateway allows to wait for prefill when it speculates (`answer-in-stages.ts`). */
-const MAX_PREFILLING = 4;
+/** Other prompts beside which the gateway speculates no more (`answer-in-stages.ts`). */
+const MAX_PREFILLING = 1;
 
 const next = draws();
 const chance = () => next(1_000_000) / 1_000_000;
@@ -114,7 +116,11 @@ async function openLane(name) {
     log: { level: 'silent' },
   });
   const metric = async (url, metricName) =>
-    Number(new RegExp(`^${metricName}(?:\\{[^}]*\\})? (\\S+)$`, 'm').exec(await (await fetch(`${url}/metrics`)).text())?.[1] ?? 0);
+    Number(
+      new RegExp(`^${metricName}(?:\\{[^}]*\\})? (\\S+)$`, 'm').exec(
+        await (await fetch(`${url}/metrics`)).text(),
+      )?.[1] ?? 0,
+    );
   return {
     name,
     gateway,
@@ -202,7 +208,10 @@ function simulate(block, { fixedMs, msPerToken }, name) {
     name: 'paced',
     preamble: { key: 'system', tokens: estimateTokens(SYSTEM) },
     requests: block.map(({ text }, number) => ({
-      documents: paced.get(text).at(-1).candidates.map(({ id }) => span(id)),
+      documents: paced
+        .get(text)
+        .at(-1)
+        .candidates.map(({ id }) => span(id)),
       question: { key: `question-${number}`, tokens: estimateTokens(text) },
     })),
   };
@@ -225,14 +234,28 @@ function simulate(block, { fixedMs, msPerToken }, name) {
   return { answers: outcomes, wastedTokens: outcomes.reduce((sum, { wastedTokens }) => sum + wastedTokens, 0) };
 }
 
+for (const text of asked.slice(0, LEARNED)) {
+  const sets = paced.get(text).map(({ candidates }) => candidates);
+  const agreed = sets.slice(0, -1).map((set) => isSameSet(set, sets.at(-1)));
+  for (const gate of Object.values(gates)) gate.observe({ agreed, promptTokens: 400, wastedTokens: 0 });
+}
+
 const lanes = await Promise.all(Object.keys(LANES).map(openLane));
 const [waiting, speculating] = lanes;
 const results = [];
 try {
-  for (const lane of lanes) for (const text of asked.slice(0, 6)) await ask(lane, text);
+  // What a collection's searches are like is learned first, as the gate of the simulation learns it.
+  for (const lane of lanes) {
+    for (let at = 0; at < LEARNED; at += 4) await Promise.all(asked.slice(at, at + 4).map((text) => ask(lane, text)));
+  }
   const cost = await measureCost(waiting);
   const promptTokens = mean(
-    asked.map((text) => paced.get(text).at(-1).candidates.reduce((sum, { content }) => sum + estimateTokens(content), 60)),
+    asked.map((text) =>
+      paced
+        .get(text)
+        .at(-1)
+        .candidates.reduce((sum, { content }) => sum + estimateTokens(content), 60),
+    ),
   );
   const serviceMs = cost.fixedMs + cost.msPerToken * promptTokens;
   const early = [...paced.values()].map(
@@ -249,7 +272,7 @@ try {
   console.log(`${ROUNDS} blocks of ${REQUESTS} requests a load and lane\n`);
   console.log('                 search without overlap, ms          TTFT, ms             prefill     confirmed  wrong');
   console.log('load            waiting  speculating   ratio   waiting  speculating  ratio   in vain');
-  let at = 0;
+  let at = LEARNED;
   for (const load of LOADS) {
     const sums = { waiting: [], speculating: [] };
     const prefilled = { waiting: 0, speculating: 0 };

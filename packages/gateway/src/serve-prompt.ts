@@ -52,11 +52,7 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
 }
 
 /** What the call asks for is looked for first. */
-function answer(
-  gateway: Gateway,
-  call: Call,
-  way: AnswerWay,
-): undefined | Promise<void> {
+function answer(gateway: Gateway, call: Call, way: AnswerWay): undefined | Promise<void> {
   const { collections } = gateway;
   const read =
     collections === undefined || !hasMessages(call.api) ? call : readRetrievalCall(gateway, collections, call);

@@ -59,7 +59,8 @@ const STREAM: Record<Api, string> = {
 
 /** Where the sources stand in a stream. */
 const SOURCES: Record<Api, RegExp> = {
-  messages: /event: warmpath\.sources\ndata: \{"type":"warmpath\.sources",("warmpath":.*)\}\n\n(?=event: message_stop\n)/,
+  messages:
+    /event: warmpath\.sources\ndata: \{"type":"warmpath\.sources",("warmpath":.*)\}\n\n(?=event: message_stop\n)/,
   responses: /,("warmpath":\{"sources":\[.*\]\})(?=\}\}\n\n$)/,
 };
 

@@ -8,8 +8,12 @@ import { warmDuringSearch } from '../warm/warm-preamble.js';
 import type { OpenCollections } from './open-collections.js';
 import type { RetrievalCall } from './retrieve-documents.js';
 
-/** Prompts whose prefill the engines have not finished, from which on nothing is speculated (RAGCache, Algorithm 2). */
-const MAX_PREFILLING = 4;
+/**
+ * Prompts of others that an engine computes, from which on nothing is speculated (RAGCache, Algorithm 2). The paper
+ * takes the largest prefill batch; an engine that computes prompts in chunks delays every other one by each that is
+ * added.
+ */
+const MAX_PREFILLING = 1;
 
 /** How a call gets to an engine. */
 export interface Way {
@@ -47,7 +51,7 @@ export async function answerInStages(
   const leave = (): void => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   call.reply.raw.once('close', leave);
   const pipeline = new SpeculativePipeline({
-    maxPending: retrieval.mayNotSpeculate ? 0 : MAX_PREFILLING,
+    maxPending: retrieval.mayNotSpeculate ? 0 : MAX_PREFILLING * gateway.engines.all.length,
     agreement: 'set',
     isWorthTrying: (stage) => gate.mayStart(stage),
   });
@@ -68,7 +72,7 @@ export async function answerInStages(
       stages.push(documents);
       exchange.retrievalMs = gateway.now() - startedAt;
       // Its own prompt is ended before another one goes out.
-      const own = live !== undefined && live.reply.sent && !live.reply.isAnswering && !live.reply.hasFailed ? 1 : 0;
+      const own = live?.reply.sent && !live.reply.isAnswering && !live.reply.hasFailed ? 1 : 0;
       for (const action of pipeline.stage({ documents, isFinal: final }, gateway.engines.prefilling - own)) {
         if (action.kind === 'end') end();
         else if (action.kind === 'start' && action.isSpeculative) {

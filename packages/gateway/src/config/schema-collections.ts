@@ -70,10 +70,7 @@ const store = z.discriminatedUnion('kind', [
       .enum(['hnsw', 'ivfflat', 'none'])
       .optional()
       .describe('The kind of the index, which is searched in stages; `none`, all rows in one, if left out.'),
-    metric: z
-      .enum(['cosine', 'dot', 'l2'])
-      .optional()
-      .describe('What the index was made for; `cosine` if left out.'),
+    metric: z.enum(['cosine', 'dot', 'l2']).optional().describe('What the index was made for; `cosine` if left out.'),
     ...fields,
     ...storeTenant,
   }),

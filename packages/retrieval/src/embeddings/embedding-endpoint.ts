@@ -43,10 +43,7 @@ export class EmbeddingEndpoint implements Embedder {
   #restsUntil = 0;
 
   /** `now`: the monotonic clock, in milliseconds. Error: WARMPATH_CONFIG_INVALID where the URL is none. */
-  constructor(
-    { url, model, apiKey, dimensions }: EmbeddingSettings,
-    now: () => number = () => performance.now(),
-  ) {
+  constructor({ url, model, apiKey, dimensions }: EmbeddingSettings, now: () => number = () => performance.now()) {
     this.#now = now;
     const options = {
       url,
