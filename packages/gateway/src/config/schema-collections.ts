@@ -87,32 +87,42 @@ const store = z.discriminatedUnion('kind', [
   }),
 ]);
 
-export const collections = z.strictObject({
-  folder: z
-    .string()
-    .min(1)
-    .describe('Folder that holds the collections, those of each tenant apart. `warmpath ingest` writes to it.'),
-  embeddings: embeddings
-    .optional()
-    .describe('Where passages and questions get vectors; collections are searched by words alone if left out.'),
-  k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
-  wastedShare: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(0.1)
-    .describe(
-      'Part of the prompt tokens that may be prefilled in vain when generation starts before a search is over; 0 to wait for each search.',
-    ),
-  maxBytes: count(1_099_511_627_776)
-    .default(10_737_418_240)
-    .describe('Bytes of text that one collection may hold through `POST /v1/collections/{name}/documents`.'),
-  stores: z
-    .record(collectionName(), store)
-    .default({})
-    .describe('Collections that live in a database of their own: searched and answered from as any other.'),
-  models: z
-    .record(z.string().min(1).max(256), model)
-    .default({})
-    .describe('Names of models that answer from a collection, listed by `/v1/models`.'),
-});
+export const collections = z
+  .strictObject({
+    folder: z
+      .string()
+      .min(1)
+      .describe('Folder that holds the collections, those of each tenant apart. `warmpath ingest` writes to it.'),
+    embeddings: embeddings
+      .optional()
+      .describe('Where passages and questions get vectors; collections are searched by words alone if left out.'),
+    k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
+    wastedShare: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.1)
+      .describe(
+        'Part of the prompt tokens that may be prefilled in vain when generation starts before a search is over; 0 to wait for each search.',
+      ),
+    maxBytes: count(1_099_511_627_776)
+      .default(10_737_418_240)
+      .describe('Bytes of text that one collection may hold through `POST /v1/collections/{name}/documents`.'),
+    stores: z
+      .record(collectionName(), store)
+      .default({})
+      .describe('Collections that live in a database of their own: searched and answered from as any other.'),
+    models: z
+      .record(z.string().min(1).max(256), model)
+      .default({})
+      .describe('Names of models that answer from a collection, listed by `/v1/models`.'),
+  })
+  .superRefine(({ stores, embeddings }, context) => {
+    for (const [name, store] of Object.entries(stores)) {
+      const isByVectors = store.kind === 'qdrant' || store.kind === 'pgvector' || store.vectorField !== undefined;
+      if (isByVectors && embeddings === undefined) {
+        const message = 'is searched by vectors, which needs `collections.embeddings` for the questions';
+        context.addIssue({ code: 'custom', path: ['stores', name], message });
+      }
+    }
+  });

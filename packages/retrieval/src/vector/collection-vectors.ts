@@ -11,7 +11,7 @@ import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import { HybridRetriever } from '../fusion/hybrid-retriever.js';
 import type { Query, SearchOptions, Stage, StagedRetriever } from '../staged-retriever.js';
 import { buildVectorIndex } from './build-index.js';
-import { readVersionedIndex, writeVectorIndex } from './index-file.js';
+import { readNamedIndex, writeVectorIndex } from './index-file.js';
 import type { VectorEntry } from './stored-rows.js';
 import type { VectorIndex } from './vector-index.js';
 import { VectorRetriever } from './vector-retriever.js';
@@ -125,10 +125,11 @@ class FollowingVectors {
     if (this.#isLoaded) return undefined;
     this.#isLoaded = true;
     try {
-      const { index, version } = await readVersionedIndex(this.#path, this.#end.signal);
+      const { index, name = '' } = await readNamedIndex(this.#path, this.#end.signal);
       const { embedding, position } = { embedding: this.#store.embedding!, position: this.#store.position };
       const isOurs = index.options.embedder === embedding.model && index.dimension === embedding.dimension;
-      if (!isOurs || version === undefined || version > position.version) return undefined;
+      const version = Number(name.slice(name.lastIndexOf(':') + 1));
+      if (!isOurs || version > position.version || name !== this.#store.nameOf(version)) return undefined;
       return index.size > this.#graphAbove ? { index, version } : undefined;
     } catch (error) {
       this.#end.signal.throwIfAborted();
@@ -141,7 +142,7 @@ class FollowingVectors {
   /** Nothing changes the index meanwhile. Searches do not need the file: where it cannot be written, there is none. */
   async #save({ index, version }: FollowingIndex): Promise<void> {
     try {
-      await writeVectorIndex(index, this.#path, version);
+      await writeVectorIndex(index, this.#path, this.#store.nameOf(version));
       this.#unsaved = 0;
     } catch (error) {
       if (!WarmpathError.isInstance(error)) throw error;

@@ -32,8 +32,8 @@ interface Header {
   readonly options: VectorIndexOptions;
   readonly kind: VectorIndexKind;
   readonly count: number;
-  /** Of what it was built from, as its owner counts. */
-  readonly version?: number;
+  /** What its owner calls it. */
+  readonly name?: string;
   /** Numbers of the index that are no arrays. */
   readonly numbers: Readonly<Record<string, number>>;
   readonly sections: readonly { readonly name: string; readonly bytes: number }[];
@@ -44,10 +44,10 @@ type Section = { readonly name: string; readonly bytes: number; readonly parts: 
 /**
  * Writes an index to a file, whole or not at all: a file of the same name stays as it is until the new one is on the
  * disk. The index must not change meanwhile. Of several processes that write, the last one's is there.
- * @param version Of what the index was built from, for whoever reads it.
+ * @param name What its owner calls it, for whoever reads it.
  * @throws WARMPATH_INDEX_FILE with the reason.
  */
-export async function writeVectorIndex(index: VectorIndex, path: string, version?: number): Promise<void> {
+export async function writeVectorIndex(index: VectorIndex, path: string, name?: string): Promise<void> {
   const { rows, state } = index.contents;
   const { table, ids, deletedBytes: deleted } = rows;
   const idLines = [...linesOfIds(ids)];
@@ -64,7 +64,7 @@ export async function writeVectorIndex(index: VectorIndex, path: string, version
     options: index.options,
     kind: index.kind,
     count: table.count,
-    ...(version !== undefined && { version }),
+    ...(name !== undefined && { name }),
     numbers: Object.fromEntries(
       Object.entries(graph).filter((entry): entry is [string, number] => typeof entry[1] === 'number'),
     ),
@@ -111,11 +111,11 @@ export async function writeVectorIndex(index: VectorIndex, path: string, version
  *   machine with another byte order.
  */
 export async function readVectorIndex(path: string, signal?: AbortSignal): Promise<VectorIndex> {
-  return (await readVersionedIndex(path, signal)).index;
+  return (await readNamedIndex(path, signal)).index;
 }
 
-/** The same with the version that it was written with. */
-export async function readVersionedIndex(path: string, signal?: AbortSignal): Promise<VersionedIndex> {
+/** The same with the name that it was written with. */
+export async function readNamedIndex(path: string, signal?: AbortSignal): Promise<NamedIndex> {
   let file: FileHandle;
   try {
     file = await open(path, 'r');
@@ -132,13 +132,12 @@ export async function readVersionedIndex(path: string, signal?: AbortSignal): Pr
   }
 }
 
-/** An index, and of what. */
-export interface VersionedIndex {
+interface NamedIndex {
   readonly index: VectorIndex;
-  readonly version: number | undefined;
+  readonly name: string | undefined;
 }
 
-async function readFrom(file: FileHandle, path: string, signal: AbortSignal | undefined): Promise<VersionedIndex> {
+async function readFrom(file: FileHandle, path: string, signal: AbortSignal | undefined): Promise<NamedIndex> {
   const { size } = await file.stat();
   const source = new CheckedSource(file, path, signal);
   const prefix = await source.read(Math.min(size, PREFIX_BYTES));
@@ -195,7 +194,7 @@ async function readFrom(file: FileHandle, path: string, signal: AbortSignal | un
   }
   if (table.count !== count || rows.ids.length !== count) throw fileError(path, DAMAGED);
   const state = { kind, [kind]: { ...header.numbers, ...arrays } } as VectorIndexState;
-  return { index: new VectorIndex(options, rows, state), version: header.version };
+  return { index: new VectorIndex(options, rows, state), name: header.name };
 }
 
 const PARTIAL = '.partial';
