@@ -3,7 +3,7 @@
 // hashed TF-IDF vectors of a BEIR folder); when each stage comes is paced: a search takes 50 to 500 ms in 4 to 8
 // stages, as RAGCache's do. Both lanes have an engine and a gateway of their own and take turns, block by block.
 // `node bench/speculation.js --data FOLDER [--model random:24m] [--requests 30] [--rounds 2] [--k 6]
-//    [--loads .2,.5,.8,1.2] [--json FILE]`, after a build; `npm run bench:speculation` builds first.
+//    [--loads .2,.5,.8,1.2] [--wasted .1] [--json FILE]`, after a build; `npm run bench:speculation` builds first.
 import { subscribe } from 'node:diagnostics_channel';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
@@ -27,6 +27,7 @@ const { values } = parseArgs({
     requests: { type: 'string', default: '30' },
     rounds: { type: 'string', default: '2' },
     k: { type: 'string', default: '6' },
+    wasted: { type: 'string', default: '.1' },
     loads: { type: 'string', default: '.2,.5,.8,1.2' },
     json: { type: 'string' },
   },
@@ -40,7 +41,7 @@ const [FEWEST_STAGES, MOST_STAGES] = [4, 8];
 const LEARNED = 24;
 const SYSTEM = 'Answer the question from the documents alone, in one sentence, and name the documents that say it.';
 /** The share of prefill that each lane may waste. */
-const LANES = { waiting: 0, speculating: 0.1 };
+const LANES = { waiting: 0, speculating: Number(values.wasted) };
 /** Other prompts beside which the gateway speculates no more (`answer-in-stages.ts`). */
 const MAX_PREFILLING = 1;
 
