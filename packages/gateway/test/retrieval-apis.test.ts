@@ -140,7 +140,7 @@ describe.each(APIS)('retrieval in /v1/%s', (api) => {
         }
       } else {
         const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
-        const asked = body(api, fields) as { input: string; model: string };
+        const asked = body(api, fields) as unknown as { input: string; model: string };
         const streamed = await client.responses.stream(asked).finalResponse();
         for (const { output } of [await client.responses.create(asked), streamed]) {
           const [first] = output;

@@ -337,14 +337,17 @@ describe('a cold system prompt while a search goes on', () => {
     ['is short', { messages: [{ role: 'user', content: 'What is known?' }] }, upstream],
     ['engine is not one that keeps prefixes', { messages }, { dialect: 'openai' }],
     ['kind of the engine is not known', { messages }, { dialect: 'generic' }],
-  ] satisfies [string, object, object][])('is not warmed where the %s', async (_, fields, upstream) => {
-    const { engine, search, ask } = await here(warmOrAnswer, waiting(upstream));
-    const reply = ask(fields);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    search.stage('ab', true);
-    expect(saidIn(await reply)).toBe('ab');
-    expect(engine.received).toHaveLength(1);
-  });
+  ] satisfies [string, object, NonNullable<StandConfig['upstream']>][])(
+    'is not warmed where the %s',
+    async (_, fields, upstream) => {
+      const { engine, search, ask } = await here(warmOrAnswer, waiting(upstream));
+      const reply = ask(fields);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      search.stage('ab', true);
+      expect(saidIn(await reply)).toBe('ab');
+      expect(engine.received).toHaveLength(1);
+    },
+  );
 
   it('is not warmed while the engine computes other prompts', async () => {
     const { engine, gateway, search, ask } = await here(neverDone, waiting());

@@ -31,10 +31,10 @@ const NOTHING = Buffer.alloc(0);
 const NEWLINE = 10;
 
 /**
- * An answer with the passages it was made from, as `warmpath.sources` of the answer. In a stream they come where clients
- * that do not know them pass over them: in one more event without a choice (chat completions) or of a type of its own
- * (Messages), and in the response of the last event (Responses, whose official client fails at types that it does not
- * know). Every other byte is as it was.
+ * An answer with the passages it was made from, as `warmpath.sources` of the answer. In a stream they come where
+ * clients that do not know them pass over them: in one more event without a choice (chat completions) or of a type of
+ * its own (Messages), and in the response of the last event (Responses, whose official client fails at types that it
+ * does not know). Every other byte is as it was.
  */
 export class SourcedAnswer implements ResponseBody {
   readonly #answer: ResponseBody;

@@ -22,7 +22,7 @@ export interface CollectionsOptions {
 }
 
 /** The tenant whose a collection in a database is, where none is named. */
-export const DEFAULT_TENANT = 'default';
+const DEFAULT_TENANT = 'default';
 
 /** What can be searched, wherever it lives. */
 export interface SearchableCollection {
