@@ -148,6 +148,7 @@ const SIDEBAR = [
     items: list(
       'research/',
       ['foresight', 'foresight'],
+      ['Speculation', 'speculation'],
       ['RAGCache', 'ragcache'],
       ['Cost of the gateway', 'gateway-cost'],
       ['The gateway under other loads', 'gateway-loads'],

@@ -258,6 +258,12 @@ export const ERROR_TABLE = {
     message: 'There is no collection of that name.',
     remedy: 'See `warmpath collections list` or GET /v1/collections; `warmpath ingest` makes one.',
   },
+  WARMPATH_COLLECTION_STORED: {
+    status: 409,
+    type: 'invalid_request_error',
+    message: 'This collection lives in a database that is filled and listed by its own tools.',
+    remedy: 'Write to the database; searching the collection and answering from it works here.',
+  },
   WARMPATH_COLLECTION_NAME: {
     status: 400,
     type: 'invalid_request_error',

@@ -170,6 +170,20 @@ describe('the gate of speculations', () => {
     expect([0, 1, 2].map((at) => gate.mayStart(at))).toEqual([true, false, true]);
   });
 
+  test('spends a short budget where it is worth most', () => {
+    const gate = new SpeculationGate();
+    // Nothing is known, and nothing saved.
+    expect(gate.mayStart(0)).toBe(false);
+    const search = { promptTokens: 100, wastedTokens: 10 };
+    // As much is wasted as is earned: only what is right nine times of ten may start, and the budget stays as it is.
+    for (let i = 0; i < 400; i++) gate.observe({ agreed: [i % 4 > 0, i % 50 > 0], ...search });
+    expect([gate.mayStart(0), gate.mayStart(1)]).toEqual([false, false]);
+    gate.observe({ agreed: [true, true], promptTokens: 100, wastedTokens: 0 });
+    expect([gate.mayStart(0), gate.mayStart(1)]).toEqual([false, true]);
+    for (let i = 0; i < 30; i++) gate.observe({ agreed: [i % 4 > 0, true], promptTokens: 100, wastedTokens: 0 });
+    expect([gate.mayStart(0), gate.mayStart(1)]).toEqual([true, true]);
+  });
+
   test('never starts with a share of nothing, and saves up for a few searches only', () => {
     expect(new SpeculationGate({ wastedShare: 0 }).mayStart(0)).toBe(false);
     const gate = new SpeculationGate({ wastedShare: 0.5 });

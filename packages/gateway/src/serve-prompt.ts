@@ -1,14 +1,14 @@
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Call, isReadable, preparePrompt } from './arrange/prepare-prompt.js';
-import { answerInStages } from './collections/answer-in-stages.js';
+import { type Way as AnswerWay, answerInStages } from './collections/answer-in-stages.js';
 import { readRetrievalCall } from './collections/retrieve-documents.js';
 import { dispatchPrompt } from './dispatch/dispatch-prompt.js';
 import type { Way } from './engines/engine-apis.js';
 import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
 import type { Gateway } from './gateway.js';
 import { chatApi } from './intake/apis/chat-api.js';
-import type { PromptApi } from './intake/apis/prompt-api.js';
+import { hasMessages, type PromptApi } from './intake/apis/prompt-api.js';
 import { bodyOf } from './intake/request-body.js';
 import { whenReady } from './intake/work-slices.js';
 
@@ -22,13 +22,8 @@ export function servePrompt(gateway: Gateway, api: PromptApi) {
   return (request: FastifyRequest, reply: FastifyReply): void => {
     received(gateway, request);
     const call = callOf(request, reply, api);
-    if (gateway.collections === undefined || api !== chatApi) {
-      serve(gateway, call);
-      return;
-    }
-    const read = readRetrievalCall(gateway, gateway.collections, call);
-    if (!('search' in read)) serve(gateway, read);
-    else answerInStages(gateway, read, (call) => serve(gateway, call)).catch((error: unknown) => reply.send(error));
+    const answered = answer(gateway, call, { serve: (call) => serve(gateway, call), isTranslated: false });
+    answered?.catch((error: unknown) => refuseLate(reply, error));
   };
 }
 
@@ -43,21 +38,35 @@ export function serveTranslatable(gateway: Gateway, api: PromptApi & { readonly 
       if (reply.raw.destroyed) return;
       received(gateway, request);
       const call = callOf(request, reply, api);
-      if (way === 'native') serve(gateway, call);
-      else return whenReady(translated(gateway, call, api.name), (call) => serve(gateway, call));
+      const isTranslated = way !== 'native';
+      return answer(gateway, call, {
+        serve: isTranslated
+          ? (call) => whenReady(translated(gateway, call, api.name), (call) => serve(gateway, call))
+          : (call) => serve(gateway, call),
+        isTranslated,
+      });
     };
     const served = whenReady(gateway.engines.way(api.name, exchange.caller, headers), go);
-    if (served instanceof Promise) {
-      served.catch((error: unknown) => {
-        if (!reply.sent) reply.send(error);
-      });
-    }
+    if (served instanceof Promise) served.catch((error: unknown) => refuseLate(reply, error));
   };
 }
 
 function received({ now }: Gateway, { exchange }: FastifyRequest): void {
   exchange.bodyAt = now();
   exchange.trace?.stage('intake', exchange.arrivedAt, exchange.bodyAt);
+}
+
+/** What the call asks for is looked for first. */
+function answer(gateway: Gateway, call: Call, way: AnswerWay): undefined | Promise<void> {
+  const { collections } = gateway;
+  const read =
+    collections === undefined || !hasMessages(call.api) ? call : readRetrievalCall(gateway, collections, call);
+  const answered = 'search' in read ? answerInStages(gateway, collections!, read, way) : way.serve(read);
+  return answered instanceof Promise ? answered : undefined;
+}
+
+function refuseLate(reply: FastifyReply, error: unknown): void {
+  if (!reply.sent) reply.send(error);
 }
 
 function callOf(request: FastifyRequest, reply: FastifyReply, api: PromptApi): Call {

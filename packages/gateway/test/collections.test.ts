@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
+import { startJsonServer } from '../../retrieval/test/json-server.js';
 import type { Answer } from './fake-engine.js';
 import { closing, errorOf, type Reply, type StandConfig, send, stand, told } from './harness.js';
 
@@ -224,6 +225,42 @@ describe('collections over HTTP', () => {
     const reply = await send(one.at(path), body, { method });
     expect(errorOf(reply)).toMatchObject({ code, param });
     expect(one.engine.received).toEqual([]);
+  });
+
+  it('searches and answers from a collection in a database, lists it, and writes nothing to it', async () => {
+    const points = [{ id: 1, version: 3, score: 0.5, payload: { content: 'The weight of Velka is 42 kg.' } }];
+    const qdrant = closing(await startJsonServer(() => ({ body: { result: { points }, status: 'ok' } })));
+    const fake = closing(await startFakeEmbeddings());
+    const stores = { handbook: { kind: 'qdrant' as const, url: qdrant.url, collection: 'kb' } };
+    const one = await here({ collections: { embeddings: { url: fake.url, model: 'fake' }, stores } });
+    expect(json(await send(one.at('collections')))).toMatchObject({
+      data: [{ object: 'collection', id: 'handbook', store: 'qdrant' }],
+    });
+    const found = json(await send(one.at('collections/handbook/search'), { query: 'Velka' }));
+    expect(found).toMatchObject({ results: [{ id: '1', content: 'The weight of Velka is 42 kg.' }] });
+    const reply = await send(one.at('chat/completions'), question('Velka', { warmpath: { retrieval } }));
+    expect(json(reply)).toMatchObject({ warmpath: { sources: [{ id: '1' }] } });
+    expect(promptOf(one)).toContain('The weight of Velka is 42 kg.');
+    for (const [method, path] of [
+      ['POST', 'collections/handbook/documents'],
+      ['GET', 'collections/handbook/documents'],
+      ['DELETE', 'collections/handbook'],
+    ] as const) {
+      const body = method === 'POST' ? { documents: DOCUMENTS } : undefined;
+      expect(errorOf(await send(one.at(path), body, { method })).code).toBe('WARMPATH_COLLECTION_STORED');
+    }
+  });
+
+  it.each([
+    ['qdrant', { url: 'http://127.0.0.1:1', collection: 'kb' }],
+    ['pgvector', { url: 'postgres://127.0.0.1:1/kb', table: 'kb' }],
+    ['opensearch', { url: 'http://127.0.0.1:1', index: 'kb', vectorField: 'embedding' }],
+  ])('refuses a configuration of %s without anything to embed questions with', async (kind, settings) => {
+    const stores = { handbook: { kind, ...settings } };
+    await expect(here({ collections: { stores } })).rejects.toMatchObject({
+      code: 'WARMPATH_CONFIG_INVALID',
+      path: 'collections.stores.handbook',
+    });
   });
 
   it('bounds what a collection holds', async () => {

@@ -3,13 +3,13 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Collection, ScoredDocument, SearchOptions, Stage, StagedRetriever } from '@warmpath/retrieval';
+import type { ScoredDocument, SearchOptions, Stage, StagedRetriever } from '@warmpath/retrieval';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
 import { OpenCollections } from '../src/collections/open-collections.js';
-import type { Answer } from './fake-engine.js';
-import { closing, errorOf, type Reply, type StandConfig, send, stand } from './harness.js';
+import { type Answer, answerJson } from './fake-engine.js';
+import { closing, errorOf, openRequest, type Reply, type StandConfig, send, stand } from './harness.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -86,7 +86,7 @@ const neverDone: Answer = (response, { body }) => {
 
 async function here(answer: Answer, config: StandConfig = {}) {
   const search = new ScriptedSearch();
-  vi.spyOn(OpenCollections.prototype, 'get').mockResolvedValue({ retriever: search } as unknown as Collection);
+  vi.spyOn(OpenCollections.prototype, 'searchable').mockResolvedValue({ name: 'handbook', retriever: search });
   const one = await stand(answer, { ...config, collections: { folder, wastedShare: 1, ...config.collections } });
   const ask = (fields: object = {}, headers: Record<string, string> = {}) =>
     send(
@@ -283,5 +283,91 @@ describe('generation before a search is over', () => {
       }),
       { numRuns: 40, seed: 7 },
     );
+  });
+});
+
+describe('a cold system prompt while a search goes on', () => {
+  const SYSTEM = { role: 'system', content: `Answer from the documents. ${'Be brief and exact. '.repeat(30)}` };
+  const messages = [SYSTEM, { role: 'user', content: 'What is known?' }];
+  const isWarmup = ({ body }: { body: string }) => (JSON.parse(body) as { max_tokens?: number }).max_tokens === 1;
+  const upstream = { dialect: 'vllm' } as const;
+  const waiting = (other: StandConfig['upstream'] = upstream): StandConfig => {
+    return { upstream: other, collections: { folder, wastedShare: 0 } };
+  };
+  const counted = async (url: string, event: string) => {
+    const { text } = await send(`${url}/metrics`);
+    return Number(new RegExp(`warmpath_search_warmups_total\\{event="${event}"\\} (\\d+)`).exec(text)?.[1] ?? 0);
+  };
+  const warmOrAnswer: Answer = (response, request) =>
+    isWarmup(request) ? answerJson(response) : answering(response, request);
+
+  it('is warmed once', async () => {
+    const { engine, gateway, search, ask } = await here(warmOrAnswer, waiting());
+    const reply = ask({ messages });
+    await engine.until('request', 1);
+    expect(isWarmup(engine.last)).toBe(true);
+    expect(JSON.parse(engine.last.body)).toMatchObject({ messages: [SYSTEM, { role: 'user', content: '' }] });
+    expect(engine.last.body).not.toMatch(/warmpath|documents"/);
+    while (!(await send(`${gateway.url}/metrics`)).text.includes('warmpath_warm_prefixes 1\n'));
+    search.stage('ab', true);
+    expect(saidIn(await reply)).toBe('ab');
+    const again = ask({ messages });
+    // Longer than anything waits before it warms.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    search.stage('ab', true);
+    expect(saidIn(await again)).toBe('ab');
+    expect(engine.received.map(isWarmup)).toEqual([true, false, false]);
+    expect([await counted(gateway.url, 'started'), await counted(gateway.url, 'stopped')]).toEqual([1, 0]);
+  });
+
+  it('is left to the prompt itself once that goes out', async () => {
+    const { engine, gateway, search, ask } = await here(
+      (response, request) => (isWarmup(request) ? neverDone(response, request) : answering(response, request)),
+      waiting(),
+    );
+    const reply = ask({ messages });
+    await engine.until('request', 1);
+    search.stage('ab', true);
+    expect(saidIn(await reply)).toBe('ab');
+    await engine.until('abort', 1);
+    expect([await counted(gateway.url, 'started'), await counted(gateway.url, 'stopped')]).toEqual([1, 1]);
+  });
+
+  it.each([
+    ['is short', { messages: [{ role: 'user', content: 'What is known?' }] }, upstream],
+    ['engine is not one that keeps prefixes', { messages }, { dialect: 'openai' }],
+    ['kind of the engine is not known', { messages }, { dialect: 'generic' }],
+  ] satisfies [string, object, NonNullable<StandConfig['upstream']>][])(
+    'is not warmed where the %s',
+    async (_, fields, upstream) => {
+      const { engine, search, ask } = await here(warmOrAnswer, waiting(upstream));
+      const reply = ask(fields);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      search.stage('ab', true);
+      expect(saidIn(await reply)).toBe('ab');
+      expect(engine.received).toHaveLength(1);
+    },
+  );
+
+  it('is not warmed while the engine computes other prompts', async () => {
+    const { engine, gateway, search, ask } = await here(neverDone, waiting());
+    let isBusy = false;
+    engine.answer = (response, request) => {
+      if (!isBusy) response.flushHeaders();
+      else warmOrAnswer(response, request);
+      isBusy = true;
+    };
+    const other = openRequest(`${gateway.url}/v1/chat/completions`, {
+      model: 'm',
+      messages: [{ role: 'user', content: 'x' }],
+    });
+    other.on('error', () => {});
+    await engine.until('request', 1);
+    const reply = ask({ messages });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    search.stage('ab', true);
+    expect(saidIn(await reply)).toBe('ab');
+    expect(engine.received.map(isWarmup)).toEqual([false, false]);
+    other.destroy();
   });
 });

@@ -1,75 +1,156 @@
-// How well search finds what answers a question, on data sets in BEIR's layout: nDCG@10, recall@5 and recall@10.
-// Usage: node bench/quality.js [folder …]; without one, the folders of $WARMPATH_DATA.
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+/**
+ * How well search finds what answers a question, on data sets in BEIR's layout: nDCG@10, recall@5 and @10 of a
+ * collection as it is ingested (words, passages), and over whole documents with the hashed TF-IDF embedding of BM25,
+ * exact search, IVF, HNSW and both fused; how much of what exact search finds they find; at which stage the final set
+ * is there.
+ * Usage: node bench/quality.js [FOLDER...] [--dimension 1024] [--json file]; the folders of $WARMPATH_DATA without one.
+ */
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { Collections } from '../dist/index.js';
+import { parseArgs } from 'node:util';
+import {
+  Bm25Retriever,
+  buildVectorIndex,
+  Collections,
+  HashedTfIdf,
+  HybridRetriever,
+  VectorRetriever,
+} from '../dist/index.js';
 
+const K = 10;
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { dimension: { type: 'string', default: '1024' }, json: { type: 'string' } },
+});
 const root = process.env.WARMPATH_DATA;
-const isBeir = (folder) => existsSync(join(folder, 'corpus.jsonl')) && existsSync(join(folder, 'qrels'));
-const given = process.argv.slice(2);
-const folders = (given.length > 0 ? given : root ? readdirSync(root).map((name) => join(root, name)) : []).filter(
-  isBeir,
-);
-if (folders.length === 0) {
-  console.error('Name folders in the layout of BEIR (corpus.jsonl, queries.jsonl, qrels), or set WARMPATH_DATA.');
-  process.exit(2);
-}
+const named = positionals.length === 0 && root ? readdirSync(root).map((name) => join(root, name)) : positionals;
+const folders = named.filter((folder) => existsSync(join(folder, 'corpus.jsonl')) && existsSync(join(folder, 'qrels')));
+if (folders.length === 0)
+  throw new Error(
+    'Name folders in the BEIR layout: corpus.jsonl, queries.jsonl, qrels/test.tsv, or set WARMPATH_DATA.',
+  );
+const { signal } = new AbortController();
+const lines = (path) => readFileSync(path, 'utf8').split('\n').filter(Boolean);
 
-const lines = (file) => readFileSync(file, 'utf8').split('\n').filter(Boolean);
-
-/** Documents in the order of their best passages. */
-function documentsOf(candidates) {
-  return [...new Set(candidates.map(({ metadata }) => metadata.source))];
-}
-
-async function evaluate(folder) {
-  const scratch = mkdtempSync(join(tmpdir(), 'warmpath-quality-'));
-  const collections = new Collections(scratch);
-  try {
-    const collection = await collections.getOrMake('default', 'quality');
-    const { errorCount } = await collection.ingest([folder]);
-    if (errorCount > 0) throw new Error(`${errorCount} lines of ${folder} could not be read`);
-    const relevant = new Map();
-    for (const line of lines(join(folder, 'qrels', 'test.tsv'))) {
-      const [query, document, score] = line.split('\t');
-      if (!(Number(score) > 0)) continue;
-      if (!relevant.has(query)) relevant.set(query, new Map());
-      relevant.get(query).set(document, Number(score));
-    }
-    const sums = { ndcg: 0, recall5: 0, recall10: 0 };
-    const times = [];
-    let count = 0;
-    for (const line of lines(join(folder, 'queries.jsonl'))) {
-      const { _id, text } = JSON.parse(line);
-      const wanted = relevant.get(_id);
-      if (wanted === undefined) continue;
-      count++;
-      const start = performance.now();
-      let candidates = [];
-      const signal = new AbortController().signal;
-      for await (const stage of collection.retriever.search({ text }, { k: 50, signal })) candidates = stage.candidates;
-      times.push(performance.now() - start);
-      const found = documentsOf(candidates);
-      const gain = (score, rank) => (2 ** score - 1) / Math.log2(rank + 2);
-      const gained = found.slice(0, 10).reduce((sum, id, rank) => sum + gain(wanted.get(id) ?? 0, rank), 0);
-      const best = [...wanted.values()].sort((a, b) => b - a).slice(0, 10);
-      sums.ndcg += gained / best.reduce((sum, score, rank) => sum + gain(score, rank), 0);
-      for (const k of [5, 10]) {
-        sums[`recall${k}`] += found.slice(0, k).filter((id) => wanted.has(id)).length / wanted.size;
-      }
-    }
-    const mean = (sum) => (sum / count).toFixed(3);
-    times.sort((a, b) => a - b);
-    console.log(
-      `${basename(folder).padEnd(16)} ${String(count).padStart(5)} questions  ${String(collection.totals.passages).padStart(6)} passages  ` +
-        `nDCG@10 ${mean(sums.ndcg)}  recall@5 ${mean(sums.recall5)}  recall@10 ${mean(sums.recall10)}  ` +
-        `p50 ${times[Math.floor(times.length / 2)].toFixed(2)} ms`,
-    );
-  } finally {
-    await collections.close();
-    rmSync(scratch, { recursive: true, force: true });
+function readBeir(folder) {
+  const documents = lines(join(folder, 'corpus.jsonl')).map((line) => {
+    const { _id, title, text } = JSON.parse(line);
+    return { id: _id, content: text, ...(title && { title }) };
+  });
+  const relevant = new Map();
+  for (const line of lines(join(folder, 'qrels', 'test.tsv')).slice(1)) {
+    const [query, document, score] = line.split('\t');
+    if (!relevant.has(query)) relevant.set(query, new Map());
+    if (Number(score) > 0) relevant.get(query).set(document, Number(score));
   }
+  const queries = lines(join(folder, 'queries.jsonl'))
+    .map((line) => JSON.parse(line))
+    .filter(({ _id }) => relevant.get(_id)?.size > 0)
+    .map(({ _id, text }) => ({ text, relevant: relevant.get(_id) }));
+  return { documents, queries };
 }
 
-for (const folder of folders) await evaluate(folder);
+const gain = (score, rank) => (2 ** score - 1) / Math.log2(rank + 2);
+function ndcg(ids, relevant) {
+  const found = ids.slice(0, K).reduce((sum, id, rank) => sum + gain(relevant.get(id) ?? 0, rank), 0);
+  const ideal = [...relevant.values()].sort((a, b) => b - a).slice(0, K);
+  return found / ideal.reduce((sum, score, rank) => sum + gain(score, rank), 0);
+}
+const recall = (ids, relevant, k) => ids.slice(0, k).filter((id) => relevant.has(id)).length / relevant.size;
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** A collection on disk, as it is ingested; documents in the order of their best passages. */
+async function overCollection(folder, scratch) {
+  const collections = new Collections(scratch);
+  const collection = await collections.getOrMake('default', 'quality');
+  const { errorCount } = await collection.ingest([folder]);
+  if (errorCount > 0) throw new Error(`${errorCount} lines of ${folder} could not be read`);
+  return {
+    close: () => collections.close(),
+    async *search(query, { k, signal }) {
+      for await (const stage of collection.retriever.search(query, { k: 5 * k, signal })) {
+        const ids = [...new Set(stage.candidates.map(({ metadata }) => metadata.source))].slice(0, k);
+        yield { ...stage, candidates: ids.map((id) => ({ id })) };
+      }
+    },
+  };
+}
+
+const results = [];
+for (const folder of folders) {
+  const { documents, queries } = readBeir(folder);
+  const scratch = mkdtempSync(join(tmpdir(), 'warmpath-quality-'));
+  const collection = await overCollection(folder, scratch);
+  const dimension = Number(options.dimension);
+  const textOf = ({ title, content }) => (title === undefined ? content : `${title}\n${content}`);
+  const embedder = HashedTfIdf.learn(documents.map(textOf), dimension);
+  const entries = documents.map((document) => ({ id: document.id, vector: embedder.vector(textOf(document)) }));
+  const byId = new Map(documents.map((document) => [document.id, document]));
+  const over = async (settings) =>
+    new VectorRetriever({
+      index: await buildVectorIndex(entries, { dimension, ...settings }),
+      embedder,
+      passages: (ids) => ids.map((id) => byId.get(id)),
+    });
+  const bm25 = Bm25Retriever.over(documents);
+  const hnsw = await over({ kind: 'hnsw', hnsw: { breadth: 32 } });
+  const retrievers = {
+    collection,
+    'bm25 (whole)': bm25,
+    exact: await over({ kind: 'exact' }),
+    ivf: await over({ kind: 'ivf', ivf: { probes: 8 } }),
+    hnsw,
+    'bm25 + hnsw': new HybridRetriever({ lexical: bm25, dense: hnsw }),
+  };
+  console.log(`\n${basename(folder)}: ${documents.length} passages, ${queries.length} questions, ${embedder.name}`);
+  console.log(
+    '                 nDCG@10  recall@5  recall@10  of exact   p50 ms  final set at stage (share of questions)',
+  );
+  const exactIds = [];
+  for (const [name, retriever] of Object.entries(retrievers)) {
+    const [ndcgs, recalls5, recalls10, agreements, firsts, times] = [[], [], [], [], [], []];
+    for (const [i, { text, relevant }] of queries.entries()) {
+      const stages = [];
+      const start = performance.now();
+      for await (const { candidates } of retriever.search({ text }, { k: K, signal })) {
+        stages.push(candidates.map(({ id }) => id));
+      }
+      times.push(performance.now() - start);
+      const ids = stages.at(-1);
+      if (name === 'exact') exactIds.push(new Set(ids));
+      ndcgs.push(ndcg(ids, relevant));
+      recalls5.push(recall(ids, relevant, 5));
+      recalls10.push(recall(ids, relevant, K));
+      if (exactIds.length > i)
+        agreements.push(ids.filter((id) => exactIds[i].has(id)).length / Math.max(1, exactIds[i].size));
+      const sets = stages.map((stage) => [...stage].sort().join('\n'));
+      const first = sets.indexOf(sets.at(-1));
+      firsts[first] = (firsts[first] ?? 0) + 1;
+    }
+    const shares = Array.from(firsts, (count = 0) => count / queries.length);
+    const row = {
+      folder: basename(folder),
+      name,
+      ndcg10: mean(ndcgs),
+      recall5: mean(recalls5),
+      recall10: mean(recalls10),
+      ofExact: agreements.length === queries.length ? mean(agreements) : undefined,
+      p50Ms: times.sort((a, b) => a - b)[times.length >> 1],
+      finalSetAtStage: shares,
+    };
+    results.push(row);
+    console.log(
+      [
+        `  ${name.padEnd(14)}`,
+        ...[row.ndcg10, row.recall5, row.recall10].map((value) => value.toFixed(3).padStart(7)),
+        (row.ofExact?.toFixed(3) ?? '').padStart(9),
+        row.p50Ms.toFixed(2).padStart(7),
+        `  ${shares.map((share, stage) => `${stage + 1}: ${(100 * share).toFixed(0)} %`).join(', ')}`,
+      ].join('  '),
+    );
+  }
+  await collection.close();
+  rmSync(scratch, { recursive: true, force: true });
+}
+if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(results, undefined, 2)}\n`);

@@ -1,6 +1,6 @@
 export { Collection } from './collections/collection.js';
 export type { Applied, CollectionTotals, DocumentRecord } from './collections/collection-store.js';
-export { Collections, type CollectionsOptions } from './collections/collections.js';
+export { Collections, type CollectionsOptions, type SearchableCollection } from './collections/collections.js';
 export type { Embedder, EmbeddingPurpose } from './embeddings/embedder.js';
 export type { EmbeddingSettings } from './embeddings/embedding-endpoint.js';
 export { HashedTfIdf, type TfIdfState } from './embeddings/hashed-tf-idf.js';
@@ -22,6 +22,7 @@ export {
   type Stage,
   type StagedRetriever,
 } from './staged-retriever.js';
+export type { StoreSettings } from './stores/open-store.js';
 export { type BuildOptions, buildVectorIndex } from './vector/build-index.js';
 export type { HnswSearchOptions } from './vector/hnsw-search.js';
 export { readVectorIndex, writeVectorIndex } from './vector/index-file.js';

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -156,6 +156,66 @@ describe('a collection with an embedding endpoint', () => {
     expect(fake.embedded).not.toContain(many(1)[0]!.content);
     expect((await last(collection, 'song', 1000)).candidates).toHaveLength(601);
   });
+
+  it('reads its graph from the file after a start, and builds one anew where it is damaged', async () => {
+    const fake = await fakeEmbeddings();
+    const options = { graphAbove: 50 };
+    const path = join(folder, 'collections', 'default', 'c', 'vectors.index');
+    const stagesOf = (collection: Collection) => allStages(collection.retriever, 'number7 number8', 5);
+    const hasGraph = async (collection: Collection) => (await stagesOf(collection)).at(-1)!.index > 1;
+    const first = open(fake, options);
+    const made = await first.getOrMake('default', 'c');
+    await made.put(many(200));
+    await untilGraph(made);
+    const expected = sources((await last(made, 'number7 number8')).candidates);
+    await first.close();
+    const written = await readFile(path);
+
+    const second = open(fake, options);
+    const read = await second.get('default', 'c');
+    expect(await hasGraph(read)).toBe(true);
+    expect(sources((await last(read, 'number7 number8')).candidates)).toEqual(expected);
+    // What came and went since the file was written.
+    await read.put(many(150, 'song'));
+    await read.remove(['tale7']);
+    expect(await hasGraph(read)).toBe(true);
+    await second.close();
+    expect((await readFile(path)).equals(written)).toBe(false);
+
+    const third = open(fake, options);
+    const followed = await third.get('default', 'c');
+    expect(await hasGraph(followed)).toBe(true);
+    const found = sources((await last(followed, 'number7 number8', 350)).candidates);
+    expect(found).toHaveLength(349);
+    expect(found).not.toContain('tale7');
+    await third.close();
+
+    const bytes = await readFile(path);
+    bytes[bytes.length >> 1]! ^= 1;
+    for (const damaged of [bytes.subarray(0, 1000), Buffer.from('no index'), Buffer.alloc(0), bytes]) {
+      await writeFile(path, damaged);
+      const again = open(fake, options);
+      const collection = await again.get('default', 'c');
+      expect(await hasGraph(collection)).toBe(false);
+      expect(sources((await last(collection, 'number7 number8', 350)).candidates)).toHaveLength(349);
+      if (damaged === bytes) {
+        await writeFile(`${path}.999999999.partial`, 'left by a process that was killed');
+        await untilGraph(collection);
+      }
+      await again.close();
+    }
+    expect((await readdir(join(path, '..'))).filter((name) => name.endsWith('.partial'))).toEqual([]);
+    const repaired = open(fake, options);
+    expect(await hasGraph(await repaired.get('default', 'c'))).toBe(true);
+    await repaired.close();
+    // A collection that is made anew has another one's file by no number of its version.
+    const other = open(fake, options);
+    await other.delete('default', 'c');
+    const anew = await other.getOrMake('default', 'c');
+    await anew.put(many(60));
+    await writeFile(path, written);
+    expect(await hasGraph(anew)).toBe(false);
+  }, 60_000);
 
   it('lets no passage that the endpoint refuses keep others back', async () => {
     const fake = await fakeEmbeddings();

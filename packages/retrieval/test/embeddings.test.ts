@@ -1,6 +1,8 @@
+import type { WarmpathError } from '@warmpath/core';
 import { afterEach, describe, expect, it } from 'vitest';
+import { EmbeddingEndpoint } from '../src/embeddings/embedding-endpoint.js';
 import { HashedTfIdf, OpenAiEmbedder, type OpenAiEmbedderOptions } from '../src/index.js';
-import { startJsonServer } from './json-server.js';
+import { type JsonAnswer, startJsonServer } from './json-server.js';
 
 const { signal } = new AbortController();
 const closing: (() => Promise<void>)[] = [];
@@ -182,6 +184,56 @@ describe('an embedding endpoint', () => {
       });
       await expect(embedder.embed(['one'], 'query', abort.signal)).rejects.toBe(reason);
     }
+  });
+});
+
+describe('an embedding endpoint that fails questions', () => {
+  it('is left alone for longer each time, tried by one, and asked as ever once it answers', async () => {
+    let clock = 0;
+    let answer: () => JsonAnswer = () => ({ status: 503 });
+    const server = await startJsonServer((request) =>
+      answer().status === 200 ? answerFor(request as never) : answer(),
+    );
+    const endpoint = new EmbeddingEndpoint({ url: server.url, model: 'm' }, () => clock);
+    closing.push(
+      () => endpoint.close(),
+      () => server.close(),
+    );
+    const ask = () =>
+      endpoint.embed(['question'], 'query', signal).then(
+        () => 'well',
+        ({ code }: WarmpathError) => code,
+      );
+    const asked = async (times: number) => {
+      const before = server.requests.length;
+      const told = new Set<string>();
+      for (let time = 0; time < times; time++) told.add(await ask());
+      return [server.requests.length - before, ...told];
+    };
+    // A question that the endpoint does not like says nothing of the next one.
+    answer = () => ({ status: 400 });
+    expect(await asked(5)).toEqual([5, 'WARMPATH_RETRIEVAL_ERROR']);
+    answer = () => ({ status: 503 });
+    expect(await asked(10)).toEqual([3, 'WARMPATH_RETRIEVAL_ERROR']);
+    for (const rest of [5_000, 10_000, 20_000, 40_000, 60_000, 60_000]) {
+      clock += rest - 1;
+      expect(await asked(3)).toEqual([0, 'WARMPATH_RETRIEVAL_ERROR']);
+      clock += 1;
+      // One tries, the others do not wait for it.
+      const [first, ...others] = await Promise.all([ask(), ask(), ask()]);
+      expect([first, ...others]).toEqual(Array(3).fill('WARMPATH_RETRIEVAL_ERROR'));
+    }
+    expect(server.requests).toHaveLength(5 + 3 + 6);
+    // One that its caller gives up is no try.
+    clock += 60_000;
+    const left = new AbortController();
+    const given = endpoint.embed(['question'], 'query', left.signal);
+    left.abort(new Error('gone'));
+    await expect(given).rejects.toThrow('gone');
+    answer = () => ({ status: 200 });
+    expect(await ask()).toBe('well');
+    answer = () => ({ status: 503 });
+    expect(await asked(2)).toEqual([2, 'WARMPATH_RETRIEVAL_ERROR']);
   });
 });
 

@@ -59,12 +59,15 @@ export class SpeculationGate {
   }
 
   /**
-   * Whether to start a generation on the candidates of a stage. The first search of a collection may: what is wasted on
-   * it is paid back before the next.
+   * Whether to start a generation on the candidates of a stage. What is so likely right that it stays within the share
+   * by itself may always; what is less likely spends what was saved, and may the less of that is left. So a budget that
+   * is short goes to the stages that are worth most.
    */
   mayStart(stage: number): boolean {
-    if (this.#wastedShare === 0 || this.chance(stage) < LEAST_CHANCE) return false;
-    return Number.isNaN(this.#budget) || this.#budget > 0;
+    if (this.#wastedShare === 0 || this.#budget <= 0) return false;
+    const saved = Number.isNaN(this.#budget) ? 0 : this.#budget / this.#mostSaved;
+    const sure = Math.max(LEAST_CHANCE, 1 - this.#wastedShare);
+    return this.chance(stage) >= sure - Math.min(1, saved) * (sure - LEAST_CHANCE);
   }
 
   /** Learns from a search. Searches that were given up teach nothing. */
@@ -77,9 +80,12 @@ export class SpeculationGate {
     }
     const isFirst = Number.isNaN(this.#budget);
     this.#meanPrompt = isFirst ? promptTokens : keep * this.#meanPrompt + (1 - keep) * promptTokens;
-    const most = SAVED_SEARCHES * this.#wastedShare * this.#meanPrompt;
     const earned = (isFirst ? 0 : this.#budget) + this.#wastedShare * promptTokens;
-    this.#budget = Math.min(most, earned) - wastedTokens;
+    this.#budget = Math.min(this.#mostSaved, earned) - wastedTokens;
+  }
+
+  get #mostSaved(): number {
+    return SAVED_SEARCHES * this.#wastedShare * this.#meanPrompt;
   }
 }
 

@@ -37,6 +37,7 @@ const MOST_HELD_BYTES = 262_144;
  */
 export class HeldReply implements CallReply {
   readonly raw = new HeldResponse();
+  #client: CallReply | undefined;
   #isTaken = false;
   #hasFailed = false;
   #isSuperseded = false;
@@ -54,18 +55,29 @@ export class HeldReply implements CallReply {
     return this.#hasFailed || this.raw.destroyed || this.raw.status >= 400;
   }
 
+  /** Whether a part of the answer has come: its prompt is computed. */
+  get isAnswering(): boolean {
+    return this.raw.hasData;
+  }
+
   /** The engine gets the prompt. */
   hijack(): void {
     this.#isTaken = true;
+    this.#client?.hijack();
   }
 
-  send(): void {
+  send(error: unknown): void {
     this.#hasFailed = true;
+    this.#client?.send(error);
   }
 
-  /** The answer goes to the client, what was held first. `headers` go before those that were held. */
+  /**
+   * The answer goes to the client, what was held first. `headers` go before those that were held. One whose prompt has
+   * not gone out yet may still be refused.
+   */
   release(client: CallReply, headers: () => OutgoingHttpHeaders): void {
-    client.hijack();
+    this.#client = client;
+    if (this.#isTaken) client.hijack();
     this.raw.release(client.raw, headers);
   }
 
@@ -90,6 +102,10 @@ class HeldResponse extends EventEmitter<{ drain: []; close: [] }> implements Cli
   /** 0 before there is one. */
   get status(): number {
     return this.#head?.status ?? 0;
+  }
+
+  get hasData(): boolean {
+    return this.#bytes > 0 || this.#isEnded;
   }
 
   get destroyed(): boolean {

@@ -4,10 +4,24 @@ import { HeldReply } from '../answer/held-reply.js';
 import type { Call } from '../arrange/prepare-prompt.js';
 import { RESPONSE_HEADERS, summaryHeader } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
+import { warmDuringSearch } from '../warm/warm-preamble.js';
+import type { OpenCollections } from './open-collections.js';
 import type { RetrievalCall } from './retrieve-documents.js';
 
-/** Prompts whose prefill the engines have not finished, from which on nothing is speculated (RAGCache, Algorithm 2). */
-const MAX_PREFILLING = 4;
+/**
+ * Prompts of others that an engine computes, from which on nothing is speculated (RAGCache, Algorithm 2). The paper
+ * takes the largest prefill batch; an engine that computes prompts in chunks delays every other one by each that is
+ * added.
+ */
+const MAX_PREFILLING = 1;
+
+/** How a call gets to an engine. */
+export interface Way {
+  /** May throw. */
+  serve(call: Call): void | Promise<void>;
+  /** Whether the engine gets it in another API. */
+  readonly isTranslated: boolean;
+}
 
 /** A generation on the candidates of a stage, whose answer is held. */
 interface Generation {
@@ -20,15 +34,15 @@ interface Generation {
  * not the last (RAGCache, section 5.3): it goes on while they stay the same set, is ended at the engine when they
  * change, and its answer goes to the client once the search is over and they were right. What is wrong costs the
  * client nothing: then the prompt goes out as it would have without. A load gate, and what the collection's searches
- * were like so far, decide whether that is tried.
+ * were like so far, decide whether that is tried. Until something is sent, a cold system prompt is warmed.
  *
- * @param serve Sends a call to an engine; may throw.
  * @throws WarmpathError those of the search, and of `serve`
  */
 export async function answerInStages(
   gateway: Gateway,
+  collections: OpenCollections,
   retrieval: RetrievalCall,
-  serve: (call: Call) => void,
+  { serve, isTranslated }: Way,
 ): Promise<void> {
   const { call, gate } = retrieval;
   const { exchange } = call.request;
@@ -37,10 +51,11 @@ export async function answerInStages(
   const leave = (): void => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED'));
   call.reply.raw.once('close', leave);
   const pipeline = new SpeculativePipeline({
-    maxPending: retrieval.mayNotSpeculate ? 0 : MAX_PREFILLING,
+    maxPending: retrieval.mayNotSpeculate ? 0 : MAX_PREFILLING * gateway.engines.all.length,
     agreement: 'set',
     isWorthTrying: (stage) => gate.mayStart(stage),
   });
+  const warming = isTranslated ? undefined : warmDuringSearch(gateway, () => retrieval.withDocuments([]));
   const stages: (readonly string[])[] = [];
   let live: Generation | undefined;
   let wastedTokens = 0;
@@ -52,27 +67,35 @@ export async function answerInStages(
     forget(call);
   };
   try {
-    for await (const { candidates, final } of retrieval.search(abort.signal)) {
+    for await (const { candidates, final, warnings } of retrieval.search(abort.signal)) {
       const documents = candidates.map(({ id }) => id);
       stages.push(documents);
       const now = gateway.now();
       exchange.trace?.stage('retrieval', startedAt + (exchange.retrievalMs ?? 0), now);
       exchange.retrievalMs = now - startedAt;
-      for (const action of pipeline.stage({ documents, isFinal: final }, gateway.engines.prefilling)) {
+      // Its own prompt is ended before another one goes out.
+      const own = live?.reply.sent && !live.reply.isAnswering && !live.reply.hasFailed ? 1 : 0;
+      for (const action of pipeline.stage({ documents, isFinal: final }, gateway.engines.prefilling - own)) {
         if (action.kind === 'end') end();
-        else if (action.kind === 'start' && action.isSpeculative) live = start(retrieval, candidates, serve);
+        else if (action.kind === 'start' && action.isSpeculative) {
+          warming?.end();
+          live = start(retrieval, candidates, serve);
+        }
       }
       if (!final) continue;
+      warming?.end();
+      const told = collections.told(call.request, warnings);
       const wasSpeculated = live !== undefined || wastedTokens > 0;
       const answer = retrieval.withDocuments(candidates);
       if (live !== undefined && !live.reply.hasFailed) {
         exchange.speculation = 'confirmed';
-        live.call.sources!.passages = candidates;
+        Object.assign(live.call.sources!, { passages: candidates, told });
         live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(exchange) }));
       } else {
         end();
         if (wasSpeculated) exchange.speculation = 'wrong';
-        serve(answer);
+        Object.assign(answer.sources!, { told });
+        await serve(answer);
       }
       if (wasSpeculated) gateway.metrics.speculated(exchange.speculation!, wastedTokens);
       const agreed = stages.slice(0, -1).map((earlier) => isSameSet(earlier, documents));
@@ -83,18 +106,16 @@ export async function answerInStages(
     end();
     throw error;
   } finally {
+    warming?.end();
     call.reply.raw.removeListener('close', leave);
   }
 }
 
-function start(
-  retrieval: RetrievalCall,
-  candidates: readonly ScoredDocument[],
-  serve: (call: Call) => void,
-): Generation {
+/** A generation that cannot start is nobody's loss: the answer is asked for when the search is over. */
+function start(retrieval: RetrievalCall, candidates: readonly ScoredDocument[], serve: Way['serve']): Generation {
   const reply = new HeldReply();
   const call = { ...retrieval.withDocuments(candidates), reply };
-  serve(call);
+  void (async () => serve(call))().catch((error: unknown) => reply.send(error));
   return { reply, call };
 }
 

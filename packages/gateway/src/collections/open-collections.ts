@@ -1,5 +1,6 @@
-import { SpeculationGate, WarmpathError } from '@warmpath/core';
-import type { Collection, Collections } from '@warmpath/retrieval';
+import { ERROR_TABLE, SpeculationGate, WarmpathError, type Warning } from '@warmpath/core';
+import type { Collection, Collections, SearchableCollection } from '@warmpath/retrieval';
+import type { FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import { checksKeys, isLoopback } from '../config/schema-server.js';
 import type { Caller } from '../intake/authenticate.js';
@@ -12,12 +13,23 @@ const DEFAULT_TENANT = 'default';
 const MOST_GATES = 1_024;
 /** Collections of one tenant that can be made over HTTP. */
 const MOST_COLLECTIONS = 100;
+/** Kinds of what searches go without that are told apart in the log. */
+const MOST_LOGGED = 64;
+
+/** Warnings as a caller reads them; left out where there are none. */
+export interface ToldWarnings {
+  readonly warnings?: readonly Warning[];
+}
+
+const NONE: readonly never[] = [];
 
 /** The collections that a configuration names. The package behind it is loaded where one does. */
 export class OpenCollections {
   readonly settings: Settings;
   readonly #collections: Collections;
   readonly #gates = new Map<string, SpeculationGate>();
+  /** What the log says already of what searches go without. */
+  readonly #logged = new Set<string>();
 
   private constructor(settings: Settings, collections: Collections) {
     this.settings = settings;
@@ -27,14 +39,25 @@ export class OpenCollections {
   /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
   static async open(settings: Settings): Promise<OpenCollections> {
     const { Collections } = await loadRetrieval();
-    return new OpenCollections(settings, new Collections(settings.folder, { embeddings: settings.embeddings }));
+    const { folder, embeddings, stores } = settings;
+    return new OpenCollections(settings, new Collections(folder, { embeddings, stores }));
   }
 
   names(tenant: string): Promise<string[]> {
     return this.#collections.names(tenant);
   }
 
-  /** Errors: WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE. */
+  /** Names of collections that live in databases. */
+  storedNames(tenant: string): string[] {
+    return this.#collections.storedNames(tenant);
+  }
+
+  /** A collection wherever it lives. Errors: those of `get` but for _STORED. */
+  searchable(tenant: string, name: string): Promise<SearchableCollection> {
+    return this.#collections.searchable(tenant, name);
+  }
+
+  /** Errors: WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE, _STORED. */
   get(tenant: string, name: string): Promise<Collection> {
     return this.#collections.get(tenant, name);
   }
@@ -64,6 +87,25 @@ export class OpenCollections {
       this.#gates.set(key, gate);
     }
     return gate;
+  }
+
+  /**
+   * What a caller is told of what a search or a write went without: not the addresses of servers that only the operator
+   * knows. The log says it once, and again after it was there in between.
+   */
+  told({ exchange, log }: Pick<FastifyRequest, 'exchange' | 'log'>, warnings: readonly Warning[] = NONE): ToldWarnings {
+    exchange.retrievalWarnings = warnings;
+    if (warnings.length === 0) {
+      this.#logged.clear();
+      return {};
+    }
+    for (const { code, path, message } of warnings) {
+      const kind = `${code} ${path}`;
+      if (this.#logged.has(kind) || this.#logged.size === MOST_LOGGED) continue;
+      this.#logged.add(kind);
+      log.warn({ requestId: exchange.requestId, code, path, reason: message }, 'went without');
+    }
+    return { warnings: warnings.map(({ code, path }) => ({ code, path, message: ERROR_TABLE[code].message })) };
   }
 
   close(): Promise<void> {

@@ -3,6 +3,7 @@ import type { ScoredDocument, Stage } from '@warmpath/retrieval';
 import { type Call, isReadable } from '../arrange/prepare-prompt.js';
 import { SESSION_HEADER } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
+import { hasMessages, type MessageApi } from '../intake/apis/prompt-api.js';
 import { BodyView } from '../intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import { modelOf } from '../intake/parse-request.js';
@@ -50,7 +51,8 @@ const SIGN = Buffer.from('"retrieval"');
 export function readRetrievalCall(gateway: Gateway, collections: OpenCollections, call: Call): Call | RetrievalCall {
   const { models } = collections.settings;
   const isNamed = Object.keys(models).length > 0;
-  if (!isReadable(call.request) || (!isNamed && !call.body.includes(SIGN))) return call;
+  const { api } = call;
+  if (!hasMessages(api) || !isReadable(call.request) || (!isNamed && !call.body.includes(SIGN))) return call;
   const body = readBody(call.body);
   if (body === undefined) return call;
   const name = modelOf(body);
@@ -67,14 +69,14 @@ export function readRetrievalCall(gateway: Gateway, collections: OpenCollections
   // Who asks a model of a collection with documents of its own wants an answer from those.
   if (brings) return { ...call, body: applyEdits(call.body, edits) };
   const asked = readRetrieval(gateway, collections, call, { given: given ?? {}, model });
-  const query = asked.query ?? lastQuestion(body);
+  const query = asked.query ?? lastQuestion(api, body);
   const { tenant, collection, k } = asked;
   return {
     call,
     gate: collections.gateOf(tenant, collection),
     mayNotSpeculate: namesConversation(call, body, switches),
     async *search(signal) {
-      const { retriever } = await collections.get(tenant, collection);
+      const { retriever } = await collections.searchable(tenant, collection);
       yield* retriever.search({ text: query }, { k, signal });
     },
     withDocuments(passages) {
@@ -85,8 +87,12 @@ export function readRetrievalCall(gateway: Gateway, collections: OpenCollections
   };
 }
 
+/** Members by which a request goes on with what an engine or the gateway remembers. */
+const REMEMBERED = ['prompt_cache_key', 'previous_response_id', 'conversation'];
+
 function namesConversation({ request }: Call, body: BodyView, { session }: Record<string, unknown>): boolean {
-  return session !== undefined || request.headers[SESSION_HEADER] !== undefined || body.has('prompt_cache_key');
+  if (session !== undefined || request.headers[SESSION_HEADER] !== undefined) return true;
+  return REMEMBERED.some((name) => body.has(name));
 }
 
 /** What cannot be read is refused on its way through the gateway, in its own words. */
@@ -135,19 +141,24 @@ function readRetrieval(
   return { tenant, collection: own, k, query };
 }
 
-/** The text of the last message of the user. */
-function lastQuestion(body: BodyView): string {
-  const messages = body.value('messages');
-  if (messages === undefined || !body.scan.isArray(messages))
-    throw invalid('messages', 'an array of messages was expected');
-  for (const span of body.scan.elements(messages.start).reverse()) {
-    const role = body.scan.member(span.start, 'role');
-    if (role === undefined || body.scan.string(role) !== 'user') continue;
-    const content = body.scan.member(span.start, 'content');
-    const text = content === undefined ? '' : textOf(body.scan.parse(content));
+/** The text of the last message of the user, as the API writes it. */
+function lastQuestion({ conversation }: MessageApi, body: BodyView): string {
+  const { messages: name, takesText } = conversation;
+  const { scan } = body;
+  const messages = body.value(name);
+  const whole = takesText && messages !== undefined ? scan.string(messages) : undefined;
+  if (whole !== undefined && whole.trim() !== '') return whole;
+  if (whole === undefined && (messages === undefined || !scan.isArray(messages)))
+    throw invalid(name, 'an array of messages was expected');
+  const spans = whole === undefined ? scan.elements(messages!.start).reverse() : [];
+  for (const span of spans) {
+    const role = scan.member(span.start, 'role');
+    if (role === undefined || scan.string(role) !== 'user') continue;
+    const content = scan.member(span.start, 'content');
+    const text = content === undefined ? '' : textOf(scan.parse(content));
     if (text.trim() !== '') return text;
   }
-  throw invalid('messages', 'there is no message of the user to look for; send `warmpath.retrieval.query`');
+  throw invalid(name, 'there is no message of the user to look for; send `warmpath.retrieval.query`');
 }
 
 function textOf(content: unknown): string {

@@ -1,26 +1,44 @@
 import type { Arrangement, WarmpathError } from '@warmpath/core';
 import type { ScoredDocument } from '@warmpath/retrieval';
 import type { ResponseBody, ResponseHead } from '../answer/response-body.js';
-import { chatApi } from '../intake/apis/chat-api.js';
-import { errorShapeOf } from '../intake/apis/error-shape.js';
+import type { ApiName } from '../intake/apis/prompt-api.js';
 import { BodyView } from '../intake/body-view.js';
 import { applyEdits } from '../intake/json-scanner.js';
+import type { ToldWarnings } from './open-collections.js';
 
 /** The passages that an answer is made from, best first. A later stage of the search may rank them anew. */
 export interface Sources {
   passages: readonly ScoredDocument[];
+  /** What the search went without. */
+  told?: ToldWarnings;
 }
 
-/** What ends a stream of chat completions. */
-const DONE = ['data: [DONE]', 'data:[DONE]'];
+/** How the line begins that ends a stream: the sources stand before it, or in its event. */
+const LAST_LINES: Readonly<Record<ApiName, readonly string[]>> = {
+  chat: ['data: [DONE]', 'data:[DONE]'],
+  completions: ['data: [DONE]', 'data:[DONE]'],
+  messages: ['event: message_stop', 'event:message_stop'],
+  responses: ['completed', 'incomplete', 'failed'].flatMap((end) => [
+    `event: response.${end}`,
+    `event:response.${end}`,
+  ]),
+};
+/** Bytes by which such a line is told from any other. */
+const LONGEST_LINE = Math.max(...Object.values(LAST_LINES).flatMap((lines) => lines.map(({ length }) => length)));
+/** The type of the event where events have types of which clients pass over those that they do not know. */
+const EVENT = 'warmpath.sources';
 const NOTHING = Buffer.alloc(0);
 const NEWLINE = 10;
 
 /**
- * The engine's answer with the passages it was made from: as `warmpath.sources` of the answer, or of one more event of
- * a stream, without a choice, which clients that do not know it pass over. Every other byte is the engine's.
+ * An answer with the passages it was made from, as `warmpath.sources` of the answer. In a stream they come where
+ * clients that do not know them pass over them: in one more event without a choice (chat completions) or of a type of
+ * its own (Messages), and in the response of the last event (Responses, whose official client fails at types that it
+ * does not know). Every other byte is as it was.
  */
 export class SourcedAnswer implements ResponseBody {
+  readonly #answer: ResponseBody;
+  readonly #api: ApiName;
   readonly #sources: Sources;
   /** What the prompt calls each document. */
   readonly #labels: ReadonlyMap<string, string>;
@@ -30,59 +48,85 @@ export class SourcedAnswer implements ResponseBody {
   #held: Buffer[] = [];
   #isLineStart = true;
   #isSaid = false;
+  /** Whether what is held is the last event. */
+  #holdsLast = false;
 
-  constructor(sources: Sources, arrangements: readonly Arrangement[]) {
+  /** @param answer What becomes of the engine's answer otherwise, in the API of the client. */
+  constructor(
+    answer: ResponseBody,
+    { api, sources, arrangements }: { api: ApiName; sources: Sources; arrangements: readonly Arrangement[] },
+  ) {
+    this.#answer = answer;
+    this.#api = api;
     this.#sources = sources;
     this.#labels = new Map(arrangements.flatMap(({ documents }) => documents.map(({ id, label }) => [id, label])));
   }
 
   head(head: ResponseHead): ResponseHead | undefined {
-    const type = head.headers['content-type'] ?? '';
-    const isReadable = head.status === 200 && head.headers['content-encoding'] === undefined;
+    const own = this.#answer.head(head);
+    if (own === undefined) {
+      this.#kind = 'object';
+      return undefined;
+    }
+    const type = own.headers['content-type'] ?? '';
+    const isReadable = own.status === 200 && own.headers['content-encoding'] === undefined;
     if (isReadable && type.startsWith('text/event-stream')) this.#kind = 'stream';
     if (isReadable && type.startsWith('application/json')) this.#kind = 'object';
-    this.#head = head;
-    return this.#kind === 'object' ? undefined : head;
+    this.#head = own;
+    return this.#kind === 'object' ? undefined : own;
   }
 
-  data(chunk: Buffer): Buffer {
-    if (this.#kind === 'untouched' || this.#isSaid) return chunk;
+  data(chunk: Buffer): Buffer | string {
+    const own = this.#answer.data(chunk);
+    if (this.#kind === 'untouched' || this.#isSaid || own.length === 0) return own;
+    const bytes = typeof own === 'string' ? Buffer.from(own) : own;
     if (this.#kind === 'object') {
-      this.#held.push(chunk);
+      this.#held.push(bytes);
       return NOTHING;
     }
-    return this.#stream(this.#held.length === 0 ? chunk : Buffer.concat([...this.#held.splice(0), chunk]));
+    return this.#stream(this.#held.length === 0 ? bytes : Buffer.concat([...this.#held.splice(0), bytes]));
   }
 
   end(): { readonly head?: ResponseHead; readonly rest: string } {
-    const held = Buffer.concat(this.#held);
+    const { head = this.#head, rest } = this.#answer.end();
     if (this.#kind === 'object') {
-      const body = this.#extended(held);
-      const { status, headers } = this.#head;
+      const { status, headers } = head;
+      const whole = Buffer.concat([...this.#held, Buffer.from(rest)]);
+      const body = status === 200 ? this.#extended(whole) : whole;
       return {
         head: { status, headers: { ...headers, 'content-length': String(body.length) } },
         rest: body.toString(),
       };
     }
-    if (this.#kind === 'untouched' || this.#isSaid) return { rest: '' };
-    return { rest: `${held.toString()}${this.#event()}` };
+    if (this.#kind === 'untouched' || this.#isSaid) return { rest };
+    const passed = this.#stream(Buffer.concat([...this.#held.splice(0), Buffer.from(rest)])).toString();
+    const held = Buffer.concat(this.#held);
+    if (this.#isSaid) return { rest: passed };
+    if (this.#api === 'responses') return { rest: `${passed}${this.#lastEvent(held).toString()}` };
+    return { rest: `${passed}${held.toString()}${this.#event()}` };
   }
 
   broken(error: WarmpathError): string {
-    return errorShapeOf(chatApi.path).event(error);
+    return this.#answer.broken(error);
   }
 
   /** Passes lines on until the one that ends the stream, before which the event stands. */
   #stream(bytes: Buffer): Buffer {
+    if (this.#holdsLast) return this.#last(bytes);
     let at = 0;
     for (;;) {
       if (this.#isLineStart) {
-        const line = bytes.toString('latin1', at, at + DONE[0]!.length);
-        if (DONE.some((done) => line.startsWith(done))) {
+        const line = bytes.toString('latin1', at, at + LONGEST_LINE);
+        const last = LAST_LINES[this.#api];
+        if (last.some((beginning) => line.startsWith(beginning))) {
+          if (this.#api === 'responses') {
+            this.#holdsLast = true;
+            return Buffer.concat([bytes.subarray(0, at), this.#last(bytes.subarray(at))]);
+          }
           this.#isSaid = true;
           return Buffer.concat([bytes.subarray(0, at), Buffer.from(this.#event()), bytes.subarray(at)]);
         }
-        if (DONE.some((done) => done.startsWith(line))) {
+        if (last.some((beginning) => beginning.startsWith(line))) {
           this.#held = [bytes.subarray(at)];
           return bytes.subarray(0, at);
         }
@@ -94,16 +138,50 @@ export class SourcedAnswer implements ResponseBody {
     }
   }
 
+  /** Holds the last event until all of it is there. */
+  #last(bytes: Buffer): Buffer {
+    const ends = ['\n\n', '\r\n\r\n'].map((end) => ({ at: bytes.indexOf(end), length: end.length }));
+    const end = ends.find(({ at }) => at >= 0);
+    if (end === undefined) {
+      this.#held = [bytes];
+      return NOTHING;
+    }
+    this.#isSaid = true;
+    const behind = end.at + end.length;
+    return Buffer.concat([this.#lastEvent(bytes.subarray(0, behind)), bytes.subarray(behind)]);
+  }
+
+  /** The last event with the sources in its response; as it is where it has none. */
+  #lastEvent(event: Buffer): Buffer {
+    const line = /^data: ?(\{.*\})\r?$/m.exec(event.toString('latin1'));
+    if (line === null) return event;
+    const from = line.index + line[0].indexOf('{');
+    const data = event.subarray(from, from + line[1]!.length);
+    try {
+      const view = new BodyView(data);
+      const response = view.value('response');
+      if (response === undefined || !view.scan.isObject(response)) return event;
+      const extended = this.#extended(data.subarray(response.start, response.end));
+      const whole = applyEdits(data, [{ ...response, pieces: [extended] }]);
+      return Buffer.concat([event.subarray(0, from), whole, event.subarray(from + data.length)]);
+    } catch {
+      return event;
+    }
+  }
+
   #said(): string {
     const sources = this.#sources.passages.map(({ id, title, content, metadata, score }) => {
       return { id, label: this.#labels.get(id.slice(-500)), title, score, source: metadata?.['source'], content };
     });
-    return JSON.stringify({ sources });
+    return JSON.stringify({ sources, ...this.#sources.told });
   }
 
   #event(): string {
-    const event = `{"id":"sources","object":"chat.completion.chunk","created":0,"model":"","choices":[],"warmpath":${this.#said()}}`;
-    return `data: ${event}\n\n`;
+    const said = `"warmpath":${this.#said()}`;
+    if (this.#api === 'messages') {
+      return `event: ${EVENT}\ndata: {"type":"${EVENT}",${said}}\n\n`;
+    }
+    return `data: {"id":"sources","object":"chat.completion.chunk","created":0,"model":"","choices":[],${said}}\n\n`;
   }
 
   #extended(body: Buffer): Buffer {

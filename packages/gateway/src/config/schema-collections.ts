@@ -31,28 +31,98 @@ const embeddings = z.strictObject({
     .describe("Dimensions to ask for, of a model that can shorten its vectors; the model's own if left out."),
 });
 
-export const collections = z.strictObject({
-  folder: z
-    .string()
-    .min(1)
-    .describe('Folder that holds the collections, those of each tenant apart. `warmpath ingest` writes to it.'),
-  embeddings: embeddings
+const text = (most: number) => z.string().min(1).max(most);
+const httpUrl = () => z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
+const storeTenant = {
+  tenant: text(256).optional().describe('Whose collection it is; `default`, as without keys, if left out.'),
+};
+const storeKey = { apiKey: text(4_096).optional().describe('Its key. Best taken from the environment.') };
+const fields = {
+  fields: z
+    .strictObject({
+      id: text(256).optional(),
+      content: text(256).optional(),
+      title: text(256).optional(),
+      metadata: text(256).optional(),
+    })
     .optional()
-    .describe('Where passages and questions get vectors; collections are searched by words alone if left out.'),
-  k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
-  wastedShare: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(0.1)
-    .describe(
-      'Part of the prompt tokens that may be prefilled in vain when generation starts before a search is over; 0 to wait for each search.',
-    ),
-  maxBytes: count(1_099_511_627_776)
-    .default(10_737_418_240)
-    .describe('Bytes of text that one collection may hold through `POST /v1/collections/{name}/documents`.'),
-  models: z
-    .record(z.string().min(1).max(256), model)
-    .default({})
-    .describe('Names of models that answer from a collection, listed by `/v1/models`.'),
-});
+    .describe('Which fields hold id, text, title and metadata of a passage; `content` and `title` if left out.'),
+};
+
+const store = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('qdrant').describe('Qdrant 1.10 or later, searched by vectors.'),
+    url: httpUrl().describe('Where it listens.'),
+    ...storeKey,
+    collection: text(256).describe('What Qdrant calls the collection.'),
+    vectorName: text(256).optional().describe('The named vector that is searched, where points have several.'),
+    ...fields,
+    ...storeTenant,
+  }),
+  z.strictObject({
+    kind: z.literal('pgvector').describe('PostgreSQL with pgvector, searched by vectors. Needs the package `pg`.'),
+    url: z
+      .url({ protocol: /^postgres(?:ql)?$/, error: 'must be a postgres:// URL' })
+      .describe('Where it listens, with user and database. Best taken from the environment.'),
+    table: text(256).describe('A table, also with its schema: `kb.passages`.'),
+    vectorColumn: text(256).optional().describe('The column of the vectors; `embedding` if left out.'),
+    index: z
+      .enum(['hnsw', 'ivfflat', 'none'])
+      .optional()
+      .describe('The kind of the index, which is searched in stages; `none`, all rows in one, if left out.'),
+    metric: z.enum(['cosine', 'dot', 'l2']).optional().describe('What the index was made for; `cosine` if left out.'),
+    ...fields,
+    ...storeTenant,
+  }),
+  z.strictObject({
+    kind: z
+      .enum(['opensearch', 'elasticsearch'])
+      .describe('OpenSearch 2.16, Elasticsearch 8, or later: words, and vectors where a field is named.'),
+    url: httpUrl().describe('Where it listens.'),
+    ...storeKey,
+    index: text(256).describe('The index.'),
+    vectorField: text(256).optional().describe('The field of the vectors; words alone are searched if left out.'),
+    ...fields,
+    ...storeTenant,
+  }),
+]);
+
+export const collections = z
+  .strictObject({
+    folder: z
+      .string()
+      .min(1)
+      .describe('Folder that holds the collections, those of each tenant apart. `warmpath ingest` writes to it.'),
+    embeddings: embeddings
+      .optional()
+      .describe('Where passages and questions get vectors; collections are searched by words alone if left out.'),
+    k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
+    wastedShare: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.1)
+      .describe(
+        'Part of the prompt tokens that may be prefilled in vain when generation starts before a search is over; 0 to wait for each search.',
+      ),
+    maxBytes: count(1_099_511_627_776)
+      .default(10_737_418_240)
+      .describe('Bytes of text that one collection may hold through `POST /v1/collections/{name}/documents`.'),
+    stores: z
+      .record(collectionName(), store)
+      .default({})
+      .describe('Collections that live in a database of their own: searched and answered from as any other.'),
+    models: z
+      .record(z.string().min(1).max(256), model)
+      .default({})
+      .describe('Names of models that answer from a collection, listed by `/v1/models`.'),
+  })
+  .superRefine(({ stores, embeddings }, context) => {
+    for (const [name, store] of Object.entries(stores)) {
+      const isByVectors = store.kind === 'qdrant' || store.kind === 'pgvector' || store.vectorField !== undefined;
+      if (isByVectors && embeddings === undefined) {
+        const message = 'is searched by vectors, which needs `collections.embeddings` for the questions';
+        context.addIssue({ code: 'custom', path: ['stores', name], message });
+      }
+    }
+  });

@@ -72,6 +72,7 @@ const WARNINGS_SHOWN = 8;
  */
 export function summaryHeader(exchange: Exchange): string {
   const { errorSource, overheadMs, policy, documents, recognised, documentsMoved, blocks } = exchange;
+  const warnings = [...exchange.retrievalWarnings, ...exchange.warnings];
   const fields: string[] = [];
   const add = (key: keyof typeof SUMMARY_FIELDS, value: number | string | undefined): void => {
     if (value !== undefined) fields.push(`${key}=${value}`);
@@ -91,8 +92,8 @@ export function summaryHeader(exchange: Exchange): string {
   add('shortened', exchange.shortened || undefined);
   add('saved', exchange.deduplicatedTokens || undefined);
   add('fallback', exchange.fallback);
-  if (exchange.warnings.length > 0) add('warnings', `(${warningsShown(exchange)})`);
-  if (exchange.warnings.length > WARNINGS_SHOWN) add('hidden', exchange.warnings.length - WARNINGS_SHOWN);
+  if (warnings.length > 0) add('warnings', `(${warningsShown(warnings)})`);
+  if (warnings.length > WARNINGS_SHOWN) add('hidden', warnings.length - WARNINGS_SHOWN);
   return withError(errorSource, fields.join(', '));
 }
 
@@ -106,7 +107,7 @@ function recognisedBlocks(blocks: Exchange['blocks']): string {
   return blocks.map(({ format, documents, decided }) => `${format} ${documents} ${decided}`).join(', ');
 }
 
-function warningsShown({ warnings }: Exchange): string {
+function warningsShown(warnings: Exchange['warnings']): string {
   return warnings
     .slice(0, WARNINGS_SHOWN)
     .map(({ code, path }) => quoted(`${code} ${path}`))

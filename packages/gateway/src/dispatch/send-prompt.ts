@@ -1,10 +1,12 @@
 import type { EngineFailure, RelayResult } from '../answer/relay.js';
+import { UntouchedBody } from '../answer/response-body.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { type Call, isReadable, modelIn } from '../arrange/prepare-prompt.js';
 import { SourcedAnswer } from '../collections/sourced-answer.js';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { chatApi } from '../intake/apis/chat-api.js';
+import { errorShapeOf } from '../intake/apis/error-shape.js';
 import type { Exchange } from '../observe/exchange.js';
 import { guard } from '../observe/fail-open.js';
 import { observeAccepted, observeDispatch, observeOutcome } from '../observe/observe-outcome.js';
@@ -100,10 +102,14 @@ const IDENTITY = { 'accept-encoding': 'identity' };
  * A translation goes to where chat completions are served, and its answer back through the translation; to an answer
  * from retrieved passages, its sources are added.
  */
-function wayBack({ translation, sources }: Call, prompt: ArrangedPrompt): Pick<ForwardOptions, 'path' | 'body'> {
-  if (sources !== undefined) return { body: new SourcedAnswer(sources, prompt.arrangements) };
-  if (translation === undefined) return {};
-  return { path: chatApi.path, body: translation.answer };
+function wayBack(
+  { request, translation, sources, route }: Call,
+  { arrangements }: ArrangedPrompt,
+): Pick<ForwardOptions, 'path' | 'body'> {
+  const path = translation && { path: chatApi.path };
+  if (sources === undefined) return { ...path, ...(translation && { body: translation.answer }) };
+  const answer = translation?.answer ?? new UntouchedBody(errorShapeOf(request.url));
+  return { ...path, body: new SourcedAnswer(answer, { api: route, sources, arrangements }) };
 }
 
 function isRead(prompt: ArrangedPrompt): boolean {

@@ -78,6 +78,8 @@ export class Exchange {
   queuedMs: number | undefined;
   /** Milliseconds in which passages were looked for; `undefined` for a request that asked for none. */
   retrievalMs: number | undefined;
+  /** What a search went without. */
+  retrievalWarnings: readonly Warning[] = NONE;
   /** Whether a generation that started before the search was over was the right one. */
   speculation: 'confirmed' | 'wrong' | undefined;
   /** What a defect, or a store that did not answer, cost this request. */

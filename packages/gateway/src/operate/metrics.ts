@@ -127,6 +127,11 @@ export class Metrics {
   readonly #prewarms = this.#counter('prewarms_total', 'Prefills ahead, by what became of them.', ['outcome']);
   readonly #prewarmTokens = this.#counter('prewarm_tokens_total', 'Prompt tokens computed ahead.');
   readonly #warmups = this.#counter('warmups_total', 'Answers to warm-up calls.', ['state']);
+  readonly #searchWarmups = this.#counter(
+    'search_warmups_total',
+    'Prefills of cold system prompts beside a search: started, and of these stopped because the search was over first.',
+    ['event'],
+  );
 
   constructor(sources: GaugeSources) {
     this.#read('histories', 'Histories kept, one per tenant and model.', sources.histories);
@@ -264,6 +269,10 @@ export class Metrics {
 
   warmup(state: string): void {
     this.#warmups.inc({ state });
+  }
+
+  warmedDuringSearch(event: 'started' | 'stopped'): void {
+    this.#searchWarmups.inc({ event });
   }
 
   #counter<Label extends string = never>(name: string, help: string, labelNames: Label[] = []): Counter<Label> {

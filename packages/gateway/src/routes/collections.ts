@@ -1,7 +1,7 @@
-import { ERROR_TABLE, WarmpathError, type Warning } from '@warmpath/core';
-import type { Collection, DocumentText } from '@warmpath/retrieval';
+import { WarmpathError } from '@warmpath/core';
+import type { DocumentText, SearchableCollection } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { collectionTenant } from '../collections/open-collections.js';
+import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
@@ -37,6 +37,9 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
     for (const name of await collections.names(tenant)) {
       data.push({ object: 'collection', id: name, ...(await collections.get(tenant, name)).totals });
     }
+    for (const name of collections.storedNames(tenant)) {
+      data.push({ object: 'collection', id: name, store: collections.settings.stores[name]!.kind });
+    }
     return answer(request, reply, { object: 'list', data });
   });
 
@@ -48,13 +51,13 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
 
   app.post<Named>('/v1/collections/:name/search', async (request, reply) => {
     const { name } = request.params;
-    const collection = await collections.get(tenantOf(request), name);
+    const collection = await collections.searchable(tenantOf(request), name);
     const { query, k = RESULTS, ...rest } = readObject(bodyOf(request));
     refuseUnknown(rest, ['query', 'k']);
     if (typeof query !== 'string') throw invalid('query', 'a string was expected');
     if (typeof k !== 'number') throw invalid('k', 'a number was expected');
     const isStreamed = request.headers.accept?.includes('text/event-stream') === true;
-    return searched(request, reply, { collection, text: query, k, isStreamed });
+    return searched(request, reply, { collections, collection, text: query, k, isStreamed });
   });
 
   app.get<Named & { Querystring: { after?: unknown } }>('/v1/collections/:name/documents', async (request, reply) => {
@@ -83,7 +86,7 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
       throw new WarmpathError('WARMPATH_BODY_TOO_LARGE', { detail });
     }
     const { added, changed, unchanged, embedding } = await collection.put(texts);
-    const warnings = embedding?.warning && told(request, [embedding.warning]);
+    const warnings = collections.told(request, embedding?.warning && [embedding.warning]);
     return answer(request, reply, {
       object: 'ingestion',
       collection: collection.name,
@@ -110,9 +113,15 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
 async function searched(
   request: FastifyRequest,
   reply: FastifyReply,
-  asked: { readonly collection: Collection; readonly text: string; readonly k: number; readonly isStreamed: boolean },
+  asked: {
+    readonly collections: OpenCollections;
+    readonly collection: SearchableCollection;
+    readonly text: string;
+    readonly k: number;
+    readonly isStreamed: boolean;
+  },
 ): Promise<FastifyReply> {
-  const { collection, text, k, isStreamed } = asked;
+  const { collections, collection, text, k, isStreamed } = asked;
   const { exchange } = request;
   const abort = new AbortController();
   reply.raw.once('close', () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
@@ -125,7 +134,7 @@ async function searched(
     const { candidates: results = [], warnings } = last.value ?? {};
     return reply
       .header(RESPONSE_HEADERS.requestId, exchange.requestId)
-      .send({ object: 'search', collection: collection.name, results, ...told(request, warnings) });
+      .send({ object: 'search', collection: collection.name, results, ...collections.told(request, warnings) });
   }
   reply.hijack();
   reply.raw.writeHead(200, {
@@ -136,7 +145,7 @@ async function searched(
   try {
     for (; !stage.done; stage = await stages.next()) {
       const { index, final, candidates: results, warnings } = stage.value;
-      const event = { object: 'search.stage', index, final, results, ...told(request, warnings) };
+      const event = { object: 'search.stage', index, final, results, ...collections.told(request, warnings) };
       reply.raw.write(`data: ${JSON.stringify(event)}\n\n`);
     }
     reply.raw.end('data: [DONE]\n\n');
@@ -146,14 +155,6 @@ async function searched(
     reply.raw.end(errorShapeOf('/v1/collections').event(failure));
   }
   return reply;
-}
-
-/** What a caller is told of what went without: not the addresses of servers that only the operator knows. */
-function told({ exchange, log }: FastifyRequest, warnings: readonly Warning[] | undefined) {
-  if (warnings === undefined) return {};
-  for (const { code, path } of warnings) log.warn({ requestId: exchange.requestId, code, path }, 'went without');
-  exchange.warnings = [...exchange.warnings, ...warnings];
-  return { warnings: warnings.map(({ code, path }) => ({ code, path, message: ERROR_TABLE[code].message })) };
 }
 
 function readDocuments(given: unknown, limits: Gateway['config']['limits']): DocumentText[] {

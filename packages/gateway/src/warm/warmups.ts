@@ -3,7 +3,16 @@ import type { Upstream, UpstreamCall, UpstreamRequest } from '../dispatch/upstre
 import type { PromptPrefix, WarmPrefixes } from './warm-prefixes.js';
 
 /** `warming`: a prefill is under way, started now or by someone before. `warm`: there is nothing to do. */
-export type WarmupState = 'warming' | 'warm';
+type WarmupState = 'warming' | 'warm';
+
+/** What became of the wish that a prefix be warm. */
+export interface Warmup {
+  readonly state: WarmupState;
+  /** Whether the prefill under way was started for this wish. */
+  readonly isOwn: boolean;
+  /** Ends a prefill of one's own; says whether there was anything to end. */
+  stop(): boolean;
+}
 
 /** Warm-ups at once. */
 const MAX_UNDER_WAY = 4;
@@ -27,10 +36,10 @@ export class Warmups {
    * did. Returns at once.
    * Error: `WARMPATH_OVERLOADED` when four are under way.
    */
-  start(upstream: Upstream, prefix: PromptPrefix, request: () => UpstreamRequest, done: () => void): WarmupState {
-    if (this.#prefixes.isWarm(prefix, this.#now())) return 'warm';
+  start(upstream: Upstream, prefix: PromptPrefix, request: () => UpstreamRequest, done: () => void): Warmup {
+    if (this.#prefixes.isWarm(prefix, this.#now())) return notOwn('warm');
     const name = `${prefix.tenant}\n${prefix.key}`;
-    if (this.#underWay.has(name)) return 'warming';
+    if (this.#underWay.has(name)) return notOwn('warming');
     if (this.#underWay.size >= MAX_UNDER_WAY) {
       throw new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MAX_UNDER_WAY} warm-ups are under way.` });
     }
@@ -50,11 +59,23 @@ export class Warmups {
       onError: () => this.#underWay.delete(name),
     });
     this.#underWay.set(name, call);
-    return 'warming';
+    return {
+      state: 'warming',
+      isOwn: true,
+      stop: () => {
+        if (this.#underWay.get(name) !== call) return false;
+        call.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED', { detail: 'The prompt itself goes out.' }));
+        return true;
+      },
+    };
   }
 
   /** Aborts what is under way. */
   close(): void {
     for (const call of [...this.#underWay.values()]) call.abort(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
   }
+}
+
+function notOwn(state: WarmupState): Warmup {
+  return { state, isOwn: false, stop: () => false };
 }

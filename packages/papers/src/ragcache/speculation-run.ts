@@ -1,7 +1,14 @@
-import { type SpeculationAction, SpeculativePipeline } from '@warmpath/core';
+import {
+  type CostModel,
+  type SpeculationAction,
+  type SpeculationGate,
+  SpeculativePipeline,
+  type SpeculativePipelineOptions,
+} from '@warmpath/core';
 import {
   type Admission,
   EventQueue,
+  type HostCopyCost,
   type PrefixCacheModel,
   promptTokens,
   type Workload,
@@ -28,6 +35,20 @@ export interface SpeculationOutcome {
    * overlap with.
    */
   readonly notOverlappedMs: number;
+  /** Prompt tokens that were computed for other documents. */
+  readonly wastedTokens: number;
+}
+
+export interface SpeculationRunOptions extends Pick<SpeculativePipelineOptions, 'agreement'> {
+  readonly cache: PrefixCacheModel;
+  /** Requests that may wait for prefill when a speculation starts; 0 for none. */
+  readonly maxPending: number;
+  /** Of a prefill; that of the paper's device by default. */
+  readonly cost?: CostModel;
+  /** Of bringing tokens back from the host; that of the paper's device and model by default. */
+  readonly copyMs?: HostCopyCost;
+  /** Decides whether a stage is worth trying, and learns from each search; by default each is. */
+  readonly gate?: SpeculationGate;
 }
 
 /** A generation that was asked for. */
@@ -38,6 +59,8 @@ interface Generation {
   /** Present while it is prefilled. */
   prefill: Prefill | undefined;
   isDone: boolean;
+  /** Tokens that its prefill computes, once it has begun. */
+  newTokens: number;
 }
 
 interface Prefill {
@@ -58,6 +81,9 @@ interface RequestState {
   readonly generations: Generation[];
   /** The generation that answers, once the search is over. */
   answering: Generation | undefined;
+  /** Ids of the candidates of each stage so far. */
+  readonly stages: (readonly string[])[];
+  wastedTokens: number;
 }
 
 type Event =
@@ -71,26 +97,28 @@ type Event =
 export class SpeculationRun {
   readonly #workload: Workload;
   readonly #searches: readonly Search[];
-  readonly #cache: PrefixCacheModel;
+  readonly #options: SpeculationRunOptions;
   readonly #requests: readonly RequestState[];
   readonly #outcomes: SpeculationOutcome[] = [];
   readonly #events = new EventQueue<Event>();
   #queue: Generation[] = [];
   #isBusy = false;
 
-  /** `maxPending`: requests that may wait for prefill when a speculation starts; 0 for none. */
-  constructor(
-    workload: Workload,
-    searches: readonly Search[],
-    { cache, maxPending }: { readonly cache: PrefixCacheModel; readonly maxPending: number },
-  ) {
+  constructor(workload: Workload, searches: readonly Search[], options: SpeculationRunOptions) {
+    const { maxPending, agreement = 'order', gate } = options;
     this.#workload = workload;
     this.#searches = searches;
-    this.#cache = cache;
+    this.#options = options;
     this.#requests = searches.map(() => ({
-      pipeline: new SpeculativePipeline({ maxPending }),
+      pipeline: new SpeculativePipeline({
+        maxPending,
+        agreement,
+        ...(gate !== undefined && { isWorthTrying: (stage: number) => gate.mayStart(stage) }),
+      }),
       generations: [],
       answering: undefined,
+      stages: [],
+      wastedTokens: 0,
     }));
   }
 
@@ -114,8 +142,11 @@ export class SpeculationRun {
     const documents = candidates.documents.map(({ id }) => id);
     const isFinal = stage === stages.length - 1;
     const others = this.#queue.filter((generation) => generation.request !== request).length;
-    const actions = this.#requests[request]!.pipeline.stage({ documents, isFinal }, others);
+    const state = this.#requests[request]!;
+    const actions = state.pipeline.stage({ documents, isFinal }, others);
     for (const action of actions) this.#carryOut(action, request, { candidates, now });
+    state.stages.push(documents);
+    if (isFinal) this.#learn(request, documents);
   }
 
   #carryOut(
@@ -125,7 +156,7 @@ export class SpeculationRun {
   ): void {
     const state = this.#requests[request]!;
     if (action.kind === 'start') {
-      const generation = { request, candidates, sentMs: now, prefill: undefined, isDone: false };
+      const generation = { request, candidates, sentMs: now, prefill: undefined, isDone: false, newTokens: 0 };
       state.generations[action.generation] = generation;
       this.#queue.push(generation);
       if (!action.isSpeculative) state.answering = generation;
@@ -138,15 +169,29 @@ export class SpeculationRun {
     if (generation.isDone) this.#answer(generation, now);
   }
 
+  #learn(request: number, final: readonly string[]): void {
+    const { stages, wastedTokens } = this.#requests[request]!;
+    const { requests, preamble } = this.#workload;
+    const { documents, question } = requests[request]!;
+    const members = new Set(final);
+    const agreed = stages.slice(0, -1).map((ids) => ids.length === final.length && ids.every((id) => members.has(id)));
+    const total = promptTokens({ spans: [preamble, ...documents, question] });
+    this.#options.gate?.observe({ agreed, promptTokens: total, wastedTokens });
+  }
+
   /** A generation that waits goes at once, one that is prefilled after the iteration under way. */
   #end(generation: Generation, now: number): void {
     this.#queue = this.#queue.filter((waiting) => waiting !== generation);
     const { prefill } = generation;
-    if (prefill === undefined) return;
+    if (prefill === undefined) {
+      if (generation.isDone) this.#requests[generation.request]!.wastedTokens += generation.newTokens;
+      return;
+    }
     const { admission, startedMs, endsMs, newTokens } = prefill;
     const perToken = (endsMs - startedMs) / newTokens;
     const tokens = Math.min(newTokens, CHUNK * Math.ceil((now - startedMs) / (CHUNK * perToken)));
     prefill.endsMs = startedMs + tokens * perToken;
+    this.#requests[generation.request]!.wastedTokens += tokens;
     prefill.computed = admission.cachedTokens + tokens;
     this.#events.add(prefill.endsMs, { kind: 'done', generation });
   }
@@ -158,11 +203,12 @@ export class SpeculationRun {
     const { documents } = generation.candidates;
     const { question } = this.#workload.requests[generation.request]!;
     const prompt = { spans: [this.#workload.preamble, ...documents, question] };
-    const admission = this.#cache.admit(prompt)!;
+    const { cache, cost = A10G, copyMs = hostCopyOf('mistral-7b') } = this.#options;
+    const admission = cache.admit(prompt)!;
     const computed = promptTokens(prompt);
     const newTokens = computed - admission.cachedTokens;
-    const copyMs = hostCopyOf('mistral-7b')(admission.hostTokens ?? 0);
-    const endsMs = now + copyMs + A10G.prefillMs(admission.cachedTokens, newTokens);
+    generation.newTokens = newTokens;
+    const endsMs = now + copyMs(admission.hostTokens ?? 0) + cost.prefillMs(admission.cachedTokens, newTokens);
     generation.prefill = { admission, startedMs: now, endsMs, newTokens, computed };
     this.#events.add(endsMs, { kind: 'done', generation });
   }
@@ -181,6 +227,7 @@ export class SpeculationRun {
 
   #answer({ request, sentMs }: Generation, now: number): void {
     const { arrivedMs } = this.#searches[request]!;
-    this.#outcomes[request] = { ttftMs: now - arrivedMs, notOverlappedMs: sentMs - arrivedMs };
+    const { wastedTokens } = this.#requests[request]!;
+    this.#outcomes[request] = { ttftMs: now - arrivedMs, notOverlappedMs: sentMs - arrivedMs, wastedTokens };
   }
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { hostname } from 'node:os';
@@ -112,6 +112,8 @@ export interface Applied {
 
 interface State {
   readonly format: number;
+  /** Tells the collection from one of the same name before or after it; given at the first write. */
+  readonly id?: string;
   readonly version: number;
   readonly nextOrdinal: number;
   readonly nextDocument: number;
@@ -208,6 +210,11 @@ export class CollectionStore {
       const detail = `the collection in ${folder} has format ${format}, and this version of Warmpath reads ${FORMAT}`;
       throw new WarmpathError('WARMPATH_COLLECTION_UNREADABLE', { detail });
     }
+  }
+
+  /** What an index of a version of the collection is named by: no other collection has the same. */
+  nameOf(version: number): string {
+    return `${this.#read().id ?? ''}:${version}`;
   }
 
   /**
@@ -320,6 +327,7 @@ export class CollectionStore {
         this.#changes.put(draft.version, { from: before.nextOrdinal, to: draft.nextOrdinal, removed });
         this.#changes.remove(draft.version - KEPT_CHANGES);
       }
+      draft.id ??= randomUUID();
       this.#state.put('state', draft);
     });
     return applied;
@@ -379,7 +387,7 @@ export class CollectionStore {
         this.#changes.put(version, { from: before.nextOrdinal, to: before.nextOrdinal, removed: [], embedded });
         this.#changes.remove(version - KEPT_CHANGES);
       }
-      this.#state.put('state', { ...before, version, embedding });
+      this.#state.put('state', { ...before, id: before.id ?? randomUUID(), version, embedding });
     });
   }
 

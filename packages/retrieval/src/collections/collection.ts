@@ -136,14 +136,14 @@ export class Collection {
   async delete(): Promise<void> {
     await this.#written;
     await this.#store.beginWriting(Date.now());
-    await this.#search?.close();
+    await this.#search?.close({ saves: false });
     await this.#store.delete();
   }
 
   /** Waits for what is being written. */
   async close(): Promise<void> {
     await this.#written;
-    await this.#search?.close();
+    await this.#search?.close({ saves: true });
     await this.#store.close();
   }
 

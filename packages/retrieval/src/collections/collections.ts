@@ -3,6 +3,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embedding-endpoint.js';
+import type { StagedRetriever } from '../staged-retriever.js';
+import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
 import { Collection } from './collection.js';
 import { CollectionStore, hashOf, makeFolder } from './collection-store.js';
 
@@ -13,37 +15,74 @@ const MOST_OPEN = 256;
 export interface CollectionsOptions {
   /** Where passages and questions get vectors; collections are searched by words alone without. */
   readonly embeddings?: EmbeddingSettings | undefined;
+  /** Collections that live in databases of their own, by name. */
+  readonly stores?: Readonly<Record<string, StoreSettings & { readonly tenant?: string | undefined }>> | undefined;
   /** Vectors of a collection above which they are searched through a graph; 20,000 by default. */
   readonly graphAbove?: number;
 }
 
-/** The collections of a folder, those of each tenant in a folder of its own. */
+/** The tenant whose a collection in a database is, where none is named. */
+const DEFAULT_TENANT = 'default';
+
+/** What can be searched, wherever it lives. */
+export interface SearchableCollection {
+  readonly name: string;
+  readonly retriever: StagedRetriever;
+}
+
+/** The collections of a folder and of databases, those of the folder of each tenant in a folder of its own. */
 export class Collections {
   readonly #folder: string;
   readonly #endpoint: EmbeddingEndpoint | undefined;
   readonly #graphAbove: number | undefined;
   /** By folder, the one that was asked for last at the end. */
   readonly #open = new Map<string, Collection>();
+  readonly #stores: NonNullable<CollectionsOptions['stores']>;
+  readonly #openStores = new Map<string, Promise<StoredCollection>>();
 
   /** Error: WARMPATH_CONFIG_INVALID where the URL of the embeddings is none. */
-  constructor(folder: string, { embeddings, graphAbove }: CollectionsOptions = {}) {
+  constructor(folder: string, { embeddings, graphAbove, stores = {} }: CollectionsOptions = {}) {
+    this.#stores = stores;
     this.#folder = folder;
     this.#endpoint = embeddings && new EmbeddingEndpoint(embeddings);
     this.#graphAbove = graphAbove;
   }
 
-  /** Names of a tenant's collections, sorted. */
+  /** Names of a tenant's collections in databases, sorted. */
+  storedNames(tenant: string): string[] {
+    return Object.keys(this.#stores)
+      .filter((name) => this.#isStored(tenant, name))
+      .sort();
+  }
+
+  /**
+   * What a search needs of a collection, wherever it lives.
+   * Errors: those of `get`, and WARMPATH_CONFIG_INVALID where its database cannot be asked.
+   */
+  async searchable(tenant: string, name: string): Promise<SearchableCollection> {
+    if (!this.#isStored(tenant, name)) return this.get(tenant, name);
+    let opening = this.#openStores.get(name);
+    if (opening === undefined) {
+      opening = openStore(name, this.#stores[name]!, this.#endpoint);
+      this.#openStores.set(name, opening);
+      opening.catch(() => this.#openStores.delete(name));
+    }
+    return opening;
+  }
+
+  /** Names of a tenant's collections in the folder, sorted. */
   async names(tenant: string): Promise<string[]> {
     const entries = await readdir(this.#folderOf(tenant)).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return [];
       throw error;
     });
     return entries
-      .filter((name) => NAME.test(name) && existsSync(join(this.#folderOf(tenant), name, 'data.mdb')))
+      .filter((name) => NAME.test(name) && !this.#isStored(tenant, name))
+      .filter((name) => existsSync(join(this.#folderOf(tenant), name, 'data.mdb')))
       .sort();
   }
 
-  /** A collection that is there. Errors: WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE. */
+  /** A collection of the folder. Errors: WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE, _STORED. */
   async get(tenant: string, name: string): Promise<Collection> {
     const found = await this.#find(tenant, name, false);
     if (found === undefined) {
@@ -52,7 +91,7 @@ export class Collections {
     return found;
   }
 
-  /** A collection, made if it is not there. Errors: WARMPATH_COLLECTION_NAME, _UNREADABLE. */
+  /** The same, made if it is not there. Errors: WARMPATH_COLLECTION_NAME, _UNREADABLE, _STORED. */
   async getOrMake(tenant: string, name: string): Promise<Collection> {
     return (await this.#find(tenant, name, true))!;
   }
@@ -68,10 +107,18 @@ export class Collections {
     const open = [...this.#open.values()];
     this.#open.clear();
     for (const collection of open) await collection.close();
+    const stores = [...this.#openStores.values()];
+    this.#openStores.clear();
+    for (const store of stores) await (await store.catch(() => undefined))?.close();
     await this.#endpoint?.close();
   }
 
+  #isStored(tenant: string, name: string): boolean {
+    return Object.hasOwn(this.#stores, name) && (this.#stores[name]!.tenant ?? DEFAULT_TENANT) === tenant;
+  }
+
   async #find(tenant: string, name: string, make: boolean): Promise<Collection | undefined> {
+    if (this.#isStored(tenant, name)) throw new WarmpathError('WARMPATH_COLLECTION_STORED', { path: 'collection' });
     const folder = this.#folderOf(tenant, name);
     const known = this.#open.get(folder);
     if (known !== undefined) {

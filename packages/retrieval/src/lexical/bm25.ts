@@ -30,30 +30,20 @@ interface Cursor {
 /**
  * BM25 over postings, exact: the k best documents by score, then by position. Terms that cannot lift a document over
  * the k-th score alone are only looked up in documents that others have found (MaxScore: Turtle and Flood, 1995), a
- * window of documents at a time, so that what is frequent costs little.
+ * window of documents at a time, so that what is frequent costs little. What an entry adds to a score depends on its
+ * frequency and its document's length alone: both together are a code, and factors are looked up by codes.
  */
 export class Bm25 {
   readonly postings: Postings;
-  /** `k1 · (1 − b + b · length / mean length)` by length, up to the longest document. */
-  readonly #norms: Float64Array;
-  /** Of each term: the largest factor of its weight in any document. Computed when a term is first asked for. */
-  readonly #largest: Float64Array;
+  readonly #codes: EntryCodes;
+  /** Of each term: the code with the largest factor, plus one. Found when a term is first asked for. */
+  readonly #largest: Uint32Array;
   readonly #scores = new Float64Array(WINDOW);
 
   constructor(postings: Postings) {
     this.postings = postings;
-    const { lengths } = postings;
-    let total = 0;
-    let longest = 0;
-    for (const length of lengths) {
-      total += length;
-      if (length > longest) longest = length;
-    }
-    const mean = total / Math.max(1, lengths.length) || 1;
-    this.#norms = Float64Array.from({ length: Math.min(longest, LONGEST_TABLE) + 1 }, (_, length) =>
-      norm(length, mean),
-    );
-    this.#largest = new Float64Array(postings.terms.size);
+    this.#codes = encodeEntries(postings);
+    this.#largest = new Uint32Array(postings.terms.size);
   }
 
   get documents(): number {
@@ -63,8 +53,8 @@ export class Bm25 {
   /** The k best documents that have a term of the text. Cost: a fraction of the postings of its terms. */
   search(text: string, k: number): Hit[] {
     const cursors = this.#cursors(text);
-    const { documents, frequencies, lengths } = this.postings;
-    const norms = this.#norms;
+    const { documents } = this.postings;
+    const { codes, factors } = this.#codes;
     const scores = this.#scores;
     const best = new BestHits(k);
     // From the largest bound to the smallest: the order in which a score is summed, whatever is left out on the way.
@@ -83,22 +73,13 @@ export class Bm25 {
       from = next;
       const until = Math.min(from + WINDOW, this.documents);
       if (from >= until) break;
-      for (let term = 0; term < essential; term++) {
-        const cursor = cursors[term]!;
-        const { end, weight } = cursor;
-        let at = cursor.at;
-        for (; at < end; at++) {
-          const document = documents[at]!;
-          if (document >= until) break;
-          const frequency = frequencies[at]!;
-          scores[document - from]! += (weight * frequency) / (frequency + norms[lengths[document]!]!);
-        }
-        cursor.at = at;
-      }
+      for (let term = 0; term < essential; term++) this.#addEntries(cursors[term]!, from, until);
+      const others = restBounds[essential]!;
+      // What is below this cannot come in with all that others can add.
+      let least = best.threshold / SLACK - others;
       for (let document = from; document < until; document++) {
         let score = scores[document - from]!;
-        if (score === 0) continue;
-        scores[document - from] = 0;
+        if (score <= least || score === 0) continue;
         for (let term = essential; term < cursors.length; term++) {
           if ((score + restBounds[term]!) * SLACK <= best.threshold) {
             score = 0;
@@ -106,20 +87,38 @@ export class Bm25 {
           }
           const cursor = cursors[term]!;
           cursor.at = seek(documents, cursor.at, cursor.end, document);
-          if (cursor.at < cursor.end && documents[cursor.at] === document) {
-            const frequency = frequencies[cursor.at]!;
-            score += (cursor.weight * frequency) / (frequency + norms[lengths[document]!]!);
-          }
+          if (cursor.at < cursor.end && documents[cursor.at] === document)
+            score += cursor.weight * factors[codes[cursor.at]!]!;
         }
-        if (score > best.threshold) best.add(document, score);
+        if (score > best.threshold) {
+          best.add(document, score);
+          least = best.threshold / SLACK - others;
+        }
       }
+      scores.fill(0, 0, until - from);
       from = until;
     }
     return best.inOrder();
   }
 
+  /** Adds what a term adds to the documents of a window, and moves its cursor behind them. */
+  #addEntries(cursor: Cursor, from: number, until: number): void {
+    const { documents } = this.postings;
+    const { codes, factors } = this.#codes;
+    const scores = this.#scores;
+    const { end, weight } = cursor;
+    let at = cursor.at;
+    for (; at < end; at++) {
+      const document = documents[at]!;
+      if (document >= until) break;
+      scores[document - from]! += weight * factors[codes[at]!]!;
+    }
+    cursor.at = at;
+  }
+
   #cursors(text: string): Cursor[] {
     const { terms, starts } = this.postings;
+    const { factors } = this.#codes;
     const counts = new Map<number, number>();
     for (const word of tokenise(text.slice(0, MOST_QUERY_LENGTH))) {
       const term = terms.get(word);
@@ -132,26 +131,69 @@ export class Bm25 {
       const at = starts[term]!;
       const end = starts[term + 1]!;
       const weight = count * inverseFrequency(end - at, this.documents) * (K1 + 1);
-      return { at, end, weight, bound: weight * this.#largestFactor(term) * SLACK };
+      return { at, end, weight, bound: weight * factors[this.#largestCode(term)]! * SLACK };
     });
   }
 
-  #largestFactor(term: number): number {
+  #largestCode(term: number): number {
     if (this.#largest[term] === 0) {
-      const { starts, documents, frequencies, lengths } = this.postings;
-      let largest = 0;
+      const { starts } = this.postings;
+      const { codes, factors } = this.#codes;
+      let largest = codes[starts[term]!]!;
       for (let at = starts[term]!; at < starts[term + 1]!; at++) {
-        const factor = frequencies[at]! / (frequencies[at]! + this.#norms[lengths[documents[at]!]!]!);
-        if (factor > largest) largest = factor;
+        if (factors[codes[at]!]! > factors[largest]!) largest = codes[at]!;
       }
-      this.#largest[term] = largest;
+      this.#largest[term] = largest + 1;
     }
-    return this.#largest[term]!;
+    return this.#largest[term]! - 1;
   }
 }
 
-/** Longest document whose norm is in the table. Chunks are far shorter; what is longer does not exist. */
-const LONGEST_TABLE = 1 << 24;
+type Codes = Uint8Array | Uint16Array | Uint32Array;
+
+/** What each entry of postings is worth. */
+interface EntryCodes {
+  /** By entry. */
+  readonly codes: Codes;
+  /** By code: `frequency / (frequency + k1 · (1 − b + b · length / mean length))`. */
+  readonly factors: Float64Array;
+}
+
+/** Frequencies and lengths up to which pairs are looked up in a flat table; others are rare. */
+const TABLE_FREQUENCY = 16;
+const TABLE_LENGTH = 4096;
+
+/** Numbers the pairs of frequency and length as they come. O(entries). */
+function encodeEntries({ documents, frequencies, lengths }: Postings): EntryCodes {
+  let total = 0;
+  for (const length of lengths) total += length;
+  const mean = total / Math.max(1, lengths.length) || 1;
+  const table = new Uint32Array(TABLE_FREQUENCY * TABLE_LENGTH);
+  const others = new Map<number, number>();
+  const factors: number[] = [];
+  const codeOf = (frequency: number, length: number): number => {
+    const place = frequency * TABLE_LENGTH + length;
+    const isCommon = frequency < TABLE_FREQUENCY && length < TABLE_LENGTH;
+    const pair = frequency * 2 ** 32 + length;
+    const known = isCommon ? table[place]! : (others.get(pair) ?? 0);
+    if (known > 0) return known - 1;
+    const code = factors.push(frequency / (frequency + norm(length, mean)));
+    if (isCommon) table[place] = code;
+    else others.set(pair, code);
+    return code - 1;
+  };
+  let codes: Codes = new Uint8Array(documents.length);
+  for (let entry = 0; entry < documents.length; entry++) {
+    const code = codeOf(frequencies[entry]!, lengths[documents[entry]!]!);
+    if (code >= 2 ** (8 * codes.BYTES_PER_ELEMENT)) codes = wider(codes);
+    codes[entry] = code;
+  }
+  return { codes, factors: Float64Array.from(factors) };
+}
+
+function wider(codes: Codes): Codes {
+  return codes.BYTES_PER_ELEMENT === 1 ? Uint16Array.from(codes) : Uint32Array.from(codes);
+}
 
 function norm(length: number, mean: number): number {
   return K1 * (1 - B + (B * length) / mean);

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import {
   type Change,
@@ -10,6 +11,7 @@ import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import { HybridRetriever } from '../fusion/hybrid-retriever.js';
 import type { Query, SearchOptions, Stage, StagedRetriever } from '../staged-retriever.js';
 import { buildVectorIndex } from './build-index.js';
+import { readNamedIndex, writeVectorIndex } from './index-file.js';
 import type { VectorEntry } from './stored-rows.js';
 import type { VectorIndex } from './vector-index.js';
 import { VectorRetriever } from './vector-retriever.js';
@@ -18,6 +20,10 @@ import { VectorRetriever } from './vector-retriever.js';
 const SCANNED = 20_000;
 /** Vectors that are added to a graph while a search waits; where more have come, they are scanned until it is built. */
 const ADDED_IN_PLACE = 1000;
+/** Vectors that a graph on disk may lack when a collection is closed; the next start adds them. */
+const UNSAVED = 100;
+/** The graph beside the collection. */
+const FILE = 'vectors.index';
 /** Deleted vectors that are kept in memory, where they are fewer than the others. */
 const KEPT_DELETED = 1000;
 
@@ -29,7 +35,8 @@ interface FollowingIndex {
 
 /**
  * The vectors of a collection in memory, at the version that it had when it was last searched: scanned while they are
- * few, in a graph when they are many. A thread builds the graph while searches go on by scanning.
+ * few, in a graph when they are many. A thread builds the graph while searches go on by scanning; it is kept in a file,
+ * which the first search after a start reads. A file that is damaged, or of another model, is as none.
  */
 class FollowingVectors {
   readonly #store: CollectionStore;
@@ -41,6 +48,9 @@ class FollowingVectors {
   /** What was built, until a search takes it. */
   #built: FollowingIndex | undefined;
   #hasFailed = false;
+  #isLoaded = false;
+  /** Vectors that came and left since the file was written. */
+  #unsaved = 0;
 
   constructor(store: CollectionStore, graphAbove: number) {
     this.#store = store;
@@ -58,13 +68,18 @@ class FollowingVectors {
     return this.#current.index;
   }
 
-  async close(): Promise<void> {
+  /** @param saves Whether a graph that is not on the disk yet is written. */
+  async close(saves: boolean): Promise<void> {
     this.#end.abort(new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just closed.' }));
     await this.#building;
+    await this.#refreshing?.catch(() => undefined);
+    if (saves && this.#current?.index.kind === 'hnsw' && this.#unsaved > UNSAVED && !this.#store.isDeleted) {
+      await this.#save(this.#current);
+    }
   }
 
   async #refresh(): Promise<void> {
-    const begun = this.#built ?? this.#current;
+    const begun = this.#built ?? this.#current ?? (await this.#saved());
     this.#built = undefined;
     const { version } = this.#store.position;
     const changes = begun && this.#store.changes(begun.version, version);
@@ -98,9 +113,44 @@ class FollowingVectors {
         if (vector !== undefined) yield { id: `${ordinal}`, vector };
       }
     };
+    const before = index.size;
     await index.add(entries(), this.#end.signal);
-    for (const { removed } of changes) index.delete(removed.map(String));
+    this.#unsaved += index.size - before;
+    for (const { removed } of changes) this.#unsaved += index.delete(removed.map(String));
     return true;
+  }
+
+  /** The graph of the file, where it is one of this collection. */
+  async #saved(): Promise<FollowingIndex | undefined> {
+    if (this.#isLoaded) return undefined;
+    this.#isLoaded = true;
+    try {
+      const { index, name = '' } = await readNamedIndex(this.#path, this.#end.signal);
+      const { embedding, position } = { embedding: this.#store.embedding!, position: this.#store.position };
+      const isOurs = index.options.embedder === embedding.model && index.dimension === embedding.dimension;
+      const version = Number(name.slice(name.lastIndexOf(':') + 1));
+      if (!isOurs || version > position.version || name !== this.#store.nameOf(version)) return undefined;
+      return index.size > this.#graphAbove ? { index, version } : undefined;
+    } catch (error) {
+      this.#end.signal.throwIfAborted();
+      // What is damaged or not there is built.
+      if (WarmpathError.isInstance(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /** Nothing changes the index meanwhile. Searches do not need the file: where it cannot be written, there is none. */
+  async #save({ index, version }: FollowingIndex): Promise<void> {
+    try {
+      await writeVectorIndex(index, this.#path, this.#store.nameOf(version));
+      this.#unsaved = 0;
+    } catch (error) {
+      if (!WarmpathError.isInstance(error)) throw error;
+    }
+  }
+
+  get #path(): string {
+    return join(this.#store.folder, FILE);
   }
 
   #build({ index, version }: FollowingIndex): void {
@@ -109,9 +159,11 @@ class FollowingVectors {
     const kind = size > this.#graphAbove ? 'hnsw' : 'exact';
     const { signal } = this.#end;
     this.#building = buildVectorIndex(index.entries(), { ...options, dimension, kind, signal }).then(
-      (built) => {
+      async (index) => {
+        const built = { index, version };
+        if (kind === 'hnsw') await this.#save(built);
         this.#building = undefined;
-        this.#built = { index: built, version };
+        this.#built = built;
       },
       () => {
         // Searches go on as they are; a thread that failed once is not started again and again.
@@ -172,8 +224,8 @@ export class CollectionSearch implements StagedRetriever {
     yield* this.#hybrid.search(query, options);
   }
 
-  close(): Promise<void> {
-    return this.#vectors.close();
+  close({ saves }: { readonly saves: boolean }): Promise<void> {
+    return this.#vectors.close(saves);
   }
 
   /** Embeds questions. A vector that cannot be compared with the stored ones is the endpoint's fault. */

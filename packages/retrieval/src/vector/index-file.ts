@@ -1,6 +1,6 @@
-import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises';
 import { endianness } from 'node:os';
-import { dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import { StoredRows } from './stored-rows.js';
@@ -32,6 +32,8 @@ interface Header {
   readonly options: VectorIndexOptions;
   readonly kind: VectorIndexKind;
   readonly count: number;
+  /** What its owner calls it. */
+  readonly name?: string;
   /** Numbers of the index that are no arrays. */
   readonly numbers: Readonly<Record<string, number>>;
   readonly sections: readonly { readonly name: string; readonly bytes: number }[];
@@ -41,10 +43,11 @@ type Section = { readonly name: string; readonly bytes: number; readonly parts: 
 
 /**
  * Writes an index to a file, whole or not at all: a file of the same name stays as it is until the new one is on the
- * disk. The index must not change meanwhile, and a path has one writer at a time.
+ * disk. The index must not change meanwhile. Of several processes that write, the last one's is there.
+ * @param name What its owner calls it, for whoever reads it.
  * @throws WARMPATH_INDEX_FILE with the reason.
  */
-export async function writeVectorIndex(index: VectorIndex, path: string): Promise<void> {
+export async function writeVectorIndex(index: VectorIndex, path: string, name?: string): Promise<void> {
   const { rows, state } = index.contents;
   const { table, ids, deletedBytes: deleted } = rows;
   const idLines = [...linesOfIds(ids)];
@@ -61,13 +64,15 @@ export async function writeVectorIndex(index: VectorIndex, path: string): Promis
     options: index.options,
     kind: index.kind,
     count: table.count,
+    ...(name !== undefined && { name }),
     numbers: Object.fromEntries(
       Object.entries(graph).filter((entry): entry is [string, number] => typeof entry[1] === 'number'),
     ),
     sections: sections.map(({ name, bytes }) => ({ name, bytes })),
   };
-  const partial = `${path}.partial`;
+  const partial = `${path}.${process.pid}${PARTIAL}`;
   try {
+    await removePartial(path);
     const file = await open(partial, 'w');
     try {
       const json = Buffer.from(JSON.stringify(header));
@@ -106,6 +111,11 @@ export async function writeVectorIndex(index: VectorIndex, path: string): Promis
  *   machine with another byte order.
  */
 export async function readVectorIndex(path: string, signal?: AbortSignal): Promise<VectorIndex> {
+  return (await readNamedIndex(path, signal)).index;
+}
+
+/** The same with the name that it was written with. */
+export async function readNamedIndex(path: string, signal?: AbortSignal): Promise<NamedIndex> {
   let file: FileHandle;
   try {
     file = await open(path, 'r');
@@ -122,7 +132,12 @@ export async function readVectorIndex(path: string, signal?: AbortSignal): Promi
   }
 }
 
-async function readFrom(file: FileHandle, path: string, signal: AbortSignal | undefined): Promise<VectorIndex> {
+interface NamedIndex {
+  readonly index: VectorIndex;
+  readonly name: string | undefined;
+}
+
+async function readFrom(file: FileHandle, path: string, signal: AbortSignal | undefined): Promise<NamedIndex> {
   const { size } = await file.stat();
   const source = new CheckedSource(file, path, signal);
   const prefix = await source.read(Math.min(size, PREFIX_BYTES));
@@ -179,7 +194,29 @@ async function readFrom(file: FileHandle, path: string, signal: AbortSignal | un
   }
   if (table.count !== count || rows.ids.length !== count) throw fileError(path, DAMAGED);
   const state = { kind, [kind]: { ...header.numbers, ...arrays } } as VectorIndexState;
-  return new VectorIndex(options, rows, state);
+  return { index: new VectorIndex(options, rows, state), name: header.name };
+}
+
+const PARTIAL = '.partial';
+
+/** Takes away what processes left that were killed while they wrote. */
+async function removePartial(path: string): Promise<void> {
+  const [folder, name] = [dirname(path), basename(path)];
+  for (const entry of await readdir(folder)) {
+    if (!entry.startsWith(`${name}.`) || !entry.endsWith(PARTIAL)) continue;
+    const writer = Number(entry.slice(name.length + 1, -PARTIAL.length));
+    if (!isRunning(writer)) await rm(join(folder, entry), { force: true });
+  }
+}
+
+function isRunning(id: number): boolean {
+  if (!Number.isSafeInteger(id) || id < 1) return false;
+  try {
+    process.kill(id, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
 }
 
 const DAMAGED = 'it is damaged: its checksum is not that of its contents.';
