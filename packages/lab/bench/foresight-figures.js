@@ -13,7 +13,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { createWorkload, estimate, mean, readCache, readData, simulate } from '../dist/index.js';
-import { FIGURES_FILE, PAGE_FILE, tablesOf, withTables } from './foresight-tables.js';
+import { FIGURES_FILE, PAGE_FILE, tablesOf } from './foresight-tables.js';
+import { rounded, withTables } from './page-tables.js';
 
 const SEEDS = {
   tuning: { first: 1, last: 40 },
@@ -188,10 +189,6 @@ async function runData(figures, folder) {
       });
     }
   }
-}
-
-function rounded({ mean: centre, se }) {
-  return { mean: Number(centre.toFixed(6)), se: Number(se.toFixed(6)) };
 }
 
 async function main() {
