@@ -9,7 +9,15 @@
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
-import { createWorkload, estimate, GraftCache, readCache, readData, SglangRadixCache, simulate } from '../dist/index.js';
+import {
+  createWorkload,
+  estimate,
+  GraftCache,
+  readCache,
+  readData,
+  SglangRadixCache,
+  simulate,
+} from '../dist/index.js';
 import { FIGURES_FILE, PAGE_FILE, POLICIES, tablesOf, VARIANTS } from './non-prefix-tables.js';
 import { rounded, withTables } from './page-tables.js';
 

@@ -34,7 +34,16 @@ const namesOf = (cells, prefix) =>
 const share = ({ mean, se }) => (se === 0 ? percent(mean) : `${percent(mean)} (${(100 * se).toFixed(1)})`);
 
 function savedTable(cells) {
-  const header = ['', 'seen before', 'prefix: retrieval', '`exact`', '`foresight`', 'with grafts: retrieval', '`exact`', '`foresight`'];
+  const header = [
+    '',
+    'seen before',
+    'prefix: retrieval',
+    '`exact`',
+    '`foresight`',
+    'with grafts: retrieval',
+    '`exact`',
+    '`foresight`',
+  ];
   const rows = namesOf(cells, 'saved/').map((name) => {
     const { seen, prefix, grafts } = cells[`saved/${name}`];
     return [name, percent(seen.mean), ...[...prefix, ...grafts].map(share)];

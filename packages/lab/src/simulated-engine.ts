@@ -218,11 +218,7 @@ export class SimulatedEngine {
   }
 
   /** What a request got, given its time to the first token. */
-  outcome(
-    prepared: PreparedRequest,
-    { cachedTokens, graftedTokens = 0 }: Admission,
-    ttftMs: number,
-  ): ServedOutcome {
+  outcome(prepared: PreparedRequest, { cachedTokens, graftedTokens = 0 }: Admission, ttftMs: number): ServedOutcome {
     const { request, turn, arrangement, promptTokens, arrangeMs } = prepared;
     const reuse = { cachedTokens, granularity: this.#cache.granularity };
     return {

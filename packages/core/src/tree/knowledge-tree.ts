@@ -485,7 +485,8 @@ function lowestPlace(places: number): number {
 
 /** The place of a number among those that are set, or -1. */
 function placeOf(number: number, numbers: Int32Array, among: number): number {
-  for (let left = among; left !== 0; left &= left - 1) if (numbers[lowestPlace(left)] === number) return lowestPlace(left);
+  for (let left = among; left !== 0; left &= left - 1)
+    if (numbers[lowestPlace(left)] === number) return lowestPlace(left);
   return -1;
 }
 

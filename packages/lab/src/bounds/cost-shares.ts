@@ -9,14 +9,6 @@ const LEAST_STEP = 1e-3;
 /** Slack for sums in floating point. */
 const TOLERANCE = 1e-9;
 
-/** What one round came to. */
-export interface PricedRound {
-  /** No trie has fewer tokens. */
-  readonly least: number;
-  /** By set: the shares of the round, by slot. Changed in place by the next round. */
-  readonly shares: readonly Float64Array[];
-}
-
 /**
  * A lower bound on the tokens of a trie over sets, made better round by round.
  *
@@ -47,10 +39,10 @@ export class CostShares {
   }
 
   /**
-   * One round: the bound by the present shares, which then move towards `found`, the tokens of the best trie known.
-   * O(subsets × k), and the holders of the subsets in use.
+   * One round: the best bound so far, that of the present shares included, which then move on. `found`: tokens of the
+   * best trie known. O(subsets × k), and the holders of the subsets in use.
    */
-  round(found: number): PricedRound {
+  round(found: number): number {
     const used = new Map<Holders, Map<number, number>>();
     let least = 0;
     for (let set = 0; set < this.#subsets.sets.length; set++) {
@@ -67,7 +59,7 @@ export class CostShares {
       this.#since = 0;
     }
     this.#step(used, found - least);
-    return { least: this.#best, shares: this.#shares };
+    return this.#best;
   }
 
   /** By subset in use: the sets that use it, and the tokens that each would pay for the whole of it. */

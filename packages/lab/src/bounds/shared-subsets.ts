@@ -4,6 +4,9 @@ const MAX_DOCUMENTS = 16;
 /** Subsets of all sets together, each of which takes some ten bytes here and as many where it has a price. */
 const MAX_SUBSETS = 2 ** 23;
 
+/** Masks that are counted for all sets together: some seconds. */
+const MAX_MASKS = 2 ** 27;
+
 /** One step of the way from nothing to a set: the subset that is reached, by its slot, and the document it adds. */
 export interface ChainStep {
   readonly slot: number;
@@ -64,11 +67,12 @@ export class SharedSubsets {
   }
 
   /**
-   * The shared subsets of all sets; `undefined` if a set has more than 16 documents, or there are more than 2²³
-   * subsets. Sets are sorted, none twice. O(sets² × k + sets × k 2^k).
+   * The shared subsets of all sets; `undefined` if a set has more than 16 documents, or all have too many subsets. Sets
+   * are sorted, none twice. O(sets² × k + sets × k 2^k).
    */
   static of(sets: readonly (readonly number[])[], weights: readonly number[]): SharedSubsets | undefined {
     if (sets.some(({ length }) => length > MAX_DOCUMENTS)) return undefined;
+    if (sets.reduce((sum, { length }) => sum + 2 ** length, 0) > MAX_MASKS) return undefined;
     const subsets = new SharedSubsets(sets, weights);
     return subsets.masks.length < sets.length ? undefined : subsets;
   }

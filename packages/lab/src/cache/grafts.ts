@@ -1,6 +1,12 @@
 import { WarmpathError } from '@warmpath/core';
 import type { PromptSpan } from '../workloads/workload.js';
-import { type Admission, type CachedPrompt, type CachedPromptReuse, type PrefixCacheModel, promptTokens } from './prefix-cache.js';
+import {
+  type Admission,
+  type CachedPrompt,
+  type CachedPromptReuse,
+  type PrefixCacheModel,
+  promptTokens,
+} from './prefix-cache.js';
 import { VllmBlockCache } from './vllm-blocks.js';
 
 export interface GraftCacheOptions {

@@ -1,4 +1,4 @@
-import { estimate, mean, type RagCacheDatasetName, RAGCACHE_DATASETS, ragCacheWorkload } from '@warmpath/lab';
+import { estimate, mean, RAGCACHE_DATASETS, type RagCacheDatasetName, ragCacheWorkload } from '@warmpath/lab';
 import type { ReproducedRow, ReproducedTable, ReproduceOptions } from '../reproduction.js';
 import { DATASETS } from './serving.js';
 import { A10G, hostCopyOf } from './testbed.js';
@@ -63,7 +63,7 @@ export function retrievalPatternTable({ seeds, requests = REQUESTS }: ReproduceO
       };
     }),
     notes: [
-      "No evidence: the workloads are drawn so that these figures come out. The number of documents (5,000), the shape of the lengths and the skew of the Natural Questions are inferred; Fig. 6 has other embeddings and indexes, which do not change the drawings.",
+      'No evidence: the workloads are drawn so that these figures come out. The number of documents (5,000), the shape of the lengths and the skew of the Natural Questions are inferred; Fig. 6 has other embeddings and indexes, which do not change the drawings.',
     ],
   };
 }

@@ -161,7 +161,10 @@ interface Comparison {
 }
 
 /** Mean TTFT of vLLM, SGLang and RAGCache on the same arrivals, and how many times less the last is. */
-function compareSystems(model: ModelName, { dataset, k, requests, seeds, rateOf, ranges }: Comparison): ReproducedFigure[] {
+function compareSystems(
+  model: ModelName,
+  { dataset, k, requests, seeds, rateOf, ranges }: Comparison,
+): ReproducedFigure[] {
   const systems: readonly ServedSystem[] = [vllm(model), sglang(model), ragCache(model, HOST)];
   const means = seeds.map((seed) => {
     const workload = workloadOf(seed, { dataset, k, requests });
