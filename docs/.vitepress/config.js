@@ -148,6 +148,9 @@ const SIDEBAR = [
     items: list(
       'research/',
       ['foresight', 'foresight'],
+      ['How far from the best order', 'offline-bracket'],
+      ['Reuse at other places', 'non-prefix-reuse'],
+      ['The papers side by side', 'papers'],
       ['RAGCache', 'ragcache'],
       ['Cost of the gateway', 'gateway-cost'],
       ['The gateway under other loads', 'gateway-loads'],

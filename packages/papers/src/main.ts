@@ -17,7 +17,7 @@ Prints a paper's tables beside the simulator's, as Markdown; \`summary\` sets al
 
   --seeds <range>      seeds of drawn workloads: 42, or 101..110, or 1,5,7; default 101..105, ragcache 101..110
   --quick              the first two of these seeds; summary only
-  --requests <number>  requests of each run; ragcache only; default the paper's
+  --requests <number>  requests of each run of ragcache, questions to ragboost's agents; default the paper's
   --data <folder>      folder with nq-open/NQ-open.dev.jsonl, for a row of cacheweaver table-6; default none
   --json               print JSON
   --report <file>      write a page with plots to this file: HTML, complete in itself

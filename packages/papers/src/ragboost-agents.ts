@@ -72,9 +72,10 @@ function agentsThatKnow(): AssignAgents {
 const sumOf = (outcomes: readonly ServedOutcome[], of: (outcome: ServedOutcome) => number) =>
   outcomes.reduce((sum, outcome) => sum + of(outcome), 0);
 
-function chainTable({ seeds }: ReproduceOptions): ReproducedTable {
+function chainTable({ seeds, requests }: ReproduceOptions): ReproducedTable {
   const runs = seeds.map((seed) => {
-    const workload = createWorkload('multi-session-multihoprag', { seed });
+    const all = createWorkload('multi-session-multihoprag', { seed });
+    const workload = { ...all, requests: all.requests.slice(0, requests) };
     const serve = (assign: AssignAgents) => {
       const outcomes = simulate(chainOfAgents(workload, assign), 'retrieval', {
         cache: new SglangRadixCache({ tokens: ROOM }),
@@ -148,13 +149,18 @@ function hintPositionTable({ seeds }: ReproduceOptions): ReproducedTable {
   };
 }
 
+/** An order in which every document but a middle one moves, so that its hint names them all. */
+function reversed(documents: readonly Document[]): readonly number[] {
+  return documents.map((_, place) => documents.length - 1 - place);
+}
+
 /** Every request with a hint of its own in front of its documents. */
 function hintsInFront(workload: Workload): Workload {
   return {
     ...workload,
     requests: workload.requests.map((request, number) => ({
       ...request,
-      history: [{ key: `hint ${number}`, tokens: hintTokens(request.documents, [...request.documents.keys()]) }],
+      history: [{ key: `hint ${number}`, tokens: hintTokens(request.documents, reversed(request.documents)) }],
     })),
   };
 }

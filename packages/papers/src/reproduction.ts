@@ -33,7 +33,7 @@ export interface ReproducedTable {
 export interface ReproduceOptions {
   /** Seeds of workloads that are drawn; tables of recorded or fixed workloads know none. */
   readonly seeds: readonly number[];
-  /** Requests of a run of RAGCache's workloads. Default: as many as the paper's time and rate give. */
+  /** Requests of a run of RAGCache's workloads, and questions to agents. Default: as many as the papers have. */
   readonly requests?: number;
   /** NQ-Open, for the table that has it. Default: that row is left out. */
   readonly nqOpen?: Workload;

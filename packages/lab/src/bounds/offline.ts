@@ -107,9 +107,9 @@ function groupCost(
 
 /** The bracket, with a better lower end where there is time for one and the group is not too large. */
 function sharedCost({ sets, weights }: Group, bracket: LeastCost, seconds: number): LeastCost {
-  const deadline = performance.now() + 1_000 * seconds;
   const subsets = SharedSubsets.of(sets, weights);
   if (subsets === undefined) return bracket;
+  const deadline = performance.now() + 1_000 * seconds;
   const shares = new CostShares(subsets);
   let { least } = bracket;
   while (!shares.isDone && least < bracket.found && performance.now() < deadline) {
