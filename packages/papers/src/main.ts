@@ -91,7 +91,7 @@ function readRequests(text: string): number {
   throw usageError('--requests', `a whole number from 1 to ${MAX_REQUESTS} was expected`);
 }
 
-/** The first 200 questions of NQ-Open, searched among their own records, as in CacheWeaver. Errors: those of `readData`. */
+/** The first 200 questions of NQ-Open, searched among their own records. Errors: those of `readData`. */
 async function readNqOpen(folder: string): Promise<Workload> {
   const { workload } = await readData(join(folder, 'nq-open', 'NQ-open.dev.jsonl'), {
     format: 'nq-open',

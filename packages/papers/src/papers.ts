@@ -31,8 +31,8 @@ export type PaperName = keyof typeof REPRODUCTIONS;
 export const PAPERS = Object.keys(REPRODUCTIONS) as readonly PaperName[];
 
 /**
- * Seeds of workloads that are drawn, unless others are asked for: none of them was used to choose anything. RAGCache has
- * ten, for its differences are small; the others five.
+ * Seeds of workloads that are drawn, unless others are asked for: none of them was used to choose anything. Ten for
+ * RAGCache, for its differences are small; five for the others.
  */
 export function seedsOf(paper: PaperName): readonly number[] {
   return Array.from({ length: paper === 'ragcache' ? 10 : 5 }, (_, place) => 101 + place);

@@ -48,7 +48,7 @@ function chainOfAgents({ requests, ...workload }: Workload, assign: AssignAgents
   return { ...workload, requests: chained };
 }
 
-/** The agent that read a document last reads it again, if no other document of the question has it; else the next free. */
+/** The agent that read a document last reads it again, if no other document has it now; else the next free one does. */
 function agentsThatKnow(): AssignAgents {
   const last = new Map<string, number>();
   return (documents) => {

@@ -15,8 +15,8 @@ const TOLERANCE = 1e-9;
  * A trie has one node for each set of documents that some path starts with, and that node's tokens can be shared out
  * among the sets whose paths pass it: each pays a part, all parts together no more than the whole. So fix for every
  * shared subset how its cost is divided among the sets that hold it. A set by itself can then do no better than the
- * cheapest chain of subsets up to itself, a shortest path; and the sum of these over all sets is a lower bound, whatever
- * the division. (It is the Lagrangian relaxation of "a set that passes a node pays for it": its best value is that of
+ * cheapest chain of subsets up to itself, a shortest path; and the sum over all sets is a lower bound, whatever the
+ * division. (It is the Lagrangian relaxation of "a set that passes a node pays for it": its best value is that of
  * the linear programme of flows on the lattice of subsets.) Subgradient steps look for the best division: who uses a
  * subset pays more of it, who does not pays less.
  */

@@ -52,7 +52,7 @@ const LEAST_SECONDS = 0.02;
  * With a cache that forgets nothing, what is not in the trie of all orders is found: the requests' order does not
  * matter, and the optimum is the trie of fewest tokens over the requests' sets, a Steiner tree in the lattice of their
  * intersections. Requests that share no document are solved apart, small groups first. A group that is too large, or
- * for which no time is left, gets what `planBatch` or the solver found as `low`, and as `high` the least of the solver's
+ * for which no time is left, gets what `planBatch` or the solver found as `low`, as `high` the least of the solver's
  * relaxation, the heaviest spanning tree of what pairs of requests share, and what shared costs leave possible
  * (`CostShares`), which comes the nearer the more time there is. An upper bound for smaller caches too.
  */
