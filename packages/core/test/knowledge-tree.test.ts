@@ -209,3 +209,31 @@ describe('bounds', () => {
     expect(tree.longestPrefix(['c', 'd'])).toBe(0);
   });
 });
+
+test('children among documents are those that a look-up each finds, whether a node has few or many', () => {
+  const keys = Array.from({ length: 24 }, (_, number) => `d${number}`);
+  fc.assert(
+    fc.property(
+      fc.uniqueArray(fc.nat({ max: 23 }), { maxLength: 24 }),
+      fc.uniqueArray(fc.nat({ max: 23 }), { maxLength: 24 }),
+      (held, asked) => {
+        const tree = new KnowledgeTree();
+        for (const key of keys) tree.insert(path([key]), 'confirmed', 0);
+        for (const child of held) tree.insert(path(['d0', keys[child]!]), 'confirmed', 0);
+        const node = tree.child(0, 'd0');
+        const numbers = Int32Array.from(keys, (key) => tree.numberOf(key));
+        const among = asked.reduce((places, place) => places | (1 << place), 0);
+        const children = new Int32Array(64);
+        const found = tree.childrenAmong(node, numbers, among, children, 32);
+        for (const place of keys.keys()) {
+          const child = tree.childByNumber(node, numbers[place]!);
+          const isFound = asked.includes(place) && child >= 0;
+          expect((found >> place) & 1).toBe(isFound ? 1 : 0);
+          expect(children[32 + place]).toBe(isFound ? child : 0);
+        }
+        expect(tree.lookUpsAmong(node, among)).toBe(held.length <= 8 ? held.length : asked.length);
+      },
+    ),
+    { numRuns: 100 },
+  );
+});

@@ -6,6 +6,7 @@
  *   npm run figures -w packages/lab -- --data <folder> also those: folders multihop-rag, squad2, hotpotqa, mtrag-un
  *   npm run figures -w packages/lab -- --resume        only what the JSON does not hold yet
  *   npm run figures -w packages/lab -- --tables        nothing: only the tables, from the JSON
+ *   npm run figures -w packages/lab -- --check         the first seed of every workload, beside what the JSON has of it
  *
  * Seeds are named and apart: constants were chosen on the tuning seeds, versions were compared on the validation
  * seeds, and on the test seeds nothing was looked at before the figures were made.
@@ -13,7 +14,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { createWorkload, estimate, mean, readCache, readData, simulate } from '../dist/index.js';
-import { FIGURES_FILE, PAGE_FILE, tablesOf, withTables } from './foresight-tables.js';
+import { FIGURES_FILE, PAGE_FILE, tablesOf } from './foresight-tables.js';
+import { rounded, withTables } from './page-tables.js';
 
 const SEEDS = {
   tuning: { first: 1, last: 40 },
@@ -92,21 +94,37 @@ class Figures {
   }
 }
 
+/** What `exact` finds on one seed, and how much more `foresight`. */
+function compareOn(name, seed, { lengths, queue }) {
+  const share = lengths === 'equal' ? documentShare : tokenShare;
+  const workload = createWorkload(name, { seed, lengths });
+  const of = (policy) =>
+    share(simulate(workload, policy, { queue, cache: readCache(LONG.has(name) ? 'radix' : 'unlimited')() }));
+  const exact = of('exact');
+  return { exact, difference: of('foresight') - exact };
+}
+
+/** `foresight` minus `exact` on the first seed, now and when the figures were made. */
+function checkWorkloads(cells) {
+  for (const name of Object.keys(WORKLOADS)) {
+    for (const condition of CONDITIONS) {
+      const label = `workload/${name}/${condition.lengths}/${condition.queue}`;
+      const { difference } = compareOn(name, SEEDS.test.first, condition);
+      const moved = difference - cells[label].first;
+      const verdict = Math.abs(moved) < 1e-9 ? 'the same' : `moved by ${(100 * moved).toFixed(3)} points`;
+      process.stdout.write(`${label}  ${(100 * difference).toFixed(3)}  ${verdict}\n`);
+    }
+  }
+}
+
 /** `foresight` minus `exact`, seed by seed, for each condition. */
 async function runWorkloads(figures) {
   for (const [name, count] of Object.entries(WORKLOADS)) {
-    for (const { lengths, queue } of CONDITIONS) {
-      await figures.cell(`workload/${name}/${lengths}/${queue}`, () => {
-        const share = lengths === 'equal' ? documentShare : tokenShare;
-        const cache = () => readCache(LONG.has(name) ? 'radix' : 'unlimited')();
-        const exact = [];
-        const differences = [];
-        for (const seed of testSeeds(count)) {
-          const workload = createWorkload(name, { seed, lengths });
-          const of = (policy) => share(simulate(workload, policy, { queue, cache: cache() }));
-          exact.push(of('exact'));
-          differences.push(of('foresight') - exact.at(-1));
-        }
+    for (const condition of CONDITIONS) {
+      await figures.cell(`workload/${name}/${condition.lengths}/${condition.queue}`, () => {
+        const runs = testSeeds(count).map((seed) => compareOn(name, seed, condition));
+        const exact = runs.map((run) => run.exact);
+        const differences = runs.map(({ difference }) => difference);
         return { exact: rounded(estimate(exact)), difference: rounded(estimate(differences)), first: differences[0] };
       });
     }
@@ -190,19 +208,17 @@ async function runData(figures, folder) {
   }
 }
 
-function rounded({ mean: centre, se }) {
-  return { mean: Number(centre.toFixed(6)), se: Number(se.toFixed(6)) };
-}
-
 async function main() {
   const { values } = parseArgs({
     options: {
+      check: { type: 'boolean', default: false },
       data: { type: 'string' },
       resume: { type: 'boolean', default: false },
       tables: { type: 'boolean', default: false },
     },
   });
   const known = JSON.parse(await readFile(FIGURES_FILE, 'utf8').catch(() => '{"cells":{}}')).cells;
+  if (values.check) return checkWorkloads(known);
   if (!values.tables) {
     // The data sets are not in this repository: without them, their figures stay what they were.
     const isKept = ([name]) => values.resume || (values.data === undefined && name.startsWith('data/'));

@@ -1,5 +1,6 @@
 /** The tables of docs/research/foresight.md, as they are made from the figures in foresight-figures.json. */
 import { fileURLToPath } from 'node:url';
+import { percent, table } from './page-tables.js';
 
 export const FIGURES_FILE = fileURLToPath(new URL('./foresight-figures.json', import.meta.url));
 export const PAGE_FILE = fileURLToPath(new URL('../../../docs/research/foresight.md', import.meta.url));
@@ -24,15 +25,6 @@ export function tablesOf(cells) {
     ),
     prewarm: prewarmTable(cells),
   };
-}
-
-/** The page with what stands between the marks `<!-- figures: name -->` and `<!-- end -->` replaced. */
-export function withTables(page, tables) {
-  return Object.entries(tables).reduce((text, [name, markdown]) => {
-    const marks = new RegExp(`(<!-- figures: ${name} -->)[^]*?(<!-- end -->)`);
-    if (!marks.test(text)) throw new Error(`the page has no marks for the table "${name}"`);
-    return text.replace(marks, (_, start, end) => `${start}\n\n${markdown}\n\n${end}`);
-  }, page);
 }
 
 function workloadTable(cells) {
@@ -103,20 +95,9 @@ function namesOf(cells, prefix) {
   return [...new Set(names.map((name) => name.split('/')[1]))];
 }
 
-function percent(share) {
-  return `${(100 * share).toFixed(1)} %`;
-}
-
 /** A difference in points with its standard error; zero without a sign. */
 function points({ mean, se }) {
   const text = (100 * mean).toFixed(2);
   if (Number(text) === 0) return '0';
   return `${mean > 0 ? '+' : ''}${text}${se === 0 ? '' : ` (${(100 * se).toFixed(2)})`}`;
-}
-
-function table(header, rows) {
-  const cells = [header, ...rows];
-  const widths = header.map((_, column) => Math.max(3, ...cells.map((row) => row[column].length)));
-  const line = (row) => `| ${row.map((cell, column) => cell.padEnd(widths[column])).join(' | ')} |`;
-  return [line(header), `| ${widths.map((width) => '-'.repeat(width)).join(' | ')} |`, ...rows.map(line)].join('\n');
 }

@@ -2,6 +2,8 @@ export type { OfflineBound, OfflineLimits, OfflineSolver } from './bounds/offlin
 export { loadOfflineSolver } from './bounds/offline.js';
 export { seenBeforeShare } from './bounds/seen-before.js';
 export { CACHE_SPECIFICATIONS, readCache } from './cache/cache-specification.js';
+export type { GraftCacheOptions } from './cache/grafts.js';
+export { GraftCache } from './cache/grafts.js';
 export { LlamaSlots } from './cache/llama-slots.js';
 export { createNoCache } from './cache/off.js';
 export type { Admission, CachedPrompt, CachedPromptReuse, PrefixCacheModel } from './cache/prefix-cache.js';

@@ -68,6 +68,8 @@ export interface ServedOutcome {
   readonly cachedDocuments: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
+  /** Tokens behind these that were reused at another place. Present where a cache did that. */
+  readonly graftedTokens?: number;
   /** From the request's arrival to its first token: prefill, and the wait before it where arrivals are simulated. */
   readonly ttftMs: number;
   /** Time that `arrange` took. */
@@ -163,7 +165,11 @@ export class SimulatedEngine {
       throw new WarmpathError(fellBack, { path: `requests[${number}]`, detail });
     }
     const hint = hintSpans(arrangement, number);
-    const prompt = { spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...hint, ...turn.after] };
+    const first = 1 + turn.before.length;
+    const prompt: CachedPrompt = {
+      spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...hint, ...turn.after],
+      documents: [first, first + arrangement.documents.length],
+    };
     return { request, turn, arrangement, prompt, promptTokens: promptTokens(prompt), arrangeMs };
   }
 
@@ -212,7 +218,7 @@ export class SimulatedEngine {
   }
 
   /** What a request got, given its time to the first token. */
-  outcome(prepared: PreparedRequest, { cachedTokens }: Admission, ttftMs: number): ServedOutcome {
+  outcome(prepared: PreparedRequest, { cachedTokens, graftedTokens = 0 }: Admission, ttftMs: number): ServedOutcome {
     const { request, turn, arrangement, promptTokens, arrangeMs } = prepared;
     const reuse = { cachedTokens, granularity: this.#cache.granularity };
     return {
@@ -221,6 +227,7 @@ export class SimulatedEngine {
       cachedDocuments: countCached(arrangement.preamble!.tokens, arrangement.documents, reuse),
       promptTokens,
       cachedTokens,
+      ...(graftedTokens > 0 && { graftedTokens }),
       ttftMs,
       arrangeMs,
     };
@@ -252,8 +259,9 @@ export class SimulatedEngine {
     if (admission === undefined) throw new WarmpathError('WARMPATH_CONTEXT_TOO_LONG');
     admission.enter(prepared.promptTokens);
     this.finish(prepared, admission, dispatch.now);
-    const newTokens = prepared.promptTokens - admission.cachedTokens;
-    return this.outcome(prepared, admission, this.#latency.prefillMs(admission.cachedTokens, newTokens));
+    const reused = admission.cachedTokens + (admission.graftedTokens ?? 0);
+    const ttftMs = this.#latency.prefillMs(reused, prepared.promptTokens - reused);
+    return this.outcome(prepared, admission, ttftMs);
   }
 }
 

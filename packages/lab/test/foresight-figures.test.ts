@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { FIGURES_FILE, PAGE_FILE, tablesOf, withTables } from '../bench/foresight-tables.js';
+import { FIGURES_FILE, PAGE_FILE, tablesOf } from '../bench/foresight-tables.js';
+import { withTables } from '../bench/page-tables.js';
 import { createWorkload, mean, type ServedOutcome, simulate } from '../src/index.js';
 
 const { seeds, cells } = JSON.parse(readFileSync(FIGURES_FILE, 'utf8'));

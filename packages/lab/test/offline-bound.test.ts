@@ -1,6 +1,9 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { CostShares } from '../src/bounds/cost-shares.js';
+import { distinctContexts } from '../src/bounds/distinct-contexts.js';
 import { mostShared } from '../src/bounds/most-shared.js';
+import { SharedSubsets } from '../src/bounds/shared-subsets.js';
 import {
   createWorkload,
   Experiment,
@@ -190,5 +193,73 @@ describe('mostShared', () => {
     expect(mostShared([[0], [0], [0]], [5])).toBe(10);
     expect(mostShared([[0], [1]], [5, 5])).toBe(0);
     expect(mostShared([], [])).toBe(0);
+  });
+});
+
+describe('CostShares', () => {
+  const groupOf = (each: Drawn) => {
+    const { sets, weights } = distinctContexts(workloadOf(each));
+    return { sets, weights, found: smallestTrie(each) };
+  };
+
+  it('never passes the tokens of the smallest trie, whatever the round, and only ever gets nearer', () => {
+    fc.assert(
+      fc.property(drawn({ requests: 5, k: 4, documents: 6 }), (each) => {
+        const { sets, weights, found } = groupOf(each);
+        const shares = new CostShares(SharedSubsets.of(sets, weights)!);
+        let before = 0;
+        for (let round = 0; round < 30; round++) {
+          const least = shares.round(found);
+          expect(least).toBeGreaterThanOrEqual(before);
+          expect(least).toBeLessThanOrEqual(found + 1e-6);
+          before = least;
+        }
+        // Each document has to stand somewhere.
+        const once = new Set(sets.flat());
+        expect(before).toBeGreaterThanOrEqual([...once].reduce((sum, document) => sum + weights[document]!, 0) * 0.5);
+      }),
+      { seed: 14, numRuns: 60 },
+    );
+  });
+
+  it('comes within two per cent of the optimum that is proven for the papers traces', () => {
+    for (const [name, share] of [
+      ['headline', 0.714],
+      ['k-7', 0.7357],
+      ['mixed', 0.464],
+    ] as const) {
+      const contexts = distinctContexts(createWorkload(name, { seed: 42 }));
+      const unit = contexts.weights[0]!;
+      const total = contexts.totalTokens / unit;
+      const weights = contexts.weights.map((tokens) => tokens / unit);
+      const shares = new CostShares(SharedSubsets.of(contexts.sets, weights)!);
+      let least = 0;
+      for (let round = 0; round < 300 && !shares.isDone; round++) least = shares.round((1 - share) * total);
+      expect(1 - least / total).toBeGreaterThanOrEqual(share - 1e-3);
+      expect(1 - least / total).toBeLessThanOrEqual(share + 0.02);
+    }
+  });
+
+  it('brings the bracket of 15 documents a request below that of pairs', () => {
+    const workload = createWorkload('zipf', { seed: 42 });
+    const sample = { ...workload, requests: workload.requests.slice(0, 120) };
+    const pairs = solve(sample, { seconds: 0 });
+    const shared = solve(sample, { seconds: 2, sharedSets: 2 });
+    expect(shared.low).toBe(pairs.low);
+    expect(shared.high).toBeLessThan(pairs.low + 0.6 * (pairs.high - pairs.low));
+  });
+
+  it('is not asked about sets that are too large', () => {
+    const wide = [Array.from({ length: 17 }, (_, document) => document), [0, 1]];
+    expect(SharedSubsets.of(wide, Array(17).fill(1))).toBeUndefined();
+    expect(
+      SharedSubsets.of(
+        [
+          [0, 1],
+          [1, 2],
+        ],
+        [1, 1, 1],
+      )!.masks.map((masks) => [...masks]),
+    ).toEqual([[2], [1]]);
   });
 });

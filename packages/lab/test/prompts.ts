@@ -14,7 +14,8 @@ const promptArbitrary: fc.Arbitrary<CachedPrompt> = fc
   .map(({ spans, salt }) => {
     // At least one token: an engine refuses an empty prompt.
     const filled = [...spans, { key: 'question', tokens: 3 }];
-    return salt === undefined ? { spans: filled } : { spans: filled, salt };
+    const documents = [0, spans.length] as const;
+    return salt === undefined ? { spans: filled, documents } : { spans: filled, documents, salt };
   });
 
 /** Prompts to serve one after another, with many common prefixes. */

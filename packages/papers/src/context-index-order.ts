@@ -9,7 +9,7 @@ import {
   VllmBlockCache,
   type Workload,
 } from '@warmpath/lab';
-import type { ReproducedFigure, ReproducedTable } from './reproduction.js';
+import type { ReproducedFigure, ReproducedTable, ReproduceOptions } from './reproduction.js';
 
 /**
  * A workload with the documents of each request in the order that RAGBoost's context index gives them, online: each
@@ -39,9 +39,6 @@ export function orderByContextIndex(workload: Workload, capacity: number = Numbe
   };
 }
 
-/** Nothing was chosen on these, or looked at before. */
-const SEEDS = Array.from({ length: 10 }, (_, place) => 1_001 + place);
-
 const UNLIMITED = ['headline', 'k-7', 'mixed', 'two-phase', 'overlap-0.0-200', 'geospatial', 'sessions'] as const;
 const LIMITED = [
   ['sessions', 330],
@@ -52,18 +49,18 @@ const LIMITED = [
 const BLOCK = 16;
 
 /** The context index beside the ordering policies, on all workloads of RAGCache++. The paper has no such table. */
-export function contextIndexTable(): ReproducedTable {
+export function contextIndexTable({ seeds }: ReproduceOptions): ReproducedTable {
   return {
     title: 'The context index online, beside the ordering policies: what is cached',
     rows: [
-      ...UNLIMITED.map((name) => ({ label: name, figures: unlimitedFigures(name) })),
+      ...UNLIMITED.map((name) => ({ label: name, figures: unlimitedFigures(name, seeds) })),
       ...LIMITED.map(([name, blocks]) => ({
         label: `${name}, ${blocks.toLocaleString('en-US')} blocks`,
-        figures: limitedFigures(name, blocks),
+        figures: limitedFigures(name, blocks, seeds),
       })),
     ],
     notes: [
-      'Share of documents with an unlimited cache, of tokens with vLLM blocks. Test seeds 1,001 to 1,010.',
+      'Share of documents with an unlimited cache, of tokens with vLLM blocks.',
       'Of the next eight requests, `foresight` is told of those that could be waiting.',
       '«As large»: the index holds as many tokens as the cache, least recently used ones evicted.',
     ],
@@ -78,23 +75,23 @@ function tokenShare(outcomes: readonly ServedOutcome[]): number {
   return sum(({ cachedTokens }) => cachedTokens) / sum(({ promptTokens }) => promptTokens);
 }
 
-function overSeeds(run: (seed: number) => number): Estimate {
-  return estimate(SEEDS.map((seed) => 100 * run(seed)));
+function percentOver(seeds: readonly number[], run: (seed: number) => number): Estimate {
+  return estimate(seeds.map((seed) => 100 * run(seed)));
 }
 
-function unlimitedFigures(name: string): readonly ReproducedFigure[] {
+function unlimitedFigures(name: string, seeds: readonly number[]): readonly ReproducedFigure[] {
   const share = (policy: 'retrieval' | 'greedy' | 'exact' | 'foresight') =>
-    overSeeds((seed) => documentShare(simulate(createWorkload(name, { seed }), policy, { queue: AHEAD })));
-  const index = overSeeds((seed) =>
+    percentOver(seeds, (seed) => documentShare(simulate(createWorkload(name, { seed }), policy, { queue: AHEAD })));
+  const index = percentOver(seeds, (seed) =>
     documentShare(simulate(orderByContextIndex(createWorkload(name, { seed })), 'retrieval')),
   );
   // Without a limit, the index as it is is as large as the cache.
   return figuresOf([share('retrieval'), share('greedy'), index, index, share('exact'), share('foresight')]);
 }
 
-function limitedFigures(name: string, blocks: number): readonly ReproducedFigure[] {
+function limitedFigures(name: string, blocks: number, seeds: readonly number[]): readonly ReproducedFigure[] {
   const share = (policy: 'retrieval' | 'greedy' | 'exact' | 'foresight', prepare = (workload: Workload) => workload) =>
-    overSeeds((seed) => {
+    percentOver(seeds, (seed) => {
       const workload = prepare(createWorkload(name, { seed }));
       return tokenShare(simulate(workload, policy, { cache: new VllmBlockCache({ blocks }), queue: AHEAD }));
     });

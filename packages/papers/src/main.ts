@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
-import { readSeeds, renderReport } from '@warmpath/lab';
+import { readData, readSeeds, renderReport, type Workload } from '@warmpath/lab';
 import { PAPERS, type PaperName, reproduce, tablesOf } from './papers.js';
 import { markdownOf } from './print-table.js';
 import type { ReproducedTable, ReproduceOptions } from './reproduction.js';
@@ -10,12 +11,14 @@ import { reproductionPage } from './reproduction-page.js';
 import { summaryLines } from './summary.js';
 
 const USAGE = `Usage: npm run papers -- <paper> [table] [options]
-       npm run papers -- summary [--seeds <range>]
+       npm run papers -- summary [--quick] [--seeds <range>] [--data <folder>]
 
-Prints a paper's tables beside the simulator's, as Markdown; \`summary\` sets all of them side by side (minutes).
+Prints a paper's tables beside the simulator's, as Markdown; \`summary\` sets all of them side by side.
 
-  --seeds <range>      seeds of drawn workloads: 42, or 101..110, or 1,5,7; ragcache only; default 101..110
-  --requests <number>  requests of each run of these; default the paper's
+  --seeds <range>      seeds of drawn workloads: 42, or 101..110, or 1,5,7; default 101..105, ragcache 101..110
+  --quick              the first two of these seeds; summary only
+  --requests <number>  requests of each run of ragcache, questions to ragboost's agents; default the paper's
+  --data <folder>      folder with nq-open/NQ-open.dev.jsonl, for a row of cacheweaver table-6; default none
   --json               print JSON
   --report <file>      write a page with plots to this file: HTML, complete in itself
 
@@ -26,29 +29,40 @@ ${PAPERS.map((paper) => `  ${paper}: ${tablesOf(paper).join(', ')}`).join('\n')}
 /** The paper draws 0.8 requests a second: this is more than a day. */
 const MAX_REQUESTS = 100_000;
 
+const SUMMARY = 'summary';
+
 interface Command {
-  readonly paper: PaperName;
+  readonly paper: PaperName | typeof SUMMARY;
   /** One table; all of them if left out. */
   readonly table: string | undefined;
   readonly options: Partial<ReproduceOptions>;
+  readonly isQuick: boolean;
   readonly json: boolean;
   /** File of the page with plots. */
   readonly report: string | undefined;
 }
 
 /** Reads the command line; `undefined` if it asks for help. Errors: `WARMPATH_USAGE`. */
-function readCommand(args: readonly string[]): Command | undefined {
+async function readCommand(args: readonly string[]): Promise<Command | undefined> {
   const { values, positionals } = readArguments(args);
   if (values.help) return undefined;
   const [name, table, ...rest] = positionals;
-  const paper = PAPERS.find((known) => known === name);
-  if (paper === undefined) throw usageError('<paper>', `one of ${PAPERS.join(', ')} was expected`);
-  if (rest.length > 0) throw usageError(rest[0]!, 'one table at most');
+  const paper = name === SUMMARY ? SUMMARY : PAPERS.find((known) => known === name);
+  if (paper === undefined) throw usageError('<paper>', `one of ${PAPERS.join(', ')} was expected, or ${SUMMARY}`);
+  if (rest.length > 0 || (paper === SUMMARY && table !== undefined)) {
+    throw usageError(rest[0] ?? table!, `${paper === SUMMARY ? 'no' : 'one'} table at most`);
+  }
+  const isQuick = values.quick ?? false;
+  const unknown = paper === SUMMARY ? (['json', 'report', 'requests'] as const) : (['quick'] as const);
+  for (const option of unknown) {
+    if (values[option] !== undefined) throw usageError(`--${option}`, `${paper} does not take it`);
+  }
   const options = {
     ...(values.seeds !== undefined && { seeds: readSeeds(values.seeds) }),
     ...(values.requests !== undefined && { requests: readRequests(values.requests) }),
+    ...(values.data !== undefined && { nqOpen: await readNqOpen(values.data) }),
   };
-  return { paper, table, options, json: values.json, report: values.report };
+  return { paper, table, options, isQuick, json: values.json ?? false, report: values.report };
 }
 
 function readArguments(args: readonly string[]) {
@@ -57,8 +71,10 @@ function readArguments(args: readonly string[]) {
       args: [...args],
       allowPositionals: true,
       options: {
-        help: { type: 'boolean', default: false },
-        json: { type: 'boolean', default: false },
+        data: { type: 'string' },
+        help: { type: 'boolean' },
+        json: { type: 'boolean' },
+        quick: { type: 'boolean' },
         report: { type: 'string' },
         requests: { type: 'string' },
         seeds: { type: 'string' },
@@ -75,12 +91,21 @@ function readRequests(text: string): number {
   throw usageError('--requests', `a whole number from 1 to ${MAX_REQUESTS} was expected`);
 }
 
+/** The first 200 questions of NQ-Open, searched among their own records. Errors: those of `readData`. */
+async function readNqOpen(folder: string): Promise<Workload> {
+  const { workload } = await readData(join(folder, 'nq-open', 'NQ-open.dev.jsonl'), {
+    format: 'nq-open',
+    records: 200,
+  });
+  return workload;
+}
+
 function usageError(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_USAGE', { path, detail });
 }
 
 /** Makes the tables and prints each as soon as it is there, so that a run that is stopped has shown what it has. */
-function printTables({ paper, table, options, json }: Command): readonly ReproducedTable[] {
+function printTables(paper: PaperName, { table, options, json }: Command): readonly ReproducedTable[] {
   const tables: ReproducedTable[] = [];
   for (const name of table === undefined ? tablesOf(paper) : [table]) {
     const reproduced = reproduce(paper, name, options);
@@ -91,7 +116,23 @@ function printTables({ paper, table, options, json }: Command): readonly Reprodu
   return tables;
 }
 
-async function writePage(file: string, { paper, table }: Command, tables: readonly ReproducedTable[]): Promise<void> {
+async function run(command: Command): Promise<void> {
+  const { paper, options, isQuick, report } = command;
+  if (paper === SUMMARY) {
+    for (const line of summaryLines({ ...options, isQuick })) process.stdout.write(`${line}\n`);
+    return;
+  }
+  const tables = printTables(paper, command);
+  if (report !== undefined) await writePage(report, { paper, table: command.table, tables });
+}
+
+interface Page {
+  readonly paper: PaperName;
+  readonly table: string | undefined;
+  readonly tables: readonly ReproducedTable[];
+}
+
+async function writePage(file: string, { paper, table, tables }: Page): Promise<void> {
   const manifest = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
   const { version } = JSON.parse(manifest) as { version: string };
   const command = ['npm run papers --', paper, ...(table === undefined ? [] : [table])].join(' ');
@@ -102,18 +143,9 @@ async function writePage(file: string, { paper, table }: Command, tables: readon
 }
 
 try {
-  const args = process.argv.slice(2);
-  const command = args[0] === 'summary' ? undefined : readCommand(args);
-  if (args[0] === 'summary') {
-    const { seeds } = readArguments(args.slice(1)).values;
-    const options = seeds === undefined ? {} : { seeds: readSeeds(seeds) };
-    for (const line of summaryLines(options)) process.stdout.write(`${line}\n`);
-  } else if (command === undefined) {
-    process.stdout.write(USAGE);
-  } else {
-    const tables = printTables(command);
-    if (command.report !== undefined) await writePage(command.report, command, tables);
-  }
+  const command = await readCommand(process.argv.slice(2));
+  if (command === undefined) process.stdout.write(USAGE);
+  else await run(command);
 } catch (error) {
   if (!WarmpathError.isInstance(error)) throw error;
   process.stderr.write(`error: ${error.message}\n  path    ${error.path}\n\n${USAGE}`);

@@ -1,4 +1,10 @@
-import type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduction.js';
+import {
+  type ComparedFigure,
+  differenceOf,
+  type ReproducedFigure,
+  type ReproducedRow,
+  type ReproducedTable,
+} from './reproduction.js';
 
 /** Columns of a terminal that a table keeps within, if a figure with its label does. */
 const WIDTH = 100;
@@ -60,10 +66,21 @@ function linesOf(columns: readonly (readonly string[])[]): readonly string[] {
 }
 
 function paperOursDifference(figure: ReproducedFigure): readonly string[] {
-  const { paper, ours, places = 1 } = figure;
+  const { paper, places = 1 } = figure;
   if (paper === undefined) return ['-', oursOf(figure), '-'];
-  const difference = ours - paper;
-  return [paper.toFixed(places), oursOf(figure), `${difference < 0 ? '' : '+'}${difference.toFixed(places)}`];
+  return [paperOf(paper, places), oursOf(figure), signedDifference({ ...figure, paper }, places)];
+}
+
+/** The paper's figure, or both ends of its range. */
+export function paperOf(paper: ComparedFigure['paper'], places: number): string {
+  return typeof paper === 'number' ? paper.toFixed(places) : paper.map((end) => end.toFixed(places)).join('–');
+}
+
+/** Ours less the paper's with its sign; `within` for what lies in the paper's range. */
+export function signedDifference(figure: ComparedFigure, places: number): string {
+  const difference = differenceOf(figure);
+  if (typeof figure.paper !== 'number' && difference === 0) return 'within';
+  return `${difference < 0 ? '' : '+'}${difference.toFixed(places)}`;
 }
 
 /** An error that is but rounding: every seed gave the same. */

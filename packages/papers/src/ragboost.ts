@@ -18,11 +18,9 @@ import {
 } from '@warmpath/lab';
 import { contextIndexTable } from './context-index-order.js';
 import { type PlannedOptions, planned } from './planned.js';
-import { constructionTable } from './ragboost-construction.js';
-import type { PaperTable, ReproducedFigure, ReproducedTable } from './reproduction.js';
-
-/** The traces were shaped on seeds 1 to 3. */
-const SEEDS = [101, 102, 103, 104, 105] as const;
+import { AGENT_TABLES } from './ragboost-agents.js';
+import { COST_TABLES } from './ragboost-costs.js';
+import type { PaperTable, ReproducedFigure, ReproducedTable, ReproduceOptions } from './reproduction.js';
 
 /** Tokens of KV memory; the paper names GPUs, and leaves open how many served a model. */
 const ROOM = { H100: 2_000_000, A6000: 1_000_000 };
@@ -54,9 +52,9 @@ function serve(workload: Workload, { policy = 'retrieval', cache, conversations 
   return { hit: cached / prompt, uncached: prompt - cached };
 }
 
-/** What a run of each seed gives: mean and standard error. */
-function overSeeds(run: (seed: number) => number): Estimate {
-  return estimate(SEEDS.map((seed) => run(seed)));
+/** What a run of each seed gives: mean and standard error. The traces were shaped on seeds 1 to 3. */
+function over(seeds: readonly number[], run: (seed: number) => number): Estimate {
+  return estimate(seeds.map((seed) => run(seed)));
 }
 
 function figure(name: string, paper: number | undefined, { mean: ours, se }: Estimate, places = 1): ReproducedFigure {
@@ -95,15 +93,16 @@ export const RAGBOOST_TABLES: readonly PaperTable[] = [
   { name: 'table-1', reproduce: multiSessionTable },
   { name: 'table-2a', reproduce: multiTurnTable },
   { name: 'table-2b', reproduce: hybridTable },
-  { name: 'table-2c', reproduce: constructionTable },
   { name: 'figure-7', reproduce: breakdownFigure },
   { name: 'figure-8', reproduce: depthFigure },
   { name: 'section-7.2', reproduce: cacheSizeTable },
   { name: 'section-7.2-window', reproduce: windowTable },
   { name: 'context-index', reproduce: contextIndexTable },
+  ...AGENT_TABLES,
+  ...COST_TABLES,
 ];
 
-function reorderingTable(): ReproducedTable {
+function reorderingTable({ seeds }: ReproduceOptions): ReproducedTable {
   const rows = [
     ['multihoprag', 38.9],
     ['narrativeqa', 20.2],
@@ -113,7 +112,7 @@ function reorderingTable(): ReproducedTable {
     title: '§3.2: cache hits after reordering a trace that is known whole',
     rows: rows.map(([name, hits]) => {
       const planBy = (method: 'context-index' | 'combined') =>
-        overSeeds((seed) => {
+        over(seeds, (seed) => {
           const workload = plannedSessions(name, seed, { method, scheduled: true });
           return 100 * serve(workload, { cache: radix(ROOM.H100) }).hit;
         });
@@ -129,7 +128,7 @@ function reorderingTable(): ReproducedTable {
   };
 }
 
-function multiSessionTable(): ReproducedTable {
+function multiSessionTable({ seeds }: ReproduceOptions): ReproducedTable {
   const rows: readonly (readonly [SessionsName, string, number, number])[] = [
     ['multihoprag', 'MultihopRAG, Qwen3-4B', 58_990.1, 106_799.5],
     ['multihoprag', 'MultihopRAG, Qwen3-32B', 17_682.6, 36_296.1],
@@ -144,7 +143,7 @@ function multiSessionTable(): ReproducedTable {
   const gains = new Map(
     (['multihoprag', 'narrativeqa', 'qasper'] as const).map((name) => [
       name,
-      overSeeds((seed) => {
+      over(seeds, (seed) => {
         const cache = radix(ROOM.H100);
         const ordered = plannedSessions(name, seed, SCHEDULED);
         return serve(sessions(name, seed), { cache }).uncached / serve(ordered, { cache }).uncached;
@@ -166,8 +165,8 @@ function multiSessionTable(): ReproducedTable {
   };
 }
 
-function multiTurnTable(): ReproducedTable {
-  const gain = overSeeds((seed) => {
+function multiTurnTable({ seeds }: ReproduceOptions): ReproducedTable {
+  const gain = over(seeds, (seed) => {
     const workload = createWorkload('multi-turn', { seed });
     const cache = radix(SINGLE_H100_ROOM);
     const appended = serve(workload, { cache, conversations: 'appended' });
@@ -193,7 +192,7 @@ function multiTurnTable(): ReproducedTable {
   };
 }
 
-function hybridTable(): ReproducedTable {
+function hybridTable({ seeds }: ReproduceOptions): ReproducedTable {
   const rows = [
     [2, 0.46, 0.24],
     [4, 0.49, 0.29],
@@ -205,7 +204,7 @@ function hybridTable(): ReproducedTable {
     title: 'Table 2 (b): conversations at the same time, TTFT of RadixCache over RAGBoost (Qwen3-4B)',
     rows: rows.map(([atOnce, before, after]) => ({
       label: `${atOnce} sessions`,
-      figures: [figure('gain ×', before / after, hybridGain(atOnce), 2)],
+      figures: [figure('gain ×', before / after, hybridGain(atOnce, seeds), 2)],
     })),
     notes: [
       NO_GPU,
@@ -216,8 +215,8 @@ function hybridTable(): ReproducedTable {
   };
 }
 
-function hybridGain(atOnce: number): Estimate {
-  return overSeeds((seed) => {
+function hybridGain(atOnce: number, seeds: readonly number[]): Estimate {
+  return over(seeds, (seed) => {
     const trace = multiTurnTrace(seed, { ...RAGBOOST_TURNS, atOnce });
     const workload = toWorkload('hybrid', trace, RAGBOOST_LENGTHS);
     const cache = radix(SINGLE_H100_ROOM);
@@ -226,7 +225,7 @@ function hybridGain(atOnce: number): Estimate {
   });
 }
 
-function breakdownFigure(): ReproducedTable {
+function breakdownFigure({ seeds }: ReproduceOptions): ReproducedTable {
   const rows = [
     ['SGLang, Qwen3-32B', radix(ROOM.H100), [8.49, 20.56, 33.97]],
     ['vLLM, Llama3.3-70B', vllm(ROOM.H100), [10.7, 30.8, 43.2]],
@@ -234,7 +233,7 @@ function breakdownFigure(): ReproducedTable {
   return {
     title: 'Figure 7: cache hits by component, MultihopRAG, k = 15',
     rows: rows.map(([label, cache, [baseline, ordered, scheduled]]) => {
-      const { retrieval, inOrder, onSchedule } = breakdown(cache);
+      const { retrieval, inOrder, onSchedule } = breakdown(cache, seeds);
       return {
         label,
         figures: [
@@ -252,9 +251,9 @@ function breakdownFigure(): ReproducedTable {
 }
 
 /** Hit rates of MultihopRAG: arrival order, the context index's document orders, and its request order too. */
-function breakdown(cache: () => PrefixCacheModel) {
+function breakdown(cache: () => PrefixCacheModel, seeds: readonly number[]) {
   const hits = (workload: (seed: number) => Workload) =>
-    overSeeds((seed) => 100 * serve(workload(seed), { cache }).hit);
+    over(seeds, (seed) => 100 * serve(workload(seed), { cache }).hit);
   return {
     retrieval: hits((seed) => sessions('multihoprag', seed)),
     inOrder: hits((seed) => plannedSessions('multihoprag', seed, { ...SCHEDULED, scheduled: false })),
@@ -262,9 +261,9 @@ function breakdown(cache: () => PrefixCacheModel) {
   };
 }
 
-function depthFigure(): ReproducedTable {
+function depthFigure({ seeds }: ReproduceOptions): ReproducedTable {
   const gainAt = (name: 'multihoprag' | 'narrativeqa', k: number) =>
-    overSeeds((seed) => {
+    over(seeds, (seed) => {
       const trace = multiSessionTrace(seed, { ...RAGBOOST_SESSIONS[name], k });
       const workload = toWorkload(name, trace, RAGBOOST_LENGTHS);
       const cache = radix(ROOM.A6000);
@@ -287,7 +286,7 @@ function depthFigure(): ReproducedTable {
   };
 }
 
-function cacheSizeTable(): ReproducedTable {
+function cacheSizeTable({ seeds }: ReproduceOptions): ReproducedTable {
   const rows = [
     ['SGLang, A6000', radix(ROOM.A6000), 4.62, 29.64],
     ['SGLang, H100', radix(ROOM.H100), 8.49, 33.97],
@@ -297,7 +296,7 @@ function cacheSizeTable(): ReproducedTable {
   return {
     title: '§7.2: cache hits by memory, MultihopRAG, k = 15',
     rows: rows.map(([label, cache, plain, boosted]) => {
-      const { retrieval, onSchedule } = breakdown(cache);
+      const { retrieval, onSchedule } = breakdown(cache, seeds);
       return {
         label,
         figures: [figure('baseline %', plain, retrieval), figure('RAGBoost %', boosted, onSchedule)],
@@ -320,14 +319,14 @@ function plannedByWindow(workload: Workload, window: number): Workload {
   return { ...workload, requests: requests.flat() };
 }
 
-function windowTable(): ReproducedTable {
+function windowTable({ seeds }: ReproduceOptions): ReproducedTable {
   const published: Readonly<Record<number, number>> = { 64: 5, 512: 3 };
   const cache = radix(ROOM.H100);
-  const whole = SEEDS.map((seed) => serve(plannedSessions('multihoprag', seed, SCHEDULED), { cache }).hit);
+  const whole = seeds.map((seed) => serve(plannedSessions('multihoprag', seed, SCHEDULED), { cache }).hit);
   return {
     title: '§7.2: prompts visible at a time, MultihopRAG, k = 15',
     rows: [64, 128, 256, 512].map((window) => {
-      const hits = SEEDS.map((seed) => serve(plannedByWindow(sessions('multihoprag', seed), window), { cache }).hit);
+      const hits = seeds.map((seed) => serve(plannedByWindow(sessions('multihoprag', seed), window), { cache }).hit);
       return {
         label: `${window} visible`,
         figures: [

@@ -1,6 +1,7 @@
 import {
   createNoCache,
   createWorkload,
+  estimate,
   type LabPolicyName,
   mean,
   percentile,
@@ -10,11 +11,9 @@ import {
   simulateServer,
   type Workload,
 } from '@warmpath/lab';
-import type { PaperTable, ReproducedFigure, ReproducedTable } from './reproduction.js';
+import type { PaperTable, ReproducedFigure, ReproducedTable, ReproduceOptions } from './reproduction.js';
 import { gain, SEED } from './strategies.js';
 
-/** Seeds of the figures that no paper gives. */
-const SEEDS = [201, 202, 203, 204, 205] as const;
 /** Batches at the start that the paper does not count. */
 const WARM_UP_BATCHES = 2;
 /** Longer than any batch takes: the next one comes when the last is done. */
@@ -154,7 +153,7 @@ const SHARING = [
   { name: 'leader first', sharesInStep: false, leaderFirst: true },
 ] as const;
 
-function batchesTable(): ReproducedTable {
+function batchesTable({ seeds }: ReproduceOptions): ReproducedTable {
   const settings = [
     { workload: 'headline', batch: 8 },
     { workload: 'geospatial', batch: 16 },
@@ -164,16 +163,17 @@ function batchesTable(): ReproducedTable {
     rows: STRATEGIES.map(({ label, knowsMates, ...strategy }) => ({
       label,
       figures: settings.map(({ workload, batch, sharing: { name, ...sharing } }): ReproducedFigure => {
-        const bySeed = SEEDS.map((seed) => {
+        const bySeed = seeds.map((seed) => {
           const options = { ...strategy, ...sharing, batch, queue: knowsMates ? batch - 1 : 0 };
           const { outcomes } = runBatches(createWorkload(workload, { seed }), options);
           return 100 * mean(outcomes.map(({ cachedDocuments, documents }) => cachedDocuments / documents));
         });
-        return { name: `${workload} B=${batch}, ${name}`, paper: undefined, ours: mean(bySeed) };
+        const { mean: ours, se } = estimate(bySeed);
+        return { name: `${workload} B=${batch}, ${name}`, paper: undefined, ours, se };
       }),
     })),
     notes: [
-      'No paper has these figures. Batches of 8 and 16 requests, one step each where nothing is held back; means over seeds 201 to 205.',
+      'No paper has these figures. Batches of 8 and 16 requests, one step each where nothing is held back.',
       'An engine that does not share inside a batch makes the batch compute its common start as often as it has requests, and an order that counts on its mates then loses what it hoped for. «Leader first» starts one request of each new prefix, and the others a step later.',
     ],
   };

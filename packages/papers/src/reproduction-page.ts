@@ -1,5 +1,12 @@
-import { type PairChart, type Report, type ReportSection, signed } from '@warmpath/lab';
-import type { ReproducedFigure, ReproducedRow, ReproducedTable } from './reproduction.js';
+import type { PairChart, Report, ReportSection } from '@warmpath/lab';
+import { paperOf, signedDifference } from './print-table.js';
+import {
+  comparedFigures,
+  isNear,
+  type ReproducedFigure,
+  type ReproducedRow,
+  type ReproducedTable,
+} from './reproduction.js';
 
 /** The page of a paper's reproduced tables; there must be at least one. */
 export function reproductionPage(paper: string, tables: readonly ReproducedTable[]): Report {
@@ -16,13 +23,9 @@ export function reproductionPage(paper: string, tables: readonly ReproducedTable
 
 /** How near the figures come, as the share of those within a tenth of the paper's. */
 function finding(paper: string, tables: readonly ReproducedTable[]): string {
-  const compared = tables.flatMap(({ rows }) => rows.flatMap(({ figures }) => figures)).filter(isCompared);
-  const near = compared.filter(({ paper: theirs, ours }) => Math.abs(ours - theirs) <= Math.abs(theirs) / 10);
+  const compared = comparedFigures(tables);
+  const near = compared.filter(isNear);
   return `Of ${compared.length} figures of ${paper}, the simulator comes within a tenth of ${near.length}; the notes say what stands between the others.`;
-}
-
-function isCompared(figure: ReproducedFigure): figure is ReproducedFigure & { readonly paper: number } {
-  return figure.paper !== undefined;
 }
 
 function tableSection({ title, rows, notes }: ReproducedTable): ReportSection {
@@ -62,7 +65,8 @@ function chartOf(name: string, rows: readonly ReproducedRow[]): PairChart {
       const figure = figures.find((each) => each.name === name);
       if (figure === undefined) return [];
       const { paper, ours } = figure;
-      return [{ label, ours, ...(paper !== undefined && { paper }) }];
+      // A range has no single mark; the table has both its ends.
+      return [{ label, ours, ...(typeof paper === 'number' && { paper }) }];
     }),
   };
 }
@@ -71,11 +75,11 @@ function cellsOf(figure: ReproducedFigure | undefined, places: number): readonly
   if (figure === undefined) return ['', '', ''];
   const { paper, ours } = figure;
   if (paper === undefined) return ['not given', ours.toFixed(places), ''];
-  return [paper.toFixed(places), ours.toFixed(places), signed(ours - paper, places)];
+  return [paperOf(paper, places), ours.toFixed(places), signedDifference({ ...figure, paper }, places)];
 }
 
 /** Indices and shares are below 1 and would vanish in one place. */
 function placesOf(name: string, rows: readonly ReproducedRow[]): number {
   const figures = rows.flatMap((row) => row.figures).filter((figure) => figure.name === name);
-  return figures.every(({ paper, ours }) => Math.abs(paper ?? ours) < 1) ? 3 : 1;
+  return figures.every(({ paper, ours }) => Math.abs(typeof paper === 'number' ? paper : ours) < 1) ? 3 : 1;
 }

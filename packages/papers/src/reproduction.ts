@@ -1,13 +1,21 @@
+import type { Workload } from '@warmpath/lab';
+
+/** What a paper says of a figure where it gives no single number: from one to another, both included. */
+export type PaperRange = readonly [least: number, most: number];
+
 /** One figure of a paper beside ours; `paper` is absent where none is given. */
 export interface ReproducedFigure {
   readonly name: string;
-  readonly paper: number | undefined;
+  readonly paper: number | PaperRange | undefined;
   readonly ours: number;
   /** Decimal places that tell the two apart. Default 1. */
   readonly places?: number;
   /** Standard error of ours over seeds. */
   readonly se?: number;
 }
+
+/** A figure that the paper has too. */
+export type ComparedFigure = ReproducedFigure & { readonly paper: number | PaperRange };
 
 /** One row of a reproduced table. */
 export interface ReproducedRow {
@@ -25,8 +33,10 @@ export interface ReproducedTable {
 export interface ReproduceOptions {
   /** Seeds of workloads that are drawn; tables of recorded or fixed workloads know none. */
   readonly seeds: readonly number[];
-  /** Requests of a run of such a workload. Default: as many as the paper's time and rate give. */
+  /** Requests of a run of RAGCache's workloads, and questions to agents. Default: as many as the papers have. */
   readonly requests?: number;
+  /** NQ-Open, for the table that has it. Default: that row is left out. */
+  readonly nqOpen?: Workload;
 }
 
 /** A table or figure of a paper that can be made anew. */
@@ -34,4 +44,25 @@ export interface PaperTable {
   /** As it is asked for: `table-3`, `figure-7`, `section-4.4`. */
   readonly name: string;
   readonly reproduce: (options: ReproduceOptions) => ReproducedTable;
+}
+
+/** The figures of tables that the paper has too. */
+export function comparedFigures(tables: readonly ReproducedTable[]): readonly ComparedFigure[] {
+  const figures = tables.flatMap(({ rows }) => rows.flatMap((row) => row.figures));
+  return figures.filter((figure): figure is ComparedFigure => figure.paper !== undefined);
+}
+
+/** Ours less the paper's figure, or less the nearer end of its range; 0 within. */
+export function differenceOf({ paper, ours }: ComparedFigure): number {
+  if (typeof paper === 'number') return ours - paper;
+  const [least, most] = paper;
+  return ours < least ? ours - least : Math.max(0, ours - most);
+}
+
+/** Whether ours comes within a tenth of the paper's figure, or of its range. */
+export function isNear(figure: ComparedFigure): boolean {
+  const { paper } = figure;
+  const difference = differenceOf(figure);
+  const aimed = typeof paper === 'number' ? paper : difference < 0 ? paper[0] : paper[1];
+  return Math.abs(difference) <= Math.abs(aimed) / 10;
 }

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -54,6 +54,22 @@ describe('npm run papers', () => {
     expect(wrong.stderr).toContain('did you mean `table-1');
   });
 
+  it('has the row of NQ-Open where the data are', async () => {
+    const data = join(folder, 'data', 'nq-open');
+    await mkdir(data, { recursive: true });
+    const records = ['where is the harbour', 'where is the old harbour', 'who built the harbour'];
+    const lines = records.map((question) => JSON.stringify({ question, answer: ['here'] }));
+    await writeFile(join(data, 'NQ-open.dev.jsonl'), Array(20).fill(lines.join('\n')).join('\n'));
+    const table = ['cacheweaver', 'table-6', '--json'];
+    const rowsOf = async (args: readonly string[]) =>
+      JSON.parse((await runPapers([...table, ...args])).stdout).tables[0].rows.length;
+    expect(await rowsOf([])).toBe(2);
+    expect(await rowsOf(['--data', join(folder, 'data')])).toBe(3);
+    const { code, stderr } = await runPapers([...table, '--data', folder]);
+    expect(code).toBe(2);
+    expect(stderr).toContain('NQ-open.dev.jsonl');
+  });
+
   it("writes a page of a paper's tables", async () => {
     const page = join(folder, 'paper.html');
     expect((await runPapers(['ragcache++', 'table-1', '--report', page])).code).toBe(0);
@@ -65,6 +81,9 @@ describe('npm run papers', () => {
     ['a paper that it does not have', ['other']],
     ['an option that it does not have', ['ragcache', '--sed', '1']],
     ['seeds that are none', ['ragcache', 'table-3', '--seeds', 'few']],
+    ['a page of the summary', ['summary', '--report', 'page.html']],
+    ['a quick table', ['ragcache', 'table-3', '--quick']],
+    ['a table of the summary', ['summary', 'table-3']],
     ['no requests', ['ragcache', 'table-3', '--requests', '0']],
   ])('refuses %s, and says what it takes', async (_, args) => {
     const { code, stderr } = await runPapers(args);

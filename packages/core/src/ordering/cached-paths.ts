@@ -6,6 +6,9 @@ import type { Context } from './policy.js';
 
 const FIRST_ROOM = 256;
 
+/** Documents of a context at most, and so the depth of a path. */
+const MAX_DOCUMENTS = 32;
+
 /** Up to this many documents, the longest path within each set is tabled. */
 const TABLED_DOCUMENTS = 8;
 
@@ -27,8 +30,10 @@ export class CachedPaths {
   /** The path without its last document, and that document's rank. */
   #above = new Int32Array(FIRST_ROOM);
   #last = new Int32Array(FIRST_ROOM);
-  readonly #numbers = new Int32Array(32);
-  readonly #lengths = new Int32Array(32);
+  readonly #numbers = new Int32Array(MAX_DOCUMENTS);
+  readonly #lengths = new Int32Array(MAX_DOCUMENTS);
+  /** By depth and rank: the children of the nodes on the current path. */
+  readonly #children = new Int32Array(MAX_DOCUMENTS * MAX_DOCUMENTS);
   /** By set: tokens of the longest path within it. */
   readonly #longest = new Int32Array(1 << TABLED_DOCUMENTS);
   #isTabled = false;
@@ -67,7 +72,7 @@ export class CachedPaths {
     }
     this.#known = ranks;
     this.#prefix.length = 0;
-    this.#extend(0, start);
+    this.#extend(0, start, 0);
     this.#view = undefined;
     this.#rule = undefined;
     if (this.lookUps > maxLookUps) return false;
@@ -108,18 +113,22 @@ export class CachedPaths {
     this.#isTabled = true;
   }
 
-  #extend(path: number, node: number): void {
-    const { tree } = this.#view!;
-    const set = this.sets[path]!;
-    for (let left = this.#known & ~set; left !== 0; left &= left - 1) {
-      const rank = 31 - Math.clz32(left & -left);
-      if (++this.lookUps > this.#maxLookUps) return;
-      const child = tree.childByNumber(node, this.#numbers[rank]!);
-      if (child >= 0) this.#visit(path, rank, child);
+  #extend(path: number, node: number, depth: number): void {
+    const tree = this.#view!.tree;
+    const left = this.#known & ~this.sets[path]!;
+    if (left === 0) return;
+    this.lookUps += tree.lookUpsAmong(node, left);
+    if (this.lookUps > this.#maxLookUps) return;
+    const from = depth * MAX_DOCUMENTS;
+    const found = tree.childrenAmong(node, this.#numbers, left, this.#children, from);
+    for (let ranks = found; ranks !== 0; ranks &= ranks - 1) {
+      const rank = 31 - Math.clz32(ranks & -ranks);
+      this.#visit(path, rank, this.#children[from + rank]!, depth);
+      if (this.lookUps > this.#maxLookUps) return;
     }
   }
 
-  #visit(above: number, rank: number, node: number): void {
+  #visit(above: number, rank: number, node: number, depth: number): void {
     if (this.count === this.sets.length) this.#grow();
     const path = this.count++;
     this.sets[path] = this.sets[above]! | (1 << rank);
@@ -134,7 +143,7 @@ export class CachedPaths {
       this.lookUps += this.#documents / OPERATIONS_A_LOOK_UP;
     }
     this.#prefix.push(rank);
-    this.#extend(path, node);
+    this.#extend(path, node, depth + 1);
     this.#prefix.pop();
   }
 

@@ -13,8 +13,8 @@ import { lengthsDiffer, weightOfLater } from './reuse-worth.js';
 import { SlotPlanner } from './slot-plan.js';
 import { WaitingRequests } from './waiting-requests.js';
 
-/** Look-ups for the paths of a plan: each may wait for memory, and real trees take up to 2,500 (zipf, k = 15). */
-const MAX_PATH_LOOK_UPS = 4_096;
+/** Look-ups for the paths of a plan: each may wait for memory, and real trees take up to 500 (zipf, k = 15). */
+const MAX_PATH_LOOK_UPS = 1_024;
 
 /**
  * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with what this prompt
@@ -26,13 +26,15 @@ const MAX_PATH_LOOK_UPS = 4_096;
  * Up to 8 documents the plan is optimal under its estimate, above it grows the best of 8 chains. `maxOperations` bounds
  * the counted operations (look-ups, comparisons, subsets, steps of a chain), never time, so that the same state gives
  * the same answer everywhere: once for the best paths of waiting requests, of which the first are known that fit; once
- * for the plan, which is made by chains, or else left to `exact`; and once for `exact`.
+ * for the plan, which is made by chains, or else left to `exact`; and for `exact` once, or half where a plan was tried.
  *
  * Cost: some ten microseconds (see `bench/`), and a search of the best path for each waiting request that shares a
  * document. One instance reuses its scratch memory between calls, which no answer depends on.
  */
 export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   const exact = createExactPolicy(maxOperations);
+  // What a plan has taken is gone; real trees take `exact` a tenth of its budget.
+  const exactBehindPlan = createExactPolicy(maxOperations / 2);
   const planner = new ForesightPlanner(maxOperations);
   const slots = new SlotPlanner();
   return {
@@ -41,7 +43,7 @@ export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPER
       if (view.slots !== undefined) return slots.plan(context, view, view.slots);
       const { ordering, cutShort } = planner.plan(context, view);
       if (ordering !== undefined) return { ...ordering, ...(cutShort && { cutShort }) };
-      const exactly = exact.arrange(context, view, now);
+      const exactly = (cutShort === undefined ? exact : exactBehindPlan).arrange(context, view, now);
       return exactly.cutShort === undefined && cutShort !== undefined ? { ...exactly, cutShort } : exactly;
     },
   };

@@ -2,7 +2,16 @@ import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
 import { KeyLanes } from './interner.js';
 import type { KnowledgeTree } from './knowledge-tree.js';
-import { CHILDREN, DOCUMENT, FIRST_CHILD, FIRST_DOCUMENT, NEXT_SIBLING, NODE_SHIFT, ROOT } from './node-store.js';
+import {
+  CHILDREN,
+  DOCUMENT,
+  FIRST_CHILD,
+  FIRST_DOCUMENT,
+  NEXT_SIBLING,
+  NODE_SHIFT,
+  ROOT,
+  SCAN_UP_TO,
+} from './node-store.js';
 import { preambleNode, residentPreambleTokens } from './preamble-path.js';
 import type { CachedPath, PlacementRule } from './view.js';
 
@@ -11,12 +20,6 @@ export const BEST_PATH_MAX_OPERATIONS = 65_536;
 
 /** A look-up in the tree waits for memory: it takes as long as some eight steps of arithmetic (measured). */
 export const OPERATIONS_A_LOOK_UP = 8;
-
-/**
- * Longer sibling lists are not followed: their nodes wait for each other's cache lines, probes of the table overlap
- * (measured).
- */
-const SCAN_UP_TO = 8;
 
 /** A memo of all searches: what it answers depends on the documents alone. */
 const LANES = new KeyLanes();

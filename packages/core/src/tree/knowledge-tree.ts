@@ -14,6 +14,7 @@ import {
   PARENT,
   PREVIOUS_SIBLING,
   ROOT,
+  SCAN_UP_TO,
   TOKENS,
 } from './node-store.js';
 import { PairTable } from './pair-table.js';
@@ -92,6 +93,8 @@ export class KnowledgeTree implements KnowledgeTreeView {
   #oldest = ROOT;
   #access = 0;
   #tokens = 0;
+  /** Keeps the preloads from being optimised away. */
+  #preloaded = 0;
 
   constructor(options: KnowledgeTreeOptions = {}) {
     this.#maxNodes = Math.max(1, options.maxNodes ?? 262_144);
@@ -148,6 +151,52 @@ export class KnowledgeTree implements KnowledgeTreeView {
    */
   preload(node: number, number: number): number {
     return this.#table.preload(node, number);
+  }
+
+  childrenAmong(node: number, numbers: Int32Array, among: number, children: Int32Array, from: number): number {
+    const { records } = this.#store;
+    const record = node << NODE_SHIFT;
+    const count = records[record + CHILDREN]!;
+    if (count > SCAN_UP_TO) return this.#probeAmong(node, numbers, among, children, from);
+    let found = 0;
+    let child = records[record + FIRST_CHILD]!;
+    let number = records[record + FIRST_DOCUMENT]!;
+    for (let left = count; left > 0; left--) {
+      const place = placeOf(number, numbers, among);
+      if (place >= 0) {
+        children[from + place] = child;
+        found |= 1 << place;
+      }
+      if (left === 1) break;
+      child = records[(child << NODE_SHIFT) + NEXT_SIBLING]!;
+      number = records[(child << NODE_SHIFT) + DOCUMENT]!;
+    }
+    return found;
+  }
+
+  lookUpsAmong(node: number, among: number): number {
+    const count = this.#store.records[(node << NODE_SHIFT) + CHILDREN]!;
+    if (count <= SCAN_UP_TO) return count;
+    let documents = 0;
+    for (let left = among; left !== 0; left &= left - 1) documents++;
+    return documents;
+  }
+
+  #probeAmong(node: number, numbers: Int32Array, among: number, children: Int32Array, from: number): number {
+    let preloaded = this.#preloaded;
+    for (let left = among; left !== 0; left &= left - 1) {
+      preloaded |= this.#table.preload(node, numbers[lowestPlace(left)]!);
+    }
+    this.#preloaded = preloaded;
+    let found = 0;
+    for (let left = among; left !== 0; left &= left - 1) {
+      const place = lowestPlace(left);
+      const child = this.#table.get(node, numbers[place]!);
+      if (child === ROOT) continue;
+      children[from + place] = child;
+      found |= 1 << place;
+    }
+    return found;
   }
 
   /** The child of `node` for a key, or -1. O(1) expected. */
@@ -428,6 +477,17 @@ export class KnowledgeTree implements KnowledgeTreeView {
     if (older === ROOT) this.#oldest = newer;
     else records[(older << NODE_SHIFT) + NEWER] = newer;
   }
+}
+
+function lowestPlace(places: number): number {
+  return 31 - Math.clz32(places & -places);
+}
+
+/** The place of a number among those that are set, or -1. */
+function placeOf(number: number, numbers: Int32Array, among: number): number {
+  for (let left = among; left !== 0; left &= left - 1)
+    if (numbers[lowestPlace(left)] === number) return lowestPlace(left);
+  return -1;
 }
 
 function bytesFor(capacity: number): number {

@@ -28,6 +28,12 @@ const LAST_TIME = 7;
 
 const BYTES_PER_NODE = 64;
 
+/**
+ * Longer sibling lists are not followed: their nodes wait for each other's cache lines, probes of the table overlap
+ * (measured).
+ */
+export const SCAN_UP_TO = 8;
+
 /** Node 0 is the root; in the links of a node, 0 therefore means none. */
 export const ROOT = 0;
 

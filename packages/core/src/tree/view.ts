@@ -46,6 +46,14 @@ export interface KnowledgeTreeView {
   numberOf(key: string): number;
   /** The resident child of `node` for a number that `numberOf` gave, or -1. O(1) expected. */
   childByNumber(node: number, number: number): number;
+  /**
+   * The resident children of `node` among documents by number: those at the places of `numbers` whose bits are set in
+   * `among`. Writes each to `children`, at `from` and its place, and returns the places that have one as a bit mask.
+   * Cost: `lookUpsAmong`; no allocation.
+   */
+  childrenAmong(node: number, numbers: Int32Array, among: number, children: Int32Array, from: number): number;
+  /** Look-ups that `childrenAmong` takes: the children of `node` if they are few, else the documents. O(1). */
+  lookUpsAmong(node: number, among: number): number;
   /** The resident child of `node` for `key`, or -1. O(1) expected. */
   child(node: number, key: string): number;
   /** The longest resident path that spells `keys` from the root; number of leading keys matched. O(keys). */

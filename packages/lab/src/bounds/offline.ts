@@ -1,9 +1,11 @@
 import { planBatch } from '@warmpath/core';
 import type { Highs } from 'highs';
 import type { Workload } from '../workloads/workload.js';
+import { CostShares } from './cost-shares.js';
 import { connectedGroups, distinctContexts } from './distinct-contexts.js';
 import { mostShared } from './most-shared.js';
 import { sharedSets } from './shared-sets.js';
+import { SharedSubsets } from './shared-subsets.js';
 import { type LeastCost, solveProgram } from './solve-program.js';
 import { trieProgram } from './trie-program.js';
 
@@ -30,12 +32,16 @@ export interface OfflineLimits {
 }
 
 /**
- * Finds the offline bound of a workload. Blocks the thread for up to the seconds allowed, and for what planning takes.
+ * Finds the offline bound of a workload. Blocks the thread for up to the seconds allowed, and for what planning and
+ * counting subsets take (some seconds for a thousand requests of 15 documents).
  */
 export type OfflineSolver = (workload: Workload, limits?: OfflineLimits) => OfflineBound;
 
 /** Groups of more sets than this are bounded by what was seen before alone: pairs are too many. */
 const MAX_PAIRED_SETS = 10_000;
+
+/** Slack for a sum of shares that is a whole number. */
+const ROUNDING = 1e-4;
 
 /** Less time than this is not worth starting the solver for. */
 const LEAST_SECONDS = 0.02;
@@ -46,8 +52,9 @@ const LEAST_SECONDS = 0.02;
  * With a cache that forgets nothing, what is not in the trie of all orders is found: the requests' order does not
  * matter, and the optimum is the trie of fewest tokens over the requests' sets, a Steiner tree in the lattice of their
  * intersections. Requests that share no document are solved apart, small groups first. A group that is too large, or
- * for which no time is left, gets what `planBatch` or the solver found as `low`, and the solver's relaxation or the
- * heaviest spanning tree of what pairs of requests share as `high`. An upper bound for smaller caches too.
+ * for which no time is left, gets what `planBatch` or the solver found as `low`, as `high` the least of the solver's
+ * relaxation, the heaviest spanning tree of what pairs of requests share, and what shared costs leave possible
+ * (`CostShares`), which comes the nearer the more time there is. An upper bound for smaller caches too.
  */
 export async function loadOfflineSolver(): Promise<OfflineSolver> {
   // Its types describe the CommonJS module, whose default export `import` does not see.
@@ -92,10 +99,24 @@ function groupCost(
   const bracket = plannedCost(group);
   if (bracket.least === bracket.found || seconds < LEAST_SECONDS) return scale(bracket, unit);
   const shared = sharedSets(sets, group.weights, maxSets);
-  if (shared === undefined) return scale(bracket, unit);
-  const solved = solveProgram(highs, trieProgram(shared), seconds);
+  const solved =
+    shared === undefined ? sharedCost(group, bracket, seconds) : solveProgram(highs, trieProgram(shared), seconds);
   const best = { least: Math.max(bracket.least, solved.least), found: Math.min(bracket.found, solved.found) };
   return scale(best, unit);
+}
+
+/** The bracket, with a better lower end where there is time for one and the group is not too large. */
+function sharedCost({ sets, weights }: Group, bracket: LeastCost, seconds: number): LeastCost {
+  const subsets = SharedSubsets.of(sets, weights);
+  if (subsets === undefined) return bracket;
+  const deadline = performance.now() + 1_000 * seconds;
+  const shares = new CostShares(subsets);
+  let { least } = bracket;
+  while (!shares.isDone && least < bracket.found && performance.now() < deadline) {
+    // Costs are whole numbers.
+    least = Math.max(least, Math.ceil(shares.round(bracket.found) - ROUNDING));
+  }
+  return { ...bracket, least };
 }
 
 function scale({ least, found }: LeastCost, unit: number): LeastCost {

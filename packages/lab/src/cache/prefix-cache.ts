@@ -10,6 +10,11 @@ export interface CachedPrompt {
    * while the prompt runs, and a later prompt that repeats it can reuse it. Default nothing.
    */
   readonly answer?: PromptSpan;
+  /**
+   * Which of the spans are documents, from one place to before another: what some caches reuse at other places too.
+   * Default none.
+   */
+  readonly documents?: readonly [from: number, to: number];
   /** Prompts of different salts share nothing (vLLM's `cache_salt`). */
   readonly salt?: string;
 }
@@ -29,6 +34,11 @@ export interface Admission {
   readonly cachedTokens: number;
   /** Reused tokens that must be copied from host memory to the device first. Default 0. */
   readonly hostTokens?: number;
+  /**
+   * Tokens behind the reused prefix that need not be computed either, because documents are reused where they did not
+   * stand before. Default 0.
+   */
+  readonly graftedTokens?: number;
   /**
    * The first `tokens` tokens of prompt and answer are computed, and other prompts can share them from now on, where
    * the engine lets running prompts share. Counts only upwards; fewer than before changes nothing.

@@ -10,9 +10,11 @@ interface QuestionRecord {
   readonly answers: readonly string[];
 }
 
-/** Reads NQ-open: `{question, answer: [text, …]}` a line. Errors with line and path. */
-async function* readRecords(file: string): AsyncGenerator<QuestionRecord> {
+/** Reads the first records of NQ-open: `{question, answer: [text, …]}` a line. Errors with line and path. */
+async function* readRecords(file: string, records: number): AsyncGenerator<QuestionRecord> {
+  let read = 0;
   for await (const line of readLines(file)) {
+    if (read++ === records) return;
     const fields = JsonFields.ofLine(line);
     yield { question: fields.text('question'), answers: fields.texts('answer') };
   }
@@ -25,12 +27,12 @@ async function* readRecords(file: string): AsyncGenerator<QuestionRecord> {
 export async function* nqOpenRequests(
   file: string,
   topK: number,
-  corpusFolder: string | undefined,
+  { corpus: corpusFolder, records = Number.POSITIVE_INFINITY }: { readonly corpus?: string; readonly records?: number },
 ): AsyncGenerator<WorkloadRequest> {
-  const passages = corpusFolder === undefined ? await recordPassages(file) : await readCorpus(corpusFolder);
+  const passages = corpusFolder === undefined ? await recordPassages(file, records) : await readCorpus(corpusFolder);
   const retriever = new Retriever(passages);
   let number = 0;
-  for await (const { question } of readRecords(file)) {
+  for await (const { question } of readRecords(file, records)) {
     const found = retriever.search(question, topK);
     yield singleRequest(
       String(number++),
@@ -40,9 +42,9 @@ export async function* nqOpenRequests(
   }
 }
 
-async function recordPassages(file: string) {
+async function recordPassages(file: string, records: number) {
   const passages = [];
-  for await (const { question, answers } of readRecords(file)) {
+  for await (const { question, answers } of readRecords(file, records)) {
     passages.push(indexedPassage({ id: `record_${passages.length}`, title: question, content: answers.join('; ') }));
   }
   return passages;

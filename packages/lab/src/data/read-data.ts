@@ -23,6 +23,8 @@ export interface ReadDataOptions {
   readonly topK?: number;
   /** Folder whose `corpus.jsonl` NQ-open is searched in. Default: its own records. */
   readonly corpus?: string;
+  /** Records of NQ-open that are read, the first ones. Default all. */
+  readonly records?: number;
   /** Conversations that go on at the same time. Default 1. */
   readonly sessions?: number;
 }
@@ -59,7 +61,7 @@ const READERS: Readonly<Record<DataFormat, Reader>> = {
   mtrag: async (path, { topK = DEFAULT_TOP_K, sessions = 1 }) =>
     collectWorkload(path, interleave(await mtragConversations(path, topK), sessions)),
   'mtrag-contexts': (path, { topK }) => collectWorkload(path, mtragContextRequests(path, topK)),
-  'nq-open': (path, { topK = DEFAULT_TOP_K, corpus }) => collectWorkload(path, nqOpenRequests(path, topK, corpus)),
+  'nq-open': (path, { topK = DEFAULT_TOP_K, ...options }) => collectWorkload(path, nqOpenRequests(path, topK, options)),
   mooncake: (path) => collectWorkload(path, mooncakeRequests(path), 0),
   log: (path) => collectWorkload(path, logRequests(path)),
   trace: async (path) => readTrace(path, await readJson(path)),

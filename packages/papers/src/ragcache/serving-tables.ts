@@ -1,5 +1,11 @@
 import { estimate, mean, percentile, type RagCacheDatasetName, ragCacheWorkload, type Workload } from '@warmpath/lab';
-import type { ReproducedFigure, ReproducedRow, ReproducedTable, ReproduceOptions } from '../reproduction.js';
+import type {
+  PaperRange,
+  ReproducedFigure,
+  ReproducedRow,
+  ReproducedTable,
+  ReproduceOptions,
+} from '../reproduction.js';
 import { capacity, DATASETS, HOST_GIB, ragCache, type ServedSystem, serve, sglang, vllm } from './serving.js';
 import { MOST_DOCUMENT_TOKENS, type ModelName } from './testbed.js';
 
@@ -8,6 +14,22 @@ const REQUESTS = 1_440;
 /** Host memory of §7.1. */
 const HOST = 192;
 const RATES = [0.4, 0.7, 1] as const;
+/** What the paper gives of each figure: how RAGCache stands to vLLM and to SGLang, at its least and at its most. */
+const RANGES = {
+  'figure-15': [
+    [1.2, 4],
+    [1.1, 3.5],
+  ],
+  'section-7.1': [
+    [1.3, 2.1],
+    [1.2, 1.8],
+  ],
+  'figure-18': [
+    [1.7, 3.1],
+    [1.2, 2.5],
+  ],
+} as const satisfies Record<string, readonly [vllm: PaperRange, sglang: PaperRange]>;
+type Ranges = (typeof RANGES)[keyof typeof RANGES] | undefined;
 const CUT = `Documents are cut to ${MOST_DOCUMENT_TOKENS} tokens; speed of the device, of host copies and the skew of Natural Questions are inferred.`;
 
 /** Fig. 15: mean TTFT of three systems by request rate. */
@@ -16,7 +38,10 @@ export function overallTable({ seeds, requests = REQUESTS }: ReproduceOptions): 
   const rows = models.flatMap((model) =>
     DATASETS.flatMap((dataset) =>
       RATES.map((perSecond): ReproducedRow => {
-        const figures = compareSystems(model, { dataset, k: 2, seeds, requests, rateOf: () => perSecond });
+        const figures = compareSystems(model, {
+          ...{ dataset, k: 2, seeds, requests },
+          ...{ rateOf: () => perSecond, ranges: RANGES['figure-15'] },
+        });
         return { label: `${model}, ${dataset}, ${perSecond}/s`, figures };
       }),
     ),
@@ -41,7 +66,8 @@ export function throughputTable({ seeds, requests = REQUESTS }: ReproduceOptions
         const workload = workloadOf(seed, { dataset, k: 2, requests });
         return [vllm(model), sglang(model), ragCache(model, HOST)].map((system) => capacity(system, workload));
       });
-      return { label: `${model}, ${dataset}`, figures: figuresOf(rates, '/s', (system, own) => own / system) };
+      const compare = (system: number, own: number) => own / system;
+      return { label: `${model}, ${dataset}`, figures: figuresOf(rates, '/s', compare, RANGES['section-7.1']) };
     }),
   );
   return {
@@ -61,7 +87,11 @@ export function topKTable({ seeds, requests = REQUESTS }: ReproduceOptions): Rep
       0.8 * capacity(vllm('mistral-7b'), workloadOf(seed, { dataset: 'mmlu', k, requests }));
     return {
       label: `top-${k}`,
-      figures: compareSystems('mistral-7b', { dataset: 'mmlu', k, seeds, requests, rateOf }),
+      figures: compareSystems('mistral-7b', {
+        ...{ dataset: 'mmlu', k, seeds, requests, rateOf },
+        // The paper has no top-2.
+        ranges: k === 2 ? undefined : RANGES['figure-18'],
+      }),
     };
   });
   return {
@@ -99,6 +129,7 @@ export function reorderingTable({ seeds, requests = REQUESTS }: ReproduceOptions
         seedFigure(
           'times less',
           runs.map(({ fifo, reordered }) => mean(fifo) / mean(reordered)),
+          [1.2, 2.1],
         ),
         seedFigure(
           'p99 in order s',
@@ -126,17 +157,21 @@ interface Comparison {
   readonly requests: number;
   readonly seeds: readonly number[];
   readonly rateOf: (seed: number) => number;
+  readonly ranges: Ranges;
 }
 
 /** Mean TTFT of vLLM, SGLang and RAGCache on the same arrivals, and how many times less the last is. */
-function compareSystems(model: ModelName, { dataset, k, requests, seeds, rateOf }: Comparison): ReproducedFigure[] {
+function compareSystems(
+  model: ModelName,
+  { dataset, k, requests, seeds, rateOf, ranges }: Comparison,
+): ReproducedFigure[] {
   const systems: readonly ServedSystem[] = [vllm(model), sglang(model), ragCache(model, HOST)];
   const means = seeds.map((seed) => {
     const workload = workloadOf(seed, { dataset, k, requests });
     const arrivals = { perSecond: rateOf(seed), seed };
     return systems.map((system) => mean(serve(system, workload, arrivals).map(({ ttftMs }) => ttftMs / 1_000)));
   });
-  return figuresOf(means, 's', (system, own) => system / own);
+  return figuresOf(means, 's', (system, own) => system / own, ranges);
 }
 
 /** Figures of vLLM, SGLang and RAGCache (in this order, by seed), and how the last stands to the others. */
@@ -144,19 +179,20 @@ function figuresOf(
   bySeed: readonly (readonly number[])[],
   unit: string,
   compare: (system: number, own: number) => number,
+  ranges: Ranges,
 ): ReproducedFigure[] {
   const values = (place: number) => bySeed.map((figures) => figures[place]!);
   const ratio = (place: number) => bySeed.map((figures) => compare(figures[place]!, figures[2]!));
   return [
     ...['vLLM', 'SGLang', 'RAGCache'].map((name, place) => seedFigure(`${name} ${unit}`, values(place))),
-    seedFigure('times vLLM', ratio(0)),
-    seedFigure('times SGLang', ratio(1)),
+    seedFigure('times vLLM', ratio(0), ranges?.[0]),
+    seedFigure('times SGLang', ratio(1), ranges?.[1]),
   ];
 }
 
-function seedFigure(name: string, values: readonly number[]): ReproducedFigure {
+function seedFigure(name: string, values: readonly number[], paper?: PaperRange): ReproducedFigure {
   const { mean: ours, se } = estimate(values);
-  return { name, paper: undefined, ours, se, places: 2 };
+  return { name, paper, ours, se, places: 2 };
 }
 
 function workloadOf(seed: number, options: Pick<Comparison, 'dataset' | 'k' | 'requests'>): Workload {

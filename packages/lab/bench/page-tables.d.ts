@@ -1,0 +1,1 @@
+export function withTables(page: string, tables: Readonly<Record<string, string>>): string;
