@@ -32,6 +32,8 @@ export function sendPrompt(
   let failure: EngineFailure | undefined;
   const { movesOn } = listener;
   const dispatchedAt = gateway.now();
+  const number = ++engine.sentPrompts;
+  let isAlone = engine.queue.underWay <= 1;
   observeDispatch(gateway, prompt);
   const body = isReadable(call.request)
     ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
@@ -44,7 +46,10 @@ export function sendPrompt(
     },
     reads: !isRead(prompt) ? 'nothing' : readsAnswer(prompt) ? 'answer' : 'usage',
     onAccepted: () => observeAccepted(gateway, prompt),
-    onFirstData: listener.computed,
+    onFirstData: () => {
+      isAlone &&= engine.sentPrompts === number;
+      listener.computed();
+    },
     movesOn:
       movesOn &&
       ((failed) => {
@@ -52,7 +57,7 @@ export function sendPrompt(
         return movesOn(failed);
       }),
     onSettled: (result) => {
-      observeOutcome(gateway, { engine, call, prompt, sent: body, dispatchedAt, result });
+      observeOutcome(gateway, { engine, call, prompt, sent: body, dispatchedAt, isAlone, result });
       // Whoever is next is arranged with what was learned.
       listener.released();
       if (result.movedOn) listener.moved(failure!);

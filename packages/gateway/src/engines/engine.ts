@@ -54,6 +54,9 @@ export interface EngineRequests {
   movedOn: number;
 }
 
+/** By this vLLM and SGLang send a request to one of their data-parallel ranks. */
+const RANK_HEADER = 'x-data-parallel-rank';
+
 /**
  * One engine behind the gateway: the way to it, what waits for it, how it is, and what is heard of its cache. What is
  * remembered of served requests stands in `ServedHistories`, under its number.
@@ -66,12 +69,14 @@ export class Engine {
   readonly queue: DispatchQueue;
   readonly health: EngineHealth;
   readonly apis: EngineApis;
-  /** What every request to it carries, or does not carry, of keys (`engineCredentials`), and the hop's name. */
+  /** What every request to it carries, or does not carry, of keys (`engineCredentials`), the hop's name, and its rank. */
   readonly credentials: Readonly<Record<string, string | undefined>>;
   /** Whether it gets the keys that clients send. */
   readonly forwardsClientKey: boolean;
   readonly prewarmer: Prewarmer | undefined;
   readonly requests: EngineRequests = { served: 0, failed: 0, movedOn: 0 };
+  /** Prompts that were sent to it, since the start. */
+  sentPrompts = 0;
   /** Estimated prompt tokens that it was given and has not computed yet. */
   pendingTokens = 0;
   /** Prompts that it was given and has not begun to answer. */
@@ -109,7 +114,12 @@ export class Engine {
       },
     });
     this.queue = new DispatchQueue(config.upstream.maxConcurrent, config.queue, { now, waited: parts.waited });
-    this.credentials = { ...engineCredentials(settings, config), [HOPS_HEADER]: parts.hopName };
+    const rank = settings.kvEvents?.rank;
+    this.credentials = {
+      ...engineCredentials(settings, config),
+      [HOPS_HEADER]: parts.hopName,
+      ...(rank !== undefined && { [RANK_HEADER]: String(rank) }),
+    };
     this.forwardsClientKey = forwardsClientKey(settings, config);
     this.apis = new EngineApis(this, config, now);
     this.prewarmer = parts.createPrewarmer(this);

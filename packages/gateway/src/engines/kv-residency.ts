@@ -1,5 +1,5 @@
 import { type Arrangement, EventResidency, type ServedHistory } from '@warmpath/core';
-import type { GatewayConfig } from '../config/schema.js';
+import type { KvEventSettings } from '../config/schema.js';
 import type { Upstream, UpstreamRequest } from '../dispatch/upstream.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import { decodeBatch, noDecodeAnomalies } from './kv-events/decode-batch.js';
@@ -29,7 +29,9 @@ export interface KvResidencyParts {
 
 /** Tokens of an arranged prompt that the engine should hold: as its events say, or an estimate in its own tokens. */
 export function predictedTokens({ engine, history, counts }: TenantModel, arrangement: Arrangement): number {
-  const known = engine.kvResidency?.events.cachedTokens(history, arrangement);
+  const { reuse } = engine.dialect;
+  const unit = reuse.kind === 'prefix' && reuse.unit === 1 ? 1 : undefined;
+  const known = engine.kvResidency?.events.cachedTokens(history, arrangement, unit);
   return known ?? counts.toEngineTokens(arrangement.predictedCachedTokens);
 }
 
@@ -60,7 +62,7 @@ export class KvResidency {
 
   /** @throws WarmpathError `WARMPATH_CONFIG_INVALID`: see `ZmqSubscriber.open`. */
   static async open(
-    { endpoint, replayEndpoint }: NonNullable<GatewayConfig['upstream']['kvEvents']>,
+    { endpoint, replayEndpoint, rank }: KvEventSettings,
     parts: KvResidencyParts,
   ): Promise<KvResidency> {
     const residency = new KvResidency(parts);
@@ -74,7 +76,7 @@ export class KvResidency {
           parts.changed('exact');
         },
         batch: (payload) => {
-          for (const event of decodeBatch(payload, residency.#anomalies)) events.apply(event, parts.now());
+          for (const event of decodeBatch(payload, residency.#anomalies, rank)) events.apply(event, parts.now());
         },
         lost: () => {
           events.lose();
