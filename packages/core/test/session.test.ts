@@ -180,9 +180,7 @@ describe('a message that was sent', () => {
     const { prompt } = pipeline.serve(NAME, messages, [A, B], said('R'));
     expect(prompt.slice(0, 3)).toEqual([user(`${block('a', A.content)}Q`), calling, messages[2]]);
     expect(prompt[3]).toEqual(
-      user(
-        `${block('b', B.content)}Given earlier in this conversation: [a].\nIn order of relevance: [a] > [b].\n`,
-      ),
+      user(`${block('b', B.content)}Given earlier in this conversation: [a].\nIn order of relevance: [a] > [b].\n`),
     );
     expect(pipeline.serve(NAME, messages, [A], said('R')).prompt).toHaveLength(3);
   });

@@ -82,14 +82,7 @@ describe('cache breakpoints', () => {
     const [again] = await sent(place, [
       { ...REQUEST, documents: [VELKA, ORSIN, KORVO, passage('ulmen'), passage('baran')] },
     ]);
-    expect(shape(again!.messages[0]!.content)).toEqual([
-      'velka',
-      ['orsin'],
-      'korvo',
-      ['ulmen'],
-      ['baran'],
-      QUESTION,
-    ]);
+    expect(shape(again!.messages[0]!.content)).toEqual(['velka', ['orsin'], 'korvo', ['ulmen'], ['baran'], QUESTION]);
   });
 
   it('stand at the end of the system text, once it is long enough', async () => {
@@ -97,7 +90,14 @@ describe('cache breakpoints', () => {
     const [short, text, parts, tools] = await sent(await messagesStand(), [
       { ...REQUEST, documents, system: 'Be brief.' },
       { ...REQUEST, documents, system: LONG_TEXT },
-      { ...REQUEST, documents, system: [{ type: 'text', text: 'Be brief.' }, { type: 'text', text: LONG_TEXT }] },
+      {
+        ...REQUEST,
+        documents,
+        system: [
+          { type: 'text', text: 'Be brief.' },
+          { type: 'text', text: LONG_TEXT },
+        ],
+      },
       { ...REQUEST, documents, system: 'Be brief.', tools: [{ name: 't', description: LONG_TEXT, input_schema: {} }] },
     ]);
     expect(short!.system).toBe('Be brief.');
@@ -132,7 +132,7 @@ describe('cache breakpoints', () => {
       first,
       { ...first, documents: [TAMIR, KORVO], messages: turns },
     ]);
-    const [{ content }] = one!.messages as [{ content: readonly Part[] }];
+    const content = one!.messages[0]!.content as readonly Part[];
     expect(content).toHaveLength(1);
     expect(content[0]).toMatchObject({ cache_control: MARK });
     expect(content[0]!.text!.endsWith(QUESTION)).toBe(true);
@@ -248,7 +248,9 @@ describe('cache breakpoints', () => {
           expect(countOf(marked!)).toBeGreaterThanOrEqual(own);
           expect(countOf(marked!)).toBeLessThanOrEqual(Math.max(4, own));
           // Where the client marks nothing itself, each mark is the gateway's.
-          if (own === 0) for (const before of textsBeforeMarks(marked!)) expect(estimateTokens(before)).toBeGreaterThan(0.95 * LEAST);
+          if (own === 0)
+            for (const before of textsBeforeMarks(marked!))
+              expect(estimateTokens(before)).toBeGreaterThan(0.95 * LEAST);
         }),
         { numRuns: 120 },
       );

@@ -23,7 +23,13 @@ import { responsesApi } from '../src/intake/apis/responses-api.js';
 import { BodyView } from '../src/intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../src/intake/json-scanner.js';
 import { PromptView, type ViewedMessages } from '../src/intake/prompt-view.js';
-import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments, PLAIN } from '../src/render/insert-documents.js';
+import {
+  DOCUMENTS_PLACE,
+  type DocumentsText,
+  escaped,
+  insertDocuments,
+  PLAIN,
+} from '../src/render/insert-documents.js';
 
 const SEED = { seed: 20261122 };
 const OWN_FIELDS: ReadonlySet<string> = new Set(['documents', 'warmpath']);

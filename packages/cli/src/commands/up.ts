@@ -47,6 +47,7 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
       const upstream = {
         // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
         cacheSaltKey: randomBytes(32).toString('base64url'),
+        dialect: 'embedded' as const,
         ...config.upstream,
         ...(events && { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replayEndpoint } }),
       };

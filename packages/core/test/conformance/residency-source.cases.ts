@@ -117,7 +117,12 @@ export function residencySourceCases(
 
     test('forgets when it is told to', () => {
       const twin = create(3_000);
-      for (const ids of [['a', 'b'], ['c', 'd'], ['a', 'e']]) twin.serve(ids);
+      for (const ids of [
+        ['a', 'b'],
+        ['c', 'd'],
+        ['a', 'e'],
+      ])
+        twin.serve(ids);
       twin.restart();
       twin.history.clear();
       expect(twin.predict(['a', 'b'])).toBe(0);

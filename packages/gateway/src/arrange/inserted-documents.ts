@@ -39,8 +39,8 @@ import type { Fallback } from '../observe/exchange.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import {
   type BreakpointPlaces,
-  breakpointRule,
   breakpointRoom,
+  breakpointRule,
   placeBreakpoints,
 } from '../render/cache-breakpoints.js';
 import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments, PLAIN } from '../render/insert-documents.js';
@@ -325,7 +325,11 @@ export class InsertedDocuments {
 
   /** Where the prompt is to be cached up to; `undefined` where the engine needs no word of it, or has no room. */
   #breakpoints(
-    { parsed, prompt, viewed }: { readonly parsed: ParsedRequest; readonly prompt: PromptView; readonly viewed: ViewedMessages },
+    {
+      parsed,
+      prompt,
+      viewed,
+    }: { readonly parsed: ParsedRequest; readonly prompt: PromptView; readonly viewed: ViewedMessages },
     arrangement: Arrangement,
     { isTurn, state }: { readonly isTurn: boolean; readonly state: TenantModel },
   ): BreakpointPlaces | undefined {

@@ -52,7 +52,10 @@ export function observeOutcome(gateway: Gateway, outcome: RequestOutcome): void 
   guard(gateway, () => observeTurn(gateway, outcome));
 }
 
-function observeAnswer(gateway: Gateway, { engine, call, prompt, sent, dispatchedAt, isAlone, result }: RequestOutcome): void {
+function observeAnswer(
+  gateway: Gateway,
+  { engine, call, prompt, sent, dispatchedAt, isAlone, result }: RequestOutcome,
+): void {
   const { state, arrangements, prefix } = prompt;
   if (state === undefined) return;
   const now = gateway.now();

@@ -41,7 +41,7 @@ export function breakpointRule(
 ): BreakpointRule | undefined {
   if (cacheBreakpoints === false) return undefined;
   const known = breakpoints ?? (cacheBreakpoints === true ? dialectOf('anthropic').breakpoints : undefined);
-  return known !== undefined && known.apis.includes(api) && known.models?.test(model) !== false ? known : undefined;
+  return known?.apis.includes(api) && known.models?.test(model) !== false ? known : undefined;
 }
 
 /** Breakpoints that may be added to those that the client set itself. O(body), native. */

@@ -138,13 +138,13 @@ describe('data-parallel ranks', () => {
     const other = 1 - own;
     const { body } = engine.received.findLast(({ path }) => path === '/v1/chat/completions')!;
     const tokens = tokenised(body).tokens.map(({ id }) => id);
-    // A client's own word for the rank is not passed on.
     await publishers[own]!.publish([stored(tokens)], own);
     // What is another rank's is not believed of this one.
     await publishers[other]!.publish([stored(tokens)], own);
     await heard(own, 'batches', 2);
     await heard(other, 'otherRanks', 1);
-    while ((await sample('warmpath_kv_prompts_waiting{engine="engine-rank-' + own)) > 0);
+    while ((await sample(`warmpath_kv_prompts_waiting{engine="engine-rank-${own}`)) > 0);
+    // A client's own word for the rank is not passed on.
     for (let round = 0; round < 3; round++) {
       const { engine: chosen, predicted } = await ask(documents, { 'x-data-parallel-rank': String(other) });
       expect(chosen).toBe(first);
