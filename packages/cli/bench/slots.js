@@ -1,7 +1,7 @@
-// Orders before a llama-server in its default mode, on the lab's model of its cache: tokens of a request that have to be
-// computed, hints included, beside retrieval order, for every data set in a folder and for orders of its questions that
-// nothing was tuned on. `node bench/slots.js --data FOLDER [--seeds 0,11,12,13,14] [--top-k 5] [--limit 500]`, after a
-// build; seed 0 is the order of the file. `warmpath lab calibrate` holds the model against a real server.
+// Orders before a llama-server in its default mode, on the lab's model of its cache: tokens of a request that have to
+// be computed, hints included, beside retrieval order, for every data set in a folder and for orders of its questions
+// that nothing was tuned on. `node bench/slots.js --data FOLDER [--seeds 0,11,12,13,14] [--top-k 5] [--limit 500]`,
+// after a build; seed 0 is the order of the file. `warmpath lab calibrate` holds the model against a real server.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -67,6 +67,12 @@ for (const set of SETS) {
     );
   }
   for (const [policy, all] of Object.entries(ratios)) if (Math.max(...all) > 1) worse.push(`${set} (${policy})`);
-  console.log(`${set.padEnd(22)} mean ${mean(ratios.exact).toFixed(3).padStart(57)} ${mean(ratios.foresight).toFixed(3).padStart(10)}`);
+  console.log(
+    `${set.padEnd(22)} mean ${mean(ratios.exact).toFixed(3).padStart(57)} ${mean(ratios.foresight).toFixed(3).padStart(10)}`,
+  );
 }
-console.log(worse.length === 0 ? '\nNowhere more than in retrieval order.' : `\nMore than in retrieval order: ${worse.join(', ')}.`);
+console.log(
+  worse.length === 0
+    ? '\nNowhere more than in retrieval order.'
+    : `\nMore than in retrieval order: ${worse.join(', ')}.`,
+);

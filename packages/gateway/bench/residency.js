@@ -1,7 +1,7 @@
 // How well the gateway knows what the engine holds: tokens that it predicts to be cached beside those that the engine
 // counts, request by request and by residency source, while the engine evicts and others use it, too.
-// `node bench/residency.js [--requests 300] [--llama-server PATH] [--json FILE]`, after a build. Needs `zeromq`, which
-// the embedded engine brings; `modelled` needs a llama-server.
+// `node bench/residency.js [--requests 300] [--sources history,watermark,ttft,exact] [--llama-server PATH]
+// [--json FILE]`, after a build. Needs `zeromq`, which the embedded engine brings; `modelled` needs a llama-server.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -19,6 +19,7 @@ import { draws, prose } from './draw.js';
 const { values } = parseArgs({
   options: {
     requests: { type: 'string', default: '300' },
+    sources: { type: 'string', default: 'history,watermark,ttft,exact' },
     'llama-server': { type: 'string' },
     json: { type: 'string' },
   },
@@ -212,8 +213,8 @@ function rowOf(setting, source, seen) {
 
 const rows = [];
 for (const { name, options } of SETTINGS) {
-  for (const [source, settings] of Object.entries(SOURCES)) {
-    rows.push(rowOf(name, source, await playEmbedded(options, settings)));
+  for (const source of values.sources.split(',').filter((each) => each in SOURCES)) {
+    rows.push(rowOf(name, source, await playEmbedded(options, SOURCES[source])));
   }
 }
 const server = values['llama-server'];

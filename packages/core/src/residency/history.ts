@@ -139,10 +139,9 @@ export class ServedHistory implements ResidencyView {
    * The engine has prefilled the prompt: the path is resident. When it reports cached tokens, the prediction is judged
    * on the part of the path that completed requests had confirmed before the dispatch, and, if the engine evicts what
    * is least recent, everything last used before the first document that was certainly missing is forgotten (the
-   * watermark: it needs neither the engine's capacity nor its events). Where it reports none, the time to the first token
-   * is asked instead (`TtftFeedback`). What is left then bounds the engine's capacity,
-   * and from then on what exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). O(path +
-   * forgotten).
+   * watermark: it needs neither the engine's capacity nor its events). Where it reports none, the time to the first
+   * token is asked instead (`TtftFeedback`). What is left then bounds the engine's capacity, and from then on what
+   * exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). O(path + forgotten).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);

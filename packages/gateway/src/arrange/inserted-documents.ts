@@ -351,8 +351,8 @@ export class InsertedDocuments {
   }
 
   /**
-   * The documents as the engine is to see where they end: each by itself (`segments`, or where breakpoints stand between
-   * them), or all in one.
+   * The documents as the engine is to see where they end: each by itself (`segments`, or where breakpoints stand
+   * between them), or all in one.
    */
   #documentsText(
     { api }: ParsedRequest,

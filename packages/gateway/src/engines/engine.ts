@@ -69,7 +69,7 @@ export class Engine {
   readonly queue: DispatchQueue;
   readonly health: EngineHealth;
   readonly apis: EngineApis;
-  /** What every request to it carries, or does not carry, of keys (`engineCredentials`), the hop's name, and its rank. */
+  /** What every request to it carries, or does not carry, of keys (`engineCredentials`), the hop's name, its rank. */
   readonly credentials: Readonly<Record<string, string | undefined>>;
   /** Whether it gets the keys that clients send. */
   readonly forwardsClientKey: boolean;

@@ -31,8 +31,11 @@ export interface KvResidencyParts {
 export function predictedTokens({ engine, history, counts }: TenantModel, arrangement: Arrangement): number {
   const { reuse } = engine.dialect;
   const unit = reuse.kind === 'prefix' && reuse.unit === 1 ? 1 : undefined;
+  const estimated = () => counts.toEngineTokens(arrangement.predictedCachedTokens);
   const known = engine.kvResidency?.events.cachedTokens(history, arrangement, unit);
-  return known ?? counts.toEngineTokens(arrangement.predictedCachedTokens);
+  if (known === undefined) return estimated();
+  // What was served a moment ago is believed until its tokens are known.
+  return engine.kvResidency!.isLearning(history) ? Math.max(known, estimated()) : known;
 }
 
 /** Prompts whose tokens are still to be asked for; one more is not followed. */
@@ -52,7 +55,8 @@ export class KvResidency {
   readonly #anomalies = noDecodeAnomalies();
   readonly #waiting: CompletedPrompt[] = [];
   #subscriber: ZmqSubscriber | undefined;
-  #isAsking = false;
+  /** Whose prompt the engine is asked about. */
+  #asked: ServedHistory | undefined;
   /** Prompts that could not be followed, since the start. */
   #unlearned = 0;
 
@@ -100,7 +104,12 @@ export class KvResidency {
 
   /** Prompts whose tokens are not known yet. */
   get waiting(): number {
-    return this.#waiting.length + Number(this.#isAsking);
+    return this.#waiting.length + Number(this.#asked !== undefined);
+  }
+
+  /** Whether prompts of that history are served whose tokens are not known yet. O(prompts that wait). */
+  isLearning(history: ServedHistory): boolean {
+    return this.#asked === history || this.#waiting.some((prompt) => prompt.history === history);
   }
 
   /** A request was completed, and its history knows. */
@@ -109,7 +118,7 @@ export class KvResidency {
     if (isKnown) this.#settle(prompt);
     else if (this.#waiting.length < MAX_WAITING) {
       this.#waiting.push(prompt);
-      if (!this.#isAsking) this.#askNext();
+      if (this.#asked === undefined) this.#askNext();
     } else this.#giveUp(prompt);
   }
 
@@ -120,7 +129,7 @@ export class KvResidency {
 
   #askNext(): void {
     const prompt = this.#waiting.shift();
-    this.#isAsking = prompt !== undefined;
+    this.#asked = prompt?.history;
     if (prompt === undefined) return;
     const request = prompt.request();
     if (request === undefined) {

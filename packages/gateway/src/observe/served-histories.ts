@@ -4,13 +4,20 @@ import { beliefOf, type Dialect } from '../engines/dialects/dialects.js';
 import { EngineCounts, type ShownCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
 
+/** What an engine's own events tell. */
+interface FollowedEvents {
+  readonly events: EventResidency;
+  /** Whether prompts of that history are served whose tokens are not known yet. */
+  isLearning(history: ServedHistory): boolean;
+}
+
 /** The engine that holds what a history says. */
 export interface HistoryEngine {
   readonly number: number;
   /** What kind of engine it is. */
   readonly dialect: Dialect;
   /** Only where it publishes KV events. */
-  readonly kvResidency: { readonly events: EventResidency } | undefined;
+  readonly kvResidency: FollowedEvents | undefined;
 }
 
 /** What the gateway knows about one tenant's requests to one model on one engine. */

@@ -54,8 +54,8 @@ export function breakpointRoom({ key, most, implicit }: BreakpointRule, body: Bo
 }
 
 /**
- * Chooses what to mark, at most `room` places: the end of all documents, which the same question finds again; the end of
- * the system prompt, which every request shares; the end of the path that was served before; and other ends on that
+ * Chooses what to mark, at most `room` places: the end of all documents, which the same documents find again; the end
+ * of the system prompt, which every request shares; the end of the path that was served before; and other ends on that
  * path from which requests went different ways, by the tokens that they shared. Nothing is marked before the prompt is
  * as long as the engine caches at all. O(documents + system prompt).
  */

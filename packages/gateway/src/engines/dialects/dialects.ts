@@ -24,7 +24,7 @@ export interface BreakpointRule {
   readonly most: number;
   /** Shorter prompts are not cached: estimated tokens. */
   readonly least: number;
-  /** The member of a request whose `mode` is `explicit` where the API sets no breakpoint by itself; else it sets one. */
+  /** The member of a request whose `mode` is `explicit` where the API sets none by itself; else it sets one. */
   readonly implicit?: string;
 }
 
