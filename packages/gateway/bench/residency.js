@@ -146,6 +146,7 @@ async function playEmbedded(options, source) {
   const engine = await spawnEngine({
     port: 0,
     model: await modelPath(MODEL),
+    threads: 1,
     kvEvents: kvEvents.endpoint,
     kvEventsReplay: kvEvents.replayEndpoint,
     ...options,
