@@ -33,5 +33,5 @@ for (const documents of [
 // <document id="tower">
 // The tower is 40 m high.
 // </document>
-// Read the documents in this order of relevance: [tower] > [clock].
+// In order of relevance: [tower] > [clock].
 // Who made the clock?

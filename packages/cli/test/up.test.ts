@@ -60,6 +60,8 @@ async function killChildrenOf(pid: number): Promise<void> {
   }
 }
 
+const metricsOf = (url: string) => request(`${url}/metrics`).then(({ body }) => body.text());
+
 const isListening = (url: string) =>
   request(`${url}/healthz`).then(
     ({ body }) => body.dump().then(() => true),
@@ -76,6 +78,8 @@ describe('warmpath up', () => {
     const second = await ask(ready.url, DOCUMENTS.toReversed());
     // Both documents stand where they stood; what follows them (hint and question) is new.
     expect(second.usage.prompt_tokens_details.cached_tokens).toBeGreaterThan(first.usage.prompt_tokens / 2);
+    // What the engine holds is heard, not guessed.
+    while (!(await metricsOf(ready.url)).includes('warmpath_kv_events_exact{engine="engine"} 1'));
     cli.process.kill('SIGINT');
     const { code, stdout } = await cli.ended;
     expect({ code, stdout }).toEqual({ code: 0, stdout: line });

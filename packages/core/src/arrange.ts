@@ -7,7 +7,7 @@ import type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/p
 import { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 import { retrievalOrder } from './ordering/retrieval-order.js';
 import { readPolicyName } from './prepare-request.js';
-import { hintTokens, movedRanks } from './render/hints.js';
+import { hintTokens, movedChains } from './render/hints.js';
 import type { ResidencyView } from './residency/view.js';
 import { type Deduplication, deduplicate, shortenDocuments, withFreeLabels } from './session/dedup.js';
 
@@ -155,7 +155,13 @@ function priced(ordering: Ordering, context: Context, view: ResidencyView): Orde
 }
 
 function hintFor({ remaining, ranks, references }: Deduplication, order: readonly number[]): OrderHint {
-  if (references.length === 0) return { labels: remaining.slice(...movedRanks(order)).map(({ label }) => label) };
+  if (references.length === 0) {
+    return {
+      labels: movedChains(order)
+        .flat()
+        .map((rank) => remaining[rank]!.label),
+    };
+  }
   const labels: string[] = new Array(remaining.length + references.length);
   for (const [place, rank] of ranks.entries()) labels[rank] = remaining[place]!.label;
   for (const { document, rank } of references) labels[rank] = document.label;

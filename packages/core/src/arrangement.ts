@@ -49,7 +49,7 @@ export interface ArrangeRequest {
 }
 
 /**
- * Tells the model the retrieval order, by label, of the documents between the first and the last place that changed
+ * Tells the model the retrieval order of the documents that moved, by label, each behind the one that it followed
  * (RAGBoost §5.3); all others stand as they were retrieved. With references, which count as standing behind the
  * documents, all are named.
  */
@@ -120,6 +120,7 @@ export type Outcome =
       readonly promptTokens?: number;
       readonly cachedTokens?: number;
       readonly answerTokens?: number;
+      /** Time to the first token, only where the engine had nothing else under way (`TtftFeedback`). */
       readonly ttftMs?: number;
     }
   /** The engine prefilled a path ahead of any request (`planPrewarm`): it is resident, and counts as no access. */

@@ -13,6 +13,7 @@ import {
   WarmpathError,
   withCachedPrefix,
 } from '../src/index.js';
+import { movedChains } from '../src/render/hints.js';
 import { order, servedOrders } from './arbitraries.js';
 import { documentsOf, historyOf, idsOf, tokensOf } from './served.js';
 
@@ -30,9 +31,7 @@ test('the arrangement is consistent with itself, for every policy and any state'
         expect(arrangement.trace.moves).toEqual(arrangement.order.map((rank, place) => rank - place));
         expect(arrangement.trace).toMatchObject({ policy, fellBack: undefined, residency: 'history' });
         const moved = arrangement.order.some((rank, place) => rank !== place);
-        // From the first place that changed to the last.
-        const changed = arrangement.order.flatMap((rank, place) => (rank === place ? [] : [place]));
-        const named = documents.slice(changed[0], changed.at(-1)! + 1).map(({ label }) => label);
+        const named = movedChains(arrangement.order).flatMap((chain) => chain.map((rank) => documents[rank]!.label));
         expect(arrangement.hint).toEqual(hints && moved ? { labels: named } : undefined);
         const cached = arrangement.documents.slice(0, arrangement.trace.cachedDocuments);
         expect(arrangement.predictedCachedTokens).toBe(cached.reduce((sum, { tokens }) => sum + tokens, 0));

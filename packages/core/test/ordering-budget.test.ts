@@ -64,6 +64,7 @@ function counting(history: ServedHistory): { view: ResidencyView; count: { lookU
     lookUpsAmong: (node, among) => tree.lookUpsAmong(node, among),
     child: (node, key) => tree.child(node, key),
     longestPrefix: (keys) => tree.longestPrefix(keys),
+    hitsAlong: (keys) => tree.hitsAlong(keys),
     recentNodes: (limit) => tree.recentNodes(limit),
     nodes: tree.nodes,
     tokens: tree.tokens,

@@ -17,6 +17,7 @@ import {
   ServedHistory,
   TEMPLATE_NAMES,
 } from '../src/index.js';
+import { movedChains } from '../src/render/hints.js';
 import { anyText } from './arbitraries.js';
 import { historyOf } from './served.js';
 
@@ -105,12 +106,37 @@ describe('templates', () => {
 
 describe('the order hint', () => {
   test('says the retrieval order, word for word', () => {
-    expect(renderHint(moved(), 'xml')).toBe('Read the documents in this order of relevance: [c] > [b] > [a].\n');
+    expect(renderHint(moved(), 'xml')).toBe('In order of relevance: [c] > [b] > [a].\n');
+  });
+
+  test('says only what moved, and all of it: the retrieval order can be read off', () => {
+    fc.assert(
+      fc.property(fc.shuffledSubarray([...Array(9).keys()], { minLength: 9 }), fc.nat(9), (shuffled, length) => {
+        const order = shuffled.filter((rank) => rank < length);
+        const chains = movedChains(order);
+        const moved = new Set(chains.flatMap((chain) => chain.slice(1)));
+        const read = order.filter((rank) => !moved.has(rank));
+        for (const [first, ...others] of chains) read.splice(read.indexOf(first!) + 1, 0, ...others);
+        expect(read).toEqual([...Array(length).keys()]);
+        // Never more than one that moved could be left out.
+        for (const chain of chains) expect(chain.length).toBeGreaterThan(1);
+      }),
+      { numRuns: 500 },
+    );
+    expect(movedChains([3, 0, 1, 2, 4])).toEqual([[2, 3]]);
+    expect(movedChains([1, 3, 0, 2, 4])).toEqual([
+      [0, 1],
+      [2, 3],
+    ]);
+    const { documents } = prepareDocuments([...'abcde'].map((id) => ({ id, content: id })));
+    const order = [1, 3, 0, 2, 4];
+    const arrangement = { ...moved(), documents: order.map((rank) => documents[rank]!), order };
+    expect(renderHint(arrangement, 'xml')).toBe('In order of relevance: [a] > [b], [c] > [d].\n');
   });
 
   test('in `plain`, names documents as the prompt does, by title and label', () => {
     expect(renderHint(moved('Title'), 'plain')).toBe(
-      'Read the documents in this order of relevance: [Title c (c)] > [Title b (b)] > [Title a (a)].\n',
+      'In order of relevance: [Title c (c)] > [Title b (b)] > [Title a (a)].\n',
     );
     expect(renderHint(moved(), 'plain')).toBe(renderHint(moved(), 'brackets'));
   });
@@ -132,7 +158,7 @@ describe('the order hint', () => {
 
 describe('layouts', () => {
   const body = ['a', 'b', 'c'].map((id) => `[${id}]\nText of ${id}.\n\n`).join('');
-  const hint = 'Read the documents in this order of relevance: [c] > [b] > [a].\n';
+  const hint = 'In order of relevance: [c] > [b] > [a].\n';
   const system: ChatMessage = { role: 'system', content: 'Be brief.' };
   const history: ChatMessage[] = [
     { role: 'user', content: 'Hello', name: 'ann' },

@@ -98,7 +98,7 @@ describe('the second turn', () => {
     const { prompt } = pipeline.serve(NAME, [user('Q1'), said('R1'), user('Q2')], [A, B, C], said('R2'));
     expect(prompt[2]!.content).toBe(
       `${block('b', B.content)}${block('c', C.content)}Given earlier in this conversation: [a].\n` +
-        'Read the documents in this order of relevance: [a] > [b] > [c].\nQ2',
+        'In order of relevance: [a] > [b] > [c].\nQ2',
     );
   });
 
@@ -180,9 +180,7 @@ describe('a message that was sent', () => {
     const { prompt } = pipeline.serve(NAME, messages, [A, B], said('R'));
     expect(prompt.slice(0, 3)).toEqual([user(`${block('a', A.content)}Q`), calling, messages[2]]);
     expect(prompt[3]).toEqual(
-      user(
-        `${block('b', B.content)}Given earlier in this conversation: [a].\nRead the documents in this order of relevance: [a] > [b].\n`,
-      ),
+      user(`${block('b', B.content)}Given earlier in this conversation: [a].\nIn order of relevance: [a] > [b].\n`),
     );
     expect(pipeline.serve(NAME, messages, [A], said('R')).prompt).toHaveLength(3);
   });

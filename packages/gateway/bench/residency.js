@@ -1,9 +1,15 @@
 // How well the gateway knows what the engine holds: tokens that it predicts to be cached beside those that the engine
-// reports, by residency source, while the engine evicts and others use it, too. `node bench/residency.js
-// [--requests 300] [--json FILE]`, after a build. Needs `zeromq`, which the embedded engine brings.
+// counts, request by request and by residency source, while the engine evicts and others use it, too.
+// `node bench/residency.js [--requests 300] [--sources history,watermark,ttft,exact] [--llama-server PATH]
+// [--json FILE]`, after a build. Needs `zeromq`, which the embedded engine brings; `modelled` needs a llama-server.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, request as startRequest } from 'node:http';
+import { createServer as createProbe } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { spawnEngine } from '@warmpath/engine';
 import { modelPath } from '../../engine/bench/random-model/dist/model-path.js';
@@ -11,19 +17,35 @@ import { startGateway } from '../dist/index.js';
 import { draws, prose } from './draw.js';
 
 const { values } = parseArgs({
-  options: { requests: { type: 'string', default: '300' }, json: { type: 'string' } },
+  options: {
+    requests: { type: 'string', default: '300' },
+    sources: { type: 'string', default: 'history,watermark,ttft,exact' },
+    'llama-server': { type: 'string' },
+    json: { type: 'string' },
+  },
 });
 const REQUESTS = Number(values.requests);
 /** Of so many requests, one is somebody else's, who does not go through the gateway. */
 const FOREIGN = 7;
 const DOCUMENTS = 80;
 const TOP = 5;
+/** Tokens of a block in the engine's events. */
+const BLOCK = 16;
+const MODEL = 'random:1m';
 
 /** Where blocks are that left the cells, and how much room there is. */
 const SETTINGS = [
   { name: 'cells alone', options: { contextTokens: 4_096, hostTier: 0 } },
   { name: 'cells and host memory', options: { contextTokens: 2_048, hostTier: 4 * 1024 * 1024 } },
 ];
+
+/** What the gateway is let know: nothing but its own requests, cached tokens, times to the first token, events. */
+const SOURCES = {
+  history: { hidesCounts: true },
+  watermark: {},
+  ttft: { hidesCounts: true, streams: true },
+  exact: { hearsEvents: true },
+};
 
 const next = draws();
 const documents = Array.from({ length: DOCUMENTS }, (_, number) => ({
@@ -38,83 +60,186 @@ const contexts = Array.from({ length: REQUESTS }, () => {
   return [...ranks].map((rank) => documents[rank]);
 });
 
-async function post(url, body) {
-  const response = await fetch(`${url}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ max_tokens: 1, temperature: 0, ...body }),
-  });
-  const { usage } = await response.json();
+/** In front of an engine: knows what it counted last, and takes the count of cached tokens out where that is hidden. */
+async function startWindow(url, hidesCounts) {
+  const seen = { prompt: 0, cached: 0 };
+  const read = (text) =>
+    text.replace(/"usage":\{(?:[^{}]|\{[^{}]*\})*\}/g, (usage) => {
+      const { prompt_tokens: prompt, prompt_tokens_details: details } = JSON.parse(usage.slice('"usage":'.length));
+      Object.assign(seen, { prompt, cached: details?.cached_tokens ?? 0 });
+      return hidesCounts ? usage.replace(/,?"prompt_tokens_details":\{[^{}]*\}/, '') : usage;
+    });
+  const server = createServer((request, response) => {
+    const { method, headers } = request;
+    const asked = startRequest(url + request.url, { method, headers }, (answer) => {
+      const { 'content-length': _, ...rest } = answer.headers;
+      response.writeHead(answer.statusCode, rest);
+      const isStream = answer.headers['content-type']?.startsWith('text/event-stream');
+      let held = '';
+      answer.setEncoding('utf8').on('data', (text) => {
+        held += text;
+        const end = isStream ? held.lastIndexOf('\n\n') + 2 : 0;
+        if (end < 2) return;
+        response.write(read(held.slice(0, end)));
+        held = held.slice(end);
+      });
+      answer.on('end', () => response.end(read(held)));
+    });
+    request.pipe(asked);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
   return {
-    prompt: usage.prompt_tokens,
-    cached: usage.prompt_tokens_details?.cached_tokens ?? 0,
-    predicted: Number(/predicted=(\d+)/.exec(response.headers.get('x-warmpath') ?? '')?.[1] ?? 0),
+    url: `http://127.0.0.1:${server.address().port}`,
+    seen,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
   };
 }
 
-async function run(options, withEvents) {
-  const folder = mkdtempSync(join(tmpdir(), 'warmpath-'));
-  const [endpoint, replayEndpoint] = [`ipc://${folder}/live`, `ipc://${folder}/replay`];
-  const engine = await spawnEngine({
-    port: 0,
-    model: await modelPath('random:1m'),
-    kvEvents: endpoint,
-    kvEventsReplay: replayEndpoint,
-    ...options,
+/** Sends one request; what was predicted of it, where it went through the gateway. */
+async function post(url, body, streams = false) {
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      max_tokens: 1,
+      temperature: 0,
+      ...(streams && { stream: true, stream_options: { include_usage: true } }),
+      ...body,
+    }),
   });
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${response.status}: ${text}`);
+  return Number(/predicted=(\d+)/.exec(response.headers.get('x-warmpath') ?? '')?.[1] ?? 0);
+}
+
+/** The requests one after another, through a gateway before that engine. */
+async function play(engineUrl, upstream, { hidesCounts = false, streams = false } = {}) {
+  const window = await startWindow(engineUrl, hidesCounts);
   const gateway = await startGateway({
     server: { port: 0 },
-    upstream: { url: engine.url, segments: true, ...(withEvents && { kvEvents: { endpoint, replayEndpoint } }) },
+    upstream: { url: window.url, ...upstream },
     log: { level: 'silent' },
   });
   try {
     const seen = [];
     for (const [number, context] of contexts.entries()) {
       if (number % FOREIGN === 0) {
-        await post(engine.url, { messages: [{ role: 'user', content: `${number} ${prose(next, 500)}` }] });
+        await post(engineUrl, { messages: [{ role: 'user', content: `${number} ${prose(next, 500)}` }] });
       }
       const messages = [{ role: 'user', content: `Question ${number}: ${prose(next, 6)}?` }];
-      seen.push(await post(gateway.url, { messages, documents: context }));
+      const predicted = await post(gateway.url, { messages, documents: context }, streams);
+      seen.push({ ...window.seen, predicted });
     }
     return seen;
   } finally {
     await gateway.close();
+    window.close();
+  }
+}
+
+async function playEmbedded(options, source) {
+  const folder = mkdtempSync(join(tmpdir(), 'warmpath-'));
+  const kvEvents = { endpoint: `ipc://${folder}/live`, replayEndpoint: `ipc://${folder}/replay` };
+  const engine = await spawnEngine({
+    port: 0,
+    model: await modelPath(MODEL),
+    threads: 1,
+    kvEvents: kvEvents.endpoint,
+    kvEventsReplay: kvEvents.replayEndpoint,
+    ...options,
+  });
+  try {
+    const upstream = { segments: true, dialect: 'embedded', ...(source.hearsEvents && { kvEvents }) };
+    return await play(engine.url, upstream, source);
+  } finally {
     await engine.stop();
     rmSync(folder, { recursive: true });
+  }
+}
+
+async function freePort() {
+  const probe = createProbe().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address();
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}
+
+async function playLlamaServer(path, flags) {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const given = ['-m', await modelPath(MODEL), '-t', '2', '--host', '127.0.0.1', '--port', String(port), ...flags];
+  const child = spawn(path, given, { env: { ...process.env, LD_LIBRARY_PATH: dirname(path) }, stdio: 'ignore' });
+  try {
+    while (!(await fetch(`${url}/health`).catch(() => undefined))?.ok) {
+      if (child.exitCode !== null) throw new Error(`llama-server ended with ${child.exitCode}`);
+      await sleep(100);
+    }
+    return await play(url, { dialect: 'llama-server' });
+  } finally {
+    child.kill('SIGKILL');
   }
 }
 
 const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
+/** The first fifth is left out: the engine is not full yet. */
+function rowOf(setting, source, seen) {
+  const late = seen.slice(Math.floor(REQUESTS / 5));
+  const total = (key) => late.reduce((sum, one) => sum + one[key], 0);
+  const errors = late.map(({ cached, predicted }) => predicted - cached);
+  const sizes = errors.map(Math.abs).toSorted((a, b) => a - b);
+  const quantile = (share) => sizes[Math.min(sizes.length - 1, Math.floor(share * sizes.length))];
+  return {
+    setting,
+    source,
+    meanError: mean(sizes),
+    p50: quantile(0.5),
+    p95: quantile(0.95),
+    p99: quantile(0.99),
+    most: sizes.at(-1),
+    withinBlock: sizes.filter((size) => size <= BLOCK).length / sizes.length,
+    tooHigh: errors.filter((error) => error > BLOCK).length / errors.length,
+    tooLow: errors.filter((error) => error < -BLOCK).length / errors.length,
+    predictedShare: total('predicted') / total('prompt'),
+    cachedShare: total('cached') / total('prompt'),
+    requests: seen,
+  };
+}
+
 const rows = [];
 for (const { name, options } of SETTINGS) {
-  for (const withEvents of [false, true]) {
-    const seen = await run(options, withEvents);
-    const late = seen.slice(Math.floor(REQUESTS / 5));
-    const total = (key) => late.reduce((sum, one) => sum + one[key], 0);
-    const errors = late.map(({ cached, predicted }) => Math.abs(cached - predicted));
-    rows.push({
-      setting: name,
-      source: withEvents ? 'events' : 'history',
-      meanError: mean(errors),
-      p95Error: errors.toSorted((a, b) => a - b)[Math.floor(0.95 * errors.length)],
-      predictedShare: total('predicted') / total('prompt'),
-      cachedShare: total('cached') / total('prompt'),
-    });
+  for (const source of values.sources.split(',').filter((each) => each in SOURCES)) {
+    rows.push(rowOf(name, source, await playEmbedded(options, SOURCES[source])));
   }
+}
+const server = values['llama-server'];
+if (server !== undefined) {
+  rows.push(rowOf('llama-server', 'modelled', await playLlamaServer(server, [])));
+  rows.push(rowOf('the same, 4 MiB saved', 'modelled', await playLlamaServer(server, ['--cache-ram', '4'])));
 }
 
 console.log(`\n${REQUESTS} requests of ${TOP} documents, one in ${FOREIGN} more by somebody else; tokens a request\n`);
-console.log('engine                 source    error mean    p95   predicted    cached');
+console.log(
+  'engine                 source      error: mean   p50   p95   p99   most   within a block   above   below   predicted   cached',
+);
 for (const row of rows) {
   console.log(
     row.setting.padEnd(22),
-    row.source.padEnd(9),
-    row.meanError.toFixed(1).padStart(9),
-    String(row.p95Error).padStart(7),
+    row.source.padEnd(11),
+    row.meanError.toFixed(1).padStart(11),
+    ...[row.p50, row.p95, row.p99].map((tokens) => String(tokens).padStart(5)),
+    String(row.most).padStart(6),
+    percent(row.withinBlock).padStart(16),
+    percent(row.tooHigh).padStart(7),
+    percent(row.tooLow).padStart(7),
     percent(row.predictedShare).padStart(11),
-    percent(row.cachedShare).padStart(9),
+    percent(row.cachedShare).padStart(8),
   );
 }
 if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(rows, undefined, 2));

@@ -23,7 +23,7 @@ describe('a request with documents', () => {
     await send(gateway.url + CHAT, chat([VELKA, ORSIN]));
     const reply = await send(gateway.url + CHAT, chat([TAMIR, ORSIN, VELKA], { stream: true }));
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
-    expect(engine.last.body).toContain('Read the documents in this order of relevance: [tamir] > [orsin] > [velka].');
+    expect(engine.last.body).toContain('In order of relevance: [tamir] > [orsin] > [velka].');
     expect(Number(told(reply).predicted)).toBeGreaterThan(20);
     expect(told(reply).policy).toBe('foresight');
     expect(Number(told(reply).overhead)).toBeGreaterThan(0);

@@ -23,7 +23,13 @@ import { responsesApi } from '../src/intake/apis/responses-api.js';
 import { BodyView } from '../src/intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../src/intake/json-scanner.js';
 import { PromptView, type ViewedMessages } from '../src/intake/prompt-view.js';
-import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments } from '../src/render/insert-documents.js';
+import {
+  DOCUMENTS_PLACE,
+  type DocumentsText,
+  escaped,
+  insertDocuments,
+  PLAIN,
+} from '../src/render/insert-documents.js';
 
 const SEED = { seed: 20261122 };
 const OWN_FIELDS: ReadonlySet<string> = new Set(['documents', 'warmpath']);
@@ -192,7 +198,8 @@ function inserted(
   const read = new BodyView(body);
   const view = PromptView.of(read, APIS[prompt.name].api)!;
   const viewed = view.view(0);
-  const edits = insertDocuments(view, viewed, editsOf(viewed), documents);
+  const marks = { member: '"cache_control":{"type":"ephemeral"}', message: undefined };
+  const edits = insertDocuments(view, viewed, editsOf(viewed), documents, marks);
   return { body, sent: applyEdits(body, [...read.without(OWN_FIELDS), ...edits]), edits };
 }
 
@@ -316,7 +323,7 @@ describe('documents in the bytes of a body', () => {
   it('are what core makes of the parsed messages, and all else stays as the client wrote it', () => {
     fc.assert(
       fc.property(anyPrompt, fc.constantFrom(...LAYOUT_NAMES), arrangement, (given, layout, order) => {
-        const whole = { groups: rendered(order), isCut: false, hasBreakpoints: false };
+        const whole = { ...PLAIN, groups: rendered(order) };
         const { body, sent, edits } = arranged(given, layout, order, whole);
         expect(JSON.parse(sent.toString())).toEqual(expected(given, layout, order));
         expectOnlyInsertions(body, edits);
@@ -334,7 +341,8 @@ describe('documents in the bytes of a body', () => {
     fc.assert(
       fc.property(form, fc.constantFrom(...LAYOUT_NAMES), arrangement, ({ given, how }, layout, order) => {
         const groups = rendered(order);
-        const documents = { groups, isCut: how !== 'marked', hasBreakpoints: how !== 'cut' };
+        const marked = new Set(how === 'cut' ? [] : groups.keys());
+        const documents = { groups, isCut: how !== 'marked', marked };
         const { body, sent, edits } = arranged(given, layout, order, documents);
         const text = sent.toString();
         expect(readBody(JSON.parse(text))).toEqual(readBody(expected(given, layout, order)));
@@ -365,7 +373,7 @@ describe('documents in the bytes of a body', () => {
       fc.property(prompt('chat'), edits, (given, all) => {
         const messages = (given.messages as readonly Written[]).map(({ message }) => message);
         const here = all.filter(({ at }) => at < messages.length);
-        const none = { groups: [], isCut: false, hasBreakpoints: false };
+        const none = PLAIN;
         const { body, sent, edits } = inserted(given, () => here, none);
         expect((JSON.parse(sent.toString()) as { messages: object }).messages).toEqual(applyChatEdits(messages, here));
         expectOnlyInsertions(body, edits);

@@ -67,7 +67,7 @@ describe('documents that stand in prompts', () => {
     const gateway = await stand(answerAsAsked, { recognise: { chat: 'conservative', hints: true } });
     await ask(gateway, chat(question(tagged('harbour', 'lantern', 'orchard'))));
     const asked = question(tagged('orchard', 'lantern', 'harbour'));
-    const hint = 'Read the documents in this order of relevance: orchard > lantern > harbour.';
+    const hint = 'In order of relevance: orchard > lantern > harbour.';
     const first = await ask(gateway, chat(asked));
     expect(namesIn(first.body)).toEqual(['harbour', 'lantern', 'orchard']);
     expect(lastContent(first.body)).toContain(`</document>\n${hint}\n</documents>`);

@@ -110,7 +110,7 @@ describe.each(APIS)('%s, towards an engine that speaks chat completions only', (
       body(api, { documents, warmpath: { hints: true }, stream: true, ...left }),
     );
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
-    expect(engine.last.body).toContain('Read the documents in this order of relevance');
+    expect(engine.last.body).toContain('In order of relevance');
     expect(engine.last.path).toBe('/v1/chat/completions');
     expect(reply.headers['content-type']).toBe('text/event-stream; charset=utf-8');
     expect(Number(told(reply).predicted)).toBeGreaterThan(20);

@@ -1,7 +1,10 @@
 import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
 import { type EngineOptions, type SupervisedEngine, startSupervisedEngine } from '@warmpath/engine';
-import { type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
+import { canHearKvEvents, type RunningGateway, resolveConfig, startGateway } from '@warmpath/gateway';
 import type { Command } from 'commander';
 import { collectionsFolder } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -33,27 +36,60 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
   await requireFreePort(address);
   const enginePort = options.enginePort ?? 0;
   await requireFreePort({ host: '127.0.0.1', port: enginePort, option: '--engine-port' });
-  const engine = await startEngine({ ...engineSettings(options), port: enginePort }, terminal, signal);
+  const settings = engineSettings(options);
+  const events = settings.kvEvents === undefined ? await openPrivateEvents() : undefined;
   try {
-    const config = await gatewaySettings(options, engine.url, { environment, defaults });
-    const collections = config.collections ?? { folder: collectionsFolder(environment) };
-    // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
-    const upstream = { cacheSaltKey: randomBytes(32).toString('base64url'), ...config.upstream };
-    const gateway = await startGateway({ ...config, collections, upstream }, listeners(terminal, options)).catch(
-      (error: unknown) => {
-        throw describeListenError(error, address);
-      },
-    );
+    const published = events && { kvEvents: events.endpoint, kvEventsReplay: events.replayEndpoint };
+    const engine = await startEngine({ ...settings, ...published, port: enginePort }, terminal, signal);
     try {
-      announce(terminal, gateway, engine);
-      await Promise.race([interrupted(signal), givenUp(engine)]);
-      terminal.note('stopping …');
+      const config = await gatewaySettings(options, engine.url, { environment, defaults });
+      const collections = config.collections ?? { folder: collectionsFolder(environment) };
+      const upstream = {
+        // The engine is nobody else's and knows salts, so tenants are kept apart without being asked to.
+        cacheSaltKey: randomBytes(32).toString('base64url'),
+        dialect: 'embedded' as const,
+        ...config.upstream,
+        ...(events && { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replayEndpoint } }),
+      };
+      const gateway = await startGateway({ ...config, collections, upstream }, listeners(terminal, options)).catch(
+        (error: unknown) => {
+          throw describeListenError(error, address);
+        },
+      );
+      try {
+        announce(terminal, gateway, engine);
+        await Promise.race([interrupted(signal), givenUp(engine)]);
+        terminal.note('stopping …');
+      } finally {
+        await gateway.close();
+      }
     } finally {
-      await gateway.close();
+      await engine.close();
     }
   } finally {
-    await engine.close();
+    await events?.close();
   }
+}
+
+/** Where the engine tells this gateway, and nobody else, what it holds. */
+interface PrivateEvents {
+  readonly endpoint: string;
+  readonly replayEndpoint: string;
+  close(): Promise<void>;
+}
+
+/**
+ * Sockets in a folder of this user's own: events name the tokens of prompts. `undefined` where such sockets are not to
+ * be had; the gateway then goes by what it has served.
+ */
+async function openPrivateEvents(): Promise<PrivateEvents | undefined> {
+  if (process.platform === 'win32' || !(await canHearKvEvents())) return undefined;
+  const folder = await mkdtemp(join(tmpdir(), 'warmpath-events-'));
+  return {
+    endpoint: `ipc://${join(folder, 'live')}`,
+    replayEndpoint: `ipc://${join(folder, 'replay')}`,
+    close: () => rm(folder, { recursive: true, force: true }),
+  };
 }
 
 /** The engine's front runs in this process, beside the gateway; what computes is a process of its own. */

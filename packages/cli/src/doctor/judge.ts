@@ -103,9 +103,10 @@ function blockSize({ blockSize, repeat }: EngineFacts): Check {
 }
 
 function reporting(name: string, cachedTokens: number | undefined, facts: EngineFacts): Check {
+  const { cachedTokens: field, advice: known } = dialectOfFacts(facts);
   if (cachedTokens !== undefined) return { name, verdict: 'ok', finding: 'reported' };
-  const advice = dialectOfFacts(facts).advice.report ?? dialectOf('generic').advice.report!;
-  return { name, verdict: 'warning', finding: 'not reported', advice };
+  const advice = known.report ?? dialectOf('generic').advice.report!;
+  return { name, verdict: 'warning', finding: `not reported: no usage.${field}`, advice };
 }
 
 function ttft({ ttftMs }: EngineFacts): Check {
@@ -115,9 +116,15 @@ function ttft({ ttftMs }: EngineFacts): Check {
   return { name, verdict: 'warning', finding, advice: 'a repeated prompt does not start sooner; is the engine busy?' };
 }
 
-function tokenize({ offersTokenize }: EngineFacts): Check {
-  const name = '/tokenize';
-  return { name, verdict: offersTokenize ? 'ok' : 'unknown', finding: offersTokenize ? 'offered' : 'not offered' };
+/** KV events name tokens: without a tokenizer, nobody can tell which documents they speak of. */
+function tokenize(facts: EngineFacts): Check {
+  const { offersTokenize } = facts;
+  const { tokenizer } = dialectOfFacts(facts);
+  const name = tokenizer ?? '/tokenize';
+  if (offersTokenize) return { name, verdict: 'ok', finding: 'offered' };
+  if (tokenizer === undefined) return { name, verdict: 'unknown', finding: 'not offered' };
+  const advice = 'let it through to the engine, which has it: KV events are of no use without it';
+  return { name, verdict: 'warning', finding: 'not offered', advice };
 }
 
 function startsSooner({ ttftMs }: EngineFacts): boolean {

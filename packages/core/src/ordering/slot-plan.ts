@@ -19,7 +19,7 @@ const UNKNOWN_CHANCE = 0.6;
 /** What the question, the answer and errors of counts may add to a prompt's length, which the least part is one of. */
 const LENGTH_MARGIN = 1.2;
 /** What a token that may be saved later counts beside one that is saved now. */
-const LATER = 0.2;
+const LATER = 0.5;
 
 /**
  * Orders for an engine that keeps whole prompts in slots. A prompt that is left behind serves one later request, and
@@ -27,7 +27,7 @@ const LATER = 0.2;
  * again together. An order counts what it reuses now, less its hint, and `LATER` of what it may save later.
  *
  * Up to 8 documents what stands behind a start is the best by that count (a dynamic programme over sets, with the hint
- * left out of it). Cost: O(starts × k + k 2^k + recent requests × 2^k) and up to 64 look-ups in the slots.
+ * left out of it). Cost: O(starts × k² + k 2^k + recent requests × 2^k) and up to 64 look-ups in the slots.
  */
 export class SlotPlanner {
   readonly #masks = new Int32Array(MAX_RECENT);
@@ -65,7 +65,17 @@ export class SlotPlanner {
     };
     for (const { start, ordering } of [{ start: [], ordering: unmoved }, ...starts]) {
       consider(ordering);
-      if (isWeighed) consider(withCachedPrefix(this.#grown(start, count), context, view));
+      if (!isWeighed) continue;
+      // The more of the best way on is followed, the longer the hint: each length of it is tried.
+      let grown: readonly number[] | undefined;
+      let mostGrown = Number.NEGATIVE_INFINITY;
+      const way = this.#grown(start, count);
+      for (let length = start.length + 1; length <= count; length++) {
+        const order = completed(way.slice(0, length));
+        const value = laterOf(order) - (context.hintTokens?.(order) ?? 0);
+        if (value > mostGrown) [grown, mostGrown] = [order, value];
+      }
+      if (grown !== undefined) consider(withCachedPrefix(grown, context, view));
     }
     return best;
   }

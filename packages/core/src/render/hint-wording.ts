@@ -9,8 +9,8 @@ export interface HintWording {
 /** Place of the documents' names in a hint. */
 export const HINT_PLACE = '{documents}';
 
-/** English; the demo model was trained on the wording of the order hint. */
+/** English, and short: nothing of a hint is ever cached. */
 export const DEFAULT_HINT_WORDING: HintWording = {
-  order: `Read the documents in this order of relevance: ${HINT_PLACE}.`,
+  order: `In order of relevance: ${HINT_PLACE}.`,
   location: `Given earlier in this conversation: ${HINT_PLACE}.`,
 };

@@ -17,37 +17,61 @@ export function renderHint(
 ): string {
   const { references, hint, locationHint, order: places } = arrangement;
   const location = locationHint ? references.map(({ document }) => named(document, template)).join(', ') : '';
-  const order =
-    hint === undefined
-      ? ''
-      : inRetrievalOrder(arrangement)
-          .slice(...(references.length === 0 ? movedRanks(places) : []))
-          .map((one) => named(one, template))
-          .join(' > ');
+  let order = '';
+  if (hint !== undefined) {
+    const names = inRetrievalOrder(arrangement).map((one) => named(one, template));
+    const chains = references.length === 0 ? movedChains(places) : [[...names.keys()]];
+    order = chains.map((chain) => chain.map((rank) => names[rank]!).join(' > ')).join(', ');
+  }
   return line(wording.location, location) + line(wording.order, order);
 }
 
 /**
- * The ranks that an order hint names: from the first place that changed to the last. Before and behind them documents
- * stand as they were retrieved, so nothing is left open. Both 0 if nothing moved. O(k).
+ * What an order hint says, by rank: the documents that moved, in chains. A chain begins with a document that stands
+ * right among those that are not named; each other one of it belongs directly behind the one before it. As many
+ * documents as can be count as not moved, the most relevant one among them. Empty if nothing moved. O(k log k).
  */
-export function movedRanks(order: readonly number[]): readonly [start: number, end: number] {
-  let start = 0;
-  while (start < order.length && order[start] === start) start++;
-  if (start === order.length) return [0, 0];
-  let end = order.length;
-  while (order[end - 1] === end - 1) end--;
-  return [start, end];
+export function movedChains(order: readonly number[]): readonly (readonly number[])[] {
+  if (order.every((rank, place) => rank === place)) return [];
+  const stays = longestRise(order.slice(order.indexOf(0)));
+  const chains: number[][] = [];
+  for (let rank = 1; rank < order.length; rank++) {
+    if (stays.has(rank)) continue;
+    if (stays.has(rank - 1)) chains.push([rank - 1]);
+    chains.at(-1)!.push(rank);
+  }
+  return chains;
+}
+
+/** The members of a longest rising subsequence that begins with the first number, which is the least. O(n log n). */
+function longestRise(numbers: readonly number[]): ReadonlySet<number> {
+  /** By length less one: the place of the least number that ends a subsequence of that length. */
+  const ends: number[] = [];
+  const before: (number | undefined)[] = [];
+  for (const [place, number] of numbers.entries()) {
+    let low = 0;
+    let high = ends.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (numbers[ends[middle]!]! < number) low = middle + 1;
+      else high = middle;
+    }
+    before[place] = ends[low - 1];
+    ends[low] = place;
+  }
+  const rise = new Set<number>();
+  for (let place = ends.at(-1); place !== undefined; place = before[place]) rise.add(numbers[place]!);
+  return rise;
 }
 
 const WORDING_TOKENS = estimateTokens(DEFAULT_HINT_WORDING.order.replace(HINT_PLACE, '\n'));
 
-/** Tokens of the order hint, estimated in its usual wording and with labels for names. O(k). */
+/** Tokens of the order hint, estimated in its usual wording and with labels for names. O(k log k). */
 export function hintTokens(documents: readonly Document[], order: readonly number[]): number {
-  const [start, end] = movedRanks(order);
-  if (start === end) return 0;
+  const chains = movedChains(order);
+  if (chains.length === 0) return 0;
   let tokens = WORDING_TOKENS;
-  for (let rank = start; rank < end; rank++) tokens += estimateTokens(`[${documents[rank]!.label}] > `);
+  for (const rank of chains.flat()) tokens += estimateTokens(`[${documents[rank]!.label}] > `);
   return tokens;
 }
 

@@ -169,15 +169,24 @@ export class EventResidency {
   }
 
   /**
-   * Tokens of a request's prompt that the engine holds: whole blocks, in any tier, as far as the tokens of its path are
-   * known. `undefined` where even its beginning is unknown, or events were lost. O(blocks of the path).
+   * Tokens of a request's prompt that the engine holds, in any tier, as far as the tokens of its path are known.
+   * `undefined` where even its beginning is unknown, or events were lost. O(blocks of the path).
+   *
+   * @param unit What the engine reuses, in tokens: whole blocks if left out. One that reuses single tokens holds a
+   *   document to its end, though the block in which it ends is full only with what stood behind it.
    */
-  cachedTokens(history: ServedHistory, request: ServedRequest): number | undefined {
+  cachedTokens(history: ServedHistory, request: ServedRequest, unit = this.#index.blockSize): number | undefined {
     if (!this.#isExact) return undefined;
     const found = this.#find(history, pathOf(request).keys);
     if (found.length === 0) return undefined;
-    const chains = found.flatMap((document) => document.chains);
-    return this.#index.prefixBlocks(chains) * this.#index.blockSize;
+    const { blockSize } = this.#index;
+    let blocks = 0;
+    for (const { chains } of found) {
+      const held = this.#index.prefixBlocks(chains);
+      blocks += held;
+      if (held < chains.length) return blocks * blockSize;
+    }
+    return Math.max(blocks * blockSize, Math.floor(found.at(-1)!.end / unit) * unit);
   }
 
   #rootOf(history: ServedHistory): PathRoot {

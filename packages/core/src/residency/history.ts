@@ -9,6 +9,7 @@ import { type EngineReport, PredictionRecord } from './prediction-record.js';
 import type { PromptSlots } from './prompt-slots.js';
 import { RecentRequests } from './recent-requests.js';
 import { SlotResidency } from './slot-residency.js';
+import { TtftFeedback } from './ttft-feedback.js';
 import type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './view.js';
 
 export interface ServedHistoryOptions {
@@ -61,6 +62,7 @@ export class ServedHistory implements ResidencyView {
   readonly #search: BestPathSearch;
   readonly #predictions = new PredictionRecord();
   readonly #capacity = new CapacityEstimate();
+  readonly #ttft = new TtftFeedback();
   readonly #dispatches = new WeakMap<ServedRequest, Insertion>();
   readonly #maxAgeMs: number;
   readonly #evictsLeastRecent: boolean;
@@ -137,9 +139,9 @@ export class ServedHistory implements ResidencyView {
    * The engine has prefilled the prompt: the path is resident. When it reports cached tokens, the prediction is judged
    * on the part of the path that completed requests had confirmed before the dispatch, and, if the engine evicts what
    * is least recent, everything last used before the first document that was certainly missing is forgotten (the
-   * watermark: it needs neither the engine's capacity nor its events). What is left then bounds the engine's capacity,
-   * and from then on what exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). O(path +
-   * forgotten).
+   * watermark: it needs neither the engine's capacity nor its events). Where it reports none, the time to the first
+   * token is asked instead (`TtftFeedback`). What is left then bounds the engine's capacity, and from then on what
+   * exceeds the estimate is forgotten before anyone misses it (`CapacityEstimate`). O(path + forgotten).
    */
   completed(request: ServedRequest, now: number, report: EngineReport): void {
     if (!this.#dispatches.has(request)) this.dispatched(request, now);
@@ -147,12 +149,7 @@ export class ServedHistory implements ResidencyView {
     this.#dispatches.delete(request);
     const path = pathOf(request);
     if (this.#slots !== undefined) this.#slots.completed(request, path, report);
-    else if (report.cachedTokens !== undefined && !this.#isExact) {
-      const { cachedTokens, promptTokens } = report;
-      const { missing, exceeded } = this.#predictions.judge(path.tokens, dispatch, { cachedTokens, promptTokens });
-      if (exceeded) this.#capacity.exceeded();
-      if (this.#evictsLeastRecent) this.#learnCapacity(missing, sum(path.tokens) - cachedTokens);
-    }
+    else if (!this.#isExact) this.#learnFrom(report, path, dispatch);
     this.#tree.insert(path, 'confirmed', now);
     this.#pruneToCapacity();
   }
@@ -193,8 +190,23 @@ export class ServedHistory implements ResidencyView {
     this.#statistics.clear();
     this.#recent.clear();
     this.#predictions.clear();
+    this.#ttft.clear();
     this.#slots?.clear();
     this.#capacity.clear();
+  }
+
+  #learnFrom(report: EngineReport, { tokens }: ServedPath, dispatch: Insertion): void {
+    const total = sum(tokens);
+    const { promptTokens, ttftMs } = report;
+    let { cachedTokens } = report;
+    if (cachedTokens === undefined && ttftMs !== undefined) {
+      const believedTokens = PredictionRecord.confirmedTokens(tokens, dispatch);
+      cachedTokens = this.#ttft.cachedTokens({ believedTokens, promptTokens: promptTokens ?? total, ttftMs });
+    }
+    if (cachedTokens === undefined) return;
+    const { missing, exceeded } = this.#predictions.judge(tokens, dispatch, { cachedTokens, promptTokens });
+    if (exceeded) this.#capacity.exceeded();
+    if (this.#evictsLeastRecent) this.#learnCapacity(missing, total - cachedTokens);
   }
 
   get #isExact(): boolean {

@@ -23,6 +23,11 @@ export interface EngineReport {
   readonly cachedTokens?: number | undefined;
   /** Tokens of the answer, which stand behind the prompt in the engine's memory. */
   readonly answerTokens?: number | undefined;
+  /**
+   * Milliseconds to the first token, where nothing else was under way at the engine: it is asked where no cached tokens
+   * are reported.
+   */
+  readonly ttftMs?: number | undefined;
 }
 
 /** What the engine counted. */
@@ -72,6 +77,13 @@ export class PredictionRecord {
   /** Whether most of the last 16 judged predictions were missed; false until there are 4. */
   get mostlyMissed(): boolean {
     return this.#missed.areMost;
+  }
+
+  /** Tokens at the start of the path that completed requests had confirmed before the dispatch. O(path). */
+  static confirmedTokens(tokens: readonly number[], { depth, confirmedAt }: Insertion): number {
+    let confirmed = 0;
+    for (let step = 0; step < depth && confirmedAt[step] !== 0; step++) confirmed += tokens[step]!;
+    return confirmed;
   }
 
   /**

@@ -215,6 +215,16 @@ export class KnowledgeTree implements KnowledgeTreeView {
     return keys.length;
   }
 
+  hitsAlong(keys: readonly string[]): number[] {
+    const hits: number[] = [];
+    for (let node = ROOT; hits.length < keys.length; ) {
+      node = this.child(node, keys[hits.length]!);
+      if (node < 0) break;
+      hits.push(this.#store.records[(node << NODE_SHIFT) + HITS]!);
+    }
+    return hits;
+  }
+
   /**
    * Enters a served order and renews it as the most recent; what exceeds the bounds is evicted, least recently used
    * first. `now` in milliseconds of the caller's clock. O(path) expected, amortised over growth.

@@ -58,6 +58,8 @@ export interface KnowledgeTreeView {
   child(node: number, key: string): number;
   /** The longest resident path that spells `keys` from the root; number of leading keys matched. O(keys). */
   longestPrefix(keys: readonly string[]): number;
+  /** Requests that were served along each leading key of the longest path that spells `keys` from the root. O(keys). */
+  hitsAlong(keys: readonly string[]): number[];
   /** The nodes that were used last, at most so many, the latest first: each behind its parent. O(limit). */
   recentNodes(limit: number): RecentNode[];
   /** Nodes in use, the root not counted. */

@@ -18,16 +18,16 @@ describe('the hint that states the given order in a prompt of the client', () =>
     const text = `${PASSAGES.map((passage, i) => `<document id="d${i}">${passage}</document>`).join('\n')}\nHow deep?`;
     expect(lastLines(turned(text))).toEqual([
       `<document id="d0">${HARBOUR}</document>`,
-      'Read the documents in this order of relevance: d0 > d1 > d2.',
+      'In order of relevance: d0 > d1 > d2.',
       'How deep?',
     ]);
   });
 
   it('names them by labels, as they are counted now', () => {
     const text = `Context:\n${PASSAGES.map((passage, i) => `[${i + 1}] ${passage}`).join('\n')}\n\nHow deep is it?`;
-    expect(turned(text)).toContain(`[3] ${HARBOUR}\nRead the documents in this order of relevance: [3] > [2] > [1].`);
+    expect(turned(text)).toContain(`[3] ${HARBOUR}\nIn order of relevance: [3] > [2] > [1].`);
     const cited = `${text} Cite by number, such as [1].`;
-    expect(turned(cited)).toContain(`[1] ${HARBOUR}\nRead the documents in this order of relevance: [1] > [2] > [3].`);
+    expect(turned(cited)).toContain(`[1] ${HARBOUR}\nIn order of relevance: [1] > [2] > [3].`);
   });
 
   it('is not there in the given order, where a document has no name, or where the form has no place for it', () => {

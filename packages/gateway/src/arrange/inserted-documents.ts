@@ -37,7 +37,13 @@ import { invalid, PromptView, type ViewedMessages } from '../intake/prompt-view.
 import { SLICE_SIZE } from '../intake/work-slices.js';
 import type { Fallback } from '../observe/exchange.js';
 import type { TenantModel } from '../observe/served-histories.js';
-import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments } from '../render/insert-documents.js';
+import {
+  type BreakpointPlaces,
+  breakpointRoom,
+  breakpointRule,
+  placeBreakpoints,
+} from '../render/cache-breakpoints.js';
+import { DOCUMENTS_PLACE, type DocumentsText, escaped, insertDocuments, PLAIN } from '../render/insert-documents.js';
 import { prefillBody } from '../render/prefill.js';
 import { DocumentCache } from './document-cache.js';
 
@@ -90,10 +96,6 @@ const NO_HISTORY: RecalledHistory = {
   isForgotten: false,
 };
 const NO_MESSAGES: ViewedMessages = { messages: [], origins: [], sentMessages: 0 };
-const NO_DOCUMENTS: DocumentsText = { groups: [], isCut: false, hasBreakpoints: false };
-/** Breakpoints that Anthropic's API takes in one request; with one more it refuses the request. */
-const MAX_BREAKPOINTS = 4;
-const BREAKPOINT = /"cache_control"\s*:\s*\{/g;
 
 /**
  * Documents that a request brings beside its messages: decides their order and puts them into the prompt. Pure but for
@@ -227,8 +229,9 @@ export class InsertedDocuments {
     }
     const viewed = prompt.view(0);
     const edits = chatEdits(viewed.messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
-    const text = this.#documentsText(parsed, path, { cachedDocuments: 0, isTurn: true, state });
-    return applyEdits(body.bytes, insertDocuments(prompt, viewed, edits, text));
+    const places = this.#breakpoints({ parsed, prompt, viewed }, arrangement, { isTurn: true, state });
+    const text = this.#documentsText(parsed, path, { isTurn: true, places });
+    return applyEdits(body.bytes, insertDocuments(prompt, viewed, edits, text, places?.marks));
   }
 
   #asCompletion(parsed: ParsedRequest, request: ArrangeRequest): InsertedRequest {
@@ -278,11 +281,8 @@ export class InsertedDocuments {
     const own = turnEdits(history, messages, arrangement, { ...arrange, documentsText: DOCUMENTS_PLACE });
     const isOther = repeated !== undefined && !isSameTurn(repeated, arrangement, own);
     const edits = [...history.turns.flatMap((turn) => turn.edits), ...(isOther ? repeated.edits : own)];
-    const text = this.#documentsText(parsed, arrangement.documents, {
-      cachedDocuments: arrangement.trace.cachedDocuments,
-      isTurn: isNamed,
-      state,
-    });
+    const places = this.#breakpoints({ parsed, prompt, viewed }, arrangement, { isTurn: isNamed, state });
+    const text = this.#documentsText(parsed, arrangement.documents, { isTurn: isNamed, places });
     const turn = !isNamed
       ? undefined
       : (repeated ??
@@ -292,7 +292,7 @@ export class InsertedDocuments {
           arrange,
         ));
     return {
-      edits: insertDocuments(prompt, viewed, edits, text),
+      edits: insertDocuments(prompt, viewed, edits, text, places?.marks),
       arrangement,
       turn,
       estimatedTokens:
@@ -323,34 +323,46 @@ export class InsertedDocuments {
     };
   }
 
+  /** Where the prompt is to be cached up to; `undefined` where the engine needs no word of it, or has no room. */
+  #breakpoints(
+    {
+      parsed,
+      prompt,
+      viewed,
+    }: { readonly parsed: ParsedRequest; readonly prompt: PromptView; readonly viewed: ViewedMessages },
+    arrangement: Arrangement,
+    { isTurn, state }: { readonly isTurn: boolean; readonly state: TenantModel },
+  ): BreakpointPlaces | undefined {
+    const { cacheBreakpoints } = this.#config.upstream;
+    const rule = breakpointRule(state.engine.dialect, { api: parsed.api.name, model: parsed.model, cacheBreakpoints });
+    if (rule === undefined || prompt.isText) return undefined;
+    const room = breakpointRoom(rule, parsed.body);
+    if (room < 1) return undefined;
+    return placeBreakpoints(rule, room, {
+      prompt,
+      viewed,
+      arrangement,
+      // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages
+      // only.
+      isTurn,
+      tree: state.history.tree,
+      tokensBefore: toolTokens(parsed.body),
+    });
+  }
+
   /**
-   * The documents as the engine is to see where they end: each by itself (`segments`), up to cache breakpoints, or all
-   * in one.
+   * The documents as the engine is to see where they end: each by itself (`segments`, or where breakpoints stand
+   * between them), or all in one.
    */
   #documentsText(
-    { api, body }: ParsedRequest,
+    { api }: ParsedRequest,
     documents: readonly Document[],
-    {
-      cachedDocuments,
-      isTurn,
-      state,
-    }: { readonly cachedDocuments: number; readonly isTurn: boolean; readonly state: TenantModel },
+    { isTurn, places }: { readonly isTurn: boolean; readonly places: BreakpointPlaces | undefined },
   ): DocumentsText {
-    if (documents.length === 0) return NO_DOCUMENTS;
-    const { segments, cacheBreakpoints = state.engine.dialect.reuse.kind === 'breakpoints' } = this.#config.upstream;
-    const rendered = documents.map((document) => this.cache.rendered(document));
-    if (segments && api.name === 'chat') return { groups: rendered, isCut: true, hasBreakpoints: false };
-    const room = cacheBreakpoints && api.name === 'messages' ? roomForBreakpoints(body) : 0;
-    if (room < 1) return { groups: rendered, isCut: false, hasBreakpoints: false };
-    // What is replayed in later turns has no cuts: a conversation's cache is found again at the ends of its messages
-    // only.
-    if (isTurn) return { groups: rendered, isCut: false, hasBreakpoints: true };
-    // Up to where a path goes that was served before, and all others: what requests have in common, and what the next
-    // may have.
-    const isSplit = room > 1 && cachedDocuments > 0 && cachedDocuments < documents.length;
-    const first = rendered.slice(0, isSplit ? cachedDocuments : documents.length);
-    const groups = isSplit ? [first, rendered.slice(cachedDocuments)] : [first];
-    return { groups: groups.map((each) => Buffer.concat(each)), isCut: true, hasBreakpoints: true };
+    if (documents.length === 0) return PLAIN;
+    const groups = documents.map((document) => this.cache.rendered(document));
+    if (places !== undefined) return { groups, isCut: !isTurn, marked: places.documents };
+    return { groups, isCut: this.#config.upstream.segments && api.name === 'chat', marked: PLAIN.marked };
   }
 }
 
@@ -454,16 +466,6 @@ function inOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
       fellBack: 'WARMPATH_INTERNAL',
     },
   };
-}
-
-/** How many breakpoints may be added to those that the client set itself. O(body). */
-function roomForBreakpoints(body: BodyView): number {
-  const automatic = body.raw('cache_control')?.startsWith('{') ? 1 : 0;
-  const set = ['tools', 'system', 'messages'].reduce(
-    (sum, field) => sum + (body.raw(field)?.match(BREAKPOINT)?.length ?? 0),
-    automatic,
-  );
-  return MAX_BREAKPOINTS - set;
 }
 
 /** Places in a completion's prompt, in UTF-16 code units, at which the documents in front of it end. O(length). */

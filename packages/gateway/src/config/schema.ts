@@ -30,17 +30,36 @@ const timeouts = z.strictObject({
     ),
 });
 
-const kvEvents = z.strictObject({
-  endpoint: z
-    .string()
-    .regex(/^(tcp|ipc):\/\/./, { error: 'must be a ZeroMQ endpoint such as tcp://127.0.0.1:5557' })
-    .describe('Where the engine publishes its KV events.'),
-  replayEndpoint: z
-    .string()
-    .regex(/^(tcp|ipc):\/\/./, { error: 'must be a ZeroMQ endpoint such as tcp://127.0.0.1:5558' })
-    .optional()
-    .describe('Where it can be asked for events that were missed. Without it, one missed event ends exact knowledge.'),
-});
+/** More ranks than one engine has. */
+const MAX_RANKS = 64;
+const TCP_PORT = /^tcp:\/\/.+:(\d{1,5})$/;
+
+const zmqEndpoint = (example: string) =>
+  z.string().regex(/^(tcp|ipc):\/\/./, { error: `must be a ZeroMQ endpoint such as ${example}` });
+
+const kvEvents = z
+  .strictObject({
+    endpoint: zmqEndpoint('tcp://127.0.0.1:5557').describe('Where the engine publishes its KV events.'),
+    replayEndpoint: zmqEndpoint('tcp://127.0.0.1:5558')
+      .optional()
+      .describe(
+        'Where it can be asked for events that were missed. Without it, one missed event ends exact knowledge.',
+      ),
+    ranks: count(MAX_RANKS)
+      .default(1)
+      .describe(
+        'Data-parallel ranks of the engine (`--data-parallel-size` of vLLM, `--dp-size` of SGLang). Each has a cache of its own and publishes on the port behind that of the one before; for the gateway it is an engine of its own, `<name>-rank-<number>`, to which `x-data-parallel-rank` leads.',
+      ),
+  })
+  .superRefine(({ ranks, ...endpoints }, context) => {
+    if (ranks === 1) return;
+    for (const [key, endpoint] of Object.entries(endpoints)) {
+      const port = Number(TCP_PORT.exec(endpoint)?.[1] ?? Number.NaN);
+      if (port + ranks - 1 < 65_536) continue;
+      const message = 'must be tcp:// with a port that leaves room for one more for each rank';
+      context.addIssue({ code: 'custom', path: [key], message });
+    }
+  });
 
 const engineUrl = () => z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
 
@@ -345,6 +364,10 @@ export const gatewayConfigSchema = z
         if (first < place) refuse(['engines', place, key], `is that of engines.${first}, too`);
       }
     }
+    const names = engineSettings({ upstream, engines }).map(({ name }) => name);
+    if (names.length > MAX_ENGINES) refuse(['engines'], `are more than ${MAX_ENGINES} with all their ranks`);
+    const twice = names.find((name, place) => names.indexOf(name) < place);
+    if (twice !== undefined) refuse(['engines'], `have two of the name ${twice}, which a rank has`);
   });
 
 /** A complete configuration: every default filled in. */
@@ -360,19 +383,38 @@ export interface EngineSettings {
   readonly weight: number;
   /** `undefined` for any. */
   readonly models: readonly string[] | undefined;
-  readonly kvEvents: z.output<typeof kvEvents> | undefined;
+  readonly kvEvents: KvEventSettings | undefined;
+}
+
+/** Where the events of one engine, or of one of its data-parallel ranks, are heard. */
+export interface KvEventSettings {
+  readonly endpoint: string;
+  readonly replayEndpoint: string | undefined;
+  /** `undefined` for an engine that has no ranks. */
+  readonly rank: number | undefined;
 }
 
 /** What the only engine is called where it has no name. */
 const ONLY_ENGINE = 'engine';
 
-/** The engines of a configuration: those it lists, or the one of `upstream.url`. */
+/** The engines of a configuration: those it lists, or the one of `upstream.url`; each rank is one by itself. */
 export function engineSettings({ upstream, engines }: Pick<GatewayConfig, 'upstream' | 'engines'>): EngineSettings[] {
-  if (engines === undefined) {
-    const { url, apiKey, kvEvents } = upstream;
-    return [{ name: ONLY_ENGINE, url: url!, apiKey, weight: 1, models: undefined, kvEvents }];
-  }
-  return engines.map(({ name, url, apiKey = upstream.apiKey, weight, models, kvEvents }) => {
-    return { name, url, apiKey, weight, models, kvEvents };
+  const { url, apiKey, kvEvents } = upstream;
+  const only = { name: ONLY_ENGINE, url: url!, apiKey, weight: 1, models: undefined, kvEvents };
+  return (engines ?? [only]).flatMap((entry): EngineSettings[] => {
+    const { name, url, apiKey: own = apiKey, weight, models, kvEvents: events } = entry;
+    const common = { url, apiKey: own, weight, models };
+    if (events === undefined) return [{ ...common, name, kvEvents: undefined }];
+    const { endpoint, replayEndpoint, ranks } = events;
+    if (ranks === 1) return [{ ...common, name, kvEvents: { endpoint, replayEndpoint, rank: undefined } }];
+    return Array.from({ length: ranks }, (_, rank) => {
+      const heardAt = { endpoint: portBehind(endpoint, rank)!, replayEndpoint: portBehind(replayEndpoint, rank), rank };
+      return { ...common, name: `${name}-rank-${rank}`, kvEvents: heardAt };
+    });
   });
+}
+
+/** Ranks publish on ports one behind the other. */
+function portBehind(endpoint: string | undefined, rank: number): string | undefined {
+  return endpoint?.replace(/\d+$/, (port) => String(Number(port) + rank));
 }

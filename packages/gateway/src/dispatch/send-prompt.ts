@@ -44,6 +44,8 @@ export function sendPrompt(
     { api: call.api.name, model: modelIn(call), engine: { name, url: upstream.url, dialect: dialect.name } },
     dispatchedAt,
   );
+  const number = ++engine.sentPrompts;
+  let isAlone = engine.queue.underWay <= 1;
   observeDispatch(gateway, prompt);
   const body = isReadable(call.request)
     ? (gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body)
@@ -57,7 +59,10 @@ export function sendPrompt(
     },
     reads: readsAnswer(prompt) ? 'answer' : isRead(prompt) || trace !== undefined ? 'usage' : 'nothing',
     onAccepted: () => observeAccepted(gateway, prompt),
-    onFirstData: listener.computed,
+    onFirstData: () => {
+      isAlone &&= engine.sentPrompts === number;
+      listener.computed();
+    },
     onFirstContent: listener.began,
     movesOn:
       movesOn &&
@@ -68,7 +73,7 @@ export function sendPrompt(
     onSettled: (result) => {
       const isOver = gateway.now();
       traced(gateway, exchange, 'observe', () =>
-        observeOutcome(gateway, { engine, call, prompt, sent: body, dispatchedAt, result }),
+        observeOutcome(gateway, { engine, call, prompt, sent: body, dispatchedAt, isAlone, result }),
       );
       trace?.ended(tracedAnswer(exchange, result), isOver);
       // Whoever is next is arranged with what was learned.

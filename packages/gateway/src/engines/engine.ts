@@ -55,6 +55,9 @@ export interface EngineRequests {
   movedOn: number;
 }
 
+/** By this vLLM and SGLang send a request to one of their data-parallel ranks. */
+const RANK_HEADER = 'x-data-parallel-rank';
+
 /**
  * One engine behind the gateway: the way to it, what waits for it, how it is, and what is heard of its cache. What is
  * remembered of served requests stands in `ServedHistories`, under its number.
@@ -67,12 +70,14 @@ export class Engine {
   readonly queue: DispatchQueue;
   readonly health: EngineHealth;
   readonly apis: EngineApis;
-  /** What every request to it carries, or does not carry, of keys (`engineCredentials`), and the hop's name. */
+  /** What every request to it carries, or does not carry, of keys (`engineCredentials`), the hop's name, its rank. */
   readonly credentials: Readonly<Record<string, string | undefined>>;
   /** Whether it gets the keys that clients send. */
   readonly forwardsClientKey: boolean;
   readonly prewarmer: Prewarmer | undefined;
   readonly requests: EngineRequests = { served: 0, failed: 0, movedOn: 0 };
+  /** Prompts that were sent to it, since the start. */
+  sentPrompts = 0;
   /** Estimated prompt tokens that it was given and has not computed yet. */
   pendingTokens = 0;
   /** Prompts that it was given and has not begun to answer. */
@@ -116,7 +121,12 @@ export class Engine {
       needsLeader: () => this.#dialect.needsLeader,
     });
     if (config.queue.adaptive) this.#queueReports = new QueueReports(this, now);
-    this.credentials = { ...engineCredentials(settings, config), [HOPS_HEADER]: parts.hopName };
+    const rank = settings.kvEvents?.rank;
+    this.credentials = {
+      ...engineCredentials(settings, config),
+      [HOPS_HEADER]: parts.hopName,
+      ...(rank !== undefined && { [RANK_HEADER]: String(rank) }),
+    };
     this.forwardsClientKey = forwardsClientKey(settings, config);
     this.apis = new EngineApis(this, config, now);
     this.prewarmer = parts.createPrewarmer(this);

@@ -1,5 +1,5 @@
 import { type Arrangement, EventResidency, type ServedHistory } from '@warmpath/core';
-import type { GatewayConfig } from '../config/schema.js';
+import type { KvEventSettings } from '../config/schema.js';
 import type { Upstream, UpstreamRequest } from '../dispatch/upstream.js';
 import type { TenantModel } from '../observe/served-histories.js';
 import { decodeBatch, noDecodeAnomalies } from './kv-events/decode-batch.js';
@@ -29,8 +29,13 @@ export interface KvResidencyParts {
 
 /** Tokens of an arranged prompt that the engine should hold: as its events say, or an estimate in its own tokens. */
 export function predictedTokens({ engine, history, counts }: TenantModel, arrangement: Arrangement): number {
-  const known = engine.kvResidency?.events.cachedTokens(history, arrangement);
-  return known ?? counts.toEngineTokens(arrangement.predictedCachedTokens);
+  const { reuse } = engine.dialect;
+  const unit = reuse.kind === 'prefix' && reuse.unit === 1 ? 1 : undefined;
+  const estimated = () => counts.toEngineTokens(arrangement.predictedCachedTokens);
+  const known = engine.kvResidency?.events.cachedTokens(history, arrangement, unit);
+  if (known === undefined) return estimated();
+  // What was served a moment ago is believed until its tokens are known.
+  return engine.kvResidency!.isLearning(history) ? Math.max(known, estimated()) : known;
 }
 
 /** Prompts whose tokens are still to be asked for; one more is not followed. */
@@ -47,9 +52,12 @@ export class EngineEvents implements EventSink {
   readonly residency = new EventResidency();
   readonly anomalies = noDecodeAnomalies();
   readonly #parts: Pick<KvResidencyParts, 'now' | 'changed'>;
+  readonly #rank: number | undefined;
 
-  constructor(parts: Pick<KvResidencyParts, 'now' | 'changed'>) {
+  /** `rank`: the only data-parallel rank whose events count, where the engine has several. */
+  constructor(parts: Pick<KvResidencyParts, 'now' | 'changed'>, rank?: number) {
     this.#parts = parts;
+    this.#rank = rank;
   }
 
   began(): void {
@@ -60,7 +68,8 @@ export class EngineEvents implements EventSink {
   batch(payload: Uint8Array): void {
     const { undecodable } = this.anomalies;
     const wasExact = this.residency.isExact;
-    for (const event of decodeBatch(payload, this.anomalies)) this.residency.apply(event, this.#parts.now());
+    for (const event of decodeBatch(payload, this.anomalies, this.#rank))
+      this.residency.apply(event, this.#parts.now());
     if (this.anomalies.undecodable > undecodable) this.lost();
     else if (!wasExact && this.residency.isExact) this.#parts.changed('exact');
   }
@@ -82,13 +91,14 @@ export class KvResidency {
   readonly #events: EngineEvents;
   readonly #waiting: CompletedPrompt[] = [];
   #subscriber: ZmqSubscriber | undefined;
-  #isAsking = false;
+  /** Whose prompt the engine is asked about. */
+  #asked: ServedHistory | undefined;
   /** Prompts that could not be followed, since the start. */
   #unlearned = 0;
 
-  private constructor(parts: KvResidencyParts) {
+  private constructor(parts: KvResidencyParts, rank: number | undefined) {
     this.#parts = parts;
-    this.#events = new EngineEvents(parts);
+    this.#events = new EngineEvents(parts, rank);
   }
 
   get events(): EventResidency {
@@ -97,10 +107,10 @@ export class KvResidency {
 
   /** @throws WarmpathError `WARMPATH_CONFIG_INVALID`: see `ZmqSubscriber.open`. */
   static async open(
-    { endpoint, replayEndpoint }: NonNullable<GatewayConfig['upstream']['kvEvents']>,
+    { endpoint, replayEndpoint, rank }: KvEventSettings,
     parts: KvResidencyParts,
   ): Promise<KvResidency> {
-    const residency = new KvResidency(parts);
+    const residency = new KvResidency(parts, rank);
     residency.#subscriber = await ZmqSubscriber.open({ endpoint, replayEndpoint, sink: residency.#events });
     return residency;
   }
@@ -118,7 +128,12 @@ export class KvResidency {
 
   /** Prompts whose tokens are not known yet. */
   get waiting(): number {
-    return this.#waiting.length + Number(this.#isAsking);
+    return this.#waiting.length + Number(this.#asked !== undefined);
+  }
+
+  /** Whether prompts of that history are served whose tokens are not known yet. O(prompts that wait). */
+  isLearning(history: ServedHistory): boolean {
+    return this.#asked === history || this.#waiting.some((prompt) => prompt.history === history);
   }
 
   /** A request was completed, and its history knows. */
@@ -127,7 +142,7 @@ export class KvResidency {
     if (isKnown) this.#settle(prompt);
     else if (this.#waiting.length < MAX_WAITING) {
       this.#waiting.push(prompt);
-      if (!this.#isAsking) this.#askNext();
+      if (this.#asked === undefined) this.#askNext();
     } else this.#giveUp(prompt);
   }
 
@@ -138,7 +153,7 @@ export class KvResidency {
 
   #askNext(): void {
     const prompt = this.#waiting.shift();
-    this.#isAsking = prompt !== undefined;
+    this.#asked = prompt?.history;
     if (prompt === undefined) return;
     const request = prompt.request();
     if (request === undefined) {

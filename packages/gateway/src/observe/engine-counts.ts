@@ -7,6 +7,11 @@ export interface EngineTokens {
   readonly answerTokens?: number | undefined;
 }
 
+/** What one model of an engine has shown that it reports, to whichever tenant. */
+export interface ShownCounts {
+  cachedTokens: boolean;
+}
+
 /** Weight of the newest observation in the moving average: about the last ten requests count. */
 const NEWEST_WEIGHT = 0.2;
 /** No tokenizer of natural language is further than this from the estimate; beyond it, a count is a mistake. */
@@ -22,7 +27,11 @@ const FACTOR_MAX = 4;
 export class EngineCounts {
   #factor = 1;
   #observed = false;
-  #reportsCachedTokens = false;
+  readonly #shown: ShownCounts;
+
+  constructor(shown: ShownCounts = { cachedTokens: false }) {
+    this.#shown = shown;
+  }
 
   /** Actual tokens per estimated token. */
   get factor(): number {
@@ -57,7 +66,7 @@ export class EngineCounts {
 
   /** Learns from a request whose prompt was estimated at `estimated` tokens. */
   observe(estimated: number, usage: Usage): void {
-    if (usage.cachedTokens !== undefined) this.#reportsCachedTokens = true;
+    if (usage.cachedTokens !== undefined) this.#shown.cachedTokens = true;
     if (estimated <= 0 || usage.promptTokens <= 0) return;
     const factor = Math.min(FACTOR_MAX, Math.max(FACTOR_MIN, usage.promptTokens / estimated));
     this.#factor += (this.#observed ? NEWEST_WEIGHT : 1) * (factor - this.#factor);
@@ -66,9 +75,9 @@ export class EngineCounts {
 
   /**
    * The engine's cached tokens. Several engines leave the field out when it is 0, so its absence means 0 once this
-   * engine has ever sent it, and nothing before.
+   * model of the engine has ever sent it, to anybody, and nothing before.
    */
   cachedTokens(usage: Usage): number | undefined {
-    return usage.cachedTokens ?? (this.#reportsCachedTokens ? 0 : undefined);
+    return usage.cachedTokens ?? (this.#shown.cachedTokens ? 0 : undefined);
   }
 }

@@ -22,6 +22,8 @@ export interface RequestOutcome {
   readonly sent: Buffer;
   /** Milliseconds of the gateway's clock. */
   readonly dispatchedAt: number;
+  /** Whether the engine had no other prompt from then until the answer began, as far as this gateway knows. */
+  readonly isAlone: boolean;
   /** How the exchange with the engine ended. */
   readonly result: RelayResult;
 }
@@ -50,7 +52,10 @@ export function observeOutcome(gateway: Gateway, outcome: RequestOutcome): void 
   guard(gateway, () => observeTurn(gateway, outcome));
 }
 
-function observeAnswer(gateway: Gateway, { engine, call, prompt, sent, dispatchedAt, result }: RequestOutcome): void {
+function observeAnswer(
+  gateway: Gateway,
+  { engine, call, prompt, sent, dispatchedAt, isAlone, result }: RequestOutcome,
+): void {
   const { state, arrangements, prefix } = prompt;
   if (state === undefined) return;
   const now = gateway.now();
@@ -71,7 +76,8 @@ function observeAnswer(gateway: Gateway, { engine, call, prompt, sent, dispatche
   // The counts are of the whole prompt: they belong to the path that goes farthest into it.
   const counted = {
     ...counts.outcome({ ...exchange, answerTokens: completionTokens }),
-    ...(ttftMs !== undefined && { ttftMs }),
+    // Beside others, or behind them, a time says nothing of what was cached.
+    ...(ttftMs !== undefined && isAlone && { ttftMs }),
   };
   for (const [place, arrangement] of arrangements.entries()) {
     const isLast = place === arrangements.length - 1;
@@ -82,6 +88,9 @@ function observeAnswer(gateway: Gateway, { engine, call, prompt, sent, dispatche
   if (prefix !== undefined) gateway.prefixes.touch(prefix, now);
   if (prompt.parsed !== undefined) observeForPrewarming(engine, call, prompt.parsed, prompt);
 }
+
+/** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
+const TOKENIZER = '/tokenize';
 
 /** What the engine's events say of this prompt can be read once its tokens are known. */
 function followTokens(
@@ -106,7 +115,7 @@ function followTokens(
       ),
     request: () => {
       const asked = body && tokenizeBody(body);
-      return asked && { method: 'POST', path: '/tokenize', headers, body: asked };
+      return asked && { method: 'POST', path: engine.dialect.tokenizer ?? TOKENIZER, headers, body: asked };
     },
     salt: body?.string('cache_salt'),
   });

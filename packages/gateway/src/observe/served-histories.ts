@@ -1,8 +1,15 @@
 import { type EventResidency, PromptSlots, ServedHistory } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
 import { beliefOf, type Dialect } from '../engines/dialects/dialects.js';
-import { EngineCounts } from './engine-counts.js';
+import { EngineCounts, type ShownCounts } from './engine-counts.js';
 import { TenantCache } from './tenant-cache.js';
+
+/** What an engine's own events tell. */
+interface FollowedEvents {
+  readonly events: EventResidency;
+  /** Whether prompts of that history are served whose tokens are not known yet. */
+  isLearning(history: ServedHistory): boolean;
+}
 
 /** The engine that holds what a history says. */
 export interface HistoryEngine {
@@ -10,7 +17,7 @@ export interface HistoryEngine {
   /** What kind of engine it is. */
   readonly dialect: Dialect;
   /** Only where it publishes KV events. */
-  readonly kvResidency: { readonly events: EventResidency } | undefined;
+  readonly kvResidency: FollowedEvents | undefined;
 }
 
 /** What the gateway knows about one tenant's requests to one model on one engine. */
@@ -32,8 +39,8 @@ const STATISTIC_BYTES = 256;
 const HISTORY_BYTES = 2_048;
 /** Prompts that an engine with slots may have saved, as far as that is followed. */
 const MAX_SAVED_PROMPTS = 512;
-/** Models of engines whose slots are followed. */
-const MAX_SLOT_MODELS = 64;
+/** Models of engines whose slots are followed, and of which is known what they report. */
+const MAX_MODELS = 64;
 
 /**
  * State per engine, tenant and model, never shared between them. Bounded in bytes, which are taken when a history is
@@ -45,6 +52,8 @@ export class ServedHistories {
   readonly #histories: TenantCache<TenantModel>;
   /** Of each engine and model: its requests push each other's prompts out, whoever sent them. */
   readonly #slots = new Map<string, PromptSlots>();
+  /** Of the same: what it reports, it reports to all tenants. */
+  readonly #shown = new Map<string, ShownCounts>();
 
   constructor(maxBytes: number, residency: GatewayConfig['residency']) {
     this.#maxBytes = maxBytes;
@@ -89,7 +98,9 @@ export class ServedHistories {
     for (const state of [...this.#histories.values()]) {
       if (state.engine === engine) this.#histories.take(state.tenant, keyOf(engine, state.model));
     }
-    for (const key of this.#slots.keys()) if (key.startsWith(keyOf(engine, ''))) this.#slots.delete(key);
+    for (const models of [this.#slots, this.#shown]) {
+      for (const key of models.keys()) if (key.startsWith(keyOf(engine, ''))) models.delete(key);
+    }
   }
 
   #make(engine: HistoryEngine, tenant: string, model: string): TenantModel {
@@ -105,22 +116,31 @@ export class ServedHistories {
       ...(slots !== undefined && { slots: { prompts: slots, name: tenant } }),
       ...(maxAgeMs !== undefined && { maxAgeMs }),
     });
-    return { tenant, model, engine, history, counts: new EngineCounts() };
+    return { tenant, model, engine, history, counts: new EngineCounts(this.#shownBy(engine, model)) };
   }
 
   #slotsOf(engine: HistoryEngine, model: string): PromptSlots | undefined {
     const { slots } = beliefOf(engine.dialect.reuse);
     if (slots === undefined) return undefined;
-    const key = keyOf(engine, model);
-    let prompts = this.#slots.get(key);
-    if (prompts === undefined) {
-      // Clients choose names of models: those of unknown ones must not pile up.
-      if (this.#slots.size === MAX_SLOT_MODELS) this.#slots.delete(this.#slots.keys().next().value!);
-      prompts = new PromptSlots({ ...slots, maxSaved: MAX_SAVED_PROMPTS });
-      this.#slots.set(key, prompts);
-    }
-    return prompts;
+    return ofModel(this.#slots, keyOf(engine, model), () => {
+      return new PromptSlots({ ...slots, maxSaved: MAX_SAVED_PROMPTS });
+    });
   }
+
+  #shownBy(engine: HistoryEngine, model: string): ShownCounts {
+    return ofModel(this.#shown, keyOf(engine, model), () => ({ cachedTokens: false }));
+  }
+}
+
+/** Clients choose names of models: those of unknown ones must not pile up, so the first of many goes. */
+function ofModel<State>(models: Map<string, State>, key: string, make: () => State): State {
+  let state = models.get(key);
+  if (state === undefined) {
+    if (models.size === MAX_MODELS) models.delete(models.keys().next().value!);
+    state = make();
+    models.set(key, state);
+  }
+  return state;
 }
 
 function keyOf({ number }: HistoryEngine, model: string): string {

@@ -11,15 +11,24 @@ export interface DocumentsText {
   readonly groups: readonly Buffer[];
   /** Whether each group is a content part of its own, so that the engine sees where it ends. */
   readonly isCut: boolean;
-  /** Whether each group, or the whole text where they are not cut, ends in a cache breakpoint (Anthropic). */
-  readonly hasBreakpoints: boolean;
+  /** Groups that end in a cache breakpoint, by number; where they are not cut, any one stands for the whole text. */
+  readonly marked: ReadonlySet<number>;
+}
+
+/** How a request says up to where its prompt is to be cached. */
+export interface BreakpointMarks {
+  /** The member of a content part that says so: key and value as JSON. */
+  readonly member: string;
+  /** The message, of those that are viewed, whose text ends in a breakpoint: the system prompt. */
+  readonly message: number | undefined;
 }
 
 const QUOTE = 0x22;
 const CLOSE_BRACKET = 0x5d;
 const CLOSE_BRACE = 0x7d;
-const BREAKPOINT = ',"cache_control":{"type":"ephemeral"}';
 const NOTHING = Buffer.alloc(0);
+
+const NO_MARKS: BreakpointMarks = { member: '', message: undefined };
 
 /** The inside of a JSON string of that text. */
 export function escaped(text: string): Buffer {
@@ -35,6 +44,7 @@ const escapedTexts = new WeakMap<ChatEdit, Buffer>();
  *
  * @param edits What core's rendering adds; `at` counts the messages of `viewed`.
  * @param documents What stands for `DOCUMENTS_PLACE` at the beginning of an edit's text.
+ * @param marks How breakpoints are written, where there are any.
  * @throws WarmpathError `WARMPATH_INVALID_REQUEST` for a message whose content is neither text nor parts.
  */
 export function insertDocuments(
@@ -42,16 +52,19 @@ export function insertDocuments(
   viewed: ViewedMessages,
   edits: readonly ChatEdit[],
   documents: DocumentsText,
+  marks: BreakpointMarks = NO_MARKS,
 ): ByteEdit[] {
-  const inserter = new Inserter(prompt, viewed);
+  const inserter = new Inserter(prompt, viewed, marks);
   for (const edit of edits) {
     const isPlace = edit.text.startsWith(DOCUMENTS_PLACE);
     inserter.insert(edit, isPlace ? documents : PLAIN, textBehind(edit, isPlace));
   }
+  inserter.markMessage();
   return inserter.edits;
 }
 
-const PLAIN: DocumentsText = { groups: [], isCut: false, hasBreakpoints: false };
+/** Documents of which there are none. */
+export const PLAIN: DocumentsText = { groups: [], isCut: false, marked: new Set() };
 
 function textBehind(edit: ChatEdit, isPlace: boolean): Buffer {
   if (isPlace) {
@@ -69,10 +82,16 @@ class Inserter {
   readonly edits: ByteEdit[] = [];
   readonly #prompt: PromptView;
   readonly #viewed: ViewedMessages;
+  /** Written behind the other members of a content part that ends in a breakpoint. */
+  readonly #breakpoint: string;
+  /** The message that is to end in one, until it does or cannot. */
+  #markedMessage: number | undefined;
 
-  constructor(prompt: PromptView, viewed: ViewedMessages) {
+  constructor(prompt: PromptView, viewed: ViewedMessages, { member, message }: BreakpointMarks) {
     this.#prompt = prompt;
     this.#viewed = viewed;
+    this.#breakpoint = `,${member}`;
+    this.#markedMessage = message;
   }
 
   /** Adds documents, and a text behind them, where the edit says. */
@@ -87,11 +106,46 @@ class Inserter {
     if (add === 'text-before' || add === 'text-after') {
       const content = this.#contentOf(origin);
       if (add === 'text-before') this.#addBefore(origin, content, documents, text);
-      else this.#addAfter(content, documents, text);
+      else this.#addAfter(content, documents, text, this.#takeMark(at, documents));
     } else if (add === 'message-before' && origin.part === 'words') {
       // Results of tools come first in their message, and Anthropic joins messages of one role anyway.
       this.#addBefore(origin, this.#contentOf(origin), documents, text);
     } else this.#addMessage(place, add, message(role, this.#written(documents, text)));
+  }
+
+  /**
+   * The message that is to end in a breakpoint gets one where nothing was added to it: its text becomes a part, or its
+   * last part a member more. A part that has one already, or is no text, is left alone. Text stays as it is.
+   */
+  markMessage(): void {
+    const origin = this.#markedMessage === undefined ? undefined : this.#viewed.origins[this.#markedMessage];
+    if (origin === undefined) return;
+    const { scan, bytes } = this.#prompt.body;
+    const content = this.#contentOf(origin);
+    if (this.#isNothing(content)) return;
+    if (bytes[content.start] === QUOTE) {
+      this.#put({ start: content.start, end: content.start }, [`[${this.#textPart}`]);
+      this.#put({ start: content.end, end: content.end }, [this.#breakpoint, '}]']);
+    } else if (scan.isArray(content)) this.#markLastPart(content);
+  }
+
+  /** Whether the message's own text, which documents are added behind, is to end in a breakpoint. */
+  #takeMark(at: number, { isCut }: DocumentsText): boolean {
+    if (at !== this.#markedMessage) return false;
+    // What the text and the documents share is not cut: there is no end of the one alone.
+    this.#markedMessage = undefined;
+    return isCut;
+  }
+
+  #markLastPart(content: ByteSpan): void {
+    const { scan } = this.#prompt.body;
+    const last = scan.elements(content.start).at(-1);
+    if (last === undefined || !scan.isObject(last)) return;
+    const type = scan.member(last.start, 'type');
+    const isText = type !== undefined && scan.string(type) === this.#prompt.members.partType;
+    const [key] = Object.keys(JSON.parse(`{${this.#breakpoint.slice(1)}}`) as object);
+    if (!isText || scan.member(last.start, key!) !== undefined) return;
+    this.#put({ start: last.end - 1, end: last.end - 1 }, [this.#breakpoint]);
   }
 
   /** Where the content of a message stands; an empty span behind the message's brace where it has none. */
@@ -127,18 +181,18 @@ class Inserter {
 
   /** The content is one text: it stays one, unless the documents are parts of their own. */
   #addBeforeText(content: ByteSpan, documents: DocumentsText, text: Buffer): void {
-    const { groups, isCut, hasBreakpoints } = documents;
+    const { groups, isCut, marked } = documents;
     const inside = { start: content.start + 1, end: content.start + 1 };
     const behind = { start: content.end, end: content.end };
-    if (!isCut && !hasBreakpoints) {
+    if (!isCut && marked.size === 0) {
       this.#put(inside, [...groups, text]);
       return;
     }
     const before = { start: content.start, end: content.start };
     if (!isCut) {
-      this.#put(before, ['[{"type":"text","text":']);
+      this.#put(before, [`[${this.#textPart}`]);
       this.#put(inside, [...groups, text]);
-      this.#put(behind, [BREAKPOINT, '}]']);
+      this.#put(behind, [this.#breakpoint, '}]']);
       return;
     }
     const parts = this.#parts(documents, NOTHING);
@@ -146,7 +200,7 @@ class Inserter {
       this.#put(content, ['[', ...parts, ']']);
       return;
     }
-    this.#put(before, ['[', ...parts, ',{"type":"text","text":']);
+    this.#put(before, ['[', ...parts, `,${this.#textPart}`]);
     this.#put(inside, [text]);
     this.#put(behind, ['}]']);
   }
@@ -163,23 +217,26 @@ class Inserter {
     this.#put({ start: first, end: first }, [...parts, bytes[first] === CLOSE_BRACKET ? '' : ',']);
   }
 
-  #addAfter(content: ByteSpan, documents: DocumentsText, text: Buffer): void {
+  #addAfter(content: ByteSpan, documents: DocumentsText, text: Buffer, isMarked: boolean): void {
     const { scan, bytes } = this.#prompt.body;
+    const { isCut, marked, groups } = documents;
     const behind = { start: content.end, end: content.end };
     const last = { start: content.end - 1, end: content.end - 1 };
     if (this.#isNothing(content)) this.#fill(content, documents, text);
     else if (bytes[content.start] !== QUOTE) {
       const isEmpty = bytes[scan.space(content.start + 1)] === CLOSE_BRACKET;
+      if (isMarked) this.#markLastPart(content);
       this.#put(last, [isEmpty ? '' : ',', ...this.#parts(documents, text)]);
     } else {
       const isEmpty = content.end - content.start === 2;
       const gap = isEmpty ? '' : '\\n\\n';
-      if (!documents.isCut && !documents.hasBreakpoints) this.#put(last, [gap, ...documents.groups, text]);
+      if (!isCut && marked.size === 0) this.#put(last, [gap, ...groups, text]);
       else if (isEmpty) this.#put(content, ['[', ...this.#parts(documents, text), ']']);
       else {
-        this.#put({ start: content.start, end: content.start }, ['[{"type":"text","text":']);
-        this.#put(last, documents.isCut ? [gap] : [gap, ...documents.groups, text]);
-        this.#put(behind, documents.isCut ? ['},', ...this.#parts(documents, text), ']'] : [BREAKPOINT, '}]']);
+        this.#put({ start: content.start, end: content.start }, [`[${this.#textPart}`]);
+        this.#put(last, isCut ? [gap] : [gap, ...groups, text]);
+        const end = isMarked ? this.#breakpoint : '';
+        this.#put(behind, isCut ? [end, '},', ...this.#parts(documents, text), ']'] : [this.#breakpoint, '}]']);
       }
     }
   }
@@ -205,16 +262,21 @@ class Inserter {
 
   /** A content of its own: one text, or parts. */
   #written(documents: DocumentsText, text: Buffer): Pieces {
-    if (documents.isCut || documents.hasBreakpoints) return ['[', ...this.#parts(documents, text), ']'];
+    if (documents.isCut || documents.marked.size > 0) return ['[', ...this.#parts(documents, text), ']'];
     return ['"', ...documents.groups, text, '"'];
   }
 
+  /** How a content part of text begins, up to its text. */
+  get #textPart(): string {
+    return `{"type":"${this.#prompt.members.partType}","text":`;
+  }
+
   /** Content parts, with commas between them. */
-  #parts({ groups, isCut, hasBreakpoints }: DocumentsText, text: Buffer): Pieces {
-    const opening = `{"type":"${this.#prompt.members.partType}","text":"`;
-    const close = hasBreakpoints ? `"${BREAKPOINT}}` : '"}';
-    if (!isCut) return [opening, ...groups, text, close];
-    const parts = groups.flatMap((group, at): Pieces => [at === 0 ? '' : ',', opening, group, close]);
+  #parts({ groups, isCut, marked }: DocumentsText, text: Buffer): Pieces {
+    const opening = `${this.#textPart}"`;
+    const closeOf = (isMarked: boolean) => (isMarked ? `"${this.#breakpoint}}` : '"}');
+    if (!isCut) return [opening, ...groups, text, closeOf(marked.size > 0)];
+    const parts = groups.flatMap((group, at): Pieces => [at === 0 ? '' : ',', opening, group, closeOf(marked.has(at))]);
     return text.length === 0 ? parts : [...parts, groups.length === 0 ? '' : ',', opening, text, '"}'];
   }
 

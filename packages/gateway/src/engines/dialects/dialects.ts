@@ -1,4 +1,5 @@
 import type { PromptSlotsOptions } from '@warmpath/core';
+import type { ApiName } from '../../intake/apis/prompt-api.js';
 
 /** What an engine reuses of a prompt, and how long it keeps it. */
 export type ReuseModel =
@@ -11,8 +12,21 @@ export type ReuseModel =
   /** Up to marks in the prompt, of which there are at most `marks`. */
   | { readonly kind: 'breakpoints'; readonly marks: number; readonly least: number; readonly keptMs: number };
 
-/** An API that an engine speaks itself. */
-type SpokenApi = 'chat' | 'completions' | 'messages' | 'responses';
+/** How requests say up to where their prompts are to be cached, in APIs that go by that. */
+export interface BreakpointRule {
+  readonly apis: readonly ApiName[];
+  /** Names of the models that go by it; all if left out. */
+  readonly models?: RegExp;
+  /** The member of a content part that is a breakpoint, and the same with its value as JSON. */
+  readonly key: string;
+  readonly member: string;
+  /** Breakpoints in one request, the client's own among them. */
+  readonly most: number;
+  /** Shorter prompts are not cached: estimated tokens. */
+  readonly least: number;
+  /** The member of a request whose `mode` is `explicit` where the API sets none by itself; else it sets one. */
+  readonly implicit?: string;
+}
 
 /** What one kind of engine can do, and how it says it. */
 export interface Dialect {
@@ -30,11 +44,11 @@ export interface Dialect {
   readonly salt?: 'cache_salt';
   /** Which `priority` goes first, where requests may have one. */
   readonly priority?: 'lower' | 'higher';
-  /** Path that answers the tokens of a prompt without computing it. */
+  /** Path that answers the tokens of a prompt without computing it: what KV events name can be found in it. */
   readonly tokenizer?: string;
   /** Its metric, at `GET /metrics`, of requests that wait inside of it. */
   readonly waiting?: string;
-  readonly apis: readonly SpokenApi[];
+  readonly breakpoints?: BreakpointRule;
   /** Whether requests behind the same cold prefix each compute it unless one goes ahead of the others. */
   readonly needsLeader: boolean;
   /** What to switch on, in the engine's words: to have cached tokens reported, and to have a cache at all. */
@@ -76,7 +90,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     priority: 'lower',
     tokenizer: '/tokenize',
     waiting: 'vllm:num_requests_waiting',
-    apis: ['chat', 'completions', 'messages', 'responses'],
     needsLeader: false,
     advice: {
       report: 'start vLLM with --enable-prompt-tokens-details',
@@ -94,7 +107,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     priority: 'higher',
     tokenizer: '/tokenize',
     waiting: 'sglang:num_queue_reqs',
-    apis: ['chat', 'completions'],
     // In-batch prefix sharing runs only under cache-aware policies, and fcfs is the default.
     needsLeader: true,
     advice: {
@@ -111,7 +123,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     cachedTokens: DETAILS,
     tokenizer: '/tokenize',
     waiting: 'llamacpp:requests_deferred',
-    apis: ['chat', 'completions', 'messages', 'responses'],
     // A slot serves one request until its answer ends: waiting for its first token gains nothing.
     needsLeader: false,
     advice: {
@@ -126,7 +137,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     reuse: { kind: 'prefix', unit: 32 },
     cachedTokens: DETAILS,
     salt: 'cache_salt',
-    apis: ['chat', 'completions'],
     needsLeader: false,
     advice: {
       caching: 'set enable_block_reuse: true in kv_cache_config',
@@ -143,7 +153,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     priority: 'lower',
     tokenizer: '/tokenize',
     waiting: 'vllm:num_requests_waiting',
-    apis: ['chat', 'completions'],
     needsLeader: false,
     advice: {},
   },
@@ -153,7 +162,16 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['api.openai.com'],
     reuse: { kind: 'hosted', unit: 128, least: 1_024, keptMs: 10 * MINUTE_MS },
     cachedTokens: DETAILS,
-    apis: ['chat', 'completions', 'responses'],
+    breakpoints: {
+      // GPT-5.6 and later find prompts again at breakpoints alone, and set one by themselves, at the newest message.
+      apis: ['chat', 'responses'],
+      models: /(?:^|\/)gpt-(?:5\.(?:[6-9]|\d{2})|[6-9]|\d{2})(?!\d)/,
+      key: 'prompt_cache_breakpoint',
+      member: '"prompt_cache_breakpoint":{"mode":"explicit"}',
+      most: 4,
+      least: 1_024,
+      implicit: 'prompt_cache_options',
+    },
     needsLeader: true,
     advice: { tuning: 'send `prompt_cache_key`, so that requests with the same start reach the same machine' },
   },
@@ -163,7 +181,13 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['api.anthropic.com'],
     reuse: { kind: 'breakpoints', marks: 4, least: 1_024, keptMs: 5 * MINUTE_MS },
     cachedTokens: 'cache_read_input_tokens',
-    apis: ['messages'],
+    breakpoints: {
+      apis: ['messages'],
+      key: 'cache_control',
+      member: '"cache_control":{"type":"ephemeral"}',
+      most: 4,
+      least: 1_024,
+    },
     needsLeader: true,
     advice: { caching: 'it caches up to marks only: the gateway sets them on `/v1/messages`' },
   },
@@ -173,7 +197,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['generativelanguage.googleapis.com'],
     reuse: { kind: 'hosted', unit: 1, least: 1_024, keptMs: HOUR_MS },
     cachedTokens: DETAILS,
-    apis: ['chat'],
     needsLeader: false,
     advice: {},
   },
@@ -184,7 +207,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     // Ends of inputs and answers, and starts that were seen to be shared: a new start is found from its third use on.
     reuse: { kind: 'hosted', unit: 64, least: 64, keptMs: 24 * HOUR_MS },
     cachedTokens: 'prompt_cache_hit_tokens',
-    apis: ['chat'],
     needsLeader: false,
     advice: {},
   },
@@ -194,7 +216,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['api.mistral.ai'],
     reuse: { kind: 'hosted', unit: 1, least: 1, keptMs: 10 * MINUTE_MS },
     cachedTokens: DETAILS,
-    apis: ['chat'],
     needsLeader: false,
     advice: { caching: 'send `prompt_cache_key`: without it, nothing is cached' },
   },
@@ -204,7 +225,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['api.groq.com'],
     reuse: { kind: 'hosted', unit: 1, least: 1, keptMs: 2 * HOUR_MS },
     cachedTokens: DETAILS,
-    apis: ['chat', 'responses'],
     needsLeader: false,
     advice: {},
   },
@@ -214,7 +234,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: ['api.x.ai'],
     reuse: { kind: 'hosted', unit: 128, least: 128, keptMs: HOUR_MS },
     cachedTokens: DETAILS,
-    apis: ['chat', 'messages', 'responses'],
     needsLeader: false,
     advice: { tuning: 'send `x-grok-conv-id`, so that requests with the same start reach the same machine' },
   },
@@ -224,7 +243,6 @@ const TABLE: Readonly<Record<DialectName, Row>> = {
     hosts: [],
     reuse: { kind: 'prefix', unit: 16 },
     cachedTokens: DETAILS,
-    apis: ['chat'],
     needsLeader: false,
     advice: {
       report:

@@ -9,10 +9,12 @@ export interface DecodeAnomalies {
   unknown: number;
   /** Blocks of sliding windows, recurrent states and other groups beside full attention: they follow other rules. */
   otherGroups: number;
+  /** Batches of another data-parallel rank than the one whose port this is. */
+  otherRanks: number;
 }
 
 export function noDecodeAnomalies(): DecodeAnomalies {
-  return { undecodable: 0, unknown: 0, otherGroups: 0 };
+  return { undecodable: 0, unknown: 0, otherGroups: 0, otherRanks: 0 };
 }
 
 /** The fields of one event, whichever way it was written. */
@@ -56,8 +58,10 @@ const decoder = new Decoder({ useBigInt64: true });
  * Reads one batch of KV events as vLLM, SGLang, TensorRT-LLM and the embedded engine publish them: arrays by position
  * (vLLM up to June 2026, SGLang up to 0.5.18) or maps with a `type` (vllm-project/vllm#42892), optional fields left
  * out, hashes as integers or bytes. A bad event costs itself, never its batch. Cost: O(bytes).
+ *
+ * @param rank The data-parallel rank that is listened to; a batch that says it is another one's has no events here.
  */
-export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies): KvEvent[] {
+export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies, rank?: number): KvEvent[] {
   let batch: unknown;
   try {
     batch = decoder.decode(payload);
@@ -65,9 +69,13 @@ export function decodeBatch(payload: Uint8Array, anomalies: DecodeAnomalies): Kv
     anomalies.undecodable++;
     return [];
   }
-  const events = Array.isArray(batch) ? batch[1] : (batch as { readonly events?: unknown } | null)?.events;
+  const { events, data_parallel_rank: from } = batchFields(batch);
   if (!Array.isArray(events)) {
     anomalies.undecodable++;
+    return [];
+  }
+  if (rank !== undefined && from != null && count(from) !== rank) {
+    anomalies.otherRanks++;
     return [];
   }
   const read: KvEvent[] = [];
@@ -97,6 +105,12 @@ function fieldsOf(event: unknown): EventFields | undefined {
     Object.assign(fields, seventh);
   }
   return fields;
+}
+
+/** vLLM and SGLang write `[time, events, rank]`; one version of vLLM wrote a map. */
+function batchFields(batch: unknown): { readonly events?: unknown; readonly data_parallel_rank?: unknown } {
+  if (Array.isArray(batch)) return { events: batch[1], data_parallel_rank: batch[2] };
+  return typeof batch === 'object' && batch !== null ? batch : {};
 }
 
 function isOtherGroup({ group_idx: group, kv_cache_spec_kind: kind }: EventFields): boolean {

@@ -103,6 +103,14 @@ function numberedBatch(frames: readonly Buffer[]): NumberedBatch | undefined {
   return Number.isSafeInteger(sequence) ? { sequence, payload } : undefined;
 }
 
+/** Whether the library that KV events take is there, and loads on this machine. */
+export async function canHearKvEvents(): Promise<boolean> {
+  return loadZmq().then(
+    () => true,
+    () => false,
+  );
+}
+
 async function loadZmq(): Promise<typeof import('zeromq')> {
   try {
     return await import('zeromq');
