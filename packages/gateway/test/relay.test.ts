@@ -144,6 +144,7 @@ describe('relay', () => {
     const reply = await send(gateway.url + PATH, chat());
     expect(reply.status).toBe(502);
     expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_UPSTREAM_UNREACHABLE', type: 'upstream_error' });
+    expect(errorOf(reply).message).toContain('http://127.0.0.1:1');
     expect(told(reply).error).toBe('upstream');
     expect((await send(`${gateway.url}/metrics`)).text).toContain('warmpath_upstream_retries_total 1');
   });

@@ -11,6 +11,7 @@ const MAX_PREFILLING = 4;
 
 /** A generation on the candidates of a stage, whose answer is held. */
 interface Generation {
+  readonly startedAt: number;
   readonly reply: HeldReply;
   readonly call: Call;
 }
@@ -55,24 +56,32 @@ export async function answerInStages(
     for await (const { candidates, final } of retrieval.search(abort.signal)) {
       const documents = candidates.map(({ id }) => id);
       stages.push(documents);
-      exchange.retrievalMs = gateway.now() - startedAt;
+      const now = gateway.now();
+      exchange.retrieval = {
+        ms: now - startedAt,
+        stages: stages.length,
+        passages: documents.length,
+        speculation: null,
+        aheadMs: 0,
+      };
       for (const action of pipeline.stage({ documents, isFinal: final }, gateway.engines.prefilling)) {
         if (action.kind === 'end') end();
-        else if (action.kind === 'start' && action.isSpeculative) live = start(retrieval, candidates, serve);
+        else if (action.kind === 'start' && action.isSpeculative)
+          live = { startedAt: now, ...start(retrieval, candidates, serve) };
       }
       if (!final) continue;
       const wasSpeculated = live !== undefined || wastedTokens > 0;
       const answer = retrieval.withDocuments(candidates);
       if (live !== undefined && !live.reply.hasFailed) {
-        exchange.speculation = 'confirmed';
+        exchange.retrieval = { ...exchange.retrieval, speculation: 'confirmed', aheadMs: now - live.startedAt };
         live.call.sources!.passages = candidates;
         live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(exchange) }));
       } else {
         end();
-        if (wasSpeculated) exchange.speculation = 'wrong';
+        if (wasSpeculated) exchange.retrieval = { ...exchange.retrieval, speculation: 'wrong' };
         serve(answer);
       }
-      if (wasSpeculated) gateway.metrics.speculated(exchange.speculation!, wastedTokens);
+      if (wasSpeculated) gateway.metrics.speculated(exchange.retrieval.speculation!, wastedTokens);
       const agreed = stages.slice(0, -1).map((earlier) => isSameSet(earlier, documents));
       gate.observe({ agreed, promptTokens: estimateTokensOfBytes(answer.body), wastedTokens });
       live = undefined;
@@ -89,7 +98,7 @@ function start(
   retrieval: RetrievalCall,
   candidates: readonly ScoredDocument[],
   serve: (call: Call) => void,
-): Generation {
+): Omit<Generation, 'startedAt'> {
   const reply = new HeldReply();
   const call = { ...retrieval.withDocuments(candidates), reply };
   serve(call);

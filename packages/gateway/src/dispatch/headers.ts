@@ -77,8 +77,8 @@ export function summaryHeader(exchange: Exchange): string {
   };
   add('error', errorSource);
   add('overhead', overheadMs?.toFixed(3));
-  add('retrieval', exchange.retrievalMs?.toFixed(3));
-  add('speculation', exchange.speculation);
+  add('retrieval', exchange.retrieval?.ms.toFixed(3));
+  add('speculation', exchange.retrieval?.speculation ?? undefined);
   add('engine', exchange.engine && quoted(exchange.engine.name));
   add('policy', policy);
   add('documents', documents);

@@ -7,6 +7,7 @@ import { TenantCache } from './tenant-cache.js';
 /** The engine that holds what a history says. */
 export interface HistoryEngine {
   readonly number: number;
+  readonly name: string;
   /** What kind of engine it is. */
   readonly dialect: Dialect;
   /** Only where it publishes KV events. */

@@ -1,5 +1,5 @@
 import { ERROR_TABLE, WarmpathError, type Warning } from '@warmpath/core';
-import type { Collection, DocumentText } from '@warmpath/retrieval';
+import type { DocumentText, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { collectionTenant } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
@@ -48,13 +48,15 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
 
   app.post<Named>('/v1/collections/:name/search', async (request, reply) => {
     const { name } = request.params;
-    const collection = await collections.get(tenantOf(request), name);
+    const tenant = tenantOf(request);
+    await collections.get(tenant, name);
     const { query, k = RESULTS, ...rest } = readObject(bodyOf(request));
     refuseUnknown(rest, ['query', 'k']);
     if (typeof query !== 'string') throw invalid('query', 'a string was expected');
     if (typeof k !== 'number') throw invalid('k', 'a number was expected');
     const isStreamed = request.headers.accept?.includes('text/event-stream') === true;
-    return searched(request, reply, { collection, text: query, k, isStreamed });
+    const search = (signal: AbortSignal) => collections.search(tenant, name, { text: query, k, signal });
+    return searched(request, reply, { name, search, isStreamed });
   });
 
   app.get<Named & { Querystring: { after?: unknown } }>('/v1/collections/:name/documents', async (request, reply) => {
@@ -110,13 +112,17 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
 async function searched(
   request: FastifyRequest,
   reply: FastifyReply,
-  asked: { readonly collection: Collection; readonly text: string; readonly k: number; readonly isStreamed: boolean },
+  asked: {
+    readonly name: string;
+    readonly search: (signal: AbortSignal) => AsyncIterable<Stage>;
+    readonly isStreamed: boolean;
+  },
 ): Promise<FastifyReply> {
-  const { collection, text, k, isStreamed } = asked;
+  const { name, search, isStreamed } = asked;
   const { exchange } = request;
   const abort = new AbortController();
   reply.raw.once('close', () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
-  const stages = collection.retriever.search({ text }, { k, signal: abort.signal })[Symbol.asyncIterator]();
+  const stages = search(abort.signal)[Symbol.asyncIterator]();
   // What is wrong with the question is answered with a status.
   let stage = await stages.next();
   if (!isStreamed) {
@@ -125,7 +131,7 @@ async function searched(
     const { candidates: results = [], warnings } = last.value ?? {};
     return reply
       .header(RESPONSE_HEADERS.requestId, exchange.requestId)
-      .send({ object: 'search', collection: collection.name, results, ...told(request, warnings) });
+      .send({ object: 'search', collection: name, results, ...told(request, warnings) });
   }
   reply.hijack();
   reply.raw.writeHead(200, {
