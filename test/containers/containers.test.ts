@@ -1,7 +1,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, realpathSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { realpathSync } from 'node:fs';
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -27,6 +27,8 @@ const running: ChildProcess[] = [];
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'warmpath-containers-'));
+  // What is mounted is read by the images' own user.
+  await chmod(folder, 0o755);
   await makeBase();
 }, BUILD_TIMEOUT_MS);
 
@@ -72,12 +74,18 @@ async function makeBase(): Promise<void> {
   await rm(system, { recursive: true, force: true });
 }
 
-/** Builds a stage; npm finds its registry as it does here. Returns megabytes. */
+/** Builds a stage, where npm finds its registry as it does here. Returns megabytes. */
 async function build(target: string): Promise<number> {
-  const settings = join(homedir(), '.npmrc');
-  const mounted = existsSync(settings) ? ['--volume', `${settings}:/root/.npmrc:ro`] : [];
-  const flags = ['--isolation', 'chroot', '--pull-never', '--layers', '--target', target, '--tag', target];
-  await buildah('bud', ...flags, ...mounted, '.');
+  const settings = join(folder, 'npmrc');
+  const own = await readFile(join(homedir(), '.npmrc'), 'utf8').catch(() => '');
+  const certificates = process.env['NODE_EXTRA_CA_CERTS'];
+  await writeFile(settings, certificates === undefined ? own : `${own}\ncafile=${certificates}\n`, { mode: 0o600 });
+  const mounts = [`${settings}:/root/.npmrc:ro`];
+  if (certificates !== undefined) mounts.push(`${certificates}:${certificates}:ro`);
+  const volumes = mounts.flatMap((mount) => ['--volume', mount]);
+  // Only Docker's format has health checks.
+  const flags = ['--format', 'docker', '--isolation', 'chroot', '--pull-never', '--layers'];
+  await buildah('bud', ...flags, ...volumes, '--target', target, '--tag', target, '.');
   const container = await buildah('from', '--pull-never', target);
   const { stdout } = await run('du', ['-sm', await buildah('mount', container)]);
   await buildah('umount', container);
@@ -86,12 +94,12 @@ async function build(target: string): Promise<number> {
 }
 
 interface ImageConfig {
-  readonly OCIv1: {
+  readonly Docker: {
     readonly config: {
       readonly User: string;
       readonly Entrypoint: readonly string[];
       readonly Cmd: readonly string[];
-      readonly Env: readonly string[];
+      readonly Healthcheck: { readonly Test: readonly string[] };
     };
   };
 }
@@ -101,9 +109,9 @@ async function start(image: string, port: number, config: string): Promise<strin
   const file = join(folder, `${image}.yaml`);
   await writeFile(file, `server:\n  port: ${port}\n${config}`);
   const name = await buildah('from', '--pull-never', image);
-  const { OCIv1 } = JSON.parse(await buildah('inspect', '--type', 'image', image)) as ImageConfig;
-  const { User, Entrypoint, Cmd } = OCIv1.config;
-  expect(User).toBe('node');
+  const { Docker } = JSON.parse(await buildah('inspect', '--type', 'image', image)) as ImageConfig;
+  const { User, Entrypoint, Cmd, Healthcheck } = Docker.config;
+  expect([User, Healthcheck.Test[0]]).toEqual(['node', 'CMD']);
   const volume = `${file}:/etc/warmpath/warmpath.yaml:ro`;
   const child = spawn(
     'buildah',
@@ -154,11 +162,11 @@ it('gateway: serves before an engine, shows its page, and holds no engine', { ti
   const answer = await ask(url, DOCUMENTS);
   expect(answer.choices[0]!.message.content).toContain('42');
   expect(await (await fetch(`${url}/ui`)).text()).toContain('<title>Warmpath</title>');
-  const processes = await run('ps', ['-eo', 'user:20,uid,args']);
-  const [own] = processes.stdout
-    .split('\n')
-    .filter((line) => line.includes('/app/node_modules/warmpath/bin/warmpath.js serve'));
-  expect(own).toMatch(/\s1000\s/);
+  // Neither runs as root.
+  const { stdout } = await run('ps', ['-eo', 'uid,args']);
+  const own = stdout.split('\n').filter((line) => line.includes(' /usr/local/bin/node /app/node_modules/'));
+  expect(own.length).toBeGreaterThanOrEqual(2);
+  for (const line of own) expect(line).toMatch(/^\s*1000 /);
 });
 
 function say(what: string): void {
