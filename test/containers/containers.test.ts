@@ -53,7 +53,7 @@ async function makeBase(): Promise<void> {
   const system = join(folder, 'base');
   const sources = await run('bash', [
     '-c',
-    'grep -rhoE "https?://[^ ]+" /etc/apt/sources.list /etc/apt/sources.list.d',
+    'grep -rhoE "https?://[^ ]+" /etc/apt/sources.list /etc/apt/sources.list.d || true',
   ]);
   const [mirror = ''] = sources.stdout.split('\n').filter((url) => /\/debian\/?$/.test(url));
   await run('debootstrap', ['--variant=minbase', 'bookworm', system, ...(mirror === '' ? [] : [mirror])], {

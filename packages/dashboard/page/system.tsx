@@ -25,9 +25,9 @@ export function SystemView() {
             ))}
           </ul>
         </section>
+        <Failures />
         <Memory />
         <Conversations />
-        <Failures />
         <Process />
       </div>
       <AllMetrics />
@@ -103,10 +103,12 @@ function Collections() {
     <section class="card wide-card">
       <div class="heading">
         <h2>Collections</h2>
-        <p class="beside">
-          Generation before a search was over: {count(right)} times right, {count(wrong)} wrong (
-          {tokens(metrics['warmpath_speculation_wasted_tokens_total'] ?? 0)} tokens in vain)
-        </p>
+        {right + wrong > 0 && (
+          <p class="beside">
+            Generation before a search was over: {count(right)} times right, {count(wrong)} wrong (
+            {tokens(metrics['warmpath_speculation_wasted_tokens_total'] ?? 0)} tokens in vain)
+          </p>
+        )}
       </div>
       {collections === null ? (
         <p class="wait">Reading …</p>
