@@ -1,7 +1,10 @@
 import { type HierarchyRectangularNode, hierarchy, partition } from 'd3-hierarchy';
 import type { TreeSnapshot } from '../src/feed.ts';
 
-/** One rectangle of the icicle: everything, one of several engines, a tenant's model, what stands before documents, or a document. */
+/**
+ * One rectangle of the icicle: everything, one of several engines, a tenant's model, what stands before documents, or a
+ * document.
+ */
 export interface Step {
   readonly id: string;
   readonly label: string;
