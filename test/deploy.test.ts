@@ -9,7 +9,7 @@ import { parse } from 'yaml';
 import { root } from './docs-blocks.js';
 import { renderTemplate } from './helm-template.js';
 
-// No container was built and no cluster used: what can be known without them is checked here.
+// What can be known without building a container (`npm run test:containers` does) or a cluster.
 
 const run = promisify(execFile);
 const read = (path: string) => readFileSync(join(root, path), 'utf8');

@@ -140,7 +140,7 @@ const SIDEBAR = [
   },
   {
     text: 'More',
-    items: list('', ['Compare', 'compare'], ['Glossary', 'glossary']),
+    items: list('', ['Packages', 'packages'], ['Limits', 'limits'], ['Compare', 'compare'], ['Glossary', 'glossary']),
   },
   {
     text: 'Research',

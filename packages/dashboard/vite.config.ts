@@ -26,11 +26,51 @@ function inlined(): Plugin {
   };
 }
 
+/**
+ * What the page's charts have no use for in uPlot: it is written as one function that reads its options when it runs,
+ * so that no bundler can know. Each text must be there, or the build fails: a new version is looked at.
+ */
+const UNUSED_IN_UPLOT: readonly (readonly [text: string | RegExp, instead: string])[] = [
+  // Bars, steps, splines, joins and other functions for callers.
+  [/uPlot\.assign = assign;.*(?=export \{)/s, ''],
+  // The calendar: axes get their times from `chart.tsx`.
+  [/let isTime = sc\.time;/g, 'const isTime = false;'],
+  ['let isTime = mode == 1 && scales[s.scale].time;', 'const isTime = false;'],
+  [/const \[ timeIncrsMs.*?genTimeStuffs\(1e-3\);/s, ''],
+  [/const _tzDate {2}=.*?(?=const activeIdxs)/s, ''],
+  // Selecting with the mouse.
+  ['if (select.show && dragging) {', 'if (false) {'],
+  ['onMouse(mousedown,  over, mouseDown);', ''],
+  ['onMouse(dblclick, over, dblClick);', ''],
+  [/events\.(?:mousedown|mouseup|dblclick) = \w+;/g, ''],
+  // Charts that follow each other's cursor.
+  [/const syncOpts = assign\(.*?self\.pub = pub;/s, 'const syncOpts = {}, syncKey = null, pubSync = () => {};'],
+  ['sync.unsub(self);', ''],
+  // Its own legend, and scatter plots.
+  ['const showLegend = legend.show;', 'const showLegend = false;'],
+  [/const mode = (?:self|u)\.mode;/g, 'const mode = 1;'],
+];
+
+/** uPlot without them. */
+function smallUPlot(): Plugin {
+  return {
+    name: 'small-uplot',
+    transform(code, id) {
+      if (!id.endsWith('uPlot.esm.js')) return undefined;
+      return UNUSED_IN_UPLOT.reduce((text, [unused, instead]) => {
+        const changed = text.replace(unused, instead);
+        if (changed === text) throw new Error(`uPlot has no ${unused}: see UNUSED_IN_UPLOT`);
+        return changed;
+      }, code);
+    },
+  };
+}
+
 export default defineConfig({
   root: 'page',
   logLevel: 'warn',
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
-  plugins: [inlined()],
+  plugins: [smallUPlot(), inlined()],
   // Other packages may bring another Preact, which `@preact/signals` would then extend in its place.
   resolve: { dedupe: ['preact'] },
   build: {
@@ -39,6 +79,7 @@ export default defineConfig({
     target: 'es2022',
     modulePreload: false,
     cssCodeSplit: false,
+    cssTarget: ['chrome125', 'firefox125', 'safari17.5'],
     // Scripts of modules run when the page is there, wherever they stand.
     assetsInlineLimit: 0,
   },

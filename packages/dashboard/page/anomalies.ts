@@ -1,4 +1,4 @@
-import type { FeedSettings, FeedTick } from '../src/feed.ts';
+import type { EngineStatus, FeedSettings, FeedTick } from '../src/feed.ts';
 import { metricSum, share, type Totals } from './figures.ts';
 import { percent } from './format.ts';
 
@@ -16,13 +16,21 @@ const DIVERGENCE = 0.2;
 const ERROR_SHARE = 0.05;
 const NEARLY_FULL = 0.9;
 
+/** Whether an engine in that state gets no requests although it should. */
+export function isBad(state: EngineStatus['state']): boolean {
+  return state === 'failing' || state === 'ejected';
+}
+
 /** What is wrong, the worst first. `totals` of the span that is shown. */
 export function anomaliesOf(tick: FeedTick, totals: Totals, settings: FeedSettings): Anomaly[] {
   const found: Anomaly[] = [];
   const add = (severity: Anomaly['severity'], title: string, remedy: string) => found.push({ severity, title, remedy });
-  for (const { url, state, reason } of tick.engines) {
+  for (const { url, state, reason, cacheKnown } of tick.engines) {
     if (state === 'ejected') add('bad', `The engine at ${url} failed and gets no requests`, reason ?? 'See its log.');
     if (state === 'failing') add('bad', `The engine at ${url} does not answer`, reason ?? 'Is it started?');
+    if (cacheKnown === 'events-lost') {
+      add('warning', `KV events of the engine at ${url} were lost`, 'Its cache is estimated until it starts again.');
+    }
   }
   const errors = share(totals.errors, totals.requests);
   if (errors !== null && totals.requests >= ENOUGH && errors > ERROR_SHARE) {

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clock, short } from './format.ts';
+import { clock, short, timeStep } from './format.ts';
 import { colours, wallTime } from './state.ts';
 
 interface Series {
@@ -141,7 +141,7 @@ function optionsFor(element: HTMLElement, latest: { readonly current: ChartProps
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     plugins: [tooltip(latest)],
     scales: {
-      x: { time: true },
+      x: { time: false },
       y:
         scale.kind === 'log'
           ? { distr: 3, range: () => (latest.current.scale as typeof scale).range }
@@ -151,8 +151,8 @@ function optionsFor(element: HTMLElement, latest: { readonly current: ChartProps
       {
         ...axis,
         grid: { show: false },
-        space: 70,
         size: 26,
+        splits: (plot, _axis, first, last) => timeSplits(first, last, plot.width),
         values: (_plot, at) => at.map((second) => hourOf(second)),
       },
       {
@@ -194,6 +194,13 @@ function axisText(kind: string, value: number, format: (value: number) => string
 function hourOf(second: number): string {
   const text = clock(second * 1_000);
   return text.endsWith(':00') ? text.slice(0, 5) : text;
+}
+
+/** Round times between two, in seconds. */
+function timeSplits(first: number, last: number, width: number): number[] {
+  const step = timeStep(1_000 * (last - first), width) / 1_000;
+  const from = Math.ceil(first / step);
+  return Array.from({ length: Math.max(0, Math.floor(last / step) - from + 1) }, (_, i) => (from + i) * step);
 }
 
 /** 1, 2 and 5 times the powers of ten, and only the first where there would be too many. */

@@ -100,11 +100,13 @@ export function metricBy(metrics: Readonly<Record<string, number>>, name: string
   return [...found].toSorted((a, b) => b[1] - a[1]);
 }
 
-export const PHASES = ['receive', 'gateway', 'queue', 'prefill', 'answer', 'engine'] as const;
+export const PHASES = ['receive', 'retrieve', 'speculate', 'gateway', 'queue', 'prefill', 'answer', 'engine'] as const;
 export type Phase = (typeof PHASES)[number];
 
 export const PHASE_NAMES: Readonly<Record<Phase, string>> = {
   receive: 'Receive the request',
+  retrieve: 'Retrieve',
+  speculate: 'Retrieve and prefill at once',
   gateway: 'Gateway',
   queue: 'Queue',
   prefill: 'Prefill (to the first token)',
@@ -114,21 +116,27 @@ export const PHASE_NAMES: Readonly<Record<Phase, string>> = {
 
 /**
  * The stages of a request in their order, in milliseconds. An answer in one piece does not tell when its first token
- * came: then the engine's time is one stage.
+ * came: then the engine's time is one stage. Where generation began before the search was over, its wait and prefill
+ * began then too.
  */
 export function phasesOf(request: RequestSummary): { readonly phase: Phase; readonly ms: number }[] {
-  const { durationMs, receivedMs, overheadMs, queuedMs, ttftMs } = request;
-  const before = receivedMs + (overheadMs ?? 0) + (queuedMs ?? 0);
-  const engine = Math.max(0, durationMs - before);
+  const { durationMs, receivedMs, aheadMs, ttftMs } = request;
+  const [retrieve, gateway, queue] = [request.retrievalMs ?? 0, request.overheadMs ?? 0, request.queuedMs ?? 0];
+  const queueLeft = Math.max(0, queue - aheadMs);
+  const engine = Math.max(0, durationMs - receivedMs - retrieve - gateway - queueLeft);
+  const prefill = Math.min(engine, Math.max(0, (ttftMs ?? 0) + queue - queueLeft - aheadMs));
   const phases: { phase: Phase; ms: number }[] = [
     { phase: 'receive', ms: receivedMs },
-    { phase: 'gateway', ms: overheadMs ?? 0 },
-    { phase: 'queue', ms: queuedMs ?? 0 },
+    { phase: 'retrieve', ms: retrieve - aheadMs },
+    { phase: 'speculate', ms: aheadMs },
+    { phase: 'gateway', ms: gateway },
+    { phase: 'queue', ms: queueLeft },
+    ...(ttftMs === null
+      ? [{ phase: 'engine', ms: engine } as const]
+      : ([
+          { phase: 'prefill', ms: prefill },
+          { phase: 'answer', ms: engine - prefill },
+        ] as const)),
   ];
-  if (ttftMs === null) phases.push({ phase: 'engine', ms: engine });
-  else {
-    phases.push({ phase: 'prefill', ms: Math.min(ttftMs, engine) });
-    phases.push({ phase: 'answer', ms: Math.max(0, engine - ttftMs) });
-  }
   return phases.filter(({ ms }) => ms > 0);
 }

@@ -65,6 +65,14 @@ export function clock(time: number): string {
   return new Date(time).toLocaleTimeString('en-GB');
 }
 
+/** Milliseconds between two times on an axis of so many pixels, so that they do not touch. */
+export function timeStep(spanMs: number, width: number): number {
+  const most = Math.max(2, Math.floor(width / 90));
+  return (
+    [1, 2, 5, 10, 15, 30, 60, 120, 180, 300].find((seconds) => spanMs / (seconds * 1_000) <= most)! * 1_000 || 600_000
+  );
+}
+
 /** Why a prefix broke, in words: causes are names such as `documents-changed`. */
 export function causeText(cause: string | null): string {
   return cause === null ? '' : cause.replaceAll('-', ' ');

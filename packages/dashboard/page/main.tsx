@@ -2,7 +2,6 @@ import { effect } from '@preact/signals';
 import { render } from 'preact';
 import { Page } from './page.tsx';
 import { applyTheme, feed, view } from './state.ts';
-import 'uplot/dist/uPlot.min.css';
 import './style.css';
 
 const TITLES = { overview: 'Overview', tree: 'Knowledge tree', requests: 'Requests', system: 'System' } as const;

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
-import { anomaliesOf } from './anomalies.ts';
+import type { EngineStatus } from '../src/feed.ts';
+import { anomaliesOf, isBad } from './anomalies.ts';
 import { Chart } from './chart.tsx';
 import { type Bin, countOf, quantile, share } from './figures.ts';
 import { amount, count, milliseconds, percent, rate, tokens } from './format.ts';
@@ -41,7 +42,7 @@ function Tiles() {
   const saved = metrics['warmpath_cached_tokens_total'] ?? 0;
   const fast = quantile(ttftCached, 0.5, ttftBounds);
   const slow = quantile(ttftComputed, 0.5, ttftBounds);
-  const [engine] = engines;
+  const ready = engines.filter(({ state }) => state === 'ready').length;
   return (
     <div class="tiles">
       <Tile name="Prompt tokens cached" value={percent(share(cachedTokens, promptTokens))}>
@@ -62,14 +63,26 @@ function Tiles() {
         {rate(requests / (spanMs.value / 1_000))}/s, {percent(share(errors, requests))} failed
       </Tile>
       <Tile
-        name="Engine"
-        value={engine!.state === 'ready' ? 'Ready' : engine!.state === 'failing' ? 'Failing' : 'Asking …'}
-        look={engine!.state}
+        name={engines.length === 1 ? 'Engine' : 'Engines'}
+        value={engines.length === 1 ? STATES[engines[0]!.state] : `${ready} of ${engines.length} ready`}
+        look={ready === engines.length ? 'ready' : engines.some(({ state }) => isBad(state)) ? 'failing' : ''}
       >
-        {count(engine!.inFlight)} in flight, {count(engine!.queued)} queued
+        {count(sumOf(engines, 'inFlight'))} in flight, {count(sumOf(engines, 'queued'))} queued
       </Tile>
     </div>
   );
+}
+
+const STATES = {
+  unknown: 'Asking …',
+  ready: 'Ready',
+  failing: 'Failing',
+  ejected: 'Ejected',
+  draining: 'Draining',
+} as const;
+
+function sumOf(engines: readonly EngineStatus[], count: 'inFlight' | 'queued'): number {
+  return engines.reduce((sum, engine) => sum + engine[count], 0);
 }
 
 function Tile(props: {

@@ -12,6 +12,19 @@ interface Record {
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
   readonly predictedCachedTokens: number | null;
+  /** Where there are several. */
+  readonly engine: {
+    readonly name: string;
+    readonly candidates: number;
+    readonly newTokens: number;
+    readonly pendingTokens: number;
+    readonly tried: number;
+  } | null;
+  readonly retrieval: {
+    readonly stages: number;
+    readonly passages: number;
+    readonly speculation: 'confirmed' | 'wrong' | null;
+  } | null;
   readonly references: number;
   readonly shortened: number;
   readonly deduplicatedTokens: number;
@@ -33,6 +46,8 @@ interface Record {
     } | null;
   } | null;
 }
+
+const SPECULATED = { confirmed: 'was the right one', wrong: 'was ended: others were found', none: 'none' } as const;
 
 const DECIDED: Readonly<{ [decision: string]: string }> = {
   arranged: 'ordered for the cache',
@@ -111,6 +126,21 @@ function Explained({ record }: { readonly record: Record }) {
           </Fact>
         )}
       </Facts>
+      {record.retrieval !== null && (
+        <Facts title="Retrieval">
+          <Fact name="Passages">{count(record.retrieval.passages)}</Fact>
+          <Fact name="Stages of the search">{count(record.retrieval.stages)}</Fact>
+          <Fact name="Generation before its end">{SPECULATED[record.retrieval.speculation ?? 'none']}</Fact>
+        </Facts>
+      )}
+      {record.engine !== null && (
+        <Facts title={`Engine ${record.engine.name}`}>
+          <Fact name="One of">{count(record.engine.candidates)}</Fact>
+          <Fact name="Tokens to compute, expected">{count(record.engine.newTokens)}</Fact>
+          <Fact name="Tokens that others waited for there">{count(record.engine.pendingTokens)}</Fact>
+          {record.engine.tried > 0 && <Fact name="Engines that failed before">{count(record.engine.tried)}</Fact>}
+        </Facts>
+      )}
       {record.blocks.map((block, i) => (
         <section key={i} class="block">
           <h3>

@@ -1,15 +1,17 @@
 import type { ComponentChildren } from 'preact';
-import { anomaliesOf } from './anomalies.ts';
+import type { EngineStatus } from '../src/feed.ts';
+import { anomaliesOf, isBad } from './anomalies.ts';
 import { metricBy, metricSum } from './figures.ts';
-import { bytes, count, duration, milliseconds, percent } from './format.ts';
+import { bytes, count, duration, milliseconds, percent, tokens } from './format.ts';
 import { settings, tick, totals } from './state.ts';
 
-/** The engines, the queue, conversations, memory, failures, and every metric. */
+/** The engines, collections, conversations, memory, failures, and every metric. */
 export function SystemView() {
   const found = anomaliesOf(tick.value!, totals.value, settings.value!);
   return (
     <>
       <Engines />
+      {settings.value!.hasCollections && <Collections />}
       <div class="cards">
         <section class="card">
           <h2>Anomalies</h2>
@@ -23,9 +25,9 @@ export function SystemView() {
             ))}
           </ul>
         </section>
+        <Failures />
         <Memory />
         <Conversations />
-        <Failures />
         <Process />
       </div>
       <AllMetrics />
@@ -36,8 +38,6 @@ export function SystemView() {
 function Engines() {
   const { engines, metrics } = tick.value!;
   const { queueCapacity } = settings.value!;
-  const waited = metrics['warmpath_queue_wait_seconds_count'] ?? 0;
-  const wait = waited === 0 ? null : (1_000 * (metrics['warmpath_queue_wait_seconds_sum'] ?? 0)) / waited;
   return (
     <section class="card wide-card">
       <h2>Engines</h2>
@@ -48,37 +48,106 @@ function Engines() {
               <th scope="col">Engine</th>
               <th scope="col">Address</th>
               <th scope="col">State</th>
+              <th scope="col">Kind</th>
+              <th scope="col">Its cache is known from</th>
               <th scope="col">In flight</th>
-              <th scope="col">At most</th>
               <th scope="col">Queued</th>
-              <th scope="col">Queue holds</th>
-              <th scope="col">Mean wait</th>
-              <th scope="col">Second tries</th>
+              <th scope="col">Tokens to compute</th>
+              <th scope="col">Answered</th>
+              <th scope="col">Failed</th>
             </tr>
           </thead>
           <tbody>
-            {engines.map(({ name, url, state, reason, inFlight, limit, queued }) => (
+            {engines.map(({ name, url, state, reason, kind, cacheKnown, inFlight, limit, queued, ...counts }) => (
               <tr key={name}>
                 <th scope="row">{name}</th>
                 <td>{url}</td>
                 <td title={reason ?? undefined}>
-                  <span
-                    class={`status ${state === 'ready' ? 'good' : state === 'failing' || state === 'ejected' ? 'bad' : 'wait'}`}
-                  >
-                    {state}
-                  </span>
+                  <span class={`status ${state === 'ready' ? 'good' : isBad(state) ? 'bad' : 'wait'}`}>{state}</span>
                 </td>
-                <td>{count(inFlight)}</td>
-                <td>{count(limit)}</td>
-                <td>{count(queued)}</td>
-                <td>{count(queueCapacity)}</td>
-                <td>{milliseconds(wait)}</td>
-                <td>{count(metrics['warmpath_upstream_retries_total'])}</td>
+                <td>{kind}</td>
+                <td>
+                  {cacheKnown === 'events'
+                    ? `KV events, ${count(metrics[`warmpath_kv_blocks{engine="${name}"}`])} blocks`
+                    : CACHE_KNOWN[cacheKnown]}
+                </td>
+                <td>
+                  {count(inFlight)} of {count(limit)}
+                </td>
+                <td>
+                  {count(queued)} of {count(queueCapacity)}
+                </td>
+                <td>{engines.length === 1 ? '–' : count(counts.pendingTokens)}</td>
+                <td>{count(counts.served)}</td>
+                <td title={`ejected ${counts.ejections} times`}>{count(counts.failed)}</td>
               </tr>
             ))}
           </tbody>
         </table>
       </div>
+    </section>
+  );
+}
+
+const CACHE_KNOWN: Readonly<Record<Exclude<EngineStatus['cacheKnown'], 'events'>, string>> = {
+  'events-lost': 'requests: KV events were lost',
+  slots: 'a model of its slots',
+  served: 'requests',
+};
+
+function Collections() {
+  const { collections, metrics } = tick.value!;
+  const outcome = (name: string) => metrics[`warmpath_speculations_total{outcome="${name}"}`] ?? 0;
+  const [right, wrong] = [outcome('confirmed'), outcome('wrong')];
+  return (
+    <section class="card wide-card">
+      <div class="heading">
+        <h2>Collections</h2>
+        {right + wrong > 0 && (
+          <p class="beside">
+            Generation before a search was over: {count(right)} times right, {count(wrong)} wrong (
+            {tokens(metrics['warmpath_speculation_wasted_tokens_total'] ?? 0)} tokens in vain)
+          </p>
+        )}
+      </div>
+      {collections === null ? (
+        <p class="wait">Reading …</p>
+      ) : collections.listed.length === 0 ? (
+        <p>
+          None yet. <code>warmpath ingest docs</code> makes one.
+        </p>
+      ) : (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Collections">
+          <table>
+            <thead>
+              <tr>
+                {['Collection', 'Tenant', 'Documents', 'Passages', 'Tokens', 'Searches', 'Mean', 'Failed'].map(
+                  (name) => (
+                    <th key={name} scope="col">
+                      {name}
+                    </th>
+                  ),
+                )}
+              </tr>
+            </thead>
+            <tbody>
+              {collections.listed.map(({ tenant, name, searches, searchMs, failedSearches, ...sums }) => (
+                <tr key={`${tenant}/${name}`}>
+                  <th scope="row">{name}</th>
+                  <td>{tenant}</td>
+                  <td>{sums.documents === null ? 'unreadable' : count(sums.documents)}</td>
+                  <td>{count(sums.passages)}</td>
+                  <td>{tokens(sums.tokens)}</td>
+                  <td>{count(searches)}</td>
+                  <td>{milliseconds(searches === 0 ? null : searchMs / searches)}</td>
+                  <td>{count(failedSearches)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {collections?.isAll === false && <p class="beside">There are more.</p>}
     </section>
   );
 }
@@ -92,6 +161,7 @@ const PARTS: Readonly<{ [part: string]: string }> = {
   arrangements: 'Orders given alone',
   requests: 'Records of requests',
   prefixes: 'Prompt prefixes',
+  beginnings: 'Which engine had which prompts',
 };
 
 function Memory() {
@@ -179,6 +249,8 @@ function Process() {
   const answered = metricSum(metrics, 'warmpath_requests_total');
   const own = metrics['warmpath_overhead_seconds_count'] ?? 0;
   const cpu = metrics['warmpath_cpu_seconds_total'] ?? 0;
+  const waited = metrics['warmpath_queue_wait_seconds_count'] ?? 0;
+  const wait = waited === 0 ? null : (1_000 * (metrics['warmpath_queue_wait_seconds_sum'] ?? 0)) / waited;
   return (
     <section class="card">
       <h2>Gateway</h2>
@@ -187,6 +259,8 @@ function Process() {
         <Fact name="Mean time of its own before dispatch">
           {milliseconds(own === 0 ? null : (1_000 * (metrics['warmpath_overhead_seconds_sum'] ?? 0)) / own)}
         </Fact>
+        <Fact name="Mean wait of queued prompts">{milliseconds(wait)}</Fact>
+        <Fact name="Second tries of connections">{count(metrics['warmpath_upstream_retries_total'])}</Fact>
         <Fact name="CPU time">{duration(cpu)}</Fact>
         <Fact name="Resident memory">{bytes(metrics['warmpath_resident_memory_bytes'])}</Fact>
         <Fact name="Knowledge trees">{count(metrics['warmpath_histories'])}</Fact>

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { type Surface, useCanvas } from './canvas.ts';
 import { PHASE_NAMES, PHASES, phasesOf } from './figures.ts';
-import { clock, milliseconds, percent } from './format.ts';
+import { clock, milliseconds, percent, timeStep } from './format.ts';
 import { requests, selectedRequest, tick, wallTime } from './state.ts';
 import { type Bar, placeBars } from './timeline-layout.ts';
 
@@ -112,7 +112,7 @@ function drawTimeline(
   context.strokeStyle = colour('--line');
   context.lineWidth = 1;
   context.beginPath();
-  const step = stepOf(to - from, width);
+  const step = timeStep(to - from, width);
   for (let wall = Math.ceil(wallTime(from) / step) * step; wall <= wallTime(to); wall += step) {
     const x = Math.round(xOf(wall - wallTime(0))) + 0.5;
     context.moveTo(x, 0);
@@ -136,10 +136,4 @@ function drawTimeline(
     context.strokeStyle = colour(isError ? '--bad' : '--ink');
     context.strokeRect(xOf(start), y, Math.max(2, xOf(time) - xOf(start)), LANE_HEIGHT - 4);
   }
-}
-
-/** Milliseconds between two times on the axis, so that they do not touch. */
-function stepOf(spanMs: number, width: number): number {
-  const most = Math.max(2, Math.floor(width / 90));
-  return [1, 2, 5, 10, 15, 30, 60, 120, 300].find((seconds) => spanMs / (seconds * 1_000) <= most)! * 1_000 || 600_000;
 }

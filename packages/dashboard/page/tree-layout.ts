@@ -1,7 +1,10 @@
 import { type HierarchyRectangularNode, hierarchy, partition } from 'd3-hierarchy';
 import type { TreeSnapshot } from '../src/feed.ts';
 
-/** One rectangle of the icicle: everything, a tenant's model, what stands before documents, or a document. */
+/**
+ * One rectangle of the icicle: everything, one of several engines, a tenant's model, what stands before documents, or a
+ * document.
+ */
 export interface Step {
   readonly id: string;
   readonly label: string;
@@ -21,9 +24,10 @@ export type Place = HierarchyRectangularNode<Step>;
 
 /** Builds the icicle. O(n log n), once for each snapshot. */
 export function layoutTree({ histories }: TreeSnapshot): Place {
-  const steps = histories.map(({ tenant, model, rows }) => {
+  const steps = new Map<string, Step[]>();
+  for (const { engine, tenant, model, rows } of histories) {
     const top: Step[] = [];
-    const id = `${tenant}\n${model}`;
+    const id = `${engine}\n${tenant}\n${model}`;
     const all: Step[] = [];
     // Documents of one id with other texts have one label.
     const known = new Set<string>();
@@ -47,9 +51,13 @@ export function layoutTree({ histories }: TreeSnapshot): Place {
       (above?.children ?? top).push(step);
     }
     const name = model === '' ? `tenant ${tenant}` : `tenant ${tenant}, ${model}`;
-    return stepAbove(id, name, 'history', top);
-  });
-  const root = hierarchy<Step>(stepAbove('', 'Everything', 'root', steps), ({ children }) => children)
+    steps.set(engine, [...(steps.get(engine) ?? []), stepAbove(id, name, 'history', top)]);
+  }
+  const engines = [...steps];
+  // One engine is everything.
+  const below =
+    engines.length === 1 ? engines[0]![1] : engines.map(([name, all]) => stepAbove(name, name, 'history', all));
+  const root = hierarchy<Step>(stepAbove('', 'Everything', 'root', below), ({ children }) => children)
     .sum(({ tokens }) => Math.max(1, tokens))
     .sort((a, b) => b.value! - a.value!);
   return partition<Step>().size([root.value!, root.height + 1])(root);

@@ -1,4 +1,5 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -15,13 +16,16 @@ const VIEWS = ['overview', 'tree', 'requests', 'system'] as const;
 
 let simulation: Simulation;
 let browser: Browser;
+let folder: string;
 
 beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'warmpath-screenshots-'));
   const keys = ['museum', 'school', 'newspaper'].map((name) => ({ name, key: `the-key-of-the-${name}` }));
   simulation = await Simulation.start(
     {
       server: { keys, operatorKey: { key: OPERATOR_KEY } },
       explain: { prompts: 'all' },
+      collections: { folder },
       dashboard: { names: true, savedPerMillionTokens: 2.25 },
     },
     { maxBlocks: 6_000, limit: 4 },
@@ -38,6 +42,7 @@ beforeAll(async () => {
     ],
   });
   await simulation.run(requests, NOW_MS);
+  for (const tenant of ['museum', 'school']) await fillCollection(tenant, `${tenant}-guide`);
   browser = await launchChromium();
   await mkdir(FOLDER, { recursive: true });
 }, 300_000);
@@ -46,7 +51,22 @@ afterAll(async () => {
   await browser.close();
   await simulation.run([]);
   await simulation.close();
+  await rm(folder, { recursive: true, force: true });
 });
+
+async function fillCollection(tenant: string, name: string): Promise<void> {
+  const post = async (path: string, body: object): Promise<void> => {
+    const headers = { authorization: `Bearer the-key-of-the-${tenant}`, 'content-type': 'application/json' };
+    const url = `${simulation.gateway.url}/v1/collections/${name}/${path}`;
+    expect((await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) })).status).toBe(200);
+  };
+  const documents = Array.from({ length: 40 }, (_, i) => ({
+    id: `${i}.md`,
+    content: `Room ${i} of the ${tenant}. `.repeat(30),
+  }));
+  await post('documents', { documents });
+  for (let i = 0; i < tenant.length; i++) await post('search', { query: `room ${i}` });
+}
 
 for (const scheme of ['light', 'dark'] as const) {
   for (const width of [1280, 390]) {

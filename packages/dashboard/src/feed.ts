@@ -20,7 +20,9 @@ export interface FeedSettings {
   /** What a million prompt tokens that need not be computed save; `null` where nobody said. */
   readonly savedPerMillionTokens: number | null;
   readonly savedUnit: string;
-  /** Prompts that may wait. */
+  /** Whether passages can be looked for in collections. */
+  readonly hasCollections: boolean;
+  /** Prompts that may wait for an engine. */
   readonly queueCapacity: number;
   /** Milliseconds of one slot of the series. */
   readonly slotMs: number;
@@ -43,6 +45,8 @@ export interface FeedTick {
   /** Everything that `GET /metrics` tells, but for the classes of histograms. */
   readonly metrics: Readonly<Record<string, number>>;
   readonly engines: readonly EngineStatus[];
+  /** `null` before they were looked at, and where there can be none. */
+  readonly collections: CollectionsStatus | null;
   /** Histories whose predictions were mostly missed lately. */
   readonly degradedHistories: number;
 }
@@ -78,6 +82,14 @@ export interface RequestSummary {
   readonly receivedMs: number;
   readonly overheadMs: number | null;
   readonly queuedMs: number | null;
+  /** Until the last stage of its search; `null` where nothing was looked for. */
+  readonly retrievalMs: number | null;
+  /** How long before that the engine got the prompt that was answered. */
+  readonly aheadMs: number;
+  /** Whether generation that started before the search was over was the right one. */
+  readonly speculation: 'confirmed' | 'wrong' | null;
+  /** Which of several engines it went to. */
+  readonly engine: string | null;
   readonly ttftMs: number | null;
   readonly documents: number | null;
   readonly promptTokens: number | null;
@@ -100,10 +112,44 @@ export interface EngineStatus {
   readonly state: 'unknown' | 'ready' | 'failing' | 'ejected' | 'draining';
   /** Why it fails: a code of the table with a detail. */
   readonly reason: string | null;
+  /** What kind of engine it is, as far as that is known: `vllm`, `llama-server`, …, `generic`. */
+  readonly kind: string;
+  /**
+   * How the gateway knows what it has cached: from its KV events, no longer from them because some were lost, from a
+   * model of its slots, or from what was served and what it reports.
+   */
+  readonly cacheKnown: 'events' | 'events-lost' | 'slots' | 'served';
   readonly inFlight: number;
   /** Prompts that it may have at once. */
   readonly limit: number;
   readonly queued: number;
+  /** Prompt tokens that it has to compute, estimated; 0 where there is one engine only. */
+  readonly pendingTokens: number;
+  /** Exchanges since the start, by their end, and times that it got no more requests. */
+  readonly served: number;
+  readonly failed: number;
+  readonly ejections: number;
+}
+
+/** Collections in the folder of the gateway. */
+export interface CollectionsStatus {
+  readonly listed: readonly CollectionStatus[];
+  /** Whether there are no others. */
+  readonly isAll: boolean;
+}
+
+/** A collection, and the searches of this gateway in it since its start. Names are short hashes unless shown. */
+export interface CollectionStatus {
+  readonly tenant: string;
+  readonly name: string;
+  /** `null` where it cannot be read. */
+  readonly documents: number | null;
+  readonly passages: number | null;
+  readonly tokens: number | null;
+  readonly searches: number;
+  readonly failedSearches: number;
+  /** Sum over the searches that did not fail. */
+  readonly searchMs: number;
 }
 
 /** What `GET /ui/tree` answers. */
@@ -117,8 +163,10 @@ export interface TreeSnapshot {
   readonly tokens: number;
 }
 
-/** What the engine is believed to hold for one tenant and model. */
+/** What an engine is believed to hold for one tenant and model. */
 export interface HistoryTree {
+  /** The engine that holds it. */
+  readonly engine: string;
   /** Its name, or a short hash. */
   readonly tenant: string;
   readonly model: string;

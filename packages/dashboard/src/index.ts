@@ -3,6 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { gzipSync } from 'node:zlib';
 
 export type {
+  CollectionStatus,
+  CollectionsStatus,
   EngineStatus,
   FeedSettings,
   FeedStart,

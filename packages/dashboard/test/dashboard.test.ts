@@ -108,7 +108,11 @@ describe('what the page shows', () => {
     await dashboard.page.getByText('No prompts in the last quarter of an hour').waitFor();
     await simulation.run(questions(20, 1));
     await dashboard.page.getByRole('heading', { name: 'TTFT, mostly cached prompts' }).waitFor();
-    expect(Number((await tile(dashboard.page, 'Prompts'))[0])).toBeGreaterThan(5);
+    // The page may hear of some before the others.
+    await expect.poll(async () => Number((await tile(dashboard.page, 'Prompts'))[0])).toBeGreaterThan(5);
+    const lines = dashboard.page.locator('.u-over').nth(2);
+    await lines.hover({ position: { x: (await lines.boundingBox())!.width - 4, y: 20 } });
+    expect(await lines.locator('.tip').textContent()).toMatch(/Reported by the engine: [\d.]+%\nPredicted: [\d.]+%/);
   });
 
   it('explains a request: stages, order, and why its prefix broke', async () => {

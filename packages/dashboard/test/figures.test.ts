@@ -4,7 +4,15 @@ import { binsOf, metricBy, metricSum, phasesOf, quantile, totalsOf } from '../pa
 import { amount, bytes, duration, milliseconds, percent, tokens } from '../page/format.ts';
 import { placeBars } from '../page/timeline-layout.ts';
 import { findPlace, layoutTree, omittedChildren, rectanglesOf } from '../page/tree-layout.ts';
-import type { FeedSettings, FeedTick, HistoryTree, RequestSummary, TrafficSlot, TreeRow } from '../src/feed.js';
+import type {
+  EngineStatus,
+  FeedSettings,
+  FeedTick,
+  HistoryTree,
+  RequestSummary,
+  TrafficSlot,
+  TreeRow,
+} from '../src/feed.js';
 
 const slot = (number: number, fields: Partial<TrafficSlot> = {}): TrafficSlot => ({
   slot: number,
@@ -29,6 +37,10 @@ const request = (fields: Partial<RequestSummary> = {}): RequestSummary => ({
   receivedMs: 5,
   overheadMs: 1,
   queuedMs: null,
+  retrievalMs: null,
+  aheadMs: 0,
+  speculation: null,
+  engine: null,
   ttftMs: 200,
   documents: 3,
   promptTokens: 100,
@@ -100,6 +112,25 @@ describe('stages', () => {
       'prefill 200',
       'answer 700',
     ]);
+    // Retrieval, of which the engine computed the prompt that was right for the last 60 ms.
+    const found = phasesOf(request({ retrievalMs: 100, aheadMs: 60, queuedMs: 20, speculation: 'confirmed' }));
+    expect(found.map(({ phase, ms }) => `${phase} ${ms}`)).toEqual([
+      'receive 5',
+      'retrieve 40',
+      'speculate 60',
+      'gateway 1',
+      'prefill 160',
+      'answer 734',
+    ]);
+    const plain = phasesOf(request({ retrievalMs: 100, queuedMs: 20, speculation: 'wrong' }));
+    expect(plain.map(({ phase, ms }) => `${phase} ${ms}`)).toEqual([
+      'receive 5',
+      'retrieve 100',
+      'gateway 1',
+      'queue 20',
+      'prefill 200',
+      'answer 674',
+    ]);
     expect(phasesOf(request({ ttftMs: null })).at(-1)).toEqual({ phase: 'engine', ms: 994 });
     // One that failed at once was never in the engine.
     expect(phasesOf(request({ durationMs: 5, overheadMs: null, ttftMs: null }))).toEqual([{ phase: 'receive', ms: 5 }]);
@@ -130,7 +161,8 @@ describe('the icicle', () => {
     children,
     label,
   ];
-  const history = (rows: readonly TreeRow[]): HistoryTree => ({
+  const history = (rows: readonly TreeRow[], engine = 'one'): HistoryTree => ({
+    engine,
     tenant: 't',
     model: 'm',
     state: 'history',
@@ -158,6 +190,15 @@ describe('the icicle', () => {
     expect(findPlace(root, `${preamble.data.id}\ngone\nfarther`).data).toBe(preamble.data);
   });
 
+  it('has a step for each of several engines, which hold the same for the same tenant', () => {
+    const histories = ['one', 'two'].map((engine) => history([row(-1, 10, 'preamble')], engine));
+    const root = layoutTree({ histories, omittedHistories: 0, omittedNodes: 0, nodes: 2, tokens: 20 });
+    expect(root.children!.map(({ data }) => data.label)).toEqual(['one', 'two']);
+    const leaves = root.leaves().map(({ data }) => data.id);
+    expect(new Set(leaves).size).toBe(2);
+    for (const id of leaves) expect(findPlace(root, id).data.id).toBe(id);
+  });
+
   it('keeps siblings of one name apart', () => {
     const root = tree([row(-1, 1, 'same'), row(-1, 1, 'same')]);
     expect(new Set(root.descendants().map(({ data }) => data.id)).size).toBe(4);
@@ -172,6 +213,22 @@ describe('the icicle', () => {
   });
 });
 
+const engine = (fields: Partial<EngineStatus> = {}): EngineStatus => ({
+  name: 'e',
+  url: 'http://e',
+  state: 'ready',
+  reason: null,
+  kind: 'generic',
+  cacheKnown: 'served',
+  inFlight: 0,
+  queued: 0,
+  pendingTokens: 0,
+  served: 0,
+  failed: 0,
+  ejections: 0,
+  ...fields,
+});
+
 describe('anomalies', () => {
   const settings = { queueCapacity: 10 } as FeedSettings;
   const tick = (fields: Partial<FeedTick> = {}): FeedTick => ({
@@ -181,7 +238,8 @@ describe('anomalies', () => {
     requests: [],
     omitted: 0,
     metrics: { warmpath_session_store_up: 1 },
-    engines: [{ name: 'e', url: 'http://e', state: 'ready', reason: null, inFlight: 0, limit: 8, queued: 0 }],
+    engines: [engine()],
+    collections: null,
     degradedHistories: 0,
     ...fields,
   });
@@ -192,16 +250,10 @@ describe('anomalies', () => {
   });
 
   it.each([
-    [
-      'an engine that fails',
-      { engines: [{ name: 'e', url: 'http://e', state: 'failing', reason: 'x', inFlight: 0, limit: 8, queued: 0 }] },
-      {},
-    ],
-    [
-      'a full queue',
-      { engines: [{ name: 'e', url: 'http://e', state: 'ready', reason: null, inFlight: 9, limit: 8, queued: 9 }] },
-      {},
-    ],
+    ['an engine that fails', { engines: [engine({ state: 'failing', reason: 'x' })] }, {}],
+    ['an engine that gets no requests', { engines: [engine(), engine({ state: 'ejected' })] }, {}],
+    ['KV events that were lost', { engines: [engine({ cacheKnown: 'events-lost' })] }, {}],
+    ['a full queue', { engines: [engine(), engine({ inFlight: 9, queued: 9 })] }, {}],
     ['many errors', {}, { errors: 6 }],
     ['predictions that are missed', {}, { cachedTokens: 49, predictedTokens: 70 }],
     ['an engine that reports nothing', {}, { reported: 0, promptTokens: 0, cachedTokens: 0, predictedTokens: 0 }],

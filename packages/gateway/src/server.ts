@@ -152,8 +152,9 @@ const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTE
 export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
   const config = resolveConfig(input);
   const sessions = parts.sessions ?? (await createConversationStore(config));
-  const collections = config.collections && (await OpenCollections.open(config.collections));
   const now = parts.now ?? (() => performance.now());
+  const searched = (ms: number) => gateway.metrics.searched(ms);
+  const collections = config.collections && (await OpenCollections.open(config.collections, { now, searched }));
   const authenticator = await Authenticator.open(config.server);
   const tracing = await loadTracing();
   const { workers: count = 0 } = parts;

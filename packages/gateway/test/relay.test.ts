@@ -144,6 +144,8 @@ describe('relay', () => {
     const reply = await send(gateway.url + PATH, chat());
     expect(reply.status).toBe(502);
     expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_UPSTREAM_UNREACHABLE', type: 'upstream_error' });
+    // What is wrong and what to do; where the engine is, is the operator's own.
+    expect(errorOf(reply).message).toMatch(/nothing listens at its address .*`warmpath doctor`/);
     expect(told(reply).error).toBe('upstream');
     expect((await send(`${gateway.url}/metrics`)).text).toContain('warmpath_upstream_retries_total 1');
   });

@@ -25,6 +25,7 @@ export interface Way {
 
 /** A generation on the candidates of a stage, whose answer is held. */
 interface Generation {
+  readonly startedAt: number;
   readonly reply: HeldReply;
   readonly call: Call;
 }
@@ -71,15 +72,21 @@ export async function answerInStages(
       const documents = candidates.map(({ id }) => id);
       stages.push(documents);
       const now = gateway.now();
-      exchange.trace?.stage('retrieval', startedAt + (exchange.retrievalMs ?? 0), now);
-      exchange.retrievalMs = now - startedAt;
+      exchange.trace?.stage('retrieval', startedAt + (exchange.retrieval?.ms ?? 0), now);
+      exchange.retrieval = {
+        ms: now - startedAt,
+        stages: stages.length,
+        passages: documents.length,
+        speculation: null,
+        aheadMs: 0,
+      };
       // Its own prompt is ended before another one goes out.
       const own = live?.reply.sent && !live.reply.isAnswering && !live.reply.hasFailed ? 1 : 0;
       for (const action of pipeline.stage({ documents, isFinal: final }, gateway.engines.prefilling - own)) {
         if (action.kind === 'end') end();
         else if (action.kind === 'start' && action.isSpeculative) {
           warming?.end();
-          live = start(retrieval, candidates, serve);
+          live = { startedAt: now, ...start(retrieval, candidates, serve) };
         }
       }
       if (!final) continue;
@@ -88,16 +95,16 @@ export async function answerInStages(
       const wasSpeculated = live !== undefined || wastedTokens > 0;
       const answer = retrieval.withDocuments(candidates);
       if (live !== undefined && !live.reply.hasFailed) {
-        exchange.speculation = 'confirmed';
+        exchange.retrieval = { ...exchange.retrieval, speculation: 'confirmed', aheadMs: now - live.startedAt };
         Object.assign(live.call.sources!, { passages: candidates, told });
         live.reply.release(call.reply, () => ({ [RESPONSE_HEADERS.summary]: summaryHeader(exchange) }));
       } else {
         end();
-        if (wasSpeculated) exchange.speculation = 'wrong';
+        if (wasSpeculated) exchange.retrieval = { ...exchange.retrieval, speculation: 'wrong' };
         Object.assign(answer.sources!, { told });
         await serve(answer);
       }
-      if (wasSpeculated) gateway.metrics.speculated(exchange.speculation!, wastedTokens);
+      if (wasSpeculated) gateway.metrics.speculated(exchange.retrieval.speculation!, wastedTokens);
       const agreed = stages.slice(0, -1).map((earlier) => isSameSet(earlier, documents));
       gate.observe({ agreed, promptTokens: estimateTokensOfBytes(answer.body), wastedTokens });
       live = undefined;
@@ -112,7 +119,11 @@ export async function answerInStages(
 }
 
 /** A generation that cannot start is nobody's loss: the answer is asked for when the search is over. */
-function start(retrieval: RetrievalCall, candidates: readonly ScoredDocument[], serve: Way['serve']): Generation {
+function start(
+  retrieval: RetrievalCall,
+  candidates: readonly ScoredDocument[],
+  serve: Way['serve'],
+): Omit<Generation, 'startedAt'> {
   const reply = new HeldReply();
   const call = { ...retrieval.withDocuments(candidates), reply };
   void (async () => serve(call))().catch((error: unknown) => reply.send(error));

@@ -1,5 +1,6 @@
 import { ERROR_TABLE, SpeculationGate, WarmpathError, type Warning } from '@warmpath/core';
-import type { Collection, Collections, SearchableCollection } from '@warmpath/retrieval';
+import type { CollectionStatus } from '@warmpath/dashboard';
+import type { Collection, Collections, SearchableCollection, Stage } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import { checksKeys, isLoopback } from '../config/schema-server.js';
@@ -10,7 +11,9 @@ type Settings = NonNullable<GatewayConfig['collections']>;
 /** The tenant of whoever the gateway cannot tell from others, and of `warmpath ingest` without `--tenant`. */
 const DEFAULT_TENANT = 'default';
 /** Collections of which it is known what their searches were like. */
-const MOST_GATES = 1_024;
+const MOST_SEARCHED = 1_024;
+/** Collections that are opened for a list of all. */
+const MOST_LISTED = 64;
 /** Collections of one tenant that can be made over HTTP. */
 const MOST_COLLECTIONS = 100;
 /** Kinds of what searches go without that are told apart in the log. */
@@ -23,24 +26,43 @@ export interface ToldWarnings {
 
 const NONE: readonly never[] = [];
 
+/** What is known of the searches of a collection. */
+interface Searched {
+  readonly gate: SpeculationGate;
+  searches: number;
+  failed: number;
+  /** Of those that did not fail. */
+  ms: number;
+}
+
+interface Observer {
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+  /** A search is over, after so many milliseconds. */
+  readonly searched: (ms: number) => void;
+}
+
 /** The collections that a configuration names. The package behind it is loaded where one does. */
 export class OpenCollections {
   readonly settings: Settings;
   readonly #collections: Collections;
-  readonly #gates = new Map<string, SpeculationGate>();
+  readonly #observer: Observer;
+  /** By place (`placeOf`). */
+  readonly #searched = new Map<string, Searched>();
   /** What the log says already of what searches go without. */
   readonly #logged = new Set<string>();
 
-  private constructor(settings: Settings, collections: Collections) {
+  private constructor(settings: Settings, collections: Collections, observer: Observer) {
     this.settings = settings;
     this.#collections = collections;
+    this.#observer = observer;
   }
 
   /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
-  static async open(settings: Settings): Promise<OpenCollections> {
+  static async open(settings: Settings, observer: Observer): Promise<OpenCollections> {
     const { Collections } = await loadRetrieval();
     const { folder, embeddings, stores } = settings;
-    return new OpenCollections(settings, new Collections(folder, { embeddings, stores }));
+    return new OpenCollections(settings, new Collections(folder, { embeddings, stores }), observer);
   }
 
   names(tenant: string): Promise<string[]> {
@@ -77,16 +99,58 @@ export class OpenCollections {
     return this.#collections.delete(tenant, name);
   }
 
-  /** What is known of the searches of a collection; nothing at first. */
+  /** What decides whether generation may start before a search of that collection is over. */
   gateOf(tenant: string, name: string): SpeculationGate {
-    const key = `${tenant}\n${name}`;
-    let gate = this.#gates.get(key);
-    if (gate === undefined) {
-      if (this.#gates.size === MOST_GATES) this.#gates.delete(this.#gates.keys().next().value!);
-      gate = new SpeculationGate({ wastedShare: this.settings.wastedShare });
-      this.#gates.set(key, gate);
+    return this.#searchedOf(tenant, name).gate;
+  }
+
+  /** The stages of a search, whose time is noted. Errors: those of `searchable`, and those of the search. */
+  async *search(
+    tenant: string,
+    name: string,
+    { text, k, signal }: { readonly text: string; readonly k: number; readonly signal: AbortSignal },
+  ): AsyncGenerator<Stage, void> {
+    const { retriever } = await this.searchable(tenant, name);
+    const searched = this.#searchedOf(tenant, name);
+    const startedAt = this.#observer.now();
+    try {
+      for await (const stage of retriever.search({ text }, { k, signal })) {
+        if (stage.final) {
+          const ms = this.#observer.now() - startedAt;
+          searched.searches++;
+          searched.ms += ms;
+          this.#observer.searched(ms);
+        }
+        yield stage;
+      }
+    } catch (error) {
+      // Who leaves, or asks for what cannot be, says nothing about the collection.
+      if (!signal.aborted && !isCallersFault(error)) searched.failed++;
+      throw error;
     }
-    return gate;
+  }
+
+  /** Collections of all tenants, those that are searched most first. Cheap where they were listed before. */
+  async list(): Promise<{ readonly listed: readonly CollectionStatus[]; readonly isAll: boolean }> {
+    const { listed, isAll } = await this.#collections.list(MOST_LISTED);
+    const found = listed.map(({ place, tenant, name, totals }): CollectionStatus => {
+      const { searches = 0, failed = 0, ms = 0 } = this.#searched.get(place) ?? {};
+      const { documents = null, passages = null, tokens = null } = totals ?? {};
+      return { tenant, name, documents, passages, tokens, searches, failedSearches: failed, searchMs: ms };
+    });
+    return { listed: found.sort((a, b) => b.searches - a.searches), isAll };
+  }
+
+  #searchedOf(tenant: string, name: string): Searched {
+    const place = this.#collections.placeOf(tenant, name);
+    let searched = this.#searched.get(place);
+    if (searched === undefined) {
+      if (this.#searched.size === MOST_SEARCHED) this.#searched.delete(this.#searched.keys().next().value!);
+      const gate = new SpeculationGate({ wastedShare: this.settings.wastedShare });
+      searched = { gate, searches: 0, failed: 0, ms: 0 };
+      this.#searched.set(place, searched);
+    }
+    return searched;
   }
 
   /**
@@ -128,6 +192,10 @@ export function collectionTenant(
   throw new WarmpathError('WARMPATH_FORBIDDEN', {
     detail: 'Collections are for callers that the gateway can tell from others.',
   });
+}
+
+function isCallersFault(error: unknown): boolean {
+  return WarmpathError.isInstance(error) && error.code === 'WARMPATH_INVALID_REQUEST';
 }
 
 async function loadRetrieval(): Promise<typeof import('@warmpath/retrieval')> {

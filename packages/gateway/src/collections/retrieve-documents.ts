@@ -75,10 +75,7 @@ export function readRetrievalCall(gateway: Gateway, collections: OpenCollections
     call,
     gate: collections.gateOf(tenant, collection),
     mayNotSpeculate: namesConversation(call, body, switches),
-    async *search(signal) {
-      const { retriever } = await collections.searchable(tenant, collection);
-      yield* retriever.search({ text: query }, { k, signal });
-    },
+    search: (signal) => collections.search(tenant, collection, { text: query, k, signal }),
     withDocuments(passages) {
       const documents = passages.map(({ id, title, content }) => ({ id: id.slice(-LONGEST_ID), title, content }));
       const bytes = applyEdits(call.body, [...edits, body.with('documents', JSON.stringify(documents))]);

@@ -268,7 +268,7 @@ const dashboard = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'Show ids of documents and names of tenants on the dashboard (`/ui`), not short hashes. Texts are never shown.',
+      'Show ids of documents and names of tenants and collections on the dashboard (`/ui`), not short hashes. Texts are never shown.',
     ),
   savedPerMillionTokens: z
     .number()

@@ -1,15 +1,15 @@
 import type { ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import type { EngineStatus, FeedSettings, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
+import type { CollectionsStatus, EngineStatus, FeedSettings, FeedTick, TreeSnapshot } from '@warmpath/dashboard';
 import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { SLOT_MS, SLOTS, slotOf, TTFT_BOUNDS } from '../observe/traffic-series.js';
 import { probeEngine } from '../routes/health.js';
-import { treeSnapshot } from './tree-snapshot.js';
+import { nameOf, treeSnapshot } from './tree-snapshot.js';
 
 const TICK_MS = 1_000;
-/** The engine is asked whether it is there every so many ticks. */
-const PROBE_TICKS = 5;
+/** Engines are asked whether they are there, and collections looked at, every so many ticks. */
+const LOOK_TICKS = 5;
 const MAX_VIEWERS = 16;
 /** A viewer that has so many bytes not taken yet is dropped. */
 const MAX_BEHIND_BYTES = 2_097_152;
@@ -30,6 +30,8 @@ export class DashboardFeed {
   #timer: NodeJS.Timeout | undefined;
   #ticks = 0;
   #isBusy = false;
+  #collections: CollectionsStatus | null = null;
+  #isListing = false;
   /** What the last tick told: the slot it ended in, and the latest request. */
   #slot = 0;
   #sequence = 0;
@@ -83,6 +85,7 @@ export class DashboardFeed {
     this.#tree = undefined;
     this.#ticks = 0;
     this.#probed.clear();
+    this.#collections = null;
   }
 
   #start(): string {
@@ -95,12 +98,13 @@ export class DashboardFeed {
   }
 
   #settings(): FeedSettings {
-    const { dashboard, explain, queue } = this.#gateway.config;
+    const { dashboard, explain, queue, collections } = this.#gateway.config;
     return {
       names: dashboard.names,
       comparesPrompts: explain.prompts !== 'off',
       savedPerMillionTokens: dashboard.savedPerMillionTokens ?? null,
       savedUnit: dashboard.savedUnit,
+      hasCollections: collections !== undefined,
       queueCapacity: queue.capacity,
       slotMs: SLOT_MS,
       seriesMs: SLOTS * SLOT_MS,
@@ -109,7 +113,10 @@ export class DashboardFeed {
   }
 
   #tickOnce(): void {
-    if (this.#ticks++ % PROBE_TICKS === 0) void this.#probe();
+    if (this.#ticks++ % LOOK_TICKS === 0) {
+      void this.#probe();
+      void this.#listCollections();
+    }
     if (this.#isBusy) return;
     this.#isBusy = true;
     void this.#tick().finally(() => {
@@ -133,6 +140,7 @@ export class DashboardFeed {
       omitted: ended - told.length,
       metrics: values,
       engines: this.#gateway.engines.all.map((engine) => this.#statusOf(engine)),
+      collections: this.#collections,
       degradedHistories,
     };
     this.#slot = slotOf(now);
@@ -148,7 +156,7 @@ export class DashboardFeed {
   }
 
   #statusOf(engine: Engine): EngineStatus {
-    const { name, url, queue, health, isDraining } = engine;
+    const { name, url, queue, health, isDraining, dialect, pendingTokens, requests } = engine;
     const { state, reason } = this.#probed.get(engine) ?? { state: 'unknown', reason: null };
     const takesNone = isDraining ? 'draining' : health.state === 'up' ? undefined : 'ejected';
     return {
@@ -156,10 +164,37 @@ export class DashboardFeed {
       url,
       state: state === 'failing' ? state : (takesNone ?? state),
       reason: reason ?? health.reason ?? null,
+      kind: dialect.name,
+      cacheKnown: cacheKnownOf(engine),
       inFlight: queue.underWay,
       limit: queue.limit,
       queued: queue.depth,
+      pendingTokens: Math.round(pendingTokens),
+      served: requests.served,
+      failed: requests.failed,
+      ejections: health.ejections,
     };
+  }
+
+  /** A folder that cannot be read is a matter of the log of whoever searches in it. */
+  async #listCollections(): Promise<void> {
+    const { collections, config } = this.#gateway;
+    if (collections === undefined || this.#isListing) return;
+    this.#isListing = true;
+    try {
+      const { listed, isAll } = await collections.list();
+      const { names } = config.dashboard;
+      const told = listed.map((each) => ({
+        ...each,
+        tenant: nameOf(each.tenant, names),
+        name: nameOf(each.name, names),
+      }));
+      if (this.#viewers.size > 0) this.#collections = { listed: told, isAll };
+    } catch {
+      this.#collections = null;
+    } finally {
+      this.#isListing = false;
+    }
   }
 
   async #probe(): Promise<void> {
@@ -175,6 +210,11 @@ export class DashboardFeed {
       });
     }
   }
+}
+
+function cacheKnownOf({ kvResidency, dialect }: Engine): EngineStatus['cacheKnown'] {
+  if (kvResidency !== undefined) return kvResidency.events.isExact ? 'events' : 'events-lost';
+  return dialect.reuse.kind === 'slots' ? 'slots' : 'served';
 }
 
 function event(name: string, data: object): string {

@@ -38,7 +38,7 @@ export function treeSnapshot(histories: ServedHistories, now: number, names: boo
 }
 
 function historyTree(
-  { tenant, model, history }: TenantModel,
+  { tenant, model, engine, history }: TenantModel,
   { limit, now, names }: { readonly limit: number; readonly now: number; readonly names: boolean },
 ): HistoryTree {
   const placeOf = new Map<number, number>();
@@ -55,7 +55,15 @@ function historyTree(
     ];
   });
   const { nodes, tokens } = history.tree;
-  return { tenant: nameOf(tenant, names), model: cut(model), state: history.state, nodes, tokens, rows };
+  return {
+    engine: engine.name,
+    tenant: nameOf(tenant, names),
+    model: cut(model),
+    state: history.state,
+    nodes,
+    tokens,
+    rows,
+  };
 }
 
 /** A key is an id and fingerprints behind it, or what stands before the documents (`preamble`). */
@@ -65,8 +73,9 @@ function labelOf(key: string, names: boolean): string {
   return cut(key.replace(/(?<=.)#[^#]*(?:#[^#]*)?$/, ''));
 }
 
-function nameOf(tenant: string, names: boolean): string {
-  return names ? cut(tenant) : shortHash(tenant);
+/** A name that may be a client's own. */
+export function nameOf(name: string, names: boolean): string {
+  return names ? cut(name) : shortHash(name);
 }
 
 function shortHash(text: string): string {

@@ -49,7 +49,7 @@ export function forward(
   // A compressed answer would hide what the engine counted.
   if (charged !== undefined) own['accept-encoding'] = 'identity';
   reply.hijack();
-  exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0) - (exchange.retrievalMs ?? 0);
+  exchange.overheadMs = gateway.now() - exchange.bodyAt - (exchange.queuedMs ?? 0) - (exchange.retrieval?.ms ?? 0);
   const sent = {
     method: request.method,
     path: options.path ?? originForm(request.raw.url!),

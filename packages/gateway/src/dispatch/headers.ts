@@ -78,8 +78,8 @@ export function summaryHeader(exchange: Exchange): string {
     if (value !== undefined) fields.push(`${key}=${value}`);
   };
   add('overhead', overheadMs?.toFixed(3));
-  add('retrieval', exchange.retrievalMs?.toFixed(3));
-  add('speculation', exchange.speculation);
+  add('retrieval', exchange.retrieval?.ms.toFixed(3));
+  add('speculation', exchange.retrieval?.speculation ?? undefined);
   add('engine', exchange.engine && quoted(exchange.engine.name));
   add('policy', policy);
   add('documents', documents);

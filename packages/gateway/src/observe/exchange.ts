@@ -40,6 +40,18 @@ export interface RecordedFallback {
   readonly reason: string;
 }
 
+/** How the passages of a request were looked for. */
+export interface RecordedRetrieval {
+  /** Milliseconds until the last stage that came. */
+  readonly ms: number;
+  readonly stages: number;
+  readonly passages: number;
+  /** Whether a generation that started before the search was over was the right one; `null` where none did. */
+  readonly speculation: 'confirmed' | 'wrong' | null;
+  /** Milliseconds by which the generation that was answered began before the end of the search. */
+  readonly aheadMs: number;
+}
+
 /** Which engine got a request, for whoever asks why. Tokens are estimates. */
 export interface ChosenEngine {
   readonly name: string;
@@ -76,12 +88,10 @@ export class Exchange {
   overheadMs: number | undefined;
   /** Milliseconds in the queue; `undefined` for a request that did not wait. */
   queuedMs: number | undefined;
-  /** Milliseconds in which passages were looked for; `undefined` for a request that asked for none. */
-  retrievalMs: number | undefined;
+  /** How passages were looked for; `undefined` for a request that asked for none. */
+  retrieval: RecordedRetrieval | undefined;
   /** What a search went without. */
   retrievalWarnings: readonly Warning[] = NONE;
-  /** Whether a generation that started before the search was over was the right one. */
-  speculation: 'confirmed' | 'wrong' | undefined;
   /** What a defect, or a store that did not answer, cost this request. */
   failedOpen: readonly RecordedFallback[] = NONE;
   /** What was sent in place of the arranged prompt, where something was. */

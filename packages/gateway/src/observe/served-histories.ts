@@ -14,6 +14,7 @@ interface FollowedEvents {
 /** The engine that holds what a history says. */
 export interface HistoryEngine {
   readonly number: number;
+  readonly name: string;
   /** What kind of engine it is. */
   readonly dialect: Dialect;
   /** Only where it publishes KV events. */

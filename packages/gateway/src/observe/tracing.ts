@@ -225,7 +225,7 @@ class TracedRequest implements RequestTrace {
         'warmpath.documents_moved': exchange.documentsMoved,
         'warmpath.references': exchange.references || undefined,
         'warmpath.deduplicated_tokens': exchange.deduplicatedTokens || undefined,
-        'warmpath.speculation': exchange.speculation,
+        'warmpath.speculation': exchange.retrieval?.speculation ?? undefined,
         'warmpath.fallback': exchange.fallback,
       }),
     });

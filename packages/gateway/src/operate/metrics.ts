@@ -115,6 +115,7 @@ export class Metrics {
   readonly #errors = this.#counter('errors_total', 'Errors by code of the table.', ['code', 'source']);
   readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
   readonly #plans = this.#counter('plans_total', 'Batches to plan, by what became of them.', ['outcome']);
+  readonly #retrieval = this.#histogram('retrieval_seconds', 'Until the last stage of a search.', SECONDS);
   readonly #speculations = this.#counter(
     'speculations_total',
     'Searches before whose end a generation started, by whether it was the right one.',
@@ -229,6 +230,10 @@ export class Metrics {
 
   error(code: ErrorCode, source: 'gateway' | 'upstream'): void {
     this.#errors.inc({ code, source });
+  }
+
+  searched(ms: number): void {
+    this.#retrieval.observe(ms / 1_000);
   }
 
   speculated(outcome: 'confirmed' | 'wrong', wastedTokens: number): void {

@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import type { DocumentText, SearchableCollection } from '@warmpath/retrieval';
+import type { DocumentText, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
@@ -51,13 +51,15 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
 
   app.post<Named>('/v1/collections/:name/search', async (request, reply) => {
     const { name } = request.params;
-    const collection = await collections.searchable(tenantOf(request), name);
+    const tenant = tenantOf(request);
+    await collections.searchable(tenant, name);
     const { query, k = RESULTS, ...rest } = readObject(bodyOf(request));
     refuseUnknown(rest, ['query', 'k']);
     if (typeof query !== 'string') throw invalid('query', 'a string was expected');
     if (typeof k !== 'number') throw invalid('k', 'a number was expected');
     const isStreamed = request.headers.accept?.includes('text/event-stream') === true;
-    return searched(request, reply, { collections, collection, text: query, k, isStreamed });
+    const search = (signal: AbortSignal) => collections.search(tenant, name, { text: query, k, signal });
+    return searched(request, reply, { collections, name, search, isStreamed });
   });
 
   app.get<Named & { Querystring: { after?: unknown } }>('/v1/collections/:name/documents', async (request, reply) => {
@@ -115,17 +117,16 @@ async function searched(
   reply: FastifyReply,
   asked: {
     readonly collections: OpenCollections;
-    readonly collection: SearchableCollection;
-    readonly text: string;
-    readonly k: number;
+    readonly name: string;
+    readonly search: (signal: AbortSignal) => AsyncIterable<Stage>;
     readonly isStreamed: boolean;
   },
 ): Promise<FastifyReply> {
-  const { collections, collection, text, k, isStreamed } = asked;
+  const { collections, name, search, isStreamed } = asked;
   const { exchange } = request;
   const abort = new AbortController();
   reply.raw.once('close', () => abort.abort(new WarmpathError('WARMPATH_CLIENT_CLOSED')));
-  const stages = collection.retriever.search({ text }, { k, signal: abort.signal })[Symbol.asyncIterator]();
+  const stages = search(abort.signal)[Symbol.asyncIterator]();
   // What is wrong with the question is answered with a status.
   let stage = await stages.next();
   if (!isStreamed) {
@@ -134,7 +135,7 @@ async function searched(
     const { candidates: results = [], warnings } = last.value ?? {};
     return reply
       .header(RESPONSE_HEADERS.requestId, exchange.requestId)
-      .send({ object: 'search', collection: collection.name, results, ...collections.told(request, warnings) });
+      .send({ object: 'search', collection: name, results, ...collections.told(request, warnings) });
   }
   reply.hijack();
   reply.raw.writeHead(200, {

@@ -162,6 +162,19 @@ const requestRecord = z.strictObject({
     )
     .meta({ description: 'Which of several engines got it, and what was weighed, in estimated tokens.' }),
   queuedMs: z.nullable(z.number()),
+  retrieval: z
+    .nullable(
+      z.strictObject({
+        ms: z.number().meta({ description: 'Until the last stage of the search.' }),
+        stages: count,
+        passages: count,
+        speculation: z.nullable(z.enum(['confirmed', 'wrong'])).meta({
+          description: 'Whether generation that started before the search was over was the right one.',
+        }),
+        aheadMs: z.number().meta({ description: 'How long before the end of the search that one began.' }),
+      }),
+    )
+    .meta({ description: 'How passages were looked for, where `warmpath.retrieval` asked for them.' }),
   ttftMs: z.nullable(z.number()),
   promptTokens: z.nullable(count),
   cachedTokens: z.nullable(count),

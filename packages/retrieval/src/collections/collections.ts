@@ -6,11 +6,26 @@ import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embeddi
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
 import { Collection } from './collection.js';
-import { CollectionStore, hashOf, makeFolder } from './collection-store.js';
+import { CollectionStore, type CollectionTotals, hashOf, makeFolder } from './collection-store.js';
 
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+/** Folders of tenants. */
+const TENANT = /^[a-z0-9_][a-z0-9_-]*$/;
 /** Collections that are open at once; the one that was asked for longest ago is closed for another. */
 const MOST_OPEN = 256;
+/** Folders of tenants that a list looks into. */
+const MOST_TENANTS = 1_000;
+
+/** A collection as the folder of all has it. */
+export interface ListedCollection {
+  /** Names tenant and collection, as `placeOf` does. */
+  readonly place: string;
+  /** The tenant's folder: its name, or `_` with a hash where a folder cannot have that name. */
+  readonly tenant: string;
+  readonly name: string;
+  /** Undefined where it cannot be read. */
+  readonly totals: CollectionTotals | undefined;
+}
 
 export interface CollectionsOptions {
   /** Where passages and questions get vectors; collections are searched by words alone without. */
@@ -39,6 +54,7 @@ export class Collections {
   readonly #open = new Map<string, Collection>();
   readonly #stores: NonNullable<CollectionsOptions['stores']>;
   readonly #openStores = new Map<string, Promise<StoredCollection>>();
+  #isClosed = false;
 
   /** Error: WARMPATH_CONFIG_INVALID where the URL of the embeddings is none. */
   constructor(folder: string, { embeddings, graphAbove, stores = {} }: CollectionsOptions = {}) {
@@ -72,19 +88,33 @@ export class Collections {
 
   /** Names of a tenant's collections in the folder, sorted. */
   async names(tenant: string): Promise<string[]> {
-    const entries = await readdir(this.#folderOf(tenant)).catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return [];
-      throw error;
-    });
-    return entries
-      .filter((name) => NAME.test(name) && !this.#isStored(tenant, name))
-      .filter((name) => existsSync(join(this.#folderOf(tenant), name, 'data.mdb')))
-      .sort();
+    return (await namesIn(this.#folderOf(tenant))).filter((name) => !this.#isStored(tenant, name));
+  }
+
+  /** Collections of all tenants with their sums, at most `most`: `isAll` is whether there are no others. */
+  async list(most: number): Promise<{ readonly listed: readonly ListedCollection[]; readonly isAll: boolean }> {
+    const listed: ListedCollection[] = [];
+    for (const [count, tenant] of (await entriesOf(this.#folder)).sort().entries()) {
+      if (count === MOST_TENANTS) return { listed, isAll: false };
+      const folder = join(this.#folder, tenant);
+      for (const name of TENANT.test(tenant) ? await namesIn(folder) : []) {
+        if (this.#isClosed || listed.length === most) return { listed, isAll: false };
+        const found = await this.#find(join(folder, name), name).catch(() => undefined);
+        listed.push({ place: `${tenant}/${name}`, tenant, name, totals: found?.totals });
+      }
+    }
+    return { listed, isAll: true };
+  }
+
+  /** Names a tenant's collection among all, whether it is there or not. */
+  placeOf(tenant: string, name: string): string {
+    return `${folderName(tenant)}/${name}`;
   }
 
   /** A collection of the folder. Errors: WARMPATH_COLLECTION_NOT_FOUND, _NAME, _UNREADABLE, _STORED. */
   async get(tenant: string, name: string): Promise<Collection> {
-    const found = await this.#find(tenant, name, false);
+    this.#refuseStored(tenant, name);
+    const found = await this.#find(this.#folderOf(tenant, name), name);
     if (found === undefined) {
       throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: `there is no collection "${name}".` });
     }
@@ -93,7 +123,8 @@ export class Collections {
 
   /** The same, made if it is not there. Errors: WARMPATH_COLLECTION_NAME, _UNREADABLE, _STORED. */
   async getOrMake(tenant: string, name: string): Promise<Collection> {
-    return (await this.#find(tenant, name, true))!;
+    this.#refuseStored(tenant, name);
+    return (await this.#find(this.#folderOf(tenant, name), name, { make: true }))!;
   }
 
   /** Deletes a collection and all that is in it. Errors: those of `get`, and WARMPATH_COLLECTION_BUSY. */
@@ -104,6 +135,7 @@ export class Collections {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     const open = [...this.#open.values()];
     this.#open.clear();
     for (const collection of open) await collection.close();
@@ -117,9 +149,11 @@ export class Collections {
     return Object.hasOwn(this.#stores, name) && (this.#stores[name]!.tenant ?? DEFAULT_TENANT) === tenant;
   }
 
-  async #find(tenant: string, name: string, make: boolean): Promise<Collection | undefined> {
+  #refuseStored(tenant: string, name: string): void {
     if (this.#isStored(tenant, name)) throw new WarmpathError('WARMPATH_COLLECTION_STORED', { path: 'collection' });
-    const folder = this.#folderOf(tenant, name);
+  }
+
+  async #find(folder: string, name: string, { make = false } = {}): Promise<Collection | undefined> {
     const known = this.#open.get(folder);
     if (known !== undefined) {
       this.#open.delete(folder);
@@ -146,10 +180,29 @@ export class Collections {
   }
 
   #folderOf(tenant: string, name?: string): string {
-    // A tenant's name may hold anything; what could be a path, or differ by case alone, goes by its hash.
-    const folder = join(this.#folder, NAME.test(tenant) ? tenant : `_${Buffer.from(hashOf(tenant)).toString('hex')}`);
+    const folder = join(this.#folder, folderName(tenant));
     if (name === undefined) return folder;
     if (!NAME.test(name)) throw new WarmpathError('WARMPATH_COLLECTION_NAME', { path: 'collection' });
     return join(folder, name);
   }
+}
+
+/** A tenant's name may hold anything; what could be a path, or differ by case alone, goes by its hash. */
+function folderName(tenant: string): string {
+  return NAME.test(tenant) ? tenant : `_${Buffer.from(hashOf(tenant)).toString('hex')}`;
+}
+
+/** Names of the collections in a tenant's folder, sorted. */
+async function namesIn(folder: string): Promise<string[]> {
+  return (await entriesOf(folder))
+    .filter((name) => NAME.test(name) && existsSync(join(folder, name, 'data.mdb')))
+    .sort();
+}
+
+async function entriesOf(folder: string): Promise<string[]> {
+  return readdir(folder).catch((error: NodeJS.ErrnoException) => {
+    // A file beside the folders of tenants is none of them.
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return [];
+    throw error;
+  });
 }

@@ -15,6 +15,7 @@ import type {
   RecordedBlock,
   RecordedFallback,
   RecordedPrefix,
+  RecordedRetrieval,
 } from '../../observe/exchange.js';
 import { TenantCache } from '../../observe/tenant-cache.js';
 import { promptPieces } from './prompt-pieces.js';
@@ -32,6 +33,8 @@ export interface RequestRecord {
   /** Which of several engines got it, and what was weighed; `null` where there is one only. */
   readonly engine: ChosenEngine | null;
   readonly queuedMs: number | null;
+  /** How its passages were looked for; `null` where it asked for none. */
+  readonly retrieval: RecordedRetrieval | null;
   readonly ttftMs: number | null;
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
@@ -198,6 +201,7 @@ export function recordOf(
     overheadMs: exchange.overheadMs ?? null,
     engine: exchange.engine ?? null,
     queuedMs: exchange.queuedMs ?? null,
+    retrieval: exchange.retrieval ?? null,
     ttftMs: exchange.ttftMs ?? null,
     promptTokens: exchange.promptTokens ?? null,
     cachedTokens: exchange.cachedTokens ?? null,
@@ -216,7 +220,7 @@ function summaryOf(
   { arrivedAt, documents, errorCode }: Pick<Exchange, 'arrivedAt' | 'documents' | 'errorCode'>,
   sequence: number,
 ): RequestSummary {
-  const { id, route, status, overheadMs, queuedMs, ttftMs } = record;
+  const { id, route, status, overheadMs, queuedMs, retrieval, ttftMs } = record;
   return {
     sequence,
     id,
@@ -227,6 +231,10 @@ function summaryOf(
     receivedMs: rounded(record.receivedMs),
     overheadMs: overheadMs && rounded(overheadMs),
     queuedMs: queuedMs && rounded(queuedMs),
+    retrievalMs: retrieval && rounded(retrieval.ms),
+    aheadMs: rounded(retrieval?.aheadMs ?? 0),
+    speculation: retrieval?.speculation ?? null,
+    engine: record.engine?.name ?? null,
     ttftMs: ttftMs && rounded(ttftMs),
     documents: documents ?? null,
     promptTokens: record.promptTokens,
