@@ -16,8 +16,9 @@ export function corpusInputs(target) {
 }
 
 export function writeCorpus(target, inputs) {
-  const lines = inputs.map((input) =>
-    JSON.stringify(isUtf8(input) ? { text: input.toString() } : { base64: input.toString('base64') }),
-  );
-  writeFileSync(fileOf(target), lines.map((line) => `${line}\n`).join(''));
+  writeFileSync(fileOf(target), inputs.map((input) => `${lineOf(input)}\n`).join(''));
+}
+
+export function lineOf(input) {
+  return JSON.stringify(isUtf8(input) ? { text: input.toString() } : { base64: input.toString('base64') });
 }

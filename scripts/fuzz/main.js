@@ -4,7 +4,7 @@
 //   npm run fuzz -- --runs 3000                   every target in turn: the corpus, then so many new inputs
 //   npm run fuzz -- --target sse --input FILE     one input alone
 //
-// An input that breaks a target's promise is written to a file, and the exit code is 1. See docs/contribute/fuzzing.md.
+// An input that breaks a target's promise is written to a file, and the exit code is 1. See README.md beside this file.
 import './coverage.js';
 import { hash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { randomSource } from '../../packages/core/bench/random-source.js';
-import { corpusInputs, writeCorpus } from './corpus.js';
+import { corpusInputs, lineOf, writeCorpus } from './corpus.js';
 import { Coverage } from './coverage.js';
 import { Mutator } from './mutate.js';
 import { TARGETS } from './targets.js';
@@ -20,6 +20,8 @@ import { watchForHang } from './watchdog.js';
 
 /** Inputs that a run may keep in memory. */
 const MOST_KEPT = 4_000;
+/** Bytes of a target's corpus. */
+const CORPUS_BYTES = 20_000;
 /** No input of a few kilobytes may take longer than this, in milliseconds of processor time. */
 const MOST_CPU_MS = 1_000;
 
@@ -96,12 +98,22 @@ async function fuzz(name) {
   return count;
 }
 
-/** The inputs that reach something that none before them reaches, the shortest first. */
+/** The shortest inputs that reach all branches, and as many of those that reach them more often as there is room. */
 async function minimised(kept, tryOne, coverage) {
+  const byLength = [...kept].sort((a, b) => a.length - b.length);
   const needed = [];
+  const others = [];
   coverage.forget();
-  for (const input of [...kept].sort((a, b) => a.length - b.length)) {
-    if ((await tryOne(input)) > 0) needed.push(input);
+  for (const input of byLength) {
+    const before = coverage.branches;
+    const added = await tryOne(input);
+    if (coverage.branches > before) needed.push(input);
+    else if (added > 0) others.push(input);
+  }
+  let room = CORPUS_BYTES - needed.reduce((sum, input) => sum + lineOf(input).length, 0);
+  for (const input of others) {
+    room -= lineOf(input).length;
+    if (room > 0) needed.push(input);
   }
   return needed;
 }

@@ -19,8 +19,8 @@ const NO_ROWS_REQUESTS = 10;
 const NONE = '-';
 
 /**
- * The lines of one frame, none wider than the screen and no more than it has rows. Text that came from elsewhere (names,
- * addresses, ids) is shown without control characters.
+ * The lines of one frame, none wider than the screen and no more than it has rows. Text that came from elsewhere
+ * (names, addresses, ids) is shown without control characters.
  */
 export function drawFrame(url: string, figures: Figures, { columns, rows, style }: Screen): readonly string[] {
   const width = Math.max(LEAST_COLUMNS, Math.min(columns, MOST_COLUMNS));

@@ -89,7 +89,7 @@ export function checkConfig(text: string, environment: Environment, engineUrl?: 
   return { config: undefined, problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
 }
 
-/** The plain value of a document. Aliases are followed only here: one that leads nowhere, or too many of them, is said. */
+/** The plain value of a document. Aliases are followed only here: it is said where one leads nowhere. */
 function toValue(
   document: Document,
   lines: LineCounter,
