@@ -20,7 +20,7 @@ const WHOLE = JSON.stringify({
 });
 const STREAMS = [STREAM, STREAM.replaceAll('\n', '\r\n'), ': ping\n\nevent: x\ndata: a\ndata: b\n\ndata\n\ndata:c'];
 
-/** The chunks of a stream, in three cuts: whole, byte by byte, and where the bytes themselves say. */
+/** The chunks of a stream, none empty, in three cuts: whole, byte by byte, and where the bytes themselves say. */
 function cuts(bytes) {
   const drawn = [];
   for (let at = 0; at < bytes.length; ) {
@@ -28,7 +28,8 @@ function cuts(bytes) {
     drawn.push(bytes.subarray(at, at + length));
     at += length;
   }
-  return [[bytes], [...bytes].map((_, at) => bytes.subarray(at, at + 1)), drawn];
+  const whole = bytes.length === 0 ? [] : [bytes];
+  return [whole, [...bytes].map((_, at) => bytes.subarray(at, at + 1)), drawn];
 }
 
 /** The same answer for every cut. */
