@@ -20,6 +20,7 @@ export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'collections import': ['warmpath collections import handbook handbook.jsonl'],
   'collections delete': ['warmpath collections delete handbook'],
   doctor: ['warmpath doctor', 'warmpath doctor --engine http://127.0.0.1:8000 --key-env ENGINE_KEY'],
+  top: ['warmpath top', 'warmpath top --gateway http://127.0.0.1:8080 --once'],
   arrange: [
     'echo \'{"documents": [{"id": "a", "content": "A."}, {"id": "b", "content": "B."}], "history": [["b"]]}\' | warmpath arrange',
   ],

@@ -14,6 +14,7 @@ import { addLabCommand } from './commands/lab.js';
 import { addPlanCommand } from './commands/plan.js';
 import { addServeCommand } from './commands/serve.js';
 import { addSessionsCommand } from './commands/sessions.js';
+import { addTopCommand } from './commands/top.js';
 import { addUpCommand } from './commands/up.js';
 import { EXIT_CODES_HELP } from './exit-codes.js';
 import { packageVersion } from './version.js';
@@ -36,6 +37,7 @@ export function createProgram(context: CommandContext): Command {
   addAskCommand(program, context);
   addCollectionsCommand(program, context);
   addDoctorCommand(program, context);
+  addTopCommand(program, context);
   addArrangeCommand(program, context);
   addExplainCommand(program, context);
   addLabCommand(program, context);

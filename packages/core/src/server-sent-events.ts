@@ -113,10 +113,10 @@ export class SseReader {
   }
 
   #hold(bytes: Uint8Array, start: number, end: number): void {
-    // A line that is skipped keeps its first bytes, which say what it is.
+    // A line that is too long keeps its first bytes, which say what it is: only data makes its event too long.
     const room = this.#limitBytes + FIELD_BYTES - this.#line.length;
-    if (end - start > room) this.#skipEvent();
     this.#line.append(bytes, start, Math.min(end, start + room));
+    if (end - start > room && isDataField(this.#line.bytes, 0, this.#line.length)) this.#skipEvent();
   }
 
   #skipEvent(): void {

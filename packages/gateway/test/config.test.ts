@@ -23,6 +23,19 @@ describe('a configuration', () => {
     expect(config.upstream.timeouts.headersMs).toBe(300_000);
   });
 
+  it('says where an alias leads nowhere, or where aliases are too many, and does not throw', () => {
+    const [unknown] = checkConfig(`${URL_LINE}\nserver: *nowhere\n`, {}).problems;
+    expect(unknown).toMatchObject({
+      code: 'WARMPATH_CONFIG_SYNTAX',
+      line: 2,
+      message: expect.stringContaining('nowhere'),
+    });
+    const levels = ['a: &a [x, x, x, x, x, x, x, x, x]'];
+    for (const [i, name] of [...'bcdefgh'].entries()) levels.push(`${name}: &${name} [${'*abcdefgh'[i + 1]}]`);
+    const bomb = levels.map((line) => line.replace(/\[(.)\]/, '[*$1, *$1, *$1, *$1, *$1, *$1, *$1, *$1, *$1]'));
+    expect(checkConfig(bomb.join('\n'), {}).problems).toMatchObject([{ code: 'WARMPATH_CONFIG_SYNTAX' }]);
+  });
+
   it('needs no URL of an engine that the caller starts, whose address goes before any other', () => {
     const url = 'http://127.0.0.1:9';
     for (const text of ['recognise: { chat: conservative }', `recognise: { chat: conservative }\n${URL_LINE}`, '']) {

@@ -76,7 +76,8 @@ export function checkConfig(text: string, environment: Environment, engineUrl?: 
   const { missing, originals } = interpolate(document, environment, lines);
   if (missing.length > 0) return { config: undefined, problems: missing };
 
-  const value: unknown = document.toJS() ?? {};
+  const { value = {}, unreadable } = toValue(document, lines);
+  if (unreadable !== undefined) return { config: undefined, problems: [unreadable] };
   if (engineUrl !== undefined) placeEngine(value, engineUrl);
   let result = gatewayConfigSchema.safeParse(value);
   if (!result.success && restoreStrings(value, result.error.issues, originals)) {
@@ -86,6 +87,26 @@ export function checkConfig(text: string, environment: Environment, engineUrl?: 
   const lineOf = (path: readonly PropertyKey[]) => lineOfPath(document, path, lines);
   const problems = result.error.issues.flatMap((issue) => describeIssue(issue, lineOf));
   return { config: undefined, problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0)) };
+}
+
+/** The plain value of a document. Aliases are followed only here: it is said where one leads nowhere. */
+function toValue(
+  document: Document,
+  lines: LineCounter,
+): { readonly value?: unknown; readonly unreadable?: ConfigProblem } {
+  try {
+    return { value: document.toJS() ?? {} };
+  } catch (error) {
+    let line: number | undefined;
+    visit(document, {
+      Alias(_, alias) {
+        if (alias.resolve(document) !== undefined) return undefined;
+        if (alias.range) ({ line } = lines.linePos(alias.range[0]));
+        return visit.BREAK;
+      },
+    });
+    return { unreadable: problem('WARMPATH_CONFIG_SYNTAX', '', line, (error as Error).message) };
+  }
 }
 
 /** Puts the one engine's address in place of what the file says of engines; a file of another shape stays as it is. */

@@ -125,7 +125,8 @@ export async function readNamedIndex(path: string, signal?: AbortSignal): Promis
   try {
     return await readFrom(file, path, signal);
   } catch (error) {
-    if (WarmpathError.isInstance(error) || (signal?.aborted && error === signal.reason)) throw error;
+    const isOwn = WarmpathError.isInstance(error) && error.code === 'WARMPATH_INDEX_FILE';
+    if (isOwn || (signal?.aborted && error === signal.reason)) throw error;
     throw fileError(path, `it cannot be read: ${fileErrorReason(error)}.`, error);
   } finally {
     await file.close();

@@ -1,6 +1,7 @@
 import { copyFile, mkdtemp, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { endianness, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildVectorIndex } from '../../src/vector/build-index.js';
 import { readVectorIndex, writeVectorIndex } from '../../src/vector/index-file.js';
@@ -185,6 +186,18 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe('a file of an index', () => {
+  it('is refused as a file, where its header describes an index that cannot be', async () => {
+    const path = join(folder, 'impossible');
+    const header = { endianness: endianness(), kind: 'exact', count: 0, numbers: {}, sections: [] };
+    const json = Buffer.from(JSON.stringify({ ...header, options: { dimension: 0 } }));
+    const prefix = Buffer.alloc(16);
+    prefix.write('WARMVEC1');
+    prefix.writeUInt32LE(json.length, 8);
+    prefix.writeUInt32LE(crc32(json), 12);
+    await writeFile(path, Buffer.concat([prefix, json]));
+    await expect(readVectorIndex(path)).rejects.toMatchObject({ code: 'WARMPATH_INDEX_FILE' });
+  });
+
   it('is told from what is none', async () => {
     const path = join(folder, 'foreign');
     await writeFile(path, 'PK\u0003\u0004 something else altogether');

@@ -1,0 +1,120 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { expect, it } from 'vitest';
+import { CHAT_STREAM, startStream } from './fake-engine.js';
+import { chat, type Stand, send, stand } from './harness.js';
+
+const PATH = '/v1/chat/completions';
+/** Clients that leave; `WARMPATH_DEPARTURES=1500 npx vitest run packages/gateway/test/departures.test.ts` for more. */
+const DEPARTURES = Number(process.env['WARMPATH_DEPARTURES'] ?? 120);
+/** Requests that the engine gets at once. */
+const PLACES = 6;
+
+/** Numbers below a limit, the same in every run. */
+function draws(): (limit: number) => number {
+  let state = 20_261_123;
+  return (limit) => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
+    return Math.floor((state / 2 ** 32) * limit);
+  };
+}
+
+class Client {
+  readonly socket: Socket;
+
+  private constructor(url: string) {
+    const { hostname, port } = new URL(url);
+    this.socket = connect(Number(port), hostname);
+    this.socket.on('error', () => {});
+  }
+
+  /** Sends the head of a request, and as much of its body as `part` says, from 0 to 1. */
+  static async sending(url: string, state: string, part: number): Promise<Client> {
+    const body = JSON.stringify(chat(undefined, { user: state, stream: state === 'mid stream' }));
+    const client = new Client(url);
+    const head = `POST ${PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
+    await once(client.socket, 'connect');
+    client.socket.write(`${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n`);
+    if (part > 0) client.socket.write(body.slice(0, Math.ceil(part * body.length)));
+    return client;
+  }
+
+  /** With a reset, or with a plain end. */
+  leave(isReset: boolean): void {
+    if (isReset) this.socket.resetAndDestroy();
+    else this.socket.destroy();
+  }
+}
+
+async function metric({ gateway }: Stand, name: string): Promise<number> {
+  const { text } = await send(`${gateway.url}/metrics`);
+  let sum = 0;
+  for (const [, value] of text.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))) sum += Number(value);
+  return sum;
+}
+
+/** Asking takes a turn of the gateway's event loop. */
+async function becomes(both: Stand, name: string, wanted: number): Promise<void> {
+  while ((await metric(both, name)) !== wanted);
+}
+
+it(`${DEPARTURES} clients leave in all states: each abort reaches the engine, and every place is free again`, {
+  timeout: 600_000,
+}, async () => {
+  const both = await stand(
+    (response, { body }) => {
+      if (body.includes('"user":"before the first byte"')) return;
+      if (body.includes('"user":"mid stream"')) startStream(response).write(CHAT_STREAM.slice(0, 300));
+      else response.writeHead(200, { 'content-type': 'application/json' }).end('{"choices":[]}');
+    },
+    { upstream: { maxConcurrent: PLACES } },
+  );
+  const { engine, gateway } = both;
+  const below = draws();
+  const left = new Map<string, number>();
+  const leave = (client: Client, state: string) => {
+    client.leave(below(2) === 0);
+    left.set(state, (left.get(state) ?? 0) + 1);
+  };
+  let aborts = 0;
+  let received = 0;
+  const departures = () => [...left.values()].reduce((sum, count) => sum + count, 0);
+  while (departures() < DEPARTURES) {
+    // The engine is full, so others wait.
+    const begun: [Client, string][] = [];
+    for (let place = 0; place < PLACES; place++) {
+      const state = below(2) === 0 ? 'before the first byte' : 'mid stream';
+      const client = await Client.sending(gateway.url, state, 1);
+      if (state === 'mid stream') await once(client.socket, 'data');
+      begun.push([client, state]);
+    }
+    received += PLACES;
+    await engine.until('request', received);
+    const queued: Client[] = [];
+    for (let i = 1 + below(5); i > 0; i--) queued.push(await Client.sending(gateway.url, 'queued', 1));
+    await becomes(both, 'warmpath_queue_depth', queued.length);
+    for (const client of queued) leave(client, 'queued');
+    await becomes(both, 'warmpath_queue_depth', 0);
+    for (const part of [0, 0.3, 0.9]) {
+      leave(await Client.sending(gateway.url, 'x', part), part === 0 ? 'before the body' : 'mid body');
+    }
+    expect(engine.received.length).toBe(received);
+    for (const [client, state] of begun) leave(client, state);
+    aborts += begun.length;
+    await engine.until('abort', aborts);
+    // Answers that are complete, and that nobody has read.
+    for (let i = 0; i < 3; i++) {
+      const client = await Client.sending(gateway.url, 'after the last byte', 1);
+      received++;
+      await engine.until('request', received);
+      await once(client.socket, 'readable');
+      leave(client, 'after the last byte');
+    }
+  }
+  // The request for the metrics is in flight itself.
+  await becomes(both, 'warmpath_requests_in_flight', 1);
+  expect(await metric(both, 'warmpath_queue_depth')).toBe(0);
+  expect(engine.aborted).toBe(aborts);
+  expect(left.size).toBe(6);
+  for (let i = 0; i < 2 * PLACES; i++) expect((await send(gateway.url + PATH, chat())).status).toBe(200);
+});

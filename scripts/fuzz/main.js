@@ -1,0 +1,140 @@
+// Coverage-guided fuzzing of everything that reads what others wrote.
+//
+//   npm run fuzz -- --target sse --seconds 60     search for new inputs, and keep those that reach new branches
+//   npm run fuzz -- --runs 3000                   every target in turn: the corpus, then so many new inputs
+//   npm run fuzz -- --target sse --input FILE     one input alone
+//
+// An input that breaks a target's promise is written to a file, and the exit code is 1. See README.md beside this file.
+import './coverage.js';
+import { hash } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { randomSource } from '../../packages/core/bench/random-source.js';
+import { corpusInputs, lineOf, writeCorpus } from './corpus.js';
+import { Coverage } from './coverage.js';
+import { Mutator } from './mutate.js';
+import { TARGETS } from './targets.js';
+import { watchForHang } from './watchdog.js';
+
+/** Inputs that a run may keep in memory. */
+const MOST_KEPT = 4_000;
+/** Bytes of a target's corpus. */
+const CORPUS_BYTES = 20_000;
+/** No input of a few kilobytes may take longer than this, in milliseconds of processor time. */
+const MOST_CPU_MS = 1_000;
+
+const { values } = parseArgs({
+  options: {
+    target: { type: 'string', multiple: true, default: Object.keys(TARGETS) },
+    seconds: { type: 'string' },
+    runs: { type: 'string' },
+    seed: { type: 'string', default: '1' },
+    input: { type: 'string' },
+    /** Writes the inputs that are worth keeping back to the corpus, the fewest that reach all. */
+    save: { type: 'boolean', default: false },
+  },
+});
+
+const watchdog = watchForHang();
+let executions = 0;
+for (const name of values.target) {
+  if (TARGETS[name] === undefined) throw new Error(`no target ${name}; there are ${Object.keys(TARGETS).join(', ')}`);
+  executions += await fuzz(name);
+}
+if (values.target.length > 1) process.stdout.write(`${executions} executions in all\n`);
+watchdog.end();
+
+async function fuzz(name) {
+  const { load, tokens = [], maxBytes = 4_096 } = TARGETS[name];
+  const { run, seeds = [] } = await load();
+  const coverage = new Coverage();
+  const kept = [];
+  let count = 0;
+  const tryOne = async (input) => {
+    watchdog.running(name, input);
+    count++;
+    coverage.begin();
+    const began = performance.now();
+    try {
+      const result = run(input);
+      if (result !== undefined) await result;
+      checkPrototypes();
+    } catch (error) {
+      fail(name, input, error);
+    }
+    const added = coverage.take();
+    if (performance.now() - began > MOST_CPU_MS) await checkTime(name, run, input);
+    if (added > 0 && kept.length < MOST_KEPT) kept.push(input);
+    return added;
+  };
+
+  if (values.input !== undefined) {
+    await tryOne(readFileSync(values.input));
+    process.stdout.write(`${name}: nothing wrong with ${values.input}\n`);
+    return count;
+  }
+  // The shortest first: what a longer one reaches beyond it is then what is its own.
+  const known = [...seeds.map((seed) => Buffer.from(seed)), ...corpusInputs(name)];
+  for (const input of known.sort((a, b) => a.length - b.length)) await tryOne(input);
+  const ofCorpus = coverage.branches;
+  const random = randomSource(Number(values.seed));
+  const mutator = new Mutator({ random, tokens, maxBytes });
+  const runs = Number(values.runs ?? Number.POSITIVE_INFINITY);
+  const until = values.seconds === undefined ? Number.POSITIVE_INFINITY : performance.now() + 1_000 * values.seconds;
+  const choose = () => kept[Math.floor(random() * kept.length)] ?? Buffer.alloc(0);
+  if (values.runs !== undefined || values.seconds !== undefined) {
+    for (let done = 0; done < runs && (done % 64 !== 0 || performance.now() < until); done++) {
+      await tryOne(mutator.mutate(choose(), choose()));
+    }
+  }
+  if (values.save) writeCorpus(name, await minimised(kept, tryOne, coverage));
+  const { branches, features } = coverage;
+  process.stdout.write(
+    `${name}: ${count} executions, ${branches} branches (${ofCorpus} by the corpus), ${features} features, ` +
+      `${kept.length} inputs\n`,
+  );
+  return count;
+}
+
+/** The shortest inputs that reach all branches, and as many of those that reach them more often as there is room. */
+async function minimised(kept, tryOne, coverage) {
+  const byLength = [...kept].sort((a, b) => a.length - b.length);
+  const needed = [];
+  const others = [];
+  coverage.forget();
+  for (const input of byLength) {
+    const before = coverage.branches;
+    const added = await tryOne(input);
+    if (coverage.branches > before) needed.push(input);
+    else if (added > 0) others.push(input);
+  }
+  let room = CORPUS_BYTES - needed.reduce((sum, input) => sum + lineOf(input).length, 0);
+  for (const input of others) {
+    room -= lineOf(input).length;
+    if (room > 0) needed.push(input);
+  }
+  return needed;
+}
+
+/** Nothing may ever become a member of every object. */
+function checkPrototypes() {
+  for (const key in []) throw new Error(`a prototype has the member ${key}`);
+}
+
+/** Waiting for the processor is not the target's fault: what took long is asked again, and its own time counted. */
+async function checkTime(name, run, input) {
+  const before = process.cpuUsage();
+  await run(input);
+  const { user, system } = process.cpuUsage(before);
+  const ms = (user + system) / 1_000;
+  if (ms > MOST_CPU_MS) fail(name, input, new Error(`${input.length} bytes took ${ms} ms`));
+}
+
+function fail(name, input, error) {
+  const file = join(tmpdir(), `fuzz-${name}-${hash('sha1', input).slice(0, 12)}`);
+  writeFileSync(file, input);
+  process.stderr.write(`${name}: ${error?.stack ?? error}\nThe input (${input.length} bytes) is in ${file}\n`);
+  process.exit(1);
+}

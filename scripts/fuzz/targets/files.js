@@ -1,0 +1,217 @@
+// Files: a model's header, what the engine keeps on disk, the indexes of a collection. What stands behind a checksum is
+// fuzzed twice: as it is, and with its checksums put right, as if it had been written so.
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { WarmpathError } from '@warmpath/core';
+import { readGgufHeader } from '../../../packages/engine/dist/gguf/reader.js';
+import {
+  decodeHead,
+  encodeHead,
+  FIXED_BYTES,
+  headBytes,
+  headSize,
+} from '../../../packages/engine/dist/store/stored-state.js';
+import { loadPostings } from '../../../packages/retrieval/dist/lexical/postings-file.js';
+import { readVectorIndex } from '../../../packages/retrieval/dist/vector/index-file.js';
+
+let folder;
+
+/** A file with these bytes; the next call overwrites it. */
+function fileOf(bytes) {
+  if (folder === undefined) {
+    folder = mkdtempSync(join(tmpdir(), 'warmpath-fuzz-'));
+    process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  }
+  const file = join(folder, 'input');
+  writeFileSync(file, bytes);
+  return file;
+}
+
+/** What a reader answers; `undefined` where it refuses with this code. */
+async function refusable(promise, code) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (WarmpathError.isInstance(error) && error.code === code) return undefined;
+    throw error;
+  }
+}
+
+export function gguf() {
+  const text = (value) => Buffer.concat([number(value.length, 8), Buffer.from(value)]);
+  const metadata = [
+    [text('general.alignment'), number(4, 4), number(32, 4)],
+    [text('a'), number(9, 4), number(8, 4), number(2, 8), text('x'), text('yz')],
+    [text('b'), number(12, 4), Buffer.alloc(8)],
+    [text('c'), number(7, 4), Buffer.from([1])],
+  ].map((parts) => Buffer.concat(parts));
+  const tensor = Buffer.concat([text('t'), number(2, 4), number(4, 8), number(2, 8), number(0, 4), number(0, 8)]);
+  const head = (keys, tensors) =>
+    Buffer.concat([
+      Buffer.from('GGUF'),
+      number(3, 4),
+      number(tensors.length, 8),
+      number(keys.length, 8),
+      ...keys,
+      ...tensors,
+    ]);
+  const whole = head(metadata, [tensor]);
+  return {
+    seeds: [
+      head([], []),
+      head(metadata, []),
+      Buffer.concat([whole, Buffer.alloc(64 + 32)]),
+      '<!doctype html>',
+      'PK\u0003\u0004',
+    ],
+    async run(bytes) {
+      const header = await refusable(readGgufHeader(fileOf(bytes)), 'WARMPATH_MODEL_FILE');
+      if (header === undefined) return;
+      assert(header.expectedBytes <= bytes.length, 'a file that is cut short is taken');
+      assert(Number.isSafeInteger(header.parameters) && header.dataOffset >= 24);
+      for (const { offset, bytes: length } of header.tensors) assert(offset >= 0 && length >= 0);
+    },
+  };
+}
+
+function number(value, bytes) {
+  const buffer = Buffer.alloc(8);
+  buffer.writeBigUInt64LE(BigInt(value));
+  return buffer.subarray(0, bytes);
+}
+
+export function engineState() {
+  const identity = { model: 'm', library: 'l', cells: 'f16' };
+  const record = { salt: '', tokens: [1, 2, 3], from: 1, state: new Uint8Array(9), checksum: 7, uses: 2 };
+  const described = (bytes) => {
+    const size = headSize(bytes);
+    if (size !== undefined) assert(headBytes(size) >= FIXED_BYTES);
+    const head = decodeHead(bytes);
+    if (head === undefined) return;
+    const { tokens, from, stateAt, stateBytes } = head;
+    assert(from >= 0 && from < tokens.length && stateAt <= bytes.length && stateBytes >= 0);
+    assert([head.salt, ...Object.values(head.identity)].every((part) => typeof part === 'string'));
+  };
+  return {
+    seeds: [encodeHead(record, identity), encodeHead({ ...record, salt: 's', tokens: [9, -1] }, identity)],
+    run(bytes) {
+      described(bytes);
+      if (bytes.length < FIXED_BYTES) return;
+      const sealed = Buffer.from(bytes);
+      const size = headSize(sealed);
+      const whole = size === undefined ? sealed : sealed.subarray(0, headBytes(size));
+      sealed.writeUInt32LE(crc32(whole.subarray(FIXED_BYTES), crc32(whole.subarray(0, 32))), 32);
+      described(sealed);
+    },
+  };
+}
+
+export function postings() {
+  const parts = ['a\nb', ints(0, 1, 3), ints(0, 0, 1), Buffer.from([1, 0, 1, 0, 2, 0]), ints(1, 2), ints(3, 4)];
+  const file = (terms, list) => {
+    const sections = list.map((part) => Buffer.from(part));
+    const sizes = sections.map(({ length }) => length);
+    const sum = crc32(Buffer.concat(sections));
+    return Buffer.concat([
+      Buffer.from(`${JSON.stringify({ magic: 'warmpath-postings-1', version: 1, terms, sizes, sum })}\n`),
+      ...sections,
+    ]);
+  };
+  return {
+    seeds: [file(2, parts), file(0, ['', ints(0), '', '', '', ''])],
+    async run(bytes) {
+      await checkPostings(bytes);
+      const end = bytes.indexOf(10);
+      const head = parsed(bytes.subarray(0, Math.max(0, end)));
+      if (head === undefined) return;
+      await checkPostings(
+        Buffer.concat([
+          Buffer.from(`${JSON.stringify({ ...head, sum: crc32(bytes.subarray(end + 1)) })}\n`),
+          bytes.subarray(end + 1),
+        ]),
+      );
+    },
+  };
+}
+
+async function checkPostings(bytes) {
+  // What is in a file with its checksum right was written by Warmpath, and is believed.
+  const loaded = await loadPostings(fileOf(bytes));
+  if (loaded !== undefined) assert(loaded.postings.terms instanceof Map);
+}
+
+export function vectorIndex() {
+  const options = { dimension: 4, metric: 'dot', embedder: 'e' };
+  const rows = Buffer.from(Float32Array.of(1, 0, 0, 0, 0, 1, 0, 0).buffer);
+  const ids = '["a","b"]\n';
+  const exact = indexFile(
+    { options, kind: 'exact', count: 2, numbers: {} },
+    { rows, deleted: Buffer.from([0, 1]), ids },
+  );
+  const graph = indexFile(
+    { options, kind: 'hnsw', count: 2, numbers: { links: 2, buildBreadth: 4, seed: 1, count: 2, entry: 0 } },
+    {
+      ...{ rows, deleted: Buffer.from([0, 0]), ids, lowest: ints(1, 1, 0, 0, 0, 1, 0, 0, 0, 0) },
+      ...{ levels: Buffer.from([0, 0]), upperAt: ints(0, 0), upper: Buffer.alloc(0), twins: ints(-1, -1) },
+    },
+  );
+  const lists = indexFile(
+    { options, kind: 'ivf', count: 2, numbers: {} },
+    { rows, deleted: Buffer.from([0, 0]), ids, centroids: rows, listOf: ints(0, 1) },
+  );
+  return {
+    seeds: [exact, graph, lists],
+    async run(bytes) {
+      for (const file of [bytes, sealedIndex(bytes)]) {
+        const index = await refusable(readVectorIndex(fileOf(file)), 'WARMPATH_INDEX_FILE');
+        if (index !== undefined) assert(index.size >= 0 && index.dimension >= 1);
+      }
+    },
+  };
+}
+
+const PREFIX_BYTES = 16;
+
+function indexFile(header, sections) {
+  const parts = Object.entries(sections).map(([name, part]) => ({ name, bytes: Buffer.from(part) }));
+  const listed = parts.map(({ name, bytes }) => ({ name, bytes: bytes.length }));
+  const json = Buffer.from(JSON.stringify({ endianness: 'LE', ...header, sections: listed }));
+  const prefix = Buffer.alloc(PREFIX_BYTES);
+  prefix.write('WARMVEC1');
+  prefix.writeUInt32LE(json.length, 8);
+  return sealedIndex(Buffer.concat([prefix, json, ...parts.flatMap(({ bytes }) => [bytes, Buffer.alloc(4)])]));
+}
+
+/** The file with every checksum right: the header's length too, as far as the header can be found. */
+function sealedIndex(bytes) {
+  if (bytes.length < PREFIX_BYTES) return bytes;
+  const file = Buffer.from(bytes);
+  const length = file.readUInt32LE(8);
+  const json = file.subarray(PREFIX_BYTES, PREFIX_BYTES + length);
+  file.writeUInt32LE(crc32(json), 12);
+  const header = parsed(json);
+  let at = PREFIX_BYTES + length;
+  for (const section of Array.isArray(header?.sections) ? header.sections : []) {
+    const end = at + Number(section?.bytes);
+    if (!(end >= at) || end + 4 > file.length) break;
+    file.writeUInt32LE(crc32(file.subarray(at, end)), end);
+    at = end + 4;
+  }
+  return file;
+}
+
+function ints(...values) {
+  return Buffer.from(Int32Array.from(values).buffer);
+}
+
+function parsed(bytes) {
+  try {
+    const value = JSON.parse(bytes.toString());
+    return typeof value === 'object' ? (value ?? undefined) : undefined;
+  } catch {
+    return undefined;
+  }
+}
