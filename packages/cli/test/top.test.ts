@@ -53,7 +53,21 @@ const STYLE = new Terminal(process, { json: true, environment: {} }).style;
 
 describe('a frame', () => {
   const hostile = `a${ESCAPE}[2Jb\r\n\u202ec\u2028${'long'.repeat(80)}`;
-  const engineStatus = { name: hostile, url: 'http://e', reason: hostile, inFlight: 1, queued: 2 };
+  const engineStatus = {
+    name: hostile,
+    url: 'http://e',
+    state: 'failing',
+    reason: hostile,
+    kind: 'generic',
+    cacheKnown: 'served',
+    inFlight: 1,
+    limit: 8,
+    queued: 2,
+    pendingTokens: 0,
+    served: 0,
+    failed: 0,
+    ejections: 0,
+  } as const;
   const request = {
     sequence: 1,
     id: hostile,
@@ -64,6 +78,10 @@ describe('a frame', () => {
     receivedMs: 0,
     overheadMs: 0,
     queuedMs: 0,
+    retrievalMs: null,
+    aheadMs: 0,
+    speculation: null,
+    engine: null,
     ttftMs: 4,
     documents: 0,
     promptTokens: 8,
@@ -76,7 +94,7 @@ describe('a frame', () => {
   };
   const full: Figures = {
     ...FIGURES,
-    engines: Array.from({ length: 20 }, () => ({ ...engineStatus, state: 'failing' as const })),
+    engines: Array.from({ length: 20 }, () => engineStatus),
     requests: Array.from({ length: 200 }, () => request),
   };
 

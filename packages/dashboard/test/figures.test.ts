@@ -221,6 +221,7 @@ const engine = (fields: Partial<EngineStatus> = {}): EngineStatus => ({
   kind: 'generic',
   cacheKnown: 'served',
   inFlight: 0,
+  limit: 8,
   queued: 0,
   pendingTokens: 0,
   served: 0,

@@ -3,7 +3,6 @@ import type { Attributes, Context, Span, TextMapSetter } from '@opentelemetry/ap
 import type { ErrorCode } from '@warmpath/core';
 import type { DialectName } from '../engines/dialects/dialects.js';
 import type { ApiName } from '../intake/apis/prompt-api.js';
-import type { Exchange } from './exchange.js';
 
 /**
  * The parts of a request's way that have a span of their own. `intake`: until its body is there. `retrieval`: one stage
@@ -35,7 +34,20 @@ export interface RequestTrace {
   /** A prompt goes to an engine. */
   dispatched(call: TracedCall, at: number): CallTrace;
   /** The answer is over, or its client gone. */
-  ended(exchange: Exchange, end: { readonly status: number; readonly at: number }): void;
+  ended(request: EndedRequest, end: { readonly status: number; readonly at: number }): void;
+}
+
+/** What is said of a request that is over: the part of `Exchange` that spans tell. */
+interface EndedRequest {
+  readonly requestId: string;
+  readonly errorCode: ErrorCode | undefined;
+  readonly policy: string | undefined;
+  readonly documents: number | undefined;
+  readonly documentsMoved: number | undefined;
+  readonly references: number;
+  readonly deduplicatedTokens: number;
+  readonly retrieval: { readonly speculation: string | null } | undefined;
+  readonly fallback: string | undefined;
 }
 
 /** What is said of a prompt when it goes out. */
@@ -89,7 +101,7 @@ export async function loadTracing(): Promise<Tracing | undefined> {
  */
 export function traced<Result>(
   { now }: { readonly now: () => number },
-  { trace }: Pick<Exchange, 'trace'>,
+  { trace }: { readonly trace: RequestTrace | undefined },
   name: Stage,
   work: () => Result,
 ): Result {
@@ -213,20 +225,20 @@ class TracedRequest implements RequestTrace {
     };
   }
 
-  ended(exchange: Exchange, { status, at }: Parameters<RequestTrace['ended']>[1]): void {
-    const { errorCode, requestId } = exchange;
+  ended(request: EndedRequest, { status, at }: Parameters<RequestTrace['ended']>[1]): void {
+    const { errorCode, requestId } = request;
     this.#span.setAttributes({
       'http.response.status_code': status,
       'warmpath.request_id': requestId,
       ...stated({
         'error.type': errorCode ?? (status >= 500 ? String(status) : undefined),
-        'warmpath.policy': exchange.policy,
-        'warmpath.documents': exchange.documents,
-        'warmpath.documents_moved': exchange.documentsMoved,
-        'warmpath.references': exchange.references || undefined,
-        'warmpath.deduplicated_tokens': exchange.deduplicatedTokens || undefined,
-        'warmpath.speculation': exchange.retrieval?.speculation ?? undefined,
-        'warmpath.fallback': exchange.fallback,
+        'warmpath.policy': request.policy,
+        'warmpath.documents': request.documents,
+        'warmpath.documents_moved': request.documentsMoved,
+        'warmpath.references': request.references || undefined,
+        'warmpath.deduplicated_tokens': request.deduplicatedTokens || undefined,
+        'warmpath.speculation': request.retrieval?.speculation ?? undefined,
+        'warmpath.fallback': request.fallback,
       }),
     });
     // What the client did wrong, or that it left, is no error of this server's.
