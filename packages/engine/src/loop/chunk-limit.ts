@@ -4,13 +4,15 @@ import { type BatchEstimate, TILE_ROWS } from '../native/tile-padding.js';
 const QUIET_STEPS = 15;
 /** Fewer of them say nothing: one may have been disturbed. */
 const LEAST_QUIET_STEPS = 3;
-/**
- * After so many steps, what is quiet is measured anew: streams become longer and cells fill, and a step takes longer
- * for it with or without a prompt. It costs some quiet steps, which are short.
- */
+/** After so many steps with prompts, a further prompt has what is quiet measured anew: some steps, which are short. */
 const QUIET_LASTS_STEPS = 64;
 /** Share of the allowed gap that is aimed at: steps of one size do not all take the same time. */
-const AIM = 0.75;
+const AIM = 0.85;
+/**
+ * A step may take so many times what it would take without the prompt, if the gap allows as much: a prompt goes on at a
+ * third of the speed at least, however much longer the streams have become since it came.
+ */
+const LEAST_GAP = 1.5;
 
 /** A step that was computed. */
 export interface ComputedStep {
@@ -22,24 +24,29 @@ export interface ComputedStep {
 
 /** A step that is to be filled. */
 export interface OpenStep {
+  /** The prompt of which tokens are computed first. */
+  readonly prompt: object;
   readonly generating: number;
   /** Most prompt tokens that there are, or that have room; one at least. */
   readonly most: number;
-  /** What the step is estimated to take with so many prompt tokens. */
+  /** What the step is estimated to take with so many prompt tokens, or none. */
   readonly estimate: (promptTokens: number) => BatchEstimate;
 }
 
 /**
  * How many prompt tokens may be computed beside running streams, so that these get their next token in time: no later
- * than `gap` times what a step takes without any prompt. That is measured, as the median of some quiet steps with as
- * many streams; where there are none, or only old ones, the next steps are quiet. What a step with a prompt takes is
- * estimated from what it attends to, and corrected by the steps before it.
+ * than `gap` times what a step took before the prompt came. That is measured, as the median of some quiet steps with as
+ * many streams; where there are none, or only old ones, the next steps are quiet. It holds for the whole prompt,
+ * although the streams become longer. What a step with a prompt takes is estimated from what it attends to, and
+ * corrected by the steps before it.
  */
 export class ChunkLimit {
   readonly #gap: number;
   readonly #speed = new StepSpeed();
   readonly #quiet = new Map<number, { readonly durationsMs: number[]; lastStep: number }>();
   #steps = 0;
+  /** What was quiet, beside so many streams, when a prompt came. */
+  #reference: { readonly prompt: object; readonly generating: number; readonly quietMs: number } | undefined;
 
   /** @param gap How many times longer than without prompts a step may take; 0 for no limit. */
   constructor(gap: number) {
@@ -72,15 +79,16 @@ export class ChunkLimit {
    * Prompt tokens for the next step: none while it is not known what is quiet, then one at least, so that no prompt
    * waits for ever. O(tokens of a tile + tiles).
    */
-  tokens({ generating, most, estimate }: OpenStep): number {
+  tokens({ prompt, generating, most, estimate }: OpenStep): number {
     if (this.#gap === 0) {
       return most;
     }
-    const quietMs = this.#quietMs(generating);
+    const quietMs = this.#quietMs(prompt, generating);
     if (quietMs === undefined) {
       return 0;
     }
-    const allowedMs = AIM * this.#gap * quietMs;
+    const gap = AIM * this.#gap;
+    const allowedMs = Math.max(gap * quietMs, Math.min(gap, LEAST_GAP) * this.#speed.ms(estimate(0)));
     let tokens = 1;
     for (const candidate of candidates(generating, most)) {
       if (this.#speed.ms(estimate(candidate)) <= allowedMs) {
@@ -90,7 +98,15 @@ export class ChunkLimit {
     return tokens;
   }
 
-  #quietMs(generating: number): number | undefined {
+  #quietMs(prompt: object, generating: number): number | undefined {
+    if (this.#reference?.prompt !== prompt || this.#reference.generating !== generating) {
+      const quietMs = this.#measuredMs(generating);
+      this.#reference = quietMs === undefined ? undefined : { prompt, generating, quietMs };
+    }
+    return this.#reference?.quietMs;
+  }
+
+  #measuredMs(generating: number): number | undefined {
     const quiet = this.#quiet.get(generating);
     if (quiet === undefined || quiet.durationsMs.length < LEAST_QUIET_STEPS || !this.#isFresh(quiet.lastStep)) {
       return undefined;

@@ -2,6 +2,7 @@ import { availableParallelism, loadavg } from 'node:os';
 import { WarmpathError } from '@warmpath/core';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { NativeContext } from '../native/context.js';
+import type { AdjacentCells } from './adjacent-cells.js';
 import type { LoopAnnouncer } from './announcer.js';
 import type { FinishReason } from './generation.js';
 import type { RequestPlaces } from './request-places.js';
@@ -43,6 +44,7 @@ export interface DecodeStepOptions {
   readonly context: NativeContext;
   readonly cache: PrefixCache;
   readonly places: RequestPlaces;
+  readonly adjacent: AdjacentCells;
   readonly pacing: StepPacing;
   readonly announcer: LoopAnnouncer;
   readonly vocabulary: TokenPieces;
@@ -55,6 +57,7 @@ export class DecodeStep {
   readonly #context: NativeContext;
   readonly #cache: PrefixCache;
   readonly #places: RequestPlaces;
+  readonly #adjacent: AdjacentCells;
   readonly #pacing: StepPacing;
   readonly #announcer: LoopAnnouncer;
   readonly #vocabulary: TokenPieces;
@@ -64,10 +67,11 @@ export class DecodeStep {
   /** What the decode in flight is expected to take. */
   #expectedMs: number | undefined;
 
-  constructor({ context, cache, places, pacing, announcer, vocabulary, contextTokens }: DecodeStepOptions) {
+  constructor({ context, cache, places, adjacent, pacing, announcer, vocabulary, contextTokens }: DecodeStepOptions) {
     this.#context = context;
     this.#cache = cache;
     this.#places = places;
+    this.#adjacent = adjacent;
     this.#pacing = pacing;
     this.#announcer = announcer;
     this.#vocabulary = vocabulary;
@@ -88,6 +92,7 @@ export class DecodeStep {
    */
   async run(): Promise<void> {
     const { running } = this.#places;
+    this.#adjacent.gather(running);
     const limits = this.#pacing.limits(running, this.#cache.leasedCells());
     const entries = planStep(running, this.#cache, limits);
     const isAnyDone = this.#places.finishPrefills();

@@ -49,7 +49,7 @@ export class EngineLoop {
   readonly contextTokens: number;
 
   private constructor(options: EngineLoopOptions, memory: LoopMemory, learned: ObservedCost) {
-    const { context, cache, hot } = memory;
+    const { context, cache, hot, adjacent } = memory;
     const { maxRunning, cachedDocuments, window } = options;
     this.management = new CacheManagement({ cache, hot, clock: Date.now, wake: () => this.#wakeUp() });
     this.#options = options;
@@ -75,6 +75,7 @@ export class EngineLoop {
       context,
       cache,
       places: this.#places,
+      adjacent,
       pacing: new StepPacing({
         batchTokens: options.batchTokens,
         streamGap: options.streamGap ?? 0,

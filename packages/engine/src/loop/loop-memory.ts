@@ -3,6 +3,7 @@ import { HotCopies } from '../cache/hot-copies.js';
 import { PrefixCache } from '../cache/prefix-cache.js';
 import { NativeContext } from '../native/context.js';
 import { StateStore } from '../store/state-store.js';
+import { AdjacentCells } from './adjacent-cells.js';
 import type { EngineLoopOptions, StoreOptions } from './loop-options.js';
 
 type OpenStore = Awaited<ReturnType<typeof StateStore.open>>;
@@ -14,6 +15,8 @@ export interface LoopMemory {
   readonly context: NativeContext;
   readonly cache: PrefixCache;
   readonly hot: HotCopies | undefined;
+  /** Keeps the cells of each stream together, where that is faster. */
+  readonly adjacent: AdjacentCells;
 }
 
 /**
@@ -54,7 +57,14 @@ export async function openLoopMemory(options: EngineLoopOptions, cost: CostModel
     const hotCopies = canSharePrefixes ? options.hotCopies : undefined;
     const hotStore = hotCopies && (await openStore(hotCopies, context).catch(warn));
     const cache = createCache(options, { context, disk, cost });
-    return { context, cache, hot: hotStore && new HotCopies({ ...hotStore, cache, memory: context }) };
+    // A GPU reads otherwise; and where all batches are computed in the same way, cells stay where they are.
+    const isGathered = canSharePrefixes && !options.model.usesGpu && options.batchInvariant !== true;
+    return {
+      context,
+      cache,
+      hot: hotStore && new HotCopies({ ...hotStore, cache, memory: context }),
+      adjacent: new AdjacentCells(isGathered ? context : undefined),
+    };
   } catch (error) {
     context.free();
     throw error;

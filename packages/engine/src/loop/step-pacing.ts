@@ -88,6 +88,7 @@ export class StepPacing {
     }
     const answers = generating.map(({ computed }) => ({ from: computed, count: 1 }));
     const promptTokens = this.#chunkLimit.tokens({
+      prompt: prompts[0]!,
       generating: generating.length,
       most,
       estimate: (tokens) => this.#estimate(attention([...answers, ...firstTokens(prompts, tokens)], cells)),

@@ -45,6 +45,8 @@ export class GenerationTask {
   lease: Lease | undefined;
   /** Tokens whose cells the lease has. */
   computed = 0;
+  /** Tokens up to which the cells of its answer lie together (`AdjacentCells`). */
+  adjacent = 0;
   aborted = false;
   /** Whether it may go on beyond the tokens after which it is to be held. */
   released = false;
@@ -165,6 +167,7 @@ export class GenerationTask {
   loseCells(): void {
     this.#furthest = Math.max(this.#furthest, this.computed);
     this.computed = 0;
+    this.adjacent = 0;
   }
 
   /** Whether it has ever run. A task that lost its cells waits again, but its client may have read half an answer. */

@@ -48,6 +48,11 @@ export class NativeContext implements SavableMemory {
   readonly #isPadded: boolean;
   readonly #usesGpu: boolean;
   readonly #pool: NativePointer | undefined;
+  /**
+   * Where logits were: a place for each output of a decode. A copy for every token would have the garbage collector run
+   * all the time.
+   */
+  readonly #logits = new Map<NativePointer, Float32Array>();
   #state: 'idle' | 'decoding' | 'freed' = 'idle';
   #warmUpMs = 0;
 
@@ -185,7 +190,10 @@ export class NativeContext implements SavableMemory {
     return this.#padding.estimate(batch, this.#isPadded);
   }
 
-  /** @returns A copy of the logits after the token at `index` of the last batch. Cost: one copy of the vocabulary. */
+  /**
+   * @returns The logits after the token at `index` of the last batch: llama.cpp's own, which may be changed, and which
+   *   the next decode overwrites.
+   */
   logits(index: number): Float32Array {
     this.#requireIdle();
     const pointer = this.#bindings.logitsAt(this.#context, index);
@@ -194,7 +202,12 @@ export class NativeContext implements SavableMemory {
         detail: 'llama.cpp has no logits for a token it was asked for',
       });
     }
-    return ffi().decode(pointer, 'float', this.#vocabularySize) as Float32Array;
+    let view = this.#logits.get(pointer);
+    if (view === undefined) {
+      view = new Float32Array(ffi().view(pointer, this.#vocabularySize * Float32Array.BYTES_PER_ELEMENT));
+      this.#logits.set(pointer, view);
+    }
+    return view;
   }
 
   copy(source: number, target: number, from: number, to: number): void {
@@ -248,6 +261,7 @@ export class NativeContext implements SavableMemory {
   free(): void {
     this.#requireIdle();
     this.#state = 'freed';
+    this.#logits.clear();
     this.#bindings.free(this.#context);
     if (this.#pool !== undefined) {
       this.#bindings.threadPools.free(this.#pool);

@@ -33,7 +33,7 @@ describe('the native context', () => {
       last = batch.add(token, from + index, sequence, index === tokens.length - 1);
     }
     expect(await context.decode()).toBe(0);
-    return context.logits(last);
+    return context.logits(last).slice();
   }
 
   it('refuses every touch while a decode is in flight, and works again afterwards', async () => {

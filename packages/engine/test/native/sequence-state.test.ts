@@ -43,7 +43,7 @@ class Sequences {
       expect(await this.context.decode()).toBe(0);
     }
     this.held.get(sequence)?.push(...tokens);
-    return this.context.logits(last);
+    return this.context.logits(last).slice();
   }
 
   share(source: number, target: number, length: number): void {

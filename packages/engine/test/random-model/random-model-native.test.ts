@@ -32,7 +32,7 @@ async function generate(model: NativeModel, context: NativeContext, prompt: stri
     context.batch.add(token, position, 0, position === promptTokens.length - 1);
   }
   expect(await context.decode()).toBe(0);
-  const logits = context.logits(promptTokens.length - 1);
+  const logits = context.logits(promptTokens.length - 1).slice();
   const tokens = [likeliest(logits)];
   while (tokens.length < 24) {
     context.batch.clear();
