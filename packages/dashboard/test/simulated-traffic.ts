@@ -56,11 +56,13 @@ export class Simulation {
   ): Promise<Simulation> {
     const engine = await SimulatedEngine.start({ maxBlocks });
     const clock = { now: 1_000_000 };
-    const { server, ...rest } = config;
+    const { server, queue, ...rest } = config;
     const gateway = await startGateway(
       {
         ...rest,
         server: { port: 0, ...server },
+        // How much the engine gets is `limit`, and nothing that is learned while the simulation runs.
+        queue: { adaptive: false, ...queue },
         upstream: { url: engine.url, maxConcurrent: limit },
         log: { level: 'silent' },
       },
