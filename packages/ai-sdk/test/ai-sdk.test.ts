@@ -21,7 +21,7 @@ describe.each(VERSIONS.map((version) => [version.name, version] as const))('%s',
     expect(await version.generate(warmpath, mock, ask('ab'))).toBe('Two words');
     await version.generate(warmpath, mock, ask('bca'));
     expect(labelsIn(textOf(mock))).toBe('abc');
-    expect(textOf(mock)).toMatch(/\[b\] > \[c\] > \[a\]\.\nWhat was found\?$/);
+    expect(textOf(mock)).toMatch(/relevance: \[c\] > \[a\]\.\nWhat was found\?$/);
     expect(mock.received.at(-1)!.providerOptions).toEqual({ other: { kept: true } });
     expect(mock.received.at(-1)!.prompt[0]).toMatchObject({ role: 'system', content: 'Answer from the documents.' });
   });

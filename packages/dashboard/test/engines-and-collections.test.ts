@@ -127,6 +127,7 @@ describe('several engines', () => {
 
     await page.getByRole('link', { name: 'Knowledge tree' }).click();
     const behind = page.getByRole('complementary', { name: 'The selected node' }).locator('.children button');
+    await behind.nth(1).waitFor();
     expect((await behind.allTextContents()).sort()).toEqual(['north', 'south']);
     // Both hold the same tenant and model, and what one of them holds is not the other's.
     await behind.getByText('north').click();

@@ -97,7 +97,7 @@ describe('an agent with the processor', { timeout: 60_000 }, () => {
     expect(await ask('What was found?', context('ab'))).toBe('Much.');
     await ask('What was found?', context('bca'));
     expect(labelsIn(questionOf(1))).toBe('abc');
-    expect(questionOf(1)).toMatch(/\[b\] > \[c\] > \[a\]\.\nWhat was found\?$/);
+    expect(questionOf(1)).toMatch(/relevance: \[c\] > \[a\]\.\nWhat was found\?$/);
     expect(prompts[1]![0]).toMatchObject({ role: 'system', content: 'Be brief.' });
     await ask('What was found?');
     expect(questionOf(2)).toBe('What was found?');
