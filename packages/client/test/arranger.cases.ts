@@ -23,7 +23,7 @@ export function arrangerCases(name: string, make: () => Promise<Arranger>): void
       expect(second.ids).toEqual(['a', 'b', 'd']);
       expect(second.documents.map(({ rank }) => rank)).toEqual([2, 0, 1]);
       expect(second.documents.map(({ source }) => source)).toEqual([2, 0, 1]);
-      expect(second.hint?.labels).toEqual(['b', 'd', 'a']);
+      expect(second.hint?.labels).toEqual(['d', 'a']);
       expect(second.predictedCachedTokens).toBeGreaterThan(100);
       const shared = first.text.slice(0, first.text.indexOf('<document id="c"'));
       expect(second.text.startsWith(shared)).toBe(true);

@@ -19,7 +19,7 @@ describe('a chat without a gateway', () => {
     expect(messages).toHaveLength(2);
     const { content } = messages[1]!;
     expect([...String(content).matchAll(/<document id="(\w)"/g)].map(([, id]) => id)).toEqual(['a', 'b', 'c']);
-    expect(content).toMatch(/\[b\] > \[c\] > \[a\]\.\nWhat was found\?$/);
+    expect(content).toMatch(/relevance: \[c\] > \[a\]\.\nWhat was found\?$/);
     expect(arrangement.predictedCachedTokens).toBeGreaterThan(100);
   });
 

@@ -69,7 +69,7 @@ describe('an agent with the middleware', () => {
     lookUp('bca');
     const state = await ask('two');
     expect(labelsIn(toolText(3))).toBe('abc');
-    expect(toolText(3)).toMatch(/\[b\] > \[c\] > \[a\]\.\n$/);
+    expect(toolText(3)).toMatch(/relevance: \[c\] > \[a\]\.\n$/);
     const message = state.messages.find(({ type }) => type === 'tool') as ToolMessage;
     expect((message.artifact as { id: string }[]).map(({ id }) => id)).toEqual(['a', 'b', 'c']);
     expect(message.name).toBe('search');
