@@ -41,8 +41,10 @@ async function withMarks(fields: object, layout: 'question' | 'system' = 'questi
     messages: [{ role: 'user', content: 'What do they weigh?' }],
     ...fields,
   };
-  await through(gateway, { ...request, documents: [VELKA, ORSIN] }, MESSAGES);
-  return through(gateway, { ...request, documents: [TAMIR, ORSIN, VELKA] }, MESSAGES);
+  // What is shorter is not cached by the API.
+  const [velka, orsin, tamir] = [VELKA, ORSIN, TAMIR].map((one) => ({ ...one, content: one.content.repeat(60) }));
+  await through(gateway, { ...request, documents: [velka, orsin] }, MESSAGES);
+  return through(gateway, { ...request, documents: [tamir, orsin, velka] }, MESSAGES);
 }
 
 /** The labels of the documents in each block that ends in a breakpoint. */
@@ -169,7 +171,7 @@ async function routesAndMarks(): Promise<void> {
 async function systemText(): Promise<void> {
   const inSystem = JSON.parse(await withMarks({ system: 'Be brief.' }, 'system')) as { system: object[] };
   expect(inSystem.system.every((block) => 'text' in block)).toBe(true);
-  expect(markedDocuments(JSON.stringify(inSystem))).toEqual(['velka orsin', 'tamir']);
+  expect(markedDocuments(JSON.stringify(inSystem))).toEqual(['orsin', 'tamir']);
 }
 
 async function longResults(): Promise<void> {
@@ -188,9 +190,10 @@ async function inputUnchanged(): Promise<void> {
   const { gateway, engine } = await stand(undefined, { upstream, arrange: { hints: false } });
   const question = '{"text" : "DOCS and a qu\\u00e9stion", "type":"text"}';
   const before = '{"max_tokens":9, "messages" :[ {"content":[ ';
-  const document = '{"id":"a","content":"DOCS"}';
+  const content = `DOCS${' DOCS'.repeat(1_500)}`;
+  const document = JSON.stringify({ id: 'a', content });
   await send(gateway.url + MESSAGES, `${before}${question} ],"role":"user"} ], "documents": [${document}]}`);
-  const added = { type: 'text', text: '<document id="a">\nDOCS\n</document>\n', ...MARK };
+  const added = { type: 'text', text: `<document id="a">\n${content}\n</document>\n`, ...MARK };
   expect(engine.last.body).toBe(`${before}${JSON.stringify(added)},${question} ],"role":"user"} ]}`);
 }
 
@@ -215,7 +218,7 @@ function markedByClient(count: number): readonly Readonly<Record<string, unknown
 
 async function atMostFour(): Promise<void> {
   for (const count of [0, 1, 2, 3, 4]) {
-    const expected = count <= 2 ? ['velka orsin', 'tamir'] : count === 3 ? ['velka orsin tamir'] : [];
+    const expected = count <= 2 ? ['orsin', 'tamir'] : count === 3 ? ['tamir'] : [];
     for (const fields of markedByClient(count)) {
       const body = await withMarks(fields);
       expect(markedDocuments(body)).toEqual(expected);
