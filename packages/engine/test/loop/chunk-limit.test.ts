@@ -74,12 +74,15 @@ class Simulation {
    */
   step(most: number): SimulatedStep {
     const { streams: generating } = this;
-    const tokens = most === 0 ? 0 : this.#limit.tokens({
-      prompt: this.#prompt,
-      generating,
-      most,
-      estimate: (count) => this.estimate(count),
-    });
+    const tokens =
+      most === 0
+        ? 0
+        : this.#limit.tokens({
+            prompt: this.#prompt,
+            generating,
+            most,
+            estimate: (count) => this.estimate(count),
+          });
     const estimate = this.estimate(tokens);
     const ratio = this.trueMs(estimate) / this.trueMs(this.estimate(0));
     const noise = 1 + this.#machine.noise * this.#random();
@@ -210,6 +213,8 @@ describe('the prompt tokens beside running streams', () => {
 
   it('have no limit when none is asked for', () => {
     const limit = new ChunkLimit(0);
-    expect(limit.tokens({ prompt: {}, generating: 8, most: 500, estimate: () => ({ nanoseconds: 1, isTiled: false }) })).toBe(500);
+    expect(
+      limit.tokens({ prompt: {}, generating: 8, most: 500, estimate: () => ({ nanoseconds: 1, isTiled: false }) }),
+    ).toBe(500);
   });
 });
