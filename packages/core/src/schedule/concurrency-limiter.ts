@@ -56,7 +56,7 @@ interface Sample {
  * Learns how many requests an engine takes before they wait inside of it, so that they wait where they can still be
  * ordered. Told when requests are sent, begin to answer and end; by windows of them it estimates what waits in the
  * engine (Little's law: requests a millisecond, times the mean of what first tokens took longer than computing their
- * prompts does) and sets the limit to what is left, plus a headroom of 15 %, at most the root. How long an answer is
+ * prompts does) and sets the limit to what is left, plus a headroom of 12 %, at most the root. How long an answer is
  * has no influence. What computing alone takes is learned from requests that few others were ahead of; under lasting
  * load, quiet windows make such requests (Envoy's gradient controller re-measures its minimum likewise).
  *
