@@ -16,6 +16,7 @@ import type { Engine } from '../engines/engine.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
+import { mentionsKey } from '../intake/parse-request.js';
 import type { ChosenEngine, Exchange } from '../observe/exchange.js';
 import type { Dispatch, WaitingContext } from './dispatch.js';
 import { ownHeaders } from './forward.js';
@@ -122,7 +123,7 @@ const STREAM = ['"stream":true', '"stream": true'];
  * Whether the answer to a body is a stream. In a text of the body, quotes have a backslash before them. O(body).
  */
 function asksForStream(body: Buffer): boolean {
-  return STREAM.some((member) => body.includes(member));
+  return mentionsKey(body, 'stream') && STREAM.some((member) => body.includes(member));
 }
 
 /** When the client gives up, as far as it says. */
@@ -133,7 +134,7 @@ function deadlineOf({ request: { headers, exchange } }: Call): number | undefine
 
 /** The request's own `priority` as the engine reads it, the higher the sooner; 0 where it has none, or the engine. */
 function urgencyOf({ request, body }: Call, { dialect: { priority: direction } }: Engine): number {
-  if (direction === undefined || !isReadable(request) || !body.includes('"priority"')) return 0;
+  if (direction === undefined || !isReadable(request) || !mentionsKey(body, 'priority')) return 0;
   try {
     const priority = new BodyView(body).parse('priority');
     if (!Number.isSafeInteger(priority)) return 0;

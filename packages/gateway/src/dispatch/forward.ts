@@ -45,7 +45,7 @@ export function forward(
   const { exchange } = request;
   const errors = errorShapeOf(request.url);
   const charged = chargedKey(request);
-  const own = { ...engineHeaders(engine, exchange.requestId), ...exchange.trace?.headers };
+  const own = Object.assign(engineHeaders(engine, exchange.requestId), exchange.trace?.headers);
   // A compressed answer would hide what the engine counted.
   if (charged !== undefined) own['accept-encoding'] = 'identity';
   reply.hijack();

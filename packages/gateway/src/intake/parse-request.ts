@@ -126,7 +126,7 @@ const SHORT_WORD = 6;
 const BEGINNINGS = 32;
 
 /** Whether a body may have this key. O(body), native. */
-function mentionsKey(body: Buffer, key: string): boolean {
+export function mentionsKey(body: Buffer, key: string): boolean {
   const quoted = `"${key}"`;
   const short = quoted.slice(0, SHORT_WORD);
   let at = body.indexOf(short);

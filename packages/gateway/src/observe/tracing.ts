@@ -148,13 +148,18 @@ function begin(
   { now, startedAt }: Parameters<Tracing['begin']>[1],
 ): RequestTrace | undefined {
   const { context, propagation, SpanKind, trace, isSpanContextValid } = api;
+  // Most processes have no SDK: nothing is made for a request there.
+  const provider = trace.getTracerProvider();
+  const tracer =
+    provider instanceof api.ProxyTracerProvider ? provider.getDelegateTracer(SCOPE) : provider.getTracer(SCOPE);
+  if (tracer === undefined) return undefined;
   // Where Node's HTTP server is instrumented, its span is the parent; the client's is, otherwise.
   const around = context.active();
   const isInside = trace.getSpan(around) !== undefined;
   const parent = isInside ? around : propagation.extract(around, headers);
   // Spans want the time of day.
   const dayMs = Date.now() - now();
-  const span = trace.getTracer(SCOPE).startSpan(
+  const span = tracer.startSpan(
     `${method} ${route}`,
     {
       kind: isInside ? SpanKind.INTERNAL : SpanKind.SERVER,
