@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, it } from 'vitest';
 import { CHAT_STREAM, startStream } from './fake-engine.js';
-import { chat, type Stand, send, stand } from './harness.js';
+import { chat, metricOf, send, stand, untilMetric } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 /** Clients that leave; `WARMPATH_DEPARTURES=1500 npx vitest run packages/gateway/test/departures.test.ts` for more. */
@@ -46,18 +46,6 @@ class Client {
   }
 }
 
-async function metric({ gateway }: Stand, name: string): Promise<number> {
-  const { text } = await send(`${gateway.url}/metrics`);
-  let sum = 0;
-  for (const [, value] of text.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))) sum += Number(value);
-  return sum;
-}
-
-/** Asking takes a turn of the gateway's event loop. */
-async function becomes(both: Stand, name: string, wanted: number): Promise<void> {
-  while ((await metric(both, name)) !== wanted);
-}
-
 it(`${DEPARTURES} clients leave in all states: each abort reaches the engine, and every place is free again`, {
   timeout: 600_000,
 }, async () => {
@@ -92,9 +80,9 @@ it(`${DEPARTURES} clients leave in all states: each abort reaches the engine, an
     await engine.until('request', received);
     const queued: Client[] = [];
     for (let i = 1 + below(5); i > 0; i--) queued.push(await Client.sending(gateway.url, 'queued', 1));
-    await becomes(both, 'warmpath_queue_depth', queued.length);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', queued.length);
     for (const client of queued) leave(client, 'queued');
-    await becomes(both, 'warmpath_queue_depth', 0);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 0);
     for (const part of [0, 0.3, 0.9]) {
       leave(await Client.sending(gateway.url, 'x', part), part === 0 ? 'before the body' : 'mid body');
     }
@@ -112,8 +100,8 @@ it(`${DEPARTURES} clients leave in all states: each abort reaches the engine, an
     }
   }
   // The request for the metrics is in flight itself.
-  await becomes(both, 'warmpath_requests_in_flight', 1);
-  expect(await metric(both, 'warmpath_queue_depth')).toBe(0);
+  await untilMetric(both.gateway, 'warmpath_requests_in_flight', 1);
+  expect(await metricOf(both.gateway, 'warmpath_queue_depth')).toBe(0);
   expect(engine.aborted).toBe(aborts);
   expect(left.size).toBe(6);
   for (let i = 0; i < 2 * PLACES; i++) expect((await send(gateway.url + PATH, chat())).status).toBe(200);

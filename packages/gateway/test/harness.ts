@@ -99,6 +99,26 @@ export function openRequest(url: string, body?: string | Buffer | object, option
   return request;
 }
 
+/**
+ * The sum of a metric's samples, of all labels or, as in `warmpath_errors_total{code="…"`, of those that begin so; not
+ * a number where the gateway has no such metric.
+ */
+export async function metricOf({ url }: Pick<RunningGateway, 'url'>, name: string): Promise<number> {
+  const { text } = await send(`${url}/metrics`);
+  const samples = text.split('\n').filter((line) => line.startsWith(name) && ' {,}'.includes(line[name.length] ?? ''));
+  if (samples.length === 0 && !text.includes(`# TYPE ${name.split('{', 1)[0]} `)) return Number.NaN;
+  return samples.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
+}
+
+/** Resolves when that is so. Asking takes a turn of the gateway's event loop. */
+export async function untilMetric(gateway: Pick<RunningGateway, 'url'>, name: string, value: number): Promise<void> {
+  for (;;) {
+    const found = await metricOf(gateway, name);
+    if (Number.isNaN(found)) throw new Error(`no metric ${name}`);
+    if (found === value) return;
+  }
+}
+
 /** What the `x-warmpath` header of an answer says, by key; strings without their quotes, lists with commas. */
 export function told({ headers }: Pick<Reply, 'headers'>): Readonly<Record<string, string | undefined>> {
   const summary: Record<string, string> = {};

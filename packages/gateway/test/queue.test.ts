@@ -10,24 +10,16 @@ import {
   DOCUMENTS,
   errorOf,
   labelsIn,
+  metricOf,
   openRequest,
   type Reply,
-  type Stand,
   type StandConfig,
   send,
   stand,
+  untilMetric,
 } from './harness.js';
 
 const PATH = '/v1/chat/completions';
-
-const gauge = async ({ gateway }: Stand, name: string) => {
-  const { text } = await send(`${gateway.url}/metrics`);
-  return Number(new RegExp(`^warmpath_${name} (.*)$`, 'm').exec(text)?.[1]);
-};
-
-async function untilDepth(both: Stand, depth: number): Promise<void> {
-  while ((await gauge(both, 'queue_depth')) !== depth);
-}
 
 /** An engine that answers when it is told to, in front of which one prompt at a time is let through. */
 async function oneAtATime(config: Partial<StandConfig> = {}, waitings: ArrangeRequest['waiting'][] = []) {
@@ -49,7 +41,7 @@ async function oneAtATime(config: Partial<StandConfig> = {}, waitings: ArrangeRe
       const headers: Record<string, string> = authorization === undefined ? {} : { authorization };
       replies.push(send(both.gateway.url + PATH, body, { headers }));
       if (place === 0) await both.engine.until('request', 1);
-      else await untilDepth(both, place);
+      else await untilMetric(both.gateway, 'warmpath_queue_depth', place);
     }
     return replies;
   };
@@ -72,12 +64,12 @@ describe('a limit of prompts in the engine', () => {
     const { both, arrive, answer, users, engine } = await oneAtATime();
     const replies = await arrive([[asked('a')], [asked('b')], [asked('c')]]);
     expect(engine.received).toHaveLength(1);
-    expect(await gauge(both, 'upstream_in_flight')).toBe(1);
+    expect(await metricOf(both.gateway, 'warmpath_upstream_in_flight')).toBe(1);
     for (let i = 0; i < 3; i++) await answer();
     expect((await Promise.all(replies)).map(({ status }) => status)).toEqual([200, 200, 200]);
     expect(users()).toEqual(['a', 'b', 'c']);
-    expect(await gauge(both, 'queue_wait_seconds_count')).toBe(2);
-    expect(await gauge(both, 'upstream_in_flight')).toBe(0);
+    expect(await metricOf(both.gateway, 'warmpath_queue_wait_seconds_count')).toBe(2);
+    expect(await metricOf(both.gateway, 'warmpath_upstream_in_flight')).toBe(0);
   });
 
   it('tells the policy of the prompts that wait: same tenant, model and preamble', async () => {
@@ -145,14 +137,14 @@ describe('a limit of prompts in the engine', () => {
     const { both, arrive, answer, users } = await oneAtATime({}, waitings);
     const replies = await arrive([[asked('first')], [asked('second')]]);
     const leaving: ClientRequest = openRequest(both.gateway.url + PATH, asked('leaving')).on('error', () => {});
-    await untilDepth(both, 2);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 2);
     leaving.destroy();
-    await untilDepth(both, 1);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 1);
     for (let i = 0; i < 2; i++) await answer();
     await Promise.all(replies);
     expect(users()).toEqual(['first', 'second']);
     expect(waitings).toEqual([undefined, undefined]);
-    expect(await gauge(both, 'client_aborts_total')).toBe(1);
+    expect(await metricOf(both.gateway, 'warmpath_client_aborts_total')).toBe(1);
   });
 
   it('gives the place of a client that leaves during its answer to the next one', async () => {
@@ -160,7 +152,7 @@ describe('a limit of prompts in the engine', () => {
     const leaving = openRequest(both.gateway.url + PATH, asked('leaving')).on('error', () => {});
     await engine.until('request', 1);
     const next = send(both.gateway.url + PATH, asked('next'));
-    await untilDepth(both, 1);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 1);
     leaving.destroy();
     await engine.until('request', 2);
     for (let i = 0; i < 2; i++) await answer();
@@ -174,9 +166,9 @@ describe('a limit of prompts in the engine', () => {
     const first = as('one');
     await engine.until('request', 1);
     const second = as('one');
-    await untilDepth(both, 1);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 1);
     const givesWay = as('one');
-    await untilDepth(both, 2);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 2);
     const tooMany = await as('one');
     expect(tooMany.status).toBe(429);
     expect(errorOf(tooMany)).toMatchObject({ code: 'WARMPATH_OVERLOADED' });

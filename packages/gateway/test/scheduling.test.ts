@@ -8,24 +8,16 @@ import {
   chat,
   DOCUMENTS,
   errorOf,
+  metricOf,
   openRequest,
   type Reply,
-  type Stand,
   type StandConfig,
   send,
   stand,
+  untilMetric,
 } from './harness.js';
 
 const PATH = '/v1/chat/completions';
-
-async function metric({ gateway }: Pick<Stand, 'gateway'>, name: string): Promise<number> {
-  const { text } = await send(`${gateway.url}/metrics`);
-  return Number(new RegExp(`^warmpath_${name}(?:\\{[^}]*\\})? (.*)$`, 'm').exec(text)?.[1]);
-}
-
-async function untilDepth(both: Stand, depth: number): Promise<void> {
-  while ((await metric(both, 'queue_depth')) !== depth);
-}
 
 /** An engine whose answers begin and end when they are told to, behind a gateway with a clock that stands still. */
 async function told(config: StandConfig) {
@@ -51,7 +43,7 @@ describe('priorities', () => {
     await engine.until('request', 1);
     for (const [user, priority] of [['unsaid'], ['idle', 7], ['urgent', -7]] as const) {
       replies.push(post(asked(user, priority === undefined ? {} : { priority })));
-      await untilDepth(both, replies.length - 1);
+      await untilMetric(both.gateway, 'warmpath_queue_depth', replies.length - 1);
     }
     for (let place = 0; place < 4; place++) {
       await engine.until('request', place + 1);
@@ -69,9 +61,9 @@ describe('priorities', () => {
     const replies = [post(asked('a'), one)];
     await engine.until('request', 1);
     replies.push(post(asked('b', { priority: -100 }), one));
-    await untilDepth(both, 1);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 1);
     replies.push(post(asked('other'), { authorization: 'Bearer two' }));
-    await untilDepth(both, 2);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 2);
     for (let place = 0; place < 3; place++) {
       await engine.until('request', place + 1);
       held[place]!.end('{}');
@@ -98,7 +90,7 @@ describe('a wait that would be too long', () => {
     for (let place = 0; place < 10; place++) {
       first.push(post(asked(`first ${place}`)));
       if (place === 0) await engine.until('request', 1);
-      else await untilDepth(both, place);
+      else await untilMetric(both.gateway, 'warmpath_queue_depth', place);
     }
     for (let place = 0; place < 10; place++) await answer();
     await Promise.all(first);
@@ -111,7 +103,7 @@ describe('a wait that would be too long', () => {
     await engine.until('request', 11);
     for (let place = 0; place < 3; place++) {
       replies.push(post(asked(`waits ${place}`)));
-      await untilDepth(both, place + 1);
+      await untilMetric(both.gateway, 'warmpath_queue_depth', place + 1);
     }
     const late = await post(asked('late'), { 'x-stainless-timeout': '2' });
     expect(late.status).toBe(429);
@@ -119,7 +111,7 @@ describe('a wait that would be too long', () => {
     expect(errorOf(late).message).toContain('3 requests wait before this one, 4.0 s by estimate');
     expect(late.headers['retry-after']).toBe('2');
     const patient = post(asked('patient'), { 'x-stainless-timeout': '600' });
-    await untilDepth(both, 4);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 4);
     for (let place = 0; place < 5; place++) await answer();
     expect((await Promise.all([...replies, patient])).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
   });
@@ -135,9 +127,9 @@ describe('a wait that would be too long', () => {
       return reply;
     });
     // The refusals come before anything else is served.
-    while (outcomes.length < 10) await metric(both, 'queue_depth');
+    while (outcomes.length < 10) await metricOf(both.gateway, 'warmpath_queue_depth');
     expect(outcomes).toEqual(Array(10).fill('429'));
-    expect(await metric(both, 'queue_depth')).toBe(10);
+    expect(await metricOf(both.gateway, 'warmpath_queue_depth')).toBe(10);
     for (let place = 0; place < 11; place++) await answer();
     const all = await Promise.all([running, ...replies]);
     expect(all.filter(({ status }) => status === 200)).toHaveLength(11);
@@ -164,17 +156,17 @@ describe('requests that begin alike', () => {
     const replies = [post(burst('leader'))];
     await engine.until('request', 1);
     for (const user of ['a', 'b', 'c']) replies.push(post(burst(user)));
-    await untilDepth(both, 3);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 3);
     // Others are not held up.
     replies.push(post(burst('other tenant'), { authorization: 'Bearer two' }));
     await engine.until('request', 2);
     replies.push(post(burst('other beginning', `Else. ${system}`)));
     await engine.until('request', 3);
-    expect(await metric(both, 'queue_depth')).toBe(3);
+    expect(await metricOf(both.gateway, 'warmpath_queue_depth')).toBe(3);
     // A beginning of an answer without content says nothing.
     const [role, content, ...rest] = CHAT_STREAM.split('\n\n');
     startStream(held[0]!).write(`${role}\n\n`);
-    expect(await metric(both, 'queue_depth')).toBe(3);
+    expect(await metricOf(both.gateway, 'warmpath_queue_depth')).toBe(3);
     held[0]!.write(`${content}\n\n`);
     await engine.until('request', 6);
     held[0]!.end(rest.join('\n\n'));
@@ -193,17 +185,17 @@ describe('requests that begin alike', () => {
     const leader = post(burst('leader'));
     await engine.until('request', 1);
     const leaving = openRequest(both.gateway.url + PATH, burst('leaving')).on('error', () => {});
-    await untilDepth(both, 1);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 1);
     const next = post(burst('next'));
-    await untilDepth(both, 2);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 2);
     const last = post(burst('last'));
-    await untilDepth(both, 3);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 3);
     leaving.destroy();
-    await untilDepth(both, 2);
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 2);
     held[0]!.writeHead(500).end('{}');
     expect((await leader).status).toBe(500);
     await engine.until('request', 2);
-    expect(await metric(both, 'queue_depth')).toBe(1);
+    expect(await metricOf(both.gateway, 'warmpath_queue_depth')).toBe(1);
     finish(held[1]!);
     await engine.until('request', 3);
     finish(held[2]!);
@@ -239,9 +231,11 @@ describe('the limit', () => {
     let most = 0;
     for (let round = 0; round < load.rounds; round++) {
       while (open < CLIENTS) ask();
-      const waiting = async () => (await metric(both, 'upstream_in_flight')) + (await metric(both, 'queue_depth'));
+      const waiting = async () =>
+        (await metricOf(both.gateway, 'warmpath_upstream_in_flight')) +
+        (await metricOf(both.gateway, 'warmpath_queue_depth'));
       while ((await waiting()) < CLIENTS);
-      await engine.until('request', answered + (await metric(both, 'upstream_in_flight')));
+      await engine.until('request', answered + (await metricOf(both.gateway, 'warmpath_upstream_in_flight')));
       most = Math.max(round < load.rounds / 2 ? 0 : most, engine.received.length - answered);
       clock.now += 50;
       const done = held.slice(answered, answered + SLOTS);
@@ -250,12 +244,12 @@ describe('the limit', () => {
         if (load.stream) startStream(response).end(CHAT_STREAM);
         else response.end('{}');
       }
-      while (open > CLIENTS - done.length) await metric(both, 'queue_depth');
+      while (open > CLIENTS - done.length) await metricOf(both.gateway, 'warmpath_queue_depth');
     }
-    const limit = await metric(both, 'engine_limit');
+    const limit = await metricOf(both.gateway, 'warmpath_engine_limit');
     engine.answer = (response) => response.end('{}');
     for (const response of held.slice(answered)) response.end('{}');
-    while (open > 0) await metric(both, 'queue_depth');
+    while (open > 0) await metricOf(both.gateway, 'warmpath_queue_depth');
     return { most, limit };
   }
 

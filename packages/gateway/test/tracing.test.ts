@@ -10,7 +10,7 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { NodeTracerProvider, ParentBasedSampler, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-node';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Answer, answerJson, answerStream, FakeEngine } from './fake-engine.js';
-import { chat, closing, gatewayAt, send, stand } from './harness.js';
+import { chat, closing, gatewayAt, send, stand, untilMetric } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
 const CLIENT_TRACE = '0af7651916cd43dd8448eb211c80319c';
@@ -195,7 +195,7 @@ describe('spans', () => {
       const first = send(gateway.url + CHAT, chat(undefined, asked));
       await engine.until('request', 1);
       const second = send(gateway.url + CHAT, chat());
-      while (!/^warmpath_queue_depth\S* 1$/m.test((await send(`${gateway.url}/metrics`)).text));
+      await untilMetric(gateway, 'warmpath_queue_depth', 1);
       engine.answer = answerJson;
       for (const [response] of held.splice(0)) answerJson(response);
       await Promise.all([first, second]);

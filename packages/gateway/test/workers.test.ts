@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { type RunningGateway, startGateway } from '../src/server.js';
+import { startGateway } from '../src/server.js';
 import { answerAsAsked, CHAT_RESPONSE, CHAT_STREAM, FakeEngine, startStream } from './fake-engine.js';
 import {
   chat,
@@ -12,11 +12,13 @@ import {
   errorOf,
   gatewayAt,
   labelsIn,
+  metricOf,
   openRequest,
   type Reply,
   send,
   stand,
   told,
+  untilMetric,
 } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
@@ -38,16 +40,6 @@ function workers(): number[] {
     }
   });
   return children.map(Number);
-}
-
-async function metric({ url }: RunningGateway, name: string): Promise<number> {
-  const { text } = await send(`${url}/metrics`);
-  const lines = text.split('\n').filter((line) => line.startsWith(name));
-  return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
-}
-
-async function until(gateway: RunningGateway, name: string, value: number): Promise<void> {
-  while ((await metric(gateway, name)) !== value);
 }
 
 describe('a gateway with workers', TIMEOUT, () => {
@@ -72,11 +64,11 @@ describe('a gateway with workers', TIMEOUT, () => {
       const same = (await send(`${alone.gateway.url}/v1/requests/${String(there.headers['x-request-id'])}`)).text;
       expect(Object.keys(record)).toEqual(Object.keys(JSON.parse(same) as object));
     }
-    expect(await metric(gateway, 'warmpath_cached_tokens_total')).toBe(
-      await metric(alone.gateway, 'warmpath_cached_tokens_total'),
+    expect(await metricOf(gateway, 'warmpath_cached_tokens_total')).toBe(
+      await metricOf(alone.gateway, 'warmpath_cached_tokens_total'),
     );
-    expect(await metric(gateway, 'warmpath_workers')).toBe(2);
-    expect(await metric(gateway, 'warmpath_requests_total{route="/v1/chat/completions",status="200"}')).toBe(3);
+    expect(await metricOf(gateway, 'warmpath_workers')).toBe(2);
+    expect(await metricOf(gateway, 'warmpath_requests_total{route="/v1/chat/completions",status="200"}')).toBe(3);
   });
 
   it('knows a conversation whose every turn comes through another worker', async () => {
@@ -125,8 +117,8 @@ describe('a gateway with workers', TIMEOUT, () => {
     await once(response, 'data');
     late.destroy();
     await engine.until('abort', 2);
-    await until(gateway, 'warmpath_client_aborts_total', 2);
-    await until(gateway, 'warmpath_upstream_in_flight', 0);
+    await untilMetric(gateway, 'warmpath_client_aborts_total', 2);
+    await untilMetric(gateway, 'warmpath_upstream_in_flight', 0);
   });
 
   it('loses the connections of a worker that dies and nothing else, and starts it again', async () => {
@@ -157,11 +149,11 @@ describe('a gateway with workers', TIMEOUT, () => {
     const broken = (await streams).map((one) => one.status === 'rejected' || one.value.broken);
     expect(broken.toSorted()).toEqual([false, true]);
     for (let i = 0; i < 6; i++) expect((await send(gateway.url + CHAT, chat())).status).toBe(200);
-    await until(gateway, 'warmpath_worker_restarts_total', 1);
-    await until(gateway, 'warmpath_workers', 2);
-    await until(gateway, 'warmpath_upstream_in_flight', 0);
+    await untilMetric(gateway, 'warmpath_worker_restarts_total', 1);
+    await untilMetric(gateway, 'warmpath_workers', 2);
+    await untilMetric(gateway, 'warmpath_upstream_in_flight', 0);
     // Beside the question itself.
-    await until(gateway, 'warmpath_requests_in_flight', 1);
+    await untilMetric(gateway, 'warmpath_requests_in_flight', 1);
     expect(workers()).not.toContain(before[0]);
   });
 
@@ -173,7 +165,7 @@ describe('a gateway with workers', TIMEOUT, () => {
     let reply: Reply | undefined;
     while (reply === undefined) reply = await send(gateway.url + CHAT, chat()).catch(() => undefined);
     expect(reply.status).toBe(200);
-    await until(gateway, 'warmpath_workers', 2);
+    await untilMetric(gateway, 'warmpath_workers', 2);
   });
 
   it('moves a prompt on to another engine, and tells who failed where there is none', async () => {
@@ -193,7 +185,7 @@ describe('a gateway with workers', TIMEOUT, () => {
     const gone = await send(one.url + CHAT, chat());
     expect([gone.status, errorOf(gone).code]).toEqual([502, 'WARMPATH_UPSTREAM_UNREACHABLE']);
     expect(told(gone)['error']).toBe('upstream');
-    await until(one, 'warmpath_errors_total{code="WARMPATH_UPSTREAM_UNREACHABLE",source="upstream"}', 1);
+    await untilMetric(one, 'warmpath_errors_total{code="WARMPATH_UPSTREAM_UNREACHABLE",source="upstream"}', 1);
   });
 
   it('takes and sends large bodies, and refuses too large ones before they are sent', async () => {
@@ -218,7 +210,7 @@ describe('a gateway with workers', TIMEOUT, () => {
     malformed.write('nonsense\r\n\r\n');
     expect(String((await once(malformed, 'data'))[0])).toMatch(/^HTTP\/1.1 400/);
     malformed.destroy();
-    await until(gateway, 'warmpath_errors_total{code="WARMPATH_INVALID_REQUEST"', 1);
+    await untilMetric(gateway, 'warmpath_errors_total{code="WARMPATH_INVALID_REQUEST"', 1);
   });
 
   it('sends what it writes itself: translated answers of any size, headers for browsers, events', async () => {
