@@ -1,13 +1,12 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { realpathSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { freePort, stopGroup } from '../own-process.js';
 
 // Builds the images of the Dockerfile with `buildah`, and runs them: `npm run test:containers`, as root, in some five
 // minutes. The base image is made here (Debian by `debootstrap`, and the Node.js that runs this), because there may be
@@ -33,7 +32,7 @@ beforeAll(async () => {
 }, BUILD_TIMEOUT_MS);
 
 afterAll(async () => {
-  for (const child of running.splice(0).reverse()) await stop(child);
+  for (const child of running.splice(0).reverse()) await stopGroup(child);
   await buildah('rm', '--all').catch(() => {});
   await rm(folder, { recursive: true, force: true });
 }, 120_000);
@@ -171,20 +170,4 @@ it('gateway: serves before an engine, shows its page, and holds no engine', { ti
 
 function say(what: string): void {
   process.stdout.write(`${what}\n`);
-}
-
-async function stop(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const over = once(child, 'exit');
-  process.kill(-child.pid!, 'SIGTERM');
-  await over;
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as { port: number };
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

@@ -1,13 +1,12 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import { afterAll, describe, expect, it } from 'vitest';
+import { freePort, stopGroup } from '../own-process.js';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
@@ -51,7 +50,7 @@ describe('the first five minutes', () => {
   let url: string;
 
   afterAll(async () => {
-    for (const child of children.splice(0)) await stop(child);
+    for (const child of children.splice(0)) await stopGroup(child);
     if (clone !== undefined) await rm(clone, { recursive: true, force: true });
   });
 
@@ -140,7 +139,7 @@ describe('the first five minutes', () => {
   });
 
   it("stands before LangChain's chain, whose code does not change", { timeout: INSTALL_TIMEOUT_MS }, async () => {
-    await stop(children.pop()!);
+    await stopGroup(children.pop()!);
     // What `warmpath explain` prints for such a prompt.
     const frame = { before: 'retrieved context to answer the question.\n\n', separator: '\n\n' };
     await writeFile(
@@ -158,20 +157,3 @@ describe('the first five minutes', () => {
     say(`a LangChain chain in front: cached tokens ${cached.join(', ')}`);
   });
 });
-
-async function stop(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null) return;
-  const over = once(child, 'exit');
-  // npm and what it started.
-  process.kill(-child.pid!, 'SIGTERM');
-  await over;
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as { port: number };
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}

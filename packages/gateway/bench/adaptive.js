@@ -9,6 +9,7 @@ import { spawnEngine } from '@warmpath/engine';
 import { modelPath } from '../../engine/bench/random-model/dist/model-path.js';
 import { startGateway } from '../dist/index.js';
 import { draws, prose } from './draw.js';
+import { askOver, summaryOf } from './load.js';
 import { startTimedEngine } from './timed-engine.js';
 
 const { values } = parseArgs({
@@ -68,37 +69,6 @@ const LANES = [
   { name: 'foresight, as installed', policy: 'foresight', limit: UNLIMITED, adaptive: true },
 ];
 
-/** Sends a request, and reads its stream: milliseconds to the first content, and the engine's counts. */
-async function ask(url, { question, documents }) {
-  const begin = performance.now();
-  const response = await fetch(`${url}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({
-      messages: [
-        { role: 'system', content: 'Answer from the documents.' },
-        { role: 'user', content: question },
-      ],
-      documents,
-      max_tokens: TOKENS,
-      temperature: 0,
-      stream: true,
-      stream_options: { include_usage: true },
-    }),
-  });
-  if (response.status !== 200) throw new Error(await response.text());
-  let ttft;
-  let text = '';
-  for await (const chunk of response.body) {
-    text += Buffer.from(chunk).toString();
-    if (ttft === undefined && /"content":"[^"]/.test(text)) ttft = performance.now() - begin;
-  }
-  const chunks = [...text.matchAll(/^data: (\{.*\})$/gm)].map(([, json]) => JSON.parse(json));
-  const { usage } = chunks.findLast((chunk) => chunk.usage);
-  const { prompt_tokens: prompt, prompt_tokens_details: details } = usage;
-  return { ttft, prompt, cached: details?.cached_tokens ?? 0 };
-}
-
 async function limitOf({ url }) {
   const text = await (await fetch(`${url}/metrics`)).text();
   return Number(/^warmpath_engine_limit\{[^}]*\} (.*)$/m.exec(text)[1]);
@@ -122,14 +92,14 @@ async function run({ policy, limit, adaptive }) {
       Array.from({ length: CLIENTS }, async () => {
         while (turn < requests.length) {
           const number = turn++;
-          answers[number] = await ask(gateway.url, requests[number]);
+          answers[number] = await askOver(gateway.url, requests[number], TOKENS);
           if (number % LOOK === 0) limits.push(await limitOf(gateway));
         }
       }),
     );
     const seconds = (performance.now() - begin) / 1_000;
     return {
-      ...summary(answers.slice(WARM_UP * REQUESTS)),
+      ...summaryOf(answers.slice(WARM_UP * REQUESTS)),
       limit: mean(limits.slice(WARM_UP * limits.length)),
       seconds,
     };
@@ -141,17 +111,6 @@ async function run({ policy, limit, adaptive }) {
 
 function mean(numbers) {
   return numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
-}
-
-function summary(answers) {
-  const times = answers.map(({ ttft }) => ttft).toSorted((a, b) => a - b);
-  return {
-    uncachedTokens: mean(answers.map(({ prompt, cached }) => prompt - cached)),
-    cachedShare: mean(answers.map(({ cached }) => cached)) / mean(answers.map(({ prompt }) => prompt)),
-    ttftMean: mean(times),
-    ttftP50: times[Math.floor(0.5 * times.length)],
-    ttftP99: times[Math.floor(0.99 * times.length)],
-  };
 }
 
 console.log(

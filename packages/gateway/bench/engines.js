@@ -7,6 +7,7 @@ import { spawnEngine } from '@warmpath/engine';
 import { modelPath } from '../../engine/bench/random-model/dist/model-path.js';
 import { startGateway } from '../dist/index.js';
 import { draws, prose } from './draw.js';
+import { askOver, summaryOf } from './load.js';
 
 const { values } = parseArgs({
   options: {
@@ -22,6 +23,7 @@ const TOPIC_DOCUMENTS = 10;
 const TOP = 5;
 /** Of so many requests of a session, one turns to another topic. */
 const TURN = 8;
+const ANSWER_TOKENS = 4;
 const ENGINE = { threads: 1, contextTokens: 4_096, hostTier: 0 };
 
 /** The order of documents, and who chooses the engine. */
@@ -61,37 +63,6 @@ function zipf() {
   return Math.floor((TOPICS + 1) ** (next(1_000_000) / 1_000_000)) - 1;
 }
 
-/** Sends a request, and reads its stream: milliseconds to the first content, and the engine's counts. */
-async function ask(url, { question, documents }) {
-  const begin = performance.now();
-  const response = await fetch(`${url}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({
-      messages: [
-        { role: 'system', content: 'Answer from the documents.' },
-        { role: 'user', content: question },
-      ],
-      documents,
-      max_tokens: 4,
-      temperature: 0,
-      stream: true,
-      stream_options: { include_usage: true },
-    }),
-  });
-  if (response.status !== 200) throw new Error(await response.text());
-  let ttft;
-  let text = '';
-  for await (const chunk of response.body) {
-    ttft ??= performance.now() - begin;
-    text += Buffer.from(chunk).toString();
-  }
-  const chunks = [...text.matchAll(/^data: (\{.*\})$/gm)].map(([, json]) => JSON.parse(json));
-  const { usage } = chunks.findLast((chunk) => chunk.usage);
-  const { prompt_tokens: prompt, prompt_tokens_details: details } = usage;
-  return { ttft, prompt, cached: details?.cached_tokens ?? 0 };
-}
-
 async function run([policy, router]) {
   const model = await modelPath('random:1m');
   const engines = await Promise.all(Array.from({ length: ENGINES }, () => spawnEngine({ port: 0, model, ...ENGINE })));
@@ -111,27 +82,15 @@ async function run([policy, router]) {
     await Promise.all(
       Array.from({ length: SESSIONS }, async (_, session) => {
         for (const request of requests) {
-          if (request.session === session) answers.push(await ask(gatewayFor(request).url, request));
+          if (request.session === session) answers.push(await askOver(gatewayFor(request).url, request, ANSWER_TOKENS));
         }
       }),
     );
-    return summary(answers);
+    return summaryOf(answers);
   } finally {
     for (const gateway of gateways) await gateway.close();
     for (const engine of engines) await engine.stop();
   }
-}
-
-function summary(answers) {
-  const mean = (value) => answers.reduce((sum, answer) => sum + value(answer), 0) / answers.length;
-  const times = answers.map(({ ttft }) => ttft).toSorted((a, b) => a - b);
-  return {
-    uncachedTokens: mean(({ prompt, cached }) => prompt - cached),
-    cachedShare: mean(({ cached }) => cached) / mean(({ prompt }) => prompt),
-    ttftMean: mean(({ ttft }) => ttft),
-    ttftP50: times[Math.floor(0.5 * times.length)],
-    ttftP99: times[Math.floor(0.99 * times.length)],
-  };
 }
 
 console.log(`\n${ENGINES} engines, ${SESSIONS} sessions, ${REQUESTS} requests of ${TOP} documents; of a request\n`);

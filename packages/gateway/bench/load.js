@@ -104,3 +104,49 @@ export async function stream(pool, headers, body) {
   }
   return { ttft: gaps[0], gaps: gaps.slice(1), complete: text.endsWith('[DONE]\n\n') };
 }
+
+/**
+ * Sends a question over documents, and reads its stream: milliseconds to the first content, and the engine's counts.
+ */
+export async function askOver(url, { question, documents }, maxTokens) {
+  const begin = performance.now();
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      messages: [
+        { role: 'system', content: 'Answer from the documents.' },
+        { role: 'user', content: question },
+      ],
+      documents,
+      max_tokens: maxTokens,
+      temperature: 0,
+      stream: true,
+      stream_options: { include_usage: true },
+    }),
+  });
+  if (response.status !== 200) throw new Error(await response.text());
+  let ttft;
+  let text = '';
+  for await (const chunk of response.body) {
+    text += Buffer.from(chunk).toString();
+    if (ttft === undefined && /"content":"[^"]/.test(text)) ttft = performance.now() - begin;
+  }
+  const chunks = [...text.matchAll(/^data: (\{.*\})$/gm)].map(([, json]) => JSON.parse(json));
+  const { usage } = chunks.findLast((chunk) => chunk.usage);
+  const { prompt_tokens: prompt, prompt_tokens_details: details } = usage;
+  return { ttft, prompt, cached: details?.cached_tokens ?? 0 };
+}
+
+/** What such answers took on average, and how much of their prompts was cached. */
+export function summaryOf(answers) {
+  const mean = (value) => answers.reduce((sum, answer) => sum + value(answer), 0) / answers.length;
+  const times = answers.map(({ ttft }) => ttft).toSorted((a, b) => a - b);
+  return {
+    uncachedTokens: mean(({ prompt, cached }) => prompt - cached),
+    cachedShare: mean(({ cached }) => cached) / mean(({ prompt }) => prompt),
+    ttftMean: mean(({ ttft }) => ttft),
+    ttftP50: times[Math.floor(0.5 * times.length)],
+    ttftP99: times[Math.floor(0.99 * times.length)],
+  };
+}

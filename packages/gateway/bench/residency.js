@@ -6,7 +6,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, request as startRequest } from 'node:http';
-import { createServer as createProbe } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,6 +14,7 @@ import { spawnEngine } from '@warmpath/engine';
 import { modelPath } from '../../engine/bench/random-model/dist/model-path.js';
 import { startGateway } from '../dist/index.js';
 import { draws, prose } from './draw.js';
+import { freePort } from './processes.js';
 
 const { values } = parseArgs({
   options: {
@@ -158,15 +158,6 @@ async function playEmbedded(options, source) {
     await engine.stop();
     rmSync(folder, { recursive: true });
   }
-}
-
-async function freePort() {
-  const probe = createProbe().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address();
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }
 
 async function playLlamaServer(path, flags) {

@@ -1,5 +1,6 @@
 import { arrange, WarmpathError } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
+import { PromptMemo } from '../src/arrange/found/prompt-memo.js';
 import type { Arrange } from '../src/arrange/inserted-documents.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { chat, DOCUMENTS, errorOf, labelsIn, send, stand, told } from './harness.js';
@@ -21,13 +22,9 @@ const withTornArrangement: Arrange = (request, view, now) => {
   return { ...arrangement, documents: [...arrangement.documents, undefined as never] };
 };
 
-/** Fails the fourth time: behind the request's arrival, its body and the look at its conversation. */
-function failingClock(): () => number {
-  let calls = 0;
-  return () => {
-    calls++;
-    return calls === 4 ? failing() : calls;
-  };
+/** Fails wherever documents in messages are looked up. */
+class FailingMemo extends PromptMemo {
+  override find = failing;
 }
 
 describe('a defect of the gateway never costs an answer', () => {
@@ -51,8 +48,10 @@ describe('a defect of the gateway never costs an answer', () => {
   });
 
   it('a defect that retrieval order does not mend: the original body goes out', async () => {
-    const { engine, gateway } = await stand(undefined, {}, { now: failingClock() });
-    const body = JSON.stringify(chat([VELKA, ORSIN], { warmpath: { session: 's' } }));
+    const promptMemo = new FailingMemo({ maxBytes: 1_000_000, maxAgeMs: 60_000 });
+    const { engine, gateway } = await stand(undefined, { recognise: { chat: 'conservative' } }, { promptMemo });
+    const content = `<documents>${DOCUMENTS.map((document) => `<document>${document.content}</document>`).join('')}</documents>`;
+    const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] });
     const reply = await send(gateway.url + PATH, body);
     expect(reply.text).toBe(CHAT_RESPONSE);
     expect(told(reply).fallback).toBe('original');
