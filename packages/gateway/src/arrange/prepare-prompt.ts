@@ -67,7 +67,9 @@ interface Steps {
   readonly history: RecalledHistory | undefined;
 }
 
-const NOTHING_ASKED = { parsed: undefined, asked: undefined, prompt: undefined };
+type ReadRequest = Omit<Steps, 'history'>;
+
+const NOTHING_ASKED: ReadRequest = { parsed: undefined, asked: undefined, prompt: undefined };
 
 /**
  * Reads a request as far as the gateway has to: 1. what it asks for, 2. which conversation it continues, 3. where its
@@ -81,13 +83,17 @@ export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Pr
   const { exchange } = call.request;
   const isUnwanted = () => call.reply.raw.destroyed;
   try {
-    const read = traced(gateway, exchange, 'read', () => slices.run(readSteps(gateway, call), isUnwanted));
+    const read = traced(gateway, exchange, 'read', () => readRequest(gateway, call, isUnwanted));
     const prepared = whenReady(read, (read) =>
-      whenReady(recall(gateway, call, read), (history) =>
-        traced(gateway, exchange, 'documents', () =>
+      whenReady(recall(gateway, call, read), (history) => {
+        if (read.parsed === undefined && searchOptions(gateway, call, undefined) === undefined) {
+          lookLater(gateway, call, undefined);
+          return plain(call, undefined, undefined);
+        }
+        return traced(gateway, exchange, 'documents', () =>
           slices.run(documentSteps(gateway, call, { ...read, history }), isUnwanted),
-        ),
-      ),
+        );
+      }),
     );
     return prepared instanceof Promise ? prepared.catch((error) => refused(gateway, call, error)) : prepared;
   } catch (error) {
@@ -96,16 +102,17 @@ export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Pr
 }
 
 /** What the request asks for. */
-function* readSteps(
-  gateway: Gateway,
-  { request, api, body, tenant, translation }: Call,
-): WorkSteps<Omit<Steps, 'history'>> {
+function readRequest(gateway: Gateway, call: Call, isUnwanted: () => boolean): ReadRequest | Promise<ReadRequest> {
+  const { request, api, body, translation } = call;
   const parsed = parseRequest(body, api, {
     headers: request.headers,
     endUser: request.exchange.caller.endUser,
     ...(translation !== undefined && { original: request.body as Buffer }),
   });
-  if (parsed === undefined) return NOTHING_ASKED;
+  return parsed === undefined ? NOTHING_ASKED : gateway.slices.run(readSteps(gateway, call, parsed), isUnwanted);
+}
+
+function* readSteps(gateway: Gateway, { api, body, tenant }: Call, parsed: ParsedRequest): WorkSteps<ReadRequest> {
   yield body.length / SCANNED_BYTES_PER_STEP;
   const asked = parsed.bypass ? undefined : yield* gateway.documents.readDocuments(parsed, tenant);
   const prompt = parsed.conversation === undefined ? undefined : PromptView.of(parsed.body, api);
