@@ -65,7 +65,22 @@ const chatRequest = z.looseObject({
   warmpath: switches.extend({ retrieval: retrieval.optional() }).optional(),
 });
 
-const collectionTotals = { documents: count, passages: count, duplicates: count, tokens: count, bytes: count };
+const collection = z.union([
+  z.strictObject({
+    object: z.literal('collection'),
+    id: name,
+    documents: count,
+    passages: count,
+    duplicates: count,
+    tokens: count,
+    bytes: count,
+  }),
+  z.strictObject({
+    object: z.literal('collection'),
+    id: name,
+    store: z.string().meta({ description: 'The kind of the server that has it (`collections.stores`).' }),
+  }),
+]);
 
 const newDocument = z.strictObject({
   id: z.string().min(1).max(512),
@@ -293,7 +308,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
       answers: {
         200: z.strictObject({
           object: z.literal('list'),
-          data: z.array(z.strictObject({ object: z.literal('collection'), id: name, ...collectionTotals })),
+          data: z.array(collection),
         }),
       },
     },
