@@ -196,23 +196,27 @@ function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
 /** The engine has the prompt and has not begun to answer it, until that is called. */
 function prefills({ engine, computed }: Place): () => void {
   engine.prefilling++;
-  let isOver = false;
-  return () => {
-    if (isOver) return;
-    isOver = true;
+  return once(() => {
     engine.prefilling--;
     computed();
-  };
+  });
 }
 
 /** The engine has so many tokens more to compute, until that is called. */
 function pending(engine: Engine, { newTokens }: ChosenEngine): () => void {
   engine.pendingTokens += newTokens;
+  return once(() => {
+    engine.pendingTokens -= newTokens;
+  });
+}
+
+/** What only the first of its calls does. */
+function once(work: () => void): () => void {
   let isOver = false;
   return () => {
     if (isOver) return;
     isOver = true;
-    engine.pendingTokens -= newTokens;
+    work();
   };
 }
 
