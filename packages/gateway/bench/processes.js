@@ -3,13 +3,15 @@
 import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { createInterface } from 'node:readline';
+import { connect, createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 const children = [];
 
 /** What /proc counts CPU time in, in microseconds: Linux has told programs of hundredths of a second for decades. */
 const TICK_US = 10_000;
+/** As long as a program may take until it listens. */
+const READY_MS = 20_000;
 
 /** Starts a file of this folder, which says where it listens. */
 export async function start(file, ...args) {
@@ -20,32 +22,59 @@ export async function start(file, ...args) {
 }
 
 /**
- * Starts a program that is not ours, at a port of its own. `arguments_(port)` are its arguments; it listens once it has
- * printed `ready`.
+ * Starts a program that is not ours, at a port of its own; `argumentsAt(port)` are its arguments. It is ready once it
+ * accepts a connection. Throws: it ended before, or does not listen in time.
  */
-export async function startForeign(program, { arguments_, ready }) {
+export async function startForeign(program, argumentsAt) {
   const port = await freePort();
-  const child = spawn(process.execPath, [program, ...arguments_(port)], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(program, argumentsAt(port), { stdio: ['ignore', 'ignore', 'inherit'] });
   children.push(child);
-  const lines = createInterface(child.stdout);
-  let isReady = false;
-  for await (const line of lines) {
-    isReady = line.includes(ready);
-    if (isReady) break;
+  let failure;
+  child.once('error', (error) => {
+    failure = error;
+  });
+  child.once('exit', (code) => {
+    failure ??= new Error(`${program} ended with ${code} before it was ready`);
+  });
+  const deadline = performance.now() + READY_MS;
+  while (!(await accepts(port))) {
+    if (failure !== undefined) throw failure;
+    if (performance.now() > deadline) throw new Error(`${program} does not listen after ${READY_MS} ms`);
+    await sleep(20);
   }
-  if (!isReady) throw new Error(`${program} ended before it was ready`);
-  child.stdout.resume();
   return { child, url: `http://127.0.0.1:${port}` };
 }
 
+async function accepts(port) {
+  const socket = connect(port, '127.0.0.1');
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
+
 /**
- * `{cpuUs, residentBytes}` of a process since it began: as it says itself, or, of one that is not ours, as /proc says.
+ * `{cpuUs, residentBytes}` of a process since it began: as it says itself, or, of one that is not ours, as /proc says
+ * of it and of the processes that it started. Rejects: it ended.
  */
 export async function usageOf({ child }) {
   if (child.channel === undefined) return usageInProc(child.pid);
-  child.send('usage');
-  const [usage] = await once(child, 'message');
-  return usage;
+  const ended = new AbortController();
+  const onExit = () => ended.abort(new Error(`${child.spawnargs.slice(1).join(' ')} ended`));
+  child.once('exit', onExit);
+  try {
+    child.send('usage');
+    const [usage] = await once(child, 'message', { signal: ended.signal });
+    return usage;
+  } catch (error) {
+    throw ended.signal.reason ?? error;
+  } finally {
+    child.off('exit', onExit);
+  }
 }
 
 function usageInProc(pid) {
@@ -54,7 +83,22 @@ function usageInProc(pid) {
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const [utime, stime] = [Number(fields[11]), Number(fields[12])];
   const resident = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
-  return { cpuUs: (utime + stime) * TICK_US, residentBytes: Number(resident[1]) * 1_024 };
+  const started = startedUsage(pid);
+  return {
+    cpuUs: (utime + stime) * TICK_US + started.cpuUs,
+    residentBytes: Number(resident[1]) * 1_024 + started.residentBytes,
+  };
+}
+
+/** `{cpuUs, residentBytes}` of all processes that a process started, as /proc says. */
+export function startedUsage(pid) {
+  const started = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
+  const sum = { cpuUs: 0, residentBytes: 0 };
+  for (const { cpuUs, residentBytes } of started.map(usageInProc)) {
+    sum.cpuUs += cpuUs;
+    sum.residentBytes += residentBytes;
+  }
+  return sum;
 }
 
 export async function freePort() {

@@ -1,0 +1,54 @@
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, it, onTestFinished } from 'vitest';
+
+// The benchmarks run in minutes or hours; here they show that they still work.
+
+const run = promisify(execFile);
+const BENCH = join(import.meta.dirname, '../bench');
+
+function resultFile(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'warmpath-bench-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return join(folder, 'figures.json');
+}
+
+it('a short soak: every answer is for its own question, every fault is told, nothing is left behind', {
+  timeout: 120_000,
+}, async () => {
+  const json = resultFile();
+  // It exits with 1 where anything is wrong.
+  await run(process.execPath, [join(BENCH, 'soak.js'), '--requests', '1000', '--json', json]);
+  const { played, failed, problems } = JSON.parse(readFileSync(json, 'utf8'));
+  expect({ failed, problems }).toEqual({ failed: 0, problems: [] });
+  for (const play of ['whole', 'stream', 'reset', 'garbled', 'cut', 'cut stream', 'left in a stream']) {
+    expect(played[play], play).toBeGreaterThan(0);
+  }
+});
+
+it('the benchmark measures what it was asked for, keeps the rest of the file, and judges the bars', {
+  timeout: 120_000,
+}, async () => {
+  const json = resultFile();
+  const measure = async (cells: string) => {
+    const args = ['--quick', '--systems', 'direct,fastify,warmpath', '--cells', cells, '--json', json];
+    return (await run(process.execPath, [join(BENCH, 'gateway.js'), ...args])).stdout;
+  };
+  expect(await measure('small/32')).toMatch(/CPU a request, small body .* times fastify \+ undici +(met|MISSED)/);
+  expect(await measure('small/stream/32')).toMatch(/32 +Warmpath .* 0 of 64/);
+  const { runs, groups } = JSON.parse(readFileSync(json, 'utf8'));
+  expect(runs).toHaveLength(2);
+  expect(Object.keys(groups).sort()).toEqual(['idle', 'small/32', 'small/stream/32']);
+  for (const name of ['small/32', 'small/stream/32']) {
+    expect(Object.keys(groups[name].systems).sort()).toEqual(['direct', 'fastify', 'warmpath']);
+    for (const { requests } of Object.values<{ requests: number[] }>(groups[name].systems)) {
+      expect(requests).toHaveLength(1);
+      expect(requests[0]).toBeGreaterThan(0);
+    }
+  }
+  const unknown = run(process.execPath, [join(BENCH, 'gateway.js'), '--cells', 'tiny']);
+  await expect(unknown).rejects.toThrow('--cells: tiny is none of small/1, ');
+});
