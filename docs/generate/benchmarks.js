@@ -34,11 +34,11 @@ export function benchmarksPage() {
             '`--json packages/gateway/bench/figures.json`',
             'keeps the figures; `npm run docs:generate` writes this page from them',
           ],
-          ['`--quick`', 'a smoke run of a few minutes: one short round, without 128 connections'],
+          ['`--quick`', 'a smoke run of a few minutes: one short round, without 128 connections and without streams of one of the bodies'],
           ['`--bars`', 'only what the bars need; `npm run bench -w packages/gateway` is the same'],
           [
             '`--cells small/32,stream/512`',
-            'only these groups, by parts of their names. So it can be run in parts: what is in the file of `--json` already stays there',
+            'only these groups, by parts of their names. So it can be run in parts: what is in the file of `--json` already stays there. The file is written after every group',
           ],
           ['`--systems warmpath,portkey`', 'only these systems; bars that need another stay open'],
           ['`--rounds 5`', 'how often every system has its turn'],

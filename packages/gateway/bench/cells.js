@@ -50,7 +50,7 @@ function group(body, connections, systems, isStream = false) {
 
 /** How long each cell takes. `spread`: the first streams of a cell begin within one stream's length. */
 export const FULL = { rounds: 5, ms: 2_000, warmUpMs: 20_000, frames: 64, each: 2, eachAlone: 6, agents: 12 };
-export const QUICK = { rounds: 1, ms: 1_000, warmUpMs: 3_000, frames: 32, each: 2, eachAlone: 5, agents: 4 };
+export const QUICK = { rounds: 1, ms: 1_000, warmUpMs: 5_000, frames: 32, each: 2, eachAlone: 5, agents: 4 };
 
 /** A stream cell's load, and its milliseconds. */
 export function streamLoad({ connections }, { frames, each, eachAlone }) {

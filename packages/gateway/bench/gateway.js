@@ -33,8 +33,7 @@ const ARRANGED_SIGNS = { documents: 'policy=', tags: 'recognised=' };
 /** The groups of this run, each with the systems that are wanted. */
 function chosenGroups() {
   let groups = given.cells === undefined ? GROUPS : selected(given.cells.split(','));
-  // What connects to everything costs a smoke run most of its time.
-  if (given.quick && given.cells === undefined) groups = groups.filter(({ connections }) => connections !== 128);
+  if (given.quick && given.cells === undefined) groups = groups.filter(isForQuick);
   if (given.bars) groups = groups.filter(({ name }) => BAR_GROUPS.has(name));
   const systems = given.systems?.split(',') ?? (given.bars ? BAR_SYSTEMS : Object.keys(SYSTEMS));
   const unknown = systems.find((name) => !(name in SYSTEMS));
@@ -42,6 +41,11 @@ function chosenGroups() {
   return groups
     .map((group) => ({ ...group, systems: group.systems.filter((name) => systems.includes(name)) }))
     .filter((group) => group.systems.length > 0);
+}
+
+/** What a smoke run does without, for it takes most of the time and shows least. */
+function isForQuick({ connections, body, isStream }) {
+  return connections !== 128 && !(isStream && body === 'prompt');
 }
 
 /** Starts the systems that the groups name; one that is not there is left out, with a line that says so. */
@@ -150,7 +154,7 @@ class Run {
             figures[group.name][system][field].push(Number(value.toPrecision(4)));
           }
         }
-        report(round, group);
+        report(round, group, figures);
       }
     }
     return figures;
@@ -176,7 +180,8 @@ function duration(seconds) {
   return seconds < 100 ? `${Math.max(0, seconds).toFixed(0)} s` : `${(seconds / 60).toFixed(0)} min`;
 }
 
-async function measure(wanted) {
+/** Measures the groups; `save` gets what there is after every group. */
+async function measure(wanted, save) {
   const engine = await start('upstream-process.js', String(FRAME_MS));
   const names = Object.keys(SYSTEMS).filter((name) => wanted.some(({ systems }) => systems.includes(name)));
   const systems = await startSystems(names, engine);
@@ -195,9 +200,8 @@ async function measure(wanted) {
   const [loadBefore] = loadavg();
   const run = new Run(groups, systems, second, bodies);
   await run.warmUp();
-  const figures = await run.rounds(progress(groups));
   const wrk = wrkVersion();
-  return {
+  const about = {
     date: new Date().toISOString(),
     machine: MACHINE,
     node: process.version,
@@ -207,8 +211,13 @@ async function measure(wanted) {
     rounds: SETTINGS.rounds,
     frames: SETTINGS.frames,
     loadBefore,
-    groups: { idle, ...figures },
   };
+  const told = progress(groups);
+  const figures = await run.rounds((round, group, figures) => {
+    told(round, group);
+    save({ ...about, groups: { idle, ...figures } });
+  });
+  return { ...about, groups: { idle, ...figures } };
 }
 
 /** The figures that a file has already. Throws: they are another machine's. */
@@ -234,8 +243,9 @@ try {
     `${groups.length} groups of cells, ${SETTINGS.rounds} rounds: ${duration(secondsOf(groups, SETTINGS))}`,
   );
   const before = readFigures(given.json);
-  const result = await measure(groups);
-  if (given.json !== undefined) writeFileSync(given.json, `${JSON.stringify(merged(before, result), null, 1)}\n`);
+  const result = await measure(groups, (figures) => {
+    if (given.json !== undefined) writeFileSync(given.json, `${JSON.stringify(merged(before, figures), null, 1)}\n`);
+  });
   const own = merged(NOTHING, result);
   const { node, machine, client, loadBefore } = result;
   console.log(`Node ${node}, ${machine}, which the client (${client}) and the engine share`);

@@ -1,14 +1,13 @@
 // Sends the benchmarks' requests and takes their times: so many connections for so long, one request after another on
 // each; or streams. Where `wrk` is installed it sends what it can, for it takes the least of cores that all share.
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Pool } from 'undici';
-import { usageOf } from './processes.js';
+import { temporaryFolder, usageOf } from './processes.js';
 
 const PATH = '/v1/chat/completions';
 /**
@@ -38,6 +37,7 @@ export function wrkVersion() {
 }
 
 let hasWrk;
+const files = new Map();
 
 /**
  * Requests to one server for `ms` milliseconds; with `wrk` a whole number of seconds, more where that is too short.
@@ -68,31 +68,32 @@ async function withUsage(server, run) {
 
 /** One thread of wrk, which sends the bodies in turns. */
 async function loadByWrk({ server, headers, bodies }, connections, ms) {
-  const folder = mkdtempSync(join(tmpdir(), 'warmpath-wrk-'));
-  const file = join(folder, 'bodies');
-  try {
-    writeFileSync(file, `${bodies.join('\n')}\n`);
-    const sent = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`]);
-    const settings = ['-t1', `-c${connections}`, '--timeout', `${WRK_TIMEOUT_S}s`, '-s', WRK_SCRIPT, ...sent];
-    const run = async (seconds) => {
-      const child = spawn('wrk', [...settings, `-d${seconds}s`, server.url + PATH, '--', file], {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
-      const output = await textOf(child.stdout);
-      const result = /^\{.*\}$/m.exec(output)?.[0];
-      if (result === undefined) throw new Error(`wrk gave no result: ${output}`);
-      const { durationUs, p50Us, p99Us, ...counts } = JSON.parse(result);
-      const latency = { p50Ms: p50Us / 1e3, p99Ms: p99Us / 1e3 };
-      return { ...counts, uncounted: 0, perSecond: counts.requests / (durationUs / 1e6), ...latency };
-    };
-    // Where not every connection has an answer by then, the figures would be those of the first ones.
-    for (let seconds = Math.max(1, Math.round(ms / 1_000)); ; seconds *= 2) {
-      const result = await withUsage(server, () => run(seconds));
-      if (result.requests >= connections || seconds > WRK_LONGEST_S) return result;
-    }
-  } finally {
-    rmSync(folder, { recursive: true });
+  const sent = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`]);
+  const settings = ['-t1', `-c${connections}`, '--timeout', `${WRK_TIMEOUT_S}s`, '-s', WRK_SCRIPT, ...sent];
+  const run = async (seconds) => {
+    const child = spawn('wrk', [...settings, `-d${seconds}s`, server.url + PATH, '--', fileOf(bodies)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const output = await textOf(child.stdout);
+    const result = /^\{.*\}$/m.exec(output)?.[0];
+    if (result === undefined) throw new Error(`wrk gave no result: ${output}`);
+    const { durationUs, p50Us, p99Us, ...counts } = JSON.parse(result);
+    const latency = { p50Ms: p50Us / 1e3, p99Ms: p99Us / 1e3 };
+    return { ...counts, uncounted: 0, perSecond: counts.requests / (durationUs / 1e6), ...latency };
+  };
+  // Where not every connection has an answer by then, the figures would be those of the first ones.
+  for (let seconds = Math.max(1, Math.round(ms / 1_000)); ; seconds *= 2) {
+    const result = await withUsage(server, () => run(seconds));
+    if (result.requests >= connections || seconds > WRK_LONGEST_S) return result;
   }
+}
+
+/** Where the bodies are written for wrk, one a line. */
+function fileOf(bodies) {
+  const file = files.get(bodies) ?? join(temporaryFolder(), `bodies-${files.size}`);
+  if (!files.has(bodies)) writeFileSync(file, `${bodies.join('\n')}\n`);
+  files.set(bodies, file);
+  return file;
 }
 
 async function loadByPool(lane, connections, ms) {

@@ -2,23 +2,54 @@
 // its CPU time and memory are its own.
 import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const children = [];
+let folder;
 
 /** What /proc counts CPU time in, in microseconds: Linux has told programs of hundredths of a second for decades. */
 const TICK_US = 10_000;
 /** As long as a program may take until it listens. */
 const READY_MS = 20_000;
 
-/** Starts a file of this folder, which says where it listens. */
+/** Starts a file of this folder, which says where it listens. Rejects: it ended before. */
 export async function start(file, ...args) {
-  const child = fork(new URL(file, import.meta.url), args);
-  children.push(child);
-  const [{ url }] = await once(child, 'message');
+  const child = started(fork(new URL(file, import.meta.url), args));
+  const { url } = await messageFrom(child);
   return { child, url };
+}
+
+/** A process that ends with this one, also where a signal ends it. */
+function started(child) {
+  if (children.length === 0) {
+    for (const signal of ['SIGINT', 'SIGTERM']) {
+      process.once(signal, () => {
+        stopAll();
+        process.exit(1);
+      });
+    }
+  }
+  children.push(child);
+  return child;
+}
+
+/** The next message of a process. Rejects: it ended. */
+async function messageFrom(child) {
+  const ended = new AbortController();
+  const onExit = () => ended.abort(new Error(`${child.spawnargs.slice(1).join(' ')} ended`));
+  child.once('exit', onExit);
+  try {
+    const [message] = await once(child, 'message', { signal: ended.signal });
+    return message;
+  } catch (error) {
+    throw ended.signal.reason ?? error;
+  } finally {
+    child.off('exit', onExit);
+  }
 }
 
 /**
@@ -27,8 +58,7 @@ export async function start(file, ...args) {
  */
 export async function startForeign(program, argumentsAt) {
   const port = await freePort();
-  const child = spawn(program, argumentsAt(port), { stdio: ['ignore', 'ignore', 'inherit'] });
-  children.push(child);
+  const child = started(spawn(program, argumentsAt(port), { stdio: ['ignore', 'ignore', 'inherit'] }));
   let failure;
   child.once('error', (error) => {
     failure = error;
@@ -63,18 +93,9 @@ async function accepts(port) {
  */
 export async function usageOf({ child }) {
   if (child.channel === undefined) return usageInProc(child.pid);
-  const ended = new AbortController();
-  const onExit = () => ended.abort(new Error(`${child.spawnargs.slice(1).join(' ')} ended`));
-  child.once('exit', onExit);
-  try {
-    child.send('usage');
-    const [usage] = await once(child, 'message', { signal: ended.signal });
-    return usage;
-  } catch (error) {
-    throw ended.signal.reason ?? error;
-  } finally {
-    child.off('exit', onExit);
-  }
+  if (!child.connected) throw new Error(`${child.spawnargs.slice(1).join(' ')} ended`);
+  child.send('usage');
+  return messageFrom(child);
 }
 
 function usageInProc(pid) {
@@ -83,18 +104,18 @@ function usageInProc(pid) {
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const [utime, stime] = [Number(fields[11]), Number(fields[12])];
   const resident = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
-  const started = startedUsage(pid);
+  const below = startedUsage(pid);
   return {
-    cpuUs: (utime + stime) * TICK_US + started.cpuUs,
-    residentBytes: Number(resident[1]) * 1_024 + started.residentBytes,
+    cpuUs: (utime + stime) * TICK_US + below.cpuUs,
+    residentBytes: Number(resident[1]) * 1_024 + below.residentBytes,
   };
 }
 
 /** `{cpuUs, residentBytes}` of all processes that a process started, as /proc says. */
 export function startedUsage(pid) {
-  const started = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
+  const pids = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
   const sum = { cpuUs: 0, residentBytes: 0 };
-  for (const { cpuUs, residentBytes } of started.map(usageInProc)) {
+  for (const { cpuUs, residentBytes } of pids.map(usageInProc)) {
     sum.cpuUs += cpuUs;
     sum.residentBytes += residentBytes;
   }
@@ -108,6 +129,15 @@ export async function freePort() {
   probe.close();
   await once(probe, 'close');
   return port;
+}
+
+/** The folder for what programs read that are not ours; it is removed when this process ends. */
+export function temporaryFolder() {
+  if (folder === undefined) {
+    folder = mkdtempSync(join(tmpdir(), 'warmpath-bench-'));
+    process.once('exit', () => rmSync(folder, { recursive: true }));
+  }
+  return folder;
 }
 
 export function stopAll() {

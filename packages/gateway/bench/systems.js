@@ -2,12 +2,10 @@
 // user would pick instead. Portkey is installed into `peers/` by its own lock file when it is first needed; nginx is
 // measured where it is installed.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { start, startForeign } from './processes.js';
+import { start, startForeign, temporaryFolder } from './processes.js';
 
 const FOLDER = fileURLToPath(new URL('peers/', import.meta.url));
 const PORTKEY = `${FOLDER}node_modules/@portkey-ai/gateway/`;
@@ -39,9 +37,7 @@ async function startPlainProxy(url, kind) {
 async function startNginx({ url }) {
   const { error, stderr } = spawnSync('nginx', ['-v'], { encoding: 'utf8' });
   if (error !== undefined) throw new Error('it is not installed (Debian: `apt-get install nginx-light`)');
-  const folder = mkdtempSync(join(tmpdir(), 'warmpath-nginx-'));
-  // It removes its own file from there when it ends.
-  process.once('exit', () => rmSync(folder, { recursive: true }));
+  const folder = temporaryFolder();
   const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (name) => `${name}_temp_path ${folder}/${name};`,
   );
