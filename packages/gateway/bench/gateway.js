@@ -4,7 +4,19 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
-import { BODIES, bodiesOf, FRAME_MS, FULL, GROUPS, QUICK, secondsOf, selected, streamLoad } from './cells.js';
+import {
+  BODIES,
+  bodiesOf,
+  FRAME_MS,
+  FULL,
+  GROUPS,
+  kindsOf,
+  QUICK,
+  secondsOf,
+  selected,
+  streamLoad,
+  warmUpMs,
+} from './cells.js';
 import { ask, load, loadStreams, wrkVersion } from './load.js';
 import { start, stopAll, usageOf } from './processes.js';
 import { BAR_GROUPS, BAR_SYSTEMS, barsOf, printed, tablesOf } from './report.js';
@@ -22,7 +34,7 @@ const { values: given } = parseArgs({
 });
 const SETTINGS = { ...(given.quick ? QUICK : FULL) };
 if (given.rounds !== undefined) SETTINGS.rounds = Number(given.rounds);
-if (!(SETTINGS.rounds >= 1)) throw new Error('--rounds: a number from 1 on');
+if (!Number.isInteger(SETTINGS.rounds) || SETTINGS.rounds < 1) throw new Error('--rounds: a whole number from 1 on');
 const MACHINE = `${cpus().length} x ${cpus()[0].model}`;
 const WARM_UP_CONNECTIONS = 32;
 const PROGRESS_MS = 10_000;
@@ -38,8 +50,14 @@ function chosenGroups() {
   const systems = given.systems?.split(',') ?? (given.bars ? BAR_SYSTEMS : Object.keys(SYSTEMS));
   const unknown = systems.find((name) => !(name in SYSTEMS));
   if (unknown !== undefined) throw new Error(`--systems: ${unknown} is none of ${Object.keys(SYSTEMS).join(', ')}`);
+  const chosen = withSystems(groups, systems);
+  if (chosen.length === 0) throw new Error('these systems are in none of these groups of cells');
+  return chosen;
+}
+
+function withSystems(groups, names) {
   return groups
-    .map((group) => ({ ...group, systems: group.systems.filter((name) => systems.includes(name)) }))
+    .map((group) => ({ ...group, systems: group.systems.filter((name) => names.includes(name)) }))
     .filter((group) => group.systems.length > 0);
 }
 
@@ -126,17 +144,17 @@ class Run {
 
   /**
    * Long enough for V8 to optimise the longest of the ways: before, its compiler is most of what is measured. All
-   * systems at once, as nothing is measured.
+   * systems at once, as nothing is measured; nginx and the engine need none.
    */
   async warmUp() {
-    const kinds = new Map(this.#groups.map((group) => [`${group.body} ${group.isStream}`, group]));
-    for (const group of kinds.values()) {
+    for (const group of kindsOf(this.#groups)) {
       const connections = Math.min(group.connections, WARM_UP_CONNECTIONS);
       const warmUp = (lane) =>
         group.isStream
           ? loadStreams(lane, { connections: WARM_UP_CONNECTIONS, each: 1, spreadMs: 0, frames: 0 })
-          : load(lane, { connections, ms: SETTINGS.warmUpMs });
-      await Promise.all(group.systems.map((system) => warmUp(this.#lane(group, system))));
+          : load(lane, { connections, ms: warmUpMs(group, SETTINGS) });
+      const systems = group.systems.filter((name) => name !== 'nginx' && name !== 'direct');
+      await Promise.all(systems.map((system) => warmUp(this.#lane(group, system))));
     }
   }
 
@@ -164,10 +182,10 @@ class Run {
 /** Says now and then how long it still takes. */
 function progress(groups) {
   const started = performance.now();
-  const total = SETTINGS.rounds * secondsOf(groups, { ...SETTINGS, rounds: 1, warmUpMs: 0 });
+  const total = secondsOf(groups, SETTINGS).rounds;
   let [done, told] = [0, started];
   return (round, group) => {
-    done += secondsOf([group], { ...SETTINGS, rounds: 1, warmUpMs: 0 });
+    done += secondsOf([group], { ...SETTINGS, rounds: 1 }).rounds;
     const now = performance.now();
     if (now - told < PROGRESS_MS) return;
     told = now;
@@ -185,9 +203,7 @@ async function measure(wanted, save) {
   const engine = await start('upstream-process.js', String(FRAME_MS));
   const names = Object.keys(SYSTEMS).filter((name) => wanted.some(({ systems }) => systems.includes(name)));
   const systems = await startSystems(names, engine);
-  const groups = wanted
-    .map((group) => ({ ...group, systems: group.systems.filter((name) => name in systems) }))
-    .filter((group) => group.systems.length > 0);
+  const groups = withSystems(wanted, Object.keys(systems));
   const idle = {};
   for (const [name, system] of Object.entries(systems)) {
     idle[name] = { residentMiB: [Number(((await usageOf(system)).residentBytes / 2 ** 20).toPrecision(4))] };
@@ -240,7 +256,7 @@ function merged(before, { groups, ...run }) {
 try {
   const groups = chosenGroups();
   console.error(
-    `${groups.length} groups of cells, ${SETTINGS.rounds} rounds: ${duration(secondsOf(groups, SETTINGS))}`,
+    `${groups.length} groups of cells, ${SETTINGS.rounds} rounds: ${duration(secondsOf(groups, SETTINGS).all)}`,
   );
   const before = readFigures(given.json);
   const result = await measure(groups, (figures) => {
