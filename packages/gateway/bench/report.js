@@ -6,7 +6,8 @@ import { SYSTEMS } from './systems.js';
 
 /**
  * What Warmpath must keep. `field` of a group's cell: its median over the rounds, or with `sums` the sum. `times`: the
- * ratio to another system's in the same round; `above`: how much more it is than another's.
+ * ratio to another system's in the same round; `above`: how much more it is than another's; `without`: where that system
+ * has some, too, the machine is too busy to judge.
  */
 const BARS = [
   { name: 'CPU a request, small body', group: 'small/32', field: 'cpuUs', times: 'fastify', atMost: 1.35 },
@@ -30,8 +31,10 @@ const BARS = [
   { name: 'requests a second, in tags', group: 'tags/32', field: 'perSecond', times: 'portkey', atLeast: 3.5 },
   { name: 'added TTFT p50', group: 'documents/stream/1', field: 'ttftP50Ms', above: 'direct', atMost: 2 },
   { name: 'added gap between frames, p99', group: 'documents/stream/1', field: 'gapP99Ms', above: 'direct', atMost: 1 },
-  { name: 'stalled frames of 512 streams', group: 'documents/stream/512', field: 'stalled', sums: true, atMost: 0 },
-  { name: 'incomplete of 512 streams', group: 'documents/stream/512', field: 'incomplete', sums: true, atMost: 0 },
+  ...['stalled', 'incomplete'].map((field) => {
+    const name = { stalled: 'stalled frames of 512 streams', incomplete: 'incomplete of 512 streams' }[field];
+    return { name, group: 'documents/stream/512', field, sums: true, without: 'direct', atMost: 0 };
+  }),
   { name: 'CPU a request, small body', group: 'small/32', field: 'cpuUs', atMost: 120 },
   { name: 'CPU a request, 20 documents', group: 'documents/32', field: 'cpuUs', atMost: 400 },
   { name: 'added p50, small body', group: 'small/1', field: 'p50Ms', above: 'direct', atMost: 0.3 },
@@ -98,7 +101,8 @@ const STREAMED = [
 
 function ratioText(ours, theirs, system) {
   if (system === 'warmpath' || ours === undefined) return '';
-  return `${median(ours.perSecond.map((value, round) => value / theirs.perSecond[round])).toFixed(2)}`;
+  const ratio = median(ours.perSecond.map((value, round) => value / theirs.perSecond[round]));
+  return Number.isFinite(ratio) ? ratio.toFixed(2) : '';
 }
 
 function addedText(own, direct, system) {
@@ -132,13 +136,13 @@ export function barsOf({ groups }) {
 }
 
 /** A bar's row, and by how much it is missed: above 0 if it is. */
-function judge({ name, group, field, times, above, sums, atMost, atLeast }, groups) {
+function judge({ name, group, field, times, above, without, sums, atMost, atLeast }, groups) {
   const limit = atMost ?? atLeast;
   const unit = times === undefined ? (UNITS[field] ?? 'ms') : 'x';
   const atText = `${atMost === undefined ? '≥' : '≤'} ${limit} ${unit}`.trimEnd();
   const at = times === undefined ? atText : atText.replace(' x', ` times ${SYSTEMS[times].title}`);
   const own = groups[group]?.systems.warmpath?.[field];
-  const otherName = times ?? above;
+  const otherName = times ?? above ?? without;
   const other = groups[group]?.systems[otherName]?.[field];
   if (own === undefined || (otherName !== undefined && other === undefined)) {
     return { row: [name, '', '', at, 'not measured'], excess: 0 };
@@ -149,11 +153,13 @@ function judge({ name, group, field, times, above, sums, atMost, atLeast }, grou
   });
   const value = sums === true ? sum(compared) : median(compared);
   const excess = atMost === undefined ? atLeast - value : value - atMost;
+  const besides = without === undefined ? 0 : sum(other);
   const ownUnit = UNITS[field] ?? 'ms';
   const values = sums === true ? String(value) : spread(compared, unit);
   const theirs = other === undefined ? '' : `${shown(median(other), ownUnit)} ${ownUnit}`;
   const text =
     times === undefined ? `${values} ${unit}`.trimEnd() : `${values} (${shown(median(own), ownUnit)} ${ownUnit})`;
+  if (besides > 0) return { row: [name, text, String(besides), at, `not judged: ${without} has some, too`], excess: 0 };
   return { row: [name, text, theirs, at, verdict(excess)], excess };
 }
 
