@@ -13,14 +13,17 @@ const ALONE_FRAMES = 8;
 /** Milliseconds between two frames of a stream. */
 export const FRAME_MS = 20;
 
-/** The kinds of bodies, and what tables call them. `isApart`: sent to a second Warmpath, for its memory would grow. */
+/**
+ * The kinds of bodies, what tables call them, and those that have bars what bars call them. `isApart`: sent to a second
+ * Warmpath, so that they add nothing to the memory of the one that is compared.
+ */
 export const BODIES = {
   small: { title: '57 bytes', name: 'small body' },
   prompt: { title: '30 KB, one prompt without fields of the gateway', name: '30 KB without fields' },
   documents: { title: '30 KB, 20 of 60 documents', name: '20 documents' },
   tags: { title: '30 KB, 20 of 60 documents in tags', name: '20 documents in tags' },
-  'agent-30': { title: 'an agent, 50 turns, 30 KB', name: 'agent, 30 KB' },
-  'agent-400': { title: 'an agent, 50 turns, 400 KB', name: 'agent, 400 KB' },
+  'agent-30': { title: 'an agent, 50 turns, 30 KB' },
+  'agent-400': { title: 'an agent, 50 turns, 400 KB' },
   'small-stranger': { title: '57 bytes, tenant without documents', isApart: true, tenant: 'stranger' },
   'prompt-stranger': { title: '30 KB without fields, tenant without documents', isApart: true, tenant: 'stranger' },
   'documents-asked-anew': { title: '20 of 60 documents, another question each time', isApart: true, tenant: 'asks' },
@@ -48,7 +51,10 @@ function group(body, connections, systems, isStream = false) {
   return { name, body, connections, systems, isStream };
 }
 
-/** How long each cell takes. `spread`: the first streams of a cell begin within one stream's length. */
+/**
+ * How much is measured: rounds, milliseconds of a cell and of a warm-up, frames of a stream, streams one after another
+ * on each of many connections and on the only one, conversations of agents.
+ */
 export const FULL = { rounds: 5, ms: 2_000, warmUpMs: 24_000, frames: 64, each: 2, eachAlone: 6, agents: 12 };
 export const QUICK = { rounds: 1, ms: 1_000, warmUpMs: 12_000, frames: 32, each: 2, eachAlone: 5, agents: 4 };
 
