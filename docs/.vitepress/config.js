@@ -140,7 +140,14 @@ const SIDEBAR = [
   },
   {
     text: 'More',
-    items: list('', ['Packages', 'packages'], ['Limits', 'limits'], ['Compare', 'compare'], ['Glossary', 'glossary']),
+    items: list(
+      '',
+      ['Packages', 'packages'],
+      ['Limits', 'limits'],
+      ['Compare', 'compare'],
+      ['Benchmarks', 'benchmarks'],
+      ['Glossary', 'glossary'],
+    ),
   },
   {
     text: 'Research',
@@ -153,7 +160,6 @@ const SIDEBAR = [
       ['Reuse at other places', 'non-prefix-reuse'],
       ['The papers side by side', 'papers'],
       ['RAGCache', 'ragcache'],
-      ['Cost of the gateway', 'gateway-cost'],
       ['The gateway under other loads', 'gateway-loads'],
       ['Time of arranging', 'core-benchmark'],
       ['Beside llama-server', 'llama-server'],

@@ -3,6 +3,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { apiPage } from './api.js';
+import { benchmarksPage } from './benchmarks.js';
 import { cliPage } from './cli.js';
 import { configurationPage } from './configuration.js';
 import { drawings } from './drawing.js';
@@ -16,6 +17,7 @@ const isCheck = process.argv.includes('--check');
 
 /** Every generated file, by its path below `docs/`. */
 const files = {
+  'benchmarks.md': benchmarksPage(),
   'reference/configuration.md': configurationPage(),
   'reference/http.md': httpPage(),
   'public/openapi.json': openApiFile(),

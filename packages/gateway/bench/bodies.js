@@ -29,11 +29,10 @@ export function bodies() {
   });
   const prompt = prose(next, PER_REQUEST * WORDS_PER_DOCUMENT);
   return {
-    small: [bytes({ messages: [{ role: 'user', content: 'Say hello.' }] })],
+    small: [bytes({ messages: [{ role: 'user', content: 'Hi' }] })],
     prompt: [bytes({ messages: [SYSTEM, { role: 'user', content: `${prompt}\n\nQuestion?` }], temperature: 0 })],
     documents: ofDocuments,
     tags: inTags,
-    stream: bytes({ ...JSON.parse(ofDocuments[0]), stream: true }),
   };
 }
 
@@ -45,6 +44,11 @@ export function neverAsked(given) {
 /** Bodies whose every document is new: the gateway has nothing to remember them by. */
 export function neverSeen(given) {
   return marked(given, (text, mark) => text.replace(/"(id|content)":"/g, (start) => `${start}n${mark}-`));
+}
+
+/** The same bodies, answered by a stream of so many chunks. */
+export function streamed(given, chunks) {
+  return given.map((body) => Buffer.from(`${body.subarray(0, -1)},"stream":true,"max_tokens":${chunks}}`));
 }
 
 /** Bodies that are made when they are sent, each with a number of its own. */

@@ -4,9 +4,9 @@ const WORDS = 'engine cache prefix token block radix leaf page device host tier 
   ' ',
 );
 
-/** Whole numbers below a limit. */
-export function draws() {
-  let state = 42;
+/** Whole numbers below a limit, the same for the same seed. */
+export function draws(seed = 42) {
+  let state = seed;
   return (limit) => {
     state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
     return Math.floor((state / 2 ** 32) * limit);

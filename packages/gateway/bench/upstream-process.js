@@ -1,8 +1,9 @@
-// The engine of the benchmark: a plain HTTP server in a process of its own that answers at once, or streams 32 chunks.
+// The engine of the benchmarks: a plain HTTP server in a process of its own that answers at once, or streams as many
+// chunks as `max_tokens` says, one every few milliseconds. `upstream-process.js [interval]`.
 import { createServer } from 'node:http';
 
 const CHUNKS = 32;
-const CHUNK_INTERVAL_MS = 10;
+const CHUNK_INTERVAL_MS = Number(process.argv[2] ?? 10);
 
 const completion = Buffer.from(
   JSON.stringify({
@@ -14,26 +15,29 @@ const completion = Buffer.from(
 );
 const chunk = `data: ${JSON.stringify({ id: 'chatcmpl-1', choices: [{ index: 0, delta: { content: 'word ' } }] })}\n\n`;
 
-function stream(response) {
+function stream(response, chunks) {
   response.writeHead(200, { 'content-type': 'text/event-stream' });
-  let sent = 0;
+  let sent = 1;
   const timer = setInterval(() => {
-    response.write(chunk);
-    if (++sent < CHUNKS) return;
+    if (sent++ < chunks) {
+      response.write(chunk);
+      return;
+    }
     clearInterval(timer);
     response.end('data: [DONE]\n\n');
   }, CHUNK_INTERVAL_MS);
+  response.on('close', () => clearInterval(timer));
   response.write(chunk);
 }
 
 const server = createServer((request, response) => {
-  let isStream = false;
-  request.on('data', (part) => {
-    isStream ||= part.includes('"stream":true');
-  });
+  const parts = [];
+  request.on('data', (part) => parts.push(part));
   request.on('end', () => {
-    if (isStream) {
-      stream(response);
+    const body = parts.length === 1 ? parts[0] : Buffer.concat(parts);
+    if (body.includes('"stream":true')) {
+      const [, chunks = CHUNKS] = /"max_tokens":(\d+)/.exec(body.toString('latin1')) ?? [];
+      stream(response, Number(chunks));
       return;
     }
     response.writeHead(200, { 'content-type': 'application/json', 'content-length': completion.length });

@@ -2,12 +2,12 @@
 // process that decides and of the workers, a request, tell how far it goes on a machine with a core for each process;
 // requests a second are those of this machine, whose cores the engine and the load share.
 // `node bench/workers.js [--quick] [--json FILE]`, after a build.
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
-import { bodies } from './bodies.js';
+import { bodies, streamed } from './bodies.js';
 import { load } from './load.js';
-import { start, stopAll, usageOf } from './processes.js';
+import { start, startedUsage, stopAll } from './processes.js';
 
 const { values } = parseArgs({ options: { quick: { type: 'boolean' }, json: { type: 'string' } } });
 const QUICK = values.quick === true;
@@ -16,24 +16,8 @@ const BUSY_MS = QUICK ? 300 : 2_000;
 const WARM_UP_MS = QUICK ? 300 : 5_000;
 const CONNECTIONS = 32;
 const STREAMS = 128;
+const CHUNKS = 32;
 const WORKERS = [0, 1, 2];
-const TICK_US = 10_000;
-
-/** CPU of the processes that this one started, in microseconds. */
-function workersCpuUs(pid) {
-  let sum = 0;
-  for (const name of readdirSync('/proc')) {
-    if (!/^\d+$/.test(name)) continue;
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
-      const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-      if (Number(fields[1]) === pid) sum += (Number(fields[11]) + Number(fields[12])) * TICK_US;
-    } catch {
-      // It ended meanwhile.
-    }
-  }
-  return sum;
-}
 
 async function measure(gateway, body, given, connections) {
   const lane = { server: gateway, headers: { 'content-type': 'application/json' }, bodies: given, next: 0 };
@@ -41,11 +25,9 @@ async function measure(gateway, body, given, connections) {
     gateway.warm.add(body);
     await load(lane, { connections, ms: WARM_UP_MS });
   }
-  const before = workersCpuUs(gateway.child.pid);
-  const { cpuUs, perSecond, requests } = await load(lane, { connections, ms: BUSY_MS });
-  // The first requests of each connection are not counted.
-  const all = requests + 2 * connections;
-  const relayUs = (workersCpuUs(gateway.child.pid) - before) / all;
+  const before = startedUsage(gateway.child.pid);
+  const { cpuUs, perSecond, requests, uncounted } = await load(lane, { connections, ms: BUSY_MS });
+  const relayUs = (startedUsage(gateway.child.pid).cpuUs - before.cpuUs) / (requests + uncounted);
   return { body, workers: gateway.workers, decideUs: cpuUs, relayUs, perSecond, requests };
 }
 
@@ -60,7 +42,8 @@ try {
     const process = await start('gateway-process.js', upstream.url, JSON.stringify({ workers }));
     gateways.push({ ...process, workers, warm: new Set() });
   }
-  const { small, documents, stream } = bodies();
+  const { small, documents } = bodies();
+  const [stream] = streamed(documents, CHUNKS);
   const samples = [];
   for (let round = 0; round < ROUNDS; round++) {
     for (const gateway of gateways) {
@@ -86,7 +69,6 @@ try {
     const cells = [decideUs, relayUs, perSecond, most, decider].map((value) => value.toFixed(0).padStart(9));
     console.log(`${body.padEnd(10)} ${workers} workers${cells.join('')}`);
   }
-  await Promise.all(gateways.map(usageOf));
 } finally {
   stopAll();
 }
