@@ -228,7 +228,10 @@ function watchEngines(
 /**
  * Opens the store of conversations. How it does shows in the metrics, and in the log where the server comes or goes.
  */
-async function openConversationStore({ conversations, peers, metrics }: Gateway, { log }: FastifyInstance): Promise<void> {
+async function openConversationStore(
+  { conversations, peers, metrics }: Gateway,
+  { log }: FastifyInstance,
+): Promise<void> {
   await conversations.store.open({
     done: (operation, ms) => metrics.stored(operation, ms),
     failed: (operation, failure) => metrics.notStored(operation, failure),

@@ -23,7 +23,7 @@ import { withTables } from './page-tables.js';
 const { values } = parseArgs({
   options: {
     replicas: { type: 'string', default: '8,64' },
-    loads: { type: 'string', default: '0.5,0.8,1,1.2' },
+    loads: { type: 'string' },
     requests: { type: 'string' },
     documents: { type: 'string', default: '1000000' },
     blocks: { type: 'string', default: '4096' },
@@ -34,11 +34,11 @@ const { values } = parseArgs({
   },
 });
 const fleets = values.replicas.split(',').map(Number);
-const loads = values.loads.split(',').map(Number);
+const loads = (values.loads ?? (values.quick ? '0.8,1.2' : '0.5,0.8,1,1.2')).split(',').map(Number);
 const seed = Number(values.seed);
 /** Requests of a run for each replica of its fleet: the share of a large one is smaller, or it would take hours. */
 const requestsOf = (replicas) =>
-  Number(values.requests ?? (values.quick ? 600 : 1_500)) * (replicas <= 8 ? replicas : 8 * Math.sqrt(replicas / 8));
+  Number(values.requests ?? (values.quick ? 200 : 600)) * (replicas <= 8 ? replicas : 8 * Math.sqrt(replicas / 8));
 
 const TOPIC_DOCUMENTS = 25;
 /** Conversations at once for each replica. */
@@ -121,7 +121,11 @@ const settings = {
   requests: Object.fromEntries(fleets.map((replicas) => [replicas, Math.round(requestsOf(replicas))])),
   seed,
 };
-console.log(Object.entries(tablesOf(cells)).map(([name, table]) => `\n${name}\n\n${table}`).join('\n'));
+console.log(
+  Object.entries(tablesOf(cells))
+    .map(([name, table]) => `\n${name}\n\n${table}`)
+    .join('\n'),
+);
 const raw = `${JSON.stringify({ settings, cells }, undefined, 2)}\n`;
 if (values.json !== undefined) writeFileSync(values.json, raw);
 if (values.write) {

@@ -37,7 +37,8 @@ const REPLICAS = { 1: 8, 4: 24 };
 
 function uncachedOf(workload, seed, { policy, replicas, gateways, heardAfterMs }) {
   const { outcomes } = simulateServer(workload, policy, poissonClients({ perSecond: REPLICAS[replicas], seed }), {
-    createCache: () => new VllmBlockCache({ blocks: Number(values.blocks) * (workload.name.startsWith('multi') ? 4 : 1) }),
+    createCache: () =>
+      new VllmBlockCache({ blocks: Number(values.blocks) * (workload.name.startsWith('multi') ? 4 : 1) }),
     replicas,
     router: ROUTERS['cache-pressure'],
     maxBatch: 16,
@@ -51,7 +52,9 @@ function uncachedOf(workload, seed, { policy, replicas, gateways, heardAfterMs }
   return outcomes.reduce((sum, one) => sum + one.promptTokens - one.cachedTokens, 0) / outcomes.length;
 }
 
-console.log('workload                   engines  order      gateways  hear after     uncached tokens   beside one gateway');
+console.log(
+  'workload                   engines  order      gateways  hear after     uncached tokens   beside one gateway',
+);
 for (const [name, create] of Object.entries(WORKLOADS)) {
   for (const replicas of Object.keys(REPLICAS).map(Number)) {
     for (const policy of ['exact', 'foresight']) {
@@ -61,9 +64,7 @@ for (const [name, create] of Object.entries(WORKLOADS)) {
       }
       let alone;
       for (const lane of lanes) {
-        const uncached = estimate(
-          seeds.map((seed) => uncachedOf(create(seed), seed, { policy, replicas, ...lane })),
-        );
+        const uncached = estimate(seeds.map((seed) => uncachedOf(create(seed), seed, { policy, replicas, ...lane })));
         alone ??= uncached.mean;
         const after = lane.heardAfterMs === Number.POSITIVE_INFINITY ? 'never' : `${lane.heardAfterMs} ms`;
         console.log(

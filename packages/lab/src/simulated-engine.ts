@@ -212,7 +212,10 @@ export class SimulatedEngine {
     const tokens = [preamble, ...documents, ...after].reduce((sum, span) => sum + span.tokens, 0);
     return {
       promptTokens: tokens,
-      newTokens: (engine) => tokens - reuse(engine.#histories[number % engine.#histories.length]!),
+      newTokens: (engine) => {
+        engine.#hear(now);
+        return tokens - reuse(engine.#histories[number % engine.#histories.length]!);
+      },
     };
   }
 
@@ -261,7 +264,11 @@ export class SimulatedEngine {
   }
 
   /** The answer is complete: the engine reports, and lets go of what the request used. */
-  finish({ request, history, turn, arrangement, promptTokens }: PreparedRequest, admission: Admission, now: number): void {
+  finish(
+    { request, history, turn, arrangement, promptTokens }: PreparedRequest,
+    admission: Admission,
+    now: number,
+  ): void {
     const { cachedTokens } = admission;
     const report = this.#reportsCachedTokens ? { cachedTokens, promptTokens } : {};
     observe({ kind: 'completed', arrangement, now, ...report }, history);

@@ -30,7 +30,8 @@ async function expectShared(options: StoreSettings): Promise<void> {
   writer.sent(NAME, turnAt('1'), 0);
   expect(await turnsOf({ writer, reader }, NAME, '1')).toEqual([turnAt('1')]);
   await writer.exchange('a note');
-  expect(await reader.exchange('')).toMatchObject([{ text: 'a note' }]);
+  // Others may have used the same server a moment ago.
+  expect((await reader.exchange(''))!.at(-1)).toMatchObject({ text: 'a note' });
 }
 
 /** The reason that a store gives for not being there. */

@@ -59,7 +59,11 @@ export function sendPrompt(
       ...((isRead(prompt) || listener.isAwaited || call.sources !== undefined) && IDENTITY),
       ...trace?.headers,
     },
-    reads: readsAnswer(prompt) ? 'answer' : isRead(prompt) || listener.isAwaited || trace !== undefined ? 'usage' : 'nothing',
+    reads: readsAnswer(prompt)
+      ? 'answer'
+      : isRead(prompt) || listener.isAwaited || trace !== undefined
+        ? 'usage'
+        : 'nothing',
     onAccepted: () => observeAccepted(gateway, prompt),
     onFirstData: () => {
       isAlone &&= engine.sentPrompts === number;

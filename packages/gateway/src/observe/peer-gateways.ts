@@ -87,7 +87,14 @@ export class PeerGateways {
     const { documents, preamble, order } = served;
     if (documents.length === 0) return;
     const before = preamble && [preamble.key, preamble.tokens, (preamble.steps ?? []).map(pairOf)];
-    const text = JSON.stringify([this.#identityOf(engine), tenant, model, before ?? null, documents.map(pairOf), order ?? null]);
+    const text = JSON.stringify([
+      this.#identityOf(engine),
+      tenant,
+      model,
+      before ?? null,
+      documents.map(pairOf),
+      order ?? null,
+    ]);
     if (text.length > MAX_NOTE) {
       this.counts.lost++;
       return;
@@ -216,7 +223,8 @@ function readNote(text: string): PeerReport {
 function servedOf(before: unknown, documents: unknown, order: unknown): ServedRequest {
   const placed = list(documents, MAX_DOCUMENTS).map((pair) => documentOf(stepOf(pair)));
   const ranks = order === null ? undefined : list(order, MAX_DOCUMENTS).map(count);
-  const isPermutation = ranks === undefined || new Set(ranks.filter((rank) => rank < placed.length)).size === placed.length;
+  const isPermutation =
+    ranks === undefined || new Set(ranks.filter((rank) => rank < placed.length)).size === placed.length;
   if (!isPermutation || (ranks !== undefined && ranks.length !== placed.length)) throw new TypeError('no order');
   if (before === null) return { documents: placed, preamble: undefined, ...(ranks && { order: ranks }) };
   const [key, tokens, steps] = list(before, 3);
