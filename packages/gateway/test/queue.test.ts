@@ -365,7 +365,7 @@ describe('DispatchQueue', () => {
       expect(queue.depth).toBe(1);
       vi.advanceTimersByTime(1);
       expect([queue.depth, queue.underWay]).toEqual([0, 3]);
-      for (const each of [leader, follower, stranger]) each.room().release();
+      for (const each of [leader, follower, stranger]) each.room().release(true);
       expect(queue.underWay).toBe(0);
     } finally {
       vi.useRealTimers();

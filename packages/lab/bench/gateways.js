@@ -1,10 +1,10 @@
 /**
- * What it is worth that gateways tell each other what they sent: the same engines behind one gateway, and behind
- * several of which each gets its share of the requests in turn and hears of the others after a while, or never. Tokens
- * that the engines compute for a request.
+ * What it is worth that gateways tell each other what they sent: the same engines behind one gateway, and behind two
+ * of which each gets every other request and hears of the other after a while, or never.
  *
- * `npm run bench:gateways -w packages/lab` (about a minute).
+ * `npm run bench:gateways -w packages/lab` (about a minute; `-- --write` puts the table into docs/research/fleet.md).
  */
+import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import {
   createWorkload,
@@ -16,29 +16,37 @@ import {
   toWorkload,
   VllmBlockCache,
 } from '../dist/index.js';
+import { FIGURES_FILE, LANES, PAGE_FILE, tablesOf } from './gateways-tables.js';
+import { rounded, withTables } from './page-tables.js';
 
 const { values } = parseArgs({
   options: {
-    gateways: { type: 'string', default: '2,4' },
-    heard: { type: 'string', default: '0,100,1000' },
-    seeds: { type: 'string', default: '5' },
-    blocks: { type: 'string', default: '1500' },
+    seeds: { type: 'string', default: '4' },
+    json: { type: 'string' },
+    write: { type: 'boolean', default: false },
   },
 });
 const seeds = Array.from({ length: Number(values.seeds) }, (_, place) => 3_000 + place);
-const heardAfter = [...values.heard.split(',').map(Number), Number.POSITIVE_INFINITY];
 
-const WORKLOADS = {
-  sessions: (seed) => toWorkload('sessions', sessionsTrace(seed, { requests: 2_000, k: 5, sessions: 32 })),
-  mixed: (seed) => createWorkload('mixed', { seed }),
-  'multi-session-multihoprag': (seed) => createWorkload('multi-session-multihoprag', { seed }),
+const CASES = {
+  sessions: {
+    create: (seed) => toWorkload('sessions', sessionsTrace(seed, { requests: 2_000, k: 5, sessions: 32 })),
+    blocks: 1_500,
+  },
+  mixed: { create: (seed) => createWorkload('mixed', { seed }), blocks: 1_500 },
+  // Fifteen passages of a thousand tokens.
+  'multi-session-multihoprag': {
+    create: (seed) => createWorkload('multi-session-multihoprag', { seed }),
+    blocks: 6_000,
+  },
 };
-const REPLICAS = { 1: 8, 4: 24 };
+/** Requests a second, by the number of engines. */
+const PER_SECOND = { 1: 8, 4: 24 };
 
-function uncachedOf(workload, seed, { policy, replicas, gateways, heardAfterMs }) {
-  const { outcomes } = simulateServer(workload, policy, poissonClients({ perSecond: REPLICAS[replicas], seed }), {
-    createCache: () =>
-      new VllmBlockCache({ blocks: Number(values.blocks) * (workload.name.startsWith('multi') ? 4 : 1) }),
+function uncachedOf(workload, seed, { policy, replicas, blocks, gateways, heardAfterMs }) {
+  const clients = poissonClients({ perSecond: PER_SECOND[replicas], seed });
+  const { outcomes } = simulateServer(workload, policy, clients, {
+    createCache: () => new VllmBlockCache({ blocks }),
     replicas,
     router: ROUTERS['cache-pressure'],
     maxBatch: 16,
@@ -47,37 +55,30 @@ function uncachedOf(workload, seed, { policy, replicas, gateways, heardAfterMs }
     queue: 16,
     answerTokens: () => 32,
     gateways,
-    heardAfterMs,
+    ...(heardAfterMs !== null && { heardAfterMs }),
   });
   return outcomes.reduce((sum, one) => sum + one.promptTokens - one.cachedTokens, 0) / outcomes.length;
 }
 
-console.log(
-  'workload                   engines  order      gateways  hear after     uncached tokens   beside one gateway',
-);
-for (const [name, create] of Object.entries(WORKLOADS)) {
-  for (const replicas of Object.keys(REPLICAS).map(Number)) {
+const cells = {};
+for (const [name, { create, blocks }] of Object.entries(CASES)) {
+  const workloads = seeds.map(create);
+  for (const replicas of Object.keys(PER_SECOND).map(Number)) {
     for (const policy of ['exact', 'foresight']) {
-      const lanes = [{ gateways: 1, heardAfterMs: Number.POSITIVE_INFINITY }];
-      for (const gateways of values.gateways.split(',').map(Number)) {
-        for (const heardAfterMs of heardAfter) lanes.push({ gateways, heardAfterMs });
-      }
-      let alone;
-      for (const lane of lanes) {
-        const uncached = estimate(seeds.map((seed) => uncachedOf(create(seed), seed, { policy, replicas, ...lane })));
-        alone ??= uncached.mean;
-        const after = lane.heardAfterMs === Number.POSITIVE_INFINITY ? 'never' : `${lane.heardAfterMs} ms`;
-        console.log(
-          name.padEnd(26),
-          String(replicas).padStart(7),
-          '',
-          policy.padEnd(10),
-          String(lane.gateways).padStart(8),
-          (lane.gateways === 1 ? '' : after).padStart(11),
-          `${uncached.mean.toFixed(1)} (${uncached.se.toFixed(1)})`.padStart(19),
-          `${(100 * (uncached.mean / alone - 1)).toFixed(1)} %`.padStart(20),
-        );
-      }
+      const row = LANES.map((lane) => {
+        const settings = { policy, replicas, blocks, ...lane };
+        return rounded(estimate(seeds.map((seed, place) => uncachedOf(workloads[place], seed, settings))));
+      });
+      cells[`${name}/${replicas}/${policy}`] = row;
+      process.stderr.write(`${name}, ${replicas} engines, ${policy}: ${row.map(({ mean }) => mean.toFixed(0))}\n`);
     }
   }
+}
+
+console.log(`\n${tablesOf(cells).gateways}`);
+const raw = `${JSON.stringify({ seeds, cells }, undefined, 2)}\n`;
+if (values.json !== undefined) writeFileSync(values.json, raw);
+if (values.write) {
+  writeFileSync(FIGURES_FILE, raw);
+  writeFileSync(PAGE_FILE, withTables(readFileSync(PAGE_FILE, 'utf8'), tablesOf(cells)));
 }
