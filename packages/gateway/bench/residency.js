@@ -1,6 +1,6 @@
 // How well the gateway knows what the engine holds: tokens that it predicts to be cached beside those that the engine
 // counts, request by request and by residency source, while the engine evicts and others use it, too.
-// `node bench/residency.js [--requests 120] [--sources history,watermark,ttft,exact] [--llama-server PATH]
+// `node bench/residency.js [--requests 100] [--sources history,watermark,ttft,exact] [--llama-server PATH]
 // [--json FILE]`, after a build. Needs `zeromq`, which the embedded engine brings; `modelled` needs a llama-server.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -18,7 +18,7 @@ import { freePort } from './processes.js';
 
 const { values } = parseArgs({
   options: {
-    requests: { type: 'string', default: '120' },
+    requests: { type: 'string', default: '100' },
     sources: { type: 'string', default: 'history,watermark,ttft,exact' },
     'llama-server': { type: 'string' },
     json: { type: 'string' },
