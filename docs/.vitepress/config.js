@@ -157,6 +157,7 @@ const SIDEBAR = [
       ['foresight', 'foresight'],
       ['Speculation', 'speculation'],
       ['How far from the best order', 'offline-bracket'],
+      ['Order and replica together', 'fleet'],
       ['Reuse at other places', 'non-prefix-reuse'],
       ['The papers side by side', 'papers'],
       ['RAGCache', 'ragcache'],

@@ -123,6 +123,8 @@ export type Outcome =
       /** Time to the first token, only where the engine had nothing else under way (`TtftFeedback`). */
       readonly ttftMs?: number;
     }
+  /** Another gateway sent it to the same engine, a moment ago. */
+  | { readonly kind: 'heard'; readonly arrangement: ServedRequest; readonly now: number }
   /** The engine prefilled a path ahead of any request (`planPrewarm`): it is resident, and counts as no access. */
   | { readonly kind: 'prewarmed'; readonly path: PrewarmPath; readonly now: number }
   /** The engine failed or the client left before the prompt was prefilled: its path is not believed resident. */

@@ -140,6 +140,7 @@ export { ConversationLog } from './session/conversation-log.js';
 export type {
   ConversationStore,
   ConversationStoreListener,
+  PeerNote,
   StoreFailure,
   StoreOperation,
 } from './session/conversation-store.js';

@@ -39,6 +39,34 @@ function complete(
   );
 }
 
+describe('what another gateway sent', () => {
+  const heard = (history: ServedHistory, ids: readonly string[]) =>
+    observe({ kind: 'heard', arrangement: { documents: documentsOf(ids), preamble }, now: 0 }, history);
+
+  test('is there for the next request, and counts as an access', () => {
+    const history = new ServedHistory();
+    heard(history, ['a', 'b', 'c']);
+    expect(idsOf(ask(history, ['c', 'd', 'b', 'a']))).toEqual(['a', 'b', 'c', 'd']);
+    expect([history.requests, history.hotness.total(documentsOf(['a'])[0]!.key)]).toEqual([1, 1]);
+  });
+
+  test('is no promise: that it is not there says nothing about what was served before', () => {
+    const history = new ServedHistory();
+    complete(history, dispatch(history, ['x', 'y']), 0);
+    heard(history, ['a', 'b']);
+    complete(history, dispatch(history, ['b', 'a']), 0);
+    expect(history.state).toBe('history');
+    expect(ask(history, ['x', 'y']).predictedCachedTokens).toBeGreaterThan(0);
+  });
+
+  test("leaves it to the engine's own events what is resident, where they are followed", () => {
+    const history = new ServedHistory({ events: { isExact: true } });
+    heard(history, ['a', 'b']);
+    expect(ask(history, ['a', 'b']).predictedCachedTokens).toBe(0);
+    expect(history.requests).toBe(1);
+  });
+});
+
 describe('in flight', () => {
   test('a dispatched order is there for the next request at once', () => {
     const history = new ServedHistory();

@@ -1,6 +1,6 @@
 // How well the gateway knows what the engine holds: tokens that it predicts to be cached beside those that the engine
 // counts, request by request and by residency source, while the engine evicts and others use it, too.
-// `node bench/residency.js [--requests 300] [--sources history,watermark,ttft,exact] [--llama-server PATH]
+// `node bench/residency.js [--requests 100] [--sources history,watermark,ttft,exact] [--llama-server PATH]
 // [--json FILE]`, after a build. Needs `zeromq`, which the embedded engine brings; `modelled` needs a llama-server.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -18,7 +18,7 @@ import { freePort } from './processes.js';
 
 const { values } = parseArgs({
   options: {
-    requests: { type: 'string', default: '300' },
+    requests: { type: 'string', default: '100' },
     sources: { type: 'string', default: 'history,watermark,ttft,exact' },
     'llama-server': { type: 'string' },
     json: { type: 'string' },
@@ -63,27 +63,32 @@ const contexts = Array.from({ length: REQUESTS }, () => {
 /** In front of an engine: knows what it counted last, and takes the count of cached tokens out where that is hidden. */
 async function startWindow(url, hidesCounts) {
   const seen = { prompt: 0, cached: 0 };
-  const read = (text) =>
-    text.replace(/"usage":\{(?:[^{}]|\{[^{}]*\})*\}/g, (usage) => {
-      const { prompt_tokens: prompt, prompt_tokens_details: details } = JSON.parse(usage.slice('"usage":'.length));
-      Object.assign(seen, { prompt, cached: details?.cached_tokens ?? 0 });
-      return hidesCounts ? usage.replace(/,?"prompt_tokens_details":\{[^{}]*\}/, '') : usage;
-    });
+  const read = (json) => {
+    const body = JSON.parse(json);
+    if (body.usage == null) return json;
+    const { prompt_tokens: prompt, prompt_tokens_details: details } = body.usage;
+    Object.assign(seen, { prompt, cached: details?.cached_tokens ?? 0 });
+    if (hidesCounts) delete body.usage.prompt_tokens_details;
+    return JSON.stringify(body);
+  };
+  const readEvents = (text) => text.replace(/^data: (\{.*\})$/gm, (_, json) => `data: ${read(json)}`);
   const server = createServer((request, response) => {
     const { method, headers } = request;
     const asked = startRequest(url + request.url, { method, headers }, (answer) => {
       const { 'content-length': _, ...rest } = answer.headers;
       response.writeHead(answer.statusCode, rest);
-      const isStream = answer.headers['content-type']?.startsWith('text/event-stream');
+      const type = answer.headers['content-type'] ?? '';
+      const isStream = type.startsWith('text/event-stream');
+      const isJson = type.startsWith('application/json');
       let held = '';
       answer.setEncoding('utf8').on('data', (text) => {
         held += text;
         const end = isStream ? held.lastIndexOf('\n\n') + 2 : 0;
         if (end < 2) return;
-        response.write(read(held.slice(0, end)));
+        response.write(readEvents(held.slice(0, end)));
         held = held.slice(end);
       });
-      answer.on('end', () => response.end(read(held)));
+      answer.on('end', () => response.end(isJson ? read(held) : held));
     });
     request.pipe(asked);
   }).listen(0, '127.0.0.1');

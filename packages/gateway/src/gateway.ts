@@ -15,6 +15,7 @@ import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
 import type { WorkSlices } from './intake/work-slices.js';
 import type { OpenArrangements } from './observe/open-arrangements.js';
+import type { PeerGateways } from './observe/peer-gateways.js';
 import type { ServedHistories } from './observe/served-histories.js';
 import type { ServedRequest } from './observe/served-request.js';
 import type { Tracing } from './observe/tracing.js';
@@ -46,6 +47,8 @@ export interface Gateway {
   readonly slices: WorkSlices;
   readonly documents: InsertedDocuments;
   readonly conversations: Conversations;
+  /** Only where the store of conversations is shared. */
+  readonly peers: PeerGateways | undefined;
   /** Only where a folder is configured. */
   readonly collections: OpenCollections | undefined;
   /** Only where a key is configured. */

@@ -42,6 +42,7 @@ import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
 import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
 import { OpenArrangements } from './observe/open-arrangements.js';
+import { PeerGateways } from './observe/peer-gateways.js';
 import { ServedHistories } from './observe/served-histories.js';
 import { type ServedRequest, servedRequest } from './observe/served-request.js';
 import { loadTracing, type Tracing } from './observe/tracing.js';
@@ -227,7 +228,10 @@ function watchEngines(
 /**
  * Opens the store of conversations. How it does shows in the metrics, and in the log where the server comes or goes.
  */
-async function openConversationStore({ conversations, metrics }: Gateway, { log }: FastifyInstance): Promise<void> {
+async function openConversationStore(
+  { conversations, peers, metrics }: Gateway,
+  { log }: FastifyInstance,
+): Promise<void> {
   await conversations.store.open({
     done: (operation, ms) => metrics.stored(operation, ms),
     failed: (operation, failure) => metrics.notStored(operation, failure),
@@ -236,6 +240,7 @@ async function openConversationStore({ conversations, metrics }: Gateway, { log 
       else log.warn({ reason }, 'session store down');
     },
   });
+  peers?.open();
 }
 
 async function assemble(
@@ -264,6 +269,7 @@ async function assemble(
     sessions: () => sessions.conversations,
     sessionTurns: () => sessions.turns,
     sessionStoreUp: () => sessions.isUp,
+    peers: () => gateway?.peers?.counts,
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     warmPrefixes: () => prefixes.size,
@@ -318,6 +324,9 @@ async function assemble(
     (engine) => histories.forget(engine),
   );
   const rateLimits = new RateLimits(now);
+  const { keys = [] } = config.server;
+  const exchange = sessions.exchange?.bind(sessions);
+  const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
   const cors = config.server.cors && new Cors(config.server.cors);
   const state = {
     authenticator,
@@ -330,6 +339,7 @@ async function assemble(
     documents,
     cacheSalts,
     conversations,
+    peers,
     collections: parts.collections,
     prefixes,
     warmups,
@@ -555,6 +565,7 @@ async function shutDown(
 ): Promise<void> {
   gateway.draining = true;
   gateway.warmups.close();
+  gateway.peers?.close();
   for (const engine of gateway.engines.all) engine.rest();
   for (const viewer of gateway.viewers) viewer.end();
   const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);

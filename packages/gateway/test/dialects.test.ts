@@ -92,8 +92,14 @@ describe('the table of dialects', () => {
 
   it('decides what histories go by; what was believed of another kind of engine is forgotten', () => {
     const histories = new ServedHistories(1e6, residency);
-    const engine = { number: 0, name: 'one', dialect: dialectOf('generic'), kvResidency: undefined };
-    const other = { number: 1, name: 'other', dialect: dialectOf('llama-server'), kvResidency: undefined };
+    const engine = { number: 0, name: 'one', url: 'http://one', dialect: dialectOf('generic'), kvResidency: undefined };
+    const other = {
+      number: 1,
+      name: 'other',
+      url: 'http://other',
+      dialect: dialectOf('llama-server'),
+      kvResidency: undefined,
+    };
     expect(histories.of(engine, 't', 'm').history.state).toBe('history');
     const kept = histories.of(other, 't', 'm').history;
     expect(kept.state).toBe('modelled');

@@ -240,10 +240,11 @@ describe('DispatchQueue', () => {
               tells: false,
               deadline: undefined,
               context: () => undefined,
+              beginnings: () => [],
               urgency: () => 0,
               start: (_, room) => {
                 started.push(entry);
-                running.push(() => room.release());
+                running.push(() => room.release(true));
                 const place = waiting.findIndex((other) => other.dispatch === dispatch);
                 if (place >= 0) waiting.splice(place, 1);
               },
@@ -301,6 +302,7 @@ describe('DispatchQueue', () => {
       tells: false,
       deadline: undefined,
       context: () => undefined,
+      beginnings: () => [],
       urgency: () => 0,
       refuse: () => {},
       moved: () => {},
@@ -322,7 +324,7 @@ describe('DispatchQueue', () => {
         for (const tenant of tenants) {
           for (let each = 0; each < 60; each++) {
             const start = (_: number, place: EnginePlace) => {
-              running.push({ tenant, end: () => place.release() });
+              running.push({ tenant, end: () => place.release(true) });
             };
             queue.enter(dispatch(tenant, { start }));
           }
@@ -363,7 +365,7 @@ describe('DispatchQueue', () => {
       expect(queue.depth).toBe(1);
       vi.advanceTimersByTime(1);
       expect([queue.depth, queue.underWay]).toEqual([0, 3]);
-      for (const each of [leader, follower, stranger]) each.room().release();
+      for (const each of [leader, follower, stranger]) each.room().release(true);
       expect(queue.underWay).toBe(0);
     } finally {
       vi.useRealTimers();

@@ -203,6 +203,50 @@ describe('requests that begin alike', () => {
     expect(users()).toEqual(['leader', 'next', 'last']);
   });
 
+  it('follow the first one where nothing is arranged in them, too', async () => {
+    const { both, engine, held, users, post } = await told({ upstream: { dialect } });
+    const plain = (user: string, stream = true) => {
+      const { documents: _, ...body } = burst(user) as { readonly documents?: unknown };
+      return { ...body, user: undefined, model: 'm', stream, metadata: undefined, messages: messagesOf(user) };
+    };
+    const messagesOf = (user: string) => [
+      { role: 'system', content: system },
+      { role: 'user', content: user },
+    ];
+    const asked = () => engine.received.map(({ body }) => /"user","content":"([^"]*)"/.exec(body)?.[1]);
+    const failing = post(plain('fails'));
+    await engine.until('request', 1);
+    const replies = [post(plain('leader'))];
+    await untilMetric(both.gateway, 'warmpath_queue_depth', 1);
+    for (const [place, user] of ['a', 'b'].entries()) {
+      replies.push(post(plain(user)));
+      await untilMetric(both.gateway, 'warmpath_queue_depth', place + 2);
+    }
+    // Others are not held up.
+    replies.push(post(plain('other tenant'), { authorization: 'Bearer two' }));
+    await engine.until('request', 2);
+    held[0]!.writeHead(500).end('{}');
+    expect((await failing).status).toBe(500);
+    // The next one leads.
+    await engine.until('request', 3);
+    expect(await metricOf(both.gateway, 'warmpath_queue_depth')).toBe(2);
+    const [role, content, ...rest] = CHAT_STREAM.split('\n\n');
+    startStream(held[2]!).write(`${role}\n\n`);
+    expect(await metricOf(both.gateway, 'warmpath_queue_depth')).toBe(2);
+    held[2]!.write(`${content}\n\n`);
+    await engine.until('request', 5);
+    held[2]!.end(rest.join('\n\n'));
+    for (const place of [1, 3, 4]) finish(held[place]!);
+    expect((await Promise.all(replies)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(asked()).toEqual(['fails', 'other tenant', 'leader', 'a', 'b']);
+    expect(users()).toEqual(Array(5).fill(undefined));
+    // What is warm needs nobody to go ahead.
+    const warm = [post(plain('c')), post(plain('d', false))];
+    await engine.until('request', 7);
+    for (const response of held.slice(5)) finish(response);
+    await Promise.all(warm);
+  });
+
   it('go together where the engine computes their beginning once by itself', async () => {
     const { engine, held, post } = await told({ upstream: { dialect: 'vllm' } });
     const replies = ['a', 'b', 'c'].map((user) => post(burst(user)));

@@ -155,7 +155,10 @@ describe('gateways that share a store', TIMEOUT, () => {
     const body = ' {"messages": [ {"role":"user", "content":"Q"} ]}';
     const reply = await send(gateways[0]!.url + CHAT, body);
     expect([engine.last.body, reply.status]).toEqual([body, 200]);
-    expect(totalOf(await metricsOf(gateways[0]!), 'warmpath_session_store_seconds_count')).toBe(0);
+    for (const operation of ['find', 'keep']) {
+      const asked = `warmpath_session_store_seconds_count{operation="${operation}"}`;
+      expect(totalOf(await metricsOf(gateways[0]!), asked)).toBe(0);
+    }
   });
 
   it('go on without the server, each by itself, and share again when it is back', async () => {

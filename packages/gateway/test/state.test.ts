@@ -18,7 +18,13 @@ function serve({ history }: TenantModel, name: string): Arrangement {
 }
 
 /** An engine without KV events. */
-const ENGINE = { number: 0, name: 'engine', dialect: dialectOf('generic'), kvResidency: undefined };
+const ENGINE = {
+  number: 0,
+  name: 'engine',
+  url: 'http://engine',
+  dialect: dialectOf('generic'),
+  kvResidency: undefined,
+};
 
 describe('ServedHistories', () => {
   it('never hold more than their bound, and forget the least recently used first', () => {

@@ -1,116 +1,134 @@
-// Order and replica decided together, beside routers that decide by themselves: replicas with caches of vLLM's kind, in
-// virtual time; requests come at random. `node bench/fleet.js [--workload sessions] [--replicas 4] [--blocks 1500]
-// [--loads 0.5,0.8,1,1.2] [--seeds 3] [--json FILE]`, after a build.
-import { writeFileSync } from 'node:fs';
+/**
+ * Order and replica decided together, beside the rules of other routers: fleets of simulated engines with caches of
+ * vLLM's kind, in virtual time. A million documents in topics of Zipf popularity, conversations that stay with a topic
+ * for a while, requests that come at random.
+ *
+ * `npm run bench:fleet -w packages/lab` (some minutes; `-- --quick` for fewer requests, `-- --write` to put the tables
+ * into docs/research/fleet.md). How long it will take still is said on the way.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import {
   closedLoopClients,
-  createWorkload,
   poissonClients,
   ROUTERS,
+  sessionsTrace,
   simulateServer,
+  toWorkload,
   VllmBlockCache,
 } from '../dist/index.js';
+import { FIGURES_FILE, LANES, PAGE_FILE, tablesOf } from './fleet-tables.js';
+import { withTables } from './page-tables.js';
 
 const { values } = parseArgs({
   options: {
-    replicas: { type: 'string', default: '4' },
-    workload: { type: 'string', default: 'sessions' },
-    seeds: { type: 'string', default: '3' },
-    blocks: { type: 'string', default: '1500' },
-    loads: { type: 'string', default: '0.5,0.8,1,1.2' },
+    replicas: { type: 'string', default: '8,64' },
+    loads: { type: 'string' },
+    requests: { type: 'string' },
+    documents: { type: 'string', default: '1000000' },
+    blocks: { type: 'string', default: '4096' },
+    seed: { type: 'string', default: '2000' },
+    quick: { type: 'boolean', default: false },
     json: { type: 'string' },
+    write: { type: 'boolean', default: false },
   },
 });
-const replicas = Number(values.replicas);
-const loads = values.loads.split(',').map(Number);
+const fleets = values.replicas.split(',').map(Number);
+const loads = (values.loads ?? (values.quick ? '0.8,1.2' : '0.5,0.8,1,1.2')).split(',').map(Number);
+const seed = Number(values.seed);
+/** Requests of a run for each replica of its fleet: the share of a large one is smaller, or it would take hours. */
+const requestsOf = (replicas) =>
+  Number(values.requests ?? (values.quick ? 200 : 600)) * (replicas <= 8 ? replicas : 8 * Math.sqrt(replicas / 8));
 
-/** What is compared: an order, and a router that may know what each replica holds. */
-const LANES = [
-  ['retrieval', 'random'],
-  ['retrieval', 'round-robin'],
-  ['retrieval', 'least-loaded'],
-  ['retrieval', 'session-hash'],
-  ['retrieval', 'prefix-hash'],
-  ['retrieval', 'two-mode'],
-  ['retrieval', 'weighted-score'],
-  ['retrieval', 'cache-aware'],
-  ['retrieval', 'cache-pressure'],
-  ['exact', 'least-loaded'],
-  ['exact', 'session-hash'],
-  ['exact', 'two-mode'],
-  ['exact', 'weighted-score'],
-  ['exact', 'cache-aware'],
-  ['exact', 'cache-pressure'],
-  ['foresight', 'cache-pressure'],
-];
+const TOPIC_DOCUMENTS = 25;
+/** Conversations at once for each replica. */
+const SESSIONS = 8;
+/** Of a run, the part before which caches and histories are not yet as they will be. */
+const WARM_UP = 1 / 4;
 
-const server = {
-  createCache: () => new VllmBlockCache({ blocks: Number(values.blocks) }),
-  replicas,
-  maxBatch: 16,
-  stepTokens: 2_048,
-  chunked: true,
-  queue: 16,
-  answerTokens: () => 32,
-};
+function serverOf(replicas) {
+  return {
+    createCache: () => new VllmBlockCache({ blocks: Number(values.blocks) }),
+    replicas,
+    maxBatch: 16,
+    stepTokens: 2_048,
+    chunked: true,
+    queue: 16,
+    answerTokens: () => 32,
+  };
+}
 
 /** Requests a second that the fleet can just serve in retrieval order, each in turn. */
-function capacity(workload) {
+function capacityOf(workload, replicas) {
   const clients = closedLoopClients({ clients: 16 * replicas, thinkMs: 0, seed: 0 });
-  const { outcomes } = simulateServer(workload, 'retrieval', clients, { ...server, queue: 0 });
+  const { outcomes } = simulateServer(workload, 'retrieval', clients, { ...serverOf(replicas), queue: 0 });
   return (1_000 * outcomes.length) / outcomes.reduce((last, { doneMs }) => Math.max(last, doneMs), 0);
 }
 
 const mean = (numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
+const short = (number) => Number(number.toPrecision(6));
 
-function figures({ outcomes, replicas: runs }) {
-  const counted = outcomes.slice(Math.floor(outcomes.length / 5));
+function figuresOf({ outcomes, replicas: runs }) {
+  const counted = outcomes.slice(Math.floor(WARM_UP * outcomes.length));
   const ttft = counted.map(({ ttftMs }) => ttftMs).toSorted((a, b) => a - b);
   const most = runs.reduce((largest, { requests }) => Math.max(largest, requests), 0);
   return {
-    uncached: mean(counted.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens)),
-    ttftMs: mean(ttft),
-    p99Ms: ttft[Math.floor(0.99 * ttft.length)],
-    imbalance: (most * runs.length) / outcomes.length,
+    uncached: short(mean(counted.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens))),
+    prompt: short(mean(counted.map(({ promptTokens }) => promptTokens))),
+    ttftMs: short(mean(ttft)),
+    p99Ms: short(ttft[Math.floor(0.99 * ttft.length)]),
+    imbalance: short((most * runs.length) / outcomes.length),
   };
 }
 
-const rows = [];
-for (const load of loads) {
-  for (const [policy, router] of LANES) {
-    const runs = Array.from({ length: Number(values.seeds) }, (_, place) => {
-      const workload = createWorkload(values.workload, { seed: 2_000 + place });
-      const clients = poissonClients({ perSecond: load * capacity(workload), seed: place });
-      return figures(simulateServer(workload, policy, clients, { ...server, router: ROUTERS[router] }));
-    });
-    const over = (key) => mean(runs.map((run) => run[key]));
-    rows.push({
-      load,
-      policy,
-      router,
-      uncached: over('uncached'),
-      ttftMs: over('ttftMs'),
-      p99Ms: over('p99Ms'),
-      imbalance: over('imbalance'),
-    });
-  }
+const runs = fleets.flatMap((replicas) => loads.flatMap((load) => LANES.map((lane) => ({ replicas, load, lane }))));
+/** How many seconds a run of a fleet takes, by the runs so far; a fleet not yet seen counts as one so much larger. */
+const began = performance.now();
+let doneRequests = 0;
+const allRequests = runs.reduce((sum, { replicas }) => sum + requestsOf(replicas), 0);
+
+function tellProgress(done, { replicas, load, lane }) {
+  const seconds = (performance.now() - began) / 1_000;
+  const left = Math.round((seconds / doneRequests) * (allRequests - doneRequests));
+  const name = `${replicas} replicas, load ${load}, ${lane.policy}, ${lane.router}`;
+  process.stderr.write(`${done}/${runs.length} · ${name} · ${left} s left\n`);
 }
 
-console.log(`${values.workload}, ${replicas} replicas of ${values.blocks} blocks, ${values.seeds} seeds\n`);
-console.log('load  order      router           uncached   TTFT mean       p99   imbalance');
-let last;
-for (const row of rows) {
-  if (last !== undefined && last !== row.load) console.log();
-  last = row.load;
-  console.log(
-    String(row.load).padEnd(5),
-    row.policy.padEnd(10),
-    row.router.padEnd(16),
-    row.uncached.toFixed(0).padStart(8),
-    `${row.ttftMs.toFixed(0)} ms`.padStart(11),
-    `${row.p99Ms.toFixed(0)} ms`.padStart(9),
-    row.imbalance.toFixed(2).padStart(11),
+const cells = {};
+let prepared;
+for (const [place, run] of runs.entries()) {
+  const { replicas, load, lane } = run;
+  if (prepared?.replicas !== replicas) {
+    const topics = Math.round(Number(values.documents) / TOPIC_DOCUMENTS);
+    const requests = Math.round(requestsOf(replicas));
+    const trace = sessionsTrace(seed, { requests, k: 5, sessions: SESSIONS * replicas, topics });
+    const workload = toWorkload('fleet', trace);
+    prepared = { replicas, workload, perSecond: capacityOf(workload, replicas) };
+  }
+  const { workload, perSecond } = prepared;
+  const clients = poissonClients({ perSecond: load * perSecond, seed });
+  const options = { ...serverOf(replicas), router: ROUTERS[lane.router] };
+  cells[`${replicas}/${load}/${lane.policy}/${lane.router}`] = figuresOf(
+    simulateServer(workload, lane.policy, clients, options),
   );
+  doneRequests += requestsOf(replicas);
+  tellProgress(place + 1, run);
 }
-if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(rows, undefined, 2));
+
+const settings = {
+  documents: Number(values.documents),
+  blocks: Number(values.blocks),
+  requests: Object.fromEntries(fleets.map((replicas) => [replicas, Math.round(requestsOf(replicas))])),
+  seed,
+};
+console.log(
+  Object.entries(tablesOf(cells))
+    .map(([name, table]) => `\n${name}\n\n${table}`)
+    .join('\n'),
+);
+const raw = `${JSON.stringify({ settings, cells }, undefined, 2)}\n`;
+if (values.json !== undefined) writeFileSync(values.json, raw);
+if (values.write) {
+  writeFileSync(FIGURES_FILE, raw);
+  writeFileSync(PAGE_FILE, withTables(readFileSync(PAGE_FILE, 'utf8'), tablesOf(cells)));
+}

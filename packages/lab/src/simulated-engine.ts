@@ -3,6 +3,7 @@ import {
   arrange,
   type CostModel,
   type Document,
+  expectedReuse,
   fingerprint,
   hintTokens,
   type OrderingPolicy,
@@ -54,6 +55,13 @@ export interface SimulatedEngineOptions {
   readonly conversations?: ConversationLayout;
   /** Time to the first token. Default: the fit to the papers' RTX 4090. */
   readonly latency?: CostModel;
+  /**
+   * Gateways in front of the engine, each with a history of its own; requests go round between them by their place in
+   * the workload. Default 1.
+   */
+  readonly gateways?: number;
+  /** Milliseconds after which a gateway hears what another one sent. Default: never. */
+  readonly heardAfterMs?: number;
   /** Milliseconds of a monotonic clock, to time `arrange`. Default: none, and `arrangeMs` is 0. */
   readonly clock?: () => number;
 }
@@ -90,6 +98,8 @@ export interface Dispatch {
 
 /** A request as it would be sent now. Nothing has changed yet: it can be dropped. */
 export interface PreparedRequest {
+  /** The history of the gateway that it came through. */
+  readonly history: ServedHistory;
   readonly request: WorkloadRequest;
   readonly turn: Turn;
   readonly arrangement: Arrangement;
@@ -100,6 +110,14 @@ export interface PreparedRequest {
   readonly arrangeMs: number;
 }
 
+/** What a router may ask about one request. */
+export interface RouteQuestion {
+  /** Tokens of its prompt, without a hint. */
+  readonly promptTokens: number;
+  /** Of these, the ones that an engine would have to compute. */
+  newTokens(engine: SimulatedEngine): number;
+}
+
 /**
  * One engine with its history: the real `arrange` and `observe` of the core around a simulated cache. A request is
  * prepared, started and finished; `serve` does it all at once.
@@ -108,7 +126,11 @@ export class SimulatedEngine {
   readonly #preamble: Preamble;
   readonly #policy: OrderingPolicy;
   readonly #cache: PrefixCacheModel;
-  readonly #history: ServedHistory;
+  /** One for each gateway in front. */
+  readonly #histories: readonly ServedHistory[];
+  readonly #heardAfterMs: number;
+  /** What was sent and the other gateways have not heard of. */
+  readonly #unheard: { readonly arrangement: Arrangement; readonly by: ServedHistory; readonly at: number }[] = [];
   readonly #conversations: Conversations;
   readonly #latency: CostModel;
   readonly #clock: () => number;
@@ -134,10 +156,13 @@ export class SimulatedEngine {
     this.#cache = options.cache ?? new VllmBlockCache();
     this.#cache.clear();
     const { evictsLeastRecent, slots } = this.#cache;
-    this.#history = new ServedHistory({
-      evictsLeastRecent,
-      ...(slots !== undefined && { slots: { prompts: new PromptSlots(slots), name: '' } }),
+    this.#histories = Array.from({ length: options.gateways ?? 1 }, () => {
+      return new ServedHistory({
+        evictsLeastRecent,
+        ...(slots !== undefined && { slots: { prompts: new PromptSlots(slots), name: '' } }),
+      });
     });
+    this.#heardAfterMs = options.heardAfterMs ?? Number.POSITIVE_INFINITY;
     this.#hints = options.hints ?? false;
     this.#conversations = conversations;
     this.#latency = options.latency ?? RTX_4090;
@@ -156,8 +181,10 @@ export class SimulatedEngine {
     const context = { documents: turn.documents, preamble, policy: this.#policy, hints: this.#hints };
     const waiting = turn.before.length === 0 ? this.#waitingBeside(request, coming) : [];
     const question = { ...context, waiting };
+    const history = this.#histories[number % this.#histories.length]!;
+    this.#hear(now);
     const started = this.#clock();
-    const arrangement = arrange(question, this.#history, now);
+    const arrangement = arrange(question, history, now);
     const arrangeMs = this.#clock() - started;
     const { fellBack } = arrangement.trace;
     if (fellBack !== undefined) {
@@ -170,7 +197,35 @@ export class SimulatedEngine {
       spans: [this.#preamble, ...turn.before, ...arrangement.documents, ...hint, ...turn.after],
       documents: [first, first + arrangement.documents.length],
     };
-    return { request, turn, arrangement, prompt, promptTokens: promptTokens(prompt), arrangeMs };
+    return { request, history, turn, arrangement, prompt, promptTokens: promptTokens(prompt), arrangeMs };
+  }
+
+  /**
+   * What each of several engines with these clients would have to compute of a request, by the best path of its
+   * history, as the gateway asks before it routes (`expectedReuse`). The answer is a function of an engine. Cost of an
+   * answer: that of the best path.
+   */
+  question(request: WorkloadRequest, number: number, now: number): RouteQuestion {
+    const { before, documents, after } = this.#conversations.begin(request);
+    const preamble = behind(this.#preamble, before);
+    const reuse = expectedReuse({ documents, preamble, policy: this.#policy, hints: this.#hints }, now);
+    const tokens = [preamble, ...documents, ...after].reduce((sum, span) => sum + span.tokens, 0);
+    return {
+      promptTokens: tokens,
+      newTokens: (engine) => {
+        engine.#hear(now);
+        return tokens - reuse(engine.#histories[number % engine.#histories.length]!);
+      },
+    };
+  }
+
+  /** Gateways hear what was sent by others, as far as it is time. */
+  #hear(now: number): void {
+    for (let next = this.#unheard[0]; next !== undefined && next.at <= now; next = this.#unheard[0]) {
+      this.#unheard.shift();
+      const { arrangement, by, at } = next;
+      for (const other of this.#histories) if (other !== by) observe({ kind: 'heard', arrangement, now: at }, other);
+    }
   }
 
   /**
@@ -198,18 +253,25 @@ export class SimulatedEngine {
    * behind it and kept. Errors: those of the cache.
    */
   start(prepared: PreparedRequest, now: number, answer?: PromptSpan): Admission | undefined {
-    const { prompt, arrangement } = prepared;
+    const { prompt, arrangement, history } = prepared;
     const admission = this.#cache.admit(answer === undefined ? prompt : { ...prompt, answer });
     if (admission === undefined) return undefined;
-    if (this.#learnsAt === 'dispatch') observe({ kind: 'dispatched', arrangement, now }, this.#history);
+    if (this.#learnsAt === 'dispatch') observe({ kind: 'dispatched', arrangement, now }, history);
+    if (this.#histories.length > 1 && this.#heardAfterMs !== Number.POSITIVE_INFINITY) {
+      this.#unheard.push({ arrangement, by: history, at: now + this.#heardAfterMs });
+    }
     return admission;
   }
 
   /** The answer is complete: the engine reports, and lets go of what the request used. */
-  finish({ request, turn, arrangement, promptTokens }: PreparedRequest, admission: Admission, now: number): void {
+  finish(
+    { request, history, turn, arrangement, promptTokens }: PreparedRequest,
+    admission: Admission,
+    now: number,
+  ): void {
     const { cachedTokens } = admission;
     const report = this.#reportsCachedTokens ? { cachedTokens, promptTokens } : {};
-    observe({ kind: 'completed', arrangement, now, ...report }, this.#history);
+    observe({ kind: 'completed', arrangement, now, ...report }, history);
     admission.release();
     this.#conversations.end(request, turn, arrangement.documents);
     this.#served.push(arrangement);
@@ -237,14 +299,14 @@ export class SimulatedEngine {
    * What `planPrewarm` of the core finds worth prefilling after the last request. Cost: some milliseconds.
    */
   planPrewarm(options: PrewarmOptions): readonly PrewarmPath[] {
-    return planPrewarm(this.#served, this.#history, options);
+    return planPrewarm(this.#served, this.#histories[0]!, options);
   }
 
   /** Prefills a planned path; returns the tokens computed and how long it takes. Errors: those of the cache. */
   prewarm(path: PrewarmPath, now: number): { readonly newTokens: number; readonly ms: number } {
     const prompt = { spans: [this.#preamble, ...this.#before, ...path.documents] };
     const cachedTokens = serveAtOnce(this.#cache, prompt);
-    observe({ kind: 'prewarmed', path, now }, this.#history);
+    observe({ kind: 'prewarmed', path, now }, this.#histories[0]!);
     const newTokens = promptTokens(prompt) - cachedTokens;
     return { newTokens, ms: this.#latency.prefillMs(cachedTokens, newTokens) };
   }

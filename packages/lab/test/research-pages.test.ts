@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import * as fleet from '../bench/fleet-tables.js';
+import * as gateways from '../bench/gateways-tables.js';
 import * as nonPrefix from '../bench/non-prefix-tables.js';
 import * as offline from '../bench/offline-tables.js';
 import { withTables } from '../bench/page-tables.js';
@@ -15,6 +17,8 @@ const cellsOf = <Cell>(file: string): { readonly seeds: readonly number[]; reado
 test.each([
   ['reuse at other places', nonPrefix],
   ['the offline bracket', offline],
+  ['fleets', fleet],
+  ['several gateways', gateways],
 ])('the tables of the page about %s are those of its figures', (_, { FIGURES_FILE, PAGE_FILE, tablesOf }) => {
   const page = readFileSync(PAGE_FILE, 'utf8');
   expect(withTables(page, tablesOf(cellsOf(FIGURES_FILE).cells))).toBe(page);

@@ -80,31 +80,36 @@ export class Connection {
   }
 
   /**
-   * Runs a script for a request. Settles with the reply, with a failure, or when the time is up; `undefined` where
+   * Runs a script for a request, or in turns of its own. Settles with the reply, with a failure, or when the time is up; `undefined` where
    * nothing was sent. Never rejects.
    */
-  find(call: ScriptCall, { answered, missed }: FindHandlers): Promise<void> | undefined {
+  find(
+    operation: 'find' | 'exchange',
+    call: ScriptCall,
+    { answered, missed }: FindHandlers,
+  ): Promise<void> | undefined {
     const client = this.#client;
-    const refusal = this.#refuse('find', call);
+    const refusal = this.#refuse(operation, call);
     if (client === undefined || refusal !== undefined) {
       missed(refusal ?? 'down');
       return undefined;
     }
-    const reply = this.#send('find', client, call);
+    const reply = this.#send(operation, client, call);
     return new Promise((resolve) => {
       let state: 'waiting' | 'late' | 'over' = 'waiting';
       const giveUp = () => {
         if (state === 'over') return;
         state = 'late';
-        this.#listener.failed('find', 'timeout');
+        this.#listener.failed(operation, 'timeout');
         missed('timeout');
-        if (++this.#late >= MAX_LATE) this.#lost(client, 'too slow');
+        // Only what requests wait for says that they wait too long.
+        if (operation === 'find' && ++this.#late >= MAX_LATE) this.#lost(client, 'too slow');
         resolve();
       };
       // Where this process was busy, a reply may lie unread: it is read first.
       const timer = setTimeout(() => setImmediate(giveUp), this.#timeoutMs);
       const failed = (error: unknown) => {
-        if (state === 'waiting') missed(this.#failed('find', client, error));
+        if (state === 'waiting') missed(this.#failed(operation, client, error));
       };
       void reply.then(answered, failed).finally(() => {
         state = 'over';

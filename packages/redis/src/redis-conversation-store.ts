@@ -5,6 +5,7 @@ import {
   type ConversationStore,
   type ConversationStoreListener,
   MAX_ANSWERS,
+  type PeerNote,
   readSessionEntry,
   type SentTurn,
   type SessionEntry,
@@ -16,6 +17,7 @@ import {
 } from '@warmpath/core';
 import type { ServerAddress } from './client.js';
 import { Connection } from './connection.js';
+import { PeerNotes } from './peer-notes.js';
 import { StoredConversations } from './stored-conversations.js';
 import { readRecord, renderingsOf, StoredTurns, scopeOf, writeRecord } from './stored-turns.js';
 
@@ -49,6 +51,7 @@ export class RedisConversationStore implements ConversationStore {
   readonly #options: RedisConversationStoreOptions;
   readonly #log: ConversationLog;
   readonly #stored: StoredTurns;
+  readonly #notes: PeerNotes;
   #listener: ConversationStoreListener | undefined;
   #connection: Connection | undefined;
   #conversations: StoredConversations | undefined;
@@ -58,6 +61,7 @@ export class RedisConversationStore implements ConversationStore {
     this.#options = options;
     this.#log = new ConversationLog(options.memory);
     this.#stored = new StoredTurns(options.prefix);
+    this.#notes = new PeerNotes(options.prefix);
   }
 
   get conversations(): number {
@@ -101,12 +105,26 @@ export class RedisConversationStore implements ConversationStore {
     this.#log.expire(now);
     const held = this.#log.lookup(name, now);
     const wanted = links.slice(-MAX_LINKS);
-    const merged = this.#connection?.find(this.#stored.find(name, wanted, held), {
+    const merged = this.#connection?.find('find', this.#stored.find(name, wanted, held), {
       answered: (reply) => this.#merge(name, { links: wanted, reply, now }),
       missed,
     });
     // A conversation that was not held when the server was asked may be held now.
     return merged === undefined ? held : merged.then(() => this.#log.lookup(name, now));
+  }
+
+  async exchange(note: string): Promise<readonly PeerNote[] | undefined> {
+    let notes: readonly PeerNote[] | undefined;
+    await this.#connection?.find('exchange', this.#notes.exchange(note), {
+      // What comes too late is read again with the next call.
+      answered: (reply) => {
+        notes ??= this.#notes.read(reply);
+      },
+      missed: (failure) => {
+        if (failure === 'timeout') notes = [];
+      },
+    });
+    return notes;
   }
 
   sent(name: ConversationName, turn: SentTurn, now: number): void {

@@ -22,7 +22,7 @@ const SCOPE_DIGITS = 32;
 const AFTER_PREFIX = /^[0-9a-f]{16}\{([0-9a-f]{32})\}(.+)$/s;
 
 /** A script that the server runs as one atomic step, so that gateways that write at the same time lose nothing. */
-interface Script {
+export interface Script {
   readonly text: string;
   /** Names the script to a server that has run it before. */
   readonly sha1: string;
@@ -305,6 +305,7 @@ return reply`);
 
 const PROBE = script("return redis.call('PEXPIRE', KEYS[1], 1)");
 
-function script(text: string): Script {
+/** A script of this text. */
+export function script(text: string): Script {
   return { text, sha1: hash('sha1', text) };
 }

@@ -159,4 +159,52 @@ describe('a server of conversations', { timeout: 180_000 }, () => {
     expect(failures).toEqual(['keep too-large']);
     expect(await turnsOf({ writer: reader, reader: writer }, NAME, '2')).toEqual([]);
   });
+
+  it('tells each gateway once, in order, what the others told, and no one what it told itself', async () => {
+    const prefix = freshPrefix();
+    const [one, other] = [await openAt(prefix), await openAt(prefix)];
+    const textsOf = async (store: RedisConversationStore, note = '') =>
+      (await store.exchange(note))!.map(({ text }) => text);
+    expect(await textsOf(one)).toEqual([]);
+    for (const note of ['a', 'b', 'c\n"{\0🦀']) expect(await textsOf(one, note)).toEqual([]);
+    expect(await textsOf(other, 'd')).toEqual(['a', 'b', 'c\n"{\0🦀']);
+    expect([await textsOf(other), await textsOf(one), await textsOf(one)]).toEqual([[], ['d'], []]);
+    expect(await textsOf(await openAt(freshPrefix()))).toEqual([]);
+    // One that begins later hears of the last minute, and how long ago it was.
+    const late = await (await openAt(prefix)).exchange('');
+    expect(late!.map(({ text }) => text)).toEqual(['a', 'b', 'c\n"{\0🦀', 'd']);
+    expect(new Set(late!.map(({ from }) => from)).size).toBe(2);
+    for (const { ageMs } of late!) expect(ageMs).toBeGreaterThanOrEqual(0);
+    const left = Number(await ask('PTTL', `${prefix}peers`));
+    expect(left).toBeGreaterThan(0);
+    expect(left).toBeLessThanOrEqual(60_000);
+  });
+
+  it('goes on telling after the server lost everything, and bounds what it keeps and answers', async () => {
+    const prefix = freshPrefix();
+    const [one, other] = [await openAt(prefix), await openAt(prefix)];
+    await one.exchange('a');
+    expect(await other.exchange('')).toHaveLength(1);
+    await ask('FLUSHALL');
+    await one.exchange('b');
+    expect((await other.exchange(''))!.map(({ text }) => text)).toEqual(['b']);
+    // A server whose clock is far behind that of the one before.
+    await ask('DEL', `${prefix}peers`);
+    await ask('XADD', `${prefix}peers`, '1-1', 'gone', 'long ago');
+    await one.exchange('c');
+    expect((await other.exchange(''))!.map(({ text }) => text)).toEqual(['c']);
+    for (let i = 0; i < 600; i++) void one.exchange(`${i}`);
+    await one.exchange('');
+    let told = 0;
+    for (let notes = await other.exchange(''); notes!.length > 0; notes = await other.exchange('')) {
+      expect(notes!.length).toBeLessThanOrEqual(256);
+      told += notes!.length;
+    }
+    expect(told).toBe(600);
+  });
+
+  it('says that nobody was told while the server is away', async () => {
+    const store = await openStore({ url: 'redis://127.0.0.1:1' });
+    expect(await store.exchange('a')).toBeUndefined();
+  });
 });

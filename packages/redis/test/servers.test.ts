@@ -29,6 +29,9 @@ async function expectShared(options: StoreSettings): Promise<void> {
   expect([writer.isUp, reader.isUp]).toEqual([true, true]);
   writer.sent(NAME, turnAt('1'), 0);
   expect(await turnsOf({ writer, reader }, NAME, '1')).toEqual([turnAt('1')]);
+  await writer.exchange('a note');
+  // Others may have used the same server a moment ago.
+  expect((await reader.exchange(''))!.at(-1)).toMatchObject({ text: 'a note' });
 }
 
 /** The reason that a store gives for not being there. */
@@ -129,6 +132,7 @@ describe('a server of conversations', TIMEOUT, () => {
   it('lets in a user of its own who may do no more than the store does', async () => {
     const server = closing(await RedisServer.start());
     const rights = ['~w:*', '+eval', '+evalsha', '+scan', '+hget', '+hset', '+hdel', '+hexists', '+hgetall'];
+    const notes = ['+xadd', '+xread', '+xrevrange'];
     const more = ['+pexpire', '+pttl', '+unlink', '+zadd', '+zrange', '+zrangebyscore', '+zremrangebyscore'];
     await ask(
       server.url,
@@ -139,6 +143,7 @@ describe('a server of conversations', TIMEOUT, () => {
       '>p@ss/word',
       ...rights,
       ...more,
+      ...notes,
       '+zremrangebyrank',
       '+time',
     );

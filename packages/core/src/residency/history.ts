@@ -174,6 +174,21 @@ export class ServedHistory implements ResidencyView {
     this.#pruneToCapacity();
   }
 
+  /**
+   * Another gateway sent this request to the engine: its documents were accessed, and its path counts as resident until
+   * a request of our own finds otherwise. Where the engine's events are followed, these alone say what is there.
+   * O(path).
+   */
+  heard(request: ServedRequest, now: number): void {
+    this.#statistics.record(request.documents.map((document) => document.key));
+    this.#recent.record(request);
+    const path = pathOf(request);
+    if (!this.#isExact) this.#tree.insert(path, 'expected', now);
+    this.#slots?.dispatched(request, path);
+    this.#slots?.completed(request, path, {});
+    this.#pruneToCapacity();
+  }
+
   /** The engine's events say that this path came back, whoever asked for it. O(path). */
   restored(path: ServedPath, now: number): void {
     this.#tree.insert(path, 'confirmed', now);

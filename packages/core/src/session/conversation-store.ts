@@ -44,6 +44,15 @@ export interface ConversationStore {
    * @throws WarmpathError `WARMPATH_STORE_UNAVAILABLE`; `WARMPATH_OVERLOADED` where too many callers wait for the same.
    */
   forget(filter: SessionFilter): number | Promise<number>;
+  /**
+   * Tells the other gateways over the same server something, and answers what they told since the last call, in the
+   * order of its sending: what must be known soon, and may be lost. The first call answers what was told within the
+   * last minute. `undefined` where the server was not told. Left out where there are no others. Never rejects; one call
+   * at a time.
+   *
+   * @param note nothing is told where it is empty.
+   */
+  exchange?(note: string): Promise<readonly PeerNote[] | undefined>;
   /** Conversations that this process holds. */
   readonly conversations: number;
   /** Turns that this process holds. */
@@ -62,8 +71,17 @@ export interface ConversationStore {
   close(): Promise<void>;
 }
 
+/** What another gateway told. */
+export interface PeerNote {
+  /** What that gateway is called, for as long as it runs. */
+  readonly from: string;
+  readonly text: string;
+  /** Milliseconds since it was told. */
+  readonly ageMs: number;
+}
+
 /** What a store was asked to do. */
-export type StoreOperation = 'find' | 'keep' | 'forget';
+export type StoreOperation = 'find' | 'keep' | 'forget' | 'exchange';
 
 /** Why a store did not do it; `overflow`: too much waits to be written already. */
 export type StoreFailure = 'down' | 'timeout' | 'refused' | 'unreadable' | 'overflow' | 'too-large';

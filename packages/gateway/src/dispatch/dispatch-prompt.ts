@@ -24,6 +24,8 @@ import { clientTimeoutMs } from './headers.js';
 import { type ColdPrefix, coldPrefix } from './leading-prompts.js';
 import { sendPrompt } from './send-prompt.js';
 
+const NONE: readonly never[] = [];
+
 /** Engines that one request is tried on where none of them could have begun with it. */
 const MAX_TRIES = 3;
 /** The same where they may have: a prompt that ends engines must not end many. */
@@ -51,6 +53,7 @@ function enter(prompt: PromptUnderWay): void {
   const place = placeOf(prompt);
   const { engine } = place;
   let context: WaitingContext | undefined | 'unread' = 'unread';
+  let beginnings: readonly string[] | undefined;
   const dispatch: Dispatch = {
     tenant,
     tells: asksForStream(call.body),
@@ -62,27 +65,33 @@ function enter(prompt: PromptUnderWay): void {
       if (context === 'unread') context = waitingContext(gateway, engine, tenant, prepared);
       return context;
     },
+    beginnings: () => {
+      beginnings ??= prepared.kind === 'plain' ? gateway.sentPrefixes.beginningsOf(tenant, prepared.body).hashes : NONE;
+      return beginnings;
+    },
     start: (queuedMs, room) => {
       if (queuedMs > 0) waited(gateway, request.exchange, queuedMs);
       const computed = prefills(place);
-      const left = (): void => {
+      const left = (isComputed: boolean): void => {
         computed();
-        room.release();
+        room.release(isComputed);
       };
       try {
         if (tried.length > 0) forgetFirstTry(call);
         const arranged = arrangePrompt(gateway, engine, call, prepared);
         const lead = engine.dialect.needsLeader ? leadOf(arranged) : undefined;
         if (lead !== undefined) room.leads(lead);
+        const isAwaited = engine.dialect.needsLeader && room.leadsBytes(dispatch.beginnings());
         sendPrompt(gateway, engine, call, arranged, {
           computed,
+          isAwaited,
           began: () => room.began(newTokensOf(place, arranged)),
           released: left,
           movesOn: movesOn(prompt, engine),
           moved: (failure) => enterAgain(prompt, engine, failure),
         });
       } catch (error) {
-        left();
+        left(false);
         fail(prompt, error);
       }
     },

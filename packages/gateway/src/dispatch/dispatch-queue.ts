@@ -244,8 +244,11 @@ export class DispatchQueue {
 
   #isLed(dispatch: Dispatch): boolean {
     if (this.#leading.size === 0 || !this.#parts.needsLeader()) return false;
+    const { tenant } = dispatch;
     const context = dispatch.context();
-    return context !== undefined && this.#leading.isLed(dispatch.tenant, context);
+    return context === undefined
+      ? this.#leading.isLedBytes(tenant, dispatch.beginnings())
+      : this.#leading.isLed(tenant, context);
   }
 
   /** Whether a request waits for another one, which is computing what it begins with. */
@@ -276,6 +279,7 @@ export class DispatchQueue {
     const sent = this.#limiter.sent(now, tells);
     this.#underWayOf.set(tenant, (this.#underWayOf.get(tenant) ?? 0) + 1);
     let hasLed: (() => void) | undefined;
+    let begun: readonly string[] = NONE;
     const endLead = (): boolean => {
       const led = hasLed;
       hasLed = undefined;
@@ -286,14 +290,23 @@ export class DispatchQueue {
       leads: (prefix) => {
         if (!sent.hasEnded && this.#parts.needsLeader()) hasLed ??= this.#leading.lead(tenant, prefix);
       },
+      leadsBytes: (beginnings) => {
+        if (sent.hasEnded || !this.#parts.needsLeader()) return false;
+        begun = beginnings;
+        const cold = this.#leading.coldBytes(tenant, beginnings, now);
+        if (cold !== undefined) hasLed ??= this.#leading.lead(tenant, cold);
+        return cold !== undefined;
+      },
       began: (newTokens) => {
         if (sent.began !== undefined || sent.hasEnded) return;
+        this.#leading.computedBytes(tenant, begun, this.#parts.now());
         this.#limiter.began(sent, this.#parts.now(), newTokens);
         if (endLead()) this.#comeBack();
         else this.#fill();
       },
-      release: () => {
+      release: (isComputed) => {
         if (sent.hasEnded) return;
+        if (isComputed) this.#leading.computedBytes(tenant, begun, this.#parts.now());
         this.#limiter.ended(sent, this.#parts.now());
         const left = this.#underWayOf.get(tenant)! - 1;
         if (left > 0) this.#underWayOf.set(tenant, left);

@@ -22,6 +22,11 @@ export interface Dispatch {
    * throw.
    */
   context(): WaitingContext | undefined;
+  /**
+   * Hashes of what the body of a prompt begins with in which nothing is arranged, the shortest first; none of others.
+   * Asked for only where one of a burst goes ahead. Must not throw.
+   */
+  beginnings(): readonly string[];
   /** What it goes by among its tenant's own: the higher the sooner. Asked for only once it waits. Must not throw. */
   urgency(): number;
   /** Sends it; called once, when the engine has room. Must not throw. */
@@ -36,8 +41,10 @@ export interface Dispatch {
 export interface EnginePlace {
   /** It is the first to compute what others may begin with; they wait until it has begun to answer, or is over. */
   leads(prefix: ColdPrefix): void;
+  /** The same of a body in which nothing is arranged. Answers whether others wait for it. */
+  leadsBytes(beginnings: readonly string[]): boolean;
   /** The first token of its answer has come; so many tokens of its prompt had to be computed, by estimate. */
   began(newTokens: number): void;
-  /** The engine is done with it. */
-  release(): void;
+  /** The engine is done with it; `isComputed`: it has computed the prompt. */
+  release(isComputed: boolean): void;
 }

@@ -1,4 +1,5 @@
 import type { Document, Preamble } from '@warmpath/core';
+import { TenantCache } from '../observe/tenant-cache.js';
 
 /** What a prompt begins with that the engine has not computed yet: others that begin likewise wait until it has. */
 export interface ColdPrefix {
@@ -10,6 +11,12 @@ export interface ColdPrefix {
 /** New tokens that must be shared before anybody waits for them: fewer are computed faster than waited for. */
 const LEAST_SHARED_TOKENS = 128;
 
+/** Bytes for what an engine computed lately of bodies that nobody has read: some thousand beginnings. */
+const COMPUTED_BYTES = 1_048_576;
+/** Milliseconds for which an engine is trusted to keep it. */
+const KEPT_MS = 300_000;
+const COMPUTED_ENTRY_BYTES = 8;
+
 /**
  * The prompts of an engine that are the first to compute what they begin with. Some engines compute it once for each
  * request of a burst, unless one goes ahead: those that would follow it are told apart here. Bounded by the requests
@@ -17,6 +24,8 @@ const LEAST_SHARED_TOKENS = 128;
  */
 export class LeadingPrompts {
   readonly #leaders = new Map<string, Set<ReadonlySet<string>>>();
+  /** When the engine last computed what bodies begin with, by its hash. */
+  readonly #computed = new TenantCache<number>(COMPUTED_BYTES);
 
   get size(): number {
     let size = 0;
@@ -48,6 +57,30 @@ export class LeadingPrompts {
     }
     return false;
   }
+
+  /** The same of a body that nobody has read, by the hashes of its beginnings. O(beginnings). */
+  isLedBytes(tenant: string, beginnings: readonly string[]): boolean {
+    return beginnings.some((hash) => this.#leaders.has(groupOf(tenant, bytesNamed(hash))));
+  }
+
+  /** The shortest beginning that the engine has not computed lately; `undefined` where there is none. */
+  coldBytes(tenant: string, beginnings: readonly string[], now: number): ColdPrefix | undefined {
+    for (const hash of beginnings) {
+      const at = this.#computed.get(tenant, hash);
+      if (at === undefined || now - at > KEPT_MS) return { preamble: bytesNamed(hash), documents: [] };
+    }
+    return undefined;
+  }
+
+  /** The engine has computed a prompt with these beginnings. */
+  computedBytes(tenant: string, beginnings: readonly string[], now: number): void {
+    for (const hash of beginnings) this.#computed.set(tenant, hash, now, COMPUTED_ENTRY_BYTES);
+  }
+}
+
+/** What bytes begin with, as what stands before documents: no prompt that was read has such a key. */
+function bytesNamed(hash: string): Preamble {
+  return { key: `bytes#${hash}`, tokens: 0 };
 }
 
 interface LedPrompt {

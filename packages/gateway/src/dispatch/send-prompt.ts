@@ -19,8 +19,10 @@ export interface SentPromptListener {
   computed(): void;
   /** The first token of a streamed answer has come. */
   began(): void;
-  /** The engine is done with it. */
-  released(): void;
+  /** Whether others wait for the first token of its answer. */
+  readonly isAwaited: boolean;
+  /** The engine is done with it; `isComputed`: it has computed the prompt. */
+  released(isComputed: boolean): void;
   /** Whether another engine gets it, if this one fails before its client hears of it; `undefined` where none can. */
   readonly movesOn: ((failure: EngineFailure) => boolean) | undefined;
   /** After `released`, where `movesOn` said so: another engine is to get it. */
@@ -54,10 +56,14 @@ export function sendPrompt(
     ...wayBack(call, prompt),
     requestHeaders: {
       ...promptHeaders(engine, call),
-      ...((isRead(prompt) || call.sources !== undefined) && IDENTITY),
+      ...((isRead(prompt) || listener.isAwaited || call.sources !== undefined) && IDENTITY),
       ...trace?.headers,
     },
-    reads: readsAnswer(prompt) ? 'answer' : isRead(prompt) || trace !== undefined ? 'usage' : 'nothing',
+    reads: readsAnswer(prompt)
+      ? 'answer'
+      : isRead(prompt) || listener.isAwaited || trace !== undefined
+        ? 'usage'
+        : 'nothing',
     onAccepted: () => observeAccepted(gateway, prompt),
     onFirstData: () => {
       isAlone &&= engine.sentPrompts === number;
@@ -77,7 +83,7 @@ export function sendPrompt(
       );
       trace?.ended(tracedAnswer(exchange, result), isOver);
       // Whoever is next is arranged with what was learned.
-      listener.released();
+      listener.released(result.status !== undefined && result.status < 300);
       if (result.movedOn) listener.moved(failure!);
     },
   });

@@ -2,6 +2,10 @@ import { WarmpathError } from '@warmpath/core';
 import type { ClientKey } from './authenticate.js';
 
 const MINUTE_MS = 60_000;
+/** Milliseconds after which a gateway that says nothing more of its requests under way counts as gone. */
+const SILENT_MS = 3_000;
+/** Other gateways whose requests under way are known of one key; the one heard of longest ago goes first. */
+const MAX_PEERS = 64;
 
 /** What a key may do in a minute: full at the start, refilled evenly. A debt is allowed, and paid off first. */
 class Bucket {
@@ -12,7 +16,8 @@ class Bucket {
   constructor(perMinute: number, now: number) {
     this.#perMinute = perMinute;
     this.#level = perMinute;
-    this.#at = now;
+    // What other gateways used within the last minute may be heard of later.
+    this.#at = now - MINUTE_MS;
   }
 
   take(amount: number, now: number): void {
@@ -34,44 +39,119 @@ interface KeyUse {
   readonly requests: Bucket | undefined;
   readonly tokens: Bucket | undefined;
   underWay: number;
+  /** Requests under way in other gateways, by their names. */
+  readonly others: Map<string, { readonly count: number; readonly at: number }>;
+}
+
+/** What a key did in one gateway since that last told of it. */
+export interface KeyUsage {
+  readonly requests: number;
+  readonly tokens: number;
+  /** Requests that are under way now. */
+  readonly underWay: number;
 }
 
 /**
  * The limits of keys: requests and tokens a minute, requests under way. A request enters while any token is left, and
  * is charged with what it used when its answer is over. Holds three numbers for each key that was used.
+ *
+ * Several gateways tell each other what a key did (`takeUntold`, `heard`): then its limits hold for all of them
+ * together, but for what they have not told each other yet.
  */
 export class RateLimits {
   readonly #now: () => number;
   readonly #uses = new Map<ClientKey, KeyUse>();
+  /** What other gateways are to hear of; `undefined` where there are none. */
+  #untold: Map<ClientKey, { requests: number; tokens: number }> | undefined;
+  #refreshedAt = Number.NEGATIVE_INFINITY;
 
   /** @param now The monotonic clock, in milliseconds. */
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** Lets a request of that key in, which `leave` ends; or says why not. O(1). */
+  /** There are other gateways to be told. */
+  share(): void {
+    this.#untold ??= new Map();
+  }
+
+  /** Lets a request of that key in, which `leave` ends; or says why not. O(1); O(gateways) with `maxConcurrent`. */
   enter(key: ClientKey): WarmpathError | undefined {
     const use = this.#useOf(key);
     const now = this.#now();
     const { maxConcurrent = Number.POSITIVE_INFINITY } = key;
-    if (use.underWay >= maxConcurrent) return refusal(key, `${maxConcurrent} requests are under way`, 0);
+    if (use.underWay + underWayElsewhere(use, now) >= maxConcurrent)
+      return refusal(key, `${maxConcurrent} requests are under way`, 0);
     const tokensMs = use.tokens?.waitFor(1, now) ?? 0;
     if (tokensMs > 0) return refusal(key, `${key.tokensPerMinute} tokens a minute are used up`, tokensMs);
     const requestsMs = use.requests?.waitFor(1, now) ?? 0;
     if (requestsMs > 0) return refusal(key, `${key.requestsPerMinute} requests a minute are used up`, requestsMs);
     use.requests?.take(1, now);
     use.underWay++;
+    this.#toTell(key, 1, 0);
     return undefined;
   }
 
   /** A request that entered is over. */
   leave(key: ClientKey): void {
     this.#useOf(key).underWay--;
+    this.#toTell(key, 0, 0);
   }
 
   /** A request of that key used so many tokens. */
   charge(key: ClientKey, tokens: number): void {
     this.#useOf(key).tokens?.take(tokens, this.#now());
+    this.#toTell(key, 0, tokens);
+  }
+
+  /**
+   * What other gateways are to hear of so many keys, at most, which counts as told: what limited keys did since, and
+   * once a second what they have under way. O(keys in use) once a second, else O(most).
+   */
+  takeUntold(most: number): Map<ClientKey, KeyUsage> {
+    const untold = this.#untold;
+    const taken = new Map<ClientKey, KeyUsage>();
+    if (untold === undefined) return taken;
+    const now = this.#now();
+    if (now - this.#refreshedAt >= SILENT_MS / 3) {
+      this.#refreshedAt = now;
+      for (const [key, { underWay }] of this.#uses) if (underWay > 0) this.#toTell(key, 0, 0);
+    }
+    for (const [key, did] of untold) {
+      if (taken.size === most) break;
+      untold.delete(key);
+      taken.set(key, { ...did, underWay: this.#useOf(key).underWay });
+    }
+    return taken;
+  }
+
+  /** The others could not be told that: it is to be told again. */
+  giveBack(taken: ReadonlyMap<ClientKey, KeyUsage>): void {
+    for (const [key, { requests, tokens }] of taken) this.#toTell(key, requests, tokens);
+  }
+
+  /**
+   * Another gateway of that name has told what the key did there. Of what came together while it could not be told, no
+   * more than a minute's worth counts.
+   */
+  heard(key: ClientKey, { requests, tokens, underWay }: KeyUsage, { from, ageMs }: { from: string; ageMs: number }) {
+    const use = this.#useOf(key);
+    const at = this.#now() - Math.min(ageMs, MINUTE_MS);
+    if (requests > 0) use.requests?.take(Math.min(requests, key.requestsPerMinute!), at);
+    if (tokens > 0) use.tokens?.take(Math.min(tokens, key.tokensPerMinute!), at);
+    use.others.delete(from);
+    if (underWay > 0) use.others.set(from, { count: underWay, at });
+    if (use.others.size > MAX_PEERS) use.others.delete(use.others.keys().next().value!);
+  }
+
+  #toTell(key: ClientKey, requests: number, tokens: number): void {
+    if (this.#untold === undefined || !isLimited(key)) return;
+    const known = this.#untold.get(key);
+    if (known === undefined) this.#untold.set(key, { requests, tokens });
+    else {
+      known.requests += requests;
+      known.tokens += tokens;
+    }
   }
 
   #useOf(key: ClientKey): KeyUse {
@@ -84,11 +164,23 @@ export class RateLimits {
         requests: bucket(key.requestsPerMinute),
         tokens: bucket(key.tokensPerMinute),
         underWay: 0,
+        others: new Map(),
       };
       this.#uses.set(key, use);
     }
     return use;
   }
+}
+
+/** Whether there is anything that other gateways need to know of a key. */
+export function isLimited({ requestsPerMinute, tokensPerMinute, maxConcurrent }: ClientKey): boolean {
+  return requestsPerMinute !== undefined || tokensPerMinute !== undefined || maxConcurrent !== undefined;
+}
+
+function underWayElsewhere({ others }: KeyUse, now: number): number {
+  let sum = 0;
+  for (const { count, at } of others.values()) if (now - at < SILENT_MS) sum += count;
+  return sum;
 }
 
 function refusal({ name }: ClientKey, why: string, waitMs: number): WarmpathError {

@@ -36,7 +36,10 @@ export function observeDispatch(gateway: Gateway, { arrangements, state, keepFou
     keepFound?.();
     if (state === undefined) return;
     const now = gateway.now();
-    for (const arrangement of arrangements) observe({ kind: 'dispatched', arrangement, now }, state.history);
+    for (const arrangement of arrangements) {
+      observe({ kind: 'dispatched', arrangement, now }, state.history);
+      gateway.peers?.dispatched(state, arrangement);
+    }
   });
 }
 

@@ -15,6 +15,7 @@ interface FollowedEvents {
 export interface HistoryEngine {
   readonly number: number;
   readonly name: string;
+  readonly url: string;
   /** What kind of engine it is. */
   readonly dialect: Dialect;
   /** Only where it publishes KV events. */

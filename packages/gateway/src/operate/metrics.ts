@@ -10,6 +10,8 @@ export interface GaugeSources {
   readonly sessions: () => number;
   readonly sessionTurns: () => number;
   readonly sessionStoreUp: () => boolean;
+  /** What gateways tell each other, where the store of conversations is shared. */
+  readonly peers: () => Readonly<Record<'told' | 'heard' | 'lost' | 'unreadable', number>> | undefined;
   readonly warmPrefixes: () => number;
   /** The engines, each by its own name. */
   readonly engines: () => readonly EngineFigures[];
@@ -141,6 +143,7 @@ export class Metrics {
     this.#read('session_turns', 'Turns of conversations that are remembered.', sources.sessionTurns);
     const isUp = () => Number(sources.sessionStoreUp());
     this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
+    this.#readPeers(sources.peers);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
     this.#readEngines(sources.engines);
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
@@ -318,6 +321,20 @@ export class Metrics {
     this.#read('workers', 'Processes that relay (`--workers`) and take connections.', () => workers()?.ready ?? 0);
     const restarts = () => workers()?.restarts ?? 0;
     this.#readTotal('worker_restarts_total', 'Processes that relay that ended and were started again.', restarts);
+  }
+
+  /** What gateways over the same store tell each other. */
+  #readPeers(peers: GaugeSources['peers']): void {
+    const counter: Counter<'event'> = new Counter({
+      name: 'warmpath_peer_orders_total',
+      help: 'Orders that gateways over the same store told each other; `unreadable`: notes of another version.',
+      labelNames: ['event'],
+      registers: [this.#registry],
+      collect: () => {
+        counter.reset();
+        for (const [event, count] of Object.entries(peers() ?? {})) counter.inc({ event }, count);
+      },
+    });
   }
 
   /** What each part of the memory holds, and may hold. */

@@ -136,6 +136,7 @@ function arrangeOnly(
   const arrangement = documents.arrange(known, state.history, now);
   const served = withoutTexts(arrangement);
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
+  gateway.peers?.dispatched(state, served);
   exchange.documents = arrangement.documents.length;
   exchange.documentsMoved = arrangement.trace.moves.filter((places) => places !== 0).length;
   exchange.predictedCachedTokens = predictedTokens(state, arrangement);

@@ -1,6 +1,6 @@
 import type { PrewarmOptions, PrewarmPath, PromptReuse, Scheduler } from '@warmpath/core';
 import type { Admission, CachedPrompt } from '../cache/prefix-cache.js';
-import type { PreparedRequest, SimulatedEngine } from '../simulated-engine.js';
+import type { PreparedRequest, RouteQuestion, SimulatedEngine } from '../simulated-engine.js';
 import type { PromptSpan, WorkloadRequest } from '../workloads/workload.js';
 import type { ServerOutcome, TokenGap } from './outcome.js';
 import type { CreateScheduler, QueuedRequest } from './schedulers.js';
@@ -106,10 +106,14 @@ export class Replica {
     return this.#pendingTokens;
   }
 
-  /** Prompt tokens that the history lets expect a request would compute here. Cost: that of the policy. */
-  expectedTokens(request: WorkloadRequest, number: number, now: number): number {
-    const { arrangement, promptTokens } = this.#engine.prepare(request, { number, coming: [], now });
-    return promptTokens - arrangement.predictedCachedTokens;
+  /** Prompt tokens that the history lets expect a request would compute here. */
+  expectedTokens(question: RouteQuestion): number {
+    return question.newTokens(this.#engine);
+  }
+
+  /** What this replica, and those with the same clients, can be asked about a request. */
+  question(request: WorkloadRequest, number: number, now: number): RouteQuestion {
+    return this.#engine.question(request, number, now);
   }
 
   push(queued: QueuedRequest): void {

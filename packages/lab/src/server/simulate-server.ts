@@ -5,13 +5,13 @@ import { Conversations } from '../conversations.js';
 import { RTX_4090 } from '../latency.js';
 import type { LabPolicyName } from '../ordering/lab-policies.js';
 import { checkQueue } from '../simulate.js';
-import { SimulatedEngine, type SimulatedEngineOptions } from '../simulated-engine.js';
+import { type RouteQuestion, SimulatedEngine, type SimulatedEngineOptions } from '../simulated-engine.js';
 import type { Workload, WorkloadRequest } from '../workloads/workload.js';
 import type { Clients, CreateClients } from './clients.js';
 import { EventQueue } from './event-queue.js';
 import type { ReplicaRun, ServerOutcome, ServerRun } from './outcome.js';
 import { type BatchSettings, Replica } from './replica.js';
-import { type CreateRouter, ROUTERS, type Router } from './router.js';
+import { type CreateRouter, type ReplicaLoad, ROUTERS, type Router } from './router.js';
 import { type CreateScheduler, SCHEDULERS } from './schedulers.js';
 import { type DecodeCost, type HostCopyCost, RTX_4090_DECODE, StepCost } from './step-cost.js';
 
@@ -147,13 +147,12 @@ class ServerSimulation {
   #route(number: number, arrivedMs: number, now: number): void {
     const { router } = this.#surroundings;
     const request = this.#workload.requests[number]!;
-    const everything = promptTokensOf(request) + this.#workload.preamble.tokens;
-    const loads = this.#replicas.map((replica) => ({
-      requests: replica.requests,
-      pendingTokens: replica.pendingTokens,
-      newTokens: router.readsCaches ? replica.expectedTokens(request, number, now) : everything,
-    }));
-    const place = router.choose(loads, { number, request, promptTokens: everything });
+    const question = this.#replicas[0]!.question(request, number, now);
+    const { promptTokens } = question;
+    const loads = this.#replicas.map((replica) => {
+      return router.readsCaches ? new LoadToAsk(replica, question) : loadOf(replica, promptTokens);
+    });
+    const place = router.choose(loads, { number, request, promptTokens });
     this.#dealt[place]!++;
     this.#replicas[place]!.push({ number, request, arrivedMs, expectedTokens: loads[place]!.newTokens });
   }
@@ -220,11 +219,29 @@ function batchSettings(options: ServerOptions): BatchSettings {
   };
 }
 
-/** Tokens of a request but for preamble and conversation. */
-function promptTokensOf({ documents, question }: WorkloadRequest): number {
-  let tokens = question.tokens;
-  for (const document of documents) tokens += document.tokens;
-  return tokens;
+function loadOf({ requests, pendingTokens }: Replica, newTokens: number): ReplicaLoad {
+  return { requests, pendingTokens, newTokens };
+}
+
+/** What a router sees of a replica; what the request would have to compute there is found out if it is looked at. */
+class LoadToAsk implements ReplicaLoad {
+  readonly requests: number;
+  readonly pendingTokens: number;
+  readonly #replica: Replica;
+  readonly #question: RouteQuestion;
+  #newTokens: number | undefined;
+
+  constructor(replica: Replica, question: RouteQuestion) {
+    this.requests = replica.requests;
+    this.pendingTokens = replica.pendingTokens;
+    this.#replica = replica;
+    this.#question = question;
+  }
+
+  get newTokens(): number {
+    this.#newTokens ??= this.#replica.expectedTokens(this.#question);
+    return this.#newTokens;
+  }
 }
 
 function checkCount(value: number, path: string, most: number): void {

@@ -2,8 +2,6 @@ import { MersenneTwister } from './mersenne-twister.js';
 import type { Trace } from './trace.js';
 import { ZipfDistribution } from './zipf.js';
 
-const SESSIONS = 8;
-const TOPICS = 40;
 const TOPIC_SIZE = 25;
 
 /** What decides which documents of its topic a session retrieves. */
@@ -33,6 +31,10 @@ export interface SessionsOptions {
   readonly k: number;
   /** Default `CASUAL`. */
   readonly habits?: SessionHabits;
+  /** Conversations at once. Default 8. */
+  readonly sessions?: number;
+  /** Topics of 25 documents each. Default 40. */
+  readonly topics?: number;
 }
 
 interface Session {
@@ -41,23 +43,24 @@ interface Session {
 }
 
 /**
- * Eight conversations at once, each about one of 40 topics of 25 documents; topics have Zipf popularity. A request
+ * Eight conversations at once, or more, each about one of 40 topics of 25 documents, or more; topics have Zipf popularity. A request
  * comes from any of the sessions and retrieves the topic's best `k` by popularity, the session's taste and noise, so
  * that ranks repeat within a session more than between them. The workload in which a small cache is shared by many.
  */
 export function sessionsTrace(seed: number, options: SessionsOptions): Trace {
   const { turn, taste: tasteWeight, noise, distribution } = options.habits ?? CASUAL;
+  const { sessions: count = 8, topics: topicCount = 40 } = options;
   const random = new MersenneTwister(seed);
   const draw = distribution === 'uniform' ? () => random.random() : () => drawNormal(random);
-  const topics = new ZipfDistribution(TOPICS, 1);
-  const popularity = Array.from({ length: TOPICS * TOPIC_SIZE }, draw);
+  const topics = new ZipfDistribution(topicCount, 1);
+  const popularity = Array.from({ length: topicCount * TOPIC_SIZE }, draw);
   const begin = (): Session => ({
     topic: topics.draw(random),
     taste: Array.from({ length: TOPIC_SIZE }, () => tasteWeight * draw()),
   });
-  const sessions = Array.from({ length: SESSIONS }, begin);
+  const sessions = Array.from({ length: count }, begin);
   return Array.from({ length: options.requests }, (_, question) => {
-    const session = random.below(SESSIONS);
+    const session = random.below(count);
     if (random.random() < turn) sessions[session] = begin();
     const { topic, taste } = sessions[session]!;
     const scored = taste.map((preference, i) => {

@@ -1,0 +1,260 @@
+import { hostname } from 'node:os';
+import {
+  type ConversationStore,
+  type Document,
+  fingerprint,
+  observe,
+  type PathStep,
+  type ServedRequest,
+} from '@warmpath/core';
+import { isLoopback } from '../config/schema-server.js';
+import type { Engines } from '../engines/engines.js';
+import type { ClientKey } from '../intake/authenticate.js';
+import { isLimited, type KeyUsage, type RateLimits } from '../intake/rate-limits.js';
+import type { HistoryEngine, ServedHistories, TenantModel } from './served-histories.js';
+
+/** Milliseconds between two exchanges with the other gateways: what they see of each other is so old, about. */
+const EXCHANGE_MS = 100;
+/** The same while the server cannot be asked. */
+const RETRY_MS = 1_000;
+/** Characters of one note: some hundred orders. */
+const MAX_NOTE = 65_536;
+/** Keys that one note tells of. */
+const MAX_KEYS = 1_024;
+/** Orders that wait to be told, and characters of them; the oldest go first. */
+const MAX_UNTOLD = 1_024;
+const MAX_UNTOLD_CHARACTERS = 4 * MAX_NOTE;
+/** Documents of an order, and characters of a name, that are believed. */
+const MAX_DOCUMENTS = 1_000;
+const MAX_NAME = 4_096;
+const VERSION = 1;
+
+/** What became of orders that gateways tell each other, since the start. */
+export interface PeerCounts {
+  told: number;
+  heard: number;
+  /** Not told, because too much came while the server was away. */
+  lost: number;
+  /** Notes that no gateway of this version wrote. */
+  unreadable: number;
+}
+
+export interface PeerParts {
+  readonly exchange: NonNullable<ConversationStore['exchange']>;
+  readonly histories: ServedHistories;
+  readonly engines: Engines;
+  readonly rateLimits: RateLimits;
+  readonly keys: readonly ClientKey[];
+  /** The monotonic clock, in milliseconds. */
+  readonly now: () => number;
+}
+
+/**
+ * The gateways that share a store with this one: they tell each other in which order documents went to which engine,
+ * so that all of them order for what it holds, and what keys with limits did. What is told is some tenths of a second
+ * old when it is heard, no request waits for it, and it may be lost: then a gateway knows less, as one by itself would.
+ */
+export class PeerGateways {
+  readonly counts: PeerCounts = { told: 0, heard: 0, lost: 0, unreadable: 0 };
+  readonly #parts: PeerParts;
+  /** Limited keys by their names. */
+  readonly #keys: ReadonlyMap<string, ClientKey>;
+  readonly #identities = new WeakMap<HistoryEngine, string>();
+  /** As JSON, in the order of dispatch. */
+  #untold: string[] = [];
+  #untoldCharacters = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(parts: PeerParts) {
+    this.#parts = parts;
+    this.#keys = new Map(parts.keys.filter(isLimited).map((key) => [key.name, key]));
+    if (this.#keys.size > 0) parts.rateLimits.share();
+  }
+
+  /** Begins to tell and to hear. */
+  open(): void {
+    this.#next(0);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+  }
+
+  /** A request went to the engine in that order. O(documents). */
+  dispatched({ engine, tenant, model }: Pick<TenantModel, 'engine' | 'tenant' | 'model'>, served: ServedRequest): void {
+    const { documents, preamble, order } = served;
+    if (documents.length === 0) return;
+    const before = preamble && [preamble.key, preamble.tokens, (preamble.steps ?? []).map(pairOf)];
+    const text = JSON.stringify([
+      this.#identityOf(engine),
+      tenant,
+      model,
+      before ?? null,
+      documents.map(pairOf),
+      order ?? null,
+    ]);
+    if (text.length > MAX_NOTE) {
+      this.counts.lost++;
+      return;
+    }
+    this.#untold.push(text);
+    this.#untoldCharacters += text.length;
+    while (this.#untold.length > MAX_UNTOLD || this.#untoldCharacters > MAX_UNTOLD_CHARACTERS) {
+      this.#untoldCharacters -= this.#untold.shift()!.length;
+      this.counts.lost++;
+    }
+  }
+
+  /** What an engine is called among gateways: the same name at the same address of the same machine. */
+  #identityOf(engine: HistoryEngine): string {
+    let identity = this.#identities.get(engine);
+    if (identity === undefined) {
+      const { name, url } = engine;
+      const host = new URL(url).hostname.replace(/^\[(.*)\]$/, '$1');
+      identity = fingerprint([name, url, isLoopback(host) ? hostname() : '']);
+      this.#identities.set(engine, identity);
+    }
+    return identity;
+  }
+
+  #next(ms: number): void {
+    if (this.#isClosed) return;
+    this.#timer = setTimeout(() => {
+      void this.#exchange().then((isDone) => this.#next(isDone ? EXCHANGE_MS : RETRY_MS));
+    }, ms);
+    this.#timer.unref();
+  }
+
+  /** Tells what is untold, and applies what was heard. Answers whether the server could be asked. Never rejects. */
+  async #exchange(): Promise<boolean> {
+    const { exchange, rateLimits } = this.#parts;
+    const orders = this.#takeOrders();
+    const used = rateLimits.takeUntold(MAX_KEYS);
+    const heard = await exchange(noteOf(orders, used)).catch(() => undefined);
+    if (heard === undefined) {
+      this.#untold = [...orders, ...this.#untold];
+      for (const { length } of orders) this.#untoldCharacters += length;
+      rateLimits.giveBack(used);
+      return false;
+    }
+    this.counts.told += orders.length;
+    for (const note of heard) {
+      try {
+        this.#hear(readNote(note.text), note);
+      } catch {
+        this.counts.unreadable++;
+      }
+    }
+    return true;
+  }
+
+  /** The oldest orders, as many as one note holds. */
+  #takeOrders(): readonly string[] {
+    let count = 0;
+    let characters = 0;
+    for (const { length } of this.#untold) {
+      if (characters + length > MAX_NOTE) break;
+      characters += length;
+      count++;
+    }
+    this.#untoldCharacters -= characters;
+    return this.#untold.splice(0, count);
+  }
+
+  #hear({ orders, used }: PeerReport, { from, ageMs }: { readonly from: string; readonly ageMs: number }): void {
+    const { engines, histories, rateLimits, now } = this.#parts;
+    for (const [name, usage] of used) {
+      const key = this.#keys.get(name);
+      if (key !== undefined) rateLimits.heard(key, usage, { from, ageMs });
+    }
+    for (const { engine: identity, tenant, model, served } of orders) {
+      const engine = engines.all.find((each) => !each.isRemoved && this.#identityOf(each) === identity);
+      if (engine === undefined) continue;
+      const { history } = histories.of(engine, tenant, model);
+      observe({ kind: 'heard', arrangement: served, now: now() }, history);
+      this.counts.heard++;
+    }
+  }
+}
+
+/** What one gateway told: orders as it sent them, engines by their identities, and what keys did there, by their names. */
+interface PeerReport {
+  readonly orders: readonly {
+    readonly engine: string;
+    readonly tenant: string;
+    readonly model: string;
+    readonly served: ServedRequest;
+  }[];
+  readonly used: readonly (readonly [string, KeyUsage])[];
+}
+
+/** Empty where there is nothing to tell. */
+function noteOf(orders: readonly string[], used: ReadonlyMap<ClientKey, KeyUsage>): string {
+  if (orders.length === 0 && used.size === 0) return '';
+  const keys = [...used].map(([{ name }, { requests, tokens, underWay }]) => [name, requests, tokens, underWay]);
+  return `{"version":${VERSION},"used":${JSON.stringify(keys)},"orders":[${orders.join(',')}]}`;
+}
+
+const pairOf = ({ key, tokens }: PathStep): readonly [string, number] => [key, tokens];
+
+/** Throws for anything that `noteOf` does not write: the server's word is not trusted. */
+function readNote(text: string): PeerReport {
+  const { version, used, orders } = JSON.parse(text) as Readonly<Record<string, unknown>>;
+  if (version !== VERSION) throw new TypeError('another version');
+  return {
+    used: list(used, MAX_KEYS).map((entry) => {
+      const [name, requests, tokens, underWay] = list(entry, 4);
+      return [readName(name), { requests: count(requests), tokens: count(tokens), underWay: count(underWay) }];
+    }),
+    orders: list(orders, MAX_UNTOLD).map((entry) => {
+      const [engine, tenant, model, before, documents, order] = list(entry, 6);
+      return {
+        engine: readName(engine),
+        tenant: readName(tenant),
+        model: readName(model),
+        served: servedOf(before, documents, order),
+      };
+    }),
+  };
+}
+
+function servedOf(before: unknown, documents: unknown, order: unknown): ServedRequest {
+  const placed = list(documents, MAX_DOCUMENTS).map((pair) => documentOf(stepOf(pair)));
+  const ranks = order === null ? undefined : list(order, MAX_DOCUMENTS).map(count);
+  const isPermutation =
+    ranks === undefined || new Set(ranks.filter((rank) => rank < placed.length)).size === placed.length;
+  if (!isPermutation || (ranks !== undefined && ranks.length !== placed.length)) throw new TypeError('no order');
+  if (before === null) return { documents: placed, preamble: undefined, ...(ranks && { order: ranks }) };
+  const [key, tokens, steps] = list(before, 3);
+  const path = list(steps, MAX_DOCUMENTS).map(stepOf);
+  const preamble = { key: readName(key), tokens: count(tokens), ...(path.length > 0 && { steps: path }) };
+  if (path.reduce((sum, step) => sum + step.tokens, 0) > preamble.tokens) throw new TypeError('steps of more tokens');
+  return { documents: placed, preamble, ...(ranks && { order: ranks }) };
+}
+
+/** A document of which only its place in the knowledge tree is known. */
+function documentOf({ key, tokens }: PathStep): Document {
+  return { id: '', label: '', title: undefined, content: '', metadata: undefined, key, tokens };
+}
+
+function stepOf(pair: unknown): PathStep {
+  const [key, tokens] = list(pair, 2);
+  return { key: readName(key), tokens: count(tokens) };
+}
+
+function list(value: unknown, most: number): readonly unknown[] {
+  if (!Array.isArray(value) || value.length > most) throw new TypeError('no list');
+  return value;
+}
+
+function readName(value: unknown): string {
+  if (typeof value !== 'string' || value.length > MAX_NAME) throw new TypeError('no name');
+  return value;
+}
+
+function count(value: unknown): number {
+  if (!Number.isSafeInteger(value) || (value as number) < 0) throw new TypeError('no count');
+  return value as number;
+}

@@ -1,0 +1,3 @@
+export const FIGURES_FILE: string;
+export const PAGE_FILE: string;
+export function tablesOf(cells: unknown): Readonly<Record<string, string>>;

@@ -1,0 +1,53 @@
+/** The tables of docs/research/fleet.md, as they are made from the figures in fleet-figures.json. */
+import { fileURLToPath } from 'node:url';
+import { table } from './page-tables.js';
+
+export const FIGURES_FILE = fileURLToPath(new URL('./fleet-figures.json', import.meta.url));
+export const PAGE_FILE = fileURLToPath(new URL('../../../docs/research/fleet.md', import.meta.url));
+
+/** What is compared: an order, and a router that may know what each replica holds. The last lane is what the gateway does. */
+export const LANES = [
+  { policy: 'retrieval', router: 'random', title: 'random' },
+  { policy: 'retrieval', router: 'round-robin', title: 'round robin' },
+  { policy: 'retrieval', router: 'least-loaded', title: 'least loaded' },
+  { policy: 'retrieval', router: 'session-hash', title: 'session hash' },
+  { policy: 'retrieval', router: 'prefix-hash', title: 'prefix hash, bounded load' },
+  { policy: 'retrieval', router: 'two-mode', title: "SGLang's two modes" },
+  { policy: 'retrieval', router: 'weighted-score', title: "llm-d's score" },
+  { policy: 'retrieval', router: 'cache-aware', title: 'KV-aware, retrieval order' },
+  { policy: 'retrieval', router: 'cache-pressure', title: "Warmpath's rule, retrieval order" },
+  { policy: 'exact', router: 'cache-pressure', title: '`exact`, order and replica together' },
+  { policy: 'foresight', router: 'cache-pressure', title: '`foresight`, order and replica together' },
+];
+
+/** What the joint decision is held against: the best that routes by caches and leaves the order alone. */
+const BASE = 'retrieval/cache-aware';
+
+/** Markdown by the name of the table's marks in the page: one for each fleet. */
+export function tablesOf(cells) {
+  const fleets = [...new Set(Object.keys(cells).map((name) => name.split('/')[0]))];
+  return Object.fromEntries(fleets.map((replicas) => [`fleet-${replicas}`, fleetTable(cells, replicas)]));
+}
+
+function fleetTable(cells, replicas) {
+  const names = Object.keys(cells).filter((name) => name.startsWith(`${replicas}/`));
+  const loads = [...new Set(names.map((name) => name.split('/')[1]))];
+  const header = ['load', 'who decides', 'uncached tokens', 'beside KV-aware', 'TTFT mean, ms', 'p99, ms', 'busiest'];
+  const rows = loads.flatMap((load) =>
+    LANES.map(({ policy, router, title }) => {
+      const cell = cells[`${replicas}/${load}/${policy}/${router}`];
+      const base = cells[`${replicas}/${load}/${BASE}`];
+      const share = cell.uncached / base.uncached - 1;
+      return [
+        load,
+        title,
+        cell.uncached.toFixed(0),
+        `${share > 0 ? '+' : ''}${(100 * share).toFixed(0)} %`,
+        cell.ttftMs.toFixed(0),
+        cell.p99Ms.toFixed(0),
+        `${cell.imbalance.toFixed(2)}×`,
+      ];
+    }),
+  );
+  return table(header, rows);
+}
