@@ -49,7 +49,12 @@ function openStream(url, salt, onToken) {
       response.on('close', resolve);
     });
   });
-  const body = { prompt: tokensOf(STREAM_PROMPT_TOKENS, salt), max_tokens: STREAM_TOKENS, ignore_eos: true, stream: true };
+  const body = {
+    prompt: tokensOf(STREAM_PROMPT_TOKENS, salt),
+    max_tokens: STREAM_TOKENS,
+    ignore_eos: true,
+    stream: true,
+  };
   request.end(JSON.stringify({ ...body, temperature: 0 }));
   return { close: () => request.destroy(), ended };
 }

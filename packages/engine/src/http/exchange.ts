@@ -7,7 +7,12 @@ import type {
   GenerationRequest,
   GenerationResult,
 } from '../loop/generation.js';
-import { type AnswerOrigin, RECORDS_HEADER, type RecordMarks, type RecordWriter } from '../supervisor/answer-records.js';
+import {
+  type AnswerOrigin,
+  RECORDS_HEADER,
+  type RecordMarks,
+  type RecordWriter,
+} from '../supervisor/answer-records.js';
 import { isUnread } from './slow-clients.js';
 
 /** The head of a stream of events. */

@@ -95,10 +95,7 @@ export function relay(
   });
 }
 
-function toWorker(
-  { method, path, headers, body, answer }: RelayedRequest,
-  stream: number,
-): Dispatcher.DispatchOptions {
+function toWorker({ method, path, headers, body, answer }: RelayedRequest, stream: number): Dispatcher.DispatchOptions {
   const passed = endToEnd(headers);
   passed[RECORDS_HEADER] = String(stream);
   if (answer === undefined || body === null) {

@@ -42,9 +42,7 @@ describe('streams in records', () => {
   it('are told apart, record by record, of which only whole ones count', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(record, { maxLength: 12 }), way, async (records, { cuts, dies }) => {
-        const encoded = records.map(({ stream, content, marks }) =>
-          Buffer.from(answerRecord(stream, content, marks)),
-        );
+        const encoded = records.map(({ stream, content, marks }) => Buffer.from(answerRecord(stream, content, marks)));
         const all = Buffer.concat(encoded);
         const arriving = all.subarray(0, Math.round(dies * all.length));
         const pipe = new PassThrough();
