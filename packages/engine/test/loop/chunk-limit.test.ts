@@ -219,19 +219,24 @@ describe('the prompt tokens beside running streams', () => {
       noise: fc.double({ min: 0, max: 0.2, noNaN: true }),
     });
     fc.assert(
-      fc.property(machine, fc.integer({ min: 1, max: 8 }), fc.integer({ min: 50, max: 300 }), (each, streams, depth) => {
-        const simulation = new Simulation({ machine: each, streams, depth, burstMs: 100 });
-        simulation.quiet(20);
-        const quietMs = simulation.trueMs(simulation.estimate(0));
-        const steps = simulation.prompt(1_500, 512);
-        // The first of them finds out how the machine differs from the estimate.
-        const learned = steps.slice(steps.findIndex(({ tokens }) => tokens > 0) + 1);
-        expect(Math.max(...learned.map(({ ms }) => ms))).toBeLessThan(1.3 * 100);
-        expect(learned.filter(({ tokens }) => tokens > 0).length).toBeLessThan(0.45 * learned.length + 2);
-        const meanMs = steps.reduce((sum, { ms }) => sum + ms, 0) / steps.length;
-        // The last burst is still to be caught up with.
-        expect(meanMs).toBeLessThan(3 * quietMs + 200 / steps.length);
-      }),
+      fc.property(
+        machine,
+        fc.integer({ min: 1, max: 8 }),
+        fc.integer({ min: 50, max: 300 }),
+        (each, streams, depth) => {
+          const simulation = new Simulation({ machine: each, streams, depth, burstMs: 100 });
+          simulation.quiet(20);
+          const quietMs = simulation.trueMs(simulation.estimate(0));
+          const steps = simulation.prompt(1_500, 512);
+          // The first of them finds out how the machine differs from the estimate.
+          const learned = steps.slice(steps.findIndex(({ tokens }) => tokens > 0) + 1);
+          expect(Math.max(...learned.map(({ ms }) => ms))).toBeLessThan(1.3 * 100);
+          expect(learned.filter(({ tokens }) => tokens > 0).length).toBeLessThan(0.45 * learned.length + 2);
+          const meanMs = steps.reduce((sum, { ms }) => sum + ms, 0) / steps.length;
+          // The last burst is still to be caught up with.
+          expect(meanMs).toBeLessThan(3 * quietMs + 200 / steps.length);
+        },
+      ),
       { seed: 4, numRuns: 30 },
     );
   });
