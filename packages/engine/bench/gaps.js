@@ -24,6 +24,9 @@ const QUIET_TOKENS = Number(values.quiet);
 /** Tokens of each stream that are measured after the prompt is answered. */
 const AFTER_TOKENS = 60;
 const STREAM_PROMPT_TOKENS = 40;
+/** More than a stream has while the prompt is computed, and cells for all of them: nothing may end or give way. */
+const STREAM_TOKENS = 3_000;
+const CELLS = STREAMS * (STREAM_PROMPT_TOKENS + STREAM_TOKENS) + PROMPT_TOKENS + 1_000;
 
 /** Token ids that stand for ordinary text, different for every salt. */
 function tokensOf(count, salt) {
@@ -46,7 +49,12 @@ function openStream(url, salt, onToken) {
       response.on('close', resolve);
     });
   });
-  const body = { prompt: tokensOf(STREAM_PROMPT_TOKENS, salt), max_tokens: 3000, ignore_eos: true, stream: true };
+  const body = {
+    prompt: tokensOf(STREAM_PROMPT_TOKENS, salt),
+    max_tokens: STREAM_TOKENS,
+    ignore_eos: true,
+    stream: true,
+  };
   request.end(JSON.stringify({ ...body, temperature: 0 }));
   return { close: () => request.destroy(), ended };
 }
@@ -71,7 +79,7 @@ async function measure(model) {
     threads: Number(values.threads),
     batchTokens: Number(values['batch-tokens']),
   };
-  const engine = await spawnEngine({ ...options, contextTokens: 16_384 });
+  const engine = await spawnEngine({ ...options, contextTokens: CELLS });
   const aloneMs = await prefill(engine.url, 900);
   const times = Array.from({ length: STREAMS }, () => []);
   let isQuietOver;
@@ -88,17 +96,23 @@ async function measure(model) {
       }
     }),
   );
-  await quietOver;
+  // A stream that ends before it is closed leaves nothing to be measured.
+  const ended = Promise.race(streams.map(({ ended }) => ended)).then(() => {
+    throw new Error('A stream has come to its end before the prompt');
+  });
+  ended.catch(() => undefined);
+  await Promise.race([quietOver, ended]);
   // Only while all of them run and none of their prompts is left.
   const quietFrom = Math.max(...times.map((own) => own[10]));
   const arrival = performance.now();
-  const besideMs = await prefill(engine.url, 901);
+  const besideMs = await Promise.race([prefill(engine.url, 901), ended]);
   const end = performance.now();
   // The streams are longer now and the cells fuller: what is quiet then, the prompt has no part in.
   const quietSteps = times[0].length + AFTER_TOKENS;
-  await new Promise((resolve) => {
+  const isLater = new Promise((resolve) => {
     onLater = () => times[0].length >= quietSteps && resolve();
   });
+  await Promise.race([isLater, ended]);
   const later = performance.now();
   for (const stream of streams) {
     stream.close();

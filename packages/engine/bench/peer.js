@@ -1,6 +1,7 @@
 // The embedded engine beside llama-server, built from the source that node-llama-cpp carries: the same model file, the
 // same threads, the same prompts, request by request in turn. `node bench/peer.js --llama-server PATH --data FOLDER
-// [--model random:24m] [--threads 2] [--requests 500] [--json FILE]`; FOLDER is a BEIR folder such as MultiHop-RAG.
+// [--model random:24m] [--threads 2] [--requests 500] [--parts cold,streams,requests] [--json FILE]`; FOLDER is a BEIR
+// folder such as MultiHop-RAG.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -24,6 +25,7 @@ const { values } = parseArgs({
     model: { type: 'string', default: 'random:24m' },
     threads: { type: 'string', default: String(availableParallelism()) },
     requests: { type: 'string', default: '500' },
+    parts: { type: 'string', default: 'cold,streams,requests' },
     json: { type: 'string' },
   },
 });
@@ -204,12 +206,17 @@ function row(what, own, peer, bar, isMet) {
   console.log(`${what.padEnd(52)} ${own.padStart(10)} ${peer.padStart(13)}   ${bars}`);
 }
 
-function print({ coldTimes, lanes, rates }) {
-  row('', 'embedded', 'llama-server', '', true);
+function ms(numbers) {
+  return `${mean(numbers).toFixed(0)} ms`;
+}
+
+function printCold(coldTimes) {
   const { ratio, error } = pairedRatio(coldTimes.embedded, coldTimes['llama-server']);
-  const ms = (numbers) => `${mean(numbers).toFixed(0)} ms`;
   row(`${COLD_TOKENS} cold tokens, mean TTFT`, ms(coldTimes.embedded), ms(coldTimes['llama-server']), '', true);
   row('  ratio', `${ratio.toFixed(2)} ± ${error.toFixed(2)}`, '', '≤ 1.1', ratio <= 1.1);
+}
+
+function printRequests(lanes) {
   for (const order of Object.keys(ORDERS)) {
     const [peer, own] = ['llama-server', 'embedded'].map(
       (name) => lanes.find((lane) => lane.order === order && lane.name === name).answers,
@@ -234,6 +241,9 @@ function print({ coldTimes, lanes, rates }) {
       last <= 1.1,
     );
   }
+}
+
+function printStreams(rates) {
   for (const streams of [1, STREAMS]) {
     const [own, peer] = [mean(rates.embedded[streams]), mean(rates['llama-server'][streams])];
     row(`${streams} streams, tokens a second`, own.toFixed(0), peer.toFixed(0), '', true);
@@ -241,16 +251,19 @@ function print({ coldTimes, lanes, rates }) {
   }
 }
 
+/** What is measured, and how it is told. */
+const PARTS = { cold: [cold, printCold], streams: [generation, printStreams], requests: [run, printRequests] };
+
 try {
   const { path } = await resolveModel(await modelPath(values.model));
-  const coldTimes = await cold(path);
-  const rates = await generation(path);
-  const lanes = await run(path);
+  const measured = {};
+  for (const part of values.parts.split(',')) measured[part] = await PARTS[part][0](path);
   console.log(
     `${values.model}, ${THREADS} threads, ${CELLS} cells, libraries ${builtLibraries() ? 'built here' : 'prebuilt'}`,
   );
-  print({ coldTimes, lanes, rates });
-  if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify({ coldTimes, rates, lanes })}\n`);
+  row('', 'embedded', 'llama-server', '', true);
+  for (const [part, figures] of Object.entries(measured)) PARTS[part][1](figures);
+  if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(measured)}\n`);
 } finally {
   await stopAll();
 }

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
-import { type ChildMessage, fromChildError, type StartMessage } from './child-messages.js';
+import { type ChildMessage, fromChildError, type StartMessage, WORKER_ARGUMENT } from './child-messages.js';
 import type { KvEventPublisher } from './events/kv-event.js';
 import type { EngineHooks, ServedModel } from './server.js';
 
@@ -47,7 +47,7 @@ export async function startChild(argument: string, start: StartMessage, hooks: C
   hooks.signal?.throwIfAborted();
   const child = fork(fileURLToPath(new URL('../dist/main.js', import.meta.url)), [argument], {
     // Output of the child is for people; a parent that prints JSON must not find it in between.
-    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc', argument === WORKER_ARGUMENT ? 'pipe' : 'ignore'],
     execArgv: [],
   });
   const exited = exitOf(child);

@@ -1,3 +1,4 @@
+import { Socket } from 'node:net';
 import { WarmpathError } from '@warmpath/core';
 import {
   CHILD_ARGUMENT,
@@ -11,6 +12,7 @@ import { failureText, runEngineCommand, serveUntil } from './command.js';
 import type { KvEventPublisher } from './events/kv-event.js';
 import { helpText, parseCommandLine } from './flags.js';
 import type { EngineServer, WorkerHooks } from './server.js';
+import { RECORDS_DESCRIPTOR } from './supervisor/answer-records.js';
 import { loadLimitMs } from './supervisor/heartbeat.js';
 import { type SupervisedEngine, startSupervisedEngine } from './supervisor/supervised-engine.js';
 
@@ -32,6 +34,11 @@ const publisherInFront: KvEventPublisher = {
   publish: (batch) => tell({ type: 'kv-events', batch }),
   close: () => Promise.resolve(),
 };
+
+/** A worker's pipe to its front. It does not keep the process alive. */
+function recordsPipe(): Socket {
+  return new Socket({ fd: RECORDS_DESCRIPTOR, readable: false, writable: true }).unref();
+}
 
 /** The entry point as a child: options come and news go over the IPC channel. */
 async function runChild(start: (message: StartMessage, hooks: WorkerHooks) => Promise<ChildEngine>): Promise<void> {
@@ -119,7 +126,7 @@ switch (process.argv[2]) {
       const { startEngineServer } = await import('./server.js');
       return startEngineServer(options, {
         ...hooks,
-        ...(socketPath !== undefined && { socketPath }),
+        ...(socketPath !== undefined && { front: { socketPath, records: recordsPipe() } }),
         ...(options.kvEvents !== undefined && { kvEvents: publisherInFront }),
         ...(warm !== undefined && { warm }),
       });

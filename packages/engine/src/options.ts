@@ -146,7 +146,7 @@ export const engineOptionsSchema = z.strictObject({
     .max(1000)
     .default(3)
     .describe(
-      'How many times longer than alone running streams may wait for a token while prompts are computed; 0 for no limit',
+      'How many times longer than alone running streams may wait for a token, on average, while prompts are computed; 0 for no limit',
     ),
   maxRunning: z
     .int()

@@ -1,5 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import type { Writable } from 'node:stream';
 import type { WarmpathError } from '@warmpath/core';
 import { ChatTemplate } from './chat/chat-template.js';
 import type { KvEventPublisher } from './events/kv-event.js';
@@ -22,6 +23,7 @@ import { findLibraryDirectory } from './native/library.js';
 import { NativeModel } from './native/model.js';
 import { defaultHostTierBytes, type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
 import { costOf, type EngineProfile, storedProfile } from './profile/engine-profile.js';
+import { RecordWriter } from './supervisor/answer-records.js';
 
 /** What accompanies a start and is no configuration. */
 export interface EngineHooks {
@@ -41,8 +43,8 @@ export interface WarmPlace {
 
 /** What a supervisor adds for the process that computes. */
 export interface WorkerHooks extends EngineHooks {
-  /** Unix domain socket or named pipe to listen on instead of host and port. */
-  readonly socketPath?: string;
+  /** Unix domain socket or named pipe to listen on instead of host and port, for a front that is told of streams. */
+  readonly front?: { readonly socketPath: string; readonly records: Writable };
   /**
    * Takes the KV events, and is closed with the engine; without it the engine opens the sockets that the options name.
    */
@@ -119,11 +121,11 @@ async function serve(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
   model: NativeModel,
-  { socketPath, warm, kvEvents }: WorkerHooks,
+  { front, warm, kvEvents }: WorkerHooks,
 ): Promise<EngineServer> {
   const publisher = kvEvents ?? (await openKvEvents(settings));
   try {
-    return await serveModel(settings, resolved, { model, publisher, socketPath, warm });
+    return await serveModel(settings, resolved, { model, publisher, front, warm });
   } catch (error) {
     await publisher?.close();
     throw error;
@@ -134,14 +136,14 @@ async function serve(
 interface Opened {
   readonly model: NativeModel;
   readonly publisher: KvEventPublisher | undefined;
-  readonly socketPath: string | undefined;
+  readonly front: WorkerHooks['front'];
   readonly warm: WarmPlace | undefined;
 }
 
 async function serveModel(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
-  { model, publisher, socketPath, warm }: Opened,
+  { model, publisher, front, warm }: Opened,
 ): Promise<EngineServer> {
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
@@ -208,14 +210,14 @@ async function serveModel(
     metrics,
     defaultMaxTokens: settings.defaultMaxTokens,
     bodyLimitBytes,
-    isBehindFront: socketPath !== undefined,
+    ...(front !== undefined && { records: new RecordWriter(front.records) }),
   });
   try {
     const { host, port } = settings;
-    if (socketPath === undefined) {
+    if (front === undefined) {
       app.server.on('request', (request, response) => closeStalled(request, response));
     }
-    await app.listen(socketPath === undefined ? { host, port } : { path: socketPath });
+    await app.listen(front === undefined ? { host, port } : { path: front.socketPath });
   } catch (cause) {
     await loop.close(0);
     throw cannotListen(settings, cause);

@@ -17,6 +17,7 @@ import {
   CONTINUE_HEADER,
   type ContinuedBody,
   RECORDS_HEADER,
+  type RecordWriter,
 } from '../supervisor/answer-records.js';
 import { type AnswerForm, chatForm, jsonForm } from './answer-form.js';
 import { answer, type GenerationTarget, type StreamOptions } from './exchange.js';
@@ -49,8 +50,8 @@ export interface EngineApp {
   readonly metrics: EngineMetrics;
   readonly defaultMaxTokens: number;
   readonly bodyLimitBytes: number;
-  /** Whether a front of ours stands before it, and nobody else can reach it. */
-  readonly isBehindFront: boolean;
+  /** Where streams are told to a front of ours, which alone can reach this server. */
+  readonly records?: RecordWriter;
 }
 
 /** Digits of a token and its comma, in the body of an answer that goes on. */
@@ -59,7 +60,7 @@ const TOKEN_BYTES = 8;
 /** Builds the HTTP server; it does not listen yet. */
 export function createApp(app: EngineApp): FastifyInstance {
   const server = fastify({
-    bodyLimit: app.bodyLimitBytes + (app.isBehindFront ? TOKEN_BYTES * app.loop.contextTokens + 1024 : 0),
+    bodyLimit: app.bodyLimitBytes + (app.records !== undefined ? TOKEN_BYTES * app.loop.contextTokens + 1024 : 0),
     // A body is JSON whatever its content type says: `curl -d` says that it is a form.
     exposeHeadRoutes: false,
     forceCloseConnections: 'idle',
@@ -154,10 +155,10 @@ function speculationsInTurn(): <T>(fields: GenerationFields, read: () => Promise
 
 /** What the client sent, and the answer that an earlier worker has begun, when the front says so. */
 function receivedBody(
-  { isBehindFront }: EngineApp,
+  { records }: EngineApp,
   { headers, body }: FastifyRequest,
 ): { readonly sent: unknown; readonly begun?: BegunAnswer } {
-  if (!isBehindFront || headers[CONTINUE_HEADER] === undefined) {
+  if (records === undefined || headers[CONTINUE_HEADER] === undefined) {
     return { sent: body };
   }
   const continued = body as ContinuedBody;
@@ -169,7 +170,7 @@ function continuing(begun: BegunAnswer | undefined, request: GenerationRequest):
 }
 
 function streamOptions(
-  { isBehindFront }: EngineApp,
+  { records: writer }: EngineApp,
   { headers }: FastifyRequest,
   { stream, stream_options: options }: GenerationFields,
   origin: AnswerOrigin,
@@ -177,7 +178,7 @@ function streamOptions(
   return {
     stream: stream ?? false,
     includeUsage: options?.include_usage ?? false,
-    ...(isBehindFront && headers[RECORDS_HEADER] !== undefined && { records: origin }),
+    ...(writer !== undefined && { records: { origin, stream: Number(headers[RECORDS_HEADER]), writer } }),
   };
 }
 

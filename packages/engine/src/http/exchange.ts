@@ -7,10 +7,20 @@ import type {
   GenerationRequest,
   GenerationResult,
 } from '../loop/generation.js';
-import { type AnswerOrigin, answerRecord, RECORDS_HEADER } from '../supervisor/answer-records.js';
+import {
+  type AnswerOrigin,
+  RECORDS_HEADER,
+  type RecordMarks,
+  type RecordWriter,
+} from '../supervisor/answer-records.js';
+import { isUnread } from './slow-clients.js';
 
-/** Most bytes of a stream that wait for a client to read them: some 1,000 tokens. */
-const MAX_UNREAD_BYTES = 262_144;
+/** The head of a stream of events. */
+export const EVENT_STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache',
+  'x-accel-buffering': 'no',
+};
 
 /** The shapes in which an endpoint answers; what streams and what does not differ in these alone. */
 export interface AnswerFormat {
@@ -29,8 +39,8 @@ export interface AnswerFormat {
 export interface StreamOptions {
   readonly stream: boolean;
   readonly includeUsage: boolean;
-  /** Stream in records, for a front that has another worker go on; events alone when left out. */
-  readonly records?: AnswerOrigin;
+  /** Stream in records, for a front that has another worker go on; events to the client when left out. */
+  readonly records?: { readonly origin: AnswerOrigin; readonly stream: number; readonly writer: RecordWriter };
 }
 
 /** Where generations are handed in: the loop, or what stands before it. */
@@ -95,7 +105,18 @@ export async function generateWhole(
   return { text, result, tokens };
 }
 
-/** The head goes out with the first text, so that a request that fails before it gets an ordinary HTTP error. */
+/** Where the events of a stream go. */
+interface EventSink {
+  /** Comes once, before everything else. */
+  begin(): void;
+  /** @param tokens Those that were chosen since the events before. */
+  write(events: string, tokens: readonly number[]): void;
+  end(events: string): void;
+  /** Breaks off what was begun and cannot be computed. */
+  fail(event: string): void;
+}
+
+/** The stream starts with the first text, so that a request that fails before it gets an ordinary HTTP error. */
 function streamAnswer(
   target: GenerationTarget,
   request: GenerationRequest,
@@ -103,7 +124,7 @@ function streamAnswer(
   { reply, options }: { readonly reply: FastifyReply; readonly options: StreamOptions },
 ): Promise<FastifyReply> {
   const { includeUsage, records } = options;
-  const socket = reply.raw;
+  const sink = records === undefined ? clientSink(reply) : recordSink(reply, records);
   const event = (data: object): string => `data: ${JSON.stringify(data)}\n\n`;
   const events = (all: readonly object[]): string => all.map(event).join('');
   return new Promise((resolve, reject) => {
@@ -117,7 +138,8 @@ function streamAnswer(
         return [];
       }
       begun = true;
-      sendHead(reply, records);
+      reply.hijack();
+      sink.begin();
       resolve(reply);
       return format.opening();
     };
@@ -137,29 +159,23 @@ function streamAnswer(
         const piece = format.piece(text, chosen);
         const data = events(piece === undefined ? opening : [...opening, piece]);
         if (isSent && data !== '') {
-          socket.write(records === undefined ? data : answerRecord(data, tokens));
+          sink.write(data, tokens);
           tokens = [];
-          if (socket.writableLength > MAX_UNREAD_BYTES) {
-            socket.destroy();
-          }
         }
       },
       onFinish: (result) => {
         const opening = isSent ? begin() : [];
         const ending = [format.closing(result), ...(includeUsage ? [format.usage(result)] : [])];
-        const data = `${events([...opening, ...ending])}data: [DONE]\n\n`;
         begin();
-        socket.end(records === undefined ? data : answerRecord(data, 'end'));
+        sink.end(`${events([...opening, ...ending])}data: [DONE]\n\n`);
       },
       onError: (error) => {
         if (!begun) {
           reject(error);
-        } else if (records !== undefined && error.code === 'WARMPATH_ENGINE_FAILED') {
-          // The front has it computed further, here or by the next worker.
-          socket.destroy();
+        } else if (error.code === 'WARMPATH_ENGINE_FAILED') {
+          sink.fail(event(error.toOpenAI()));
         } else {
-          const data = event(error.toOpenAI());
-          socket.end(records === undefined ? data : answerRecord(data, 'end'));
+          sink.end(event(error.toOpenAI()));
         }
       },
     });
@@ -167,23 +183,40 @@ function streamAnswer(
   });
 }
 
-function sendHead(reply: FastifyReply, records: AnswerOrigin | undefined): void {
-  reply.hijack();
-  reply.raw.writeHead(200, {
-    ...plainHeaders(reply),
-    ...(records !== undefined && { [RECORDS_HEADER]: JSON.stringify(records) }),
-    'content-type': 'text/event-stream; charset=utf-8',
-    'cache-control': 'no-cache',
-    'x-accel-buffering': 'no',
-  });
+/** To a client of this process. */
+function clientSink(reply: FastifyReply): EventSink {
+  const { raw } = reply;
+  return {
+    begin: () => raw.writeHead(200, EVENT_STREAM_HEADERS),
+    write: (events) => {
+      raw.write(events);
+      if (isUnread(raw)) {
+        raw.destroy();
+      }
+    },
+    end: (events) => raw.end(events),
+    fail: (event) => raw.end(event),
+  };
 }
 
-/** Headers that hooks have set on the reply, which a hijacked reply would lose. */
-function plainHeaders(reply: FastifyReply): Record<string, string | number | string[]> {
-  const entries = Object.entries(reply.getHeaders()).filter(
-    (entry): entry is [string, string | number | string[]] => entry[1] !== undefined,
-  );
-  return Object.fromEntries(entries);
+/** To the front. Its request is answered when all was told, so that it knows of a stream that broke. */
+function recordSink({ raw }: FastifyReply, { origin, stream, writer }: Required<StreamOptions>['records']): EventSink {
+  const write = (content: string, marks: RecordMarks): void => {
+    writer.write(stream, content, marks);
+    if (!writer.isRead) {
+      raw.destroy();
+    }
+  };
+  return {
+    begin: () => write(JSON.stringify(origin), 'begin'),
+    write,
+    end: (events) => {
+      write(events, 'end');
+      raw.writeHead(204, { [RECORDS_HEADER]: 'told' }).end();
+    },
+    // The front has it computed further, here or by the next worker.
+    fail: () => raw.destroy(),
+  };
 }
 
 function abortOnClose(reply: FastifyReply, handle: GenerationHandle, onAbort: () => void): void {

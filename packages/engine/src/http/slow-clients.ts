@@ -6,6 +6,14 @@ const READ_MARGIN_MS = 2_000;
 /** How long a client may take nothing of an answer that waits for it, or send nothing of a request. */
 const STALL_MS = 30_000;
 
+/** Most bytes of a stream that wait for a client to read them: some 1,000 tokens. */
+const MAX_UNREAD_BYTES = 262_144;
+
+/** Whether a client leaves so much of its stream unread that it is to be broken off. */
+export function isUnread({ writableLength }: ServerResponse): boolean {
+  return writableLength > MAX_UNREAD_BYTES;
+}
+
 /**
  * Closes a server of which every answer is complete: a client that does not read its own must not keep it from ending.
  */

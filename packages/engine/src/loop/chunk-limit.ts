@@ -13,6 +13,12 @@ const AIM = 0.85;
  * third of the speed at least, however much longer the streams have become since it came.
  */
 const LEAST_GAP = 1.5;
+/** A step that takes no longer than this is hardly noticed, though it is many times longer than those before. */
+const BURST_MS = 100;
+/** Bursts that are not as many times longer than what the gap allows would be too many of all steps. */
+const LEAST_BURST = 2;
+/** So many steps behind a burst, streams have caught up, however little longer than without prompts a step may take. */
+const MOST_CATCHING_UP = 64;
 
 /** A step that was computed. */
 export interface ComputedStep {
@@ -35,28 +41,48 @@ export interface OpenStep {
 
 /**
  * How many prompt tokens may be computed beside running streams, so that these get their next token in time: no later
- * than `gap` times what a step took before the prompt came. That is measured, as the median of some quiet steps with as
+ * than `gap` times what a step took before the prompt came, on average: where steps are short, one may take as long as
+ * nobody notices, and those behind it hold no prompt until their streams have caught up. So short prompts do not wait,
+ * and long ones go on in chunks large enough to be computed fast. What a step took without a prompt is measured, as the median of some quiet steps with as
  * many streams; where there are none, or only old ones, the next steps are quiet. It holds for the whole prompt,
  * although the streams become longer. What a step with a prompt takes is estimated from what it attends to, and
  * corrected by the steps before it.
  */
 export class ChunkLimit {
   readonly #gap: number;
+  readonly #burstMs: number;
   readonly #speed = new StepSpeed();
   readonly #quiet = new Map<number, { readonly durationsMs: number[]; lastStep: number }>();
   #steps = 0;
   /** What was quiet, beside so many streams, when a prompt came. */
   #reference: { readonly prompt: object; readonly generating: number; readonly quietMs: number } | undefined;
 
-  /** @param gap How many times longer than without prompts a step may take; 0 for no limit. */
-  constructor(gap: number) {
+  /** What a step may take on average, and what the last one might. */
+  #allowedMs = 0;
+  #mostMs = 0;
+  /** How much of a burst its streams have not caught up with. */
+  #owedMs = 0;
+
+  /**
+   * @param gap How many times longer than without prompts a step may take; 0 for no limit.
+   * @param burstMs What a single step may take now and then; 0 for none.
+   */
+  constructor(gap: number, burstMs = BURST_MS) {
     this.#gap = gap;
+    this.#burstMs = burstMs;
   }
 
   /** A step was computed. O(1). */
   observe({ generating, promptTokens, estimate }: ComputedStep, durationMs: number): void {
     this.#steps++;
     this.#speed.observe(estimate, durationMs);
+    if (promptTokens === 0) {
+      const caughtUpMs = Math.max(this.#allowedMs - durationMs, this.#burstMs / MOST_CATCHING_UP);
+      this.#owedMs = Math.max(0, this.#owedMs - caughtUpMs);
+    } else {
+      // What a step takes longer than it was to take is nothing to catch up with: something else disturbed it.
+      this.#owedMs = Math.max(0, Math.min(durationMs, this.#mostMs) - this.#allowedMs);
+    }
     if (generating === 0 || promptTokens > 0) {
       return;
     }
@@ -76,8 +102,8 @@ export class ChunkLimit {
   }
 
   /**
-   * Prompt tokens for the next step: none while it is not known what is quiet, then one at least, so that no prompt
-   * waits for ever. O(tokens of a tile + tiles).
+   * Prompt tokens for the next step: none while it is not known what is quiet, or behind a burst, and else one at least,
+   * so that no prompt waits for ever. O(tokens of a tile + tiles).
    */
   tokens({ prompt, generating, most, estimate }: OpenStep): number {
     if (this.#gap === 0) {
@@ -89,9 +115,14 @@ export class ChunkLimit {
     }
     const gap = AIM * this.#gap;
     const allowedMs = Math.max(gap * quietMs, Math.min(gap, LEAST_GAP) * this.#speed.ms(estimate(0)));
+    this.#allowedMs = allowedMs;
+    this.#mostMs = this.#burstMs >= LEAST_BURST * allowedMs ? this.#burstMs : allowedMs;
+    if (this.#owedMs > 0) {
+      return 0;
+    }
     let tokens = 1;
     for (const candidate of candidates(generating, most)) {
-      if (this.#speed.ms(estimate(candidate)) <= allowedMs) {
+      if (this.#speed.ms(estimate(candidate)) <= this.#mostMs) {
         tokens = candidate;
       }
     }

@@ -1,17 +1,28 @@
 /**
- * How a worker tells its front what it streams, so that the next worker can go on where it died. Both are processes of
- * ours on a private socket; the front strips these headers from what clients send.
+ * How a worker tells its front what it streams. All of its streams share one pipe: what a step has chosen for all of
+ * them is one write and one read, however many there are. Both are processes of ours, and nobody else has the pipe; the
+ * front strips these headers from what clients send.
  *
- * A stream in records is a row of `<bytes> <token> <token> …\n` and so many bytes of events. The tokens are those that
- * were chosen since the last record, so that whoever has passed on a record knows the answer's state: text held back,
- * penalties and random numbers follow from the tokens. The last record has `end` in place of tokens.
+ * A record is `<stream> <bytes> <marks>\n` and so many bytes. The first of a stream has the mark `begin` and holds its
+ * {@link AnswerOrigin} in JSON. Those after it hold events, marked with the tokens that were chosen since the record
+ * before, so that whoever has passed on a record knows the answer's state: text held back, penalties and random numbers
+ * follow from the tokens. The last one has the mark `end`.
  */
+import type { Readable, Writable } from 'node:stream';
 
-/** Request: the front understands records. Answer: it is in records, and this is its {@link AnswerOrigin} in JSON. */
+/**
+ * Request: the number under which the front wants a stream to be told. Answer: it was told, and nothing else is to come.
+ */
 export const RECORDS_HEADER = 'warmpath-records';
 
 /** Request: the body is a {@link ContinuedBody}. */
 export const CONTINUE_HEADER = 'warmpath-continue';
+
+/** The worker's file descriptor of the pipe. */
+export const RECORDS_DESCRIPTOR = 4;
+
+/** Most bytes of records that wait for the front. */
+const MOST_UNREAD_BYTES = 2 ** 25;
 
 /** What an answer has from its beginning, and keeps when another worker goes on with it. */
 export interface AnswerOrigin {
@@ -40,90 +51,120 @@ export function continuedBody(body: Buffer, origin: string, tokens: readonly num
   return Buffer.concat([Buffer.from(`{"begun":${begun},"body":`), body, Buffer.from('}')]);
 }
 
+/** What a record is: the first, the last, or one with the tokens of its events. */
+export type RecordMarks = 'begin' | 'end' | readonly number[];
+
 /** One record. */
-export function answerRecord(events: string, tokens: readonly number[] | 'end'): string {
-  const mark = tokens === 'end' ? 'end' : tokens.join(' ');
-  return `${Buffer.byteLength(events)} ${mark}\n${events}`;
+export function answerRecord(stream: number, content: string, marks: RecordMarks): string {
+  return `${stream} ${Buffer.byteLength(content)} ${typeof marks === 'string' ? marks : marks.join(' ')}\n${content}`;
 }
 
-const SPACE = 0x20;
-const NEWLINE = 0x0a;
-const ZERO = 0x30;
-const NINE = 0x39;
+/** A worker's end of the pipe. */
+export class RecordWriter {
+  readonly #pipe: Writable;
+  #waiting = '';
 
-/**
- * What a client has of a stream: read from records, of which only whole ones are passed on. It outlives the worker.
- * Keeps a number for each token, so at most the request's own limit of them, and a part of one record.
- */
-export class RelayedAnswer {
-  /** The answer's {@link AnswerOrigin} in JSON. */
-  readonly origin: string;
-  /** Tokens whose text was passed on. */
-  readonly tokens: number[] = [];
-  #isEnded = false;
+  constructor(pipe: Writable) {
+    this.#pipe = pipe;
+    // A front that is gone has this process end.
+    pipe.on('error', () => undefined);
+  }
+
+  /** Whether the front takes what it is told; if not, whoever tells it more has to stop. */
+  get isRead(): boolean {
+    return this.#pipe.writableLength < MOST_UNREAD_BYTES;
+  }
+
+  /** Writes a record, together with all others of the step, when the next one is being computed. */
+  write(stream: number, content: string, marks: RecordMarks): void {
+    if (this.#waiting === '') {
+      setImmediate(() => {
+        this.#pipe.write(this.#waiting);
+        this.#waiting = '';
+      });
+    }
+    this.#waiting += answerRecord(stream, content, marks);
+  }
+}
+
+/** Hears what is streamed under one number. */
+export interface RecordListener {
+  /** @param content Bytes that are not copied. */
+  onRecord(content: Buffer, marks: RecordMarks): void;
+  /** The pipe has closed, and nothing more comes. */
+  onRecordsLost(): void;
+}
+
+const NEWLINE = 0x0a;
+
+/** The front's end of the pipe. */
+export class RecordReader {
+  /** Settles when the worker's end has closed. */
+  readonly closed: Promise<void>;
+  readonly #listeners = new Map<number, RecordListener>();
+  #streams = 0;
+  #isClosed = false;
   #rest: Buffer | undefined;
 
-  constructor(origin: string) {
-    this.origin = origin;
+  constructor(pipe: Readable) {
+    pipe.on('data', (chunk: Buffer) => this.#read(chunk));
+    pipe.on('error', () => undefined);
+    this.closed = new Promise((resolve) => {
+      pipe.once('close', () => {
+        this.#isClosed = true;
+        resolve();
+        for (const listener of [...this.#listeners.values()]) {
+          listener.onRecordsLost();
+        }
+      });
+    });
   }
 
-  /** Whether the last record was passed on. */
-  get isEnded(): boolean {
-    return this.#isEnded;
+  /** @returns The number of a stream, of which the listener hears until {@link leave} is called. */
+  join(listener: RecordListener): number {
+    const stream = this.#streams++;
+    this.#listeners.set(stream, listener);
+    if (this.#isClosed) {
+      queueMicrotask(() => this.#listeners.get(stream)?.onRecordsLost());
+    }
+    return stream;
   }
 
-  /** Another worker goes on: what the last one did not finish is dropped. */
-  beginAgain(): void {
-    this.#rest = undefined;
+  /** What still comes under this number is dropped. */
+  leave(stream: number): void {
+    this.#listeners.delete(stream);
   }
 
-  /**
-   * Reads what has come and passes on the events of every record that is whole. Cost: O(digits of the tokens).
-   *
-   * @param pass Gets events as bytes that are not copied.
-   */
-  read(chunk: Buffer, pass: (events: Buffer) => void): void {
+  /** Passes on every record that is whole. */
+  #read(chunk: Buffer): void {
     const bytes = this.#rest === undefined ? chunk : Buffer.concat([this.#rest, chunk]);
     let from = 0;
-    for (let end = this.#readRecord(bytes, from, pass); end > 0; end = this.#readRecord(bytes, from, pass)) {
+    for (let end = this.#readRecord(bytes, from); end > 0; end = this.#readRecord(bytes, from)) {
       from = end;
     }
     this.#rest = from < bytes.length ? bytes.subarray(from) : undefined;
   }
 
   /** @returns Where the record ends; 0 when it is not whole. */
-  #readRecord(bytes: Buffer, from: number, pass: (events: Buffer) => void): number {
-    let at = from;
-    let length = 0;
-    for (; at < bytes.length && bytes[at] !== SPACE; at++) {
-      length = 10 * length + bytes[at]! - ZERO;
-    }
-    const marks = at;
-    while (at < bytes.length && bytes[at] !== NEWLINE) {
-      at++;
-    }
-    const end = at + 1 + length;
-    if (at >= bytes.length || end > bytes.length) {
+  #readRecord(bytes: Buffer, from: number): number {
+    const line = bytes.indexOf(NEWLINE, from);
+    if (line < 0) {
       return 0;
     }
-    this.#readMarks(bytes, marks, at);
-    pass(bytes.subarray(at + 1, end));
+    const [stream, length, ...marks] = bytes.toString('latin1', from, line).split(' ');
+    const end = line + 1 + Number(length);
+    if (end > bytes.length) {
+      return 0;
+    }
+    this.#listeners.get(Number(stream))?.onRecord(bytes.subarray(line + 1, end), readMarks(marks));
     return end;
   }
+}
 
-  #readMarks(bytes: Buffer, from: number, end: number): void {
-    let token = -1;
-    for (let at = from + 1; at <= end; at++) {
-      const byte = bytes[at]!;
-      if (byte >= ZERO && byte <= NINE) {
-        token = 10 * Math.max(token, 0) + byte - ZERO;
-      } else if (token >= 0) {
-        this.tokens.push(token);
-        token = -1;
-      } else if (byte > NINE) {
-        this.#isEnded = true;
-        return;
-      }
-    }
+function readMarks(marks: readonly string[]): RecordMarks {
+  const [first = ''] = marks;
+  if (first === 'begin' || first === 'end') {
+    return first;
   }
+  return first === '' ? [] : marks.map(Number);
 }

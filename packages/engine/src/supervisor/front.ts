@@ -85,7 +85,7 @@ export class Front {
             return;
           }
           this.#count(request, tries);
-          outcome = await relay(worker.pool, sent, response);
+          outcome = await relay(worker, sent, response);
           if (outcome.kind !== 'lost' && outcome.kind !== 'failed') {
             return;
           }

@@ -1,7 +1,16 @@
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import type { Dispatcher, Pool } from 'undici';
-import { CONTINUE_HEADER, continuedBody, RECORDS_HEADER, RelayedAnswer } from './answer-records.js';
+import type { Dispatcher } from 'undici';
+import { EVENT_STREAM_HEADERS } from '../http/exchange.js';
+import { isUnread } from '../http/slow-clients.js';
+import {
+  CONTINUE_HEADER,
+  continuedBody,
+  RECORDS_HEADER,
+  type RecordListener,
+  type RecordMarks,
+} from './answer-records.js';
+import type { Worker } from './worker.js';
 
 /** One request as a client sent it, and what its client has of the answer. */
 export interface RelayedRequest {
@@ -11,8 +20,16 @@ export interface RelayedRequest {
   readonly headers: IncomingHttpHeaders;
   /** `null` when it has none. */
   readonly body: Buffer | null;
-  /** The stream that was begun, when another worker can go on with it. */
+  /** The stream that its client has the beginning of, with which another worker can go on. */
   answer?: RelayedAnswer;
+}
+
+/** What a client has of a stream: at most the request's own limit of tokens. */
+export interface RelayedAnswer {
+  /** Its `AnswerOrigin` in JSON. */
+  readonly origin: string;
+  /** Tokens whose text was passed on. */
+  readonly tokens: number[];
 }
 
 /**
@@ -55,24 +72,32 @@ const CONNECTION_HEADERS = new Set([
 ]);
 
 /**
- * Sends a request to the worker and its answer to the client. A stream passes event by event and with backpressure; any
- * other answer is passed on when it is whole. So a request whose worker crashes can be sent again, and a stream goes on
- * behind what its client has. When the client goes away, the connection to the worker is closed.
+ * Sends a request to the worker and its answer to the client. A stream passes event by event; any other answer is passed
+ * on when it is whole. So a request whose worker crashes can be sent again, and a stream goes on behind what its client
+ * has. When the client goes away, or leaves too much of its stream unread, the connection to the worker is closed.
  */
-export function relay(pool: Pool, request: RelayedRequest, client: ServerResponse): Promise<RelayOutcome> {
+export function relay(
+  { pool, records }: Pick<Worker, 'pool' | 'records'>,
+  request: RelayedRequest,
+  client: ServerResponse,
+): Promise<RelayOutcome> {
   return new Promise((resolve) => {
-    const exchange = new RelayExchange(request, client, resolve);
+    const exchange: RelayExchange = new RelayExchange(request, client, (outcome) => {
+      records.leave(stream);
+      resolve(outcome);
+    });
+    const stream = records.join(exchange);
     try {
-      pool.dispatch(toWorker(request), exchange);
+      pool.dispatch(toWorker(request, stream), exchange);
     } catch (error) {
       exchange.onResponseError(undefined, error as Error);
     }
   });
 }
 
-function toWorker({ method, path, headers, body, answer }: RelayedRequest): Dispatcher.DispatchOptions {
+function toWorker({ method, path, headers, body, answer }: RelayedRequest, stream: number): Dispatcher.DispatchOptions {
   const passed = endToEnd(headers);
-  passed[RECORDS_HEADER] = '1';
+  passed[RECORDS_HEADER] = String(stream);
   if (answer === undefined || body === null) {
     return { method: method as Dispatcher.HttpMethod, path, headers: passed, body };
   }
@@ -112,15 +137,13 @@ export function sendError(client: ServerResponse, error: WarmpathError): void {
   client.end(body);
 }
 
-class RelayExchange implements Dispatcher.DispatchHandler {
+class RelayExchange implements Dispatcher.DispatchHandler, RecordListener {
   readonly #request: RelayedRequest;
   readonly #client: ServerResponse;
   readonly #resolve: (outcome: RelayOutcome) => void;
   readonly #onClose = (): void => this.#leave();
-  readonly #onDrain = (): void => this.#controller?.resume();
   #controller: Dispatcher.DispatchController | undefined;
   #head: { readonly status: number; readonly headers: IncomingHttpHeaders } | undefined;
-  #isStream = false;
   #parts: Buffer[] = [];
   #settled = false;
 
@@ -139,53 +162,21 @@ class RelayExchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
-    if (this.#settled || status < 200) {
-      return;
+    if (status >= 200) {
+      this.#head = { status, headers };
     }
-    this.#head = { status, headers };
-    this.#isStream = headers['content-type']?.startsWith('text/event-stream') ?? false;
-    if (!this.#isStream) {
-      return;
-    }
-    this.#client.on('drain', this.#onDrain);
-    if (this.#request.answer !== undefined) {
-      this.#request.answer.beginAgain();
-      return;
-    }
-    const origin = headers[RECORDS_HEADER];
-    if (typeof origin === 'string') {
-      this.#request.answer = new RelayedAnswer(origin);
-    }
-    this.#client.writeHead(status, endToEnd(headers));
   }
 
-  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#settled) {
-      return;
-    }
-    const { answer } = this.#request;
-    if (!this.#isStream) {
-      this.#parts.push(chunk);
-    } else if (answer === undefined) {
-      this.#client.write(chunk);
-    } else {
-      answer.read(chunk, (events) => this.#client.write(events));
-    }
-    if (this.#isStream && this.#client.writableNeedDrain) {
-      controller.pause();
-    }
+  onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#parts.push(chunk);
   }
 
   onResponseEnd(): void {
-    if (this.#settled) {
-      return;
-    }
-    if (this.#isStream) {
-      this.#client.end();
-      this.#settle({ kind: 'answered' });
-      return;
-    }
     const answer = { ...this.#head!, body: Buffer.concat(this.#parts) };
+    if (this.#settled || answer.headers[RECORDS_HEADER] !== undefined) {
+      // A stream has come to its end with its last record.
+      return;
+    }
     if (hasFailed(answer)) {
       this.#settle({ kind: 'failed', answer });
     } else if (this.#request.answer !== undefined) {
@@ -198,20 +189,30 @@ class RelayExchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_: Dispatcher.DispatchController | undefined, cause: Error): void {
-    if (this.#settled) {
-      return;
-    }
-    const { answer } = this.#request;
-    if (answer?.isEnded === true) {
-      this.#client.end();
+    this.#settle({ kind: 'lost', cause, sent: this.#controller !== undefined });
+  }
+
+  onRecord(content: Buffer, marks: RecordMarks): void {
+    const client = this.#client;
+    if (marks === 'begin') {
+      // One that goes on has its head.
+      this.#request.answer ??= beginStream(client, content.toString());
+    } else if (marks === 'end') {
+      client.end(content);
       this.#settle({ kind: 'answered' });
-    } else if (this.#isStream && answer === undefined) {
-      const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'The engine crashed while it answered.' });
-      breakStream(this.#client, error.toOpenAI());
-      this.#settle({ kind: 'broken' });
     } else {
-      this.#settle({ kind: 'lost', cause, sent: this.#controller !== undefined });
+      this.#request.answer!.tokens.push(...marks);
+      client.write(content);
+      if (isUnread(client)) {
+        client.destroy();
+        this.#leave();
+      }
     }
+  }
+
+  onRecordsLost(): void {
+    const cause = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: 'The engine streams no more.' });
+    this.#settle({ kind: 'lost', cause, sent: this.#controller !== undefined });
   }
 
   #leave(): void {
@@ -223,10 +224,14 @@ class RelayExchange implements Dispatcher.DispatchHandler {
     if (!this.#settled) {
       this.#settled = true;
       this.#client.off('close', this.#onClose);
-      this.#client.off('drain', this.#onDrain);
       this.#resolve(outcome);
     }
   }
+}
+
+function beginStream(client: ServerResponse, origin: string): RelayedAnswer {
+  client.writeHead(200, EVENT_STREAM_HEADERS);
+  return { origin, tokens: [] };
 }
 
 /**

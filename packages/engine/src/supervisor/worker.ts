@@ -1,9 +1,11 @@
+import type { Readable } from 'node:stream';
 import { WarmpathError } from '@warmpath/core';
 import { Pool } from 'undici';
 import { type ChildMessage, type ParentMessage, WORKER_ARGUMENT } from '../child-messages.js';
 import { type ChildHooks, type EngineExit, type ListeningChild, startChild, stopChild } from '../child-process.js';
 import type { EngineOptions } from '../options.js';
 import type { ServedModel, WarmPlace } from '../server.js';
+import { RECORDS_DESCRIPTOR, RecordReader } from './answer-records.js';
 import { type WatchedChild, watchHeartbeat } from './heartbeat.js';
 
 /** Time for an engine to end after its running requests had theirs. */
@@ -21,6 +23,8 @@ export interface Worker {
   readonly loadMs: number;
   /** Connections to it. */
   readonly pool: Pool;
+  /** What it streams. */
+  readonly records: RecordReader;
   /** Settles when the process has ended. Never rejects. */
   readonly exited: Promise<EngineExit>;
   /**
@@ -79,6 +83,9 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
     headersTimeout: 0,
     bodyTimeout: 0,
   });
+  const records = new RecordReader(child.process.stdio[RECORDS_DESCRIPTOR] as Readable);
+  // Without it nothing can be streamed.
+  void records.closed.then(() => child.process.kill('SIGKILL'));
   let asked: Promise<boolean> | undefined;
   // What is in flight hears of it through its own connection.
   void child.exited.then(() => pool.destroy());
@@ -88,6 +95,7 @@ export async function startWorker(start: WorkerStart, hooks: ChildHooks): Promis
     cells: child.cells,
     loadMs: child.loadMs,
     pool,
+    records,
     exited: child.exited.then((exit) => (hang === undefined ? exit : { ...exit, error: hang })),
     isAlive: () => {
       // After a crash, everything that was in flight asks at once.

@@ -46,8 +46,8 @@ class Simulation {
   computed = 0;
   #prompt = {};
 
-  constructor({ gap = 3, streams = 8, depth = 200, machine = EXACT } = {}) {
-    this.#limit = new ChunkLimit(gap);
+  constructor({ gap = 3, streams = 8, depth = 200, machine = EXACT, burstMs = 0 } = {}) {
+    this.#limit = new ChunkLimit(gap, burstMs);
     this.#machine = machine;
     this.streams = streams;
     this.depth = depth;
@@ -177,7 +177,7 @@ describe('the prompt tokens beside running streams', () => {
   });
 
   it('recover from a step that something else disturbed', () => {
-    const limit = new ChunkLimit(3);
+    const limit = new ChunkLimit(3, 0);
     const prompt = {};
     const estimate = (tokens: number): BatchEstimate => ({ nanoseconds: (8 + tokens) * 1e6, isTiled: false });
     const step = (promptTokens: number, factor = 1): void =>
@@ -209,6 +209,50 @@ describe('the prompt tokens beside running streams', () => {
     const sizes = simulation.prompt(500).map(({ tokens }) => tokens > 0);
     expect(sizes.slice(0, 4)).toEqual([false, false, false, true]);
     expect(sizes.slice(4)).not.toContain(false);
+  });
+
+  it('come in bursts where steps are short, which keep the gap on average and leave most steps quiet', () => {
+    const machine = fc.record({
+      byRow: fc.double({ min: 0.2, max: 1, noNaN: true }),
+      tiled: fc.double({ min: 0.2, max: 1, noNaN: true }),
+      fixedMs: fc.double({ min: 1.5, max: 3, noNaN: true }),
+      noise: fc.double({ min: 0, max: 0.2, noNaN: true }),
+    });
+    fc.assert(
+      fc.property(
+        machine,
+        fc.integer({ min: 1, max: 8 }),
+        fc.integer({ min: 50, max: 300 }),
+        (each, streams, depth) => {
+          const simulation = new Simulation({ machine: each, streams, depth, burstMs: 100 });
+          simulation.quiet(20);
+          const quietMs = simulation.trueMs(simulation.estimate(0));
+          const steps = simulation.prompt(1_500, 512);
+          // The first of them finds out how the machine differs from the estimate.
+          const learned = steps.slice(steps.findIndex(({ tokens }) => tokens > 0) + 1);
+          expect(Math.max(...learned.map(({ ms }) => ms))).toBeLessThan(1.3 * 100);
+          expect(learned.filter(({ tokens }) => tokens > 0).length).toBeLessThan(0.45 * learned.length + 2);
+          const meanMs = steps.reduce((sum, { ms }) => sum + ms, 0) / steps.length;
+          // The last burst is still to be caught up with.
+          expect(meanMs).toBeLessThan(3 * quietMs + 200 / steps.length);
+        },
+      ),
+      { seed: 4, numRuns: 30 },
+    );
+  });
+
+  it('of several short prompts go in one step', () => {
+    const simulation = new Simulation({ machine: { ...EXACT, byRow: 0.3, tiled: 0.3 }, streams: 1, burstMs: 100 });
+    simulation.quiet(20);
+    const steps = simulation.prompt(7 * 30, 512);
+    expect(steps.length).toBeLessThan(4);
+  });
+
+  it('go on behind a burst however little longer a step may take', () => {
+    const simulation = new Simulation({ gap: 1, machine: { ...EXACT, byRow: 0.1, tiled: 0.1 }, burstMs: 100 });
+    simulation.quiet(20);
+    const steps = simulation.prompt(2_000, 512);
+    expect(steps.length).toBeLessThan(65 * 5);
   });
 
   it('have no limit when none is asked for', () => {

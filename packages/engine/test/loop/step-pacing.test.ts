@@ -38,7 +38,8 @@ function start(streamGap = 3) {
       pacing.learn(
         streams.map((stream) => ({ task: stream, count: 1 })),
         1e6,
-        1,
+        // So long that there are no bursts.
+        100,
       );
     }
     asked.length = 0;

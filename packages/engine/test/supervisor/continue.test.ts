@@ -3,12 +3,13 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { type IncomingMessage, request as sendRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { Pool } from 'undici';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { seededRandom } from '../../src/loop/random.js';
 import type { EngineOptions } from '../../src/options.js';
 import { startEngineServer } from '../../src/server.js';
-import { continuedBody, RelayedAnswer } from '../../src/supervisor/answer-records.js';
+import { continuedBody, RecordReader } from '../../src/supervisor/answer-records.js';
 import { type SupervisedEngine, startSupervisedEngine } from '../../src/supervisor/supervised-engine.js';
 import { type Chunk, someTokens, TestEngine, textOf } from '../support/engine.js';
 
@@ -244,30 +245,45 @@ describe('what front and worker say to each other', { timeout: TIMEOUT_MS }, () 
   ])('lets a worker go on behind any record of another, %s', async (_name, fields) => {
     const socketPath = join(await mkdtemp(join(tmpdir(), 'warmpath-worker-')), 'socket');
     const own = { threads: 1, contextTokens: 1024, batchTokens: 64, batchInvariant: true };
-    const server = await startEngineServer({ ...own, maxRunning: 4 }, { socketPath });
+    const pipe = new PassThrough();
+    const server = await startEngineServer({ ...own, maxRunning: 4 }, { front: { socketPath, records: pipe } });
+    const reader = new RecordReader(pipe);
     const pool = new Pool('http://worker', { socketPath });
     const drawn = { ...asked, temperature: 1, max_tokens: 40, stream_options: { include_usage: true }, ...fields };
     /** What is streamed behind so many tokens, a record an element. */
     const stream = async (headers: Record<string, string>, body: Buffer) => {
-      const response = await pool.request({ method: 'POST', path: '/v1/completions', headers, body });
-      expect(response.statusCode).toBe(200);
-      const answer = new RelayedAnswer(response.headers['warmpath-records'] as string);
       const records: { tokens: number; events: string }[] = [];
-      for await (const chunk of response.body) {
-        answer.read(chunk as Buffer, (events) => {
+      const tokens: number[] = [];
+      let origin = '';
+      let tellEnd: () => void = () => undefined;
+      const ended = new Promise<void>((resolve) => {
+        tellEnd = resolve;
+      });
+      const number = reader.join({
+        onRecord: (content, marks) => {
+          if (marks === 'begin') {
+            origin = content.toString();
+            return;
+          }
           const own = /"(timings":{.*?}|prompt_tokens_details":{.*?}})/g;
-          records.push({ tokens: answer.tokens.length, events: events.toString().replace(own, '') });
-        });
-      }
-      expect(answer.isEnded).toBe(true);
-      return { answer, records };
+          tokens.push(...(marks === 'end' ? [] : marks));
+          records.push({ tokens: tokens.length, events: content.toString().replace(own, '') });
+          if (marks === 'end') tellEnd();
+        },
+        onRecordsLost: () => undefined,
+      });
+      const told = { ...headers, 'warmpath-records': String(number) };
+      const response = await pool.request({ method: 'POST', path: '/v1/completions', headers: told, body });
+      expect([response.statusCode, response.headers['warmpath-records']]).toEqual([204, 'told']);
+      await ended;
+      return { origin, tokens, records };
     };
     const body = Buffer.from(JSON.stringify(drawn));
-    const whole = await stream({ 'warmpath-records': '1' }, body);
+    const whole = await stream({}, body);
     expect(whole.records.length).toBeGreaterThan(3);
     for (const [index, { tokens }] of whole.records.slice(0, -1).entries()) {
-      const rest = await stream(forged, continuedBody(body, whole.answer.origin, whole.answer.tokens.slice(0, tokens)));
-      expect(rest.answer.origin).toBe(whole.answer.origin);
+      const rest = await stream(forged, continuedBody(body, whole.origin, whole.tokens.slice(0, tokens)));
+      expect(rest.origin).toBe(whole.origin);
       const left = whole.records.slice(index + 1).map((record) => ({ ...record, tokens: record.tokens - tokens }));
       expect(rest.records).toEqual(left);
     }

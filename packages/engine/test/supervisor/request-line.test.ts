@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../src/loop/random.js';
-import { RelayedAnswer } from '../../src/supervisor/answer-records.js';
 import { QueuedRequest, RequestLine } from '../../src/supervisor/request-line.js';
 
 function request(name: string, method = 'POST', path = '/v1/completions'): QueuedRequest {
@@ -114,13 +113,13 @@ describe('who may go to a worker', () => {
   it('a stream that gets further is given one crash more, and no more', () => {
     const line = new RequestLine(() => 0);
     const stream = request('stream');
-    stream.sent.answer = new RelayedAnswer('{}');
+    stream.sent.answer = { origin: '{}', tokens: [] };
     for (const refused of [[], [], [stream]]) {
       stream.sent.answer.tokens.push(1);
       expect(crash(line, [stream])).toEqual(refused);
     }
     const stuck = request('stuck');
-    stuck.sent.answer = new RelayedAnswer('{}');
+    stuck.sent.answer = { origin: '{}', tokens: [] };
     stuck.sent.answer.tokens.push(1);
     expect([crash(line, [stuck]), crash(line, [stuck])]).toEqual([[], [stuck]]);
   });
