@@ -311,7 +311,7 @@ export const gatewayConfigSchema = z
       .min(1)
       .max(MAX_ENGINES)
       .optional()
-      .describe('Several engines, in place of `upstream.url`. Read again on SIGHUP.'),
+      .describe('Several engines, in place of `upstream.url`.'),
     health: health.prefault({}).describe('When one of several engines gets no requests.'),
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
     session: session.prefault({}).describe('What is remembered of conversations.'),

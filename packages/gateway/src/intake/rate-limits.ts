@@ -5,7 +5,7 @@ const MINUTE_MS = 60_000;
 
 /** What a key may do in a minute: full at the start, refilled evenly. A debt is allowed, and paid off first. */
 class Bucket {
-  readonly #perMinute: number;
+  #perMinute: number;
   #level: number;
   #at: number;
 
@@ -25,14 +25,22 @@ class Bucket {
     return Math.max(0, ((amount - this.#levelAt(now)) * MINUTE_MS) / this.#perMinute);
   }
 
+  /** Another limit: what was used counts against it. */
+  change(perMinute: number, now: number): void {
+    const level = this.#levelAt(now);
+    this.#level = Math.max(Math.min(level, 0), perMinute - (this.#perMinute - level));
+    this.#at = now;
+    this.#perMinute = perMinute;
+  }
+
   #levelAt(now: number): number {
     return Math.min(this.#perMinute, this.#level + ((now - this.#at) * this.#perMinute) / MINUTE_MS);
   }
 }
 
 interface KeyUse {
-  readonly requests: Bucket | undefined;
-  readonly tokens: Bucket | undefined;
+  requests: Bucket | undefined;
+  tokens: Bucket | undefined;
   underWay: number;
 }
 
@@ -42,7 +50,8 @@ interface KeyUse {
  */
 export class RateLimits {
   readonly #now: () => number;
-  readonly #uses = new Map<ClientKey, KeyUse>();
+  /** By the names of keys, which stay where a key itself is replaced. */
+  readonly #uses = new Map<string, KeyUse>();
 
   /** @param now The monotonic clock, in milliseconds. */
   constructor(now: () => number) {
@@ -69,26 +78,42 @@ export class RateLimits {
     this.#useOf(key).underWay--;
   }
 
+  /** Other keys, or other limits of the same: what was used stays used. O(keys). */
+  change(keys: readonly ClientKey[]): void {
+    const now = this.#now();
+    const byName = new Map(keys.map((key) => [key.name, key]));
+    for (const [name, use] of this.#uses) {
+      const key = byName.get(name);
+      if (key !== undefined) {
+        use.requests = changed(use.requests, key.requestsPerMinute, now);
+        use.tokens = changed(use.tokens, key.tokensPerMinute, now);
+      } else if (use.underWay === 0) this.#uses.delete(name);
+    }
+  }
+
   /** A request of that key used so many tokens. */
   charge(key: ClientKey, tokens: number): void {
     this.#useOf(key).tokens?.take(tokens, this.#now());
   }
 
   #useOf(key: ClientKey): KeyUse {
-    let use = this.#uses.get(key);
+    let use = this.#uses.get(key.name);
     if (use === undefined) {
       const now = this.#now();
-      const bucket = (perMinute: number | undefined) =>
-        perMinute === undefined ? undefined : new Bucket(perMinute, now);
-      use = {
-        requests: bucket(key.requestsPerMinute),
-        tokens: bucket(key.tokensPerMinute),
-        underWay: 0,
-      };
-      this.#uses.set(key, use);
+      const [requests, tokens] = [key.requestsPerMinute, key.tokensPerMinute];
+      use = { requests: changed(undefined, requests, now), tokens: changed(undefined, tokens, now), underWay: 0 };
+      this.#uses.set(key.name, use);
     }
     return use;
   }
+}
+
+/** The bucket for a limit: the one there was, or a full one. */
+function changed(bucket: Bucket | undefined, perMinute: number | undefined, now: number): Bucket | undefined {
+  if (perMinute === undefined) return undefined;
+  if (bucket === undefined) return new Bucket(perMinute, now);
+  bucket.change(perMinute, now);
+  return bucket;
 }
 
 function refusal({ name }: ClientKey, why: string, waitMs: number): WarmpathError {

@@ -114,6 +114,11 @@ export class WorkerPool {
     return least !== undefined;
   }
 
+  /** The setup has changed in place. */
+  setUp(): void {
+    for (const worker of this.#living) worker.setUp();
+  }
+
   /** The workers answer what they have and end. Resolves when all have. */
   async drain(): Promise<void> {
     this.#isDraining = true;
@@ -232,7 +237,12 @@ class Worker {
       if (this.pid === undefined) this.#end(`it cannot be started: ${error.code}`);
     });
     this.#process.once('exit', (code, signal) => this.#end(signal ?? `status ${code}`));
-    this.#channel.send(FRAME.setup, 0, parts.setup);
+    this.setUp();
+  }
+
+  /** Tells the process what it works with, again where that has changed. */
+  setUp(): void {
+    this.#channel.send(FRAME.setup, 0, this.#parts.setup);
   }
 
   get pid(): number | undefined {

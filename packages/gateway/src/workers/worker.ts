@@ -83,11 +83,17 @@ function tellUsage(): void {
 }
 
 function take({ kind, exchange, head, bytes }: Frame): void {
-  if (kind === FRAME.setup) setup = head as WorkerSetup;
+  if (kind === FRAME.setup) setUp(head as WorkerSetup);
   else if (kind === FRAME.drain) {
     isDraining = true;
     endIfDone();
   } else exchanges.get(exchange)?.take(kind, head, bytes);
+}
+
+/** At the start, and when the configuration was read again: then in place, for the engines that are known. */
+function setUp(wanted: WorkerSetup): void {
+  if (setup === undefined) setup = wanted;
+  else Object.assign(setup.upstream.timeouts, wanted.upstream.timeouts);
 }
 
 /** Once it drains: closes the connections without a request, and ends with the last one. */
