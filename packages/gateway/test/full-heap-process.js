@@ -4,8 +4,10 @@ import { createInterface } from 'node:readline';
 import { getHeapStatistics } from 'node:v8';
 import { startGateway } from '@warmpath/gateway';
 
-/** Less than what the gateway wants to have free. */
-const FREE_BYTES = 48 * 2 ** 20;
+/** A little more of the old generation than the gateway lets be taken, and what the young one may take. */
+const FULL_PART = 0.85;
+const YOUNG_BYTES = 48 * 2 ** 20;
+const CHUNK = 65_536;
 
 const gateway = await startGateway({
   server: { port: 0 },
@@ -16,7 +18,9 @@ let held = [];
 createInterface({ input: process.stdin }).on('line', async (line) => {
   if (line === 'free') held = [];
   else {
-    while (freeBytes() > FREE_BYTES) held.push(Array.from({ length: 65_536 }, (_, i) => ({ i })));
+    while (missingBytes() > 0) held.push(Array.from({ length: CHUNK }, (_, i) => ({ i })));
+    globalThis.gc();
+    while (missingBytes() > 0) held.push(Array.from({ length: CHUNK }, (_, i) => ({ i })));
     while (!(await isShedding()));
   }
   process.stdout.write('done\n');
@@ -24,10 +28,9 @@ createInterface({ input: process.stdin }).on('line', async (line) => {
 process.stdin.on('end', () => process.exit());
 process.stdout.write(`${gateway.url}\n`);
 
-function freeBytes() {
-  globalThis.gc();
+function missingBytes() {
   const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
-  return limit - used;
+  return FULL_PART * (limit - YOUNG_BYTES) - used;
 }
 
 /** Asked over its socket, so that the gateway's own timers get their turn. */

@@ -114,7 +114,7 @@ describe('a heap that is full', () => {
     closing({
       close: async () => {
         child.stdin.end();
-        if (child.exitCode === null) await once(child, 'exit');
+        if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
       },
     });
     const lines = createInterface({ input: child.stdout });

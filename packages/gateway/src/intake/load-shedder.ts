@@ -41,13 +41,13 @@ const LEAST = 1 / 16;
 /** Up to 1 the tenants that ask most are refused in part; beyond, the others, too. */
 const MOST = 2;
 /**
- * Heap that must stay free: what the young generation takes beside what is alive (three semi-spaces of 16 MiB), and
- * something to read a body with; of a large heap more, because V8 does little but collect close to its limit.
+ * The part of the old generation that may be taken; beyond it V8 does little but collect, and gives up where that does
+ * not help. What the young generation may take (three semi-spaces of 16 MiB) is no room for what stays.
  */
-const FREE_BYTES = 67_108_864;
-const FREE_PART = 1 / 16;
-/** It is free again with so much more. */
-const FREE_AGAIN = 9 / 8;
+const FULL_PART = 0.8;
+const YOUNG_BYTES = 50_331_648;
+/** A heap that was full has room again below this part. */
+const FREE_AGAIN_PART = 0.75;
 /** Milliseconds between two collections that are asked for: these, doubled each time that one does not help. */
 const COLLECT_MS = 1_000;
 const LONGEST_COLLECT_MS = 30_000;
@@ -149,8 +149,8 @@ export class LoadShedder {
   }
 
   #lookAtHeap({ heapBytes, heapLimitBytes }: ProcessLoad): void {
-    const least = Math.max(FREE_BYTES, heapLimitBytes * FREE_PART) * (this.#isFull ? FREE_AGAIN : 1);
-    this.#isFull = heapLimitBytes - heapBytes < least;
+    const oldBytes = heapLimitBytes - YOUNG_BYTES;
+    this.#isFull = heapBytes > oldBytes * (this.#isFull ? FREE_AGAIN_PART : FULL_PART);
     if (!this.#isFull) {
       this.#collectMs = COLLECT_MS;
       return;
