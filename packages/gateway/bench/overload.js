@@ -1,8 +1,8 @@
 // What becomes of a gateway that is offered more than it can do: bodies of 30 KB with 20 documents, sent when their
 // time has come whether or not others were answered, at a multiple of what it does when it is asked as fast as it
 // answers. Three processes, so that the gateway's processor is its own as far as the machine has one for it.
-// `node bench/overload.js [--times 2] [--seconds 10] [--json]`, after a build. Exits with 1 where something accepted was
-// not answered, or recovery took longer than a second.
+// `node bench/overload.js [--times 2] [--seconds 10] [--json]`, after a build. Exits with 1 where something accepted
+// was not answered, or recovery took longer than a second.
 import { parseArgs } from 'node:util';
 import { Pool } from 'undici';
 import { bodies } from './bodies.js';

@@ -97,7 +97,7 @@ async function exchange(pool, request, index) {
 }
 
 async function soak() {
-  const engine = await start('soak-engine.js');
+  const engine = await start('soak-engine-process.js');
   const settings = { upstream: { timeouts: { headersMs: ENGINE_MS, idleMs: ENGINE_MS } } };
   const gateway = await start('gateway-process.js', engine.url, JSON.stringify(settings));
   const outcomes = {};

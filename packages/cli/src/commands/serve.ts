@@ -97,7 +97,7 @@ async function serve(
   }
 }
 
-/** The file was changed: what can change while the gateway runs counts from now on. One that is wrong changes nothing. */
+/** The file was changed: what can change in a gateway that runs counts from now on. A wrong one changes nothing. */
 async function reloadConfig(
   gateway: RunningGateway,
   read: () => Promise<GatewayConfig>,
