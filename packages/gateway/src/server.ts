@@ -10,6 +10,7 @@ import {
   fastify,
   LogController,
 } from 'fastify';
+import { StalledReaders } from './answer/stalled-readers.js';
 import type { GatewayConfig } from './config/schema.js';
 import { RESPONSE_HEADERS, retryAfter, summaryHeader } from './dispatch/headers.js';
 import type { Gateway } from './gateway.js';
@@ -79,6 +80,7 @@ const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTE
 export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): FastifyInstance {
   const { server, log } = gateway.config;
   const malformed = new MalformedRequests();
+  const readers = new StalledReaders(() => gateway.config.upstream.timeouts.idleMs);
   const app = fastify({
     bodyLimit: server.bodyLimitBytes,
     routerOptions: { maxParamLength: MAX_PARAMETER_LENGTH },
@@ -114,7 +116,12 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
     malformed.began(request.raw);
-    begin(app, gateway, { request, reply, ended: () => malformed.ended(request.raw) });
+    readers.began(reply.raw);
+    const ended = (): void => {
+      malformed.ended(request.raw);
+      readers.ended(reply.raw);
+    };
+    begin(app, gateway, { request, reply, ended });
     const loop = checkHops(request.headers, gateway.hopName);
     if (loop !== undefined) done(loop);
     else if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));

@@ -22,7 +22,11 @@ const timeouts = z.strictObject({
     .describe(
       'Milliseconds from the request sent until the response headers: queueing and prefill in the engine. A connection must open in this time, too, and within 5 s.',
     ),
-  idleMs: milliseconds().default(120_000).describe('Milliseconds between two chunks of a response body.'),
+  idleMs: milliseconds()
+    .default(120_000)
+    .describe(
+      'Milliseconds between two chunks of a response body; also those in which a client must take something of an answer that waits for it.',
+    ),
   totalMs: milliseconds()
     .default(1_800_000)
     .describe(

@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { createServer, type Server as HttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Server, type Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { CLIENT_TIMEOUTS } from '../intake/malformed-requests.js';
@@ -146,7 +147,7 @@ export class WorkerPool {
     this.#workers[place] = undefined;
     this.#pastCpuSeconds += worker.usage.cpuSeconds;
     if (this.#isDraining) return;
-    const isOld = Date.now() - worker.since > SETTLED_MS;
+    const isOld = performance.now() - worker.since > SETTLED_MS;
     this.#failures = isOld ? 0 : this.#failures + 1;
     const delayMs = Math.min(LAST_RESTART_MS, FIRST_RESTART_MS * 2 ** Math.max(0, this.#failures - 1));
     this.#log?.error({ pid: worker.pid, reason, restartsInMs: delayMs }, 'worker ended');
@@ -204,7 +205,8 @@ interface WorkerParts extends WorkerPoolOptions {
 
 /** One worker process, as the process that decides sees it. */
 class Worker {
-  readonly since = Date.now();
+  /** On the monotonic clock: the time of day may jump. */
+  readonly since = performance.now();
   readonly ready: Promise<void>;
   isReady = false;
   connections = 0;

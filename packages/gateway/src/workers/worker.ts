@@ -5,6 +5,7 @@ import type { WarmpathError } from '@warmpath/core';
 import type { ClientResponse } from '../answer/held-reply.js';
 import { type EngineFailure, type RelayedExchange, relay } from '../answer/relay.js';
 import { UntouchedBody } from '../answer/response-body.js';
+import { StalledReaders } from '../answer/stalled-readers.js';
 import { RESPONSE_HEADERS, withError } from '../dispatch/headers.js';
 import { type ExchangeEnd, Upstream } from '../dispatch/upstream.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
@@ -34,6 +35,8 @@ const MAX_ENGINES = 1_024;
 
 const exchanges = new Map<number, ClientExchange>();
 const malformed = new MalformedRequests();
+/** The setup comes before the first connection does. */
+const readers = new StalledReaders(() => setup!.upstream.timeouts.idleMs);
 const upstreams = new Map<string, { readonly upstream: Upstream; toldRetries: number }>();
 let setup: WorkerSetup | undefined;
 let isDraining = false;
@@ -133,6 +136,7 @@ class ClientExchange {
     this.#request = request;
     this.#response = response;
     malformed.began(request);
+    readers.began(response);
     const { method, url, httpVersion, headers } = request;
     channel.send(FRAME.request, id, { method, url, httpVersion, headers });
     request.on('data', (chunk: Buffer) => this.#body(chunk));
@@ -254,6 +258,7 @@ class ClientExchange {
   #closed(): void {
     exchanges.delete(this.#id);
     malformed.ended(this.#request);
+    readers.ended(this.#response);
     const { statusCode, writableFinished } = this.#response;
     channel.send(FRAME.closed, this.#id, { status: statusCode, isFinished: writableFinished });
     // The connection counts as idle once this event is over.
