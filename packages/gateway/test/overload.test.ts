@@ -76,7 +76,7 @@ describe('a processor that is offered more than it can do', () => {
     // The event loop of gateway, engine and clients: each turn takes longer than a probe may wait.
     let isBusy = true;
     const spin = (): void => {
-      for (const until = performance.now() + 550; performance.now() < until; );
+      for (const until = performance.now() + 1_150; performance.now() < until; );
       if (isBusy) setImmediate(spin);
     };
     setImmediate(spin);

@@ -30,9 +30,9 @@ export interface LoadShedderParts {
 
 /**
  * The delay from which on requests are refused. A probe needs up to two turns of the event loop, one to be accepted and
- * one to be read, and Kubernetes gives it a second: beyond, a gateway that works would be taken for dead.
+ * one to be read, and the chart and the image give it three seconds: beyond, a gateway that works is taken for dead.
  */
-const LONGEST_DELAY_MS = 500;
+const LONGEST_DELAY_MS = 1_000;
 /** Below this part of it there is room for more. */
 const RELIEVED_PART = 1 / 4;
 /** By how much more is refused at each look that finds too long a delay; below the least, nothing is. */
