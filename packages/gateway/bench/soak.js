@@ -1,7 +1,7 @@
 // Does the gateway's memory stay flat, and does each answer belong to its question? A million mixed requests (plain
 // bodies, known and never seen documents, streams, clients that leave, more tenants than are kept) at an engine that
-// fails in all its ways, as fast as they go, and the gateway's resident memory meanwhile. `node bench/soak.js [requests]
-// [--json]`. Exits with 1 where an answer is not the one to its question, or none comes.
+// fails in all its ways, as fast as they go, and the gateway's resident memory meanwhile. `node bench/soak.js
+// [requests] [--json]`. Exits with 1 where an answer is not the one to its question, or none comes.
 import { Pool } from 'undici';
 import { draws } from './draw.js';
 import { start, stopAll, usageOf } from './processes.js';

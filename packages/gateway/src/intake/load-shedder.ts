@@ -33,7 +33,7 @@ export interface LoadShedderParts {
  * one to be read, and the chart and the image give it three seconds: beyond, a gateway that works is taken for dead.
  */
 const LONGEST_DELAY_MS = 1_000;
-/** Below this part of it there is room for more. */
+/** Below this part of it there is room for more, and where it falls by half or more from one look to the next. */
 const RELIEVED_PART = 1 / 4;
 /** By how much more is refused at each look that finds too long a delay; below the least, nothing is. */
 const STEP = 1 / 4;
@@ -121,9 +121,9 @@ export class LoadShedder {
   /** Decides anew what is refused. O(tenants that ask) while something is, else O(1). */
   look(load: ProcessLoad): void {
     const before = this.reason;
-    this.#load = load;
     this.#lookedAt = this.#parts.now();
     this.#lookAtDelay(load.delayMs);
+    this.#load = load;
     this.#lookAtHeap(load);
     if (this.#asked.size > 0 || this.#askedBefore.size > 0) this.#countAnew();
     const { reason } = this;
@@ -144,7 +144,9 @@ export class LoadShedder {
   #lookAtDelay(delayMs: number): void {
     const isLate = delayMs > LONGEST_DELAY_MS;
     if (isLate && this.#wasLate) this.#level = Math.min(MOST, this.#level + STEP);
-    else if (delayMs < LONGEST_DELAY_MS * RELIEVED_PART) this.#level = this.#level / 2 < LEAST ? 0 : this.#level / 2;
+    else if (delayMs < LONGEST_DELAY_MS * RELIEVED_PART || delayMs < this.#load.delayMs / 2) {
+      this.#level = this.#level / 2 < LEAST ? 0 : this.#level / 2;
+    }
     this.#wasLate = isLate;
   }
 
