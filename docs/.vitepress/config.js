@@ -66,6 +66,7 @@ const SIDEBAR = [
         ['Several gateways', 'several-gateways'],
         ['Export and forget', 'sessions'],
         ['Memory', 'memory'],
+        ['Overload', 'overload'],
         ['Troubleshoot', 'troubleshoot'],
       ),
     ],

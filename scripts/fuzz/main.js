@@ -2,6 +2,7 @@
 //
 //   npm run fuzz -- --target sse --seconds 60     search for new inputs, and keep those that reach new branches
 //   npm run fuzz -- --runs 3000                   every target in turn: the corpus, then so many new inputs
+//   npm run fuzz -- --executions 10000000         every target for some seconds, again until there were so many
 //   npm run fuzz -- --target sse --input FILE     one input alone
 //
 // An input that breaks a target's promise is written to a file, and the exit code is 1. See README.md beside this file.
@@ -22,6 +23,8 @@ import { watchForHang } from './watchdog.js';
 const MOST_KEPT = 4_000;
 /** Bytes of a target's corpus. */
 const CORPUS_BYTES = 20_000;
+/** Seconds of each target in turn, where only the executions of all are given. */
+const TURN_SECONDS = '20';
 /** No input of a few kilobytes may take longer than this, in milliseconds of processor time. */
 const MOST_CPU_MS = 1_000;
 
@@ -30,6 +33,7 @@ const { values } = parseArgs({
     target: { type: 'string', multiple: true, default: Object.keys(TARGETS) },
     seconds: { type: 'string' },
     runs: { type: 'string' },
+    executions: { type: 'string' },
     seed: { type: 'string', default: '1' },
     input: { type: 'string' },
     /** Writes the inputs that are worth keeping back to the corpus, the fewest that reach all. */
@@ -37,16 +41,38 @@ const { values } = parseArgs({
   },
 });
 
-const watchdog = watchForHang();
-let executions = 0;
 for (const name of values.target) {
   if (TARGETS[name] === undefined) throw new Error(`no target ${name}; there are ${Object.keys(TARGETS).join(', ')}`);
-  executions += await fuzz(name);
+}
+const wanted = Number(values.executions ?? 0);
+if (wanted > 0) values.seconds ??= TURN_SECONDS;
+const watchdog = watchForHang();
+const record = new Map(values.target.map((name) => [name, { executions: 0, branches: 0 }]));
+let executions = 0;
+// Another seed each time, on top of what the times before have kept.
+for (let turn = 0; turn === 0 || executions < wanted; turn++) {
+  for (const name of values.target) {
+    const { count, branches } = await fuzz(name, Number(values.seed) + turn);
+    const target = record.get(name);
+    target.executions += count;
+    target.branches = Math.max(target.branches, branches);
+    executions += count;
+  }
+}
+if (wanted > 0) {
+  const rows = [...record].map(([name, found]) => `| \`${name}\` | ${whole(found.executions)} | ${found.branches} |`);
+  process.stdout.write(
+    `${['| target | executions | branches reached |', '| --- | --: | --: |', ...rows].join('\n')}\n`,
+  );
 }
 if (values.target.length > 1) process.stdout.write(`${executions} executions in all\n`);
 watchdog.end();
 
-async function fuzz(name) {
+function whole(count) {
+  return new Intl.NumberFormat('en').format(count);
+}
+
+async function fuzz(name, seed) {
   const { load, tokens = [], maxBytes = 4_096 } = TARGETS[name];
   const { run, seeds = [] } = await load();
   const coverage = new Coverage();
@@ -73,13 +99,13 @@ async function fuzz(name) {
   if (values.input !== undefined) {
     await tryOne(readFileSync(values.input));
     process.stdout.write(`${name}: nothing wrong with ${values.input}\n`);
-    return count;
+    return { count, branches: coverage.branches };
   }
   // The shortest first: what a longer one reaches beyond it is then what is its own.
   const known = [...seeds.map((seed) => Buffer.from(seed)), ...corpusInputs(name)];
   for (const input of known.sort((a, b) => a.length - b.length)) await tryOne(input);
   const ofCorpus = coverage.branches;
-  const random = randomSource(Number(values.seed));
+  const random = randomSource(seed);
   const mutator = new Mutator({ random, tokens, maxBytes });
   const runs = Number(values.runs ?? Number.POSITIVE_INFINITY);
   const until = values.seconds === undefined ? Number.POSITIVE_INFINITY : performance.now() + 1_000 * values.seconds;
@@ -95,7 +121,7 @@ async function fuzz(name) {
     `${name}: ${count} executions, ${branches} branches (${ofCorpus} by the corpus), ${features} features, ` +
       `${kept.length} inputs\n`,
   );
-  return count;
+  return { count, branches };
 }
 
 /** The shortest inputs that reach all branches, and as many of those that reach them more often as there is room. */

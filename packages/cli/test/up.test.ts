@@ -283,7 +283,7 @@ describe('warmpath serve', () => {
     }
   });
 
-  it('reads the list of engines again on SIGHUP, and keeps it where the file is wrong', async () => {
+  it('reads the configuration again on SIGHUP, and keeps the old one where the file is wrong', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-serve-'));
     const [one, other] = [await startFakeEngine(), await startFakeEngine()];
     try {
@@ -297,12 +297,12 @@ describe('warmpath serve', () => {
       await ask(url, DOCUMENTS);
       await write(entry('other', other.url));
       cli.process.kill('SIGHUP');
-      await cli.waitForNote(/Engines read again: other \(http/);
+      await cli.waitForNote(/Configuration read again: engines changed/);
       await ask(url, DOCUMENTS);
       expect([one.received.length, other.received.length]).toEqual([1, 1]);
       await write(entry('other', other.url), entry('other', one.url));
       cli.process.kill('SIGHUP');
-      await cli.waitForNote(/Engines stay as they were: .*engines\.1\.name/);
+      await cli.waitForNote(/The configuration stays as it was: .*engines\.1\.name/);
       await ask(url, DOCUMENTS);
       expect([one.received.length, other.received.length]).toEqual([1, 2]);
       cli.process.kill('SIGTERM');

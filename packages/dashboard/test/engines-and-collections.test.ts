@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { GatewayConfigInput } from '../../gateway/src/config/schema.js';
-import { type RunningGateway, startGateway } from '../../gateway/src/server.js';
+import { type RunningGateway, startGateway } from '../../gateway/src/start-gateway.js';
 import { launchChromium } from '../../lab/test/browser/chromium.js';
 import { accessibilityFaults, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
 import { SimulatedEngine } from './simulated-engine.js';

@@ -1,6 +1,6 @@
 import { Agent, request as httpRequest } from 'node:http';
 import type { GatewayConfigInput } from '../../gateway/src/config/schema.js';
-import { type RunningGateway, startGateway } from '../../gateway/src/server.js';
+import { type RunningGateway, startGateway } from '../../gateway/src/start-gateway.js';
 import { type EnginePrompt, SimulatedEngine } from './simulated-engine.js';
 
 /** One request of a simulation. */

@@ -11,6 +11,7 @@ import type { Engines } from './engines/engines.js';
 import type { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
+import type { LoadShedder, LoadShedderParts } from './intake/load-shedder.js';
 import type { RateLimits } from './intake/rate-limits.js';
 import type { BodyMemory } from './intake/request-body.js';
 import type { WorkSlices } from './intake/work-slices.js';
@@ -29,15 +30,19 @@ import type { Warmups } from './warm/warmups.js';
 
 /** What every route works with. */
 export interface Gateway {
+  /** Changes in place where a configuration is read again. */
   readonly config: GatewayConfig;
   /** One engine, or several. */
   readonly engines: Engines;
   /** What this gateway is called in `x-warmpath-via`. */
   readonly hopName: string;
-  readonly authenticator: Authenticator;
+  /** Another one after the configuration was read again, as `cors`. */
+  authenticator: Authenticator;
   readonly rateLimits: RateLimits;
+  /** Refuses requests where the process has too much to do. */
+  readonly shedder: LoadShedder;
   /** Only where origins are configured. */
-  readonly cors: Cors | undefined;
+  cors: Cors | undefined;
   /** Bodies of requests under way. */
   readonly bodies: BodyMemory;
   readonly histories: ServedHistories;
@@ -78,6 +83,8 @@ export interface Gateway {
   readonly onRequest: ((request: ServedRequest) => void) | undefined;
   /** Writes a change of an engine into the log. */
   engineChanged?: EngineParts['changed'];
+  /** Writes into the log that requests are refused because of what the process has to do, and that none is any more. */
+  sheddingChanged?: LoadShedderParts['changed'];
   /** True once shutdown has begun. */
   draining: boolean;
 }

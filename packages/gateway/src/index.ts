@@ -43,4 +43,4 @@ export {
 } from './operate/explain/explain-request.js';
 export { describeMetrics, type MetricDescription } from './operate/metrics.js';
 export { type OpenApiDocument, openApiDocument } from './routes/openapi.js';
-export { type GatewayParts, type RunningGateway, startGateway } from './server.js';
+export { type GatewayParts, type RunningGateway, startGateway } from './start-gateway.js';

@@ -1,8 +1,7 @@
 import { channel } from 'node:diagnostics_channel';
-import type { Server as HttpServer, ServerResponse } from 'node:http';
+import type { Server as HttpServer } from 'node:http';
 import type { Socket } from 'node:net';
-import { performance } from 'node:perf_hooks';
-import { type ConversationStore, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import {
   type FastifyError,
   type FastifyInstance,
@@ -11,47 +10,21 @@ import {
   fastify,
   LogController,
 } from 'fastify';
-import { PromptMemo } from './arrange/found/prompt-memo.js';
-import { SentOrders } from './arrange/found/sent-orders.js';
-import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
-import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
-import { OpenCollections } from './collections/open-collections.js';
-import { resolveConfig } from './config/load.js';
-import { engineSettings, type GatewayConfig, type GatewayConfigInput } from './config/schema.js';
-import { createConversationStore } from './conversation/conversation-store.js';
-import { Conversations } from './conversation/conversations.js';
+import { StalledReaders } from './answer/stalled-readers.js';
+import type { GatewayConfig } from './config/schema.js';
 import { RESPONSE_HEADERS, retryAfter, summaryHeader } from './dispatch/headers.js';
-import { type Engine, logChange } from './engines/engine.js';
-import type { EngineReport } from './engines/engine-probe.js';
-import { logReport } from './engines/engine-watch.js';
-import { Engines } from './engines/engines.js';
-import { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
 import { messagesApi } from './intake/apis/messages-api.js';
-import { Authenticator } from './intake/authenticate.js';
-import { Cors } from './intake/cors.js';
-import { checkHops, newHopName } from './intake/hops.js';
+import { checkHops } from './intake/hops.js';
 import { withPlace } from './intake/json-scanner.js';
 import { CLIENT_TIMEOUTS, MalformedRequests } from './intake/malformed-requests.js';
-import { RateLimits } from './intake/rate-limits.js';
-import { BodyMemory, RequestBodies } from './intake/request-body.js';
-import { WorkSlices } from './intake/work-slices.js';
+import { RequestBodies } from './intake/request-body.js';
 import { Exchange } from './observe/exchange.js';
 import { describeDefect } from './observe/fail-open.js';
-import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
-import { OpenArrangements } from './observe/open-arrangements.js';
-import { PeerGateways } from './observe/peer-gateways.js';
-import { ServedHistories } from './observe/served-histories.js';
-import { type ServedRequest, servedRequest } from './observe/served-request.js';
-import { loadTracing, type Tracing } from './observe/tracing.js';
-import { TrafficSeries } from './observe/traffic-series.js';
-import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
-import { RequestLog, recordOf } from './operate/explain/request-log.js';
-import { Metrics } from './operate/metrics.js';
-import { PlanJobs } from './plan/plan-jobs.js';
-import { CacheSalts } from './render/cache-salts.js';
+import { servedRequest } from './observe/served-request.js';
+import { recordOf } from './operate/explain/request-log.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { collectionsRoutes } from './routes/collections.js';
 import { countTokensRoute } from './routes/count-tokens.js';
@@ -65,10 +38,7 @@ import { promptRoutes } from './routes/prompts.js';
 import { requestsRoute } from './routes/requests.js';
 import { sessionsRoute } from './routes/sessions.js';
 import { warmupRoute } from './routes/warmup.js';
-import { Prewarmer } from './warm/prewarmer.js';
-import { WarmPrefixes } from './warm/warm-prefixes.js';
-import { Warmups } from './warm/warmups.js';
-import { WorkerPool } from './workers/worker-pool.js';
+import type { WorkerPool } from './workers/worker-pool.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -77,54 +47,11 @@ declare module 'fastify' {
   }
 }
 
-/** A gateway that listens. */
-export interface RunningGateway {
-  /** Where it listens, for instance `http://127.0.0.1:8080`. */
-  readonly url: string;
-  /**
-   * Stops: no new requests, warm-ups aborted, answers in flight finished within `server.drainMs` or cut.
-   * Resolves when every connection is closed; safe to call twice.
-   */
-  close(): Promise<void>;
-  /**
-   * Takes the list of engines of another configuration, and nothing else of it. Engines that it lists no more answer
-   * what they have and go. Errors: those of a configuration; nothing has changed then.
-   */
-  reloadEngines(input: GatewayConfigInput): Promise<void>;
-}
-
-/** Parts that a caller may replace. */
-export interface GatewayParts {
-  /** In place of core's `arrange`. */
-  readonly arrange?: Arrange;
-  /** How documents in messages were ordered. */
-  readonly sentOrders?: SentOrders;
-  /** What became of the messages of conversations. */
-  readonly promptMemo?: PromptMemo;
-  /** Where conversations are remembered; in this process by default. */
-  readonly sessions?: ConversationStore;
-  /**
-   * Hears what is at the engine's address: at the start, and whenever that changes. Without it, nobody asks and nothing
-   * of it is logged.
-   */
-  readonly onEngine?: (report: EngineReport) => void;
-  /** Hears once for each shape of prompts why documents in them stay as they are. Without it, nobody looks. */
-  readonly onUnrecognised?: (notice: RecognitionNotice) => void;
-  /** Hears of every request of a client that is over. */
-  readonly onRequest?: (request: ServedRequest) => void;
-  /** The monotonic clock, in milliseconds; `performance.now` by default. */
-  readonly now?: () => number;
-  /** Processes beside this one that have the connections of clients and relay answers. Default: none. */
-  readonly workers?: number;
-}
-
 /**
- * `diagnostics_channel`s of whoever lives in the same process: every request that is over, as
- * `{id, method, route, status, durationMs, …}` (`RequestRecord`), and what becomes of engines, as
- * `{engine, kind, reason}`.
+ * Every request that is over, as `{id, method, route, status, durationMs, …}` (`RequestRecord`), for whoever lives in
+ * the same process.
  */
 const REQUESTS = channel('warmpath:request');
-const ENGINES = channel('warmpath:engine');
 
 /** Time in which something of a body must come, in milliseconds. */
 const STALL_MS = 10_000;
@@ -136,6 +63,9 @@ const UNREAD: ReadonlySet<string> = new Set([
   'WARMPATH_OVERLOADED',
 ]);
 
+/** Bytes of a body that is not wanted, and yet read so that its connection can stay. */
+const MOST_SKIPPED_BYTES = 65_536;
+
 /** Characters of a name in a path: the longest of a conversation, were each of its letters escaped. */
 const MAX_PARAMETER_LENGTH = 3_072;
 
@@ -146,229 +76,11 @@ const LEVELS: readonly GatewayConfig['log']['level'][] = ['trace', 'debug', 'inf
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTES]);
 
-/**
- * Starts a gateway in front of the engine at `config.upstream.url`, or of those in `config.engines`. Defaults are
- * filled in. Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
- */
-export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
-  const config = resolveConfig(input);
-  const sessions = parts.sessions ?? (await createConversationStore(config));
-  const now = parts.now ?? (() => performance.now());
-  const searched = (ms: number) => gateway.metrics.searched(ms);
-  const collections = config.collections && (await OpenCollections.open(config.collections, { now, searched }));
-  const authenticator = await Authenticator.open(config.server);
-  const tracing = await loadTracing();
-  const { workers: count = 0 } = parts;
-  const workers =
-    count === 0
-      ? undefined
-      : new WorkerPool({
-          count,
-          setup: { upstream: { timeouts: config.upstream.timeouts, maxConcurrent: config.upstream.maxConcurrent } },
-          malformed: () => gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway'),
-        });
-  const gateway = await assemble(config, authenticator, {
-    ...parts,
-    sessions,
-    collections,
-    tracing,
-    now,
-    pool: workers,
-  });
-  const app = buildServer(gateway, workers);
-  gateway.engineChanged = (engine, change) => {
-    logChange(app.log, engine, change);
-    if (ENGINES.hasSubscribers) ENGINES.publish({ engine: engine.name, ...change });
-  };
-  const { socket } = gateway.config.admin;
-  let url: string;
-  let admin: AdminServer | undefined;
-  try {
-    await openConversationStore(gateway, app);
-    if (socket !== undefined) admin = await startAdminServer(socket, gateway, app.log);
-    await workers?.start(app.log);
-    url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port });
-  } catch (error) {
-    workers?.kill();
-    await admin?.close();
-    await gateway.conversations.store.close();
-    await gateway.collections?.close();
-    await gateway.engines.close();
-    throw error;
-  }
-  watchEngines(gateway, app, parts.onEngine);
-  let closing: Promise<void> | undefined;
-  return {
-    url,
-    reloadEngines: async (input) => {
-      await gateway.engines.reload(engineSettings(resolveConfig(input)));
-    },
-    close: () => {
-      closing ??= shutDown(app, gateway, { admin, workers });
-      return closing;
-    },
-  };
-}
-
-/** Looks for the engines; what is found shows in the log, too. */
-function watchEngines(
-  { engines }: Gateway,
-  { log }: FastifyInstance,
-  tell: ((report: EngineReport) => void) | undefined,
-): void {
-  engines.watch(
-    tell &&
-      ((report) => {
-        logReport(log, report);
-        tell(report);
-      }),
-  );
-}
-
-/**
- * Opens the store of conversations. How it does shows in the metrics, and in the log where the server comes or goes.
- */
-async function openConversationStore(
-  { conversations, peers, metrics }: Gateway,
-  { log }: FastifyInstance,
-): Promise<void> {
-  await conversations.store.open({
-    done: (operation, ms) => metrics.stored(operation, ms),
-    failed: (operation, failure) => metrics.notStored(operation, failure),
-    changed: (isUp, reason) => {
-      if (isUp) log.info({ reason }, 'session store up');
-      else log.warn({ reason }, 'session store down');
-    },
-  });
-  peers?.open();
-}
-
-async function assemble(
-  config: GatewayConfig,
-  authenticator: Authenticator,
-  parts: GatewayParts & {
-    readonly sessions: ConversationStore;
-    readonly collections: OpenCollections | undefined;
-    readonly tracing: Tracing | undefined;
-    readonly now: () => number;
-    readonly pool: WorkerPool | undefined;
-  },
-): Promise<Gateway> {
-  const { now } = parts;
-  // Said once the log exists.
-  let gateway: Gateway | undefined;
-  const { memoryBytes } = config.limits;
-  const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
-  const bodies = new BodyMemory(bytesOf('bodies'));
-  const histories = new ServedHistories(bytesOf('histories'), config.residency);
-  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.residency.maxAgeMs);
-  const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
-  const { sessions } = parts;
-  const conversations = new Conversations(sessions);
-  const metrics = new Metrics({
-    sessions: () => sessions.conversations,
-    sessionTurns: () => sessions.turns,
-    sessionStoreUp: () => sessions.isUp,
-    peers: () => gateway?.peers?.counts,
-    histories: () => histories.size,
-    treeNodes: () => histories.treeNodes,
-    warmPrefixes: () => prefixes.size,
-    engines: () => engines.all,
-    plansWaiting: () => plans.depth,
-    openArrangements: () => arrangements.size,
-    sentMessages: () => sentOrders.size,
-    recordedRequests: () => requests.size,
-    workers: () => parts.pool,
-    memoryBytes,
-    memory: {
-      bodies: () => bodies.bytes,
-      histories: () => histories.bytes,
-      conversations: () => sessions.bytes + promptMemo.bytes + sentOrders.bytes,
-      documents: () => documents.cache.bytes,
-      prewarm: () => engines.all.reduce((sum, { prewarmer }) => sum + (prewarmer?.bytes ?? 0), 0),
-      arrangements: () => arrangements.bytes,
-      requests: () => requests.bytes,
-      prefixes: () => prefixes.bytes,
-      beginnings: () => sentPrefixes.bytes,
-    },
-  });
-  const sentPrefixes = new SentPrefixes(bytesOf('beginnings'));
-  const warmups = new Warmups(prefixes, now);
-  const plans = new PlanJobs(config);
-  const arrangements = new OpenArrangements(bytesOf('arrangements'));
-  const requests = new RequestLog(bytesOf('requests'));
-  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 8));
-  const promptMemo =
-    parts.promptMemo ??
-    new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });
-  const { cacheSaltKey } = config.upstream;
-  const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
-  const hopName = newHopName();
-  const listed = engineSettings(config);
-  const createPrewarmer = ({ upstream }: Engine): Prewarmer | undefined => {
-    if (config.prewarm.tokensPerMinute === 0) return undefined;
-    const bytes = Math.floor(bytesOf('prewarm') / listed.length);
-    return new Prewarmer(config.prewarm, bytes, { upstream, documents, cacheSalts, metrics, now });
-  };
-  const engines = await Engines.open(
-    listed,
-    {
-      config,
-      hopName,
-      now,
-      createPrewarmer,
-      waited: (ms) => metrics.waited(ms),
-      changed: (engine, change) => gateway?.engineChanged?.(engine, change),
-      cachesOtherwise: (engine) => histories.forget(engine),
-    },
-    (engine) => histories.forget(engine),
-  );
-  const rateLimits = new RateLimits(now);
-  const { keys = [] } = config.server;
-  const exchange = sessions.exchange?.bind(sessions);
-  const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
-  const cors = config.server.cors && new Cors(config.server.cors);
-  const state = {
-    authenticator,
-    rateLimits,
-    cors,
-    bodies,
-    histories,
-    sentPrefixes,
-    slices: new WorkSlices(),
-    documents,
-    cacheSalts,
-    conversations,
-    peers,
-    collections: parts.collections,
-    prefixes,
-    warmups,
-    plans,
-    arrangements,
-    sentOrders,
-    promptMemo,
-    requests,
-    traffic: new TrafficSeries(),
-    viewers: new Set<ServerResponse>(),
-  };
-  gateway = {
-    config,
-    engines,
-    hopName,
-    ...state,
-    metrics,
-    tracing: parts.tracing,
-    now,
-    unrecognised: parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now),
-    onRequest: parts.onRequest,
-    draining: false,
-  };
-  return gateway;
-}
-
-function buildServer(gateway: Gateway, workers: WorkerPool | undefined): FastifyInstance {
+/** The HTTP server of a gateway. `workers` have its connections, where there are any. */
+export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): FastifyInstance {
   const { server, log } = gateway.config;
   const malformed = new MalformedRequests();
+  const readers = new StalledReaders(() => gateway.config.upstream.timeouts.idleMs);
   const app = fastify({
     bodyLimit: server.bodyLimitBytes,
     routerOptions: { maxParamLength: MAX_PARAMETER_LENGTH },
@@ -380,7 +92,7 @@ function buildServer(gateway: Gateway, workers: WorkerPool | undefined): Fastify
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     logController: new LogController({ disableRequestLogging: true }),
-    logger: log.level === 'silent' ? false : { level: log.level, base: null },
+    logger: { level: log.level, base: null },
     // Every line carries the request id itself; a child logger per request would cost more than the line.
     childLoggerFactory: (logger) => logger,
     clientErrorHandler: (error, socket) => {
@@ -404,7 +116,12 @@ function buildServer(gateway: Gateway, workers: WorkerPool | undefined): Fastify
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
     malformed.began(request.raw);
-    begin(app, gateway, { request, reply, ended: () => malformed.ended(request.raw) });
+    readers.began(reply.raw);
+    const ended = (): void => {
+      malformed.ended(request.raw);
+      readers.ended(reply.raw);
+    };
+    begin(app, gateway, { request, reply, ended });
     const loop = checkHops(request.headers, gateway.hopName);
     if (loop !== undefined) done(loop);
     else if (gateway.draining && !PROBES.has(request.url)) done(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
@@ -482,12 +199,14 @@ function begin(
     gateway.metrics.ended(route, status, exchange);
     const { tenant } = exchange;
     const now = gateway.now();
-    if (tenant !== undefined) {
-      gateway.traffic.add(exchange, status, now);
-      gateway.requests.add(tenant, recordOf(exchange, { route, status, now }), exchange);
+    if (tenant !== undefined || REQUESTS.hasSubscribers) {
+      const record = recordOf(exchange, { route, status, now });
+      if (tenant !== undefined) {
+        gateway.traffic.add(exchange, status, now);
+        gateway.requests.add(tenant, record, exchange);
+      }
+      if (REQUESTS.hasSubscribers) REQUESTS.publish({ ...record, method: request.method });
     }
-    if (REQUESTS.hasSubscribers)
-      REQUESTS.publish({ ...recordOf(exchange, { route, status, now }), method: request.method });
     exchange.trace?.ended(exchange, { status, at: now });
     const durationMs = round(now - exchange.arrivedAt);
     logAccess(gateway, request, { route, status, durationMs });
@@ -535,8 +254,14 @@ function sendTableError(request: FastifyRequest, reply: FastifyReply, thrown: Wa
     .header(RESPONSE_HEADERS.requestId, request.exchange.requestId)
     .header(RESPONSE_HEADERS.summary, summaryHeader(request.exchange));
   reply.headers(retryAfter(error));
-  if (UNREAD.has(error.code) && !request.raw.complete) reply.header('connection', 'close');
+  if (UNREAD.has(error.code) && !request.raw.complete && !isSkipped(error, request))
+    reply.header('connection', 'close');
   reply.send(errorShapeOf(request.url).body(error, request.exchange.requestId));
+}
+
+/** A body that is refused but small is read and thrown away: that costs less than another connection. */
+function isSkipped({ code }: WarmpathError, { headers }: FastifyRequest): boolean {
+  return code === 'WARMPATH_OVERLOADED' && Number(headers['content-length']) <= MOST_SKIPPED_BYTES;
 }
 
 /** Fastify's own errors in terms of the table. */
@@ -556,23 +281,4 @@ function fromFramework(error: FastifyError): WarmpathError {
     return new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: error.message });
   }
   return new WarmpathError('WARMPATH_INTERNAL');
-}
-
-async function shutDown(
-  app: FastifyInstance,
-  gateway: Gateway,
-  { admin, workers }: { readonly admin: AdminServer | undefined; readonly workers: WorkerPool | undefined },
-): Promise<void> {
-  gateway.draining = true;
-  gateway.warmups.close();
-  gateway.peers?.close();
-  for (const engine of gateway.engines.all) engine.rest();
-  for (const viewer of gateway.viewers) viewer.end();
-  const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
-  await Promise.all([app.close(), workers?.drain()]);
-  clearTimeout(deadline);
-  await admin?.close();
-  await gateway.conversations.store.close();
-  await gateway.collections?.close();
-  await gateway.engines.close();
 }

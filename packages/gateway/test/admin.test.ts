@@ -5,7 +5,7 @@ import { createServer, request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type RunningGateway, startGateway } from '../src/server.js';
+import { type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { answerJson, FakeEngine } from './fake-engine.js';
 import { chat, closing, DOCUMENTS, errorOf, gatewayAt, type Reply, type StandConfig, send } from './harness.js';
 import { RedisServer } from './redis-server.js';

@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ERROR_TABLE, WarmpathError } from '@warmpath/core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { configJsonSchema, describeConfig } from '../src/config/describe.js';
 import { checkConfig, type Environment, loadConfig, resolveConfig } from '../src/config/load.js';
 
@@ -34,6 +34,21 @@ describe('a configuration', () => {
     for (const [i, name] of [...'bcdefgh'].entries()) levels.push(`${name}: &${name} [${'*abcdefgh'[i + 1]}]`);
     const bomb = levels.map((line) => line.replace(/\[(.)\]/, '[*$1, *$1, *$1, *$1, *$1, *$1, *$1, *$1, *$1]'));
     expect(checkConfig(bomb.join('\n'), {}).problems).toMatchObject([{ code: 'WARMPATH_CONFIG_SYNTAX' }]);
+  });
+
+  it('is quoted by no warning of the process: what nothing knows is a problem with its line', () => {
+    const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
+    const problems = (text: string) => checkConfig(`${URL_LINE}\n${text}\n`, { KEY: '? [secret]' }).problems;
+    expect(problems('? { the-key: of-somebody }\n: 1')).toMatchObject([{ code: 'WARMPATH_CONFIG_UNKNOWN_KEY' }]);
+    expect(problems('server: { ? [a, b] : 1 }')).toMatchObject([{ code: 'WARMPATH_CONFIG_UNKNOWN_KEY' }]);
+    expect(problems('log: { level: !vault secret/of-somebody }')).toMatchObject([
+      { code: 'WARMPATH_CONFIG_SYNTAX', line: 2, message: expect.stringContaining('!vault') },
+    ]);
+    expect(problems(`log: { level: "\${KEY}" }`)).toMatchObject([
+      { code: 'WARMPATH_CONFIG_INVALID', path: 'log.level' },
+    ]);
+    expect(warned).not.toHaveBeenCalled();
+    warned.mockRestore();
   });
 
   it('needs no URL of an engine that the caller starts, whose address goes before any other', () => {

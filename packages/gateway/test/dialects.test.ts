@@ -12,7 +12,7 @@ import {
 } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
 import { ServedHistories } from '../src/observe/served-histories.js';
-import { startGateway } from '../src/server.js';
+import { startGateway } from '../src/start-gateway.js';
 import { FakeEngine } from './fake-engine.js';
 import { closing, DOCUMENTS, send } from './harness.js';
 

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { createServer as createTcpServer } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import type { EngineReport } from '../src/index.js';
-import { startGateway } from '../src/server.js';
+import { startGateway } from '../src/start-gateway.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
 import { chat, closing, errorOf, send } from './harness.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { GatewayConfigInput } from '../src/config/schema.js';
-import { type GatewayParts, type RunningGateway, startGateway } from '../src/server.js';
+import { type GatewayParts, type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { type Answer, answerAsAsked, answerJson, answerStream, FakeEngine, startStream } from './fake-engine.js';
 import { chat, closing, DOCUMENTS, errorOf, labelsIn, openRequest, send, told } from './harness.js';
 
@@ -343,7 +343,7 @@ describe('a list of engines that changes', () => {
     const first = ask(stand, { stream: true });
     await held.until(1);
     const added = closing(await FakeEngine.start(asEngine(answerAsAsked)));
-    await stand.gateway.reloadEngines({ ...stand.config, engines: [{ name: 'new', url: added.url }] });
+    await stand.gateway.reload({ ...stand.config, engines: [{ name: 'new', url: added.url }] });
     expect((await ask(stand)).status).toBe(200);
     expect(added.received.filter(({ method }) => method === 'POST')).toHaveLength(1);
     expect(await sample(stand, 'warmpath_engine_up{engine="a"}')).toBe(0);
@@ -359,7 +359,7 @@ describe('a list of engines that changes', () => {
     const context = ['x', 'y', 'z'].map(passage);
     expect(told(await ask(stand, {}, context))['engine']).toBe('a');
     const [a, b] = stand.config.engines;
-    await stand.gateway.reloadEngines({ ...stand.config, engines: [b!, { ...a!, weight: 2, models: ['m'] }] });
+    await stand.gateway.reload({ ...stand.config, engines: [b!, { ...a!, weight: 2, models: ['m'] }] });
     const again = told(await ask(stand, {}, context));
     expect([again['engine'], Number(again['predicted']) > 100]).toEqual(['a', true]);
     expect(told(await ask(stand, { model: 'other' }, context))['engine']).toBe('b');
@@ -368,7 +368,7 @@ describe('a list of engines that changes', () => {
   it('stays as it was where the new one is wrong', async () => {
     const stand = await fleet([answerJson]);
     const [a] = stand.config.engines;
-    await expect(stand.gateway.reloadEngines({ ...stand.config, engines: [a!, a!] })).rejects.toThrow('engines.1.name');
+    await expect(stand.gateway.reload({ ...stand.config, engines: [a!, a!] })).rejects.toThrow('engines.1.name');
     expect((await ask(stand)).status).toBe(200);
   });
 
@@ -382,7 +382,7 @@ describe('a list of engines that changes', () => {
     await held.until(1);
     const [, b] = stand.config.engines;
     const second = ask(stand, {}, context);
-    await stand.gateway.reloadEngines({ ...stand.config, engines: [b!] });
+    await stand.gateway.reload({ ...stand.config, engines: [b!] });
     expect((await second).status).toBe(200);
     held.release(answerJson);
     expect((await first).status).toBe(200);

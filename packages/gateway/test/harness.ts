@@ -1,7 +1,7 @@
 import { type Agent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { afterEach } from 'vitest';
 import type { GatewayConfigInput } from '../src/config/schema.js';
-import { type GatewayParts, type RunningGateway, startGateway } from '../src/server.js';
+import { type GatewayParts, type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
 
 /** WARMPATH_TEST_WORKERS=1 runs the same tests through workers. */
@@ -117,6 +117,13 @@ export async function untilMetric(gateway: Pick<RunningGateway, 'url'>, name: st
     if (Number.isNaN(found)) throw new Error(`no metric ${name}`);
     if (found === value) return;
   }
+}
+
+/** Bytes that each part of the gateway's memory holds. */
+export async function memoryOf({ url }: Pick<RunningGateway, 'url'>): Promise<Readonly<Record<string, number>>> {
+  const { text } = await send(`${url}/metrics`);
+  const samples = text.matchAll(/^warmpath_memory_bytes\{part="(\w+)"\} (\d+)$/gm);
+  return Object.fromEntries([...samples].map(([, part, bytes]) => [part!, Number(bytes)]));
 }
 
 /** What the `x-warmpath` header of an answer says, by key; strings without their quotes, lists with commas. */

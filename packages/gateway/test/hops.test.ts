@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { startGateway } from '../src/server.js';
+import { startGateway } from '../src/start-gateway.js';
 import { FakeEngine } from './fake-engine.js';
 import { chat, closing, errorOf, gatewayAt, send, stand } from './harness.js';
 

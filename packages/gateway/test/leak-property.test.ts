@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GatewayConfigInput } from '../src/config/schema.js';
 import { MemoryConversationStore } from '../src/conversation/conversation-store.js';
-import { startGateway } from '../src/server.js';
+import { startGateway } from '../src/start-gateway.js';
 import { type Fault, naiveGateway } from './leak/naive-gateway.js';
 import { describeReport, isClean, runLeak } from './leak-property.js';
 import { RedisServer } from './redis-server.js';

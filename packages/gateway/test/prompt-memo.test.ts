@@ -5,7 +5,7 @@ import { PromptMemo } from '../src/arrange/found/prompt-memo.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
 import { chatApi } from '../src/intake/apis/chat-api.js';
 import { hasMessages, type MessageApi } from '../src/intake/apis/prompt-api.js';
-import type { GatewayParts } from '../src/server.js';
+import type { GatewayParts } from '../src/start-gateway.js';
 import { afterStep, type Message, PASSAGES, type Passage, type Step, steps, write } from './agent-conversations.js';
 import { type Answer, answerAsAsked } from './fake-engine.js';
 import { type Reply, type Stand, type StandConfig, send, stand, told } from './harness.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { modelPath } from '../../engine/bench/random-model/src/model-path.js';
-import { type RunningGateway, startGateway } from '../src/server.js';
+import { type RunningGateway, startGateway } from '../src/start-gateway.js';
 import { closing, openRequest, send, told } from './harness.js';
 
 const CHAT = '/v1/chat/completions';
@@ -166,7 +166,7 @@ describe('two real engines', { timeout: 120_000 }, () => {
     for (let i = 0; i < 4; i++) expect((await ask(gateway, context)).engine).not.toBe(name);
     engines[place] = await start(`${name}-again`);
     const listed = engines.map(({ url }, at) => ({ name: at === place ? 'new' : 'ab'[at]!, url }));
-    await gateway.reloadEngines({ engines: listed });
+    await gateway.reload({ engines: listed });
     const seen = new Set<string | undefined>();
     for (let i = 0; i < 4; i++) seen.add((await ask(gateway, [passage(`fresh ${i}`, i)])).engine);
     expect(seen).toEqual(new Set(['new', name === 'a' ? 'b' : 'a']));

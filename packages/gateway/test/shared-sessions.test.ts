@@ -1,7 +1,7 @@
 import { fingerprint } from '@warmpath/core';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RunningGateway } from '../src/server.js';
+import type { RunningGateway } from '../src/start-gateway.js';
 import { type Answer, FakeEngine } from './fake-engine.js';
 import { chat, closing, DOCUMENTS, errorOf, gatewayAt, labelsIn, send, stand, told } from './harness.js';
 import { RedisServer } from './redis-server.js';

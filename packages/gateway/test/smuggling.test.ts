@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RunningGateway } from '../src/server.js';
+import type { RunningGateway } from '../src/start-gateway.js';
 import { CHAT_RESPONSE } from './fake-engine.js';
 import { gatewayAt } from './harness.js';
 

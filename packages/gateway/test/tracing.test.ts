@@ -278,7 +278,8 @@ describe('diagnostics channels', () => {
       await send(gateway.url + CHAT, chat(), { headers: { 'x-request-id': 'request-1' } });
       await send(`${gateway.url}/nothing`);
       const other = closing(await FakeEngine.start());
-      await gateway.reloadEngines({ engines: [engine, other].map(({ url }, i) => ({ name: `e${i}`, url })) });
+      const engines = [engine, other].map(({ url }, i) => ({ name: `e${i}`, url }));
+      await gateway.reload({ engines, log: { level: 'silent' } });
     } finally {
       unsubscribe('warmpath:request', onRequest);
       unsubscribe('warmpath:engine', onEngine);

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { startGateway } from '../src/server.js';
+import { startGateway } from '../src/start-gateway.js';
 import { answerAsAsked, CHAT_RESPONSE, CHAT_STREAM, FakeEngine, startStream } from './fake-engine.js';
 import {
   chat,

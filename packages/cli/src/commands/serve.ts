@@ -82,7 +82,7 @@ async function serve(
   const gateway = await startGateway(config, parts).catch((error: unknown) => {
     throw describeListenError(error, { ...server, option: '--port' });
   });
-  const reload = (): void => void reloadEngines(gateway, read, terminal);
+  const reload = (): void => void reloadConfig(gateway, read, terminal);
   if (options.config !== undefined) process.on('SIGHUP', reload);
   try {
     const engines = addresses.map(withoutCredentials);
@@ -97,20 +97,20 @@ async function serve(
   }
 }
 
-/** The file was changed: its list of engines counts from now on. One that is wrong changes nothing. */
-async function reloadEngines(
+/** The file was changed: what can change in a gateway that runs counts from now on. A wrong one changes nothing. */
+async function reloadConfig(
   gateway: RunningGateway,
   read: () => Promise<GatewayConfig>,
   terminal: Terminal,
 ): Promise<void> {
   try {
     const config = await read();
-    await gateway.reloadEngines(config);
-    const names = engineSettings(config).map(({ name, url }) => `${name} (${withoutCredentials(url)})`);
-    terminal.note(`Engines read again: ${names.join(', ')}. Everything else stays as it was at the start.`);
+    const { changed, needRestart } = await gateway.reload(config);
+    terminal.note(`Configuration read again: ${changed.length === 0 ? 'nothing' : changed.join(', ')} changed.`);
+    if (needRestart.length > 0) terminal.note(`  needs a restart  ${needRestart.join(', ')}`);
   } catch (error) {
     const { code = 'WARMPATH_INTERNAL', message } = error as WarmpathError;
-    terminal.error([`Engines stay as they were: ${message}`], { error: { code, message } });
+    terminal.error([`The configuration stays as it was: ${message}`], { error: { code, message } });
   }
 }
 

@@ -16,6 +16,47 @@ export interface ConfigKey {
   readonly default: unknown;
   readonly required: boolean;
   readonly description: string;
+  /** Whether a new value counts when the configuration is read again; otherwise the gateway must be started again. */
+  readonly changesAtOnce: boolean;
+}
+
+/**
+ * Keys whose new value counts as soon as a configuration is read again; of a section, all of its keys. Every other key
+ * needs a restart: it decides where the gateway listens, how memory is divided, or what remembered state means.
+ */
+const AT_ONCE: readonly string[] = [
+  'server.drainMs',
+  'server.keys',
+  'server.jwt',
+  'server.operatorKey',
+  'server.open',
+  'server.cors',
+  'upstream.url',
+  'upstream.apiKey',
+  'upstream.timeouts',
+  'upstream.kvEvents',
+  'engines',
+  'health',
+  'arrange.policy',
+  'arrange.maxShift',
+  'arrange.hints',
+  'recognise',
+  'limits.documents',
+  'limits.documentLength',
+  'queue.capacity',
+  'queue.maxWaitMs',
+  'queue.discipline',
+  'explain',
+  'dashboard',
+  'collections.k',
+  'collections.maxBytes',
+  'collections.models',
+  'log',
+];
+
+/** Whether a new value of that key, or of a key below it, counts at once. */
+export function isChangedAtOnce(path: string): boolean {
+  return AT_ONCE.some((known) => path === known || path.startsWith(`${known}.`));
 }
 
 interface SchemaNode {
@@ -47,6 +88,7 @@ function collectKeys(node: SchemaNode, prefix: string, keys: ConfigKey[]): void 
       default: child.default,
       required: node.required?.includes(name) ?? false,
       description: child.description ?? '',
+      changesAtOnce: isChangedAtOnce(path),
     });
   }
 }

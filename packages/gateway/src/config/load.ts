@@ -57,6 +57,9 @@ export async function loadConfig(file: string, environment: Environment, engineU
   return config;
 }
 
+/** Without it the parser warns of keys that are no texts, and quotes them, on the process's standard error. */
+const QUIET = { logLevel: 'error' } as const;
+
 /** Fills in the defaults of a configuration made in code. Throws as `loadConfig` does, without lines. */
 export function resolveConfig(input: GatewayConfigInput): GatewayConfig {
   const result = gatewayConfigSchema.safeParse(input);
@@ -67,8 +70,9 @@ export function resolveConfig(input: GatewayConfigInput): GatewayConfig {
 /** Everything that is wrong with a configuration text, in the file's order; never throws. */
 export function checkConfig(text: string, environment: Environment, engineUrl?: string): ConfigCheck {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const syntax = document.errors.map((error) =>
+  const document = parseDocument(text, { ...QUIET, lineCounter: lines, prettyErrors: false });
+  // A warning is a tag that nothing knows, or a directive: what it was meant to do is not done.
+  const syntax = [...document.errors, ...document.warnings].map((error) =>
     problem('WARMPATH_CONFIG_SYNTAX', '', lines.linePos(error.pos[0]).line, error.message),
   );
   if (syntax.length > 0) return { config: undefined, problems: syntax };
@@ -166,7 +170,7 @@ function interpolate(document: Document, environment: Environment, lines: LineCo
 
 function readScalar(text: string): unknown {
   try {
-    const value: unknown = parse(text);
+    const value: unknown = parse(text, QUIET);
     return typeof value === 'number' || typeof value === 'boolean' ? value : text;
   } catch {
     return text;

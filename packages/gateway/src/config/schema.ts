@@ -22,7 +22,11 @@ const timeouts = z.strictObject({
     .describe(
       'Milliseconds from the request sent until the response headers: queueing and prefill in the engine. A connection must open in this time, too, and within 5 s.',
     ),
-  idleMs: milliseconds().default(120_000).describe('Milliseconds between two chunks of a response body.'),
+  idleMs: milliseconds()
+    .default(120_000)
+    .describe(
+      'Milliseconds between two chunks of a response body; also those in which a client must take something of an answer that waits for it.',
+    ),
   totalMs: milliseconds()
     .default(1_800_000)
     .describe(
@@ -311,7 +315,7 @@ export const gatewayConfigSchema = z
       .min(1)
       .max(MAX_ENGINES)
       .optional()
-      .describe('Several engines, in place of `upstream.url`. Read again on SIGHUP.'),
+      .describe('Several engines, in place of `upstream.url`.'),
     health: health.prefault({}).describe('When one of several engines gets no requests.'),
     arrange: arrange.prefault({}).describe('How documents are ordered and written.'),
     session: session.prefault({}).describe('What is remembered of conversations.'),

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { WarmpathError } from '@warmpath/core';
-import { type Dispatcher, errors, Pool } from 'undici';
+import { buildConnector, type Dispatcher, errors, Pool } from 'undici';
 import type { GatewayConfig } from '../config/schema.js';
 
 /** One request for the engine. */
@@ -102,16 +102,16 @@ const CONNECT_MS = 5_000;
 export class Upstream {
   /** Where the engine is, without credentials; part of the identity of what is cached. */
   readonly url: string;
-  /** Milliseconds in which a connection must open, or a question about the engine be answered. */
-  readonly connectMs: number;
   readonly #pool: Pool;
   readonly #basePath: string;
-  readonly #totalMs: number;
+  /** As the configuration says at the moment: they may change while requests are under way. */
+  readonly #timeouts: GatewayConfig['upstream']['timeouts'];
   readonly #observer: UpstreamObserver;
   #retries = 0;
   #underWay = 0;
   #exchanges = 0;
   #watcher: ActivityWatcher | undefined;
+  #connect: { readonly ms: number; readonly open: buildConnector.connector } | undefined;
 
   /** @param address Base URL of the engine. */
   constructor(
@@ -120,18 +120,19 @@ export class Upstream {
     observer: UpstreamObserver = NOBODY,
   ) {
     const url = new URL(address);
-    const { headersMs, idleMs, totalMs } = config.timeouts;
     this.#observer = observer;
-    this.connectMs = Math.min(CONNECT_MS, headersMs);
+    this.#timeouts = config.timeouts;
     this.#basePath = url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
-    this.#totalMs = totalMs;
     this.url = `${url.origin}${this.#basePath}`;
     this.#pool = new Pool(url.origin, {
       connections: Math.max(LEAST_CONNECTIONS, config.maxConcurrent),
-      connect: { timeout: this.connectMs },
-      headersTimeout: headersMs,
-      bodyTimeout: idleMs,
+      connect: (options, done) => this.#connector()(options, done),
     });
+  }
+
+  /** Milliseconds in which a connection must open, or a question about the engine be answered. */
+  get connectMs(): number {
+    return Math.min(CONNECT_MS, this.#timeouts.headersMs);
   }
 
   /** Second tries after a failed connection, since the start. */
@@ -153,7 +154,8 @@ export class Upstream {
 
   /** Starts an exchange. Everything that happens, a refusal to connect included, comes through the listener. */
   start(request: UpstreamRequest, listener: UpstreamListener, options: StartOptions = {}): UpstreamCall {
-    const { totalMs = this.#totalMs, retries = true } = options;
+    const { headersMs: headersTimeout, idleMs: bodyTimeout } = this.#timeouts;
+    const { totalMs = this.#timeouts.totalMs, retries = true } = options;
     const tracking = this.track(request, options.isBackground);
     const send = (call: UpstreamCall, attempt: number): void => {
       if (attempt > 0) tracking.retried(1);
@@ -163,6 +165,8 @@ export class Upstream {
           path: this.#basePath + request.path,
           headers: request.headers,
           body: request.body,
+          headersTimeout,
+          bodyTimeout,
         },
         call,
       );
@@ -195,6 +199,14 @@ export class Upstream {
         if (--this.#exchanges === 0) this.#observer.isQuiet();
       },
     };
+  }
+
+  /** Opens connections, in the time that the configuration allows at the moment. */
+  #connector(): buildConnector.connector {
+    const { connectMs } = this;
+    if (this.#connect?.ms !== connectMs)
+      this.#connect = { ms: connectMs, open: buildConnector({ timeout: connectMs }) };
+    return this.#connect.open;
   }
 
   /** Cuts every connection; what is in flight ends with `onError`. */

@@ -36,7 +36,6 @@ export class EngineApis {
   readonly #settings: Pick<GatewayConfig['upstream'], 'messages' | 'responses'>;
   readonly #credentials: Readonly<Record<string, string | undefined>>;
   readonly #asksWithClientKey: boolean;
-  readonly #totalMs: number;
   readonly #now: () => number;
   readonly #known = new Map<string, { readonly way: Way; readonly until: number }>();
   readonly #asking = new Map<string, Promise<Way>>();
@@ -48,7 +47,6 @@ export class EngineApis {
     this.#settings = config.upstream;
     this.#credentials = credentials;
     this.#asksWithClientKey = forwardsClientKey;
-    this.#totalMs = upstream.connectMs;
     this.#now = now;
   }
 
@@ -99,7 +97,7 @@ export class EngineApis {
           onEnd: () => resolve(status),
           onError: () => resolve(status),
         },
-        { totalMs: this.#totalMs, isBackground: true },
+        { totalMs: this.#upstream.connectMs, isBackground: true },
       );
     });
   }

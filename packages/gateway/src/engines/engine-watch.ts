@@ -10,8 +10,8 @@ export interface EngineWatchOptions {
   readonly tell: (report: EngineReport) => void;
   /** Hears every answer. */
   readonly heard: (report: EngineReport) => void;
-  /** Milliseconds between two questions while the engine is up; none are asked then if left out. */
-  readonly againMs: number | undefined;
+  /** Milliseconds between two questions while the engine is up; none are asked then where it says nothing. */
+  readonly againMs: () => number | undefined;
 }
 
 /**
@@ -46,7 +46,8 @@ export class EngineWatch {
   async #ask(nextWaitMs: number): Promise<void> {
     const report = await this.#probe();
     if (this.#closed) return;
-    const { tell, heard, againMs } = this.#options;
+    const { tell, heard } = this.#options;
+    const againMs = this.#options.againMs();
     heard(report);
     const { state, problem } = report;
     if (state !== this.#last?.state || problem !== this.#last.problem) tell(report);

@@ -201,16 +201,19 @@ export class Engine {
     return probeEngine(this.upstream, this.headers(), this.upstream.connectMs);
   }
 
-  /**
-   * Asks from now on what is there: until it is up, or, where `checkMs` is given, for ever, and its health hears of it.
-   */
-  watch(tell: (report: EngineReport) => void, checkMs?: number): void {
+  /** Asks from now on what is there: until it is up, or, where `isChecked`, for ever, and its health hears of it. */
+  watch(tell: (report: EngineReport) => void, isChecked: boolean): void {
+    const { health } = this.#parts.config;
     const heard = (report: EngineReport) => {
       this.#learnDialect(report.dialect);
-      if (checkMs !== undefined)
+      if (isChecked)
         this.health.checked(report.problem !== undefined && report.state !== 'wants-key' ? report.state : undefined);
     };
-    this.#watch = new EngineWatch(() => this.probe(), { tell, heard, againMs: checkMs });
+    this.#watch = new EngineWatch(() => this.probe(), {
+      tell,
+      heard,
+      againMs: () => (isChecked ? health.checkMs : undefined),
+    });
     this.#watch.look();
   }
 

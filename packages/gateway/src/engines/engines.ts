@@ -205,10 +205,9 @@ export class Engines {
   }
 
   #watchOne(engine: Engine): void {
-    const { checkMs } = this.#parts.config.health;
     const isOne = this.#all.length === 1;
     if (isOne && this.#tell === undefined) return;
-    engine.watch(this.#tell ?? (() => {}), isOne ? undefined : checkMs);
+    engine.watch(this.#tell ?? (() => {}), !isOne);
   }
 
   #remove(engine: Engine): void {

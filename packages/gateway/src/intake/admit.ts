@@ -66,14 +66,16 @@ export function isPrivate({ config: { server } }: Gateway): boolean {
   return server.open || isLoopback(server.host);
 }
 
-/** Notes the caller. Returns why its key may send no more for now, if so. */
+/** Notes the caller. Returns why it may send no more for now, if so. */
 function enter(
-  { rateLimits }: Gateway,
+  { rateLimits, shedder }: Gateway,
   { exchange }: FastifyRequest,
   reply: FastifyReply,
   caller: Caller,
 ): WarmpathError | undefined {
   exchange.caller = caller;
+  const overload = shedder.refusal(caller.tenant, exchange.arrivedAt);
+  if (overload !== undefined) return overload;
   const { key } = caller;
   if (key === undefined) return undefined;
   const refusal = rateLimits.enter(key);

@@ -9,7 +9,7 @@ const MAX_PEERS = 64;
 
 /** What a key may do in a minute: full at the start, refilled evenly. A debt is allowed, and paid off first. */
 class Bucket {
-  readonly #perMinute: number;
+  #perMinute: number;
   #level: number;
   #at: number;
 
@@ -30,14 +30,24 @@ class Bucket {
     return Math.max(0, ((amount - this.#levelAt(now)) * MINUTE_MS) / this.#perMinute);
   }
 
+  /** Another limit: what was used counts against it. */
+  change(perMinute: number, now: number): void {
+    const level = this.#levelAt(now);
+    this.#level = Math.max(Math.min(level, 0), perMinute - (this.#perMinute - level));
+    this.#at = now;
+    this.#perMinute = perMinute;
+  }
+
   #levelAt(now: number): number {
     return Math.min(this.#perMinute, this.#level + ((now - this.#at) * this.#perMinute) / MINUTE_MS);
   }
 }
 
 interface KeyUse {
-  readonly requests: Bucket | undefined;
-  readonly tokens: Bucket | undefined;
+  /** As last configured. */
+  key: ClientKey;
+  requests: Bucket | undefined;
+  tokens: Bucket | undefined;
   underWay: number;
   /** Requests under way in other gateways, by their names. */
   readonly others: Map<string, { readonly count: number; readonly at: number }>;
@@ -60,9 +70,10 @@ export interface KeyUsage {
  */
 export class RateLimits {
   readonly #now: () => number;
-  readonly #uses = new Map<ClientKey, KeyUse>();
-  /** What other gateways are to hear of; `undefined` where there are none. */
-  #untold: Map<ClientKey, { requests: number; tokens: number }> | undefined;
+  /** By the names of keys, which stay where a key itself is replaced. */
+  readonly #uses = new Map<string, KeyUse>();
+  /** What other gateways are to hear of limited keys, by their names; `undefined` where there are none. */
+  #untold: Map<string, { requests: number; tokens: number }> | undefined;
   #refreshedAt = Number.NEGATIVE_INFINITY;
 
   /** @param now The monotonic clock, in milliseconds. */
@@ -98,6 +109,20 @@ export class RateLimits {
     this.#toTell(key, 0, 0);
   }
 
+  /** Other keys, or other limits of the same: what was used stays used. O(keys). */
+  change(keys: readonly ClientKey[]): void {
+    const now = this.#now();
+    const byName = new Map(keys.map((key) => [key.name, key]));
+    for (const [name, use] of this.#uses) {
+      const key = byName.get(name);
+      if (key !== undefined) {
+        use.key = key;
+        use.requests = changed(use.requests, key.requestsPerMinute, now);
+        use.tokens = changed(use.tokens, key.tokensPerMinute, now);
+      } else if (use.underWay === 0) this.#uses.delete(name);
+    }
+  }
+
   /** A request of that key used so many tokens. */
   charge(key: ClientKey, tokens: number): void {
     this.#useOf(key).tokens?.take(tokens, this.#now());
@@ -105,29 +130,32 @@ export class RateLimits {
   }
 
   /**
-   * What other gateways are to hear of so many keys, at most, which counts as told: what limited keys did since, and
+   * What other gateways are to hear of so many keys, by their names, at most, which counts as told: what limited keys did since, and
    * once a second what they have under way. O(keys in use) once a second, else O(most).
    */
-  takeUntold(most: number): Map<ClientKey, KeyUsage> {
+  takeUntold(most: number): Map<string, KeyUsage> {
     const untold = this.#untold;
-    const taken = new Map<ClientKey, KeyUsage>();
+    const taken = new Map<string, KeyUsage>();
     if (untold === undefined) return taken;
     const now = this.#now();
     if (now - this.#refreshedAt >= SILENT_MS / 3) {
       this.#refreshedAt = now;
-      for (const [key, { underWay }] of this.#uses) if (underWay > 0) this.#toTell(key, 0, 0);
+      for (const { key, underWay } of this.#uses.values()) if (underWay > 0) this.#toTell(key, 0, 0);
     }
-    for (const [key, did] of untold) {
+    for (const [name, did] of untold) {
       if (taken.size === most) break;
-      untold.delete(key);
-      taken.set(key, { ...did, underWay: this.#useOf(key).underWay });
+      untold.delete(name);
+      taken.set(name, { ...did, underWay: this.#uses.get(name)?.underWay ?? 0 });
     }
     return taken;
   }
 
   /** The others could not be told that: it is to be told again. */
-  giveBack(taken: ReadonlyMap<ClientKey, KeyUsage>): void {
-    for (const [key, { requests, tokens }] of taken) this.#toTell(key, requests, tokens);
+  giveBack(taken: ReadonlyMap<string, KeyUsage>): void {
+    for (const [name, { requests, tokens }] of taken) {
+      const key = this.#uses.get(name)?.key;
+      if (key !== undefined) this.#toTell(key, requests, tokens);
+    }
   }
 
   /**
@@ -146,8 +174,8 @@ export class RateLimits {
 
   #toTell(key: ClientKey, requests: number, tokens: number): void {
     if (this.#untold === undefined || !isLimited(key)) return;
-    const known = this.#untold.get(key);
-    if (known === undefined) this.#untold.set(key, { requests, tokens });
+    const known = this.#untold.get(key.name);
+    if (known === undefined) this.#untold.set(key.name, { requests, tokens });
     else {
       known.requests += requests;
       known.tokens += tokens;
@@ -155,18 +183,17 @@ export class RateLimits {
   }
 
   #useOf(key: ClientKey): KeyUse {
-    let use = this.#uses.get(key);
+    let use = this.#uses.get(key.name);
     if (use === undefined) {
       const now = this.#now();
-      const bucket = (perMinute: number | undefined) =>
-        perMinute === undefined ? undefined : new Bucket(perMinute, now);
       use = {
-        requests: bucket(key.requestsPerMinute),
-        tokens: bucket(key.tokensPerMinute),
+        key,
+        requests: changed(undefined, key.requestsPerMinute, now),
+        tokens: changed(undefined, key.tokensPerMinute, now),
         underWay: 0,
         others: new Map(),
       };
-      this.#uses.set(key, use);
+      this.#uses.set(key.name, use);
     }
     return use;
   }
@@ -181,6 +208,14 @@ function underWayElsewhere({ others }: KeyUse, now: number): number {
   let sum = 0;
   for (const { count, at } of others.values()) if (now - at < SILENT_MS) sum += count;
   return sum;
+}
+
+/** The bucket for a limit: the one there was, or a full one. */
+function changed(bucket: Bucket | undefined, perMinute: number | undefined, now: number): Bucket | undefined {
+  if (perMinute === undefined) return undefined;
+  if (bucket === undefined) return new Bucket(perMinute, now);
+  bucket.change(perMinute, now);
+  return bucket;
 }
 
 function refusal({ name }: ClientKey, why: string, waitMs: number): WarmpathError {

@@ -44,7 +44,8 @@ export interface PeerParts {
   readonly histories: ServedHistories;
   readonly engines: Engines;
   readonly rateLimits: RateLimits;
-  readonly keys: readonly ClientKey[];
+  /** The keys of callers, as configured now. */
+  readonly keys: () => readonly ClientKey[];
   /** The monotonic clock, in milliseconds. */
   readonly now: () => number;
 }
@@ -57,8 +58,6 @@ export interface PeerParts {
 export class PeerGateways {
   readonly counts: PeerCounts = { told: 0, heard: 0, lost: 0, unreadable: 0 };
   readonly #parts: PeerParts;
-  /** Limited keys by their names. */
-  readonly #keys: ReadonlyMap<string, ClientKey>;
   readonly #identities = new WeakMap<HistoryEngine, string>();
   /** As JSON, in the order of dispatch. */
   #untold: string[] = [];
@@ -68,8 +67,7 @@ export class PeerGateways {
 
   constructor(parts: PeerParts) {
     this.#parts = parts;
-    this.#keys = new Map(parts.keys.filter(isLimited).map((key) => [key.name, key]));
-    if (this.#keys.size > 0) parts.rateLimits.share();
+    parts.rateLimits.share();
   }
 
   /** Begins to tell and to hear. */
@@ -164,10 +162,11 @@ export class PeerGateways {
   }
 
   #hear({ orders, used }: PeerReport, { from, ageMs }: { readonly from: string; readonly ageMs: number }): void {
-    const { engines, histories, rateLimits, now } = this.#parts;
-    for (const [name, usage] of used) {
-      const key = this.#keys.get(name);
-      if (key !== undefined) rateLimits.heard(key, usage, { from, ageMs });
+    const { engines, histories, rateLimits, keys, now } = this.#parts;
+    const told = new Map(used);
+    for (const key of told.size > 0 ? keys() : []) {
+      const usage = told.get(key.name);
+      if (usage !== undefined && isLimited(key)) rateLimits.heard(key, usage, { from, ageMs });
     }
     for (const { engine: identity, tenant, model, served } of orders) {
       const engine = engines.all.find((each) => !each.isRemoved && this.#identityOf(each) === identity);
@@ -191,9 +190,9 @@ interface PeerReport {
 }
 
 /** Empty where there is nothing to tell. */
-function noteOf(orders: readonly string[], used: ReadonlyMap<ClientKey, KeyUsage>): string {
+function noteOf(orders: readonly string[], used: ReadonlyMap<string, KeyUsage>): string {
   if (orders.length === 0 && used.size === 0) return '';
-  const keys = [...used].map(([{ name }, { requests, tokens, underWay }]) => [name, requests, tokens, underWay]);
+  const keys = [...used].map(([name, { requests, tokens, underWay }]) => [name, requests, tokens, underWay]);
   return `{"version":${VERSION},"used":${JSON.stringify(keys)},"orders":[${orders.join(',')}]}`;
 }
 

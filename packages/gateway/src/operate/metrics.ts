@@ -1,5 +1,6 @@
 import type { ErrorCode, StoreFailure, StoreOperation } from '@warmpath/core';
 import { Counter, Gauge, Histogram, type MetricObject, Registry } from 'prom-client';
+import type { SheddingReason } from '../intake/load-shedder.js';
 import type { Exchange, Fallback } from '../observe/exchange.js';
 import { bytesOfPart, MEMORY_PARTS, type MemoryPart } from '../observe/memory-budget.js';
 
@@ -24,6 +25,8 @@ export interface GaugeSources {
   readonly memoryBytes: number;
   /** The processes that relay, where there are any. */
   readonly workers: () => WorkerFigures | undefined;
+  readonly load: () => { readonly delayMs: number; readonly heapBytes: number; readonly heapLimitBytes: number };
+  readonly isShedding: () => boolean;
 }
 
 /** Figures of the processes that relay. */
@@ -115,6 +118,9 @@ export class Metrics {
   );
   readonly #failOpen = this.#counter('fail_open_total', 'Defects that cost an order, not an answer.', ['fallback']);
   readonly #errors = this.#counter('errors_total', 'Errors by code of the table.', ['code', 'source']);
+  readonly #shed = this.#counter('shed_requests_total', 'Requests refused because the process has too much to do.', [
+    'reason',
+  ]);
   readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
   readonly #plans = this.#counter('plans_total', 'Batches to plan, by what became of them.', ['outcome']);
   readonly #retrieval = this.#histogram('retrieval_seconds', 'Until the last stage of a search.', SECONDS);
@@ -152,6 +158,7 @@ export class Metrics {
     this.#read('recorded_requests', 'Requests that can be asked about.', sources.recordedRequests);
     this.#readMemory(sources);
     this.#readProcesses(sources.workers);
+    this.#readLoad(sources);
   }
 
   get contentType(): string {
@@ -258,6 +265,11 @@ export class Metrics {
     if (operation === 'find' && reason !== 'unreadable') this.failedOpen('conversation');
   }
 
+  /** A request was refused because the process has too much to do. */
+  shed(reason: SheddingReason): void {
+    this.#shed.inc({ reason });
+  }
+
   waited(ms: number): void {
     this.#queueWait.observe(ms / 1_000);
   }
@@ -335,6 +347,14 @@ export class Metrics {
         for (const [event, count] of Object.entries(peers() ?? {})) counter.inc({ event }, count);
       },
     });
+  }
+
+  /** How the deciding process is, and whether it refuses requests because of it. */
+  #readLoad({ load, isShedding }: GaugeSources): void {
+    this.#read('event_loop_delay_seconds', 'How late the event loop is, as last seen.', () => load().delayMs / 1_000);
+    this.#read('heap_used_bytes', "Bytes of V8's heap that are taken, garbage included.", () => load().heapBytes);
+    this.#read('heap_limit_bytes', 'Bytes that the heap may have.', () => load().heapLimitBytes);
+    this.#read('shedding', 'Whether requests are refused because of these: 1, or 0.', () => Number(isShedding()));
   }
 
   /** What each part of the memory holds, and may hold. */

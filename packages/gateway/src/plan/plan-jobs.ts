@@ -35,16 +35,14 @@ const CAPACITY = 4;
  * stands while it plans.
  */
 export class PlanJobs {
-  readonly #timeoutMs: number;
-  readonly #heapMiB: number;
-  readonly #documents: number;
+  readonly #timeouts: GatewayConfig['upstream']['timeouts'];
+  readonly #limits: GatewayConfig['limits'];
   readonly #waiting: FifoScheduler<Task>;
   readonly #running = new Set<Task>();
 
   constructor({ upstream, limits }: Pick<GatewayConfig, 'upstream' | 'limits'>) {
-    this.#timeoutMs = Math.min(PLAN_MS, upstream.timeouts.totalMs);
-    this.#heapMiB = Math.ceil(limits.memoryBytes / 1_048_576);
-    this.#documents = limits.documents;
+    this.#timeouts = upstream.timeouts;
+    this.#limits = limits;
     this.#waiting = new FifoScheduler({ capacity: CAPACITY });
   }
 
@@ -66,8 +64,10 @@ export class PlanJobs {
 
   #run(task: Task): void {
     this.#running.add(task);
-    const [timeoutMs, heapMiB] = [this.#timeoutMs, this.#heapMiB];
-    const workerData: PlanTask = { body: task.body, limits: { contexts: CONTEXTS, documents: this.#documents } };
+    const { documents, memoryBytes } = this.#limits;
+    const timeoutMs = Math.min(PLAN_MS, this.#timeouts.totalMs);
+    const heapMiB = Math.ceil(memoryBytes / 1_048_576);
+    const workerData: PlanTask = { body: task.body, limits: { contexts: CONTEXTS, documents } };
     const worker = new Worker(WORKER, {
       workerData,
       execArgv: [],

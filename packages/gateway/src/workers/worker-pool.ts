@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { createServer, type Server as HttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Server, type Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { CLIENT_TIMEOUTS } from '../intake/malformed-requests.js';
@@ -114,6 +115,11 @@ export class WorkerPool {
     return least !== undefined;
   }
 
+  /** The setup has changed in place. */
+  setUp(): void {
+    for (const worker of this.#living) worker.setUp();
+  }
+
   /** The workers answer what they have and end. Resolves when all have. */
   async drain(): Promise<void> {
     this.#isDraining = true;
@@ -141,7 +147,7 @@ export class WorkerPool {
     this.#workers[place] = undefined;
     this.#pastCpuSeconds += worker.usage.cpuSeconds;
     if (this.#isDraining) return;
-    const isOld = Date.now() - worker.since > SETTLED_MS;
+    const isOld = performance.now() - worker.since > SETTLED_MS;
     this.#failures = isOld ? 0 : this.#failures + 1;
     const delayMs = Math.min(LAST_RESTART_MS, FIRST_RESTART_MS * 2 ** Math.max(0, this.#failures - 1));
     this.#log?.error({ pid: worker.pid, reason, restartsInMs: delayMs }, 'worker ended');
@@ -199,7 +205,8 @@ interface WorkerParts extends WorkerPoolOptions {
 
 /** One worker process, as the process that decides sees it. */
 class Worker {
-  readonly since = Date.now();
+  /** On the monotonic clock: the time of day may jump. */
+  readonly since = performance.now();
   readonly ready: Promise<void>;
   isReady = false;
   connections = 0;
@@ -232,7 +239,12 @@ class Worker {
       if (this.pid === undefined) this.#end(`it cannot be started: ${error.code}`);
     });
     this.#process.once('exit', (code, signal) => this.#end(signal ?? `status ${code}`));
-    this.#channel.send(FRAME.setup, 0, parts.setup);
+    this.setUp();
+  }
+
+  /** Tells the process what it works with, again where that has changed. */
+  setUp(): void {
+    this.#channel.send(FRAME.setup, 0, this.#parts.setup);
   }
 
   get pid(): number | undefined {

@@ -5,6 +5,7 @@ import type { WarmpathError } from '@warmpath/core';
 import type { ClientResponse } from '../answer/held-reply.js';
 import { type EngineFailure, type RelayedExchange, relay } from '../answer/relay.js';
 import { UntouchedBody } from '../answer/response-body.js';
+import { StalledReaders } from '../answer/stalled-readers.js';
 import { RESPONSE_HEADERS, withError } from '../dispatch/headers.js';
 import { type ExchangeEnd, Upstream } from '../dispatch/upstream.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
@@ -34,6 +35,8 @@ const MAX_ENGINES = 1_024;
 
 const exchanges = new Map<number, ClientExchange>();
 const malformed = new MalformedRequests();
+/** The setup comes before the first connection does. */
+const readers = new StalledReaders(() => setup!.upstream.timeouts.idleMs);
 const upstreams = new Map<string, { readonly upstream: Upstream; toldRetries: number }>();
 let setup: WorkerSetup | undefined;
 let isDraining = false;
@@ -83,11 +86,17 @@ function tellUsage(): void {
 }
 
 function take({ kind, exchange, head, bytes }: Frame): void {
-  if (kind === FRAME.setup) setup = head as WorkerSetup;
+  if (kind === FRAME.setup) setUp(head as WorkerSetup);
   else if (kind === FRAME.drain) {
     isDraining = true;
     endIfDone();
   } else exchanges.get(exchange)?.take(kind, head, bytes);
+}
+
+/** At the start, and when the configuration was read again: then in place, for the engines that are known. */
+function setUp(wanted: WorkerSetup): void {
+  if (setup === undefined) setup = wanted;
+  else Object.assign(setup.upstream.timeouts, wanted.upstream.timeouts);
 }
 
 /** Once it drains: closes the connections without a request, and ends with the last one. */
@@ -127,6 +136,7 @@ class ClientExchange {
     this.#request = request;
     this.#response = response;
     malformed.began(request);
+    readers.began(response);
     const { method, url, httpVersion, headers } = request;
     channel.send(FRAME.request, id, { method, url, httpVersion, headers });
     request.on('data', (chunk: Buffer) => this.#body(chunk));
@@ -248,6 +258,7 @@ class ClientExchange {
   #closed(): void {
     exchanges.delete(this.#id);
     malformed.ended(this.#request);
+    readers.ended(this.#response);
     const { statusCode, writableFinished } = this.#response;
     channel.send(FRAME.closed, this.#id, { status: statusCode, isFinished: writableFinished });
     // The connection counts as idle once this event is over.

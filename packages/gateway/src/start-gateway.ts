@@ -1,0 +1,347 @@
+import { channel } from 'node:diagnostics_channel';
+import type { ServerResponse } from 'node:http';
+import { performance } from 'node:perf_hooks';
+import type { ConversationStore } from '@warmpath/core';
+import type { FastifyInstance } from 'fastify';
+import { PromptMemo } from './arrange/found/prompt-memo.js';
+import { SentOrders } from './arrange/found/sent-orders.js';
+import { type RecognitionNotice, UnrecognisedPrompts } from './arrange/found/unrecognised-prompts.js';
+import { type Arrange, InsertedDocuments } from './arrange/inserted-documents.js';
+import { OpenCollections } from './collections/open-collections.js';
+import { resolveConfig } from './config/load.js';
+import { engineSettings, type GatewayConfig, type GatewayConfigInput } from './config/schema.js';
+import { createConversationStore } from './conversation/conversation-store.js';
+import { Conversations } from './conversation/conversations.js';
+import { type Engine, logChange } from './engines/engine.js';
+import type { EngineReport } from './engines/engine-probe.js';
+import { logReport } from './engines/engine-watch.js';
+import { Engines } from './engines/engines.js';
+import { SentPrefixes } from './engines/sent-prefixes.js';
+import type { Gateway } from './gateway.js';
+import { Authenticator } from './intake/authenticate.js';
+import { Cors } from './intake/cors.js';
+import { newHopName } from './intake/hops.js';
+import { LoadShedder } from './intake/load-shedder.js';
+import { RateLimits } from './intake/rate-limits.js';
+import { BodyMemory } from './intake/request-body.js';
+import { WorkSlices } from './intake/work-slices.js';
+import { bytesOfPart, type MemoryPart } from './observe/memory-budget.js';
+import { OpenArrangements } from './observe/open-arrangements.js';
+import { PeerGateways } from './observe/peer-gateways.js';
+import { ServedHistories } from './observe/served-histories.js';
+import type { ServedRequest } from './observe/served-request.js';
+import { loadTracing, type Tracing } from './observe/tracing.js';
+import { TrafficSeries } from './observe/traffic-series.js';
+import { type AdminServer, startAdminServer } from './operate/admin/admin-server.js';
+import { RequestLog } from './operate/explain/request-log.js';
+import { Metrics } from './operate/metrics.js';
+import { type ReloadReport, reloadConfig } from './operate/reload-config.js';
+import { PlanJobs } from './plan/plan-jobs.js';
+import { CacheSalts } from './render/cache-salts.js';
+import { buildServer } from './server.js';
+import { Prewarmer } from './warm/prewarmer.js';
+import { WarmPrefixes } from './warm/warm-prefixes.js';
+import { Warmups } from './warm/warmups.js';
+import { WorkerPool } from './workers/worker-pool.js';
+
+/** What becomes of engines, as `{engine, kind, reason}`, for whoever lives in the same process. */
+const ENGINES = channel('warmpath:engine');
+
+/** A gateway that listens. */
+export interface RunningGateway {
+  /** Where it listens, for instance `http://127.0.0.1:8080`. */
+  readonly url: string;
+  /**
+   * Stops: no new requests, warm-ups aborted, answers in flight finished within `server.drainMs` or cut.
+   * Resolves when every connection is closed; safe to call twice.
+   */
+  close(): Promise<void>;
+  /**
+   * Takes another configuration, as far as it can change while requests are under way; says, also in the log, what
+   * needs a restart. Engines that it lists no more answer what they have and go. Errors: those of a configuration;
+   * nothing has changed then.
+   */
+  reload(input: GatewayConfigInput): Promise<ReloadReport>;
+}
+
+/** Parts that a caller may replace. */
+export interface GatewayParts {
+  /** In place of core's `arrange`. */
+  readonly arrange?: Arrange;
+  /** How documents in messages were ordered. */
+  readonly sentOrders?: SentOrders;
+  /** What became of the messages of conversations. */
+  readonly promptMemo?: PromptMemo;
+  /** Where conversations are remembered; in this process by default. */
+  readonly sessions?: ConversationStore;
+  /**
+   * Hears what is at the engine's address: at the start, and whenever that changes. Without it, nobody asks and nothing
+   * of it is logged.
+   */
+  readonly onEngine?: (report: EngineReport) => void;
+  /** Hears once for each shape of prompts why documents in them stay as they are. Without it, nobody looks. */
+  readonly onUnrecognised?: (notice: RecognitionNotice) => void;
+  /** Hears of every request of a client that is over. */
+  readonly onRequest?: (request: ServedRequest) => void;
+  /** The monotonic clock, in milliseconds; `performance.now` by default. */
+  readonly now?: () => number;
+  /** Processes beside this one that have the connections of clients and relay answers. Default: none. */
+  readonly workers?: number;
+}
+
+/**
+ * Starts a gateway in front of the engine at `config.upstream.url`, or of those in `config.engines`. Defaults are
+ * filled in. Errors: `WARMPATH_CONFIG_…`; what `listen` throws if the port is taken.
+ */
+export async function startGateway(input: GatewayConfigInput, parts: GatewayParts = {}): Promise<RunningGateway> {
+  const config = resolveConfig(input);
+  const sessions = parts.sessions ?? (await createConversationStore(config));
+  const now = parts.now ?? (() => performance.now());
+  const searched = (ms: number) => gateway.metrics.searched(ms);
+  const collections = config.collections && (await OpenCollections.open(config.collections, { now, searched }));
+  const authenticator = await Authenticator.open(config.server);
+  const tracing = await loadTracing();
+  const { workers: count = 0 } = parts;
+  const workers =
+    count === 0
+      ? undefined
+      : new WorkerPool({
+          count,
+          setup: { upstream: { timeouts: config.upstream.timeouts, maxConcurrent: config.upstream.maxConcurrent } },
+          malformed: () => gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway'),
+        });
+  const gateway = await assemble(config, authenticator, {
+    ...parts,
+    sessions,
+    collections,
+    tracing,
+    now,
+    pool: workers,
+  });
+  const app = buildServer(gateway, workers);
+  gateway.sheddingChanged = (reason, { delayMs, heapBytes }) => {
+    if (reason === undefined) app.log.info({ delayMs, heapBytes }, 'no request is refused for want of time or memory');
+    else app.log.warn({ reason, delayMs, heapBytes }, 'more than can be served: some requests are refused');
+  };
+  gateway.engineChanged = (engine, change) => {
+    logChange(app.log, engine, change);
+    if (ENGINES.hasSubscribers) ENGINES.publish({ engine: engine.name, ...change });
+  };
+  const { socket } = gateway.config.admin;
+  let url: string;
+  let admin: AdminServer | undefined;
+  try {
+    await openConversationStore(gateway, app);
+    if (socket !== undefined) admin = await startAdminServer(socket, gateway, app.log);
+    await workers?.start(app.log);
+    url = await app.listen({ host: gateway.config.server.host, port: gateway.config.server.port });
+  } catch (error) {
+    workers?.kill();
+    await admin?.close();
+    await gateway.conversations.store.close();
+    await gateway.collections?.close();
+    await gateway.engines.close();
+    throw error;
+  }
+  watchEngines(gateway, app, parts.onEngine);
+  gateway.shedder.start();
+  let reloading: Promise<unknown> = Promise.resolve();
+  let closing: Promise<void> | undefined;
+  return {
+    url,
+    reload: (input) => {
+      const reloaded = reloading.then(() => reloadConfig(gateway, resolveConfig(input), { log: app.log, workers }));
+      reloading = reloaded.catch(() => {});
+      return reloaded;
+    },
+    close: () => {
+      closing ??= shutDown(app, gateway, { admin, workers });
+      return closing;
+    },
+  };
+}
+
+/** Looks for the engines; what is found shows in the log, too. */
+function watchEngines(
+  { engines }: Gateway,
+  { log }: FastifyInstance,
+  tell: ((report: EngineReport) => void) | undefined,
+): void {
+  engines.watch(
+    tell &&
+      ((report) => {
+        logReport(log, report);
+        tell(report);
+      }),
+  );
+}
+
+/**
+ * Opens the store of conversations. How it does shows in the metrics, and in the log where the server comes or goes.
+ */
+async function openConversationStore(
+  { conversations, peers, metrics }: Gateway,
+  { log }: FastifyInstance,
+): Promise<void> {
+  await conversations.store.open({
+    done: (operation, ms) => metrics.stored(operation, ms),
+    failed: (operation, failure) => metrics.notStored(operation, failure),
+    changed: (isUp, reason) => {
+      if (isUp) log.info({ reason }, 'session store up');
+      else log.warn({ reason }, 'session store down');
+    },
+  });
+  peers?.open();
+}
+
+async function assemble(
+  config: GatewayConfig,
+  authenticator: Authenticator,
+  parts: GatewayParts & {
+    readonly sessions: ConversationStore;
+    readonly collections: OpenCollections | undefined;
+    readonly tracing: Tracing | undefined;
+    readonly now: () => number;
+    readonly pool: WorkerPool | undefined;
+  },
+): Promise<Gateway> {
+  const { now } = parts;
+  // Said once the log exists.
+  let gateway: Gateway | undefined;
+  const { memoryBytes } = config.limits;
+  const bytesOf = (part: MemoryPart) => bytesOfPart(part, memoryBytes);
+  const bodies = new BodyMemory(bytesOf('bodies'));
+  const histories = new ServedHistories(bytesOf('histories'), config.residency);
+  const prefixes = new WarmPrefixes(bytesOf('prefixes'), config.residency.maxAgeMs);
+  const documents = new InsertedDocuments(config, bytesOf('documents'), parts.arrange);
+  const { sessions } = parts;
+  const conversations = new Conversations(sessions);
+  const metrics = new Metrics({
+    sessions: () => sessions.conversations,
+    sessionTurns: () => sessions.turns,
+    sessionStoreUp: () => sessions.isUp,
+    peers: () => gateway?.peers?.counts,
+    histories: () => histories.size,
+    treeNodes: () => histories.treeNodes,
+    warmPrefixes: () => prefixes.size,
+    engines: () => engines.all,
+    plansWaiting: () => plans.depth,
+    openArrangements: () => arrangements.size,
+    sentMessages: () => sentOrders.size,
+    recordedRequests: () => requests.size,
+    workers: () => parts.pool,
+    load: () => shedder.load,
+    isShedding: () => shedder.reason !== undefined,
+    memoryBytes,
+    memory: {
+      bodies: () => bodies.bytes,
+      histories: () => histories.bytes,
+      conversations: () => sessions.bytes + promptMemo.bytes + sentOrders.bytes,
+      documents: () => documents.cache.bytes,
+      prewarm: () => engines.all.reduce((sum, { prewarmer }) => sum + (prewarmer?.bytes ?? 0), 0),
+      arrangements: () => arrangements.bytes,
+      requests: () => requests.bytes,
+      prefixes: () => prefixes.bytes,
+      beginnings: () => sentPrefixes.bytes,
+    },
+  });
+  const sentPrefixes = new SentPrefixes(bytesOf('beginnings'));
+  const warmups = new Warmups(prefixes, now);
+  const plans = new PlanJobs(config);
+  const arrangements = new OpenArrangements(bytesOf('arrangements'));
+  const requests = new RequestLog(bytesOf('requests'));
+  const sentOrders = parts.sentOrders ?? new SentOrders(Math.floor(bytesOf('conversations') / 8));
+  const promptMemo =
+    parts.promptMemo ??
+    new PromptMemo({ maxBytes: Math.floor((bytesOf('conversations') * 3) / 8), maxAgeMs: config.session.maxAgeMs });
+  const { cacheSaltKey } = config.upstream;
+  const cacheSalts = cacheSaltKey === undefined ? undefined : new CacheSalts(cacheSaltKey);
+  const hopName = newHopName();
+  const listed = engineSettings(config);
+  const createPrewarmer = ({ upstream }: Engine): Prewarmer | undefined => {
+    if (config.prewarm.tokensPerMinute === 0) return undefined;
+    const bytes = Math.floor(bytesOf('prewarm') / listed.length);
+    return new Prewarmer(config.prewarm, bytes, { upstream, documents, cacheSalts, metrics, now });
+  };
+  const engines = await Engines.open(
+    listed,
+    {
+      config,
+      hopName,
+      now,
+      createPrewarmer,
+      waited: (ms) => metrics.waited(ms),
+      changed: (engine, change) => gateway?.engineChanged?.(engine, change),
+      cachesOtherwise: (engine) => histories.forget(engine),
+    },
+    (engine) => histories.forget(engine),
+  );
+  const rateLimits = new RateLimits(now);
+  const exchange = sessions.exchange?.bind(sessions);
+  const keys = () => config.server.keys ?? [];
+  const peers = exchange && new PeerGateways({ exchange, histories, engines, rateLimits, keys, now });
+  const shedder = new LoadShedder({
+    now,
+    isBusy: () => bodies.bytes > 0,
+    changed: (reason, load) => gateway?.sheddingChanged?.(reason, load),
+    refused: (reason) => metrics.shed(reason),
+  });
+  const cors = config.server.cors && new Cors(config.server.cors);
+  const state = {
+    authenticator,
+    rateLimits,
+    shedder,
+    cors,
+    bodies,
+    histories,
+    sentPrefixes,
+    slices: new WorkSlices(),
+    documents,
+    cacheSalts,
+    conversations,
+    peers,
+    collections: parts.collections,
+    prefixes,
+    warmups,
+    plans,
+    arrangements,
+    sentOrders,
+    promptMemo,
+    requests,
+    traffic: new TrafficSeries(),
+    viewers: new Set<ServerResponse>(),
+  };
+  gateway = {
+    config,
+    engines,
+    hopName,
+    ...state,
+    metrics,
+    tracing: parts.tracing,
+    now,
+    unrecognised: parts.onUnrecognised && new UnrecognisedPrompts(parts.onUnrecognised, now),
+    onRequest: parts.onRequest,
+    draining: false,
+  };
+  return gateway;
+}
+
+async function shutDown(
+  app: FastifyInstance,
+  gateway: Gateway,
+  { admin, workers }: { readonly admin: AdminServer | undefined; readonly workers: WorkerPool | undefined },
+): Promise<void> {
+  gateway.draining = true;
+  gateway.shedder.close();
+  gateway.warmups.close();
+  gateway.peers?.close();
+  for (const engine of gateway.engines.all) engine.rest();
+  for (const viewer of gateway.viewers) viewer.end();
+  const deadline = setTimeout(() => app.server.closeAllConnections(), gateway.config.server.drainMs);
+  await Promise.all([app.close(), workers?.drain()]);
+  clearTimeout(deadline);
+  await admin?.close();
+  await gateway.conversations.store.close();
+  await gateway.collections?.close();
+  await gateway.engines.close();
+}
