@@ -5,7 +5,7 @@ import { table } from './page-tables.js';
 export const FIGURES_FILE = fileURLToPath(new URL('./fleet-figures.json', import.meta.url));
 export const PAGE_FILE = fileURLToPath(new URL('../../../docs/research/fleet.md', import.meta.url));
 
-/** What is compared: an order, and a router that may know what each replica holds. The last lane is what the gateway does. */
+/** What is compared: an order, and a router that may know what replicas hold. The last is what the gateway does. */
 export const LANES = [
   { policy: 'retrieval', router: 'random', title: 'random' },
   { policy: 'retrieval', router: 'round-robin', title: 'round robin' },

@@ -15,7 +15,15 @@ export const LANES = [
 
 /** Markdown by the name of the table's marks in the page. */
 export function tablesOf(cells) {
-  const header = ['workload', 'engines', 'order', 'one gateway', 'two, by themselves', 'heard after 1 s', 'after 0.1 s'];
+  const header = [
+    'workload',
+    'engines',
+    'order',
+    'one gateway',
+    'two, by themselves',
+    'heard after 1 s',
+    'after 0.1 s',
+  ];
   const rows = Object.entries(cells).map(([name, lanes]) => {
     const [workload, replicas, policy] = name.split('/');
     const [alone, ...others] = lanes;

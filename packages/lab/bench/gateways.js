@@ -76,7 +76,7 @@ for (const [name, { create, blocks }] of Object.entries(CASES)) {
 }
 
 console.log(`\n${tablesOf(cells).gateways}`);
-const raw = `${JSON.stringify({ seeds, cells }, undefined, 2)}\n`;
+const raw = `${JSON.stringify({ seeds: seeds.join(), cells }, undefined, 2)}\n`;
 if (values.json !== undefined) writeFileSync(values.json, raw);
 if (values.write) {
   writeFileSync(FIGURES_FILE, raw);

@@ -80,8 +80,8 @@ export class Connection {
   }
 
   /**
-   * Runs a script for a request, or in turns of its own. Settles with the reply, with a failure, or when the time is up; `undefined` where
-   * nothing was sent. Never rejects.
+   * Runs a script for a request, or in turns of its own. Settles with the reply, with a failure, or when the time is
+   * up; `undefined` where nothing was sent. Never rejects.
    */
   find(
     operation: 'find' | 'exchange',

@@ -178,7 +178,7 @@ export class PeerGateways {
   }
 }
 
-/** What one gateway told: orders as it sent them, engines by their identities, and what keys did there, by their names. */
+/** What one gateway told: orders, with engines by their identities, and what keys did there, by their names. */
 interface PeerReport {
   readonly orders: readonly {
     readonly engine: string;

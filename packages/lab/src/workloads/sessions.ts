@@ -43,9 +43,10 @@ interface Session {
 }
 
 /**
- * Eight conversations at once, or more, each about one of 40 topics of 25 documents, or more; topics have Zipf popularity. A request
- * comes from any of the sessions and retrieves the topic's best `k` by popularity, the session's taste and noise, so
- * that ranks repeat within a session more than between them. The workload in which a small cache is shared by many.
+ * Eight conversations at once, or more, each about one of 40 topics of 25 documents, or more; topics have Zipf
+ * popularity. A request comes from any of the sessions and retrieves the topic's best `k` by popularity, the session's
+ * taste and noise, so that ranks repeat within a session more than between them. The workload in which a small cache is
+ * shared by many.
  */
 export function sessionsTrace(seed: number, options: SessionsOptions): Trace {
   const { turn, taste: tasteWeight, noise, distribution } = options.habits ?? CASUAL;
