@@ -2,6 +2,7 @@
 // clients that leave, more tenants than are kept), and its resident memory as they go. `node bench/soak.js [requests]
 // [--json]`.
 import { Pool } from 'undici';
+import { timeLeft } from '../../lab/dist/time-left.js';
 import { draws } from './draw.js';
 import { start, stopAll, usageOf } from './processes.js';
 
@@ -73,7 +74,10 @@ async function soak() {
     };
     await Promise.all(Array.from({ length: CONCURRENT }, worker));
     samples.push({ requests: next, residentMiB: await residentMiB(gateway) });
-    if (process.stderr.isTTY) process.stderr.write(`${next} requests, ${samples.at(-1).residentMiB.toFixed(0)} MiB\n`);
+    if (process.stderr.isTTY) {
+      const left = timeLeft(performance.now() - started, next, REQUESTS);
+      process.stderr.write(`${next} requests, ${samples.at(-1).residentMiB.toFixed(0)} MiB  ${left}\n`);
+    }
   }
   await pool.close();
   return { seconds: (performance.now() - started) / 1_000, samples };
