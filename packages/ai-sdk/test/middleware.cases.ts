@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { RerankingOptions } from '../src/index.js';
 
 /** What a test asks of a model, in either version. */
-export interface Ask {
+interface Ask {
   readonly system?: string;
   readonly messages: ModelMessage[];
   readonly documents?: readonly object[];
