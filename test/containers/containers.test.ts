@@ -18,7 +18,7 @@ const [, TAG, NODE] = /^FROM (node:(\d+)-bookworm-slim) AS build$/m.exec(
   readFileSync(join(root, 'Dockerfile'), 'utf8'),
 )!;
 const BASE = `docker.io/library/${TAG}`;
-const BUILD_TIMEOUT_MS = 1_200_000;
+const BUILD_TIMEOUT_MS = 1_800_000;
 const DOCUMENTS = [
   { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
   { id: 'orsin', title: 'Orsin', content: 'The weight of Orsin is 17 kg. The founder of Orsin is Mirela.' },
@@ -71,6 +71,8 @@ async function makeBase(): Promise<void> {
     await run('ln', ['-s', `../lib/node_modules/npm/bin/${name}-cli.js`, join(system, 'usr/local/bin', name)]);
   }
   await run('chroot', [system, 'useradd', '--create-home', '--uid', '1000', 'node']);
+  const { stdout: size } = await run('du', ['-sm', system]);
+  say(`the base image: ${Number.parseInt(size, 10)} MB`);
   await buildah('from', '--name', 'base', 'scratch');
   await buildah('add', '--quiet', 'base', system, '/');
   await buildah('commit', '--quiet', 'base', BASE);
