@@ -1,7 +1,7 @@
 # The gateway and the command line: docker build -t warmpath .
 # With the embedded engine and its demo model: docker build -t warmpath-engine --target with-engine .
 
-FROM node:20-bookworm-slim AS build
+FROM node:22-bookworm-slim AS build
 WORKDIR /src
 COPY . .
 # Adapters belong into applications.
@@ -9,7 +9,7 @@ RUN npm ci --ignore-scripts && npm run build && node scripts/pack.js /packages \
   && rm /packages/warmpath-ai-sdk-* /packages/warmpath-langchain-* /packages/warmpath-llamaindex-* \
     /packages/warmpath-mastra-* /packages/warmpath-mcp-*
 
-FROM node:20-bookworm-slim AS install-engine
+FROM node:22-bookworm-slim AS install-engine
 WORKDIR /app
 COPY --from=build /packages /packages
 RUN npm install --ignore-scripts --no-audit --no-fund /packages/*.tgz
@@ -19,7 +19,7 @@ RUN npm install --ignore-scripts --no-audit --no-fund /packages/*.tgz
 FROM install-engine AS install-gateway
 RUN rm -rf node_modules/@node-llama-cpp node_modules/zeromq
 
-FROM node:20-bookworm-slim AS with-engine
+FROM node:22-bookworm-slim AS with-engine
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=install-engine /app /app
@@ -31,7 +31,7 @@ ENTRYPOINT ["node", "/app/node_modules/warmpath/bin/warmpath.js"]
 CMD ["up", "--config", "/etc/warmpath/warmpath.yaml"]
 
 # The last stage is what is built without --target.
-FROM node:20-bookworm-slim AS gateway
+FROM node:22-bookworm-slim AS gateway
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=install-gateway /app /app

@@ -3,8 +3,9 @@ import { PlainSummaryReporter } from './test/plain-summary-reporter.ts';
 
 // `npm test` runs everything that needs no network; `npm run test:packed` installs the packed packages as a user would,
 // `npm run test:node-versions` runs them on every supported line of Node, `npm run test:first-steps` does what a new
-// user does with a clone, and `npm run test:containers` builds and runs the images of the Dockerfile.
-const INSTALLED = ['packed', 'node-versions', 'first-steps', 'containers'];
+// user does with a clone, `npm run test:frameworks` runs adapters in frameworks that are installed apart, and
+// `npm run test:containers` builds and runs the images of the Dockerfile.
+const INSTALLED = ['packed', 'node-versions', 'first-steps', 'frameworks', 'containers'];
 const kind = INSTALLED.find((name) => name === process.env.WARMPATH_TEST);
 
 export default defineConfig({

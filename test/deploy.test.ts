@@ -8,6 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { root } from './docs-blocks.js';
 import { renderTemplate } from './helm-template.js';
+import { kubernetesErrors } from './kubernetes-schema.js';
 
 // What can be known without building a container (`npm run test:containers` does) or a cluster.
 
@@ -128,6 +129,35 @@ describe('the Helm chart', () => {
     expect(at(made['Deployment'], 'spec.template.spec.volumes.0.configMap.name')).toBe(
       at(made['ConfigMap'], 'metadata.name'),
     );
+  });
+
+  it.each([
+    ['alone', {}],
+    ['with all that can be asked for', () => parse(read('deploy/helm/fleet.yaml')) as object],
+    [
+      'with what a cluster may need',
+      {
+        secretName: 'keys',
+        podAnnotations: { team: 'search' },
+        nodeSelector: { disk: 'fast' },
+        tolerations: [{ key: 'gpu', operator: 'Exists' }],
+        affinity: { nodeAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [] } },
+      },
+    ],
+  ])('is what Kubernetes takes, to each field: %s', (_, changes) => {
+    const made = renderAll('rag', typeof changes === 'function' ? changes() : changes);
+    expect(made.length).toBeGreaterThan(3);
+    const known = made.filter(({ kind }) => kind !== 'ServiceMonitor');
+    expect(known.flatMap((one) => kubernetesErrors(one) ?? [`${one['kind']} has no schema`])).toEqual([]);
+  });
+
+  it('is refused otherwise', () => {
+    const { Service: service } = render();
+    const ports = [{ port: 8080, targetPort: 'http', protocl: 'TCP' }];
+    expect(kubernetesErrors({ ...service, spec: { ports } })).toEqual(['.spec.ports.0.protocl is not known']);
+    expect(kubernetesErrors({ ...service, spec: { ports: [{ port: '8080' }] } })).toEqual([
+      expect.stringContaining('port must be integer'),
+    ]);
   });
 
   it('probes paths that the gateway has', () => {

@@ -25,6 +25,11 @@ export const PAGES = [
     .map((path) => `docs/${path}`),
 ];
 
+/** Whether code imports what `test/frameworks` alone installs, where it is run then. */
+export function isApart({ text }: Block): boolean {
+  return /from '@(?:llamaindex|mastra)\//.test(text);
+}
+
 /** All fenced blocks of the pages, in order. */
 export function blocksOf(pages: readonly string[]): Block[] {
   return pages.flatMap((page) => {

@@ -1,12 +1,11 @@
 import { execFile } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { checkConfig } from '@warmpath/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Block, blocksOf, commandsOf, isShown, PAGES, root } from './docs-blocks.js';
+import { type Block, blocksOf, commandsOf, isApart, isShown, PAGES, root } from './docs-blocks.js';
+import { Snippets } from './snippets.js';
 import { type StartedGateway, startGatewayAndEngine } from './started-gateway.js';
 
 const run = promisify(execFile);
@@ -122,6 +121,17 @@ describe('shell commands in the docs', () => {
   }
 });
 
+describe('READMEs of packages are short', () => {
+  it.each(PAGES.filter((page) => page.startsWith('packages/')))('%s', (page) => {
+    expect(readFileSync(join(root, page), 'utf8').split('\n').length).toBeLessThanOrEqual(120);
+  });
+
+  it("the gateway's is read in three minutes", () => {
+    const words = readFileSync(join(root, 'packages/gateway/README.md'), 'utf8').split(/\s+/);
+    expect(words.length).toBeLessThan(900);
+  });
+});
+
 describe('commands of the packages', () => {
   const manifests = readdirSync(join(root, 'packages')).map(
     (name) =>
@@ -138,44 +148,17 @@ describe('commands of the packages', () => {
 });
 
 describe('code in the docs', () => {
-  const snippets = join(root, 'test/.snippets');
+  const snippets = new Snippets('test');
+  const code = (language: string) => named(language).filter(([, block]) => !isApart(block));
 
-  afterAll(() => rm(snippets, { recursive: true, force: true }));
+  afterAll(() => snippets.remove());
 
-  it.each([...named('ts'), ...named('js')])('%s runs', async (_, block: Block) => {
-    await mkdir(snippets, { recursive: true });
-    const file = join(snippets, `${block.page.replaceAll(/\W/g, '-')}-${block.line}.${block.language}`);
-    // What the docs start on the usual port runs on a free one here.
-    await writeFile(file, block.text.replaceAll('http://localhost:8080', gateway.url));
-    await expect(import(pathToFileURL(file).href)).resolves.toBeDefined();
+  it.each([...code('ts'), ...code('js')])('%s runs', async (_, block: Block) => {
+    await expect(snippets.run(block, gateway.url)).resolves.toBeUndefined();
   });
 
-  // LangChain's own declarations know no usage under `exactOptionalPropertyTypes`, which few projects set.
-  const STRICT = [
-    '--strict',
-    '--noUncheckedIndexedAccess',
-    '--skipLibCheck',
-    '--module',
-    'nodenext',
-    '--target',
-    'es2022',
-  ];
-
   it('has types that a strict compiler accepts', { timeout: 300_000 }, async () => {
-    const checked = join(snippets, 'types');
-    await mkdir(checked, { recursive: true });
-    const files = named('ts').map(
-      ([, { page, line, text }]) => [`${page.replaceAll(/\W/g, '-')}-${line}.ts`, text] as const,
-    );
-    for (const [file, text] of files) await writeFile(join(checked, file), text);
-    const names = files.map(([file]) => join(checked, file));
-    const compiler = join(root, 'node_modules/.bin/tsc');
-    const flags = ['--ignoreConfig', '--noEmit', ...STRICT, '--types', 'node'];
-    const said = await run(compiler, [...flags, ...names], { cwd: root }).then(
-      () => '',
-      (error: { readonly stdout: string }) => error.stdout,
-    );
-    expect(said).toBe('');
+    expect(await snippets.typeErrors(code('ts').map(([, block]) => block))).toBe('');
   });
 
   it.each(named('yaml'))('%s is a valid configuration', (_, block) => {

@@ -181,6 +181,9 @@ export default defineConfig({
   outDir: './dist',
   cacheDir: './.cache',
   srcExclude: ['package.json'],
+  head: [['link', { rel: 'icon', href: 'data:,' }]],
+  // Search holds all pages in one file.
+  vite: { build: { chunkSizeWarningLimit: 4_000 } },
   // Nothing is asked of other servers, neither when the site is built nor when it is read.
   themeConfig: {
     search: { provider: 'local' },

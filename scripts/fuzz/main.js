@@ -13,6 +13,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { randomSource } from '../../packages/core/bench/random-source.js';
+// This file alone: what imports core would load it before it is instrumented.
+import { timeLeft } from '../../packages/lab/dist/time-left.js';
 import { corpusInputs, lineOf, writeCorpus } from './corpus.js';
 import { Coverage } from './coverage.js';
 import { Mutator } from './mutate.js';
@@ -111,9 +113,12 @@ async function fuzz(name, seed) {
   const until = values.seconds === undefined ? Number.POSITIVE_INFINITY : performance.now() + 1_000 * values.seconds;
   const choose = () => kept[Math.floor(random() * kept.length)] ?? Buffer.alloc(0);
   if (values.runs !== undefined || values.seconds !== undefined) {
+    const began = performance.now();
     for (let done = 0; done < runs && (done % 64 !== 0 || performance.now() < until); done++) {
+      if (done % 4_096 === 0) sayTimeLeft(name, done, { runs, began, until });
       await tryOne(mutator.mutate(choose(), choose()));
     }
+    sayTimeLeft();
   }
   if (values.save) writeCorpus(name, await minimised(kept, tryOne, coverage));
   const { branches, features } = coverage;
@@ -122,6 +127,22 @@ async function fuzz(name, seed) {
       `${kept.length} inputs\n`,
   );
   return { count, branches };
+}
+
+/** On a line of the terminal that the next one replaces; the whole search, of all targets that are still to come. */
+function sayTimeLeft(name, done, { runs, began, until } = {}) {
+  if (!process.stderr.isTTY) return;
+  if (name === undefined) {
+    process.stderr.write('\r\u001b[2K');
+    return;
+  }
+  const now = performance.now();
+  const targets = values.target.length - values.target.indexOf(name);
+  const left =
+    until < Number.POSITIVE_INFINITY
+      ? timeLeft(now - began, now - began, (until - began) * targets)
+      : timeLeft(now - began, done, runs * targets);
+  process.stderr.write(`\r\u001b[2K  ${name}  ${done} inputs  ${left}`);
 }
 
 /** The shortest inputs that reach all branches, and as many of those that reach them more often as there is room. */

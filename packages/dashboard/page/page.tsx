@@ -120,13 +120,17 @@ function Span() {
   );
 }
 
+const THEME_SIGNS = { auto: '◐', light: '○', dark: '●' } as const;
+
 function Theme() {
   const next = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!;
   return (
     <button type="button" class="quiet theme" onClick={() => chooseTheme(next)} title={`Colours: ${theme.value}`}>
-      <span class="hidden">Colours: </span>
-      <span aria-hidden="true">◐ </span>
-      {theme.value === 'auto' ? 'Auto' : theme.value === 'light' ? 'Light' : 'Dark'}
+      <span class="hidden">Colours: {theme.value}</span>
+      <span aria-hidden="true">
+        {THEME_SIGNS[theme.value]}
+        <span class="word"> {theme.value}</span>
+      </span>
     </button>
   );
 }

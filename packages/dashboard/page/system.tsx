@@ -42,7 +42,7 @@ function Engines() {
     <section class="card wide-card">
       <h2>Engines</h2>
       <div class="scroll" tabIndex={0} role="region" aria-label="Engines">
-        <table>
+        <table class="words-5">
           <thead>
             <tr>
               <th scope="col">Engine</th>
@@ -118,7 +118,7 @@ function Collections() {
         </p>
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label="Collections">
-          <table>
+          <table class="words-2">
             <thead>
               <tr>
                 {['Collection', 'Tenant', 'Documents', 'Passages', 'Tokens', 'Searches', 'Mean', 'Failed'].map(

@@ -134,6 +134,7 @@ export type {
 export { LEARNING_TIMES, SimulatedEngine } from './simulated-engine.js';
 export type { Estimate } from './statistics.js';
 export { estimate, mean, percentile } from './statistics.js';
+export { timeLeft } from './time-left.js';
 export type { CatalogueEntry, CreateWorkloadOptions, LengthsName } from './workloads/catalogue.js';
 export { createWorkload, LENGTHS_NAMES, RAGBOOST_LENGTHS, WORKLOAD_CATALOGUE } from './workloads/catalogue.js';
 export type { HeadlineOptions } from './workloads/headline.js';

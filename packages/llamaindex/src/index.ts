@@ -1,1 +1,7 @@
-export { type PostprocessorOptions, WarmpathPostprocessor } from './postprocessor.js';
+export {
+  type CallbackSource,
+  type CallEvents,
+  type PostprocessorOptions,
+  type ScoredNode,
+  WarmpathPostprocessor,
+} from './postprocessor.js';

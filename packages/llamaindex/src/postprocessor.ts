@@ -1,6 +1,3 @@
-import type { CallbackManager, LLMEndEvent, LLMStartEvent } from '@llamaindex/core/global';
-import type { BaseNodePostprocessor } from '@llamaindex/core/postprocessor';
-import { MetadataMode, type NodeWithScore } from '@llamaindex/core/schema';
 import {
   type Arranger,
   arrangeOrKeep,
@@ -18,6 +15,31 @@ export interface PostprocessorOptions extends Pick<KeepOptions, 'onError'> {
   readonly switches?: OrderSwitches;
 }
 
+/** The part of LlamaIndex's `NodeWithScore` that is used. Nothing of LlamaIndex is imported: no version is tied. */
+export interface ScoredNode {
+  readonly node: { getContent(mode?: string): string };
+}
+
+/** What LlamaIndex tells when a call to a model begins, and when it ended. */
+export interface CallEvents {
+  readonly 'llm-start': {
+    readonly id: string;
+    readonly messages: readonly { readonly content: string | readonly object[] }[];
+  };
+  readonly 'llm-end': { readonly id: string; readonly response: { readonly raw: unknown } };
+}
+
+/** The part of LlamaIndex's `CallbackManager` that is used. */
+export interface CallbackSource {
+  on<Name extends keyof CallEvents>(name: Name, handler: CallHandler<Name>): unknown;
+  off<Name extends keyof CallEvents>(name: Name, handler: CallHandler<Name>): unknown;
+}
+
+type CallHandler<Name extends keyof CallEvents> = (event: { readonly detail: CallEvents[Name] }) => void;
+
+/** How LlamaIndex names the text of a node that goes into prompts. */
+const FOR_MODELS = 'LLM';
+
 /** Calls to a model that are remembered while they are under way; of more, the oldest counts as served. */
 const MAX_CALLS = 1_024;
 
@@ -26,7 +48,7 @@ const MAX_CALLS = 1_024;
  * the very objects they were; a text that was found twice stays once. No hint is written, for LlamaIndex's prompts do
  * not name documents.
  */
-export class WarmpathPostprocessor implements BaseNodePostprocessor {
+export class WarmpathPostprocessor {
   readonly #arranger: Arranger;
   readonly #options: PostprocessorOptions;
   readonly #open = new OpenContexts();
@@ -37,11 +59,11 @@ export class WarmpathPostprocessor implements BaseNodePostprocessor {
   }
 
   /** Never fails: without an order, nodes come back as they were, and `onError` hears why. */
-  async postprocessNodes(nodes: NodeWithScore[]): Promise<NodeWithScore[]> {
+  async postprocessNodes<Found extends ScoredNode>(nodes: Found[]): Promise<Found[]> {
     if (nodes.length === 0) return nodes;
     const { preamble, switches, onError } = this.#options;
     // As the prompt will have them. Ids are made up anew with every ingestion; the text is what the engine knows.
-    const documents = nodes.map(({ node }) => ({ content: node.getContent(MetadataMode.LLM) }));
+    const documents = nodes.map(({ node }) => ({ content: node.getContent(FOR_MODELS) }));
     const request = { ...switches, hints: false, documents, ...(preamble !== undefined && { preamble }) };
     const context = await arrangeOrKeep(this.#arranger, request, { onError });
     if (context === undefined) return nodes;
@@ -58,15 +80,15 @@ export class WarmpathPostprocessor implements BaseNodePostprocessor {
    * Reads back what the engine had cached, from `Settings.callbackManager`: the usage that the model's raw answer has,
    * in OpenAI's form. Returns a function that ends it.
    */
-  listen(callbacks: CallbackManager): () => void {
+  listen(callbacks: CallbackSource): () => void {
     const calls = new Map<string, SentContexts>();
-    const start = ({ detail }: CustomEvent<LLMStartEvent>) => {
+    const start: CallHandler<'llm-start'> = ({ detail }) => {
       const sent = this.#open.take(detail.messages.map(({ content }) => textOf(content)).join('\n'));
       if (sent.size === 0) return;
       if (calls.size >= MAX_CALLS) calls.delete(calls.keys().next().value!);
       calls.set(detail.id, sent);
     };
-    const end = ({ detail }: CustomEvent<LLMEndEvent>) => {
+    const end: CallHandler<'llm-end'> = ({ detail }) => {
       // A report that does not arrive leaves the context served, which is what it was.
       calls
         .get(detail.id)
@@ -74,12 +96,16 @@ export class WarmpathPostprocessor implements BaseNodePostprocessor {
         .catch((error: unknown) => this.#options.onError?.(error));
       calls.delete(detail.id);
     };
-    callbacks.on('llm-start', start).on('llm-end', end);
-    return () => void callbacks.off('llm-start', start).off('llm-end', end);
+    callbacks.on('llm-start', start);
+    callbacks.on('llm-end', end);
+    return () => {
+      callbacks.off('llm-start', start);
+      callbacks.off('llm-end', end);
+    };
   }
 }
 
-function textOf(content: LLMStartEvent['messages'][number]['content']): string {
+function textOf(content: string | readonly object[]): string {
   if (typeof content === 'string') return content;
   return content.map((part) => ('text' in part && typeof part.text === 'string' ? part.text : '')).join('');
 }

@@ -1,1 +1,7 @@
-export { type WarmpathContext, type WarmpathProcessor, warmpathProcessor } from './processor.js';
+export {
+  type LLMRequest,
+  type LLMResponse,
+  type WarmpathContext,
+  type WarmpathProcessor,
+  warmpathProcessor,
+} from './processor.js';

@@ -1,9 +1,3 @@
-import type {
-  CachedLLMStepChunk,
-  ProcessLLMRequestArgs,
-  ProcessLLMRequestResult,
-  ProcessLLMResponseArgs,
-} from '@mastra/core/processors';
 import {
   arrangePrompt,
   type EngineUsage,
@@ -25,13 +19,35 @@ export interface WarmpathContext extends OrderSwitches {
   readonly user?: string;
 }
 
+/** The part of Mastra's `ProcessLLMRequestArgs` that is used. Nothing of Mastra is imported: no version is tied. */
+export interface LLMRequest<Message extends PromptMessage> {
+  readonly prompt: Message[];
+  readonly model: { readonly provider: string; readonly modelId: string };
+  readonly agent?: { readonly id: string } | undefined;
+  readonly requestContext?: { get(key: string): unknown } | undefined;
+  /** What a processor keeps from one call of a request to the next. */
+  readonly state: Record<string, unknown>;
+}
+
+/** The same of `ProcessLLMResponseArgs`. */
+export interface LLMResponse {
+  readonly chunks: readonly ResponseChunk[];
+  readonly state: Record<string, unknown>;
+  readonly fromCache: boolean;
+}
+
+interface ResponseChunk {
+  readonly type: string;
+  readonly payload: unknown;
+}
+
 /** A processor for `inputProcessors` of an agent. */
 export interface WarmpathProcessor {
   readonly id: 'warmpath';
   /** Puts the documents of the request context into the prompt. Errors: those of `LocalWarmpath.arrangeChat`. */
-  processLLMRequest(args: ProcessLLMRequestArgs): ProcessLLMRequestResult;
+  processLLMRequest<Message extends PromptMessage>(request: LLMRequest<Message>): { prompt: Message[] } | undefined;
   /** Tells what the engine had cached, or that it failed. */
-  processLLMResponse(args: ProcessLLMResponseArgs): Promise<void>;
+  processLLMResponse(response: LLMResponse): Promise<void>;
 }
 
 /** What a request keeps from one step of the agent to the next. */
@@ -110,7 +126,7 @@ interface FinishPayload {
   readonly output?: { readonly usage?: { readonly inputTokens?: number; readonly cachedInputTokens?: number } };
 }
 
-function usageOf(chunks: readonly CachedLLMStepChunk[]): EngineUsage {
+function usageOf(chunks: readonly ResponseChunk[]): EngineUsage {
   const finish = chunks.findLast(({ type }) => type === 'finish')?.payload as FinishPayload | undefined;
   const { inputTokens = 0, cachedInputTokens } = finish?.output?.usage ?? {};
   // Mastra writes 0 where the model said nothing.

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
-import { readData, readSeeds, renderReport, type Workload } from '@warmpath/lab';
+import { readData, readSeeds, renderReport, timeLeft, type Workload } from '@warmpath/lab';
 import { PAPERS, type PaperName, reproduce, tablesOf } from './papers.js';
 import { markdownOf } from './print-table.js';
 import type { ReproducedTable, ReproduceOptions } from './reproduction.js';
@@ -104,22 +104,70 @@ function usageError(path: string, detail: string): WarmpathError {
   return new WarmpathError('WARMPATH_USAGE', { path, detail });
 }
 
+/** Says on standard error, where a person watches, which table is being made, and how long all of them take. */
+class TableProgress {
+  readonly #total: number;
+  readonly #startedAt = performance.now();
+  #done = 0;
+
+  constructor(total: number) {
+    this.#total = total;
+    this.#show();
+  }
+
+  /** Prints on an empty line of the terminal. @param tables that are done with this */
+  print(text: string, tables = 1): void {
+    this.#done += tables;
+    this.clear();
+    process.stdout.write(text);
+    if (this.#done < this.#total) this.#show();
+  }
+
+  clear(): void {
+    if (process.stderr.isTTY) process.stderr.write('\r\u001b[2K');
+  }
+
+  #show(): void {
+    if (!process.stderr.isTTY) return;
+    const left = timeLeft(performance.now() - this.#startedAt, this.#done, this.#total);
+    process.stderr.write(`  table ${this.#done + 1} of ${this.#total} …  ${left}`);
+  }
+}
+
 /** Makes the tables and prints each as soon as it is there, so that a run that is stopped has shown what it has. */
 function printTables(paper: PaperName, { table, options, json }: Command): readonly ReproducedTable[] {
   const tables: ReproducedTable[] = [];
-  for (const name of table === undefined ? tablesOf(paper) : [table]) {
-    const reproduced = reproduce(paper, name, options);
-    if (!json) for (const each of reproduced) process.stdout.write(`${markdownOf(each)}\n`);
-    tables.push(...reproduced);
+  const names = table === undefined ? tablesOf(paper) : [table];
+  const progress = new TableProgress(names.length);
+  try {
+    for (const name of names) {
+      const reproduced = reproduce(paper, name, options);
+      progress.print(json ? '' : reproduced.map((each) => `${markdownOf(each)}\n`).join(''));
+      tables.push(...reproduced);
+    }
+  } finally {
+    progress.clear();
   }
   if (json) process.stdout.write(`${JSON.stringify({ paper, tables })}\n`);
   return tables;
 }
 
+function printSummary(options: Partial<ReproduceOptions> & { readonly isQuick: boolean }): void {
+  const progress = new TableProgress(PAPERS.reduce((sum, paper) => sum + tablesOf(paper).length, 0));
+  try {
+    for (const line of summaryLines(options)) {
+      const isTable = PAPERS.some((paper) => line.startsWith(`| ${paper} |`));
+      progress.print(`${line}\n`, isTable ? 1 : 0);
+    }
+  } finally {
+    progress.clear();
+  }
+}
+
 async function run(command: Command): Promise<void> {
   const { paper, options, isQuick, report } = command;
   if (paper === SUMMARY) {
-    for (const line of summaryLines({ ...options, isQuick })) process.stdout.write(`${line}\n`);
+    printSummary({ ...options, isQuick });
     return;
   }
   const tables = printTables(paper, command);

@@ -6,13 +6,13 @@ import {
   profileText,
   startSupervisedEngine,
 } from '@warmpath/engine';
+import { timeLeft } from '@warmpath/lab';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { addEngineOptions, announceStart, engineSettings } from '../engine-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { requireFreePort } from '../listen-address.js';
 import { tcpPort } from '../options.js';
-import { remaining } from '../progress.js';
 import { percent } from '../terminal.js';
 
 interface EngineCommandOptions {
@@ -74,7 +74,7 @@ async function profile(settings: EngineOptions, { terminal }: CommandContext, si
     onMeasured: ({ tokens, totalTokens }) => {
       if (startedAt === undefined) start.stop();
       startedAt ??= performance.now();
-      const left = remaining(performance.now() - startedAt, tokens, totalTokens);
+      const left = timeLeft(performance.now() - startedAt, tokens, totalTokens);
       terminal.status(`measuring ${percent(tokens / totalTokens, 0)}  ${left}`);
     },
     signal,

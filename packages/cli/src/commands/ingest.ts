@@ -1,3 +1,4 @@
+import { timeLeft } from '@warmpath/lab';
 import type { EmbeddingReport, IngestProgress, IngestReport } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 import {
@@ -11,7 +12,6 @@ import { addCommand, type CommandContext } from '../command-context.js';
 import { EXIT_CODES } from '../exit-codes.js';
 import { withInterruption } from '../interruption.js';
 import { wholeNumber } from '../options.js';
-import { remaining } from '../progress.js';
 import type { Terminal } from '../terminal.js';
 
 interface IngestCommandOptions extends CollectionsOptions {
@@ -82,7 +82,7 @@ function showProgress(terminal: Terminal) {
   const startedAt = performance.now();
   return {
     update: ({ files, totalFiles, bytes, totalBytes }: IngestProgress) => {
-      const left = remaining(performance.now() - startedAt, bytes, totalBytes);
+      const left = timeLeft(performance.now() - startedAt, bytes, totalBytes);
       const share = totalBytes === 0 ? 100 : Math.floor((100 * bytes) / totalBytes);
       terminal.status(`  ${share} %  ${files} of ${totalFiles} files  ${left}`);
     },

@@ -1,5 +1,5 @@
 import { type ReadStream, statSync } from 'node:fs';
-import { remaining } from '../progress.js';
+import { timeLeft } from '@warmpath/lab';
 import { percent } from '../terminal.js';
 
 /** How much of a file is read, and how long the rest takes, as text to put behind something; empty for other input. */
@@ -9,7 +9,7 @@ export function readingProgress(file: string, input: NodeJS.ReadStream | ReadStr
   return () => {
     if (bytes === 0 || !('bytesRead' in input)) return '';
     const done = Math.min(Number(input.bytesRead), bytes);
-    return ` (${percent(done / bytes, 0)})  ${remaining(performance.now() - startedAt, done, bytes)}`;
+    return ` (${percent(done / bytes, 0)})  ${timeLeft(performance.now() - startedAt, done, bytes)}`;
   };
 }
 

@@ -3,9 +3,10 @@ import { Agent } from '@mastra/core/agent';
 import { RequestContext } from '@mastra/core/request-context';
 import { createTool } from '@mastra/core/tools';
 import type { EngineUsage } from '@warmpath/client';
+import { warmpathProcessor } from '@warmpath/mastra';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { ListeningWarmpath } from '../../../test/listening-warmpath.js';
+import { ListeningWarmpath } from '../listening-warmpath.js';
 import {
   callsTool,
   failsWith,
@@ -15,8 +16,7 @@ import {
   realGateway,
   textOf,
   timesIn,
-} from '../../../test/real-gateway.js';
-import { warmpathProcessor } from '../src/index.js';
+} from '../real-gateway.js';
 
 let gateway: RealGateway;
 beforeAll(async () => {

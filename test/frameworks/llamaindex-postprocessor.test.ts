@@ -7,8 +7,8 @@ import { getResponseSynthesizer } from '@llamaindex/core/response-synthesizers';
 import { BaseRetriever } from '@llamaindex/core/retriever';
 import { type NodeWithScore, TextNode } from '@llamaindex/core/schema';
 import { LocalWarmpath, Warmpath } from '@warmpath/client';
+import { type PostprocessorOptions, WarmpathPostprocessor } from '@warmpath/llamaindex';
 import { describe, expect, it } from 'vitest';
-import { type PostprocessorOptions, WarmpathPostprocessor } from '../src/index.js';
 
 const passage = (letter: string) => `${letter} was found in a year of many rains. `.repeat(8);
 const found = (letters: string): NodeWithScore[] =>

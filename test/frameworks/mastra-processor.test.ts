@@ -4,9 +4,9 @@ import { RequestContext } from '@mastra/core/request-context';
 import { MastraLanguageModelV2Mock } from '@mastra/core/test-utils/llm-mock';
 import { createTool } from '@mastra/core/tools';
 import { LocalWarmpath } from '@warmpath/client';
+import { type WarmpathContext, warmpathProcessor } from '@warmpath/mastra';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { type WarmpathContext, warmpathProcessor } from '../src/index.js';
 
 const passage = (id: string) => ({ id, content: `${id} was found in a year of many rains. `.repeat(8) });
 function context(ids: string, fields: Partial<WarmpathContext> = {}): RequestContext {

@@ -6,16 +6,9 @@ import { BaseRetriever } from '@llamaindex/core/retriever';
 import { type NodeWithScore, TextNode } from '@llamaindex/core/schema';
 import { OpenAI } from '@llamaindex/openai';
 import { Warmpath } from '@warmpath/client';
+import { WarmpathPostprocessor } from '@warmpath/llamaindex';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import {
-  failsWith,
-  passages,
-  type RealGateway,
-  realGateway,
-  type SentPrompt,
-  textOf,
-} from '../../../test/real-gateway.js';
-import { WarmpathPostprocessor } from '../src/index.js';
+import { failsWith, passages, type RealGateway, realGateway, type SentPrompt, textOf } from '../real-gateway.js';
 
 let gateway: RealGateway;
 beforeAll(async () => {

@@ -4,7 +4,7 @@ import { BaseRetriever } from '@llamaindex/core/retriever';
 import { type NodeWithScore, TextNode } from '@llamaindex/core/schema';
 import { OpenAI } from '@llamaindex/openai';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { explained, passages, type RealGateway, realGateway } from '../../../test/real-gateway.js';
+import { explained, passages, type RealGateway, realGateway } from '../real-gateway.js';
 
 let gateway: RealGateway;
 beforeAll(async () => {
