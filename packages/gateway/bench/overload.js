@@ -20,7 +20,7 @@ const TIMES = Number(values.times);
 const MS = 1_000 * Number(values.seconds);
 const WARM_UP_MS = 5_000;
 const CAPACITY_MS = 4_000;
-const CAPACITY_CONNECTIONS = 64;
+const CAPACITY_CONNECTIONS = 16;
 /** Of what it can do: what it is offered when the overload is over. */
 const AFTERWARDS = 0.5;
 const AFTERWARDS_MS = 3_000;
@@ -28,7 +28,7 @@ const RECOVERY_MS = 1_000;
 const TICK_MS = 5;
 const MEMORY_EVERY_MS = 250;
 /** Requests without an answer beyond which none is sent: nobody is to run out of sockets. */
-const MOST_OPEN = 20_000;
+const MOST_OPEN = 10_000;
 const HEADERS = { 'content-type': 'application/json' };
 
 const given = bodies().documents;
@@ -120,7 +120,8 @@ try {
   const isWell = result.others === 0 && accepted.count > 0 && result.recoveryMs <= RECOVERY_MS;
   if (values.json) console.log(JSON.stringify(result));
   else {
-    const ms = ({ count, p50Ms, p99Ms }) => `${count}, p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms`;
+    const ms = ({ count, p50Ms, p99Ms }) =>
+      count === 0 ? 'none' : `${count}, p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms`;
     console.log(
       `it does ${result.capacityPerSecond.toFixed(0)} a second, and is offered ${result.offeredPerSecond.toFixed(0)}`,
     );
