@@ -225,7 +225,7 @@ describe('limits of several gateways', () => {
           tellAll(several);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: 100 },
     );
   });
 
