@@ -13,7 +13,7 @@ const AIM = 0.85;
  * third of the speed at least, however much longer the streams have become since it came.
  */
 const LEAST_GAP = 1.5;
-/** What a single step may take now and then: a reader hardly notices, though it is many times longer than the others. */
+/** What a single step may take now and then; a reader hardly notices. */
 const BURST_MS = 200;
 /**
  * A burst may also take so many times what the gap allows on average. With less, streams would catch up in a step or
@@ -106,8 +106,8 @@ export class ChunkLimit {
   }
 
   /**
-   * Prompt tokens for the next step: none while it is not known what is quiet, or behind a burst, and else one at least,
-   * so that no prompt waits for ever. O(tokens of a tile + tiles).
+   * Prompt tokens for the next step: none while it is not known what is quiet, or behind a burst, and else one at
+   * least, so that no prompt waits for ever. O(tokens of a tile + tiles).
    */
   tokens({ prompt, generating, most, estimate }: OpenStep): number {
     if (this.#gap === 0) {
