@@ -73,7 +73,8 @@ export class ChunkLimit {
    */
   constructor(gap: number, burstMs = BURST_MS) {
     this.#gap = gap;
-    this.#burstMs = burstMs;
+    // With less than that, streams could not catch up.
+    this.#burstMs = AIM * gap > 1 ? burstMs : 0;
   }
 
   /** A step was computed. O(1). */
