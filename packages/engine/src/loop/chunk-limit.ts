@@ -13,10 +13,14 @@ const AIM = 0.85;
  * third of the speed at least, however much longer the streams have become since it came.
  */
 const LEAST_GAP = 1.5;
-/** A step that takes no longer than this is hardly noticed, though it is many times longer than those before. */
-const BURST_MS = 100;
-/** Bursts that are not as many times longer than what the gap allows would be too many of all steps. */
-const LEAST_BURST = 2;
+/** What a single step may take now and then; a reader hardly notices. */
+const BURST_MS = 200;
+/**
+ * A burst may also take so many times what the gap allows on average. With less, streams would catch up in a step or
+ * two, and every second step would be a burst; and a tile, which is computed several times faster a token, would seldom
+ * have room.
+ */
+const LEAST_BURST = 2.4;
 /** So many steps behind a burst, streams have caught up, however little longer than without prompts a step may take. */
 const MOST_CATCHING_UP = 64;
 
@@ -41,9 +45,9 @@ export interface OpenStep {
 
 /**
  * How many prompt tokens may be computed beside running streams, so that these get their next token in time: no later
- * than `gap` times what a step took before the prompt came, on average: where steps are short, one may take as long as
- * nobody notices, and those behind it hold no prompt until their streams have caught up. So short prompts do not wait,
- * and long ones go on in chunks large enough to be computed fast. What a step took without a prompt is measured, as the median of some quiet steps with as
+ * than `gap` times what a step took before the prompt came, on average: one step may take longer, and those behind
+ * it hold no prompt until the streams have caught up. So short prompts do not wait, and long ones go on in chunks large
+ * enough to be computed fast. What a step took without a prompt is measured, as the median of some quiet steps with as
  * many streams; where there are none, or only old ones, the next steps are quiet. It holds for the whole prompt,
  * although the streams become longer. What a step with a prompt takes is estimated from what it attends to, and
  * corrected by the steps before it.
@@ -69,7 +73,8 @@ export class ChunkLimit {
    */
   constructor(gap: number, burstMs = BURST_MS) {
     this.#gap = gap;
-    this.#burstMs = burstMs;
+    // With less than that, streams could not catch up.
+    this.#burstMs = AIM * gap > 1 ? burstMs : 0;
   }
 
   /** A step was computed. O(1). */
@@ -77,7 +82,7 @@ export class ChunkLimit {
     this.#steps++;
     this.#speed.observe(estimate, durationMs);
     if (promptTokens === 0) {
-      const caughtUpMs = Math.max(this.#allowedMs - durationMs, this.#burstMs / MOST_CATCHING_UP);
+      const caughtUpMs = Math.max(this.#allowedMs - durationMs, this.#mostMs / MOST_CATCHING_UP);
       this.#owedMs = Math.max(0, this.#owedMs - caughtUpMs);
     } else {
       // What a step takes longer than it was to take is nothing to catch up with: something else disturbed it.
@@ -102,8 +107,8 @@ export class ChunkLimit {
   }
 
   /**
-   * Prompt tokens for the next step: none while it is not known what is quiet, or behind a burst, and else one at least,
-   * so that no prompt waits for ever. O(tokens of a tile + tiles).
+   * Prompt tokens for the next step: none while it is not known what is quiet, or behind a burst, and else one at
+   * least, so that no prompt waits for ever. O(tokens of a tile + tiles).
    */
   tokens({ prompt, generating, most, estimate }: OpenStep): number {
     if (this.#gap === 0) {
@@ -116,7 +121,7 @@ export class ChunkLimit {
     const gap = AIM * this.#gap;
     const allowedMs = Math.max(gap * quietMs, Math.min(gap, LEAST_GAP) * this.#speed.ms(estimate(0)));
     this.#allowedMs = allowedMs;
-    this.#mostMs = this.#burstMs >= LEAST_BURST * allowedMs ? this.#burstMs : allowedMs;
+    this.#mostMs = this.#burstMs === 0 ? allowedMs : Math.max(this.#burstMs, LEAST_BURST * allowedMs);
     if (this.#owedMs > 0) {
       return 0;
     }

@@ -11,7 +11,8 @@
 import type { Readable, Writable } from 'node:stream';
 
 /**
- * Request: the number under which the front wants a stream to be told. Answer: it was told, and nothing else is to come.
+ * Request: the number under which the front wants a stream to be told. Answer: it was told, and nothing else is to
+ * come.
  */
 export const RECORDS_HEADER = 'warmpath-records';
 

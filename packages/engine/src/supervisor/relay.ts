@@ -25,7 +25,7 @@ export interface RelayedRequest {
 }
 
 /** What a client has of a stream: at most the request's own limit of tokens. */
-export interface RelayedAnswer {
+interface RelayedAnswer {
   /** Its `AnswerOrigin` in JSON. */
   readonly origin: string;
   /** Tokens whose text was passed on. */
@@ -72,9 +72,10 @@ const CONNECTION_HEADERS = new Set([
 ]);
 
 /**
- * Sends a request to the worker and its answer to the client. A stream passes event by event; any other answer is passed
- * on when it is whole. So a request whose worker crashes can be sent again, and a stream goes on behind what its client
- * has. When the client goes away, or leaves too much of its stream unread, the connection to the worker is closed.
+ * Sends a request to the worker and its answer to the client. A stream passes event by event; any other answer is
+ * passed on when it is whole. So a request whose worker crashes can be sent again, and a stream goes on behind what its
+ * client has. When the client goes away, or leaves too much of its stream unread, the connection to the worker is
+ * closed.
  */
 export function relay(
   { pool, records }: Pick<Worker, 'pool' | 'records'>,

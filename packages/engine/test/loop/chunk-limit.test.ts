@@ -249,7 +249,7 @@ describe('the prompt tokens beside running streams', () => {
   });
 
   it('go on behind a burst however little longer a step may take', () => {
-    const simulation = new Simulation({ gap: 1, machine: { ...EXACT, byRow: 0.1, tiled: 0.1 }, burstMs: 100 });
+    const simulation = new Simulation({ gap: 1.2, machine: { ...EXACT, byRow: 0.1, tiled: 0.1 }, burstMs: 100 });
     simulation.quiet(20);
     const steps = simulation.prompt(2_000, 512);
     expect(steps.length).toBeLessThan(65 * 5);
