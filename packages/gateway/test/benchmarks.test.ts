@@ -36,16 +36,16 @@ it('the benchmark measures what it was asked for, keeps the rest of the file, an
   const machine = `${cpus().length} x ${cpus()[0]!.model}`;
   const before = { run: 'before', systems: {} };
   const runs = [{ date: 'before', machine, node: process.version, versions: {} }];
-  writeFileSync(json, JSON.stringify({ runs, groups: { 'prompt/1': before, 'tags/32': before } }));
-  const options = ['--quick', '--systems', 'direct,fastify,warmpath', '--cells', 'tags/32,small/stream/32'];
+  writeFileSync(json, JSON.stringify({ runs, groups: { 'prompt/1': before, 'small/32': before } }));
+  const options = ['--quick', '--systems', 'direct,fastify,warmpath', '--cells', 'small/32,small/stream/32'];
   const { stdout } = await run(process.execPath, [join(BENCH, 'gateway.js'), ...options, '--json', json]);
-  expect(stdout).toMatch(/CPU a request, in tags .* times fastify \+ undici +(met|MISSED)/);
+  expect(stdout).toMatch(/CPU a request, small body .* times fastify \+ undici +(met|MISSED)/);
   expect(stdout).toMatch(/32 +Warmpath .* 0 of 64/);
   const figures = JSON.parse(readFileSync(json, 'utf8'));
   expect(figures.runs).toHaveLength(2);
-  expect(Object.keys(figures.groups).sort()).toEqual(['idle', 'prompt/1', 'small/stream/32', 'tags/32']);
+  expect(Object.keys(figures.groups).sort()).toEqual(['idle', 'prompt/1', 'small/32', 'small/stream/32']);
   expect(figures.groups['prompt/1']).toEqual(before);
-  for (const name of ['tags/32', 'small/stream/32']) {
+  for (const name of ['small/32', 'small/stream/32']) {
     const { systems } = figures.groups[name];
     expect(Object.keys(systems).sort()).toEqual(['direct', 'fastify', 'warmpath']);
     for (const { requests } of Object.values<{ requests: number[] }>(systems)) {
