@@ -17,20 +17,20 @@ function resultFile(): string {
 }
 
 it('a short soak: every answer is for its own question, every fault is told, nothing is left behind', {
-  timeout: 120_000,
+  timeout: 300_000,
 }, async () => {
   const json = resultFile();
   // It exits with 1 where anything is wrong.
-  await run(process.execPath, [join(BENCH, 'soak.js'), '--requests', '800', '--json', json]);
+  await run(process.execPath, [join(BENCH, 'soak.js'), '--requests', '500', '--json', json]);
   const { played, failed, problems } = JSON.parse(readFileSync(json, 'utf8'));
   expect({ failed, problems }).toEqual({ failed: 0, problems: [] });
-  for (const play of ['whole', 'stream', 'reset', 'garbled', 'cut', 'cut stream', 'left in a stream']) {
+  for (const play of ['whole', 'stream', 'reset', 'garbled', 'refused', 'left in a stream']) {
     expect(played[play], play).toBeGreaterThan(0);
   }
 });
 
 it('the benchmark measures what it was asked for, keeps the rest of the file, and judges the bars', {
-  timeout: 120_000,
+  timeout: 300_000,
 }, async () => {
   const json = resultFile();
   const machine = `${cpus().length} x ${cpus()[0]!.model}`;
