@@ -34,7 +34,10 @@ export function benchmarksPage() {
             '`--json packages/gateway/bench/figures.json`',
             'keeps the figures; `npm run docs:generate` writes this page from them',
           ],
-          ['`--quick`', 'a smoke run of a few minutes: one short round, without 128 connections and without streams of one of the bodies'],
+          [
+            '`--quick`',
+            'a smoke run of a few minutes: one short round, without 128 connections and without streams of one of the bodies',
+          ],
           ['`--bars`', 'only what the bars need; `npm run bench -w packages/gateway` is the same'],
           [
             '`--cells small/32,stream/512`',
@@ -65,6 +68,7 @@ export function benchmarksPage() {
           ];
         }),
       ),
+      ...caveatsOf(figures),
       '## Bars',
       'What this project holds itself to. In brackets: of all rounds the least and the greatest.',
       table(bars.head, bars.rows),
@@ -73,6 +77,17 @@ export function benchmarksPage() {
       'The embedded engine beside llama-server: [`npm run bench:peer -w packages/engine`](./research/llama-server.md). Agents, a shared store and long runs: [the gateway under other loads](./research/gateway-loads.md). LiteLLM, Envoy and the gateways in Rust and Go are not measured here.',
     ],
   );
+}
+
+/** What a reader must know before the figures of some runs. */
+function caveatsOf({ runs }) {
+  const isBusy = runs.some(({ machine, loadBefore }) => loadBefore > Number.parseInt(machine, 10));
+  const isQuick = runs.some((run) => run.isQuick);
+  return [
+    isBusy &&
+      '**The machine was busy with other work** (its load was above its number of cores): every system got a fraction of a core, those with the most code the least. Compare nothing but the order of magnitude.',
+    isQuick && '**Quick**: one round of a second a cell. The rest of the cells is not measured yet.',
+  ].filter(Boolean);
 }
 
 /** Of its last run. */

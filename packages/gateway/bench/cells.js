@@ -73,9 +73,13 @@ export function warmUpMs({ body, isStream }, settings) {
   return COMPARED.includes(body) ? settings.warmUpMs : settings.warmUpMs / 4;
 }
 
-/** One group of each kind of body, at once and streamed: what is warmed up. */
+/** What is warmed up: each kind of body answered at once, also where only its streams are measured, then its streams. */
 export function kindsOf(groups) {
-  return [...new Map(groups.map((group) => [`${group.body} ${group.isStream}`, group])).values()];
+  const atOnce = new Map(
+    groups.map((group) => [group.body, { ...group, name: `${group.body}/warm`, isStream: false }]),
+  );
+  const streams = new Map(groups.filter(({ isStream }) => isStream).map((group) => [group.body, group]));
+  return [...atOnce.values(), ...streams.values()];
 }
 
 /** Seconds that groups take: the rounds alone, and with the warm-up. */
