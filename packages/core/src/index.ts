@@ -49,6 +49,7 @@ export type { Context, CutShort, Ordering, OrderingPolicy, PolicyName } from './
 export { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';
 export { PREWARM_WINDOW, planPrewarm } from './ordering/prewarm.js';
+export { placesMoved } from './ordering/placement.js';
 export { limitShift } from './ordering/shift-limit.js';
 export type { ContextIndexOptions, IndexedContext } from './plan/context-index.js';
 export { ContextIndex } from './plan/context-index.js';

@@ -102,7 +102,7 @@ function hostileWaiting(count: number): readonly (readonly Document[])[] {
 
 describe('a budget of 10,000 operations on a hostile tree', () => {
   const waitingCounts = [0, 1, 16, 64];
-  const limits = [{}, { maxShift: 20 }, { maxShift: 3, pinned: [4] }];
+  const limits = [{}, { maxShift: 20 }, { maxShift: 3, pinned: [4] }, { shiftPrice: 3 }];
   const cases = SEARCHING.flatMap((name) =>
     waitingCounts.flatMap((waiting) => limits.map((limit) => ({ name, waiting, limit }))),
   );

@@ -21,7 +21,8 @@ const MAX_PATH_LOOK_UPS = 1_024;
  * leaves behind. It knows the requests waiting (`Context.waiting`), and expects what recent requests and their rank
  * survival let it expect (`RecentRequestsView`); that alone it trusts only where documents differ in length. With
  * neither, and for more than 30 documents, the answer is that of `exact`. It gives up cached tokens only where the
- * reuse it expects is worth more. Method, constants and figures: docs/research/foresight.md.
+ * reuse it expects is worth more, and moves documents only where that is worth the price of moving them
+ * (`Context.shiftPrice`). Method, constants and figures: docs/research/foresight.md.
  *
  * Up to 8 documents the plan is optimal under its estimate, above it grows the best of 8 chains. `maxOperations` bounds
  * the counted operations (look-ups, comparisons, subsets, steps of a chain), never time, so that the same state gives
@@ -83,7 +84,8 @@ class ForesightPlanner {
     if (!knowsAll && demand.waiting === 0) return TOO_MUCH;
     if (demand.count === 0 || (demand.waiting === 0 && !isGuessTrusted)) return NO_PLAN;
     const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
-    if (!paths.collect(context, view, rule, Math.min(left / OPERATIONS_A_LOOK_UP, MAX_PATH_LOOK_UPS))) return TOO_MUCH;
+    const limits = rule?.isOpen === false ? rule : undefined;
+    if (!paths.collect(context, view, limits, Math.min(left / OPERATIONS_A_LOOK_UP, MAX_PATH_LOOK_UPS))) return TOO_MUCH;
     left -= OPERATIONS_A_LOOK_UP * paths.lookUps;
     const isFew = documents.length <= SUBSETS_MAX_DOCUMENTS;
     if (isFew && SubsetSearch.cost(documents.length, demand, rule) <= left) {
@@ -92,7 +94,7 @@ class ForesightPlanner {
       const laterOf = (of: readonly number[], cached: number) => this.#subsets.laterTokens(of, cached);
       return { ordering: weighed(order, { context, view, demand }, laterOf), cutShort: knowsAll ? undefined : 'known' };
     }
-    if (ChainSearch.cost(documents.length, demand, paths) > left) return TOO_MUCH;
+    if (ChainSearch.cost(documents.length, demand, paths, rule) > left) return TOO_MUCH;
     demand.weigh(paths);
     const order = this.#chains.find(documents, demand, paths, rule);
     const laterOf = (of: readonly number[], cached: number) => this.#chains.laterTokens(of, cached, demand);

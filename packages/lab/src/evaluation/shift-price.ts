@@ -1,0 +1,68 @@
+import type { BootstrapMean } from './paired-statistics.js';
+
+/**
+ * A strategy: the documents arranged where a place that a document moves costs so many tokens (`shiftPrice`), with the
+ * hint that states the retrieval order.
+ */
+export type PricedStrategy = `price-${number}`;
+
+const PREFIX = 'price-';
+
+/** The strategy of a price. */
+export function pricedStrategy(price: number): PricedStrategy {
+  return `${PREFIX}${price}`;
+}
+
+/** The price of a strategy; `undefined` for one that has none. */
+export function shiftPriceOf(strategy: string): number | undefined {
+  return strategy.startsWith(PREFIX) ? Number(strategy.slice(PREFIX.length)) : undefined;
+}
+
+/** Parts of a document's tokens that a place may cost; from a quarter on, hardly any document is worth moving. */
+const LADDER = [0, 1 / 16, 1 / 8, 1 / 4];
+
+/** Prices to try where documents have so many tokens: from none to one at which hardly a document moves. */
+export function priceLadder(meanTokens: number): readonly number[] {
+  return [...new Set(LADDER.map((part) => Number((part * meanTokens).toPrecision(2))))];
+}
+
+/** What came of one price, against retrieval order. */
+export interface PricedAnswers {
+  readonly price: number;
+  /** Places that documents stood away from their retrieval ranks, a question. */
+  readonly placesMoved: number;
+  /** Token F1 less that of retrieval order, question by question. */
+  readonly f1: BootstrapMean;
+  /** Prompt tokens that were not in the cache, less those of retrieval order, in parts of these; `null` if unknown. */
+  readonly computed: number | null;
+}
+
+/** Quality against the price, and the price that follows. */
+export interface ShiftPriceFit {
+  /** Token F1 that may be lost. */
+  readonly tolerance: number;
+  /** Cheapest first. */
+  readonly prices: readonly (PricedAnswers & {
+    /** Whether the whole interval of the loss lies within the tolerance. */
+    readonly keepsAnswers: boolean;
+  })[];
+  /** The lowest price that keeps the answers; `null` where none is shown to. */
+  readonly suggested: number | null;
+}
+
+/**
+ * The lowest price that is shown to keep the answers: a larger loss of token F1 than `tolerance` lies outside the 95 %
+ * interval. Prices are tried from the highest, next to retrieval order, downwards, and the first that fails ends it: so
+ * that many prices make no price look good by chance. O(prices log prices).
+ */
+export function fitShiftPrice(answers: readonly PricedAnswers[], tolerance: number): ShiftPriceFit {
+  const prices = answers
+    .map((each) => ({ ...each, keepsAnswers: each.f1.low >= -tolerance }))
+    .sort((a, b) => a.price - b.price);
+  let suggested: number | null = null;
+  for (const { price, keepsAnswers } of prices.toReversed()) {
+    if (!keepsAnswers) break;
+    suggested = price;
+  }
+  return { tolerance, prices, suggested };
+}
