@@ -160,7 +160,16 @@ describe('warmpath lab eval on a fake engine', () => {
     expect(printed).toContain('tokens a place');
     expect(printed).toMatch(/^ {2}3\.5 /m);
     expect(printed).toContain('`arrange.shiftPrice: 0` is the lowest price tried that keeps the answers');
-    for (const list of ['-1', 'x', '1,', Array(17).fill(0).map(String).map((_, i) => i).join()]) {
+    for (const list of [
+      '-1',
+      'x',
+      '1,',
+      Array(17)
+        .fill(0)
+        .map(String)
+        .map((_, i) => i)
+        .join(),
+    ]) {
       expect((await runCli([...args, `--shift-prices=${list}`])).code).toBe(2);
     }
     expect((await runCli([...args, '--tolerance', '101'])).code).toBe(2);

@@ -25,8 +25,8 @@ const NONE: readonly never[] = [];
  *
  * Loses no document and keeps within `maxShift` and `pin`. If the policy fails, the answer is retrieval order and
  * `trace.fellBack` says why. Errors: `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`,
- * `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN` for a request that `prepareRequest` would have refused. `now` in
- * milliseconds of the caller's clock.
+ * `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN` for a request that `prepareRequest` would have refused. `now`
+ * in milliseconds of the caller's clock.
  *
  * Cost: that of the policy; some tens of microseconds with `foresight`, some with `exact` (see `bench/`).
  */

@@ -13,7 +13,7 @@ import {
 import type { WorkSteps } from './work-steps.js';
 
 export interface PrepareRequestOptions extends PrepareDocumentsOptions {
-  /** Where policy, maxShift, shiftPrice, pin and hints stand in the caller's input, for error paths; none by default. */
+  /** Where the switches of the order stand in the caller's input, for error paths; none by default. */
   readonly switchesPath?: string;
 }
 
@@ -23,7 +23,8 @@ export interface PrepareRequestOptions extends PrepareDocumentsOptions {
  *
  * Errors: those of `prepareDocuments`; `WARMPATH_INVALID_REQUEST` when it is no object or `hints` is no boolean,
  * `WARMPATH_UNKNOWN_POLICY` (naming the nearest known policy),
- * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN`. Cost: that of `prepareDocuments`.
+ * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN`. Cost: that of
+ * `prepareDocuments`.
  */
 export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}): ArrangeRequest {
   const input = asRecord(raw);

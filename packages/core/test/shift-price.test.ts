@@ -67,23 +67,26 @@ function cachedTokens(ranks: readonly number[], { documents, preamble }: Context
 describe('the price of a prefix', () => {
   test('is that of the cheapest order that begins so, and never falls on the way', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 5 }).chain((count) => fc.tuple(fc.constant(count), constraints(count))), ([count, limits]) => {
-        const documents = documentsOf([...'abcde'].slice(0, count));
-        const context = { documents, preamble: undefined, ...limits };
-        const { priceOf } = new ConstraintRule(count, { ...limits, shiftPrice: 2 });
-        const orders = allowedOrders(context);
-        for (const each of orders) {
-          expect(priceOf!(each)).toBe(2 * placesMoved(each));
-          let before = 0;
-          for (let length = 0; length <= count; length++) {
-            const prefix = each.slice(0, length);
-            const same = orders.filter((other) => prefix.every((rank, place) => other[place] === rank));
-            expect(priceOf!(prefix)).toBe(2 * Math.min(...same.map(placesMoved)));
-            expect(priceOf!(prefix)).toBeGreaterThanOrEqual(before);
-            before = priceOf!(prefix);
+      fc.property(
+        fc.integer({ min: 1, max: 5 }).chain((count) => fc.tuple(fc.constant(count), constraints(count))),
+        ([count, limits]) => {
+          const documents = documentsOf([...'abcde'].slice(0, count));
+          const context = { documents, preamble: undefined, ...limits };
+          const { priceOf } = new ConstraintRule(count, { ...limits, shiftPrice: 2 });
+          const orders = allowedOrders(context);
+          for (const each of orders) {
+            expect(priceOf!(each)).toBe(2 * placesMoved(each));
+            let before = 0;
+            for (let length = 0; length <= count; length++) {
+              const prefix = each.slice(0, length);
+              const same = orders.filter((other) => prefix.every((rank, place) => other[place] === rank));
+              expect(priceOf!(prefix)).toBe(2 * Math.min(...same.map(placesMoved)));
+              expect(priceOf!(prefix)).toBeGreaterThanOrEqual(before);
+              before = priceOf!(prefix);
+            }
           }
-        }
-      }),
+        },
+      ),
       { numRuns: 60 },
     );
   });

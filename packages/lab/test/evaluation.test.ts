@@ -263,15 +263,20 @@ function kind(name: string, means: readonly number[]) {
 }
 
 describe('the price of moving documents', () => {
-  const at = (price: number, low: number) => ({ price, placesMoved: 1, f1: { mean: 0, low, high: 0.1 }, computed: null });
+  const at = (price: number, low: number) => ({
+    price,
+    placesMoved: 1,
+    f1: { mean: 0, low, high: 0.1 },
+    computed: null,
+  });
 
   it('is the lowest that keeps the answers, and so do all above it', () => {
-    const fit = (...lows: readonly number[]) =>
+    const suggest = (...lows: readonly number[]) =>
       fitShiftPrice(lows.map((low, i) => at(8 - 2 * i, low)).toReversed(), 0.02);
-    expect(fit(0, -0.01, -0.02).suggested).toBe(4);
-    expect(fit(0, -0.03, -0.01).suggested).toBe(8);
-    expect(fit(-0.03, 0, 0).suggested).toBeNull();
-    expect(fit(0, -0.03).prices.map(({ price, keepsAnswers }) => [price, keepsAnswers])).toEqual([
+    expect(suggest(0, -0.01, -0.02).suggested).toBe(4);
+    expect(suggest(0, -0.03, -0.01).suggested).toBe(8);
+    expect(suggest(-0.03, 0, 0).suggested).toBeNull();
+    expect(suggest(0, -0.03).prices.map(({ price, keepsAnswers }) => [price, keepsAnswers])).toEqual([
       [6, false],
       [8, true],
     ]);
@@ -287,10 +292,16 @@ describe('the price of moving documents', () => {
     const strategies = ['retrieval', pricedStrategy(0), pricedStrategy(2.5)] as const;
     const answered = strategies.flatMap((strategy, s) =>
       Array.from({ length: 40 }, (_, i) =>
-        answer(`q${i}`, strategy, s === 1 && i % 4 === 0 ? 0 : 1, { cachedTokens: [20, 60, 40][s]!, placesMoved: 4 - s }),
+        answer(`q${i}`, strategy, s === 1 && i % 4 === 0 ? 0 : 1, {
+          cachedTokens: [20, 60, 40][s]!,
+          placesMoved: 4 - s,
+        }),
       ),
     );
-    const report = evaluationReport({ ...SETTINGS, strategies, tolerance: 0.01 }, { answered, failed: [], questions: asked(40) })!;
+    const report = evaluationReport(
+      { ...SETTINGS, strategies, tolerance: 0.01 },
+      { answered, failed: [], questions: asked(40) },
+    )!;
     const { prices, suggested } = report.shiftPrices!;
     expect(suggested).toBe(2.5);
     expect(prices[0]).toMatchObject({ price: 0, placesMoved: 3, computed: -0.5, keepsAnswers: false });
@@ -299,7 +310,10 @@ describe('the price of moving documents', () => {
     expect(prices[1]!.f1).toEqual({ mean: 0, low: 0, high: 0 });
     expect(evaluationFinding(report)).toContain('`arrange.shiftPrice: 2.5` is the lowest price tried');
     const worse = answered.filter(({ strategy }) => strategy !== strategies[2]);
-    const one = evaluationReport({ ...SETTINGS, strategies: strategies.slice(0, 2), tolerance: 0.01 }, { answered: worse, failed: [], questions: asked(40) })!;
+    const one = evaluationReport(
+      { ...SETTINGS, strategies: strategies.slice(0, 2), tolerance: 0.01 },
+      { answered: worse, failed: [], questions: asked(40) },
+    )!;
     expect(evaluationFinding(one)).toContain('no price of moving documents is shown to keep the answers');
   });
 });

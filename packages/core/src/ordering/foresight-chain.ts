@@ -16,8 +16,8 @@ const STARTS = 8;
  * next, by the worth of `SubsetSearch`, until no coming request wants what is left; the rest follows in retrieval
  * order. The best of these chains wins; among equals the first found.
  *
- * Where moving documents has a price, a path counts its tokens less that price, and a step what it is worth less what it
- * adds to the price.
+ * Where moving documents has a price, a path counts its tokens less that price, and a step what it is worth less what
+ * it adds to the price.
  *
  * Up to 30 documents. O(8 × demand × k²) at most, far less as a rule, for each step keeps only the requests that want
  * all documents before it. Allocates some small arrays of ranks; must not be re-entered.

@@ -9,7 +9,8 @@ import { followedByRetrievalOrder } from './retrieval-order.js';
 /**
  * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child;
  * when there is none, append the rest in retrieval order. Under constraints, a document that may not stand at the place
- * is passed over; where moving has a price, the walk is cut where it saves most above it. O(k²) look-ups, and the walk ends where they would pass `maxOperations`.
+ * is passed over; where moving has a price, the walk is cut where it saves most above it. O(k²) look-ups, and the walk
+ * ends where they would pass `maxOperations`.
  */
 export function createGreedyPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   return { name: 'greedy', arrange: (context, view) => arrangeGreedily(context, view, maxOperations) };

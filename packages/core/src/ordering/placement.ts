@@ -1,8 +1,8 @@
 import type { PlacementRule } from '../tree/view.js';
 
 /**
- * The constraints: how far a document may move, which may not move at all, and what moving costs. Ranks and places count
- * from 0.
+ * The constraints: how far a document may move, which may not move at all, and what moving costs. Ranks and places
+ * count from 0.
  */
 export interface OrderConstraints {
   /** Places a document may move from its retrieval rank; `undefined` for any number. */

@@ -2,7 +2,13 @@ import { mean } from '../statistics.js';
 import { type AnswerScore, SCORE_NAMES } from './answer-score.js';
 import { type BootstrapMean, bootstrapMeans, type PairedTest, pairedTTest, unitSums } from './paired-statistics.js';
 import type { EvaluationQuestion } from './questions.js';
-import { fitShiftPrice, type PricedAnswers, type PricedStrategy, type ShiftPriceFit, shiftPriceOf } from './shift-price.js';
+import {
+  fitShiftPrice,
+  type PricedAnswers,
+  type PricedStrategy,
+  type ShiftPriceFit,
+  shiftPriceOf,
+} from './shift-price.js';
 import { signFlipTest } from './sign-flip-test.js';
 
 /** What questions that stand alone are asked with; the first is what the others are compared with. */

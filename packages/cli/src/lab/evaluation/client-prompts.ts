@@ -19,7 +19,8 @@ export class ClientPrompts implements PromptSource {
 
   constructor(settings: ClientSettings) {
     this.#settings = settings;
-    this.#inPlace = settings.recognisedBy === undefined ? undefined : new InPlacePrompts({ policy: settings.recognisedBy });
+    this.#inPlace =
+      settings.recognisedBy === undefined ? undefined : new InPlacePrompts({ policy: settings.recognisedBy });
   }
 
   send(question: EvaluationQuestion): SentPrompt {
