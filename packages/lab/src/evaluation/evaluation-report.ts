@@ -214,7 +214,7 @@ export function evaluationReport(
           ...byScore((name) => difference(i + 1, name)),
           answers: changedAnswers(samples[sampleOf(i + 1, 0)]!, samples[sampleOf(0, 0)]!, units),
         }));
-  const priced = differences.flatMap((each) => pricedAnswers(each, figures));
+  const priced = differences.flatMap((each) => pricedAnswers(each, figures, scored.length));
   return {
     ...settings,
     questions: {
@@ -237,14 +237,18 @@ export function evaluationReport(
 }
 
 /** What a difference says of a price, if its strategy has one. */
-function pricedAnswers({ strategy, f1 }: StrategyDifference, figures: readonly StrategyFigures[]): PricedAnswers[] {
+function pricedAnswers(
+  { strategy, f1 }: StrategyDifference,
+  figures: readonly StrategyFigures[],
+  questions: number,
+): PricedAnswers[] {
   const price = shiftPriceOf(strategy);
   if (price === undefined) return [];
-  const { placesMoved, ...own } = figures.find((each) => each.strategy === strategy)!;
+  const { placesMoved, moved, ...own } = figures.find((each) => each.strategy === strategy)!;
   const [before, after] = [computedTokens(figures[0]!), computedTokens(own)];
   const computed = before === null || after === null || before === 0 ? null : after / before - 1;
   const { mean: change, low, high } = f1;
-  return [{ price, placesMoved, f1: { mean: change, low, high }, computed }];
+  return [{ price, questions, moved, placesMoved, f1: { mean: change, low, high }, computed }];
 }
 
 function computedTokens({ promptTokens, cachedTokens }: Pick<StrategyFigures, 'promptTokens' | 'cachedTokens'>) {

@@ -29,6 +29,9 @@ export function priceLadder(meanTokens: number): readonly number[] {
 /** What came of one price, against retrieval order. */
 export interface PricedAnswers {
   readonly price: number;
+  /** All questions, and those of which documents moved: the others were asked as in retrieval order. */
+  readonly questions: number;
+  readonly moved: number;
   /** Places that documents stood away from their retrieval ranks, a question. */
   readonly placesMoved: number;
   /** Token F1 less that of retrieval order, question by question. */
@@ -43,21 +46,28 @@ export interface ShiftPriceFit {
   readonly tolerance: number;
   /** Cheapest first. */
   readonly prices: readonly (PricedAnswers & {
-    /** Whether the whole interval of the loss lies within the tolerance. */
+    /** The largest loss of token F1 that is not ruled out. */
+    readonly mayLose: number;
+    /** Whether that is within the tolerance. */
     readonly keepsAnswers: boolean;
   })[];
   /** The lowest price that keeps the answers; `null` where none is shown to. */
   readonly suggested: number | null;
 }
 
+/** Chance of a loss outside the interval, on its side. */
+const OUTSIDE = 0.025;
+
 /**
- * The lowest price that is shown to keep the answers: a larger loss of token F1 than `tolerance` lies outside the 95 %
- * interval. Prices are tried from the highest, next to retrieval order, downwards, and the first that fails ends it: so
+ * The lowest price that is shown to keep the answers: a larger loss of token F1 than `tolerance` is ruled out. Prices are tried from the highest, next to retrieval order, downwards, and the first that fails ends it: so
  * that many prices make no price look good by chance. O(prices log prices).
  */
 export function fitShiftPrice(answers: readonly PricedAnswers[], tolerance: number): ShiftPriceFit {
   const prices = answers
-    .map((each) => ({ ...each, keepsAnswers: each.f1.low >= -tolerance }))
+    .map((each) => {
+      const mayLose = mayBeLost(each);
+      return { ...each, mayLose, keepsAnswers: mayLose <= tolerance };
+    })
     .sort((a, b) => a.price - b.price);
   let suggested: number | null = null;
   for (const { price, keepsAnswers } of prices.toReversed()) {
@@ -65,4 +75,13 @@ export function fitShiftPrice(answers: readonly PricedAnswers[], tolerance: numb
     suggested = price;
   }
   return { tolerance, prices, suggested };
+}
+
+/**
+ * The end of the 95 % interval, or what may be lost without a sign of it, if that is more: where none of `moved`
+ * questions got worse, one in 3.7 / moved of them still may (Clopper and Pearson's limit at 0).
+ */
+function mayBeLost({ questions, moved, f1 }: PricedAnswers): number {
+  const unseen = moved === 0 ? 0 : (moved / questions) * (1 - OUTSIDE ** (1 / moved));
+  return Math.max(-f1.low, unseen);
 }

@@ -168,7 +168,7 @@ function priceSection({ shiftPrices }: EvaluationReport): ReportSection[] {
     {
       heading: 'What a price of moving documents keeps and saves',
       text: [
-        `A document moves where that saves more tokens than the places cost that it moves by. Token F1 against retrieval order, with 95 % intervals: a price keeps the answers where the whole interval lies above ${signed(-100 * tolerance, 1)} points.`,
+        `A document moves where that saves more tokens than the places cost that it moves by. Token F1 against retrieval order, with 95 % intervals: a price keeps the answers where no loss of more than ${points(tolerance)} points can be missed by chance: the interval ends above it, and enough questions were asked to have shown it.`,
       ],
       figures: [
         {
@@ -188,11 +188,12 @@ function priceSection({ shiftPrices }: EvaluationReport): ReportSection[] {
           ],
           table: {
             caption: 'Places moved a question, token F1 in points and tokens to compute, against retrieval order',
-            columns: ['tokens a place', 'places moved', 'token F1', 'low', 'high', 'computed', 'keeps the answers'],
-            rows: prices.map(({ price, placesMoved, f1, computed, keepsAnswers }) => [
+            columns: ['tokens a place', 'places moved', 'token F1', 'low', 'high', 'may lose', 'computed', 'keeps'],
+            rows: prices.map(({ price, placesMoved, f1, mayLose, computed, keepsAnswers }) => [
               String(price),
               placesMoved.toFixed(2),
               ...[f1.mean, f1.low, f1.high].map((value) => signed(100 * value, 1)),
+              points(mayLose),
               computed === null ? 'not reported' : `${signed(100 * computed, 1)}\u00a0%`,
               keepsAnswers ? 'yes' : 'not shown',
             ]),

@@ -94,7 +94,7 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
       '--tolerance <points>',
       'points of token F1 that the suggested price may lose, with --shift-prices',
       readTolerance,
-      1,
+      2,
     )
     .option(
       '--resume <file>',

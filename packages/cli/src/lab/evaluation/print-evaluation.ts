@@ -69,11 +69,12 @@ export function printEvaluation(report: EvaluationReport, terminal: Terminal): v
   ]);
   if (shiftPrices !== undefined) {
     printTable(terminal, [
-      ['tokens a place', 'places moved', 'token F1 against retrieval order', 'computed', 'keeps the answers'],
-      ...shiftPrices.prices.map(({ price, placesMoved, f1, computed, keepsAnswers }) => [
+      ['tokens a place', 'places moved', 'token F1 against retrieval order', 'may lose', 'computed', 'keeps'],
+      ...shiftPrices.prices.map(({ price, placesMoved, f1, mayLose, computed, keepsAnswers }) => [
         String(price),
         placesMoved.toFixed(2),
         writeChange(f1),
+        points(mayLose),
         computed === null ? 'not reported' : `${computed < 0 ? '' : '+'}${percent(computed)}`,
         keepsAnswers ? 'yes' : 'not shown',
       ]),
