@@ -35,7 +35,7 @@ const EXACT_PART = 1 / 4;
  * the counted operations, never time, so that the same state gives the same answer everywhere: once what may wait for
  * memory (the best paths of waiting requests, of which the first are known that fit, the paths of the plan, and the
  * search of `exact` where the plan is given up), and once the steps of the plan (comparisons, subsets, steps of a
- * chain), which is made by chains, or else left to `exact`. `exact` alone, where there is nothing to plan, has all of it.
+ * chain), which is made by chains, or else left to `exact`. Where there is nothing to plan, `exact` has all of it.
  *
  * Cost: some ten microseconds (see `bench/`), and a search of the best path for each waiting request that shares a
  * document. One instance reuses its scratch memory between calls, which no answer depends on.

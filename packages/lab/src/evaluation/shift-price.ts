@@ -59,8 +59,9 @@ export interface ShiftPriceFit {
 const OUTSIDE = 0.025;
 
 /**
- * The lowest price that is shown to keep the answers: a larger loss of token F1 than `tolerance` is ruled out. Prices are tried from the highest, next to retrieval order, downwards, and the first that fails ends it: so
- * that many prices make no price look good by chance. O(prices log prices).
+ * The lowest price that is shown to keep the answers: a larger loss of token F1 than `tolerance` is ruled out. Prices
+ * are tried from the highest, next to retrieval order, downwards, and the first that fails ends it: so that many prices
+ * make no price look good by chance. O(prices log prices).
  */
 export function fitShiftPrice(answers: readonly PricedAnswers[], tolerance: number): ShiftPriceFit {
   const prices = answers
