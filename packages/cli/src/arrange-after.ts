@@ -13,7 +13,7 @@ import {
 } from '@warmpath/core';
 
 const TEMPLATE = 'xml';
-const FIELDS = ['documents', 'policy', 'maxShift', 'pin', 'hints', 'history'];
+const FIELDS = ['documents', 'policy', 'maxShift', 'shiftPrice', 'pin', 'hints', 'history'];
 
 /** What `warmpath arrange` prints; the shape that the gateway's `/v1/arrange` answers with. */
 export interface ArrangeAnswer {

@@ -58,6 +58,7 @@ describe('warmpath arrange', () => {
     ['{"documents": [{"id": "a", "content": 7}]}', 'WARMPATH_INVALID_DOCUMENT', 'documents[0].content'],
     ['{"documents": [], "policy": "exactt"}', 'WARMPATH_UNKNOWN_POLICY', 'policy'],
     ['{"documents": [], "maxShift": -1}', 'WARMPATH_INVALID_MAX_SHIFT', 'maxShift'],
+    ['{"documents": [], "shiftPrice": "low"}', 'WARMPATH_INVALID_SHIFT_PRICE', 'shiftPrice'],
     ['{"documents": [], "hist": []}', 'WARMPATH_INVALID_REQUEST', 'hist'],
     ['{"documents": [], "history": [["a", 3]]}', 'WARMPATH_INVALID_REQUEST', 'history[0][1]'],
     ['{"documents": [], "history": "a"}', 'WARMPATH_INVALID_REQUEST', 'history'],

@@ -122,6 +122,64 @@ describe('warmpath lab eval on a fake engine', () => {
     }
   });
 
+  it('tries prices of moving documents, and suggests the lowest that is shown to keep the answers', async () => {
+    // Whoever is told that the documents were moved answers wrongly.
+    const isHinted = ({ messages }: ReceivedBody) => messages[1]!.content.includes('order of relevance');
+    const answers = (body: ReceivedBody) => (isHinted(body) ? 'wrong' : ANSWERS[question(body)]!);
+    const { code, stdout, received } = await evaluate({ answers }, '--shift-prices', '10000,0');
+    expect(code).toBe(0);
+    const report = JSON.parse(stdout) as EvaluationReport;
+    expect(report.strategies.map(({ strategy }) => strategy)).toEqual(['retrieval', 'price-0', 'price-10000']);
+    const { prices, suggested, tolerance } = report.shiftPrices!;
+    expect({ suggested, tolerance }).toEqual({ suggested: 10_000, tolerance: 0.02 });
+    expect(prices.map(({ price, keepsAnswers }) => [price, keepsAnswers])).toEqual([
+      [0, false],
+      [10_000, true],
+    ]);
+    expect(prices[1]).toMatchObject({ placesMoved: 0, f1: { mean: 0, low: 0, high: 0 } });
+    expect(prices[0]!.f1.mean).toBeLessThan(0);
+    const [retrieved, free] = [...new Set(received.map(mark))].map((each) =>
+      received.filter((body) => mark(body) === each),
+    );
+    const places = free!.map((body) => {
+      const ranks = documents(retrieved!.find((other) => question(other) === question(body))!);
+      return documents(body).reduce((sum, label, place) => sum + Math.abs(ranks.indexOf(label) - place), 0);
+    });
+    expect(prices[0]!.placesMoved).toBe(places.reduce((sum, each) => sum + each, 0) / places.length);
+  });
+
+  it('takes prices from the length of the documents, prints them, and refuses what is none', async () => {
+    const { code, stdout } = await evaluate(
+      { answers: (body) => ANSWERS[question(body)]! },
+      '--tolerance',
+      '100',
+      '--shift-prices',
+    );
+    expect(code).toBe(0);
+    const { strategies, shiftPrices } = JSON.parse(stdout) as EvaluationReport;
+    expect(strategies.length).toBeGreaterThan(3);
+    expect(shiftPrices!.suggested).toBe(0);
+    const data = await dataset('small', PASSAGES, QUESTIONS);
+    const args = ['lab', 'eval', '--engine', engine!.url, '--data', data, '--seed', '7'];
+    const printed = (await runCli([...args, '--shift-prices', '0,3.5', '--tolerance', '100'])).stdout;
+    expect(printed).toContain('tokens a place');
+    expect(printed).toMatch(/^ {2}3\.5 /m);
+    expect(printed).toContain('`arrange.shiftPrice: 0` is the lowest price tried that keeps the answers');
+    for (const list of [
+      '-1',
+      'x',
+      '1,',
+      Array(17)
+        .fill(0)
+        .map(String)
+        .map((_, i) => i)
+        .join(),
+    ]) {
+      expect((await runCli([...args, `--shift-prices=${list}`])).code).toBe(2);
+    }
+    expect((await runCli([...args, '--tolerance', '101'])).code).toBe(2);
+  });
+
   it('asks the turns of conversations: all documents again, those of this turn alone, those still shown left out, with hints, in place', async () => {
     const speak = (...texts: string[]) => texts.map((text, i) => ({ speaker: i % 2 === 0 ? 'user' : 'agent', text }));
     const contexts = LONG_PASSAGES.map(({ _id, text }) => ({ document_id: _id, text }));

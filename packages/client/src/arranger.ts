@@ -6,6 +6,8 @@ export interface OrderSwitches {
   readonly policy?: PolicyName;
   /** Places a document may move from its retrieval rank. */
   readonly maxShift?: number;
+  /** Tokens that each place costs by which a document moves: it moves only where that saves more. Default 0. */
+  readonly shiftPrice?: number;
   /** Ids of documents that keep their place. */
   readonly pin?: readonly string[];
   /** Whether to state the retrieval order when it changed. Default true. */

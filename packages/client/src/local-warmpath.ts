@@ -223,10 +223,11 @@ interface RenderedChat {
   readonly answered: (message: ChatMessage) => void;
 }
 
-function definedSwitches({ policy, maxShift, pin, hints }: OrderSwitches): OrderSwitches {
+function definedSwitches({ policy, maxShift, shiftPrice, pin, hints }: OrderSwitches): OrderSwitches {
   return {
     ...(policy !== undefined && { policy: policy as PolicyName }),
     ...(maxShift !== undefined && { maxShift }),
+    ...(shiftPrice !== undefined && { shiftPrice }),
     ...(pin !== undefined && { pin }),
     ...(hints !== undefined && { hints }),
   };

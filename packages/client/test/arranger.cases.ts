@@ -43,6 +43,7 @@ export function arrangerCases(name: string, make: () => Promise<Arranger>): void
       await order(arranger, ['a', 'b', 'c']);
       expect((await order(arranger, ['c', 'b', 'a'], { policy: 'retrieval' })).ids).toEqual(['c', 'b', 'a']);
       expect((await order(arranger, ['c', 'b', 'a'], { maxShift: 0 })).ids).toEqual(['c', 'b', 'a']);
+      expect((await order(arranger, ['b', 'a', 'c'], { shiftPrice: 10_000 })).ids).toEqual(['b', 'a', 'c']);
       expect((await order(arranger, ['c', 'b', 'a'], { pin: ['c'] })).ids[0]).toBe('c');
       expect((await order(arranger, ['c', 'b', 'a'], { hints: false })).hint).toBeUndefined();
     });

@@ -3,6 +3,7 @@ import type { Document } from './document.js';
 import { type ErrorCode, WarmpathError } from './errors.js';
 import { withCachedPrefix } from './ordering/cached-prefix.js';
 import { createPolicy } from './ordering/create-policy.js';
+import { isShiftPrice, placesMoved } from './ordering/placement.js';
 import type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
 import { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 import { retrievalOrder } from './ordering/retrieval-order.js';
@@ -23,8 +24,9 @@ const NONE: readonly never[] = [];
  * same request, view and now, same arrangement; nothing changes until `observe`.
  *
  * Loses no document and keeps within `maxShift` and `pin`. If the policy fails, the answer is retrieval order and
- * `trace.fellBack` says why. Errors: `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_PIN`
- * for a request that `prepareRequest` would have refused. `now` in milliseconds of the caller's clock.
+ * `trace.fellBack` says why. Errors: `WARMPATH_UNKNOWN_POLICY`, `WARMPATH_INVALID_MAX_SHIFT`,
+ * `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN` for a request that `prepareRequest` would have refused. `now`
+ * in milliseconds of the caller's clock.
  *
  * Cost: that of the policy; some tens of microseconds with `foresight`, some with `exact` (see `bench/`).
  */
@@ -66,6 +68,7 @@ export function arrange(request: ArrangeRequest, view: ResidencyView, now: numbe
       moves,
       cachedDocuments: ordering.cachedDocuments,
       maxShift: context.maxShift,
+      shiftPrice: context.shiftPrice ?? 0,
       pinned: context.pinned,
       warnings: request.warnings ?? NONE,
       cutShort: ordering.cutShort,
@@ -83,6 +86,7 @@ export function contextOf(request: ArrangeRequest, kept = keptOf(request)): Cont
     documents,
     preamble,
     maxShift: checkMaxShift(request.maxShift),
+    shiftPrice: checkShiftPrice(request.shiftPrice),
     pinned: ranksOf(request.pin, request.documents, documents),
     waiting,
     // With references before other documents, there is a hint whatever the order.
@@ -102,6 +106,13 @@ function checkMaxShift(maxShift: number | undefined): number | undefined {
     throw new WarmpathError('WARMPATH_INVALID_MAX_SHIFT', { path: 'maxShift' });
   }
   return maxShift;
+}
+
+function checkShiftPrice(shiftPrice: number | undefined): number | undefined {
+  if (shiftPrice !== undefined && !isShiftPrice(shiftPrice)) {
+    throw new WarmpathError('WARMPATH_INVALID_SHIFT_PRICE', { path: 'shiftPrice' });
+  }
+  return shiftPrice;
 }
 
 /** A pinned document that stands elsewhere already has no place here; one that is unknown is an error. */
@@ -142,12 +153,16 @@ function isBehind({ remaining, references }: Deduplication): boolean {
   return references.length === 0 || references[0]!.rank >= remaining.length;
 }
 
-/** An order is kept only if it saves more tokens than the hint takes that it needs; else the documents stay. */
+/**
+ * An order is kept only if it saves more tokens than the hint takes that it needs, and than its moves cost; else the
+ * documents stay.
+ */
 function priced(ordering: Ordering, context: Context, view: ResidencyView): Ordering {
   const { order, cachedTokens, laterTokens } = ordering;
   if (laterTokens === undefined || context.hintTokens === undefined) return ordering;
-  const price = context.hintTokens(order);
-  if (price === 0) return ordering;
+  const hint = context.hintTokens(order);
+  if (hint === 0) return ordering;
+  const price = hint + (context.shiftPrice ?? 0) * placesMoved(order);
   const unmoved = withCachedPrefix(retrievalOrder(order.length), context, view);
   return cachedTokens + laterTokens - price > unmoved.cachedTokens
     ? ordering

@@ -19,6 +19,12 @@ export interface ArrangeRequest {
   readonly policy?: PolicyName | OrderingPolicy;
   /** Places a document may move from its retrieval rank. */
   readonly maxShift?: number;
+  /**
+   * Tokens that each place costs by which a document moves: `greedy`, `exact` and `foresight` take the order that saves
+   * most above that. From 0 to 1,000,000,000; default 0. `warmpath lab eval --shift-prices` finds the one that keeps
+   * your answers.
+   */
+  readonly shiftPrice?: number;
   /** Ids of documents that keep their place. */
   readonly pin?: readonly string[];
   /**
@@ -68,6 +74,8 @@ export interface ArrangementTrace {
   /** Leading documents that follow a path of the knowledge tree. */
   readonly cachedDocuments: number;
   readonly maxShift: number | undefined;
+  /** Tokens that a place moved cost; 0 for nothing. */
+  readonly shiftPrice: number;
   readonly pinned: readonly number[];
   readonly warnings: readonly Warning[];
   /** Set where the policy's search would have taken too many operations, and what it answered with instead. */
@@ -103,6 +111,7 @@ export interface RawArrangeRequest {
   readonly documents: readonly DocumentInput[];
   readonly policy?: string;
   readonly maxShift?: number;
+  readonly shiftPrice?: number;
   readonly pin?: readonly string[];
   readonly hints?: boolean;
 }

@@ -167,11 +167,12 @@ export function renderTurn(
  * else decides the prompt's beginning, as in `chatPreamble`. O(documents).
  */
 export function suppliedHash(request: ArrangeRequest, options: RenderOptions, scope = ''): string {
-  const { documents, policy, maxShift, pin, hints, visible, deduplicate = true, shown } = request;
+  const { documents, policy, maxShift, shiftPrice, pin, hints, visible, deduplicate = true, shown } = request;
   const name = typeof policy === 'object' ? policy.name : policy;
   const switches = [
     name,
     maxShift,
+    shiftPrice,
     pin,
     hints,
     visible === undefined || !deduplicate,

@@ -143,6 +143,12 @@ export const ERROR_TABLE = {
     message: '`maxShift` is not a whole number of 0 or more.',
     remedy: 'Leave it out, or say by how many places a document may move.',
   },
+  WARMPATH_INVALID_SHIFT_PRICE: {
+    status: 400,
+    type: 'invalid_request_error',
+    message: '`shiftPrice` is not a number from 0 to 1,000,000,000.',
+    remedy: 'Leave it out, or say how many tokens a place costs by which a document moves.',
+  },
   WARMPATH_INVALID_PIN: {
     status: 400,
     type: 'invalid_request_error',

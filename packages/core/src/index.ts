@@ -45,6 +45,7 @@ export { withCachedPrefix } from './ordering/cached-prefix.js';
 export type { PolicyOptions } from './ordering/create-policy.js';
 export { createPolicy } from './ordering/create-policy.js';
 export { createStatisticPolicy } from './ordering/hotness.js';
+export { placesMoved } from './ordering/placement.js';
 export type { Context, CutShort, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
 export { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';

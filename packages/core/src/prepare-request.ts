@@ -2,6 +2,7 @@ import type { ArrangeRequest } from './arrangement.js';
 import type { Document, PreparedDocuments } from './document.js';
 import { WarmpathError } from './errors.js';
 import { nearestName } from './nearest-name.js';
+import { isShiftPrice } from './ordering/placement.js';
 import { POLICY_NAMES, type PolicyName } from './ordering/policy.js';
 import {
   type DocumentList,
@@ -12,7 +13,7 @@ import {
 import type { WorkSteps } from './work-steps.js';
 
 export interface PrepareRequestOptions extends PrepareDocumentsOptions {
-  /** Where policy, maxShift, pin and hints stand in the caller's input, for error paths; none by default. */
+  /** Where the switches of the order stand in the caller's input, for error paths; none by default. */
   readonly switchesPath?: string;
 }
 
@@ -22,7 +23,8 @@ export interface PrepareRequestOptions extends PrepareDocumentsOptions {
  *
  * Errors: those of `prepareDocuments`; `WARMPATH_INVALID_REQUEST` when it is no object or `hints` is no boolean,
  * `WARMPATH_UNKNOWN_POLICY` (naming the nearest known policy),
- * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_PIN`. Cost: that of `prepareDocuments`.
+ * `WARMPATH_INVALID_MAX_SHIFT`, `WARMPATH_INVALID_SHIFT_PRICE`, `WARMPATH_INVALID_PIN`. Cost: that of
+ * `prepareDocuments`.
  */
 export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}): ArrangeRequest {
   const input = asRecord(raw);
@@ -30,8 +32,8 @@ export function prepareRequest(raw: unknown, options: PrepareRequestOptions = {}
 }
 
 /**
- * The same, one document a step, for documents that are read when they are needed. `switches`: policy, maxShift, pin
- * and hints, unchecked.
+ * The same, one document a step, for documents that are read when they are needed. `switches`: policy, maxShift,
+ * shiftPrice, pin and hints, unchecked.
  */
 export function* requestSteps(
   documents: DocumentList,
@@ -56,6 +58,7 @@ function withSwitches(
   const pathOf = (field: string) => (options.switchesPath === undefined ? field : `${options.switchesPath}.${field}`);
   const policy = readPolicy(input['policy'], pathOf('policy'));
   const maxShift = readMaxShift(input['maxShift'], pathOf('maxShift'));
+  const shiftPrice = readShiftPrice(input['shiftPrice'], pathOf('shiftPrice'));
   const pin = readPin(input['pin'], documents, pathOf('pin'));
   const hints = readHints(input['hints'], pathOf('hints'));
   return {
@@ -63,6 +66,7 @@ function withSwitches(
     warnings,
     ...(policy !== undefined && { policy }),
     ...(maxShift !== undefined && { maxShift }),
+    ...(shiftPrice !== undefined && { shiftPrice }),
     ...(pin !== undefined && { pin }),
     ...(hints !== undefined && { hints }),
   };
@@ -90,6 +94,12 @@ function readMaxShift(value: unknown, path: string): number | undefined {
     throw new WarmpathError('WARMPATH_INVALID_MAX_SHIFT', { path });
   }
   return value as number;
+}
+
+function readShiftPrice(value: unknown, path: string): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (!isShiftPrice(value)) throw new WarmpathError('WARMPATH_INVALID_SHIFT_PRICE', { path });
+  return value;
 }
 
 function readPin(value: unknown, documents: readonly Document[], path: string): readonly string[] | undefined {

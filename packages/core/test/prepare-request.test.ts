@@ -20,7 +20,7 @@ function errorOf(call: () => unknown): WarmpathError {
 }
 
 test('fields that are absent or null stay absent, so that the defaults apply', () => {
-  const request = prepareRequest({ documents, policy: null, maxShift: null, pin: null, hints: null });
+  const request = prepareRequest({ documents, policy: null, maxShift: null, shiftPrice: null, pin: null, hints: null });
   expect(Object.keys(request).sort()).toEqual(['documents', 'warnings']);
 });
 
@@ -29,11 +29,12 @@ test('a full request comes through', () => {
     documents,
     policy: 'greedy',
     maxShift: 0,
+    shiftPrice: 2.5,
     pin: ['b', 'a', 'b'],
     hints: false,
     session: 'x',
   });
-  expect(request).toMatchObject({ policy: 'greedy', maxShift: 0, pin: ['b', 'a'], hints: false });
+  expect(request).toMatchObject({ policy: 'greedy', maxShift: 0, shiftPrice: 2.5, pin: ['b', 'a'], hints: false });
   expect(request.documents.map((document) => document.id)).toEqual(['a', 'b', 'c']);
 });
 
@@ -44,6 +45,9 @@ describe('what bad input gets', () => {
     [{ maxShift: -1 }, 'WARMPATH_INVALID_MAX_SHIFT', 'warmpath.maxShift'],
     [{ maxShift: 1.5 }, 'WARMPATH_INVALID_MAX_SHIFT', 'warmpath.maxShift'],
     [{ maxShift: '2' }, 'WARMPATH_INVALID_MAX_SHIFT', 'warmpath.maxShift'],
+    [{ shiftPrice: -0.5 }, 'WARMPATH_INVALID_SHIFT_PRICE', 'warmpath.shiftPrice'],
+    [{ shiftPrice: '2' }, 'WARMPATH_INVALID_SHIFT_PRICE', 'warmpath.shiftPrice'],
+    [{ shiftPrice: 2e9 }, 'WARMPATH_INVALID_SHIFT_PRICE', 'warmpath.shiftPrice'],
     [{ pin: 'a' }, 'WARMPATH_INVALID_PIN', 'warmpath.pin'],
     [{ pin: ['a', 'z'] }, 'WARMPATH_INVALID_PIN', 'warmpath.pin[1]'],
     [{ pin: [0] }, 'WARMPATH_INVALID_PIN', 'warmpath.pin[0]'],

@@ -147,6 +147,14 @@ describe('a configuration', () => {
       />=0/,
     ],
     [
+      'a negative shiftPrice',
+      `${URL_LINE}\narrange: { shiftPrice: -1 }`,
+      'WARMPATH_CONFIG_INVALID',
+      'arrange.shiftPrice',
+      2,
+      />=0/,
+    ],
+    [
       'a variable that is not set',
       `${URL_LINE}\nserver:\n  host: \${NO_SUCH}`,
       'WARMPATH_CONFIG_VARIABLE',

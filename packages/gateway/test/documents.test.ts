@@ -103,6 +103,17 @@ describe('a request with documents', () => {
     expect(labelsIn(engine.last.body)).toEqual(['velka', 'orsin', 'tamir']);
   });
 
+  it('moves documents only where that saves more than it costs', async () => {
+    const { engine, gateway } = await stand(undefined, { arrange: { shiftPrice: 10_000 } });
+    const sent = async (documents: readonly object[], warmpath?: object) => {
+      await send(gateway.url + CHAT, chat(documents, warmpath && { warmpath }));
+      return labelsIn(engine.last.body);
+    };
+    expect(await sent([VELKA, ORSIN, TAMIR])).toEqual(['velka', 'orsin', 'tamir']);
+    expect(await sent([ORSIN, VELKA, TAMIR])).toEqual(['orsin', 'velka', 'tamir']);
+    expect(await sent([ORSIN, TAMIR, VELKA], { shiftPrice: 0, hints: false })).not.toEqual(['orsin', 'tamir', 'velka']);
+  });
+
   it('puts documents before the prompt of a plain completion', async () => {
     const { engine, gateway } = await stand();
     const path = `${gateway.url}/v1/completions`;
@@ -255,6 +266,13 @@ describe('bad input is refused with a code and a path', () => {
       400,
       'WARMPATH_INVALID_MAX_SHIFT',
       'warmpath.maxShift',
+    ],
+    [
+      'a price that is no number',
+      { warmpath: { shiftPrice: '3' }, documents: [document], messages: [user] },
+      400,
+      'WARMPATH_INVALID_SHIFT_PRICE',
+      'warmpath.shiftPrice',
     ],
     [
       'a pin of no document',

@@ -46,7 +46,7 @@ const documents = [
   { text: 'The weight of Orsin is 17 kg.' },
 ];
 const messages = [{ role: 'user', content: 'Which is heavier?' }];
-const ordering = { policy: 'exact', maxShift: 1, pin: ['velka'], hints: true };
+const ordering = { policy: 'exact', maxShift: 1, shiftPrice: 0.5, pin: ['velka'], hints: true };
 const warmpath = {
   ...ordering,
   bypass: false,

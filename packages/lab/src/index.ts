@@ -51,6 +51,8 @@ export type { BootstrapMean, BootstrapOptions, PairedTest } from './evaluation/p
 export { bootstrapMeans, pairedTTest } from './evaluation/paired-statistics.js';
 export type { AnsweredTurn, EvaluationQuestion, EvaluationQuestions } from './evaluation/questions.js';
 export { readConversationQuestions, readQuestions } from './evaluation/questions.js';
+export type { PricedAnswers, PricedStrategy, ShiftPriceFit } from './evaluation/shift-price.js';
+export { fitShiftPrice, pricedStrategy, priceLadder, shiftPriceOf } from './evaluation/shift-price.js';
 export { signFlipTest } from './evaluation/sign-flip-test.js';
 export { studentTPValue } from './evaluation/student-t.js';
 export type { ExperimentReport, ExperimentSettings, PolicyResult, SeedFigures } from './experiment.js';

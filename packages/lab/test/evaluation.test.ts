@@ -12,8 +12,11 @@ import {
   evaluationFinding,
   evaluationPage,
   evaluationReport,
+  fitShiftPrice,
   normalisedWords,
   pairedTTest,
+  pricedStrategy,
+  priceLadder,
   readQuestions,
   renderReport,
   scoreAnswer,
@@ -236,7 +239,7 @@ function answer(
   more: Partial<AnsweredQuestion> = {},
 ): AnsweredQuestion {
   const score = { exact, contains: exact, f1: exact };
-  return { question, strategy, score, ttftMs: 10, promptTokens: 100, cachedTokens: 0, moved: false, ...more };
+  return { question, strategy, score, ttftMs: 10, promptTokens: 100, cachedTokens: 0, placesMoved: 0, ...more };
 }
 
 /** Questions that were asked: those in `unanswerable` have no answer. */
@@ -258,6 +261,76 @@ function kind(name: string, means: readonly number[]) {
   const strategies = EVALUATION_STRATEGIES.map((strategy, s) => ({ strategy, exact: means[s], f1: means[s] }));
   return { kind: name, questions: 2, strategies };
 }
+
+describe('the price of moving documents', () => {
+  const at = (price: number, low: number, moved = 1_000) => ({
+    price,
+    questions: 1_000,
+    moved,
+    placesMoved: 1,
+    f1: { mean: 0, low, high: 0.1 },
+    computed: null,
+  });
+
+  it('is the lowest that keeps the answers, and so do all above it', () => {
+    const suggest = (...lows: readonly number[]) =>
+      fitShiftPrice(lows.map((low, i) => at(8 - 2 * i, low)).toReversed(), 0.02);
+    expect(suggest(0, -0.01, -0.02).suggested).toBe(4);
+    expect(suggest(0, -0.03, -0.01).suggested).toBe(8);
+    expect(suggest(-0.03, 0, 0).suggested).toBeNull();
+    expect(suggest(0, -0.03).prices.map(({ price, keepsAnswers }) => [price, keepsAnswers])).toEqual([
+      [6, false],
+      [8, true],
+    ]);
+  });
+
+  it('does not take silence for proof: a loss that so few questions may not have shown is not ruled out', () => {
+    const mayLose = (moved: number) => fitShiftPrice([at(1, 0, moved)], 0.02).prices[0]!.mayLose;
+    expect(mayLose(0)).toBe(0);
+    expect(mayLose(1)).toBeCloseTo(0.975 / 1_000, 9);
+    // 0 of 30: one in 8.6 at most, with a chance of 0.025 to be wrong.
+    expect(mayLose(30)).toBeCloseTo((0.1157 * 30) / 1_000, 5);
+    const few = { ...at(1, 0, 10), questions: 10 };
+    expect(fitShiftPrice([few], 0.02).suggested).toBeNull();
+    expect(fitShiftPrice([few], 0.31).suggested).toBe(1);
+  });
+
+  it('is tried from none up to a quarter of a document a place, where a list is not given', () => {
+    expect(priceLadder(128)).toEqual([0, 8, 16, 32]);
+    expect(priceLadder(333)).toEqual([0, 21, 42, 83]);
+    expect(priceLadder(0)).toEqual([0]);
+  });
+
+  it('comes from the interval of token F1 and from what was not in the cache', () => {
+    const strategies = ['retrieval', pricedStrategy(0), pricedStrategy(2.5)] as const;
+    const answered = strategies.flatMap((strategy, s) =>
+      Array.from({ length: 40 }, (_, i) =>
+        answer(`q${i}`, strategy, s === 1 && i % 4 === 0 ? 0 : 1, {
+          cachedTokens: [20, 60, 40][s]!,
+          placesMoved: 4 - s,
+        }),
+      ),
+    );
+    const report = evaluationReport(
+      { ...SETTINGS, strategies, tolerance: 0.1 },
+      { answered, failed: [], questions: asked(40) },
+    )!;
+    const { prices, suggested } = report.shiftPrices!;
+    expect(suggested).toBe(2.5);
+    expect(prices[0]).toMatchObject({ price: 0, placesMoved: 3, computed: -0.5, keepsAnswers: false });
+    expect(prices[0]!.f1.mean).toBeCloseTo(-0.25);
+    expect(prices[1]).toMatchObject({ price: 2.5, placesMoved: 2, computed: -0.25, keepsAnswers: true });
+    expect(prices[1]!.f1).toEqual({ mean: 0, low: 0, high: 0 });
+    expect(prices[1]!.mayLose).toBeCloseTo(1 - 0.025 ** (1 / 40), 9);
+    expect(evaluationFinding(report)).toContain('`arrange.shiftPrice: 2.5` is the lowest price tried');
+    const worse = answered.filter(({ strategy }) => strategy !== strategies[2]);
+    const one = evaluationReport(
+      { ...SETTINGS, strategies: strategies.slice(0, 2), tolerance: 0.1 },
+      { answered: worse, failed: [], questions: asked(40) },
+    )!;
+    expect(evaluationFinding(one)).toContain('no price of moving documents is shown to keep the answers');
+  });
+});
 
 describe('evaluationReport', () => {
   const answered = answers({
@@ -291,7 +364,7 @@ describe('evaluationReport', () => {
   it('sums up tokens, does not invent what the engine does not say, and sees a cache that was warm', () => {
     const tokens = (cachedTokens: number | null) =>
       EVALUATION_STRATEGIES.flatMap((strategy) => [
-        answer('q0', strategy, 1, { cachedTokens, moved: strategy !== 'retrieval', ttftMs: 10 }),
+        answer('q0', strategy, 1, { cachedTokens, placesMoved: strategy === 'retrieval' ? 0 : 4, ttftMs: 10 }),
         answer('q1', strategy, 1, { cachedTokens: cachedTokens === null ? null : 80, ttftMs: 30 }),
       ]);
     const outcomes = (cachedTokens: number | null) => ({
@@ -306,6 +379,7 @@ describe('evaluationReport', () => {
       cachedTokens: 100,
       cachedShare: 0.5,
       moved: 1,
+      placesMoved: 2,
       ttftMs: { mean: 20 },
     });
     expect(evaluationReport(SETTINGS, outcomes(90))!.startedWarm).toBe(true);

@@ -6,6 +6,12 @@ import { z } from 'zod';
 const switches = {
   policy: z.enum(POLICY_NAMES).optional().describe('Ordering policy; foresight without one.'),
   maxShift: z.number().int().min(0).optional().describe('Places a document may move from its retrieval rank.'),
+  shiftPrice: z
+    .number()
+    .min(0)
+    .max(1_000_000_000)
+    .optional()
+    .describe('Tokens that each place costs by which a document moves: it moves only where that saves more.'),
   hints: z.boolean().optional().describe('Whether to state the order of relevance when it changed. Default true.'),
   preamble: z.string().optional().describe('What your prompt has before the documents.'),
 };

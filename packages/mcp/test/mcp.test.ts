@@ -85,6 +85,8 @@ describe.each([
     expect(second.structuredContent.predictedCachedTokens).toBeGreaterThan(100);
     const kept = await call('arrange', { documents: documents('cba'), maxShift: 0, hints: false });
     expect(kept.structuredContent.documents.map(({ id }) => id).join('')).toBe('cba');
+    const dear = await call('arrange', { documents: documents('bca'), shiftPrice: 1_000, hints: false });
+    expect(dear.structuredContent.documents.map(({ id }) => id).join('')).toBe('bca');
   });
 
   it('searches, and arranges what it found', async () => {

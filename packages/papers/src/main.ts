@@ -8,15 +8,16 @@ import { PAPERS, type PaperName, reproduce, tablesOf } from './papers.js';
 import { markdownOf } from './print-table.js';
 import type { ReproducedTable, ReproduceOptions } from './reproduction.js';
 import { reproductionPage } from './reproduction-page.js';
-import { summaryLines } from './summary.js';
+import { KeptLines, summaryLines } from './summary.js';
 
 const USAGE = `Usage: npm run papers -- <paper> [table] [options]
-       npm run papers -- summary [--quick] [--seeds <range>] [--data <folder>]
+       npm run papers -- summary [--quick] [--seeds <range>] [--data <folder>] [--resume <file>]
 
 Prints a paper's tables beside the simulator's, as Markdown; \`summary\` sets all of them side by side.
 
   --seeds <range>      seeds of drawn workloads: 42, or 101..110, or 1,5,7; default 101..105, ragcache 101..110
   --quick              the first two of these seeds; summary only
+  --resume <file>      keep every line in this file, and go on from those that it holds; summary only
   --requests <number>  requests of each run of ragcache, questions to ragboost's agents; default the paper's
   --data <folder>      folder with nq-open/NQ-open.dev.jsonl, for a row of cacheweaver table-6; default none
   --json               print JSON
@@ -40,6 +41,8 @@ interface Command {
   readonly json: boolean;
   /** File of the page with plots. */
   readonly report: string | undefined;
+  /** File of the lines of a summary. */
+  readonly resume: string | undefined;
 }
 
 /** Reads the command line; `undefined` if it asks for help. Errors: `WARMPATH_USAGE`. */
@@ -53,7 +56,7 @@ async function readCommand(args: readonly string[]): Promise<Command | undefined
     throw usageError(rest[0] ?? table!, `${paper === SUMMARY ? 'no' : 'one'} table at most`);
   }
   const isQuick = values.quick ?? false;
-  const unknown = paper === SUMMARY ? (['json', 'report', 'requests'] as const) : (['quick'] as const);
+  const unknown = paper === SUMMARY ? (['json', 'report', 'requests'] as const) : (['quick', 'resume'] as const);
   for (const option of unknown) {
     if (values[option] !== undefined) throw usageError(`--${option}`, `${paper} does not take it`);
   }
@@ -62,7 +65,7 @@ async function readCommand(args: readonly string[]): Promise<Command | undefined
     ...(values.requests !== undefined && { requests: readRequests(values.requests) }),
     ...(values.data !== undefined && { nqOpen: await readNqOpen(values.data) }),
   };
-  return { paper, table, options, isQuick, json: values.json ?? false, report: values.report };
+  return { paper, table, options, isQuick, json: values.json ?? false, report: values.report, resume: values.resume };
 }
 
 function readArguments(args: readonly string[]) {
@@ -77,6 +80,7 @@ function readArguments(args: readonly string[]) {
         quick: { type: 'boolean' },
         report: { type: 'string' },
         requests: { type: 'string' },
+        resume: { type: 'string' },
         seeds: { type: 'string' },
       },
     });
@@ -152,10 +156,13 @@ function printTables(paper: PaperName, { table, options, json }: Command): reado
   return tables;
 }
 
-function printSummary(options: Partial<ReproduceOptions> & { readonly isQuick: boolean }): void {
+function printSummary({ options, isQuick, resume }: Command): void {
+  const seeds = options.seeds?.join() ?? (isQuick ? 'two seeds' : 'all seeds');
+  const settings = `${seeds}${options.nqOpen === undefined ? '' : ', --data'}`;
+  const kept = resume === undefined ? undefined : new KeptLines(resume, settings);
   const progress = new TableProgress(PAPERS.reduce((sum, paper) => sum + tablesOf(paper).length, 0));
   try {
-    for (const line of summaryLines(options)) {
+    for (const line of summaryLines({ ...options, isQuick }, kept)) {
       const isTable = PAPERS.some((paper) => line.startsWith(`| ${paper} |`));
       progress.print(`${line}\n`, isTable ? 1 : 0);
     }
@@ -165,9 +172,9 @@ function printSummary(options: Partial<ReproduceOptions> & { readonly isQuick: b
 }
 
 async function run(command: Command): Promise<void> {
-  const { paper, options, isQuick, report } = command;
+  const { paper, report } = command;
   if (paper === SUMMARY) {
-    printSummary({ ...options, isQuick });
+    printSummary(command);
     return;
   }
   const tables = printTables(paper, command);

@@ -1,3 +1,5 @@
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { WarmpathError } from '@warmpath/core';
 import { PAPERS, type PaperName, reproduce, seedsOf, tablesOf } from './papers.js';
 import { comparedFigures, isNear, type ReproducedTable, type ReproduceOptions } from './reproduction.js';
 
@@ -69,16 +71,74 @@ export const DEVIATES: Readonly<Record<string, string>> = {
   'ragboost table-2c': "another machine's clock: below the GPU's up to 512 contexts, above at 4,096",
 };
 
-/** All tables of all papers, each as soon as it is made; takes minutes. `isQuick`: two seeds of each workload. */
+/** Lines of the summary in a file, table by table, so that a run that was stopped goes on where it was. */
+export class KeptLines {
+  readonly #file: string;
+  readonly #settings: string;
+  readonly #lines: Record<string, string>;
+
+  /**
+   * Opens the file, or begins one. `settings` decide the figures. Error: `WARMPATH_USAGE` for a file that cannot be
+   * read, is none of these, or was begun with other settings.
+   */
+  constructor(file: string, settings: string) {
+    this.#file = file;
+    this.#settings = settings;
+    const kept = readKept(file);
+    if (kept !== undefined && kept.settings !== settings) {
+      throw new WarmpathError('WARMPATH_USAGE', {
+        path: '--resume',
+        detail: `${file} was begun with ${kept.settings}`,
+      });
+    }
+    this.#lines = { ...kept?.lines };
+  }
+
+  /** The line of a table, made now if it is not there. Error: `WARMPATH_USAGE` if it cannot be written. */
+  line(name: string, make: () => string): string {
+    const known = this.#lines[name];
+    if (known !== undefined) return known;
+    const line = make();
+    this.#lines[name] = line;
+    try {
+      const part = `${this.#file}.part`;
+      writeFileSync(part, `${JSON.stringify({ settings: this.#settings, lines: this.#lines }, null, 2)}\n`);
+      renameSync(part, this.#file);
+    } catch (cause) {
+      throw new WarmpathError('WARMPATH_USAGE', { path: '--resume', detail: `cannot write ${this.#file}`, cause });
+    }
+    return line;
+  }
+}
+
+/** What a file keeps; `undefined` if there is none. */
+function readKept(file: string): { readonly settings: string; readonly lines: Record<string, string> } | undefined {
+  try {
+    const { settings, lines } = JSON.parse(readFileSync(file, 'utf8'));
+    if (typeof settings === 'string' && typeof lines === 'object') return { settings, lines };
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+  }
+  throw new WarmpathError('WARMPATH_USAGE', { path: '--resume', detail: `${file} holds no lines of a summary` });
+}
+
+/**
+ * All tables of all papers, each as soon as it is made; takes minutes. `isQuick`: two seeds of each workload. `kept`:
+ * where lines are kept for a later run.
+ */
 export function* summaryLines(
   options: Partial<ReproduceOptions> & { readonly isQuick?: boolean } = {},
+  kept?: KeptLines,
 ): Generator<string> {
   const { isQuick = false, ...rest } = options;
   yield '| paper | table | figures | within a tenth | verdict |';
   yield '| --- | --- | ---: | ---: | --- |';
   for (const paper of PAPERS) {
     const settings = { ...(isQuick && { seeds: seedsOf(paper).slice(0, QUICK_SEEDS) }), ...rest };
-    for (const table of tablesOf(paper)) yield lineOf(paper, table, reproduce(paper, table, settings));
+    for (const table of tablesOf(paper)) {
+      const make = () => lineOf(paper, table, reproduce(paper, table, settings));
+      yield kept?.line(`${paper} ${table}`, make) ?? make();
+    }
   }
   yield '\n## What cannot be run here\n';
   for (const paper of PAPERS) for (const [what, why] of NOT_RUN[paper]) yield `- ${paper}, ${what}: ${why}`;

@@ -82,6 +82,7 @@ describe('npm run papers', () => {
     ['an option that it does not have', ['ragcache', '--sed', '1']],
     ['seeds that are none', ['ragcache', 'table-3', '--seeds', 'few']],
     ['a page of the summary', ['summary', '--report', 'page.html']],
+    ['a table to go on with', ['ragcache', 'table-3', '--resume', 'lines.json']],
     ['a quick table', ['ragcache', 'table-3', '--quick']],
     ['a table of the summary', ['summary', 'table-3']],
     ['no requests', ['ragcache', 'table-3', '--requests', '0']],

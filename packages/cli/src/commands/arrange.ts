@@ -6,7 +6,7 @@ import { readInput } from '../files/read-input.js';
 
 const INPUT_HELP = `
 Input:
-  {"documents": [{"id", "title"?, "content"}, …], "policy"?, "maxShift"?, "pin"?, "hints"?, "history"?}
+  {"documents": [{"id", "title"?, "content"}, …], "policy"?, "maxShift"?, "shiftPrice"?, "pin"?, "hints"?, "history"?}
   "history" holds earlier requests as lists of document ids, oldest first, each in the order in which it was served:
   what the engine is taken to hold. Output is JSON in any case; --json puts it on one line.`;
 

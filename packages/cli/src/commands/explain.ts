@@ -1,5 +1,5 @@
 import { RECOGNITION_MODES, type RecognitionMode, WarmpathError } from '@warmpath/core';
-import { API_NAMES, type ApiName, explainRequest, loadConfig } from '@warmpath/gateway';
+import { API_NAMES, type ApiName, explainRequest, type GatewayConfig, loadConfig } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { describeExplanation } from '../explain/describe-explanation.js';
@@ -25,7 +25,7 @@ export function addExplainCommand(program: Command, { terminal, stdin, environme
     .argument('[file]', 'JSON file with the body of a request; standard input if left out or -')
     .option('--after <file>', 'the body of a request that was served before')
     .addOption(new Option('--api <name>', 'which API the request is for (default: found out)').choices(API_NAMES))
-    .option('--config <file>', 'look for documents as the gateway with this configuration does (`recognise`)')
+    .option('--config <file>', 'do as the gateway with this configuration does (`recognise`, `arrange`)')
     .addOption(
       new Option(
         '--mode <mode>',
@@ -42,9 +42,10 @@ export function addExplainCommand(program: Command, { terminal, stdin, environme
           detail: 'only one of the two can be standard input',
         });
       }
+      const configured = config === undefined ? undefined : await loadConfig(config, environment);
       const explanation = explainRequest(await readInput(file, stdin), {
         ...(mode !== undefined && { mode }),
-        ...(config !== undefined && { recognise: (await loadConfig(config, environment)).recognise }),
+        ...(configured !== undefined && { recognise: configured.recognise, arrange: orderOf(configured) }),
         ...(api !== undefined && { api }),
         ...(blocks !== undefined && { blocks }),
         ...(after !== undefined && { after: await readInput(after, stdin) }),
@@ -52,4 +53,8 @@ export function addExplainCommand(program: Command, { terminal, stdin, environme
       for (const line of describeExplanation(explanation, terminal.style)) terminal.line(line);
       terminal.data(explanation);
     });
+}
+
+function orderOf({ arrange: { policy, maxShift, shiftPrice } }: GatewayConfig) {
+  return { policy, shiftPrice, ...(maxShift !== undefined && { maxShift }) };
 }

@@ -23,7 +23,7 @@ const REFERRED = [
 
 /** An explanation in lines for a person. */
 export function describeExplanation(explanation: Explanation, style: Style): readonly string[] {
-  const { api, model, promptTokens, givenDocuments, blocks, advice, template, prefix } = explanation;
+  const { api, model, promptTokens, givenDocuments, blocks, shiftPrice, advice, template, prefix } = explanation;
   const lines = [
     `${style.bold(`${api} request`)}${model === '' ? '' : ` to ${model}`}, ${tokens(promptTokens)} (estimated)`,
     '',
@@ -31,7 +31,7 @@ export function describeExplanation(explanation: Explanation, style: Style): rea
   if (givenDocuments > 0)
     lines.push(`${givenDocuments} documents in the field \`documents\`; the prompt is not searched for others`);
   else if (blocks.length === 0) lines.push('no documents recognised');
-  for (const block of blocks) lines.push(...describeBlock(block, style));
+  for (const block of blocks) lines.push(...describeBlock(block, shiftPrice, style));
   if (template !== null) lines.push(...describeTemplate(api, template, style));
   else if (advice !== null) lines.push(style.yellow(advice));
   if (prefix !== null) lines.push('', ...describePrefix(explanation, style));
@@ -62,7 +62,7 @@ function describeTemplate(
   ];
 }
 
-function describeBlock(block: ExplainedBlock, style: Style): readonly string[] {
+function describeBlock(block: ExplainedBlock, shiftPrice: number, style: Style): readonly string[] {
   const { place, format, marked, documents, order, decided, labels, references } = block;
   const sum = documents.reduce((all, document) => all + document.tokens, 0);
   const moved = order.filter((rank, at) => rank !== at).length;
@@ -71,6 +71,10 @@ function describeBlock(block: ExplainedBlock, style: Style): readonly string[] {
     `  as they came    ${names(documents.map(({ id }) => id))}`,
   ];
   if (moved > 0) lines.push(`  would stand     ${names(order.map((rank) => documents[rank]!.id))}`);
+  if (moved > 0 && shiftPrice > 0) {
+    const places = order.reduce((all, rank, at) => all + Math.abs(rank - at), 0);
+    lines.push(`  moved           ${places} places at ${tokens(shiftPrice)} each: ${tokens(places * shiftPrice)}`);
+  }
   for (const [title, isPart] of REFERRED) {
     const given = references.filter(({ partly }) => partly === isPart);
     if (given.length === 0) continue;
@@ -82,9 +86,14 @@ function describeBlock(block: ExplainedBlock, style: Style): readonly string[] {
   const note =
     format === 'result'
       ? undefined
-      : (DECISIONS[decided] ?? (moved === 0 ? 'stay: nothing to gain by moving them' : LABELS[labels]));
+      : (DECISIONS[decided] ?? (moved === 0 ? nothingToGain(shiftPrice) : LABELS[labels]));
   if (note !== undefined) lines.push(`  ${style.dim(note)}`);
   return lines;
+}
+
+function nothingToGain(shiftPrice: number): string {
+  if (shiftPrice === 0) return 'stay: nothing to gain by moving them';
+  return `stay: nothing to gain above what moving costs (${tokens(shiftPrice)} a place, \`arrange.shiftPrice\`)`;
 }
 
 function describePrefix({ prefix, promptTokens, blocks }: Explanation, style: Style): readonly string[] {

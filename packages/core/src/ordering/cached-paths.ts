@@ -25,6 +25,8 @@ export class CachedPaths {
   lookUps = 0;
   sets = new Int32Array(FIRST_ROOM);
   tokens = new Int32Array(FIRST_ROOM);
+  /** Places by which a path's documents stand away from their retrieval ranks. */
+  moves = new Int32Array(FIRST_ROOM);
   /** 1 where the constraints allow the path. */
   allowed = new Uint8Array(FIRST_ROOM);
   /** The path without its last document, and that document's rank. */
@@ -55,6 +57,7 @@ export class CachedPaths {
     this.count = 1;
     this.sets[0] = 0;
     this.tokens[0] = 0;
+    this.moves[0] = 0;
     this.allowed[0] = 1;
     this.lookUps = 0;
     this.#known = 0;
@@ -133,6 +136,7 @@ export class CachedPaths {
     const path = this.count++;
     this.sets[path] = this.sets[above]! | (1 << rank);
     this.tokens[path] = this.tokens[above]! + this.#lengths[rank]!;
+    this.moves[path] = this.moves[above]! + Math.abs(depth - rank);
     this.#above[path] = above;
     this.#last[path] = rank;
     const rule = this.#rule;
@@ -151,6 +155,7 @@ export class CachedPaths {
     const room = 2 * this.sets.length;
     this.sets = enlarged(this.sets, room);
     this.tokens = enlarged(this.tokens, room);
+    this.moves = enlarged(this.moves, room);
     this.#above = enlarged(this.#above, room);
     this.#last = enlarged(this.#last, room);
     const allowed = new Uint8Array(room);

@@ -8,9 +8,9 @@ import { createSortedPolicy } from './sorted.js';
 
 export interface PolicyOptions {
   /**
-   * Operations that one decision of `greedy`, `exact` or `foresight` may take; `foresight` takes at most two and a half
-   * times as many: for the best paths of waiting requests, for its plan, and half for the answer of `exact` where that
-   * is too much. Default 65,536, a fraction of a millisecond. `trace.cutShort` says what was done with too few.
+   * Operations that one decision of `greedy`, `exact` or `foresight` may take; `foresight` takes at most twice as many:
+   * once for all that it looks up in the tree, and once for the steps of its plan. Default 65,536, a fraction of a
+   * millisecond. `trace.cutShort` says what was done with too few.
    */
   readonly maxOperations?: number;
 }

@@ -39,12 +39,18 @@ export class Demand {
   readonly #requests = new WaitingRequests();
 
   /**
-   * Collects the sets. False if the waiting requests' best paths together take more than `maxOperations`: then only the
-   * first requests are in it, as many as fit. O(waiting² × k + window × k + 256) beside those paths.
+   * Collects the sets. False if the waiting requests' best paths together take more than `maxOperations`, or one of
+   * them more than `maxForOne`: then only the first requests are in it, as many as fit. O(waiting² × k + window × k +
+   * 256) beside those paths.
    */
-  collect(context: Context, view: ResidencyView, maxOperations: number = BEST_PATH_MAX_OPERATIONS): boolean {
+  collect(
+    context: Context,
+    view: ResidencyView,
+    maxOperations: number = BEST_PATH_MAX_OPERATIONS,
+    maxForOne = maxOperations,
+  ): boolean {
     this.count = 0;
-    const knowsAll = this.#collectWaiting(context, view, maxOperations);
+    const knowsAll = this.#collectWaiting(context, view, maxOperations, maxForOne);
     this.waiting = this.count;
     // What stands before a later turn is one conversation's own: no other request will come behind it.
     if (context.preamble?.steps === undefined) this.#collectLikely(context, view);
@@ -56,7 +62,7 @@ export class Demand {
     for (let i = this.waiting; i < this.count; i++) this.held[i] = paths.longestWithin(this.sets[i]!);
   }
 
-  #collectWaiting(context: Context, view: ResidencyView, maxOperations: number): boolean {
+  #collectWaiting(context: Context, view: ResidencyView, maxOperations: number, maxForOne: number): boolean {
     const { documents, waiting, preamble } = context;
     if (waiting === undefined) return true;
     let operationsLeft = maxOperations;
@@ -66,7 +72,7 @@ export class Demand {
       const set = requests.sharedSet(i);
       if (set === 0) continue;
       const request = waiting[i]!;
-      const path = view.bestPath(request, preamble, undefined, operationsLeft);
+      const path = view.bestPath(request, preamble, undefined, Math.min(operationsLeft, maxForOne));
       operationsLeft -= path.operations;
       if (!path.isComplete) return false;
       let held = 0;

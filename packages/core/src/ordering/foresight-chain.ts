@@ -16,6 +16,9 @@ const STARTS = 8;
  * next, by the worth of `SubsetSearch`, until no coming request wants what is left; the rest follows in retrieval
  * order. The best of these chains wins; among equals the first found.
  *
+ * Where moving documents has a price, a path counts its tokens less that price, and a step what it is worth less what
+ * it adds to the price.
+ *
  * Up to 30 documents. O(8 × demand × k²) at most, far less as a rule, for each step keeps only the requests that want
  * all documents before it. Allocates some small arrays of ranks; must not be re-entered.
  */
@@ -28,10 +31,13 @@ export class ChainSearch {
   #interestedCount = 0;
   #meanLength = 0;
   readonly #starts: number[] = [];
+  readonly #worths: number[] = [];
 
   /** Operations that `find` will count at most. O(1). */
-  static cost(documents: number, demand: Demand, paths: CachedPaths): number {
-    return Math.min(STARTS, paths.count) * documents * (demand.count + documents) + demand.count * paths.count;
+  static cost(documents: number, demand: Demand, paths: CachedPaths, rule: ConstraintRule | undefined): number {
+    const steps = Math.min(STARTS, paths.count) * documents;
+    const prices = rule?.priceOf === undefined ? 0 : documents * (paths.count + steps * documents);
+    return steps * (demand.count + documents) + demand.count * paths.count + prices;
   }
 
   /** See the class. Returns all ranks in prompt order. */
@@ -47,13 +53,14 @@ export class ChainSearch {
       tokens += documents[rank]!.tokens;
     }
     this.#meanLength = tokens / documents.length;
-    this.#chooseStarts(paths);
+    this.#chooseStarts(paths, rule);
     const weight = weightOfLater(demand.waiting > 0);
-    let most = -1;
+    let most = Number.NEGATIVE_INFINITY;
     let best: number[] = [];
     for (const start of this.#starts) {
       const chain = paths.ranksOf(start);
-      const value = paths.tokens[start]! + weight * this.#grow(chain, demand, rule);
+      const worth = worthOfStart(paths, start, rule);
+      const value = worth + weight * this.#grow(chain, demand, rule, weight);
       if (value <= most) continue;
       most = value;
       best = chain;
@@ -83,22 +90,31 @@ export class ChainSearch {
     return later;
   }
 
-  /** The allowed paths with most tokens, longest first, the earlier first among equals. */
-  #chooseStarts(paths: CachedPaths): void {
+  /** The allowed paths that are worth most now, those first, the earlier first among equals. */
+  #chooseStarts(paths: CachedPaths, rule: ConstraintRule | undefined): void {
     const starts = this.#starts;
+    const worths = this.#worths;
     starts.length = 0;
+    worths.length = 0;
     for (let path = 0; path < paths.count; path++) {
       if (paths.allowed[path] === 0) continue;
+      const worth = worthOfStart(paths, path, rule);
       let at = starts.length;
-      while (at > 0 && paths.tokens[starts[at - 1]!]! < paths.tokens[path]!) at--;
+      while (at > 0 && worths[at - 1]! < worth) at--;
       if (at === STARTS) continue;
       starts.splice(at, 0, path);
-      if (starts.length > STARTS) starts.length = STARTS;
+      worths.splice(at, 0, worth);
+      if (starts.length > STARTS) starts.length = worths.length = STARTS;
     }
   }
 
-  /** Appends to the chain while anyone wants more of it; returns the worth of what was appended, in tokens. */
-  #grow(chain: number[], demand: Demand, rule: ConstraintRule | undefined): number {
+  /**
+   * Appends to the chain while anyone wants more of it at its price; returns the worth of what was appended, in tokens
+   * that are saved later, of which each counts `weight`.
+   */
+  #grow(chain: number[], demand: Demand, rule: ConstraintRule | undefined, weight: number): number {
+    const limits = rule?.isOpen === false ? rule : undefined;
+    const priceOf = rule?.priceOf;
     let set = 0;
     let tokens = 0;
     for (const rank of chain) {
@@ -110,12 +126,15 @@ export class ChainSearch {
     let worth = 0;
     for (;;) {
       const wanted = this.#addUpDemand(demand, set, tokens);
+      const price = priceOf?.(chain) ?? 0;
       let most = 0;
       let next = -1;
       for (let left = wanted; left !== 0; left &= left - 1) {
         const rank = 31 - Math.clz32(left & -left);
-        const value = this.#lengths[rank]! * worthOf(this.#waiting[rank]!, this.#expected[rank]!, demand.waiting > 0);
-        if (value <= most || (rule !== undefined && !rule.allows(chain, rank))) continue;
+        let value = this.#lengths[rank]! * worthOf(this.#waiting[rank]!, this.#expected[rank]!, demand.waiting > 0);
+        if (value <= most) continue;
+        if (priceOf !== undefined) value -= (priceWith(rank, chain, priceOf) - price) / weight;
+        if (value <= most || (limits !== undefined && !limits.allows(chain, rank))) continue;
         most = value;
         next = rank;
       }
@@ -150,4 +169,17 @@ export class ChainSearch {
     this.#interestedCount = still;
     return wanted;
   }
+}
+
+/** Tokens of a cached path, less what it costs to begin with it. */
+function worthOfStart(paths: CachedPaths, path: number, rule: ConstraintRule | undefined): number {
+  const tokens = paths.tokens[path]!;
+  return rule?.priceOf === undefined ? tokens : tokens - rule.priceOf(paths.ranksOf(path));
+}
+
+function priceWith(rank: number, chain: number[], priceOf: NonNullable<ConstraintRule['priceOf']>): number {
+  chain.push(rank);
+  const price = priceOf(chain);
+  chain.pop();
+  return price;
 }

@@ -17,7 +17,7 @@ const SUBSETS = 1 << SUBSETS_MAX_DOCUMENTS;
  * save with it. The best way on from X adds the document whose length, times the worth of the longer set, plus the best
  * way on from there, is largest; the order starts with the cached path whose tokens plus the best way on from its set
  * are largest. Among equals the first in lexicographic order of ranks. The constraints are held at every step: what may
- * come next depends on the set before it alone.
+ * come next depends on the set before it alone, and so does what it costs to move it there.
  *
  * Up to 8 documents. O(k 2^k + sum of 2^|set| over the demand); allocates the answer alone, and must not be re-entered.
  */
@@ -32,11 +32,13 @@ export class SubsetSearch {
   readonly #worth = new Float64Array(SUBSETS);
   readonly #later = new Float64Array(SUBSETS);
   readonly #next = new Uint8Array(SUBSETS);
+  /** By set, where moving has a price: places that the best way on moves documents. */
+  readonly #moves = new Uint8Array(SUBSETS);
   readonly #prefix: number[] = [];
 
   /** Operations that `find` will count. O(demand). */
   static cost(documents: number, demand: Demand, rule: ConstraintRule | undefined): number {
-    const step = rule === undefined ? 1 : documents;
+    const step = rule === undefined || rule.isOpen ? 1 : documents;
     let operations = documents * step * 2 ** documents;
     for (let i = 0; i < demand.count; i++) operations += 2 ** bitCount(demand.sets[i]!);
     return operations;
@@ -47,8 +49,9 @@ export class SubsetSearch {
     const full = 2 ** documents.length - 1;
     this.#addUpTokens(documents, full);
     this.#addUpDemand(demand, full, this.#tokens[full]! / documents.length);
-    this.#planBackwards(full, rule);
-    const path = this.#bestStart(paths, weightOfLater(demand.waiting > 0));
+    const weight = weightOfLater(demand.waiting > 0);
+    this.#planBackwards(full, rule, weight);
+    const path = this.#bestStart(paths, weight, rule?.shiftPrice ?? 0);
     const order = paths.ranksOf(path);
     for (let set = paths.sets[path]!; set !== full; set |= 1 << order.at(-1)!) order.push(this.#next[set]!);
     return order;
@@ -96,32 +99,44 @@ export class SubsetSearch {
   }
 
   /** The best next document for every set that can still be completed, from the full set down. */
-  #planBackwards(full: number, rule: ConstraintRule | undefined): void {
+  #planBackwards(full: number, rule: ConstraintRule | undefined, weight: number): void {
     const later = this.#later;
     const worth = this.#worth;
+    const moves = this.#moves;
+    const limits = rule?.isOpen === false ? rule : undefined;
+    const price = (rule?.shiftPrice ?? 0) / weight;
     later[full] = 0;
+    moves[full] = 0;
     for (let set = full - 1; set >= 0; set--) {
-      let most = -1;
-      let next = 0;
+      const place = price === 0 ? 0 : bitCount(set);
+      let most = Number.NEGATIVE_INFINITY;
+      let next = -1;
       for (let left = full & ~set; left !== 0; left &= left - 1) {
         const longer = set | (left & -left);
         const rank = lowestRank(left);
-        const value = this.#lengths[rank]! * worth[longer]! + later[longer]!;
-        if (value <= most || (rule !== undefined && !this.#allows(rule, set, rank))) continue;
+        let value = this.#lengths[rank]! * worth[longer]! + later[longer]!;
+        if (price !== 0) value -= price * (Math.abs(place - rank) + moves[longer]!);
+        if (value <= most || (limits !== undefined && !this.#allows(limits, set, rank))) continue;
         most = value;
         next = rank;
       }
       later[set] = most;
       this.#next[set] = next;
+      if (price === 0 || next < 0) continue;
+      const longer = set | (1 << next);
+      later[set] = this.#lengths[next]! * worth[longer]! + later[longer]!;
+      moves[set] = Math.abs(place - next) + moves[longer]!;
     }
   }
 
-  #bestStart(paths: CachedPaths, weight: number): number {
-    let most = -1;
+  #bestStart(paths: CachedPaths, weight: number, price: number): number {
+    let most = Number.NEGATIVE_INFINITY;
     let best = 0;
     for (let path = 0; path < paths.count; path++) {
       if (paths.allowed[path] === 0) continue;
-      const value = paths.tokens[path]! + weight * this.#later[paths.sets[path]!]!;
+      const set = paths.sets[path]!;
+      let value = paths.tokens[path]! + weight * this.#later[set]!;
+      if (price !== 0) value -= price * (paths.moves[path]! + this.#moves[set]!);
       if (value <= most) continue;
       most = value;
       best = path;

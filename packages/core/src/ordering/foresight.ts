@@ -13,28 +13,36 @@ import { lengthsDiffer, weightOfLater } from './reuse-worth.js';
 import { SlotPlanner } from './slot-plan.js';
 import { WaitingRequests } from './waiting-requests.js';
 
-/** Look-ups for the paths of a plan: each may wait for memory, and real trees take up to 500 (zipf, k = 15). */
-const MAX_PATH_LOOK_UPS = 1_024;
+/**
+ * What may wait for memory, as parts of the budget that are 1 together: best paths of waiting requests, of which none
+ * may take more than an eighth; paths of the plan; `exact` where the plan is given up. Of 65,536, the heaviest workload
+ * takes 35,200, for one request 4,064; 4,000; 4,064 (zipf, 15 documents, 32 requests ahead).
+ */
+const WAITING_PART = 5 / 8;
+const ONE_WAITING_PART = 1 / 8;
+const PATHS_PART = 1 / 8;
+const EXACT_PART = 1 / 4;
 
 /**
  * Looks ahead: maximises the tokens that are cached now and those that coming requests will save with what this prompt
  * leaves behind. It knows the requests waiting (`Context.waiting`), and expects what recent requests and their rank
  * survival let it expect (`RecentRequestsView`); that alone it trusts only where documents differ in length. With
  * neither, and for more than 30 documents, the answer is that of `exact`. It gives up cached tokens only where the
- * reuse it expects is worth more. Method, constants and figures: docs/research/foresight.md.
+ * reuse it expects is worth more, and moves documents only where that is worth the price of moving them
+ * (`Context.shiftPrice`). Method, constants and figures: docs/research/foresight.md.
  *
  * Up to 8 documents the plan is optimal under its estimate, above it grows the best of 8 chains. `maxOperations` bounds
- * the counted operations (look-ups, comparisons, subsets, steps of a chain), never time, so that the same state gives
- * the same answer everywhere: once for the best paths of waiting requests, of which the first are known that fit; once
- * for the plan, which is made by chains, or else left to `exact`; and for `exact` once, or half where a plan was tried.
+ * the counted operations, never time, so that the same state gives the same answer everywhere: once what may wait for
+ * memory (the best paths of waiting requests, of which the first are known that fit, the paths of the plan, and the
+ * search of `exact` where the plan is given up), and once the steps of the plan (comparisons, subsets, steps of a
+ * chain), which is made by chains, or else left to `exact`. Where there is nothing to plan, `exact` has all of it.
  *
  * Cost: some ten microseconds (see `bench/`), and a search of the best path for each waiting request that shares a
  * document. One instance reuses its scratch memory between calls, which no answer depends on.
  */
 export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   const exact = createExactPolicy(maxOperations);
-  // What a plan has taken is gone; real trees take `exact` a tenth of its budget.
-  const exactBehindPlan = createExactPolicy(maxOperations / 2);
+  const exactBehindPlan = createExactPolicy(EXACT_PART * maxOperations);
   const planner = new ForesightPlanner(maxOperations);
   const slots = new SlotPlanner();
   return {
@@ -78,12 +86,15 @@ class ForesightPlanner {
     if (!isGuessTrusted && (context.waiting ?? []).length === 0) return NO_PLAN;
     let left = this.#maxOperations - WaitingRequests.cost(context.waiting ?? []);
     if (left <= 0) return TOO_MUCH;
-    const knowsAll = demand.collect(context, view, this.#maxOperations);
+    const most = this.#maxOperations;
+    const knowsAll = demand.collect(context, view, WAITING_PART * most, ONE_WAITING_PART * most);
     // A tree that takes more than the budget for the first of them takes more for this request too.
     if (!knowsAll && demand.waiting === 0) return TOO_MUCH;
     if (demand.count === 0 || (demand.waiting === 0 && !isGuessTrusted)) return NO_PLAN;
     const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
-    if (!paths.collect(context, view, rule, Math.min(left / OPERATIONS_A_LOOK_UP, MAX_PATH_LOOK_UPS))) return TOO_MUCH;
+    const limits = rule?.isOpen === false ? rule : undefined;
+    const lookUps = Math.min(left, PATHS_PART * most) / OPERATIONS_A_LOOK_UP;
+    if (!paths.collect(context, view, limits, lookUps)) return TOO_MUCH;
     left -= OPERATIONS_A_LOOK_UP * paths.lookUps;
     const isFew = documents.length <= SUBSETS_MAX_DOCUMENTS;
     if (isFew && SubsetSearch.cost(documents.length, demand, rule) <= left) {
@@ -92,7 +103,7 @@ class ForesightPlanner {
       const laterOf = (of: readonly number[], cached: number) => this.#subsets.laterTokens(of, cached);
       return { ordering: weighed(order, { context, view, demand }, laterOf), cutShort: knowsAll ? undefined : 'known' };
     }
-    if (ChainSearch.cost(documents.length, demand, paths) > left) return TOO_MUCH;
+    if (ChainSearch.cost(documents.length, demand, paths, rule) > left) return TOO_MUCH;
     demand.weigh(paths);
     const order = this.#chains.find(documents, demand, paths, rule);
     const laterOf = (of: readonly number[], cached: number) => this.#chains.laterTokens(of, cached, demand);

@@ -9,7 +9,8 @@ import { followedByRetrievalOrder } from './retrieval-order.js';
 /**
  * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child;
  * when there is none, append the rest in retrieval order. Under constraints, a document that may not stand at the place
- * is passed over. O(k²) look-ups, and the walk ends where they would pass `maxOperations`.
+ * is passed over; where moving has a price, the walk is cut where it saves most above it. O(k²) look-ups, and the walk
+ * ends where they would pass `maxOperations`.
  */
 export function createGreedyPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
   return { name: 'greedy', arrange: (context, view) => arrangeGreedily(context, view, maxOperations) };
@@ -32,6 +33,9 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
     }
   }
   let operationsLeft = maxOperations;
+  let most = 0;
+  let kept = 0;
+  let walkedTokens = 0;
   for (let i = 0; i < left.length; ) {
     operationsLeft -= OPERATIONS_A_LOOK_UP;
     if (operationsLeft < 0) break;
@@ -47,9 +51,17 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
     left.splice(i, 1);
     numbers.splice(i, 1);
     i = 0;
+    if (rule?.priceOf === undefined) continue;
+    walkedTokens += documents[rank]!.tokens;
+    const worth = walkedTokens - rule.priceOf(path);
+    if (worth > most) [most, kept] = [worth, path.length];
   }
+  if (rule?.priceOf !== undefined) path.length = kept;
   const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
   if (view.slots !== undefined) return { ...withCachedPrefix(order, context, view), laterTokens: 0 };
-  const ordering = { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 };
+  const ordering =
+    rule?.priceOf === undefined
+      ? { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 }
+      : { ...withCachedPrefix(order, context, view), laterTokens: 0 };
   return operationsLeft < 0 ? { ...ordering, cutShort: 'partial' } : ordering;
 }

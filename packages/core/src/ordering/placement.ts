@@ -1,16 +1,36 @@
 import type { PlacementRule } from '../tree/view.js';
 
-/** The constraints: how far a document may move, and which may not move at all. Ranks and places count from 0. */
+/**
+ * The constraints: how far a document may move, which may not move at all, and what moving costs. Ranks and places
+ * count from 0.
+ */
 export interface OrderConstraints {
   /** Places a document may move from its retrieval rank; `undefined` for any number. */
   readonly maxShift: number | undefined;
   /** Ranks whose documents keep their place; sorted ascending. */
   readonly pinned: readonly number[];
+  /** Tokens that each place costs by which a document moves from its retrieval rank; nothing where left out. */
+  readonly shiftPrice?: number | undefined;
 }
 
-/** Whether the constraints leave every order open. */
-export function isFree(constraints: OrderConstraints): boolean {
-  return constraints.maxShift === undefined && constraints.pinned.length === 0;
+/** The highest price: no order saves so many tokens. */
+const MAX_SHIFT_PRICE = 1_000_000_000;
+
+/** Whether this can be a price of moving documents. */
+export function isShiftPrice(value: unknown): value is number {
+  return typeof value === 'number' && value >= 0 && value <= MAX_SHIFT_PRICE;
+}
+
+/** Whether the constraints leave every order open, and none costs anything. */
+export function isFree({ maxShift, pinned, shiftPrice = 0 }: OrderConstraints): boolean {
+  return maxShift === undefined && pinned.length === 0 && shiftPrice === 0;
+}
+
+/** Places that documents stand away from their retrieval ranks, of all documents together. O(k). */
+export function placesMoved(order: readonly number[]): number {
+  let places = 0;
+  for (let place = 0; place < order.length; place++) places += Math.abs(place - order[place]!);
+  return places;
 }
 
 /**
@@ -22,6 +42,15 @@ export function isFree(constraints: OrderConstraints): boolean {
  * it overtakes can still wait for one place more.
  */
 export class ConstraintRule implements PlacementRule {
+  /** Whether any document may stand anywhere. */
+  readonly isOpen: boolean;
+  /** Tokens that a place moved costs. */
+  readonly shiftPrice: number;
+  /**
+   * Tokens that it costs to begin with `prefix` and go on as `complete` does, which no other way on undercuts: what is
+   * left, in sorted order on sorted places, moves least. Absent at a price of 0. O(count), no allocation.
+   */
+  readonly priceOf: ((prefix: readonly number[]) => number) | undefined;
   readonly #count: number;
   readonly #maxShift: number;
   readonly #pinned: Uint8Array;
@@ -34,6 +63,9 @@ export class ConstraintRule implements PlacementRule {
     this.#pinned = new Uint8Array(count);
     this.#taken = new Uint8Array(count);
     for (const rank of constraints.pinned) this.#pinned[rank] = 1;
+    this.isOpen = constraints.maxShift === undefined && constraints.pinned.length === 0;
+    this.shiftPrice = constraints.shiftPrice ?? 0;
+    if (this.shiftPrice > 0) this.priceOf = (prefix) => this.shiftPrice * this.#placesMoved(prefix);
   }
 
   /**
@@ -41,6 +73,7 @@ export class ConstraintRule implements PlacementRule {
    * placed? O(count), no allocation.
    */
   allows(prefix: readonly number[], rank: number): boolean {
+    if (this.isOpen) return true;
     const place = prefix.length;
     if (this.#pinned[place] === 1 || this.#pinned[rank] === 1) return place === rank;
     if (Math.abs(place - rank) > this.#maxShift) return false;
@@ -65,6 +98,24 @@ export class ConstraintRule implements PlacementRule {
   /** Whether the document of this rank keeps its place. */
   isPinned(rank: number): boolean {
     return this.#pinned[rank] === 1;
+  }
+
+  /** Places that documents move in all, in the order that completes a prefix. */
+  #placesMoved(prefix: readonly number[]): number {
+    const taken = this.#taken;
+    taken.fill(0);
+    let places = 0;
+    for (let place = 0; place < prefix.length; place++) {
+      taken[prefix[place]!] = 1;
+      places += Math.abs(place - prefix[place]!);
+    }
+    let next = 0;
+    for (let place = prefix.length; place < this.#count; place++) {
+      if (this.#pinned[place] === 1) continue;
+      while (taken[next] === 1 || this.#pinned[next] === 1) next++;
+      places += Math.abs(place - next++);
+    }
+    return places;
   }
 
   /**

@@ -13,7 +13,7 @@ export type PolicyName = (typeof POLICY_NAMES)[number];
  */
 export const DEFAULT_POLICY = 'foresight' satisfies PolicyName;
 
-/** One request's documents, and how far they may move. */
+/** One request's documents, how far they may move, and what that costs. */
 export interface Context {
   /** In retrieval order, without duplicates. */
   readonly documents: readonly Document[];
@@ -22,6 +22,11 @@ export interface Context {
   readonly maxShift: number | undefined;
   /** Retrieval ranks whose documents keep their place; sorted ascending. */
   readonly pinned: readonly number[];
+  /**
+   * Tokens that each place costs by which a document moves from its retrieval rank; nothing where left out. `greedy`,
+   * `exact` and `foresight` weigh it against the tokens that an order saves; the other policies weigh nothing.
+   */
+  readonly shiftPrice?: number | undefined;
   /**
    * The documents of requests known to be waiting for the same engine behind the same preamble, in the order they will
    * be served. Only `foresight` reads them, and only the first 64.

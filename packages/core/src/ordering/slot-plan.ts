@@ -24,7 +24,8 @@ const LATER = 0.5;
 /**
  * Orders for an engine that keeps whole prompts in slots. A prompt that is left behind serves one later request, and
  * only one that keeps a good part of it: so documents come first that reach that part soonest and are likely to come
- * again together. An order counts what it reuses now, less its hint, and `LATER` of what it may save later.
+ * again together. An order counts what it reuses now, less its hint and the price of its moves, and `LATER` of what it
+ * may save later.
  *
  * Up to 8 documents what stands behind a start is the best by that count (a dynamic programme over sets, with the hint
  * left out of it). Cost: O(starts × k² + k 2^k + recent requests × 2^k) and up to 64 look-ups in the slots.
@@ -54,11 +55,13 @@ export class SlotPlanner {
     if (isWeighed) this.#weigh(context, view, { leastKept: slots.leastKept, rule });
     const laterOf = (order: readonly number[]) => (isWeighed ? LATER * this.#worthOf(order) : 0);
     const unmovedLater = laterOf(unmoved.order);
+    const priceOf = (order: readonly number[]) =>
+      (context.hintTokens?.(order) ?? 0) + (rule?.priceOf === undefined ? 0 : rule.priceOf(order));
     let best: Ordering = { ...unmoved, laterTokens: 0 };
     let most = unmoved.cachedTokens;
     const consider = (ordering: Ordering) => {
       const laterTokens = laterOf(ordering.order) - unmovedLater;
-      const value = ordering.cachedTokens + laterTokens - (context.hintTokens?.(ordering.order) ?? 0);
+      const value = ordering.cachedTokens + laterTokens - priceOf(ordering.order);
       if (value <= most) return;
       most = value;
       best = { ...ordering, laterTokens };
@@ -72,7 +75,7 @@ export class SlotPlanner {
       const way = this.#grown(start, count);
       for (let length = start.length + 1; length <= count; length++) {
         const order = completed(way.slice(0, length));
-        const value = laterOf(order) - (context.hintTokens?.(order) ?? 0);
+        const value = laterOf(order) - priceOf(order);
         if (value > mostGrown) [grown, mostGrown] = [order, value];
       }
       if (grown !== undefined) consider(withCachedPrefix(grown, context, view));
@@ -99,14 +102,18 @@ export class SlotPlanner {
       const unknown = 1 - UNKNOWN_CHANCE ** bitCount(set);
       this.#chance[set] = 1 - Math.exp(-RECENT_RATE * this.#chance[set]!) * unknown;
     }
+    const limits = rule?.isOpen === false ? rule : undefined;
+    const price = (rule?.shiftPrice ?? 0) / LATER;
     this.#leastTokens = LENGTH_MARGIN * leastKept * this.#tokens[full]!;
     this.#later[full] = 0;
     for (let set = full - 1; set >= 0; set--) {
-      let most = -1;
+      const place = price === 0 ? 0 : bitCount(set);
+      let most = Number.NEGATIVE_INFINITY;
       for (let left = full & ~set; left !== 0; left &= left - 1) {
         const rank = 31 - Math.clz32(left & -left);
-        const value = this.#worthOfStep(set, rank) + this.#later[set | (1 << rank)]!;
-        if (value <= most || (rule !== undefined && !rule.allows(ranksIn(set), rank))) continue;
+        let value = this.#worthOfStep(set, rank) + this.#later[set | (1 << rank)]!;
+        if (price !== 0) value -= price * Math.abs(place - rank);
+        if (value <= most || (limits !== undefined && !limits.allows(ranksIn(set), rank))) continue;
         most = value;
         this.#next[set] = rank;
       }

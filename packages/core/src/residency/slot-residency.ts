@@ -87,18 +87,23 @@ export class SlotResidency implements SlotsView {
     return starts.slice(0, MAX_STARTS).map(({ order }) => order);
   }
 
-  /** The start that saves most, with the other documents behind it in retrieval order. */
+  /** The start that saves most, less its price, with the other documents behind it in retrieval order. */
   bestPath(
     documents: readonly Document[],
     preamble: Preamble | undefined,
     rule: PlacementRule | undefined,
   ): CachedPath {
     let best = { order: [] as readonly number[], tokens: this.predict(documents, preamble) };
+    let most = best.tokens;
     for (const order of this.starts(documents, preamble, rule)) {
       const rest = documents.filter((_, rank) => !order.includes(rank));
       const tokens = this.predict([...order.map((rank) => documents[rank]!), ...rest], preamble);
-      const isSooner = tokens === best.tokens && order.every((rank, place) => rank === place);
-      if (tokens > best.tokens || (isSooner && order.length > best.order.length)) best = { order, tokens };
+      const worth = tokens - (rule?.priceOf?.(order) ?? 0);
+      const isSooner = worth === most && order.every((rank, place) => rank === place);
+      if (worth > most || (isSooner && order.length > best.order.length)) {
+        best = { order, tokens };
+        most = worth;
+      }
     }
     return { ...best, operations: 0, isComplete: true };
   }

@@ -10,13 +10,18 @@ export interface CachedPath {
   readonly isComplete: boolean;
 }
 
-/** Whether a document may stand at a place; lets a search keep within the constraints. */
+/** Whether a document may stand at a place, and what that costs; lets a search keep within the constraints. */
 export interface PlacementRule {
   /**
    * May `order` (the prefix chosen so far, retrieval ranks) be extended by `rank`, such that the rest can still be
    * placed?
    */
   allows(prefix: readonly number[], rank: number): boolean;
+  /**
+   * Tokens that it costs to begin with `prefix`, at least: 0 for an empty one, and never less for a longer one. Absent
+   * where nothing costs anything.
+   */
+  readonly priceOf?: ((prefix: readonly number[]) => number) | undefined;
 }
 
 /** A node among those that were used last. */

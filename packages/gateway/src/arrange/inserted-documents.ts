@@ -127,10 +127,10 @@ export class InsertedDocuments {
     return this.withDefaults(yield* steps);
   }
 
-  /** The request with the configured policy, hints and bound on moves where it does not say. */
+  /** The request with the configured policy, hints, bound on moves and price of moves where it does not say. */
   withDefaults(request: ArrangeRequest): ArrangeRequest {
-    const { policy, hints, maxShift } = this.#config.arrange;
-    return { policy, hints, ...(maxShift !== undefined && { maxShift }), ...request };
+    const { policy, hints, maxShift, shiftPrice } = this.#config.arrange;
+    return { policy, hints, shiftPrice, ...(maxShift !== undefined && { maxShift }), ...request };
   }
 
   /**
@@ -445,7 +445,7 @@ function messagesAfterDocuments(messages: readonly ChatMessage[], layout: Layout
 
 /** The documents as they come, by the shortest path: no policy, no hint, no prediction. */
 function inOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
-  const { documents, preamble, maxShift, warnings = [] } = request;
+  const { documents, preamble, maxShift, shiftPrice = 0, warnings = [] } = request;
   return {
     documents,
     order: documents.map((_, rank) => rank),
@@ -460,6 +460,7 @@ function inOrder(request: ArrangeRequest, state: TenantModel): Arrangement {
       moves: documents.map(() => 0),
       cachedDocuments: 0,
       maxShift,
+      shiftPrice,
       pinned: [],
       warnings,
       cutShort: undefined,

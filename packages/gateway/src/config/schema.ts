@@ -195,6 +195,14 @@ const arrange = z.strictObject({
     .describe(
       'Places a document may move from its retrieval rank where a request does not say; any number if left out.',
     ),
+  shiftPrice: z
+    .number()
+    .min(0)
+    .max(1_000_000_000)
+    .default(0)
+    .describe(
+      'Tokens that each place costs by which a document moves, where a request does not say: documents move only where that saves more. `warmpath lab eval --shift-prices` finds the price that keeps your answers.',
+    ),
   hints: z.boolean().default(true).describe('State the retrieval order in the prompt when the order changed.'),
   wording: wording.prefault({}),
   template: z.enum(TEMPLATE_NAMES).default('xml').describe('How one document is written.'),

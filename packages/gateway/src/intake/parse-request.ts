@@ -10,6 +10,7 @@ import type { ByteEdit, ByteSpan } from './json-scanner.js';
 export interface RequestSwitches {
   readonly policy?: unknown;
   readonly maxShift?: unknown;
+  readonly shiftPrice?: unknown;
   readonly pin?: unknown;
   readonly hints?: unknown;
 }
@@ -62,6 +63,7 @@ const SWITCHES = [
   'policy',
   'hints',
   'maxShift',
+  'shiftPrice',
   'pin',
   'bypass',
   'recognise',

@@ -19,7 +19,7 @@ import { modelOf } from '../intake/parse-request.js';
 import { withoutTexts } from '../observe/open-arrangements.js';
 import { escaped } from '../render/insert-documents.js';
 
-const SWITCHES = ['policy', 'maxShift', 'pin', 'hints'];
+const SWITCHES = ['policy', 'maxShift', 'shiftPrice', 'pin', 'hints'];
 const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
 
 /**

@@ -22,6 +22,9 @@ const document = z
 const ordering = {
   policy: z.enum(POLICY_NAMES).optional().meta({ description: 'Ordering policy.' }),
   maxShift: count.optional().meta({ description: 'Places a document may move from its retrieval rank.' }),
+  shiftPrice: z.number().min(0).max(1_000_000_000).optional().meta({
+    description: 'Tokens that each place costs by which a document moves: it moves only where that saves more.',
+  }),
   pin: z.array(name).optional().meta({ description: 'Ids of documents that keep their place.' }),
   hints: z.boolean().optional().meta({ description: 'Whether the prompt states the retrieval order when it changed.' }),
 };

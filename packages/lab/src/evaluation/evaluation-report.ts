@@ -2,6 +2,13 @@ import { mean } from '../statistics.js';
 import { type AnswerScore, SCORE_NAMES } from './answer-score.js';
 import { type BootstrapMean, bootstrapMeans, type PairedTest, pairedTTest, unitSums } from './paired-statistics.js';
 import type { EvaluationQuestion } from './questions.js';
+import {
+  fitShiftPrice,
+  type PricedAnswers,
+  type PricedStrategy,
+  type ShiftPriceFit,
+  shiftPriceOf,
+} from './shift-price.js';
 import { signFlipTest } from './sign-flip-test.js';
 
 /** What questions that stand alone are asked with; the first is what the others are compared with. */
@@ -22,10 +29,14 @@ export const CONVERSATION_STRATEGIES = [
  * behind earlier turns with theirs. `arranged`: in the order of the policy; `arranged-hints`: with a hint that states
  * the retrieval order. `deduplicated`: arranged, and what the conversation still shows left out; `deduplicated-hints`:
  * with the hints that say where it stands and in which order all were retrieved. `forwarded`: in retrieval order,
- * behind earlier turns without documents. `in-place`: the prompt of `retrieval`, in which a gateway recognises the
+ * behind earlier turns without documents. `price-4`: arranged with hints, where a place moved costs four tokens.
+ * `in-place`: the prompt of `retrieval`, in which a gateway recognises the
  * documents, and writes where they stand in the place of those that it shows already.
  */
-export type EvaluationStrategy = (typeof EVALUATION_STRATEGIES)[number] | (typeof CONVERSATION_STRATEGIES)[number];
+export type EvaluationStrategy =
+  | (typeof EVALUATION_STRATEGIES)[number]
+  | (typeof CONVERSATION_STRATEGIES)[number]
+  | PricedStrategy;
 
 /** One answered question. Plain data, without any text of question or answer. */
 export interface AnsweredQuestion {
@@ -37,8 +48,8 @@ export interface AnsweredQuestion {
   /** `null` where the engine does not say. */
   readonly promptTokens: number | null;
   readonly cachedTokens: number | null;
-  /** Whether the documents stood in another order than retrieved. */
-  readonly moved: boolean;
+  /** Places that the documents stood away from their retrieval ranks, of all together. */
+  readonly placesMoved: number;
 }
 
 /** One request that got no answer. */
@@ -71,6 +82,8 @@ export interface EvaluationSettings {
   readonly seed: number;
   /** What prompt and answer must fit in; `null` where the engine does not say. */
   readonly contextTokens: number | null;
+  /** Where prices of moving documents are tried: token F1 that the suggested one may lose. */
+  readonly tolerance?: number;
 }
 
 /** One strategy's figures over the questions that all strategies answered. */
@@ -86,6 +99,8 @@ export interface StrategyFigures {
   readonly cachedShare: number | null;
   /** Questions whose documents stood in another order than retrieved. */
   readonly moved: number;
+  /** Places that documents stood away from their retrieval ranks, a question. */
+  readonly placesMoved: number;
   /** Requests without an answer, by code of the error table; they are in no figure. */
   readonly failures: Readonly<Record<string, number>>;
 }
@@ -127,7 +142,7 @@ export interface KindFigures {
 }
 
 /** What an evaluation amounts to. */
-export interface EvaluationReport extends Omit<EvaluationSettings, 'strategies'> {
+export interface EvaluationReport extends Omit<EvaluationSettings, 'strategies' | 'tolerance'> {
   readonly questions: {
     /** Questions that were asked with at least one strategy. */
     readonly asked: number;
@@ -147,6 +162,8 @@ export interface EvaluationReport extends Omit<EvaluationSettings, 'strategies'>
   readonly differences: readonly StrategyDifference[];
   /** By name; empty where the data tell no kinds apart. */
   readonly kinds: readonly KindFigures[];
+  /** Present where prices of moving documents were tried, on two questions at least. */
+  readonly shiftPrices?: ShiftPriceFit;
 }
 
 /** What an evaluation has come to so far. */
@@ -164,7 +181,7 @@ const TOO_LONG = 'WARMPATH_CONTEXT_TOO_LONG';
  * count as one in intervals and tests, for they share most of their prompts. Cost: that of `bootstrapMeans`.
  */
 export function evaluationReport(
-  settings: EvaluationSettings,
+  { tolerance, ...settings }: EvaluationSettings,
   { answered, failed, questions }: EvaluationOutcomes,
 ): EvaluationReport | undefined {
   const { strategies } = settings;
@@ -183,6 +200,21 @@ export function evaluationReport(
     ...bootstrap.difference(sampleOf(s, name), sampleOf(0, name)),
     ...pairedTTest(unitSums(samples[sampleOf(s, name)]!, units), unitSums(samples[sampleOf(0, name)]!, units)),
   });
+  const figures = strategies.map((strategy, s) => ({
+    strategy,
+    ...byScore((name) => bootstrap.mean(sampleOf(s, name))),
+    ...costFigures(answersOf[s]!),
+    failures: countCodes(failed.filter((failure) => failure.strategy === strategy)),
+  }));
+  const differences =
+    units.length < 2
+      ? []
+      : strategies.slice(1).map((strategy, i) => ({
+          strategy,
+          ...byScore((name) => difference(i + 1, name)),
+          answers: changedAnswers(samples[sampleOf(i + 1, 0)]!, samples[sampleOf(0, 0)]!, units),
+        }));
+  const priced = differences.flatMap((each) => pricedAnswers(each, figures, scored.length));
   return {
     ...settings,
     questions: {
@@ -193,26 +225,34 @@ export function evaluationReport(
       tooLong: new Set(failed.flatMap(({ question, code }) => (code === TOO_LONG ? [question] : []))).size,
     },
     startedWarm: strategies.some((strategy) => startedWarm(answered, strategy)),
-    strategies: strategies.map((strategy, s) => ({
-      strategy,
-      ...byScore((name) => bootstrap.mean(sampleOf(s, name))),
-      ...costFigures(answersOf[s]!),
-      failures: countCodes(failed.filter((failure) => failure.strategy === strategy)),
-    })),
-    differences:
-      units.length < 2
-        ? []
-        : strategies.slice(1).map((strategy, i) => ({
-            strategy,
-            ...byScore((name) => difference(i + 1, name)),
-            answers: changedAnswers(samples[sampleOf(i + 1, 0)]!, samples[sampleOf(0, 0)]!, units),
-          })),
+    strategies: figures,
+    differences,
+    ...(priced.length > 0 && tolerance !== undefined && { shiftPrices: fitShiftPrice(priced, tolerance) }),
     kinds: kindFigures(
       strategies,
       answersOf,
       scored.map(([question]) => known.get(question)?.kind),
     ),
   };
+}
+
+/** What a difference says of a price, if its strategy has one. */
+function pricedAnswers(
+  { strategy, f1 }: StrategyDifference,
+  figures: readonly StrategyFigures[],
+  questions: number,
+): PricedAnswers[] {
+  const price = shiftPriceOf(strategy);
+  if (price === undefined) return [];
+  const { placesMoved, moved, ...own } = figures.find((each) => each.strategy === strategy)!;
+  const [before, after] = [computedTokens(figures[0]!), computedTokens(own)];
+  const computed = before === null || after === null || before === 0 ? null : after / before - 1;
+  const { mean: change, low, high } = f1;
+  return [{ price, questions, moved, placesMoved, f1: { mean: change, low, high }, computed }];
+}
+
+function computedTokens({ promptTokens, cachedTokens }: Pick<StrategyFigures, 'promptTokens' | 'cachedTokens'>) {
+  return promptTokens === null || cachedTokens === null ? null : promptTokens - cachedTokens;
 }
 
 /** The places of each unit, in the order in which units come first. */
@@ -287,7 +327,8 @@ function costFigures(answers: readonly AnsweredQuestion[]) {
     promptTokens,
     cachedTokens,
     cachedShare: isKnown ? cachedTokens / promptTokens : null,
-    moved: answers.filter(({ moved }) => moved).length,
+    moved: answers.filter(({ placesMoved }) => placesMoved > 0).length,
+    placesMoved: mean(answers.map(({ placesMoved }) => placesMoved)),
   };
 }
 

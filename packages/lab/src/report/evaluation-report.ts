@@ -5,9 +5,10 @@ import type {
   StrategyDifference,
   StrategyFigures,
 } from '../evaluation/evaluation-report.js';
+import { type PricedStrategy, type ShiftPriceFit, shiftPriceOf } from '../evaluation/shift-price.js';
 import type { Chart } from './chart.js';
 import type { Report, ReportSection } from './report.js';
-import { inPercent, percent, signed } from './wording.js';
+import { inPercent, percent, points, signed } from './wording.js';
 
 /** What a score is called on the page. */
 export const SCORE_TITLES: Readonly<Record<keyof AnswerScore, string>> = {
@@ -17,7 +18,7 @@ export const SCORE_TITLES: Readonly<Record<keyof AnswerScore, string>> = {
 };
 
 /** What the prompts of a strategy hold, for a reader who knows none of the names. */
-const MEANINGS: Readonly<Record<EvaluationStrategy, string>> = {
+const MEANINGS: Readonly<Record<Exclude<EvaluationStrategy, PricedStrategy>, string>> = {
   retrieval: 'documents in retrieval order; in a conversation, all of every turn again.',
   arranged: 'documents in the order of the policy.',
   'arranged-hints': 'the same, with a hint that states the retrieval order.',
@@ -27,6 +28,16 @@ const MEANINGS: Readonly<Record<EvaluationStrategy, string>> = {
   'in-place':
     "retrieval's prompt, its documents recognised in it; the place of one that stands farther up says so, and new ones are in the order of the policy.",
 };
+
+function meaningOf(strategy: EvaluationStrategy): string {
+  const price = shiftPriceOf(strategy);
+  if (price === undefined) return MEANINGS[strategy as Exclude<EvaluationStrategy, PricedStrategy>];
+  return `documents in the order of the policy, with a hint, where each place that one moves costs ${inTokens(price)}.`;
+}
+
+function inTokens(count: number): string {
+  return `${count} ${count === 1 ? 'token' : 'tokens'}`;
+}
 
 /** The page of an evaluation. */
 export function evaluationPage(report: EvaluationReport): Report {
@@ -57,7 +68,13 @@ export function evaluationPage(report: EvaluationReport): Report {
           ]
         : []),
     ],
-    sections: [scoreSection(report), ...kindSection(report), ...differenceSection(report), costSection(report)],
+    sections: [
+      ...priceSection(report),
+      scoreSection(report),
+      ...kindSection(report),
+      ...differenceSection(report),
+      costSection(report),
+    ],
   };
 }
 
@@ -93,9 +110,11 @@ const JUDGED: ReadonlyMap<EvaluationStrategy, string> = new Map([
 
 /**
  * The result in one sentence: whether arranging, or de-duplication, changed the answers, by token F1, and what it
- * saved.
+ * saved; where prices of moving documents were tried, which one to take.
  */
-export function evaluationFinding({ questions, strategies, differences, data }: EvaluationReport): string {
+export function evaluationFinding(report: EvaluationReport): string {
+  const { questions, strategies, differences, data, shiftPrices } = report;
+  if (shiftPrices !== undefined) return priceFinding(report, shiftPrices);
   const judged = differences.find(({ strategy }) => JUDGED.has(strategy));
   const [baseline] = strategies;
   if (judged === undefined) return `On ${data}, too few questions are answered by all strategies to compare.`;
@@ -112,7 +131,6 @@ export function evaluationFinding({ questions, strategies, differences, data }: 
     baseline!.promptTokens === null || own.promptTokens === null || own.promptTokens >= baseline!.promptTokens
       ? ''
       : `; prompts are ${percent(1 - own.promptTokens / baseline!.promptTokens)} shorter`;
-  const weak = baseline!.f1.mean < WEAK_F1 ? '; the model answers hardly anything right, so this says little' : '';
   const change = JUDGED.get(judged.strategy)!;
   const verdict =
     low > 0
@@ -120,7 +138,73 @@ export function evaluationFinding({ questions, strategies, differences, data }: 
       : high < 0
         ? `${change} costs answers`
         : `${change} makes no difference that can be told from chance`;
-  return `On ${questions.scored} questions of ${data}, ${verdict} (${range})${fewer}${saving}${weak}.`;
+  return `On ${questions.scored} questions of ${data}, ${verdict} (${range})${fewer}${saving}${weakness(baseline!)}.`;
+}
+
+function weakness({ f1 }: StrategyFigures): string {
+  return f1.mean < WEAK_F1 ? '; the model answers hardly anything right, so this says little' : '';
+}
+
+function priceFinding(
+  { questions, strategies, data }: EvaluationReport,
+  { tolerance, prices, suggested }: ShiftPriceFit,
+): string {
+  const margin = `a loss of more than ${points(tolerance)}\u00a0points of token F1`;
+  const on = `On ${questions.scored} questions of ${data}`;
+  if (suggested === null) {
+    return `${on}, no price of moving documents is shown to keep the answers (${margin} cannot be ruled out): ask more questions, or leave retrieval order (\`arrange.policy: retrieval\`).`;
+  }
+  const { f1, computed } = prices.find(({ price }) => price === suggested)!;
+  const range = `token F1 ${signed(100 * f1.mean, 1)}\u00a0points, 95\u00a0% interval ${signed(100 * f1.low, 1)} to ${signed(100 * f1.high, 1)}`;
+  const saving = computed === null ? '' : `; ${signed(100 * computed, 1)}\u00a0% tokens to compute`;
+  return `${on}, \`arrange.shiftPrice: ${suggested}\` is the lowest price tried that keeps the answers: ${margin} is ruled out (${range}${saving})${weakness(strategies[0]!)}.`;
+}
+
+/** Quality against the price of moving documents, and the price to take. */
+function priceSection({ shiftPrices }: EvaluationReport): ReportSection[] {
+  if (shiftPrices === undefined) return [];
+  const { prices, tolerance } = shiftPrices;
+  return [
+    {
+      heading: 'What a price of moving documents keeps and saves',
+      text: [
+        `A document moves where that saves more tokens than the places cost that it moves by. Token F1 against retrieval order, with 95 % intervals: a price keeps the answers where no loss of more than ${points(tolerance)} points can be missed by chance: the interval ends above it, and enough questions were asked to have shown it.`,
+      ],
+      figures: [
+        {
+          charts: [
+            {
+              kind: 'intervals',
+              title: 'token F1 against retrieval order',
+              axis: { title: 'difference in percentage points', format: 'points' },
+              rows: prices.map(({ price, f1 }) => ({
+                label: `${inTokens(price)} a place`,
+                value: f1.mean,
+                low: f1.low,
+                high: f1.high,
+              })),
+              areDifferences: true,
+            },
+          ],
+          table: {
+            caption: 'Places moved a question, token F1 in points and tokens to compute, against retrieval order',
+            columns: ['tokens a place', 'places moved', 'token F1', 'low', 'high', 'may lose', 'computed', 'keeps'],
+            rows: prices.map(({ price, placesMoved, f1, mayLose, computed, keepsAnswers }) => [
+              String(price),
+              placesMoved.toFixed(2),
+              ...[f1.mean, f1.low, f1.high].map((value) => signed(100 * value, 1)),
+              points(mayLose),
+              computed === null ? 'not reported' : `${signed(100 * computed, 1)}\u00a0%`,
+              keepsAnswers ? 'yes' : 'not shown',
+            ]),
+          },
+        },
+      ],
+      notes: [
+        'Prices are tried from the highest downwards, and the first that is not shown to keep the answers ends it.',
+      ],
+    },
+  ];
 }
 
 /** A p-value as it is printed. */
@@ -158,7 +242,7 @@ function scoreSection({ strategies }: EvaluationReport): ReportSection {
         },
       },
     ],
-    notes: strategies.map(({ strategy }) => `${strategy}: ${MEANINGS[strategy]}`),
+    notes: strategies.map(({ strategy }) => `${strategy}: ${meaningOf(strategy)}`),
   };
 }
 

@@ -85,7 +85,7 @@ function evaluation() {
         ttftMs: 50 - s,
         promptTokens: 900,
         cachedTokens: 100 * s,
-        moved: s > 0,
+        placesMoved: s,
       };
     }),
   ).flat();

@@ -7,8 +7,9 @@ import {
   evaluationPage,
   evaluationReport,
   MersenneTwister,
+  shiftPriceOf,
 } from '@warmpath/lab';
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
 import { EngineClient, type ServedModel } from '../../engine-client.js';
 import { announceStart } from '../../engine-settings.js';
@@ -33,6 +34,9 @@ interface EvalOptions extends EngineUrlOptions, ReportOption {
   readonly system?: string;
   readonly seed: number;
   readonly resume?: string;
+  /** The prices, or `true` for those that suit the documents. */
+  readonly shiftPrices?: readonly number[] | true;
+  readonly tolerance: number;
 }
 
 const FORMAT_HELP = `
@@ -41,7 +45,10 @@ as "answers": ["text", …], or as "ground_truth": {"answers": ["text", …]}; "
 documents hold none. Instead of a folder, a file of MTRAG's tasks is read as conversations: every turn with an answer is a question,
 behind the turns before it as the data answer them, with all documents again in retrieval order, or with those left out that the
 conversation still shows, without and with a hint that says where they stand. ${ALMANAC} names conversations that come along:
-200 questions about a fictional almanac, which the demo model can answer; \`warmpath lab eval --data ${ALMANAC}\` is all it takes.`;
+200 questions about a fictional almanac, which the demo model can answer; \`warmpath lab eval --data ${ALMANAC}\` is all it takes.
+
+With --shift-prices, questions are asked one by one in retrieval order and at several prices of moving a document
+(\`arrange.shiftPrice\`, in tokens a place), and the lowest price is suggested that is shown to keep the answers.`;
 
 const MAX_SEED = 2 ** 32 - 1;
 
@@ -77,6 +84,17 @@ export function addEvalCommand(lab: Command, context: CommandContext): void {
       'of the bootstrap, of the marks that part the strategies, and of the conversations about the almanac',
       wholeNumber(0, MAX_SEED),
       42,
+    )
+    .option(
+      '--shift-prices [list]',
+      'try prices of moving documents, in tokens a place, such as 0,10,40 (default list: from the length of the documents)',
+      readShiftPrices,
+    )
+    .option(
+      '--tolerance <points>',
+      'points of token F1 that the suggested price may lose, with --shift-prices',
+      readTolerance,
+      2,
     )
     .option(
       '--resume <file>',
@@ -148,7 +166,7 @@ async function evaluate(options: EvalOptions, context: EvalContext, embedded?: E
 }
 
 function evaluationSettings(
-  { data, engine, policy, concurrency, seed }: EvalOptions,
+  { data, engine, policy, concurrency, seed, shiftPrices, tolerance: percentage }: EvalOptions,
   {
     name,
     model,
@@ -157,6 +175,7 @@ function evaluationSettings(
 ): EvaluationSettings {
   const { origin, pathname } = new URL(engine!);
   const contextTokens = model['max_model_len'];
+  const tolerance = shiftPrices === undefined ? undefined : percentage / 100;
   return {
     data,
     engine: name ?? `${origin}${pathname.replace(/\/+$/, '')}`,
@@ -167,6 +186,7 @@ function evaluationSettings(
     concurrency,
     seed,
     contextTokens: typeof contextTokens === 'number' ? contextTokens : null,
+    ...(tolerance !== undefined && { tolerance }),
   };
 }
 
@@ -186,11 +206,13 @@ async function openJournal(
   asked: { readonly systemPrompt: string; readonly prints: QuestionSource['prints'] },
 ): Promise<Journal<AnsweredQuestion> | undefined> {
   if (resume === undefined) return undefined;
-  const { data: _name, strategies: _strategies, ...others } = settings;
+  const { data: _name, strategies, tolerance: _tolerance, ...others } = settings;
+  const prices = strategies.flatMap((strategy) => shiftPriceOf(strategy) ?? []);
   return Journal.open(resume, {
     command: 'lab eval',
     version: packageVersion(),
     ...others,
+    ...(prices.length > 0 && { shiftPrices: prices.join() }),
     maxTokens,
     systemPrompt: asked.systemPrompt,
     ...asked.prints,
@@ -219,4 +241,19 @@ function noAnswers(code: string | undefined): WarmpathError {
 
 function readPolicyOption(text: string): PolicyName {
   return readPolicyName(text, '--policy');
+}
+
+/** Prices tried at a time, at most: each asks every question once more. */
+const MAX_PRICES = 16;
+
+function readShiftPrices(text: string): readonly number[] {
+  const prices = [...new Set(text.split(',').map((each) => (each.trim() === '' ? Number.NaN : Number(each))))];
+  if (prices.length <= MAX_PRICES && prices.every((price) => Number.isFinite(price) && price >= 0)) return prices;
+  throw new InvalidArgumentError(`At most ${MAX_PRICES} numbers of 0 or more were expected, parted by commas.`);
+}
+
+function readTolerance(text: string): number {
+  const points = text.trim() === '' ? Number.NaN : Number(text);
+  if (points >= 0 && points <= 100) return points;
+  throw new InvalidArgumentError('A number of points from 0 to 100 was expected.');
 }

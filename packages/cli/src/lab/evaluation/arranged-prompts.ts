@@ -3,6 +3,7 @@ import {
   arrange,
   ConversationLog,
   observe,
+  placesMoved,
   prepareDocuments,
   recallHistory,
   renderTurn,
@@ -17,6 +18,8 @@ import { type PromptSettings, type PromptSource, plainMessages, type SentPrompt 
 /** What becomes of the documents. */
 export interface ArrangedSettings extends PromptSettings {
   readonly policy: PolicyName;
+  /** Tokens that a place costs by which a document moves. */
+  readonly shiftPrice: number;
   /** Whether hints are written: the retrieval order, and where documents stand that are left out. */
   readonly hints: boolean;
   /** Whether what the conversation still shows is left out. */
@@ -42,7 +45,7 @@ export class ArrangedPrompts implements PromptSource {
 
   /** Error: whatever made the policy fall back, which a comparison must not hide. */
   send(question: EvaluationQuestion): SentPrompt {
-    const { policy, hints, deduplicates, system, model } = this.#settings;
+    const { policy, shiftPrice, hints, deduplicates, system, model } = this.#settings;
     this.#now++;
     const messages = plainMessages(question, system);
     const name = { tenant: system, session: question.conversation?.id ?? question.id };
@@ -51,6 +54,7 @@ export class ArrangedPrompts implements PromptSource {
       ...prepareDocuments(documentsOf(question)),
       preamble: turnPreamble(history, messages, model, RENDER),
       policy,
+      shiftPrice,
       hints,
       ...(deduplicates && { visible: history.visible }),
     };
@@ -63,7 +67,7 @@ export class ArrangedPrompts implements PromptSource {
     observe({ kind: 'dispatched', arrangement, now: this.#now }, this.#history);
     return {
       messages: rendered.messages,
-      moved: arrangement.order.some((rank, place) => rank !== place),
+      placesMoved: placesMoved(arrangement.order),
       answered: ({ promptTokens, cachedTokens }) => {
         const usage = promptTokens === null || cachedTokens === null ? {} : { promptTokens, cachedTokens };
         observe({ kind: 'completed', arrangement, now: this.#now, ...usage }, this.#history);

@@ -1,4 +1,4 @@
-import { type ChatMessage, type PolicyName, prepareDocuments, renderDocuments } from '@warmpath/core';
+import { type ChatMessage, type PolicyName, placesMoved, prepareDocuments, renderDocuments } from '@warmpath/core';
 import { InPlacePrompts } from '@warmpath/gateway';
 import type { AnsweredTurn, EvaluationQuestion } from '@warmpath/lab';
 import { documentsOf, RENDER } from './arranged-prompts.js';
@@ -19,7 +19,8 @@ export class ClientPrompts implements PromptSource {
 
   constructor(settings: ClientSettings) {
     this.#settings = settings;
-    this.#inPlace = settings.recognisedBy === undefined ? undefined : new InPlacePrompts(settings.recognisedBy);
+    this.#inPlace =
+      settings.recognisedBy === undefined ? undefined : new InPlacePrompts({ policy: settings.recognisedBy });
   }
 
   send(question: EvaluationQuestion): SentPrompt {
@@ -32,7 +33,7 @@ export class ClientPrompts implements PromptSource {
     };
     const messages = body === undefined ? written : (JSON.parse(body) as { messages: readonly ChatMessage[] }).messages;
     const latest = blocks.at(-1)?.sent.order ?? [];
-    return { messages, moved: latest.some((rank, place) => rank !== place), answered: () => {}, failed: () => {} };
+    return { messages, placesMoved: placesMoved(latest), answered: () => {}, failed: () => {} };
   }
 
   #write(question: EvaluationQuestion): readonly ChatMessage[] {

@@ -1,4 +1,5 @@
 import {
+  type BootstrapMean,
   type EvaluationReport,
   evaluationFinding,
   SCORE_NAMES,
@@ -12,7 +13,7 @@ import { formatTable, percent, type Terminal } from '../../terminal.js';
 
 /** Prints an evaluation for a person: scores, differences, cost, and the sentence that sums them up. */
 export function printEvaluation(report: EvaluationReport, terminal: Terminal): void {
-  const { questions, strategies, differences, kinds } = report;
+  const { questions, strategies, differences, kinds, shiftPrices } = report;
   const { scored, asked, unanswerable, conversations } = questions;
   const from =
     conversations === 0 ? '' : ` from ${conversations} ${conversations === 1 ? 'conversation' : 'conversations'}`;
@@ -66,6 +67,19 @@ export function printEvaluation(report: EvaluationReport, terminal: Terminal): v
       writeFailures(failures),
     ]),
   ]);
+  if (shiftPrices !== undefined) {
+    printTable(terminal, [
+      ['tokens a place', 'places moved', 'token F1 against retrieval order', 'may lose', 'computed', 'keeps'],
+      ...shiftPrices.prices.map(({ price, placesMoved, f1, mayLose, computed, keepsAnswers }) => [
+        String(price),
+        placesMoved.toFixed(2),
+        writeChange(f1),
+        points(mayLose),
+        computed === null ? 'not reported' : `${computed < 0 ? '' : '+'}${percent(computed)}`,
+        keepsAnswers ? 'yes' : 'not shown',
+      ]),
+    ]);
+  }
   if (report.startedWarm) {
     terminal.line(
       '  The engine held these prompts before the run: restart it or take another --seed for cold figures.',
@@ -82,9 +96,12 @@ function printTable(terminal: Terminal, rows: readonly (readonly string[])[]): v
   terminal.line();
 }
 
-function writeDifference({ mean, low, high, p }: ScoreDifference): string {
-  const sign = mean < 0 ? '' : '+';
-  return `${sign}${percent(mean)} [${points(low)}, ${points(high)}] p ${writeP(p)}`;
+function writeDifference(difference: ScoreDifference): string {
+  return `${writeChange(difference)} p ${writeP(difference.p)}`;
+}
+
+function writeChange({ mean, low, high }: BootstrapMean): string {
+  return `${mean < 0 ? '' : '+'}${percent(mean)} [${points(low)}, ${points(high)}]`;
 }
 
 function points(share: number): string {

@@ -10,8 +10,8 @@ interface PromptUsage {
 /** A prompt that is about to be sent. */
 export interface SentPrompt {
   readonly messages: readonly ChatMessage[];
-  /** Whether its documents stand in another order than retrieved. */
-  readonly moved: boolean;
+  /** Places that its documents stand away from their retrieval ranks, of all together. */
+  readonly placesMoved: number;
   /** It was answered. */
   answered(usage: PromptUsage): void;
   /** It was not. */

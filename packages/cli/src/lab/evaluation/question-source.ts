@@ -3,13 +3,17 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { estimateTokens, WarmpathError } from '@warmpath/core';
 import {
   CONVERSATION_STRATEGIES,
   drawConversations,
   EVALUATION_STRATEGIES,
   type EvaluationQuestions,
   type EvaluationStrategy,
+  pricedStrategy,
+  priceLadder,
   REFUSAL,
+  Retriever,
   readConversationQuestions,
   readQuestions,
 } from '@warmpath/lab';
@@ -47,6 +51,8 @@ export interface QuestionOptions {
   readonly topK?: number;
   readonly limit?: number;
   readonly seed: number;
+  /** Prices of moving documents to try, or `true` for those that suit the documents: questions then stand alone. */
+  readonly shiftPrices?: readonly number[] | true;
 }
 
 /**
@@ -55,7 +61,15 @@ export interface QuestionOptions {
  */
 export async function readQuestionSource(data: string, options: QuestionOptions): Promise<QuestionSource> {
   const found = await kindOf(data);
-  if (found === undefined && data === ALMANAC) return almanacConversations(options);
+  if (found === undefined && data === ALMANAC) {
+    return options.shiftPrices === undefined ? almanacConversations(options) : almanacQuestions(options);
+  }
+  if (found === 'file' && options.shiftPrices !== undefined) {
+    throw new WarmpathError('WARMPATH_USAGE', {
+      path: '--shift-prices',
+      detail: 'questions that stand alone were expected: behind a conversation of its own, no order is in the cache',
+    });
+  }
   const topK = options.topK ?? TOP_K;
   if (found === 'file') {
     const read = await readConversationQuestions(data, { ...options, topK });
@@ -67,7 +81,44 @@ export async function readQuestionSource(data: string, options: QuestionOptions)
     corpus: await hashOf(join(data, 'corpus.jsonl')),
     queries: await hashOf(join(data, 'queries.jsonl')),
   };
-  return { ...read, strategies: EVALUATION_STRATEGIES, systemPrompt: systemPromptOf(read), topK, prints };
+  return { ...read, strategies: strategiesFor(read, options), systemPrompt: systemPromptOf(read), topK, prints };
+}
+
+/** Those of questions that stand alone. */
+function strategiesFor(
+  { questions }: Pick<EvaluationQuestions, 'questions'>,
+  { shiftPrices }: QuestionOptions,
+): readonly EvaluationStrategy[] {
+  if (shiftPrices === undefined) return EVALUATION_STRATEGIES;
+  const lengths = questions.flatMap(({ passages }) => passages.map(({ content }) => estimateTokens(content)));
+  const meanTokens = lengths.reduce((sum, length) => sum + length, 0) / Math.max(1, lengths.length);
+  const prices = shiftPrices === true ? priceLadder(meanTokens) : shiftPrices;
+  return ['retrieval', ...[...prices].sort((a, b) => a - b).map(pricedStrategy)];
+}
+
+/** The questions of the almanac one by one, each with the entries that BM25 finds for it. */
+async function almanacQuestions(options: QuestionOptions): Promise<QuestionSource> {
+  const { topK = TOP_K, limit } = options;
+  const { entries, questions: all } = await readAlmanac();
+  const retriever = new Retriever(entries);
+  const questions = all.slice(0, limit).map(({ id, text, answer }) => ({
+    id,
+    text,
+    gold: { answers: [answer] },
+    passages: retriever.search(text, topK),
+  }));
+  return {
+    questions,
+    withoutAnswer: 0,
+    strategies: strategiesFor({ questions }, options),
+    systemPrompt: ALMANAC_PROMPT,
+    topK,
+    prints: { almanac: hashOfQuestions(questions) },
+  };
+}
+
+function hashOfQuestions(questions: EvaluationQuestions['questions']): string {
+  return `sha256:${createHash('sha256').update(JSON.stringify(questions)).digest('hex')}`;
 }
 
 async function almanacConversations({ topK = ALMANAC_TOP_K, limit, seed }: QuestionOptions): Promise<QuestionSource> {
@@ -85,7 +136,7 @@ async function almanacConversations({ topK = ALMANAC_TOP_K, limit, seed }: Quest
     strategies: CONVERSATION_STRATEGIES,
     systemPrompt: ALMANAC_PROMPT,
     topK,
-    prints: { almanac: `sha256:${createHash('sha256').update(JSON.stringify(drawn)).digest('hex')}` },
+    prints: { almanac: hashOfQuestions(drawn) },
   };
 }
 

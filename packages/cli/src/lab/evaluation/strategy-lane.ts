@@ -1,5 +1,11 @@
 import type { PolicyName } from '@warmpath/core';
-import { type AnsweredQuestion, type EvaluationQuestion, type EvaluationStrategy, scoreAnswer } from '@warmpath/lab';
+import {
+  type AnsweredQuestion,
+  type EvaluationQuestion,
+  type EvaluationStrategy,
+  scoreAnswer,
+  shiftPriceOf,
+} from '@warmpath/lab';
 import type { EngineClient } from '../../engine-client.js';
 import { ArrangedPrompts } from './arranged-prompts.js';
 import { ClientPrompts } from './client-prompts.js';
@@ -38,13 +44,14 @@ export class StrategyLane {
   async ask(question: EvaluationQuestion, signal: AbortSignal): Promise<AnsweredQuestion> {
     const { client, model, maxTokens } = this.#settings;
     const prompt = this.#prompts.send(question);
-    const { messages, moved } = prompt;
+    const { messages, placesMoved } = prompt;
     try {
       const answer = await client.measureChat({ model, max_tokens: maxTokens, temperature: 0, messages }, signal);
       const { promptTokens = null, cachedTokens = null, ttftMs } = answer;
       prompt.answered({ promptTokens, cachedTokens });
       const score = scoreAnswer(answer.text, question.gold);
-      return { question: question.id, strategy: this.#strategy, score, ttftMs, promptTokens, cachedTokens, moved };
+      const strategy = this.#strategy;
+      return { question: question.id, strategy, score, ttftMs, promptTokens, cachedTokens, placesMoved };
     } catch (error) {
       prompt.failed();
       throw error;
@@ -58,18 +65,19 @@ export class StrategyLane {
 }
 
 function promptsOf(strategy: EvaluationStrategy, settings: PromptSettings, policy: PolicyName): PromptSource {
+  const shiftPrice = shiftPriceOf(strategy) ?? 0;
+  const arranged = { ...settings, policy, shiftPrice };
   switch (strategy) {
     case 'forwarded':
       return new ClientPrompts({ ...settings, keepsDocuments: false, recognisedBy: undefined });
     case 'in-place':
       return new ClientPrompts({ ...settings, keepsDocuments: true, recognisedBy: policy });
     case 'retrieval':
-      return new ArrangedPrompts({ ...settings, policy: 'retrieval', hints: false, deduplicates: false });
-    case 'arranged':
-    case 'arranged-hints':
-      return new ArrangedPrompts({ ...settings, policy, hints: strategy === 'arranged-hints', deduplicates: false });
+      return new ArrangedPrompts({ ...arranged, policy: 'retrieval', hints: false, deduplicates: false });
     case 'deduplicated':
     case 'deduplicated-hints':
-      return new ArrangedPrompts({ ...settings, policy, hints: strategy === 'deduplicated-hints', deduplicates: true });
+      return new ArrangedPrompts({ ...arranged, hints: strategy === 'deduplicated-hints', deduplicates: true });
+    default:
+      return new ArrangedPrompts({ ...arranged, hints: strategy !== 'arranged', deduplicates: false });
   }
 }

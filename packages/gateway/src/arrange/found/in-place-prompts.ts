@@ -4,7 +4,6 @@ import {
   arrange,
   DEFAULT_HINT_WORDING,
   observe,
-  type PolicyName,
   ServedHistory,
 } from '@warmpath/core';
 import { chatApi } from '../../intake/apis/chat-api.js';
@@ -18,6 +17,9 @@ export interface PlacedPrompt {
   readonly blocks: readonly PlacedBlock[];
 }
 
+/** How documents may be ordered where they stand. */
+export type InPlaceSwitches = Pick<ArrangeRequest, 'policy' | 'maxShift' | 'shiftPrice'>;
+
 /** Bytes of the orders that are remembered. */
 const REMEMBERED_BYTES = 4_194_304;
 
@@ -28,13 +30,13 @@ const REMEMBERED_BYTES = 4_194_304;
 export class InPlacePrompts {
   readonly #orders = new SentOrders(REMEMBERED_BYTES);
   readonly #history = new ServedHistory();
-  readonly #policy: PolicyName | undefined;
+  readonly #switches: InPlaceSwitches;
   /** Prompts so far: the history's clock. */
   #now = 0;
 
-  /** `policy`: the default one if left out. */
-  constructor(policy?: PolicyName) {
-    this.#policy = policy;
+  /** `switches`: core's defaults for what is left out. */
+  constructor(switches: InPlaceSwitches = {}) {
+    this.#switches = switches;
   }
 
   /** Places the documents that `conservative` recognises in the body of a chat completion. O(body). */
@@ -66,7 +68,6 @@ export class InPlacePrompts {
   }
 
   #arrange(block: Pick<ArrangeRequest, 'documents' | 'preamble' | 'policy'>, now: number): Arrangement {
-    const policy = this.#policy;
-    return arrange({ ...(policy !== undefined && { policy }), ...block, hints: false }, this.#history, now);
+    return arrange({ ...this.#switches, ...block, hints: false }, this.#history, now);
   }
 }

@@ -15,7 +15,7 @@ import {
   suggestTemplate,
 } from '@warmpath/core';
 import { isTold, type PlacedBlock } from '../../arrange/found/arrange-in-place.js';
-import { InPlacePrompts, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
+import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
 import { type RecognisedRequest, recogniseRequest } from '../../arrange/found/recognised-request.js';
 import type { GatewayConfig } from '../../config/schema.js';
 import { chatApi } from '../../intake/apis/chat-api.js';
@@ -54,6 +54,8 @@ export interface ExplainOptions {
   readonly mode?: RecognitionMode;
   /** How a gateway looks for documents: the modes of its APIs, labels, and frames that it knows. */
   readonly recognise?: Pick<GatewayConfig['recognise'], ApiName | 'relabel' | 'templates'>;
+  /** How documents may be ordered; core's defaults for what is left out. */
+  readonly arrange?: InPlaceSwitches;
   /** The body of a request that was served before. */
   readonly after?: string;
   /**
@@ -105,6 +107,8 @@ export interface Explanation {
   /** Documents in the field `documents`. */
   readonly givenDocuments: number;
   readonly blocks: readonly ExplainedBlock[];
+  /** Tokens that each place costs by which a document moves. */
+  readonly shiftPrice: number;
   /** Estimated tokens that references to documents farther up would spare. */
   readonly deduplicatedTokens: number;
   /** The frame that `recognise.templates` would need, where documents seem to stand that nothing else tells apart. */
@@ -132,7 +136,7 @@ export function explainRequest(given: string, options: ExplainOptions): Explanat
   const { body } = recorded;
   const after = options.after === undefined ? undefined : readRecorded(options.after).body;
   const api = APIS[options.api ?? recorded.api ?? apiOfBody(recorded.object)];
-  const prompts = new InPlacePrompts();
+  const prompts = new InPlacePrompts(options.arrange);
   const earlier = after === undefined ? undefined : readPrompt(after, api, options);
   const servedBefore = earlier && inPlace(earlier, prompts);
   const now = readPrompt(body, api, options);
@@ -146,6 +150,7 @@ export function explainRequest(given: string, options: ExplainOptions): Explanat
     promptTokens: tokensOf(now),
     givenDocuments: Array.isArray(documents) ? documents.length : 0,
     blocks: blocks.map((placed) => explainBlock(now, placed)),
+    shiftPrice: options.arrange?.shiftPrice ?? 0,
     deduplicatedTokens: sumOf(blocks.flatMap(({ references }) => references.map((each) => each.savedTokens))),
     template: blocks.length === 0 ? templateFor(now) : null,
     advice: blocks.length === 0 ? adviceFor(now) : null,
