@@ -73,7 +73,7 @@ export function warmUpMs({ body, isStream }, settings) {
   return COMPARED.includes(body) ? settings.warmUpMs : settings.warmUpMs / 4;
 }
 
-/** What is warmed up: each kind of body answered at once, also where only its streams are measured, then its streams. */
+/** What is warmed up: each kind of body answered at once, also where only streams are measured; then its streams. */
 export function kindsOf(groups) {
   const atOnce = new Map(
     groups.map((group) => [group.body, { ...group, name: `${group.body}/warm`, isStream: false }]),

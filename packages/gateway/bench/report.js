@@ -6,8 +6,8 @@ import { SYSTEMS } from './systems.js';
 
 /**
  * What Warmpath must keep. `field` of a group's cell: its median over the rounds, or with `sums` the sum. `times`: the
- * ratio to another system's in the same round; `above`: how much more it is than another's; `without`: where that system
- * has some, too, the machine is too busy to judge.
+ * ratio to another system's in the same round; `above`: how much more it is than another's; `without`: where that
+ * system has some, too, the machine is too busy to judge.
  */
 const BARS = [
   { name: 'CPU a request, small body', group: 'small/32', field: 'cpuUs', times: 'fastify', atMost: 1.35 },
