@@ -12,7 +12,8 @@ export default defineConfig({
   test: {
     include: kind ? [`test/${kind}/*.test.ts`] : ['packages/*/test/**/*.test.ts', 'test/*.test.ts'],
     // A hung socket must still end the run; the real engine shares two cores with the rest of the suite.
-    testTimeout: 30_000,
+    // What is installed for a test alone is loaded for the first time, and is large.
+    testTimeout: kind ? 120_000 : 30_000,
     hookTimeout: 60_000,
     maxWorkers: 2,
     reporters: ['default', new PlainSummaryReporter()],
