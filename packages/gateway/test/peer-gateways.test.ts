@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ClientKey } from '../src/intake/authenticate.js';
 import { RateLimits } from '../src/intake/rate-limits.js';
-import type { RunningGateway } from '../src/server.js';
+import type { RunningGateway } from '../src/start-gateway.js';
 import { FakeEngine } from './fake-engine.js';
 import {
   chat,
@@ -240,7 +240,7 @@ describe('limits of several gateways', () => {
     const told = a.takeUntold(8);
     clock.now += 600;
     // What was used then has been refilled since as much as it would have been there: a twentieth of a request.
-    b.heard(key, told.get(key)!, { from: 'a', ageMs: 600 });
+    b.heard(key, told.get(key.name)!, { from: 'a', ageMs: 600 });
     expect(b.enter(key)?.retryAfterS).toBe(12);
     // More than a minute's worth at once is a gateway that was cut off.
     const cut = new RateLimits(() => clock.now);
@@ -265,8 +265,8 @@ describe('limits of several gateways', () => {
   /** Each tells the others what is untold. */
   function tellAll(gateways: readonly RateLimits[]): void {
     for (const [from, gateway] of gateways.entries()) {
-      for (const [told, usage] of gateway.takeUntold(8)) {
-        for (const other of gateways) if (other !== gateway) other.heard(told, usage, { from: `${from}`, ageMs: 0 });
+      for (const usage of gateway.takeUntold(8).values()) {
+        for (const other of gateways) if (other !== gateway) other.heard(key, usage, { from: `${from}`, ageMs: 0 });
       }
     }
   }

@@ -130,8 +130,8 @@ export class RateLimits {
   }
 
   /**
-   * What other gateways are to hear of so many keys, by their names, at most, which counts as told: what limited keys did since, and
-   * once a second what they have under way. O(keys in use) once a second, else O(most).
+   * What other gateways are to hear of so many keys, at most, by their names, which counts as told: what limited keys
+   * did since, and once a second what they have under way. O(keys in use) once a second, else O(most).
    */
   takeUntold(most: number): Map<string, KeyUsage> {
     const untold = this.#untold;
