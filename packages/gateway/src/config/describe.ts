@@ -39,6 +39,7 @@ const AT_ONCE: readonly string[] = [
   'health',
   'arrange.policy',
   'arrange.maxShift',
+  'arrange.shiftPrice',
   'arrange.hints',
   'recognise',
   'limits.documents',
