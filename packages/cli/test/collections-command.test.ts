@@ -104,7 +104,7 @@ describe('warmpath ask', () => {
       log: { level: 'silent' },
     });
     try {
-      const ask = ['ask', 'What is the weight of Velka?', '--url', gateway.url];
+      const ask = ['ask', 'What is the weight of Velka?', '--gateway', gateway.url];
       const { code, stdout } = await run([...ask, '-k', '1']);
       expect(code).toBe(0);
       expect(stdout).toMatch(
@@ -121,7 +121,7 @@ describe('warmpath ask', () => {
   });
 
   it('says that nobody answers', async () => {
-    const { code, stderr } = await run(['ask', 'x', '--url', 'http://127.0.0.1:9']);
+    const { code, stderr } = await run(['ask', 'x', '--gateway', 'http://127.0.0.1:9']);
     expect([code, stderr]).toEqual([1, expect.stringContaining('no gateway answers at')]);
   });
 });

@@ -9,7 +9,7 @@ import type { Terminal } from '../terminal.js';
 
 interface AskOptions {
   readonly collection: string;
-  readonly url: string;
+  readonly gateway: string;
   readonly keyEnv?: string;
   readonly model?: string;
   readonly passages?: number;
@@ -41,7 +41,7 @@ export function addAskCommand(program: Command, context: CommandContext): void {
   addKeyOption(addCollectionOption(command))
     .argument('<question>', 'the question')
     .option('-k, --passages <number>', 'passages to answer from (default: as the gateway says)', wholeNumber(1, 100))
-    .option('--url <url>', 'base URL of the gateway', DEFAULT_URL)
+    .option('--gateway <url>', 'the gateway', DEFAULT_URL)
     .option('--model <name>', 'model to ask; the first one that is served if left out')
     .action((question: string, options: AskOptions) =>
       withInterruption((signal) => ask(question, options, context, signal)),
@@ -50,7 +50,7 @@ export function addAskCommand(program: Command, context: CommandContext): void {
 
 async function ask(
   question: string,
-  { collection, url, model, passages, ...keys }: AskOptions,
+  { collection, gateway: url, model, passages, ...keys }: AskOptions,
   { terminal, environment }: CommandContext,
   signal: AbortSignal,
 ): Promise<void> {
@@ -87,8 +87,8 @@ async function ask(
 
 function aboutGateway(error: unknown, url: string): unknown {
   if (!WarmpathError.isInstance(error) || error.code !== 'WARMPATH_UPSTREAM_UNREACHABLE') return error;
-  const detail = `no gateway answers at ${url}; start one with \`warmpath up\`, or name it with --url`;
-  return new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { path: '--url', detail, cause: error });
+  const detail = `no gateway answers at ${url}; start one with \`warmpath up\`, or name it with --gateway`;
+  return new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { path: '--gateway', detail, cause: error });
 }
 
 function printSources(terminal: Terminal, question: string, sources: readonly Source[]): void {
