@@ -165,7 +165,7 @@ async function allSaid({ gateway, engine }: Stand, reply: Reply, tenant: string)
 async function metricsOf({ gateway }: Stand): Promise<readonly string[]> {
   const { text } = await send(`${gateway.url}/metrics`);
   const own = text.split('\n').filter((line) => line.startsWith('warmpath_'));
-  return own.filter((line) => !/_seconds|memory_bytes|memo_bytes/.test(line));
+  return own.filter((line) => !/_seconds|memory_bytes|memo_bytes|heap_/.test(line));
 }
 
 async function gauge({ gateway }: Stand, name: string): Promise<number> {
