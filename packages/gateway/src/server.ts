@@ -116,10 +116,10 @@ export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): 
   app.decorateRequest('exchange');
   app.addHook('onRequest', (request, reply, done) => {
     malformed.began(request.raw);
-    readers.began(reply.raw);
+    const answer = readers.began(reply.raw);
     const ended = (): void => {
       malformed.ended(request.raw);
-      readers.ended(reply.raw);
+      readers.ended(answer);
     };
     begin(app, gateway, { request, reply, ended });
     const loop = checkHops(request.headers, gateway.hopName);

@@ -53,8 +53,8 @@ describe('a client that asks and takes nothing', () => {
   it('does not keep an answer that is complete', async () => {
     const readers = new StalledReaders(() => 50);
     const server = createServer((_, response) => {
-      readers.began(response);
-      response.on('close', () => readers.ended(response));
+      const answer = readers.began(response);
+      response.on('close', () => readers.ended(answer));
       response.end(Buffer.alloc(32 * 2 ** 20));
     });
     server.listen(0, '127.0.0.1');

@@ -21,23 +21,26 @@ const NOT_HTTP = ['400 Bad Request', 'This is not HTTP/1.1.'] as const;
  * under way is closed without a word: bytes written there would be taken for a part of that answer.
  */
 export class MalformedRequests {
-  readonly #open = new WeakMap<Socket, Set<IncomingMessage>>();
+  /** Few of each; arrays for the reason that `StalledReaders` has. */
+  readonly #open = new WeakMap<Socket, IncomingMessage[]>();
 
   /** A request's headers have come. */
   began(request: IncomingMessage): void {
     const open = this.#open.get(request.socket);
-    if (open === undefined) this.#open.set(request.socket, new Set([request]));
-    else open.add(request);
+    if (open === undefined) this.#open.set(request.socket, [request]);
+    else open.push(request);
   }
 
   /** Its answer is over. */
   ended(request: IncomingMessage): void {
-    this.#open.get(request.socket)?.delete(request);
+    const open = this.#open.get(request.socket);
+    const place = open?.indexOf(request) ?? -1;
+    if (place >= 0) open!.splice(place, 1);
   }
 
   /** Answers and says whether it did; an answer is for a connection with no request on it but the malformed one. */
   refuse(error: NodeJS.ErrnoException, socket: Socket): boolean {
-    const open = [...(this.#open.get(socket) ?? [])];
+    const open = this.#open.get(socket) ?? [];
     const isUnanswered = open.length === 0 || (open.length === 1 && !open[0]!.complete);
     if (error.code === 'ECONNRESET' || !socket.writable || !isUnanswered) {
       socket.destroy();

@@ -5,7 +5,7 @@ import type { WarmpathError } from '@warmpath/core';
 import type { ClientResponse } from '../answer/held-reply.js';
 import { type EngineFailure, type RelayedExchange, relay } from '../answer/relay.js';
 import { UntouchedBody } from '../answer/response-body.js';
-import { StalledReaders } from '../answer/stalled-readers.js';
+import { type OpenAnswer, StalledReaders } from '../answer/stalled-readers.js';
 import { RESPONSE_HEADERS, withError } from '../dispatch/headers.js';
 import { type ExchangeEnd, Upstream } from '../dispatch/upstream.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
@@ -128,6 +128,7 @@ class ClientExchange {
   readonly #id: number;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
+  readonly #answer: OpenAnswer;
   #unread = 0;
   #untold = 0;
 
@@ -136,7 +137,7 @@ class ClientExchange {
     this.#request = request;
     this.#response = response;
     malformed.began(request);
-    readers.began(response);
+    this.#answer = readers.began(response);
     const { method, url, httpVersion, headers } = request;
     channel.send(FRAME.request, id, { method, url, httpVersion, headers });
     request.on('data', (chunk: Buffer) => this.#body(chunk));
@@ -258,7 +259,7 @@ class ClientExchange {
   #closed(): void {
     exchanges.delete(this.#id);
     malformed.ended(this.#request);
-    readers.ended(this.#response);
+    readers.ended(this.#answer);
     const { statusCode, writableFinished } = this.#response;
     channel.send(FRAME.closed, this.#id, { status: statusCode, isFinished: writableFinished });
     // The connection counts as idle once this event is over.
