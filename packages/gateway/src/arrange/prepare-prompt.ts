@@ -65,9 +65,11 @@ interface Steps {
   readonly prompt: PromptView | undefined;
   /** `undefined` where no conversation is named. */
   readonly history: RecalledHistory | undefined;
+  /** How documents in the prompt are looked for; `undefined` where they are not. */
+  readonly search: RecogniseRequestOptions | undefined;
 }
 
-type ReadRequest = Omit<Steps, 'history'>;
+type ReadRequest = Omit<Steps, 'history' | 'search'>;
 
 const NOTHING_ASKED: ReadRequest = { parsed: undefined, asked: undefined, prompt: undefined };
 
@@ -86,12 +88,13 @@ export function preparePrompt(gateway: Gateway, call: Call): PreparedPrompt | Pr
     const read = traced(gateway, exchange, 'read', () => readRequest(gateway, call, isUnwanted));
     const prepared = whenReady(read, (read) =>
       whenReady(recall(gateway, call, read), (history) => {
-        if (read.parsed === undefined && searchOptions(gateway, call, undefined) === undefined) {
+        const search = read.parsed?.bypass === true ? undefined : searchOptions(gateway, call, read.parsed);
+        if (read.parsed === undefined && search === undefined) {
           lookLater(gateway, call, undefined);
           return plain(call, undefined, undefined);
         }
         return traced(gateway, exchange, 'documents', () =>
-          slices.run(documentSteps(gateway, call, { ...read, history }), isUnwanted),
+          slices.run(documentSteps(gateway, call, { ...read, history, search }), isUnwanted),
         );
       }),
     );
@@ -162,7 +165,7 @@ function recall(
 function* documentSteps(
   gateway: Gateway,
   call: Call,
-  { parsed, asked, prompt, history }: Steps,
+  { parsed, asked, prompt, history, search }: Steps,
 ): WorkSteps<PreparedPrompt> {
   try {
     if (parsed?.bypass) return plain(call, parsed, history);
@@ -171,7 +174,7 @@ function* documentSteps(
     // A conversation to which something was added goes before documents that stand in its prompt.
     const isReplayed = history?.turns.some(({ edits }) => edits.length > 0) === true;
     if (!hasDocuments && !isReplayed) {
-      const found = findInPrompt(gateway, call, { parsed, asked, history });
+      const found = findInPrompt(gateway, call, { parsed, asked, history, search });
       // The next slice is that of the order and the edits.
       yield found === undefined ? 0 : call.body.length;
       if (found !== undefined) return found;
@@ -179,7 +182,7 @@ function* documentSteps(
       if (parsed === undefined || history === undefined || history.turns.length === 0)
         return plain(call, parsed, history);
     }
-    const whole = replayedInPlace(gateway, call, parsed!);
+    const whole = replayedInPlace(gateway, call, parsed!, search);
     const view = whole === parsed && prompt !== undefined ? prompt : PromptView.of(whole.body, call.api);
     if (view === undefined && !hasDocuments) return plain(call, parsed, history);
     if (view !== undefined) yield* documents.measure(whole, view, history?.sentMessages ?? 0);
@@ -222,7 +225,7 @@ function refused(gateway: Gateway, call: Call, error: unknown): PlainPrompt {
   return { kind: 'plain', body: call.body, fallback: 'original' };
 }
 
-/** How documents in the prompt are looked for; `undefined` where they are not. */
+/** How documents in the prompt are looked for; `undefined` where they are not. O(body) where it may hold some. */
 function searchOptions(
   gateway: Gateway,
   { route, body }: Call,
@@ -239,9 +242,13 @@ function searchOptions(
  * The request with documents of earlier prompts as they were sent, where it brings documents of its own: a conversation
  * may do so after results of tools. The very same request if nothing in it was changed.
  */
-function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): ParsedRequest {
-  const options = searchOptions(gateway, call, parsed);
-  const recognised = options && recogniseRequest(call.body, call.api, options);
+function replayedInPlace(
+  gateway: Gateway,
+  call: Call,
+  parsed: ParsedRequest,
+  search: RecogniseRequestOptions | undefined,
+): ParsedRequest {
+  const recognised = search && recogniseRequest(call.body, call.api, search);
   if (recognised === undefined) return parsed;
   const { recognise, arrange } = gateway.config;
   const { location, order } = arrange.wording;
@@ -260,9 +267,8 @@ function replayedInPlace(gateway: Gateway, call: Call, parsed: ParsedRequest): P
 function findInPrompt(
   gateway: Gateway,
   call: Call,
-  { parsed, asked, history }: Pick<Steps, 'parsed' | 'asked' | 'history'>,
+  { parsed, asked, history, search: options }: Omit<Steps, 'prompt'>,
 ): FoundRequest | undefined {
-  const options = searchOptions(gateway, call, parsed);
   if (options === undefined) return undefined;
   const { session } = gateway.config;
   const { api, body, tenant } = call;
