@@ -33,6 +33,11 @@ export function addKeyOption(command: Command): Command {
   return command.option('--key-env <name>', "environment variable that holds the engine's API key");
 }
 
+/** Adds `--gateway`. */
+export function addGatewayOption(command: Command): Command {
+  return command.option('--gateway <url>', 'the gateway', 'http://127.0.0.1:8080');
+}
+
 /** The key from the variable that `--key-env` names. Error: `WARMPATH_CONFIG_VARIABLE`. */
 export function keyFrom(
   { keyEnv }: Pick<EngineUrlOptions, 'keyEnv'>,

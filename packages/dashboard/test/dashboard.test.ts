@@ -1,6 +1,6 @@
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { launchChromium } from '../../lab/test/browser/chromium.js';
+import type { Page } from 'playwright-core';
+import { describe, expect, it } from 'vitest';
+import { closing } from '../../gateway/test/harness.js';
 import type { TreeSnapshot } from '../src/feed.js';
 import { accessibilityFaults, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
 import { visitorQuestions } from './questions.js';
@@ -9,27 +9,8 @@ import { Simulation } from './simulated-traffic.js';
 const OPERATOR = 'the-key-of-the-operator';
 const START_MS = 1_000_000;
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launchChromium();
-});
-afterAll(() => browser.close());
-
-const open: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
 async function simulate(...settings: Parameters<typeof Simulation.start>): Promise<Simulation> {
-  const simulation = await Simulation.start(...settings);
-  open.push(() => simulation.close());
-  return simulation;
-}
-
-async function opened(...how: Parameters<typeof openDashboard> extends [unknown, ...infer Rest] ? Rest : never) {
-  const dashboard = await openDashboard(browser, ...how);
-  open.push(() => dashboard.page.close());
-  return dashboard;
+  return closing(await Simulation.start(...settings));
 }
 
 const questions = (seconds: number, perSecond: number) =>
@@ -69,7 +50,7 @@ describe('what the page shows', () => {
     const simulation = await simulate({ dashboard: { savedPerMillionTokens: 2.5 } });
     // Of a prompt that fails nothing is reported, and nothing compared.
     await simulation.run(questions(120, 1).filter(({ status }) => status === undefined));
-    const dashboard = await opened(simulation.gateway.url);
+    const dashboard = await openDashboard(simulation.gateway.url);
     await live(dashboard);
     const { page } = dashboard;
     const metrics = await metricsOf(simulation);
@@ -106,7 +87,7 @@ describe('what the page shows', () => {
 
   it('follows the traffic', async () => {
     const simulation = await simulate();
-    const dashboard = await opened(simulation.gateway.url);
+    const dashboard = await openDashboard(simulation.gateway.url);
     await dashboard.page.getByText('No prompts in the last quarter of an hour').waitFor();
     await simulation.run(questions(20, 1));
     await dashboard.page.getByRole('heading', { name: 'TTFT, mostly cached prompts' }).waitFor();
@@ -120,7 +101,7 @@ describe('what the page shows', () => {
   it('explains a request: stages, order, and why its prefix broke', async () => {
     const simulation = await simulate({ explain: { prompts: 'all' } }, { limit: 1 });
     await simulation.run(questions(30, 3));
-    const dashboard = await opened(simulation.gateway.url);
+    const dashboard = await openDashboard(simulation.gateway.url);
     const { page } = dashboard;
     await live(dashboard);
     await page.getByRole('link', { name: 'Requests' }).click();
@@ -141,7 +122,7 @@ describe('what the page shows', () => {
 describe('who may see it', () => {
   it('is who has the operator key, which stays in the tab', async () => {
     const simulation = await simulate({ server: { operatorKey: { key: OPERATOR } } });
-    const dashboard = await opened(simulation.gateway.url);
+    const dashboard = await openDashboard(simulation.gateway.url);
     const { page } = dashboard;
     await page.getByLabel('Key', { exact: true }).fill('not-the-key-of-anybody');
     await page.getByRole('button', { name: 'Show the dashboard' }).click();
@@ -159,7 +140,7 @@ describe('who may see it', () => {
 
   it('is nobody where everybody could ask, and the page says what to configure', async () => {
     const simulation = await simulate({ server: { host: '0.0.0.0' } });
-    const { page } = await opened(simulation.gateway.url.replace('0.0.0.0', '127.0.0.1'));
+    const { page } = await openDashboard(simulation.gateway.url.replace('0.0.0.0', '127.0.0.1'));
     await page.getByRole('alert').getByText('configure `server.operatorKey`').waitFor();
   });
 });
@@ -179,7 +160,7 @@ describe('texts of clients', () => {
   it('are shown as what they are, where the operator wants names', async () => {
     const simulation = await simulate({ dashboard: { names: true } });
     await simulation.run([request]);
-    const dashboard = await opened(simulation.gateway.url);
+    const dashboard = await openDashboard(simulation.gateway.url);
     const { page } = dashboard;
     await live(dashboard);
     await page.getByRole('link', { name: 'Knowledge tree' }).click();
@@ -212,7 +193,7 @@ describe('a gateway that goes away', () => {
   it('is missed, and found again', async () => {
     const simulation = await simulate();
     await simulation.run(questions(10, 1));
-    const dashboard = await opened(simulation.gateway.url);
+    const dashboard = await openDashboard(simulation.gateway.url);
     const { page } = dashboard;
     await live(dashboard);
     const prompts = await tile(page, 'Prompts');
@@ -232,7 +213,7 @@ describe('a gateway that goes away', () => {
   it('shows an engine that fails', async () => {
     const simulation = await simulate();
     simulation.engine.isReady = false;
-    const { page } = await opened(simulation.gateway.url);
+    const { page } = await openDashboard(simulation.gateway.url);
     await page.getByRole('region', { name: 'Engine' }).getByText('Failing').waitFor();
     await page.getByText(`The engine at ${simulation.engine.url} does not answer`).waitFor();
   });
@@ -242,7 +223,7 @@ describe('without a mouse', () => {
   it('every view can be reached and used', async () => {
     const simulation = await simulate();
     await simulation.run(questions(60, 1));
-    const dashboard = await opened(simulation.gateway.url);
+    const dashboard = await openDashboard(simulation.gateway.url);
     const { page } = dashboard;
     await live(dashboard);
     const press = async (...keys: string[]) => {
@@ -281,7 +262,7 @@ describe('everybody can read it', () => {
   ] as const)('$scheme, $width pixels', async (look) => {
     const simulation = await simulate({ explain: { prompts: 'all' } });
     await simulation.run(questions(120, 1));
-    const dashboard = await opened(simulation.gateway.url, look);
+    const dashboard = await openDashboard(simulation.gateway.url, look);
     const { page } = dashboard;
     await live(dashboard);
     for (const view of ['Overview', 'Knowledge tree', 'Requests', 'System']) {
@@ -296,7 +277,7 @@ describe('everybody can read it', () => {
 
   it('in the colours that somebody chose, whatever the system says', async () => {
     const simulation = await simulate();
-    const dashboard = await opened(simulation.gateway.url, { scheme: 'dark' });
+    const dashboard = await openDashboard(simulation.gateway.url, { scheme: 'dark' });
     await live(dashboard);
     const background = () => dashboard.page.evaluate('getComputedStyle(document.body).backgroundColor');
     const dark = await background();
@@ -334,7 +315,7 @@ describe('10,000 nodes and 1,000 requests', () => {
     expect(tree.nodes).toBe(12_001);
     expect(tree.histories[0]!.rows).toHaveLength(10_000);
     expect(tree.omittedNodes).toBe(2_001);
-    const dashboard: OpenDashboard = await opened(simulation.gateway.url, { key: OPERATOR, before: COUNTING });
+    const dashboard: OpenDashboard = await openDashboard(simulation.gateway.url, { key: OPERATOR, before: COUNTING });
     const { page } = dashboard;
     await live(dashboard);
     await page.getByRole('link', { name: 'Knowledge tree' }).click();

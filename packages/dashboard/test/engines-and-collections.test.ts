@@ -1,29 +1,17 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GatewayConfigInput } from '../../gateway/src/config/schema.js';
 import { type RunningGateway, startGateway } from '../../gateway/src/start-gateway.js';
-import { launchChromium } from '../../lab/test/browser/chromium.js';
+import { closing } from '../../gateway/test/harness.js';
 import { accessibilityFaults, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
 import { SimulatedEngine } from './simulated-engine.js';
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launchChromium();
-});
-afterAll(() => browser.close());
-
-const open: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
 /** An engine that answers at once. */
 async function engine(): Promise<SimulatedEngine> {
-  const started = await SimulatedEngine.start({ maxBlocks: 10_000 });
-  open.push(() => started.close());
+  const started = closing(await SimulatedEngine.start({ maxBlocks: 10_000 }));
   started.onPrompt = (prompt) => {
     prompt.first();
     prompt.end();
@@ -32,18 +20,12 @@ async function engine(): Promise<SimulatedEngine> {
 }
 
 async function gatewayWith(config: Partial<GatewayConfigInput>): Promise<RunningGateway> {
-  const gateway = await startGateway({
-    server: { port: 0 },
-    log: { level: 'silent' },
-    ...config,
-  } as GatewayConfigInput);
-  open.push(() => gateway.close());
-  return gateway;
+  const settings = { server: { port: 0 }, log: { level: 'silent' }, ...config } as GatewayConfigInput;
+  return closing(await startGateway(settings));
 }
 
 async function opened(gateway: RunningGateway, width = 1280): Promise<OpenDashboard> {
-  const dashboard = await openDashboard(browser, gateway.url, { width });
-  open.push(() => dashboard.page.close());
+  const dashboard = await openDashboard(gateway.url, { width });
   await live(dashboard);
   return dashboard;
 }

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { Page } from 'playwright-core';
+import { describe, expect, it } from 'vitest';
 import { startGateway } from '../../gateway/src/start-gateway.js';
-import { launchChromium } from '../../lab/test/browser/chromium.js';
+import { closing } from '../../gateway/test/harness.js';
 import { live, type OpenDashboard, openDashboard } from './open-dashboard.js';
 import { SimulatedEngine } from './simulated-engine.js';
 
@@ -21,20 +21,8 @@ const HOSTILE = [
   '<base href=http://elsewhere.example/><a href=javascript:hacked()>x</a>',
 ] as const;
 
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launchChromium();
-});
-afterAll(() => browser.close());
-
-const open: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
-
 async function gatewayFor(tenants: readonly string[]) {
-  const engine = await SimulatedEngine.start({ maxBlocks: 10_000 });
-  open.push(() => engine.close());
+  const engine = closing(await SimulatedEngine.start({ maxBlocks: 10_000 }));
   engine.onPrompt = (prompt) => {
     prompt.first();
     prompt.end();
@@ -46,7 +34,7 @@ async function gatewayFor(tenants: readonly string[]) {
     explain: { prompts: 'all' },
     log: { level: 'silent' },
   });
-  open.push(() => gateway.close());
+  closing(gateway);
   for (const [i, tenant] of tenants.entries()) {
     const answer = await fetch(`${gateway.url}/v1/chat/completions`, {
       method: 'POST',
@@ -68,8 +56,7 @@ async function gatewayFor(tenants: readonly string[]) {
 /** Opens the page, whose script is to find `hacked` called, if ever. */
 async function opened(url: string): Promise<OpenDashboard> {
   const before = 'window.calls = 0; window.hacked = () => { window.calls++; };';
-  const dashboard = await openDashboard(browser, url, { before });
-  open.push(() => dashboard.page.close());
+  const dashboard = await openDashboard(url, { before });
   await live(dashboard);
   return dashboard;
 }
@@ -146,8 +133,7 @@ describe('texts that are markup', () => {
 
   it('are harmless wherever else the page shows one, were the gateway to let it through', async () => {
     const gateway = await gatewayFor(['one', 'two', 'one']);
-    const liar = await LyingProxy.start(gateway.url);
-    open.push(() => liar.close());
+    const liar = closing(await LyingProxy.start(gateway.url));
     const dashboard = await opened(liar.url);
     const shown = await lookAtEverything(dashboard);
     expectShown(shown);

@@ -1,5 +1,8 @@
 import axe from 'axe-core';
 import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll } from 'vitest';
+import { closing } from '../../gateway/test/harness.js';
+import { launchChromium } from '../../lab/test/browser/chromium.js';
 
 /** The page in a browser, and everything that it asked for or complained about. */
 export interface OpenDashboard {
@@ -17,13 +20,18 @@ export interface Look {
   readonly before?: string;
 }
 
-/** Opens the page as an operator would. */
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launchChromium();
+});
+afterAll(() => browser.close());
+
+/** Opens the page as an operator would, in a browser of the test file's own; closed after the test. */
 export async function openDashboard(
-  browser: Browser,
   url: string,
   { width = 1280, scheme = 'light', key, before }: Look = {},
 ): Promise<OpenDashboard> {
-  const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme });
+  const page = closing(await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme }));
   page.setDefaultTimeout(15_000);
   const foreign: string[] = [];
   const complaints: string[] = [];

@@ -4,7 +4,7 @@ import { addCollectionOption } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { EngineClient } from '../engine-client.js';
 import { withInterruption } from '../interruption.js';
-import { addKeyOption, keyFrom, wholeNumber } from '../options.js';
+import { addGatewayOption, addKeyOption, keyFrom, wholeNumber } from '../options.js';
 import type { Terminal } from '../terminal.js';
 
 interface AskOptions {
@@ -25,7 +25,6 @@ interface Source {
   readonly content: string;
 }
 
-const DEFAULT_URL = 'http://127.0.0.1:8080';
 /** What comes with Warmpath. */
 const DEMO_MODEL = 'warmpath-tiny';
 const DEMO_NOTE =
@@ -38,10 +37,9 @@ const INDENT = '     ';
 /** Adds `warmpath ask`. */
 export function addAskCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'ask', 'ask a question of a collection: the answer, and the passages behind it');
-  addKeyOption(addCollectionOption(command))
+  addKeyOption(addGatewayOption(addCollectionOption(command)))
     .argument('<question>', 'the question')
     .option('-k, --passages <number>', 'passages to answer from (default: as the gateway says)', wholeNumber(1, 100))
-    .option('--gateway <url>', 'the gateway', DEFAULT_URL)
     .option('--model <name>', 'model to ask; the first one that is served if left out')
     .action((question: string, options: AskOptions) =>
       withInterruption((signal) => ask(question, options, context, signal)),

@@ -2,7 +2,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { Command } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
 import { Interruption, withInterruption } from '../interruption.js';
-import { keyFrom } from '../options.js';
+import { addGatewayOption, keyFrom } from '../options.js';
 import { drawFrame, type Screen } from '../top/draw-frame.js';
 import { type FeedAddress, readFeed } from '../top/feed.js';
 import { FeedState, type Figures } from '../top/figures.js';
@@ -28,8 +28,8 @@ const CONTROL_C = '\u0003';
 
 /** Adds `warmpath top`. */
 export function addTopCommand(program: Command, context: CommandContext): void {
-  addCommand(program, 'top', 'show what a running gateway does: TTFT, reuse, queue, engines and the last requests')
-    .option('--gateway <url>', 'the gateway', 'http://127.0.0.1:8080')
+  const about = 'show what a running gateway does: TTFT, reuse, queue, engines and the last requests';
+  addGatewayOption(addCommand(program, 'top', about))
     .option('--operator-key-env <name>', "environment variable that holds the gateway's operator key")
     .option('--once', 'print one frame and end')
     .action(async ({ gateway, operatorKeyEnv, once }: TopOptions) => {
