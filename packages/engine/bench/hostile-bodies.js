@@ -19,6 +19,24 @@ const FIELDS = {
   n: 1,
 };
 
+const SCHEMA = {
+  type: 'object',
+  properties: {
+    name: { type: 'string', minLength: 1, maxLength: 5 },
+    kind: { enum: ['a', 'b', 1, null] },
+    places: { type: 'array', items: { $ref: '#/$defs/place' }, maxItems: 3 },
+  },
+  required: ['name'],
+  $defs: {
+    place: {
+      anyOf: [
+        { type: 'integer', minimum: 0 },
+        { type: 'string', pattern: '^[a-z]{2}-\\d+$' },
+      ],
+    },
+  },
+};
+
 /** Valid bodies of every route that takes one, and the queries of `GET /kv`. */
 const SEEDS = [
   { path: CHAT, value: { messages: [{ role: 'user', content: 'Hello' }], ...FIELDS } },
@@ -55,6 +73,33 @@ const SEEDS = [
   { path: '/tokenize', value: { messages: [{ role: 'user', content: 'Hi' }], add_generation_prompt: false } },
   { path: '/detokenize', value: { tokens: [300, 5, 1000] } },
   { path: '/kv', value: { paths: 3, depth: 4, sort: 'tokens' } },
+  {
+    path: '/kv/lookup',
+    value: { prompt: 'One document. Another. Question?', segments: [14, 23], cache_salt: 'tenant' },
+  },
+  { path: '/kv/pins', value: { messages: [{ role: 'user', content: 'Hello' }], ttl_seconds: 0.01 } },
+  { path: '/kv/flush', value: { tiers: ['host', 'disk'], cache_salt: 'tenant' } },
+  {
+    path: CHAT,
+    value: {
+      messages: [{ role: 'user', content: 'Hello' }],
+      response_format: { type: 'json_schema', json_schema: { name: 'a', strict: true, schema: SCHEMA } },
+      logprobs: true,
+      top_logprobs: 2,
+      max_tokens: 2,
+    },
+  },
+  {
+    path: CHAT,
+    value: {
+      messages: [{ role: 'user', content: 'Hello' }],
+      tools: [{ type: 'function', function: { name: 'f', description: 'g', parameters: SCHEMA } }],
+      tool_choice: { type: 'function', function: { name: 'f' } },
+      stream: true,
+      max_tokens: 2,
+    },
+  },
+  { path: PLAIN, value: { prompt: 'a', structured_outputs: { json: SCHEMA }, logprobs: 1, max_tokens: 2 } },
 ];
 
 const STRANGE = [
