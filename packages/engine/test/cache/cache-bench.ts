@@ -123,9 +123,10 @@ export class Bench {
     return gained;
   }
 
-  release(run: Run): void {
+  /** @param wasUsed False for a request that was aborted, or failed. */
+  release(run: Run, wasUsed = true): void {
     this.runs.splice(this.runs.indexOf(run), 1);
-    this.cache.release(run.lease);
+    this.cache.release(run.lease, wasUsed);
   }
 
   naiveMatch(tokens: readonly number[], limit: number, salt?: string): number {

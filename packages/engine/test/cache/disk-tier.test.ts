@@ -10,6 +10,8 @@ import { blocksOf, KvReplica } from '../events/kv-replica.js';
 import { apply, Bench, operation, prompt } from './cache-bench.js';
 
 const PLENTY = 2 ** 30;
+/** Schedules of faults: a few hundred each time, and as many as one has time for when something was changed. */
+const SCHEDULES = Number(process.env.WARMPATH_FAULT_SCHEDULES ?? 400);
 const IDENTITY = { model: 'm', library: 'l', cells: 'c' };
 const asked = (...documents: number[]): number[] => [...documents.flatMap((id) => [id, id, id, id]), 0];
 
@@ -241,8 +243,11 @@ describe('the cache with a disk tier', () => {
     expect(damaged).toBeGreaterThan(50);
   });
 
-  it('keeps every invariant whatever becomes of its files: cuts, damage, loss, a full disk, restarts', async () => {
+  it('keeps every invariant whatever becomes of its files: cuts, damage, loss, a full disk, restarts, aborts', {
+    timeout: 30_000 + 100 * SCHEDULES,
+  }, async () => {
     const fault = fc.oneof(
+      fc.record({ kind: fc.constant('abort' as const), run: fc.nat() }),
       fc.record({ kind: fc.constant('damage' as const), file: fc.nat(), place: fc.nat() }),
       fc.record({ kind: fc.constant('vanish' as const), file: fc.nat() }),
       fc.record({ kind: fc.constant('full' as const), isFull: fc.boolean() }),
@@ -252,7 +257,7 @@ describe('the cache with a disk tier', () => {
       fc.oneof({ weight: 4, arbitrary: steps.map((all) => all.slice(0, 8)) }, { weight: 3, arbitrary: fault }),
       { maxLength: 12, size: 'max' },
     );
-    const counts = { damaged: 0, lost: 0, restarts: 0 };
+    const counts = { damaged: 0, lost: 0, restarts: 0, aborted: 0 };
     await fc.assert(
       fc.asyncProperty(schedule, fc.constantFrom(...REPLACEMENT_POLICY_NAMES), async (all, policy) => {
         vi.restoreAllMocks();
@@ -265,6 +270,12 @@ describe('the cache with a disk tier', () => {
           nowMs += 100_000;
           if (Array.isArray(each)) {
             await play(bench, each);
+          } else if (each.kind === 'abort') {
+            const run = bench.runs[each.run % Math.max(1, bench.runs.length)];
+            if (run !== undefined) {
+              bench.release(run, false);
+              counts.aborted++;
+            }
           } else if (each.kind === 'restart') {
             await bench.close();
             vi.restoreAllMocks();
@@ -300,11 +311,12 @@ describe('the cache with a disk tier', () => {
         counts.lost += bench.store.stats.failedWrites;
         await bench.close();
       }),
-      { seed: 24, numRuns: 400 },
+      { seed: 24, numRuns: SCHEDULES },
     );
-    expect(counts.damaged).toBeGreaterThan(50);
-    expect(counts.lost).toBeGreaterThan(20);
-    expect(counts.restarts).toBeGreaterThan(100);
+    expect(counts.damaged).toBeGreaterThan(SCHEDULES / 8);
+    expect(counts.lost).toBeGreaterThan(SCHEDULES / 20);
+    expect(counts.restarts).toBeGreaterThan(SCHEDULES / 4);
+    expect(counts.aborted).toBeGreaterThan(SCHEDULES / 8);
   });
 
   it('gives up a file for all documents that it was cut into', async () => {
