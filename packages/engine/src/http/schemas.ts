@@ -65,6 +65,10 @@ const notSupported = (what: string, isNothing: (value: unknown) => boolean = () 
     })
     .optional();
 
+function isEmptyList(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
+}
+
 /** Schemas are read by `jsonForm`. A key that is not known could be a wish for another answer. */
 const responseFormat = z
   .discriminatedUnion(
@@ -110,6 +114,18 @@ const generationFields = {
   repetition_penalty: z.number().gt(0).max(100).nullish(),
   logit_bias: logitBias,
   min_p: notSupported('min_p', (value) => value === 0),
+  min_tokens: notSupported('min_tokens', (value) => value === 0),
+  repeat_penalty: notSupported('repeat_penalty; send repetition_penalty', (value) => value === 1),
+  typical_p: notSupported('typical_p', (value) => value === 1),
+  mirostat: notSupported('mirostat', (value) => value === 0),
+  dry_multiplier: notSupported('dry_multiplier', (value) => value === 0),
+  xtc_probability: notSupported('xtc_probability', (value) => value === 0),
+  stop_token_ids: notSupported('stop_token_ids', isEmptyList),
+  bad_words: notSupported('bad_words', isEmptyList),
+  allowed_token_ids: notSupported('allowed_token_ids'),
+  guided_regex: notSupported('guided_regex; send a JSON schema'),
+  guided_choice: notSupported('guided_choice; send a JSON schema'),
+  guided_grammar: notSupported('guided_grammar; send a JSON schema'),
   response_format: responseFormat,
   // llama.cpp's parser prints what it cannot read, and some grammars take it for ever or end the process.
   grammar: notSupported('grammars of GBNF; send a JSON schema'),
@@ -159,6 +175,7 @@ export const chatCompletionSchema = z.object({
   // Read by `chatForm`, and only where a call is forced.
   tools: z.unknown().optional(),
   tool_choice: toolChoice,
+  function_call: notSupported('function_call; send tool_choice', (value) => value === 'none' || value === 'auto'),
 });
 
 export const completionSchema = z.object({

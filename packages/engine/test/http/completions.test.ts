@@ -243,6 +243,9 @@ describe('completions on the real engine', () => {
       model: 'warmpath-tiny',
       user: 'someone',
       metadata: { a: 1 },
+      // What would change the answer, and asks for nothing.
+      ...{ min_p: 0, min_tokens: 0, repeat_penalty: 1, typical_p: 1, mirostat: 0, dry_multiplier: 0 },
+      ...{ xtc_probability: 0, stop_token_ids: [], bad_words: [], guided_regex: null },
     });
     expect(answer.usage.completion_tokens).toBe(1);
   });
