@@ -14,7 +14,7 @@ export interface DiskTierOptions {
   /** Milliseconds since some moment; measures what a byte costs and how long a request waits. */
   readonly clock: () => number;
   /** Milliseconds that reading a byte takes, where that was measured before. */
-  readonly msPerByte?: number;
+  readonly msPerByte?: number | undefined;
 }
 
 /** Figures of the disk tier, for metrics and tests. */

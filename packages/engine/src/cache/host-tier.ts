@@ -27,7 +27,7 @@ export interface HostTierOptions {
   /** Milliseconds since some moment; measures what a restored byte costs. */
   readonly clock: () => number;
   /** Milliseconds that restoring a byte takes, where that was measured before. */
-  readonly msPerByte?: number;
+  readonly msPerByte?: number | undefined;
 }
 
 /** Figures of the host tier, for metrics and tests. */

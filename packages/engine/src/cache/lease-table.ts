@@ -1,7 +1,15 @@
-import type { RadixNode } from './radix-node.js';
-import type { SequenceId } from './sequence-memory.js';
+import type { CostModel } from '@warmpath/core';
+import type { Range } from './host-tier.js';
+import type { PathStep, RadixNode } from './radix-node.js';
+import type { SequenceId, SequenceMemory } from './sequence-memory.js';
 import type { TieredTree } from './tiered-tree.js';
 import type { TokensByTier } from './tokens-by-tier.js';
+
+/**
+ * Where nobody says where documents end, nodes that move between tiers are cut at multiples of this many tokens: large
+ * enough that a copy's fixed cost does not count, small enough that prompts that part late share most of their nodes.
+ */
+const BLOCK_TOKENS = 128;
 
 /**
  * A running request's hold on the cache: its own sequence id, and a path that cannot be evicted. Its tokens are the
@@ -39,17 +47,33 @@ export interface HeldLease extends Lease {
   patientUntilMs: number | undefined;
 }
 
-/** All leases, and the cells of the device that they and the tree take together. */
+export interface LeaseTableOptions {
+  readonly tree: TieredTree;
+  readonly memory: SequenceMemory;
+  /** KV cells in all. */
+  readonly cells: number;
+  /** Says what computing again would take. */
+  readonly cost: CostModel;
+}
+
+/**
+ * All leases, and the cells of the device that they and the tree take together: what leases bring back from the lower
+ * tiers, and what they compute and put into the tree.
+ */
 export class LeaseTable {
   readonly #tree: TieredTree;
+  readonly #memory: SequenceMemory;
+  readonly #cost: CostModel;
   readonly #leases = new Set<HeldLease>();
   #privateCells = 0;
 
   /** KV cells in all. */
   readonly cells: number;
 
-  constructor(tree: TieredTree, cells: number) {
+  constructor({ tree, memory, cells, cost }: LeaseTableOptions) {
     this.#tree = tree;
+    this.#memory = memory;
+    this.#cost = cost;
     this.cells = cells;
   }
 
@@ -141,5 +165,152 @@ export class LeaseTable {
       this.#tree.freeCells(missing);
     }
     return true;
+  }
+
+  /**
+   * Copies back what the host holds beyond a lease's end, node by node and the nearest tier first (RAGCache §5.1), and
+   * asks for what comes next on the disk. A file that would take longer to read than its tokens to compute is left where
+   * it is. A copy in host memory always comes back: that takes a hundredth of computing it, and one slow moment must not
+   * make the cache useless.
+   *
+   * @returns What the lease gained; what was read from the disk for this prompt counts as from there.
+   */
+  restore(lease: HeldLease, tokens: readonly number[], limit: number): Omit<Extension, 'device'> {
+    const gained = { host: 0, disk: 0, isAwaitingDisk: false };
+    for (;;) {
+      const step = lease.node.next(tokens, lease.length, limit);
+      if (step === undefined || this.availableCells() < step.length) {
+        return gained;
+      }
+      if (step.node.copy === undefined) {
+        gained.isAwaitingDisk = this.#awaitsDisk(lease, tokens, limit);
+        return gained;
+      }
+      const tier = step.node.copy.isFresh === true ? 'disk' : 'host';
+      const node = this.#bringBack(lease, step);
+      if (node === undefined) {
+        return gained;
+      }
+      gained[tier] += node.tokenCount;
+    }
+  }
+
+  /**
+   * Begins to read the nodes along `tokens[from …]` that lie on the disk alone.
+   *
+   * @returns How many tokens of them are on their way.
+   */
+  fetch(from: RadixNode, tokens: readonly number[], { from: offset, to: limit }: Range): number {
+    let coming = 0;
+    let step = from.next(tokens, offset, limit);
+    while (step !== undefined) {
+      const { node, length } = step;
+      if (!node.onDevice && node.copy === undefined) {
+        if (!this.#tree.lower!.load(node, this.#cost.prefillMs(node.start, length))) {
+          return coming;
+        }
+        coming += length;
+      }
+      step = length < node.tokenCount ? undefined : node.next(tokens, node.end, limit);
+    }
+    return coming;
+  }
+
+  /**
+   * Puts the tokens at positions `lease.length` … into the tree, where other requests may share them: their cells are
+   * private to the lease no more.
+   */
+  handOver(lease: HeldLease, tokens: readonly number[]): void {
+    for (let done = 0; done < tokens.length; ) {
+      const step = lease.node.next(tokens, done, tokens.length);
+      if (step === undefined) {
+        done += this.#append(lease, tokens, done);
+      } else {
+        done += this.#adopt(lease, step);
+      }
+    }
+  }
+
+  /** @returns The node, on the device and at the lease's end; `undefined` when its copy was no good. */
+  #bringBack(lease: HeldLease, step: PathStep): RadixNode | undefined {
+    const node = this.#tree.cut(step);
+    if (node === undefined || node.copy === undefined) {
+      return undefined;
+    }
+    // What makes room may go to the host, where it must not push out the very node that is to come back.
+    this.#tree.pin(node);
+    const isBack = this.makeRoom(node.tokenCount) && this.#tree.restore(node, lease.sequence);
+    if (isBack) {
+      this.moveTo(lease, node);
+    }
+    this.#tree.unpin(node);
+    return isBack ? node : undefined;
+  }
+
+  /**
+   * Whether what comes next is on its way from the disk and the lease still has patience: in all as long as computing
+   * what it waits for would take, so that it loses at most that.
+   */
+  #awaitsDisk(lease: HeldLease, tokens: readonly number[], limit: number): boolean {
+    const coming = this.fetch(lease.node, tokens, { from: lease.length, to: limit });
+    if (coming === 0) {
+      return false;
+    }
+    const nowMs = this.#tree.lower!.nowMs();
+    lease.patientUntilMs ??= nowMs + this.#cost.prefillMs(lease.length, coming);
+    return nowMs <= lease.patientUntilMs;
+  }
+
+  /**
+   * The tree has what the lease computed: on the device, then the lease's own cells are freed and the tree's shared; or
+   * in host memory alone, then the lease's cells are the node's from now on.
+   *
+   * @returns How many tokens that was; 0 when the node was no good and is gone.
+   */
+  #adopt(lease: HeldLease, step: PathStep): number {
+    const node = this.#tree.cut(step);
+    if (node === undefined) {
+      return 0;
+    }
+    if (node.onDevice) {
+      this.#memory.remove(lease.sequence, node.start, node.end);
+      this.#memory.copy(this.#tree.sequenceBelow(node), lease.sequence, node.start, node.end);
+    } else {
+      this.#tree.comeToDevice(node, lease.sequence);
+    }
+    this.moveTo(lease, node);
+    return node.tokenCount;
+  }
+
+  /**
+   * Adds tokens that the tree does not have, up to the next place where a node must end, and makes the lease's sequence
+   * their owner.
+   *
+   * @returns How many.
+   */
+  #append(lease: HeldLease, tokens: readonly number[], from: number): number {
+    const end = this.#nodeEnd(lease, lease.length + 1);
+    const piece = tokens.slice(from, from + (end - lease.length));
+    const { node } = lease;
+    // A leaf that only this lease uses grows in place; otherwise other leases that end here, a copy or a file would
+    // fall short.
+    const isAlone = node.pins === 1 && node.children.size === 0 && node.copy === undefined && node.file === undefined;
+    const isOwn = node.owner === lease.sequence && isAlone;
+    if (isOwn && this.#nodeEnd(lease, lease.length) > lease.length) {
+      this.#tree.grow(node, piece);
+      lease.length = node.end;
+    } else {
+      this.moveTo(lease, this.#tree.addLeaf(node, piece, lease.sequence, lease.canWait));
+    }
+    return piece.length;
+  }
+
+  /** The first position from `position` on at which a node of this lease must end. */
+  #nodeEnd({ boundaries }: HeldLease, position: number): number {
+    const boundary = boundaries.find((candidate) => candidate >= position);
+    if (boundary !== undefined) {
+      return boundary;
+    }
+    return this.#tree.movesNodes ? Math.ceil(position / BLOCK_TOKENS) * BLOCK_TOKENS : Number.POSITIVE_INFINITY;
   }
 }

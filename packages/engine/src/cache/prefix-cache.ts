@@ -1,33 +1,17 @@
-import { type CostModel, type ReplacementPolicy, replacementPolicy, type Tier } from '@warmpath/core';
-import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
-import { Handover } from './handover.js';
+import type { CostModel, Tier } from '@warmpath/core';
+import type { DiskTierStats } from './disk-tier.js';
 import { checkHierarchy } from './hierarchy-check.js';
-import type { HostTierOptions, HostTierStats } from './host-tier.js';
+import type { HostTierStats } from './host-tier.js';
 import { type Extension, type HeldLease, type Lease, LeaseTable } from './lease-table.js';
-import { Promotion } from './promotion.js';
 import { PromptCursor } from './prompt-cursor.js';
 import type { RadixNode } from './radix-node.js';
 import type { SequenceId, SequenceMemory } from './sequence-memory.js';
-import type { TierListener } from './tier-listener.js';
-import { TieredTree } from './tiered-tree.js';
+import { TieredTree, type TieredTreeOptions } from './tiered-tree.js';
 import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
 
-export interface PrefixCacheOptions {
-  readonly memory: SequenceMemory;
+export interface PrefixCacheOptions extends TieredTreeOptions {
   /** KV cells in all. Every token that is on the device or being computed takes exactly one. */
   readonly cells: number;
-  /** Sequence ids to use: one per leaf on the device and one per lease. */
-  readonly sequences: readonly SequenceId[];
-  /** Decides what leaves a tier first; `lru` when left out. */
-  readonly policy?: ReplacementPolicy;
-  /** What computing costs, for policies that ask and to see when computing again is cheaper than reading a file. */
-  readonly cost?: CostModel;
-  /** Host memory for what leaves the device; without it, it is dropped. */
-  readonly host?: HostTierOptions;
-  /** Files for what leaves host memory; only with a host tier. */
-  readonly disk?: DiskTierOptions;
-  /** Hears what comes to a tier and what leaves it. */
-  readonly listener?: TierListener;
   /** Check every invariant after every operation. Cost: O(cached tokens) each time. */
   readonly verify?: boolean;
 }
@@ -48,8 +32,6 @@ export interface PrefixCacheStats {
   /** Present when there is a disk tier. */
   readonly disk?: DiskTierStats;
 }
-
-const NO_COST: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens };
 
 /**
  * The prefix cache: a radix tree over tokens (SGLang's RadixAttention, arXiv:2312.07104 §3) on top of an engine whose
@@ -72,40 +54,18 @@ export class PrefixCache {
   readonly #cost: CostModel;
   readonly #tree: TieredTree;
   readonly #leases: LeaseTable;
-  readonly #promotion: Promotion;
-  readonly #handover: Handover;
   readonly #verify: boolean;
   readonly #sequences: number;
 
   constructor(options: PrefixCacheOptions) {
-    const {
-      memory,
-      cells,
-      sequences,
-      policy = replacementPolicy('lru'),
-      cost = NO_COST,
-      host,
-      disk,
-      listener,
-      verify = false,
-    } = options;
+    const { memory, cells, cost } = options;
     this.#memory = memory;
     this.#cost = cost;
-    this.#verify = verify;
-    this.#sequences = sequences.length;
-    this.#tree = new TieredTree({
-      memory,
-      sequences,
-      policy,
-      cost,
-      ...(host !== undefined && { host }),
-      ...(disk !== undefined && { disk }),
-      ...(listener !== undefined && { listener }),
-    });
-    const tree = this.#tree;
-    this.#leases = new LeaseTable(tree, cells);
-    this.#promotion = new Promotion({ tree, leases: this.#leases, cost });
-    this.#handover = new Handover({ tree, leases: this.#leases, memory });
+    this.#verify = options.verify ?? false;
+    this.#sequences = options.sequences.length;
+    const tree = new TieredTree(options);
+    this.#tree = tree;
+    this.#leases = new LeaseTable({ tree, memory, cells, cost });
   }
 
   /**
@@ -236,7 +196,7 @@ export class PrefixCache {
       throw new Error('A lease with private cells cannot be extended');
     }
     const device = this.#share(lease, tokens, limit);
-    const { host, disk, isAwaitingDisk } = this.#promotion.restore(lease, tokens, limit);
+    const { host, disk, isAwaitingDisk } = this.#leases.restore(lease, tokens, limit);
     lease.sharedTokens += device + host + disk;
     this.#check();
     return { device, host, disk, isAwaitingDisk };
@@ -249,7 +209,7 @@ export class PrefixCache {
   prefetch(tokens: readonly number[], limit: number, salt?: string): void {
     const root = this.#tree.existingRoot(salt);
     if (root !== undefined) {
-      this.#promotion.fetch(root, tokens, { from: 0, to: limit });
+      this.#leases.fetch(root, tokens, { from: 0, to: limit });
     }
   }
 
@@ -359,7 +319,7 @@ export class PrefixCache {
       throw new Error('A lease cannot commit more tokens than it computed');
     }
     this.#leases.addPrivate(lease, -tokens.length);
-    this.#handover.take(lease, tokens);
+    this.#leases.handOver(lease, tokens);
     this.#check();
   }
 

@@ -15,14 +15,14 @@ export interface TieredTreeOptions {
   readonly sequences: readonly SequenceId[];
   /** Decides what leaves a tier first. */
   readonly policy: ReplacementPolicy;
-  /** What computing costs, for policies that ask. */
+  /** What computing costs, for policies that ask and to see when computing again is cheaper than reading a file. */
   readonly cost: CostModel;
   /** Host memory for what leaves the device; without it, it is dropped. */
-  readonly host?: HostTierOptions;
+  readonly host?: HostTierOptions | undefined;
   /** Files for what leaves host memory; only with a host tier, which everything passes on its way back. */
-  readonly disk?: DiskTierOptions;
+  readonly disk?: DiskTierOptions | undefined;
   /** Hears what comes to a tier and what leaves it. */
-  readonly listener?: TierListener;
+  readonly listener?: TierListener | undefined;
 }
 
 /**

@@ -85,18 +85,10 @@ function createCache(options: EngineLoopOptions, { context, disk, cost }: CacheP
     sequences: context.sequences,
     policy: replacementPolicy(policy),
     cost: options.cost ?? cost,
-    ...(hostTierBytes > 0 && {
-      host: {
-        memory: context,
-        capacityBytes: hostTierBytes,
-        clock,
-        ...(copies !== undefined && { msPerByte: copies.host }),
-      },
-    }),
-    ...(disk !== undefined && {
-      disk: { ...disk, clock, ...(copies?.disk !== undefined && { msPerByte: copies.disk }) },
-    }),
-    ...(kvEvents !== undefined && { listener: kvEvents.listener }),
+    host:
+      hostTierBytes > 0 ? { memory: context, capacityBytes: hostTierBytes, clock, msPerByte: copies?.host } : undefined,
+    disk: disk && { ...disk, clock, msPerByte: copies?.disk },
+    listener: kvEvents?.listener,
     verify: verifyCache,
   });
 }

@@ -27,6 +27,9 @@ export interface BenchOptions {
   readonly disk?: DiskTierOptions;
 }
 
+/** A millisecond a token, whatever stands before it. */
+export const MS_A_TOKEN: CostModel = { prefillMs: (_cachedTokens, newTokens) => newTokens };
+
 /** The cache, its memory, and what must be true of both after every step. */
 export class Bench {
   readonly memory: FakeMemory;
@@ -40,7 +43,7 @@ export class Bench {
   constructor(
     readonly cells: number,
     readonly sequences: number,
-    { hostBytes, policy = 'lru', cost, clock = () => 0, listener, disk }: BenchOptions = {},
+    { hostBytes, policy = 'lru', cost = MS_A_TOKEN, clock = () => 0, listener, disk }: BenchOptions = {},
   ) {
     this.memory = new FakeMemory(cells);
     this.cache = new PrefixCache({
@@ -48,10 +51,10 @@ export class Bench {
       cells,
       sequences: Array.from({ length: sequences }, (_, index) => index),
       policy: replacementPolicy(policy),
-      ...(cost !== undefined && { cost }),
-      ...(hostBytes !== undefined && { host: { memory: this.memory, capacityBytes: hostBytes, clock } }),
-      ...(listener !== undefined && { listener }),
-      ...(disk !== undefined && { disk }),
+      cost,
+      host: hostBytes === undefined ? undefined : { memory: this.memory, capacityBytes: hostBytes, clock },
+      listener,
+      disk,
       verify: true,
     });
   }

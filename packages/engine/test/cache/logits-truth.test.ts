@@ -9,6 +9,7 @@ import { NativeContext } from '../../src/native/context.js';
 import { NativeModel } from '../../src/native/model.js';
 import { SEQUENCE_IDS } from '../../src/native/sequence-ids.js';
 import { someTokens } from '../support/engine.js';
+import { MS_A_TOKEN } from './cache-bench.js';
 
 const MODEL = fileURLToPath(new URL('../../models/warmpath-tiny.gguf', import.meta.url));
 
@@ -176,6 +177,7 @@ describe('the logits behind a prompt, whatever became of its cells before', () =
             cells: context.cells,
             sequences: SEQUENCE_IDS.slice(0, 12),
             policy: replacementPolicy(policy),
+            cost: MS_A_TOKEN,
             host: { memory: context, capacityBytes: hostBytes, clock: () => 0 },
             verify: true,
           });
