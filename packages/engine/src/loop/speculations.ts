@@ -1,11 +1,12 @@
 import { WarmpathError } from '@warmpath/core';
 import {
+  type ChosenToken,
   type GenerationHandle,
   type GenerationListener,
   type GenerationRequest,
+  type GenerationResult,
   isolatedListener,
 } from './generation.js';
-import { HeldAnswer } from './held-answer.js';
 
 /** Ended ids that are remembered, so that what comes late is told from what never was. */
 const REMEMBERED_IDS = 4096;
@@ -254,4 +255,54 @@ function hasEnded(id: string, outcome: SpeculationOutcome): WarmpathError {
 function superseded(id: string, generation: number): WarmpathError {
   const detail = `Generation ${generation} of ${JSON.stringify(id)} is the newest.`;
   return new WarmpathError('WARMPATH_SPECULATION_SUPERSEDED', { path: 'id', detail });
+}
+
+/**
+ * A listener that hears nothing but errors before it is let go: texts and the end are kept back and told in one go
+ * then. What it keeps is bounded by the generation's own limit of tokens.
+ */
+class HeldAnswer implements GenerationListener {
+  readonly #listener: GenerationListener;
+  #text = '';
+  #tokens: ChosenToken[] = [];
+  #result: GenerationResult | undefined;
+  #isLetGo = false;
+
+  constructor(listener: GenerationListener) {
+    this.#listener = listener;
+  }
+
+  /** Passes on what was kept back; from now on, everything goes straight through. */
+  letGo(): void {
+    this.#isLetGo = true;
+    if (this.#text !== '' || this.#tokens.length > 0) {
+      this.#listener.onText(this.#text, this.#tokens);
+      this.#text = '';
+      this.#tokens = [];
+    }
+    if (this.#result !== undefined) {
+      this.#listener.onFinish(this.#result);
+    }
+  }
+
+  onText(text: string, tokens: readonly ChosenToken[] = []): void {
+    if (this.#isLetGo) {
+      this.#listener.onText(text, tokens);
+    } else {
+      this.#text += text;
+      this.#tokens.push(...tokens);
+    }
+  }
+
+  onFinish(result: GenerationResult): void {
+    if (this.#isLetGo) {
+      this.#listener.onFinish(result);
+    } else {
+      this.#result = result;
+    }
+  }
+
+  onError(error: WarmpathError): void {
+    this.#listener.onError(error);
+  }
 }
