@@ -54,15 +54,12 @@ export class DiskTier {
   readonly #lost: DiskCopy[] = [];
   #arrived: DiskLoad[] = [];
   #loadingBytes = 0;
-  #tokens = 0;
-  #savedTokens = 0;
-  #loadedTokens = 0;
-  #evictedTokens = 0;
-  #leftOutTokens = 0;
-  #failures = 0;
   #orphanedFiles = 0;
   #tellNews: () => void = () => undefined;
   #news: Promise<void> | undefined;
+
+  /** What is counted here, and by whoever decides what moves. */
+  readonly counts = { tokens: 0, savedTokens: 0, loadedTokens: 0, leftOutTokens: 0, evictedTokens: 0, failures: 0 };
 
   constructor({ store, clock, msPerByte }: DiskTierOptions) {
     this.#store = store;
@@ -83,12 +80,7 @@ export class DiskTier {
       capacityBytes: store.capacityBytes,
       usedBytes: store.usedBytes,
       files: store.files,
-      tokens: this.#tokens,
-      savedTokens: this.#savedTokens,
-      loadedTokens: this.#loadedTokens,
-      evictedTokens: this.#evictedTokens,
-      leftOutTokens: this.#leftOutTokens,
-      failures: this.#failures,
+      ...this.counts,
       refusedWrites: store.refusedWrites,
       refusedFiles: store.damagedFiles + store.foreignFiles + store.sweptFiles + this.#orphanedFiles,
     };
@@ -113,14 +105,14 @@ export class DiskTier {
   /** Writes a node's cells; there must be room. */
   put(node: RadixNode, record: StateRecord): void {
     this.adopt(node, this.#store.put(record), record.uses);
-    this.#savedTokens += node.tokenCount;
+    this.counts.savedTokens += node.tokenCount;
   }
 
   /** Gives a node a file that is there, with the uses that stand in it. */
   adopt(node: RadixNode, file: StoredState, uses: number): void {
     const copy: DiskCopy = { file, nodes: new Set([node]), uses, load: undefined };
     this.#copies.set(file.name, copy);
-    this.#tokens += node.tokenCount;
+    this.counts.tokens += node.tokenCount;
     node.file = copy;
   }
 
@@ -129,7 +121,7 @@ export class DiskTier {
     const { file, nodes } = node.file!;
     nodes.delete(node);
     node.file = undefined;
-    this.#tokens -= node.tokenCount;
+    this.counts.tokens -= node.tokenCount;
     if (nodes.size === 0) {
       this.#copies.delete(file.name);
       this.#store.remove(file);
@@ -142,16 +134,6 @@ export class DiskTier {
       copy.uses = uses;
       this.#store.noteUses(copy.file, uses);
     }
-  }
-
-  /** Counts tokens whose file gives way to another. */
-  countEvicted(tokens: number): void {
-    this.#evictedTokens += tokens;
-  }
-
-  /** Counts tokens that leave host memory without a file. */
-  countLeftOut(tokens: number): void {
-    this.#leftOutTokens += tokens;
   }
 
   /** Removes a file that leads nowhere. */
@@ -211,20 +193,15 @@ export class DiskTier {
       this.#loadingBytes -= copy.file.bytes;
     }
     const wanted = arrived.filter(({ copy }) => copy.nodes.size > 0);
-    this.#failures += wanted.filter(({ state }) => state === undefined).length;
+    this.counts.failures += wanted.filter(({ state }) => state === undefined).length;
     return wanted.sort((a, b) => a.copy.file.from - b.copy.file.from);
   }
 
   /** Files that could not be written, since the last call. */
   takeLost(): readonly DiskCopy[] {
     const lost = this.#lost.splice(0).filter(({ nodes }) => nodes.size > 0);
-    this.#failures += lost.length;
+    this.counts.failures += lost.length;
     return lost;
-  }
-
-  /** Counts tokens that came to host memory. */
-  countLoaded(tokens: number): void {
-    this.#loadedTokens += tokens;
   }
 
   /** Settles when something has arrived or was lost that was not taken yet. */

@@ -56,12 +56,7 @@ export class HostTier {
   readonly #capacityBytes: number;
   readonly #clock: () => number;
   readonly #cost: RestoreCost;
-  #usedBytes = 0;
-  #tokens = 0;
-  #savedTokens = 0;
-  #restoredTokens = 0;
-  #evictedTokens = 0;
-  #failures = 0;
+  readonly #counts = { usedBytes: 0, tokens: 0, savedTokens: 0, restoredTokens: 0, evictedTokens: 0, failures: 0 };
 
   constructor({ memory, capacityBytes, clock, msPerByte }: HostTierOptions) {
     this.#memory = memory;
@@ -71,20 +66,12 @@ export class HostTier {
   }
 
   get stats(): HostTierStats {
-    return {
-      capacityBytes: this.#capacityBytes,
-      usedBytes: this.#usedBytes,
-      tokens: this.#tokens,
-      savedTokens: this.#savedTokens,
-      restoredTokens: this.#restoredTokens,
-      evictedTokens: this.#evictedTokens,
-      failures: this.#failures,
-    };
+    return { capacityBytes: this.#capacityBytes, ...this.#counts };
   }
 
   /** Bytes that could be added. */
   get freeBytes(): number {
-    return this.#capacityBytes - this.#usedBytes;
+    return this.#capacityBytes - this.#counts.usedBytes;
   }
 
   /** Milliseconds that restoring so many bytes will take, by what it took so far; 0 before the first time. */
@@ -100,13 +87,13 @@ export class HostTier {
   save(sequence: SequenceId, from: number, to: number): HostCopy | undefined {
     const state = this.#memory.save(sequence, from, to);
     if (state === undefined) {
-      this.#failures++;
+      this.#counts.failures++;
       return undefined;
     }
     if (state.length > this.#capacityBytes) {
       return undefined;
     }
-    this.#savedTokens += to - from;
+    this.#counts.savedTokens += to - from;
     return seal(state, from, to);
   }
 
@@ -124,20 +111,20 @@ export class HostTier {
 
   /** Counts a copy. There must be room for it. */
   add(copy: HostCopy): void {
-    this.#usedBytes += copy.state.length;
-    this.#tokens += copy.to - copy.from;
+    this.#counts.usedBytes += copy.state.length;
+    this.#counts.tokens += copy.to - copy.from;
   }
 
   /** Counts a copy no more. */
   drop(copy: HostCopy): void {
-    this.#usedBytes -= copy.state.length;
-    this.#tokens -= copy.to - copy.from;
+    this.#counts.usedBytes -= copy.state.length;
+    this.#counts.tokens -= copy.to - copy.from;
   }
 
   /** Counts a copy no more that gave way to another. */
   evict(copy: HostCopy): void {
     this.drop(copy);
-    this.#evictedTokens += copy.to - copy.from;
+    this.#counts.evictedTokens += copy.to - copy.from;
   }
 
   /**
@@ -148,11 +135,11 @@ export class HostTier {
   restore(copy: HostCopy, sequence: SequenceId): boolean {
     const startedMs = this.#clock();
     if (!this.#isSound(copy) || !this.#memory.restore(sequence, copy.state, copy.from, copy.to)) {
-      this.#failures++;
+      this.#counts.failures++;
       return false;
     }
     this.#cost.observe(copy.state.length, this.#clock() - startedMs);
-    this.#restoredTokens += copy.to - copy.from;
+    this.#counts.restoredTokens += copy.to - copy.from;
     return true;
   }
 
@@ -165,7 +152,7 @@ export class HostTier {
   split(copy: HostCopy, position: number): [upper: HostCopy, lower: HostCopy] | undefined {
     this.drop(copy);
     if (!this.#isSound(copy)) {
-      this.#failures++;
+      this.#counts.failures++;
       return undefined;
     }
     const part = (from: number, to: number): HostCopy => seal(this.#memory.slice(copy.state, from, to), from, to);

@@ -264,7 +264,7 @@ export class TierStore {
       if (victim === undefined) {
         return false;
       }
-      disk.countEvicted(victim.tokenCount);
+      disk.counts.evictedTokens += victim.tokenCount;
       this.#gate.evicted(victim);
       this.#dropFile(victim);
     }
@@ -295,7 +295,7 @@ export class TierStore {
     // What makes room must be neither the node nor its parent.
     this.#order.hold([node, node.parent!], () => this.#addCopy(node, copy));
     if (node.copy !== undefined) {
-      this.#disk!.countLoaded(node.tokenCount);
+      this.#disk!.counts.loadedTokens += node.tokenCount;
     }
   }
 
@@ -308,7 +308,7 @@ export class TierStore {
       return;
     }
     if (!this.#gate.isWorthWriting(victim, this.#usesOf(victim))) {
-      disk.countLeftOut(victim.tokenCount);
+      disk.counts.leftOutTokens += victim.tokenCount;
       this.#gate.leftOut(victim, disk.stats.files);
       return;
     }
