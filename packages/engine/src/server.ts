@@ -147,45 +147,23 @@ async function serveModel(
 ): Promise<EngineServer> {
   const template = new ChatTemplate(model.chatTemplate, model.vocabulary);
   const metrics = new EngineMetrics(resolved.name);
-  const { diskTier, diskTierBytes } = settings;
   const profile = await storedProfile(resolved.path, settings, settings.cacheDir);
   const loop = await EngineLoop.start({
+    ...settings,
     bindings: llamaBindings(),
     model,
     name: resolved.name,
     cells: settings.contextTokens,
-    batchTokens: settings.batchTokens,
-    maxRunning: settings.maxRunning,
-    queueLimit: settings.queueLimit,
-    schedule: settings.schedule,
-    window: settings.window,
-    streamGap: settings.streamGap,
-    threads: settings.threads,
-    kvType: settings.kvType,
-    policy: settings.policy,
     // Who asks for a host tier where nothing can be shared is told so, nobody else.
     hostTierBytes: settings.hostTier ?? (model.canSharePrefixes ? defaultHostTierBytes() : 0),
-    ...(diskTier !== undefined && {
-      diskTier: {
-        directory: resolve(diskTier),
-        capacityBytes: diskTierBytes,
-        model: await modelFingerprint(resolved.path, settings.cacheDir),
-      },
-    }),
-    ...(publisher !== undefined && {
-      kvEvents: new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
-    }),
-    ...(warm !== undefined && {
-      hotCopies: {
-        directory: warm.path,
-        capacityBytes: warm.capacityBytes,
-        model: await fileIdentity(resolved.path),
-      },
-    }),
+    diskTier: await diskTierOf(resolved.path, settings),
+    kvEvents: publisher && new KvEventFeed({ publisher, blockTokens: settings.kvEventsBlock, clock: Date.now }),
+    hotCopies: warm && {
+      directory: warm.path,
+      capacityBytes: warm.capacityBytes,
+      model: await fileIdentity(resolved.path),
+    },
     ...(profile !== undefined && measuredCosts(profile)),
-    ...(settings.cachedDocuments !== undefined && { cachedDocuments: settings.cachedDocuments }),
-    batchInvariant: settings.batchInvariant,
-    verifyCache: settings.verifyCache,
     observer: metrics,
   });
   const speculations = new Speculations({
@@ -250,6 +228,15 @@ async function serveModel(
       return closing;
     },
   };
+}
+
+async function diskTierOf(
+  model: string,
+  { diskTier, diskTierBytes, cacheDir }: ResolvedEngineOptions,
+): Promise<EngineLoopOptions['diskTier']> {
+  return diskTier === undefined
+    ? undefined
+    : { directory: resolve(diskTier), capacityBytes: diskTierBytes, model: await modelFingerprint(model, cacheDir) };
 }
 
 function measuredCosts(profile: EngineProfile): Pick<EngineLoopOptions, 'cost' | 'restoreMsPerByte'> {
