@@ -1,15 +1,18 @@
 import type { ErrorCode } from '@warmpath/core';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { DiskTierStats } from '../cache/disk-tier.js';
-import type { HostTierStats } from '../cache/host-tier.js';
-import type { HotCopiesStats } from '../cache/hot-copies.js';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { LoopObserver } from '../loop/announcer.js';
 import type { EndEvent } from '../loop/events.js';
 import type { LoopStats } from '../loop/loop-options.js';
 import { SPECULATION_OUTCOMES, type SpeculationOutcome, type Speculations } from '../loop/speculations.js';
 import type { GrammarCounts } from '../native/grammar.js';
-import { RequestMetrics, SECONDS_BUCKETS } from './request-metrics.js';
+
+/** From a token on a small model to a long answer on a busy machine, in seconds. */
+const SECONDS_BUCKETS = [
+  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320,
+];
+const TOKEN_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000];
+const STEP_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
 
 /** Why a body that was received is not read any further. */
 const REFUSED_BODIES: Partial<Record<ErrorCode, string>> = {
@@ -18,6 +21,146 @@ const REFUSED_BODIES: Partial<Record<ErrorCode, string>> = {
   WARMPATH_INVALID_JSON: 'no_json',
 };
 
+/** How vLLM calls the reasons of requests that did not end by themselves. */
+const OTHER_REASONS = { finished: 'stop', aborted: 'abort', failed: 'error' } as const;
+
+const COUNTERS = {
+  queries: ['vllm:prefix_cache_queries_total', 'Prompt tokens looked up on the device'],
+  hits: ['vllm:prefix_cache_hits_total', 'Prompt tokens found on the device'],
+  externalQueries: ['vllm:external_prefix_cache_queries_total', 'Prompt tokens looked up in host memory and on disk'],
+  externalHits: ['vllm:external_prefix_cache_hits_total', 'Prompt tokens found in host memory or on disk'],
+  prompt: ['vllm:prompt_tokens_total', 'Prompt tokens of requests whose prompt is done'],
+  cached: ['vllm:prompt_tokens_cached_total', 'Those of them that were cached, in any tier'],
+  generated: ['vllm:generation_tokens_total', 'Tokens generated'],
+  preemptions: ['vllm:num_preemptions_total', 'Running requests that gave their cells away'],
+  steps: ['warmpath_engine_steps_total', 'Decodes computed'],
+  stepPromptTokens: ['warmpath_engine_prefill_tokens_total', 'Prompt tokens computed'],
+} as const;
+
+/** Each with a label, and its values that are there from the start. */
+const LABELLED = {
+  bySource: ['vllm:prompt_tokens_by_source_total', 'Prompt tokens by where they came from', 'source', []],
+  endings: ['vllm:request_success_total', 'Requests that ended, by reason', 'finished_reason', []],
+  tierHits: [
+    'warmpath_engine_tier_hits_total',
+    'Prompt tokens found in the prefix cache, by tier',
+    'tier',
+    ['device', 'host', 'disk'],
+  ],
+  ended: [
+    'warmpath_engine_requests_total',
+    'Requests that left the engine, by outcome',
+    'outcome',
+    ['finished', 'aborted', 'failed'],
+  ],
+  refusedBodies: [
+    'warmpath_engine_refused_bodies_total',
+    'Bodies that were refused for their size or what they are, by reason',
+    'reason',
+    Object.values(REFUSED_BODIES),
+  ],
+  speculations: [
+    'warmpath_engine_speculations_total',
+    'Speculative generations that ended as such, by outcome',
+    'outcome',
+    SPECULATION_OUTCOMES,
+  ],
+} as const;
+
+const HISTOGRAMS = {
+  firstToken: ['vllm:time_to_first_token_seconds', 'From arrival to the first token', SECONDS_BUCKETS],
+  nextToken: ['vllm:inter_token_latency_seconds', 'Between two tokens of an answer', SECONDS_BUCKETS],
+  perToken: [
+    'vllm:request_time_per_output_token_seconds',
+    'Between two tokens, the mean of each request',
+    SECONDS_BUCKETS,
+  ],
+  latency: ['vllm:e2e_request_latency_seconds', 'From arrival to the end', SECONDS_BUCKETS],
+  queue: ['vllm:request_queue_time_seconds', 'From arrival to the start', SECONDS_BUCKETS],
+  inference: ['vllm:request_inference_time_seconds', 'From the start to the end', SECONDS_BUCKETS],
+  prefill: ['vllm:request_prefill_time_seconds', 'From the start to the first token', SECONDS_BUCKETS],
+  decode: ['vllm:request_decode_time_seconds', 'From the first token to the last', SECONDS_BUCKETS],
+  promptTokens: ['vllm:request_prompt_tokens', 'Prompt tokens of a request', TOKEN_BUCKETS],
+  computedTokens: [
+    'vllm:request_prefill_kv_computed_tokens',
+    'Prompt tokens of a request that were computed',
+    TOKEN_BUCKETS,
+  ],
+  answerTokens: ['vllm:request_generation_tokens', 'Tokens of an answer', TOKEN_BUCKETS],
+  stepTokens: ['vllm:iteration_tokens_total', 'Tokens of one decode', STEP_BUCKETS],
+  stepSeconds: ['warmpath_engine_step_seconds', 'Duration of one decode', SECONDS_BUCKETS],
+} as const;
+
+/** What is read from the loop whenever it is scraped; nothing where there is no such tier. */
+type Reading = readonly [name: string, help: string, read: (stats: LoopStats) => number | undefined];
+
+const GAUGES: readonly Reading[] = [
+  ['vllm:num_requests_running', 'Requests being computed', ({ running }) => running],
+  ['vllm:num_requests_waiting', 'Requests waiting for a place', ({ waiting }) => waiting],
+  [
+    'vllm:kv_cache_usage_perc',
+    'Share of the KV cells that hold a token, 0 to 1',
+    ({ usedCells, cells }) => usedCells / cells,
+  ],
+  ['warmpath_engine_held_requests', 'Generations that pause until they are confirmed', ({ held }) => held],
+  ['warmpath_engine_cells', 'KV cells in all', ({ cells }) => cells],
+  ['warmpath_engine_used_cells', 'KV cells that hold a token', ({ usedCells }) => usedCells],
+  ['warmpath_engine_cached_cells', 'KV cells in the prefix cache', ({ cachedCells }) => cachedCells],
+  ['warmpath_engine_free_sequences', 'Sequence ids not in use', ({ freeSequences }) => freeSequences],
+  ['warmpath_engine_evicted_tokens', 'Tokens evicted since the start', ({ evictedTokens }) => evictedTokens],
+  ['warmpath_engine_host_bytes', 'Host tier in all, in bytes', ({ host }) => host?.capacityBytes],
+  ['warmpath_engine_host_used_bytes', 'Bytes of the host tier in use', ({ host }) => host?.usedBytes],
+  ['warmpath_engine_host_tokens', 'Tokens with a copy in the host tier', ({ host }) => host?.tokens],
+  ['warmpath_engine_disk_bytes', 'Disk tier in all, in bytes', ({ disk }) => disk?.capacityBytes],
+  ['warmpath_engine_disk_used_bytes', 'Bytes of the disk tier in use', ({ disk }) => disk?.usedBytes],
+  ['warmpath_engine_disk_files', 'Files of the disk tier', ({ disk }) => disk?.files],
+  ['warmpath_engine_disk_tokens', 'Tokens with a file in the disk tier', ({ disk }) => disk?.tokens],
+  ['warmpath_engine_warm_bytes', 'Copies kept for a restart in all, in bytes', ({ hot }) => hot?.capacityBytes],
+  ['warmpath_engine_warm_used_bytes', 'Bytes of the copies kept for a restart', ({ hot }) => hot?.usedBytes],
+];
+
+/** The same of what only grows, without its `_total`. */
+const TOTALS: readonly Reading[] = [
+  [
+    'warmpath_engine_host_saved_tokens',
+    'Tokens copied from the cells to the host tier',
+    ({ host }) => host?.savedTokens,
+  ],
+  ['warmpath_engine_host_restored_tokens', 'Tokens copied back from the host tier', ({ host }) => host?.restoredTokens],
+  ['warmpath_engine_host_evicted_tokens', 'Tokens evicted from the host tier', ({ host }) => host?.evictedTokens],
+  ['warmpath_engine_host_failures', 'Copies that could not be made or were refused', ({ host }) => host?.failures],
+  ['warmpath_engine_disk_saved_tokens', 'Tokens written to the disk tier', ({ disk }) => disk?.savedTokens],
+  ['warmpath_engine_disk_loaded_tokens', 'Tokens read back from the disk tier', ({ disk }) => disk?.loadedTokens],
+  [
+    'warmpath_engine_disk_left_out_tokens',
+    'Tokens not written because their like hardly came back',
+    ({ disk }) => disk?.leftOutTokens,
+  ],
+  ['warmpath_engine_disk_evicted_tokens', 'Tokens evicted from the disk tier', ({ disk }) => disk?.evictedTokens],
+  ['warmpath_engine_disk_failures', 'Files that could not be written or read', ({ disk }) => disk?.failures],
+  [
+    'warmpath_engine_disk_refused_writes',
+    'Files not written because the disk was full or slow',
+    ({ disk }) => disk?.refusedWrites,
+  ],
+  [
+    'warmpath_engine_disk_refused_files',
+    'Files found at the start that were of no use',
+    ({ disk }) => disk?.refusedFiles,
+  ],
+  ['warmpath_engine_warm_written_files', 'Copies written for a restart', ({ hot }) => hot?.writtenFiles],
+  [
+    'warmpath_engine_warm_restored_tokens',
+    'Tokens that this process began with after a crash',
+    ({ hot }) => hot?.restoredTokens,
+  ],
+  [
+    'warmpath_engine_warm_failures',
+    'Copies for a restart that could not be made or were refused',
+    ({ hot }) => hot?.failures,
+  ],
+];
+
 /** Prompt tokens of all requests whose prompt is done, and where they were found. */
 export interface PromptTokenCounts extends TokensByTier {
   readonly computed: number;
@@ -25,113 +168,106 @@ export interface PromptTokenCounts extends TokensByTier {
 
 /**
  * The engine's Prometheus metrics. Where vLLM has a metric of the same meaning it has vLLM's name, so that dashboards
- * and gateways read both alike; the rest begins with `warmpath_engine_`.
+ * and gateways read both alike: the prefix cache proper is the device tier, what comes from host memory or disk is
+ * external to it, and durations are observed when a request ends by itself. The rest begins with `warmpath_engine_`.
  */
 export class EngineMetrics implements LoopObserver {
   readonly #registry = new Registry();
-  readonly #requests = new RequestMetrics(this.#registry);
-  readonly #tierHits: Counter<'tier'>;
-  readonly #ended: Counter<'outcome'>;
-  readonly #refusedBodies: Counter<'reason'>;
-  readonly #speculations: Counter<'outcome'>;
-  readonly #steps: Counter;
-  readonly #stepSeconds: Histogram;
-  readonly #stepPromptTokens: Counter;
-  readonly #preemptions: Counter;
-
+  readonly #registers = [this.#registry];
+  readonly #count = each(COUNTERS, ([name, help]) => new Counter({ name, help, registers: this.#registers }));
+  readonly #by = each(LABELLED, ([name, help, label, values]) => {
+    const counter = new Counter<string>({ name, help, labelNames: [label], registers: this.#registers });
+    for (const value of values) {
+      counter.inc({ [label]: value }, 0);
+    }
+    return counter;
+  });
+  readonly #observe = each(
+    HISTOGRAMS,
+    ([name, help, buckets]) => new Histogram({ name, help, buckets: [...buckets], registers: this.#registers }),
+  );
   #counts: PromptTokenCounts = { device: 0, host: 0, disk: 0, computed: 0 };
 
   /** @param model The label `model_name` of every metric. */
   constructor(model: string) {
     this.#registry.setDefaultLabels({ model_name: model });
-    this.#tierHits = new Counter({
-      name: 'warmpath_engine_tier_hits_total',
-      help: 'Prompt tokens found in the prefix cache, by tier',
-      labelNames: ['tier'],
-      registers: [this.#registry],
-    });
-    for (const tier of ['device', 'host', 'disk']) {
-      this.#tierHits.inc({ tier }, 0);
-    }
-    this.#preemptions = this.#counter('vllm:num_preemptions_total', 'Running requests that gave their cells away');
-    this.#steps = this.#counter('warmpath_engine_steps_total', 'Decodes computed');
-    this.#stepPromptTokens = this.#counter('warmpath_engine_prefill_tokens_total', 'Prompt tokens computed');
-    this.#ended = new Counter({
-      name: 'warmpath_engine_requests_total',
-      help: 'Requests that left the engine, by outcome',
-      labelNames: ['outcome'],
-      registers: [this.#registry],
-    });
-    for (const outcome of ['finished', 'aborted', 'failed']) {
-      this.#ended.inc({ outcome }, 0);
-    }
-    this.#refusedBodies = new Counter({
-      name: 'warmpath_engine_refused_bodies_total',
-      help: 'Bodies that were refused for their size or what they are, by reason',
-      labelNames: ['reason'],
-      registers: [this.#registry],
-    });
-    for (const reason of Object.values(REFUSED_BODIES)) {
-      this.#refusedBodies.inc({ reason }, 0);
-    }
-    this.#speculations = new Counter({
-      name: 'warmpath_engine_speculations_total',
-      help: 'Speculative generations that ended as such, by outcome',
-      labelNames: ['outcome'],
-      registers: [this.#registry],
-    });
-    for (const outcome of SPECULATION_OUTCOMES) {
-      this.#speculations.inc({ outcome }, 0);
-    }
-    this.#stepSeconds = this.#histogram('warmpath_engine_step_seconds', 'Duration of one decode');
   }
 
   onPrompt(promptTokens: number, cached: TokensByTier, timeToFirstTokenMs: number | undefined): void {
     const { device, host, disk } = cached;
+    const [below, computed] = [host + disk, promptTokens - device - host - disk];
     const counts = this.#counts;
     this.#counts = {
       device: counts.device + device,
       host: counts.host + host,
       disk: counts.disk + disk,
-      computed: counts.computed + promptTokens - device - host - disk,
+      computed: counts.computed + computed,
     };
-    this.#tierHits.inc({ tier: 'device' }, device);
-    this.#tierHits.inc({ tier: 'host' }, host);
-    this.#tierHits.inc({ tier: 'disk' }, disk);
-    this.#requests.onPrompt(promptTokens, cached, timeToFirstTokenMs);
+    for (const [tier, tokens] of Object.entries({ device, host, disk })) {
+      this.#by.tierHits.inc({ tier }, tokens);
+    }
+    this.#count.queries.inc(promptTokens);
+    this.#count.hits.inc(device);
+    this.#count.externalQueries.inc(promptTokens - device);
+    this.#count.externalHits.inc(below);
+    this.#count.prompt.inc(promptTokens);
+    this.#count.cached.inc(device + below);
+    this.#by.bySource.inc({ source: 'local_compute' }, computed);
+    this.#by.bySource.inc({ source: 'local_cache_hit' }, device);
+    this.#by.bySource.inc({ source: 'external_kv_transfer' }, below);
+    if (timeToFirstTokenMs !== undefined) {
+      this.#count.generated.inc();
+      this.#observe.firstToken.observe(timeToFirstTokenMs / 1000);
+    }
   }
 
   onToken(gapMs: number): void {
-    this.#requests.onToken(gapMs);
+    this.#count.generated.inc();
+    this.#observe.nextToken.observe(gapMs / 1000);
   }
 
-  onEnd(event: EndEvent): void {
-    this.#ended.inc({ outcome: event.outcome });
-    this.#requests.onEnd(event);
+  onEnd({ outcome, result, times }: EndEvent): void {
+    this.#by.ended.inc({ outcome });
+    this.#by.endings.inc({ finished_reason: result?.finishReason ?? OTHER_REASONS[outcome] });
+    if (result === undefined) {
+      return;
+    }
+    const { promptTokens, cachedTokens, completionTokens, timings } = result;
+    this.#observe.latency.observe(times.totalMs / 1000);
+    this.#observe.queue.observe(times.queueMs / 1000);
+    this.#observe.inference.observe((times.totalMs - times.queueMs) / 1000);
+    this.#observe.prefill.observe(timings.prompt_ms / 1000);
+    this.#observe.decode.observe(timings.predicted_ms / 1000);
+    this.#observe.promptTokens.observe(promptTokens);
+    this.#observe.computedTokens.observe(promptTokens - cachedTokens);
+    this.#observe.answerTokens.observe(completionTokens);
+    if (completionTokens > 1) {
+      this.#observe.perToken.observe(timings.predicted_ms / (completionTokens - 1) / 1000);
+    }
   }
 
   onStep(figures: { promptTokens: number; generating: number; durationMs: number }): void {
-    this.#requests.onStep(figures);
-    this.#steps.inc();
-    this.#stepPromptTokens.inc(figures.promptTokens);
-    this.#stepSeconds.observe(figures.durationMs / 1000);
+    this.#count.steps.inc();
+    this.#count.stepPromptTokens.inc(figures.promptTokens);
+    this.#observe.stepTokens.observe(figures.promptTokens + figures.generating);
+    this.#observe.stepSeconds.observe(figures.durationMs / 1000);
   }
 
   onPreemption(): void {
-    this.#preemptions.inc();
+    this.#count.preemptions.inc();
   }
 
   /** A request was answered with an error, which may be about its body as such. */
   onRefusedBody(code: ErrorCode): void {
     const reason = REFUSED_BODIES[code];
     if (reason !== undefined) {
-      this.#refusedBodies.inc({ reason });
+      this.#by.refusedBodies.inc({ reason });
     }
   }
 
   /** A speculative generation was confirmed, or ended without. */
   onSpeculationEnd(outcome: SpeculationOutcome): void {
-    this.#speculations.inc({ outcome });
+    this.#by.speculations.inc({ outcome });
   }
 
   get promptTokenCounts(): PromptTokenCounts {
@@ -143,136 +279,47 @@ export class EngineMetrics implements LoopObserver {
     return { body: await this.#registry.metrics(), contentType: this.#registry.contentType };
   }
 
-  /** Adds the gauges, which read the loop whenever they are scraped. Call it once. */
+  /** Adds what is read whenever it is scraped. Call it once. */
   watch(stats: () => LoopStats, speculations: Speculations, grammars: Readonly<GrammarCounts>): void {
+    for (const [name, help, read] of GAUGES) {
+      this.#gauge(name, help, () => read(stats()) ?? 0);
+    }
+    for (const [name, help, read] of TOTALS) {
+      this.#total(name, help, () => read(stats()) ?? 0);
+    }
+    const waiting = 'Speculations that wait for their confirmation';
+    this.#gauge('warmpath_engine_speculations', waiting, () => speculations.size);
     this.#gauge('warmpath_engine_grammars', 'Grammars that answers are held to now', () => grammars.open);
-    this.#total(
-      'warmpath_engine_grammar_checks_total',
-      'Times that a grammar was asked about a few tokens',
-      () => grammars.checks,
-    );
-    this.#total(
-      'warmpath_engine_grammar_masks_total',
-      'Times that a grammar was asked about the whole vocabulary',
-      () => grammars.masks,
-    );
-    this.#gauge(
-      'warmpath_engine_speculations',
-      'Speculations that wait for their confirmation',
-      () => speculations.size,
-    );
-    this.#gauge('warmpath_engine_held_requests', 'Generations that pause until they are confirmed', () => stats().held);
-    this.#gauge('vllm:num_requests_running', 'Requests being computed', () => stats().running);
-    this.#gauge('vllm:num_requests_waiting', 'Requests waiting for a place', () => stats().waiting);
-    this.#gauge('vllm:kv_cache_usage_perc', 'Share of the KV cells that hold a token, 0 to 1', () => {
-      const { usedCells, cells } = stats();
-      return usedCells / cells;
-    });
-    this.#gauge('warmpath_engine_cells', 'KV cells in all', () => stats().cells);
-    this.#gauge('warmpath_engine_used_cells', 'KV cells that hold a token', () => stats().usedCells);
-    this.#gauge('warmpath_engine_cached_cells', 'KV cells in the prefix cache', () => stats().cachedCells);
-    this.#gauge('warmpath_engine_free_sequences', 'Sequence ids not in use', () => stats().freeSequences);
-    this.#gauge('warmpath_engine_evicted_tokens', 'Tokens evicted since the start', () => stats().evictedTokens);
-    this.#watchHost(() => stats().host);
-    this.#watchDisk(() => stats().disk);
-    this.#watchHot(() => stats().hot);
+    const asked = 'Times that a grammar was asked about';
+    this.#total('warmpath_engine_grammar_checks', `${asked} a few tokens`, () => grammars.checks);
+    this.#total('warmpath_engine_grammar_masks', `${asked} the whole vocabulary`, () => grammars.masks);
     const info = new Gauge({
       name: 'vllm:cache_config_info',
       help: 'The prefix cache: any token can be shared, so a block is one token',
       labelNames: ['block_size', 'num_gpu_blocks', 'enable_prefix_caching'],
-      registers: [this.#registry],
+      registers: this.#registers,
     });
     info.set({ block_size: '1', num_gpu_blocks: String(stats().cells), enable_prefix_caching: 'True' }, 1);
   }
 
-  #watchHost(host: () => HostTierStats | undefined): void {
-    const total = (name: string, help: string, read: (stats: HostTierStats) => number): void =>
-      this.#total(`warmpath_engine_host_${name}_total`, help, () => {
-        const stats = host();
-        return stats === undefined ? 0 : read(stats);
-      });
-    this.#gauge('warmpath_engine_host_bytes', 'Host tier in all, in bytes', () => host()?.capacityBytes ?? 0);
-    this.#gauge('warmpath_engine_host_used_bytes', 'Bytes of the host tier in use', () => host()?.usedBytes ?? 0);
-    this.#gauge('warmpath_engine_host_tokens', 'Tokens with a copy in the host tier', () => host()?.tokens ?? 0);
-    total('saved_tokens', 'Tokens copied from the cells to the host tier', ({ savedTokens }) => savedTokens);
-    total('restored_tokens', 'Tokens copied back from the host tier', ({ restoredTokens }) => restoredTokens);
-    total('evicted_tokens', 'Tokens evicted from the host tier', ({ evictedTokens }) => evictedTokens);
-    total('failures', 'Copies that could not be made or were refused', ({ failures }) => failures);
-  }
-
-  #watchHot(hot: () => HotCopiesStats | undefined): void {
-    this.#gauge(
-      'warmpath_engine_warm_bytes',
-      'Copies kept for a restart in all, in bytes',
-      () => hot()?.capacityBytes ?? 0,
-    );
-    this.#gauge(
-      'warmpath_engine_warm_used_bytes',
-      'Bytes of the copies kept for a restart',
-      () => hot()?.usedBytes ?? 0,
-    );
-    this.#total(
-      'warmpath_engine_warm_written_files_total',
-      'Copies written for a restart',
-      () => hot()?.writtenFiles ?? 0,
-    );
-    this.#total(
-      'warmpath_engine_warm_restored_tokens_total',
-      'Tokens that this process began with after a crash',
-      () => hot()?.restoredTokens ?? 0,
-    );
-    this.#total(
-      'warmpath_engine_warm_failures_total',
-      'Copies for a restart that could not be made or were refused',
-      () => hot()?.failures ?? 0,
-    );
-  }
-
-  #watchDisk(disk: () => DiskTierStats | undefined): void {
-    const total = (name: string, help: string, read: (stats: DiskTierStats) => number): void =>
-      this.#total(`warmpath_engine_disk_${name}_total`, help, () => {
-        const stats = disk();
-        return stats === undefined ? 0 : read(stats);
-      });
-    this.#gauge('warmpath_engine_disk_bytes', 'Disk tier in all, in bytes', () => disk()?.capacityBytes ?? 0);
-    this.#gauge('warmpath_engine_disk_used_bytes', 'Bytes of the disk tier in use', () => disk()?.usedBytes ?? 0);
-    this.#gauge('warmpath_engine_disk_files', 'Files of the disk tier', () => disk()?.files ?? 0);
-    this.#gauge('warmpath_engine_disk_tokens', 'Tokens with a file in the disk tier', () => disk()?.tokens ?? 0);
-    total('saved_tokens', 'Tokens written to the disk tier', ({ savedTokens }) => savedTokens);
-    total('loaded_tokens', 'Tokens read back from the disk tier', ({ loadedTokens }) => loadedTokens);
-    total('left_out_tokens', 'Tokens not written because their like hardly came back', (stats) => stats.leftOutTokens);
-    total('evicted_tokens', 'Tokens evicted from the disk tier', ({ evictedTokens }) => evictedTokens);
-    total('failures', 'Files that could not be written or read', ({ failures }) => failures);
-    total('refused_writes', 'Files not written because the disk was full or slow', (stats) => stats.refusedWrites);
-    total('refused_files', 'Files found at the start that were of no use', ({ refusedFiles }) => refusedFiles);
-  }
-
   #total(name: string, help: string, read: () => number): void {
-    const counter: Counter = new Counter({
-      name,
-      help,
-      registers: [this.#registry],
-      collect: () => {
-        counter.reset();
-        counter.inc(read());
-      },
-    });
-  }
-
-  #counter(name: string, help: string): Counter {
-    return new Counter({ name, help, registers: [this.#registry] });
-  }
-
-  #histogram(name: string, help: string): Histogram {
-    return new Histogram({ name, help, buckets: SECONDS_BUCKETS, registers: [this.#registry] });
+    const collect = (): void => {
+      counter.reset();
+      counter.inc(read());
+    };
+    const counter: Counter = new Counter({ name: `${name}_total`, help, registers: this.#registers, collect });
   }
 
   #gauge(name: string, help: string, read: () => number): void {
-    const gauge: Gauge = new Gauge({
-      name,
-      help,
-      registers: [this.#registry],
-      collect: () => gauge.set(read()),
-    });
+    const collect = (): void => gauge.set(read());
+    const gauge: Gauge = new Gauge({ name, help, registers: this.#registers, collect });
   }
+}
+
+function each<Key extends string, Row, Metric>(
+  rows: Readonly<Record<Key, Row>>,
+  make: (row: Row) => Metric,
+): Record<Key, Metric> {
+  const entries = Object.entries<Row>(rows).map(([key, row]) => [key, make(row)]);
+  return Object.fromEntries(entries) as Record<Key, Metric>;
 }
