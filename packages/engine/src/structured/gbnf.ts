@@ -18,24 +18,15 @@ const LARGEST = Number.MAX_SAFE_INTEGER;
 const CHARACTER =
   '[^"\\\\\\x00-\\x1F] | "\\\\" (["\\\\/bfnrt] | "u" ([0-9a-cA-CeEfF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))';
 
-/** The start of every grammar. */
-const GRAMMAR_ROOT = 'root';
-
 /**
  * Writes what a place may hold as a grammar of llama.cpp (GBNF), with `root` as its start. Its texts stand on one
  * line, with at most a space after a comma or a colon, so that an answer cannot end in white space for ever.
  *
- * @param before The text in front of the value, and `after` behind it.
  * @param path Where the schema stands in the request, for errors.
  * @throws WARMPATH_INVALID_REQUEST when the grammar would be too large. Cost: O(grammar), which is bounded.
  */
-export function writeGrammar(
-  root: SchemaNode,
-  path: string,
-  { before = '', after = '' }: { readonly before?: string; readonly after?: string } = {},
-): string {
-  const writer = new GrammarWriter(path);
-  return writer.write(root, before, after);
+export function writeGrammar(root: SchemaNode, path: string): string {
+  return new GrammarWriter(path).write(root);
 }
 
 class GrammarWriter {
@@ -49,8 +40,8 @@ class GrammarWriter {
     this.#path = path;
   }
 
-  write(root: SchemaNode, before: string, after: string): string {
-    this.#add(GRAMMAR_ROOT, `${literal(before)} ${this.#value(root)} ${literal(after)}`);
+  write(root: SchemaNode): string {
+    this.#add('root', this.#value(root));
     for (let next = this.#open.pop(); next !== undefined; next = this.#open.pop()) {
       next();
     }
