@@ -3,7 +3,7 @@ import type { SavableMemory } from '../cache/sequence-memory.js';
 import type { StateIdentity } from '../store/stored-state.js';
 import { NativeBatch } from './batch.js';
 import type { LlamaBindings } from './bindings.js';
-import { ffi } from './ffi.js';
+import { callBeside, ffi } from './ffi.js';
 import { LLAMA_RELEASE, mismatch, NATIVE_PACKAGE_VERSION } from './library.js';
 import type { NativeModel } from './model.js';
 import { FIRST_SEQUENCE, SCRATCH_SEQUENCE, SEQUENCE_IDS } from './sequence-ids.js';
@@ -117,11 +117,7 @@ export class NativeContext implements SavableMemory {
       type_k: KV_TYPES[options.kvType ?? 'f16'],
       type_v: KV_TYPES[options.kvType ?? 'f16'],
     };
-    const pointer = await new Promise<NativePointer | null>((resolve, reject) => {
-      bindings.initFromModel.async(model.pointer, params, (error: unknown, result) =>
-        error === null || error === undefined ? resolve(result) : reject(error),
-      );
-    });
+    const pointer = await callBeside(bindings.initFromModel, model.pointer, params);
     if (pointer === null) {
       throw new WarmpathError('WARMPATH_ENGINE_FAILED', {
         detail: `llama.cpp cannot create a context of ${options.cells} tokens${options.kvType === 'q8_0' ? ' with keys and values as q8_0' : ''}; ask for fewer`,
@@ -166,18 +162,10 @@ export class NativeContext implements SavableMemory {
 
   async #decodeBatch(): Promise<number> {
     try {
-      const code = await new Promise<number>((resolve, reject) => {
-        this.#bindings.decode.async(this.#context, this.#batch.struct(), (error: unknown, result) =>
-          error === null || error === undefined ? resolve(result) : reject(error),
-        );
-      });
+      const code = await callBeside(this.#bindings.decode, this.#context, this.#batch.struct());
       if (this.#usesGpu) {
         // llama_decode returns before a GPU has computed; whoever asks for the logits first would wait on this thread.
-        await new Promise<void>((resolve, reject) => {
-          this.#bindings.synchronize.async(this.#context, (error: unknown) =>
-            error === null || error === undefined ? resolve() : reject(error),
-          );
-        });
+        await callBeside(this.#bindings.synchronize, this.#context);
       }
       return code;
     } finally {

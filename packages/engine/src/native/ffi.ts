@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module';
 import { WarmpathError } from '@warmpath/core';
 import type Koffi from 'koffi';
+import type { KoffiFunc } from 'koffi';
 
 let loaded: typeof Koffi | undefined;
 
@@ -13,6 +14,18 @@ let loaded: typeof Koffi | undefined;
 export function ffi(): typeof Koffi {
   loaded ??= load();
   return loaded;
+}
+
+/** Calls a native function on a thread of its own, so that the event loop stays free. */
+export function callBeside<Values extends unknown[], Result>(
+  native: KoffiFunc<(...values: Values) => Result>,
+  ...values: Values
+): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    native.async(...values, (error: unknown, result: Result) =>
+      error === null || error === undefined ? resolve(result) : reject(error),
+    );
+  });
 }
 
 function load(): typeof Koffi {

@@ -1,5 +1,6 @@
 import { WarmpathError } from '@warmpath/core';
 import type { LlamaBindings } from './bindings.js';
+import { callBeside } from './ffi.js';
 import type { NativePointer } from './structs.js';
 import type { AttentionShape } from './tile-padding.js';
 import { Vocabulary } from './vocabulary.js';
@@ -66,11 +67,7 @@ export class NativeModel {
       });
     }
     const params = { ...bindings.modelDefaultParams(), n_gpu_layers: gpuLayers };
-    const pointer = await new Promise<NativePointer | null>((resolve, reject) => {
-      bindings.modelLoadFromFile.async(path, params, (error: unknown, result) =>
-        error === null || error === undefined ? resolve(result) : reject(error),
-      );
-    });
+    const pointer = await callBeside(bindings.modelLoadFromFile, path, params);
     if (pointer === null) {
       throw new WarmpathError('WARMPATH_MODEL_FILE', { path: 'model', detail: 'llama.cpp cannot load this GGUF file' });
     }

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
 import type { LlamaBindings } from './bindings.js';
+import { callBeside } from './ffi.js';
 import { GrammarSampler } from './grammar.js';
 import type { NativePointer } from './structs.js';
 
@@ -135,7 +136,8 @@ export class Vocabulary {
           throw new WarmpathError('WARMPATH_CLIENT_CLOSED');
         }
         const { ids, values } = this.#nativeCall(stretch, room);
-        take(ids, await this.#tokenizeBeside(values));
+        // llama.cpp does not change a vocabulary, so a decode may run at the same time.
+        take(ids, await callBeside(this.#bindings.tokenize, ...values));
       }
       return tokens;
     });
@@ -251,15 +253,6 @@ export class Vocabulary {
       }
     }
     return [bytes.slice(0, pieceAt[this.size]), pieceAt];
-  }
-
-  /** On a thread of its own; llama.cpp does not change a vocabulary, so a decode may run at the same time. */
-  #tokenizeBeside(values: Parameters<LlamaBindings['tokenize']>): Promise<number> {
-    return new Promise((resolve, reject) => {
-      this.#bindings.tokenize.async(...values, (error: unknown, count) =>
-        error === null || error === undefined ? resolve(count) : reject(error),
-      );
-    });
   }
 
   #textOf(token: number): string {
