@@ -109,9 +109,13 @@ async function staleContent(path: string): Promise<string | undefined> {
 }
 
 function lives(holder: Holder): boolean {
-  if (holder.process === process.pid) return held.has(holder.id);
+  return holder.process === process.pid ? held.has(holder.id) : isProcessAlive(holder.process);
+}
+
+/** Whether this machine runs a process of this number, whoever it is. */
+export function isProcessAlive(pid: number): boolean {
   try {
-    process.kill(holder.process, 0);
+    process.kill(pid, 0);
     return true;
   } catch (error) {
     // EPERM: it lives and belongs to someone else.

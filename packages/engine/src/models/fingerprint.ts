@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -25,16 +25,16 @@ interface Reading {
 export async function modelFingerprint(path: string, folder: string = cacheFolder()): Promise<string> {
   const real = await realpath(path);
   const { size: bytes, mtimeMs: modifiedMs, ino: inode } = await stat(real);
-  const note = join(folder, 'fingerprints', `${sha256Of(real)}.json`);
+  const note = join(folder, 'fingerprints', `${hash('sha256', real)}.json`);
   const known = await readFile(note, 'utf8').then(parseReading, () => undefined);
   if (known !== undefined && known.bytes === bytes && known.modifiedMs === modifiedMs && known.inode === inode) {
     return known.sha256;
   }
-  const hash = createHash('sha256');
+  const content = createHash('sha256');
   for await (const chunk of createReadStream(real, { highWaterMark: 1024 * 1024 })) {
-    hash.update(chunk as Buffer);
+    content.update(chunk as Buffer);
   }
-  const reading: Reading = { bytes, modifiedMs, inode, sha256: hash.digest('hex') };
+  const reading: Reading = { bytes, modifiedMs, inode, sha256: content.digest('hex') };
   // A cache folder that cannot be written costs the time to read the model again and nothing else.
   await remember(note, reading).catch(() => undefined);
   return reading.sha256;
@@ -64,8 +64,4 @@ function parseReading(text: string): Reading | undefined {
     // Cut short by a crash.
     return undefined;
   }
-}
-
-function sha256Of(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
 }

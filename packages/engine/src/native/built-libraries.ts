@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, cpus, platform } from 'node:os';
@@ -94,10 +94,7 @@ function cmakeOptions(): string[] {
 
 /** Libraries of another release, or built for another processor, are not taken: they may not run here. */
 function directoryOf(folder: string): string {
-  const flags = readCpuFlags();
-  const processor = createHash('sha256')
-    .update(JSON.stringify([process.arch, cpus()[0]?.model, flags]))
-    .digest('hex');
+  const processor = hash('sha256', JSON.stringify([process.arch, cpus()[0]?.model, readCpuFlags()]));
   return join(folder, 'libraries', `${LLAMA_RELEASE}-${platform()}-${processor.slice(0, 16)}`);
 }
 

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { arch, cpus, platform } from 'node:os';
 import { join } from 'node:path';
@@ -133,8 +133,7 @@ export function newProfile(measured: Omit<EngineProfile, 'version'>): EngineProf
 }
 
 function fileOf(subject: ProfileSubject, folder: string): string {
-  const hash = createHash('sha256').update(JSON.stringify(subject)).digest('hex').slice(0, 32);
-  return join(folder, 'profiles', `${hash}.json`);
+  return join(folder, 'profiles', `${hash('sha256', JSON.stringify(subject)).slice(0, 32)}.json`);
 }
 
 function isAmount(value: unknown): boolean {

@@ -1,7 +1,8 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { mkdtemp, readdir, rm, stat, statfs } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isProcessAlive } from '../models/file-lock.js';
 
 /** Where Linux keeps files in memory. */
 const MEMORY_FILES = '/dev/shm';
@@ -43,7 +44,7 @@ async function removeAbandoned(parent: string): Promise<void> {
   const own = new RegExp(`^${PREFIX}-${hostKey()}-(\\d+)-`);
   for (const name of await readdir(parent)) {
     const pid = own.exec(name)?.[1];
-    if (pid !== undefined && !lives(Number(pid))) {
+    if (pid !== undefined && !isProcessAlive(Number(pid))) {
       await rm(join(parent, name), { recursive: true, force: true }).catch(() => undefined);
     }
   }
@@ -51,16 +52,7 @@ async function removeAbandoned(parent: string): Promise<void> {
 
 /** Containers may share memory files and not process numbers; their host names differ. */
 function hostKey(): string {
-  return createHash('sha256').update(hostname()).digest('hex').slice(0, 8);
-}
-
-function lives(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
-  }
+  return hash('sha256', hostname()).slice(0, 8);
 }
 
 function isFolder(path: string): Promise<boolean> {
