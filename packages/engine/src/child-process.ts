@@ -1,9 +1,19 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { WarmpathError } from '@warmpath/core';
-import { type ChildMessage, fromChildError, type StartMessage, WORKER_ARGUMENT } from './child-messages.js';
+import {
+  CHILD_ARGUMENT,
+  type ChildMessage,
+  fromChildError,
+  type StartMessage,
+  WORKER_ARGUMENT,
+} from './child-messages.js';
 import type { KvEventPublisher } from './events/kv-event.js';
+import { type EngineOptions, parseEngineOptions } from './options.js';
 import type { EngineHooks, ServedModel } from './server.js';
+
+/** Time for an engine to end after its running requests had theirs. */
+export const STOP_MARGIN_MS = 5_000;
 
 /** How an engine process ended: its exit code, or the signal that ended it. */
 export interface EngineExit {
@@ -14,12 +24,7 @@ export interface EngineExit {
 }
 
 /** What a child says when it listens. */
-interface Listening {
-  readonly url: string;
-  readonly model: ServedModel;
-  readonly cells: number;
-  readonly loadMs: number;
-}
+type Listening = Omit<Extract<ChildMessage, { readonly type: 'listening' }>, 'type'>;
 
 /** What a parent hears of its child. */
 export interface ChildHooks extends EngineHooks {
@@ -34,6 +39,45 @@ export interface ListeningChild extends Listening {
   readonly process: ChildProcess;
   /** Settles when the process has ended, for whatever reason. Never rejects. */
   readonly exited: Promise<EngineExit>;
+}
+
+/** An engine that runs in a process of its own and listens. */
+export interface EngineProcess {
+  /** Base URL, without a slash at its end. */
+  readonly url: string;
+  readonly model: ServedModel;
+  /** KV cells in all. */
+  readonly cells: number;
+  /** The supervisor, which listens; what computes is a child of it. */
+  readonly pid: number;
+  /** Settles when the process has ended, for whatever reason. Never rejects. */
+  readonly exited: Promise<EngineExit>;
+  /**
+   * Asks the engine to finish what runs and to end, and kills it when it takes longer than `killAfterMs` (default: its
+   * own grace for running requests and 10 s more). Safe to call again.
+   */
+  stop(killAfterMs?: number): Promise<EngineExit>;
+}
+
+/**
+ * Starts the engine, supervised, in a child process and waits until it listens. A crash in native code ends a process
+ * below that child only, which starts another. Both end by themselves when this process goes away.
+ *
+ * @throws Everything that `startEngineServer` throws; WARMPATH_ENGINE_FAILED when the process ends before it listens;
+ *   the signal's reason.
+ */
+export async function spawnEngine(options: EngineOptions = {}, hooks: EngineHooks = {}): Promise<EngineProcess> {
+  const settings = parseEngineOptions(options);
+  const child = await startChild(CHILD_ARGUMENT, { type: 'start', options }, hooks);
+  return {
+    url: child.url,
+    model: child.model,
+    cells: child.cells,
+    pid: child.process.pid!,
+    exited: child.exited,
+    // The supervisor gives its worker the one margin, and gets another to end itself.
+    stop: (killAfterMs = settings.shutdownGraceMs + 2 * STOP_MARGIN_MS) => stopChild(child, killAfterMs),
+  };
 }
 
 /**
@@ -111,8 +155,7 @@ async function waitUntilListening(
         if (message.type === 'progress') {
           hooks.onProgress?.(message.event);
         } else if (message.type === 'listening') {
-          const { url, model, cells, loadMs } = message;
-          resolve({ url, model, cells, loadMs });
+          resolve(message);
         } else if (message.type === 'kv-events') {
           // What comes after its end is of a cache that is known to be gone.
           isGone || hooks.kvEvents?.publish(message.batch);

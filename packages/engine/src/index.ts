@@ -1,4 +1,4 @@
-export type { EngineExit } from './child-process.js';
+export { type EngineExit, type EngineProcess, spawnEngine } from './child-process.js';
 export { type EngineCommandHooks, runEngineCommand } from './command.js';
 export { type EngineFlag, engineFlags, readFlag } from './flags.js';
 export { readGgufHeader } from './gguf/reader.js';
@@ -8,7 +8,6 @@ export type { ModelProgress, ModelProgressListener } from './models/progress.js'
 export { type ResolvedModel, type ResolveModelOptions, resolveModel } from './models/resolve.js';
 export { type BuildHooks, buildLibraries } from './native/built-libraries.js';
 export { type EngineOptions, parseEngineOptions, type ResolvedEngineOptions } from './options.js';
-export { type EngineProcess, spawnEngine } from './process.js';
 export type { EngineProfile, ProfileSubject } from './profile/engine-profile.js';
 export type { ProfileProgress } from './profile/measure-engine.js';
 export { profileText } from './profile/profile-command.js';

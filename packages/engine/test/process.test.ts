@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { type EngineProcess, spawnEngine } from '../src/process.js';
+import { type EngineProcess, spawnEngine } from '../src/child-process.js';
 
 describe('the engine in a process of its own', () => {
   const engines: EngineProcess[] = [];

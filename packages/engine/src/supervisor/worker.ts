@@ -2,14 +2,18 @@ import type { Readable } from 'node:stream';
 import { WarmpathError } from '@warmpath/core';
 import { Pool } from 'undici';
 import { type ChildMessage, type ParentMessage, WORKER_ARGUMENT } from '../child-messages.js';
-import { type ChildHooks, type EngineExit, type ListeningChild, startChild, stopChild } from '../child-process.js';
+import {
+  type ChildHooks,
+  type EngineExit,
+  type ListeningChild,
+  STOP_MARGIN_MS,
+  startChild,
+  stopChild,
+} from '../child-process.js';
 import type { EngineOptions } from '../options.js';
 import type { ServedModel, WarmPlace } from '../server.js';
 import { RECORDS_DESCRIPTOR, RecordReader } from './answer-records.js';
 import { type WatchedChild, watchHeartbeat } from './heartbeat.js';
-
-/** Time for an engine to end after its running requests had theirs. */
-export const STOP_MARGIN_MS = 5_000;
 
 /** Idle connections to the worker are closed from this side: Fastify would close them after 72 s. */
 const KEEP_ALIVE_MS = 60_000;
