@@ -244,7 +244,7 @@ describe('the cache with a disk tier', () => {
   });
 
   it('keeps every invariant whatever becomes of its files: cuts, damage, loss, a full disk, restarts, aborts', {
-    timeout: 30_000 + 100 * SCHEDULES,
+    timeout: 30_000 + 300 * SCHEDULES,
   }, async () => {
     const fault = fc.oneof(
       fc.record({ kind: fc.constant('abort' as const), run: fc.nat() }),
