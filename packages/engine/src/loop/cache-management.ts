@@ -39,19 +39,13 @@ export interface CacheManagementOptions {
  * waits for the end of the step that is computed.
  */
 export class CacheManagement {
-  readonly #cache: PrefixCache;
-  readonly #hot: HotCopies | undefined;
-  readonly #clock: () => number;
-  readonly #wake: () => void;
+  readonly #options: CacheManagementOptions;
   readonly #pins = new Map<string, HeldPin>();
   #waiting: (() => void)[] = [];
   #isClosed = false;
 
-  constructor({ cache, hot, clock, wake }: CacheManagementOptions) {
-    this.#cache = cache;
-    this.#hot = hot;
-    this.#clock = clock;
-    this.#wake = wake;
+  constructor(options: CacheManagementOptions) {
+    this.#options = options;
   }
 
   /** Prompts that are pinned. */
@@ -73,8 +67,8 @@ export class CacheManagement {
           this.#end(pin);
         }
       }
-      const dropped = this.#cache.flush(tiers, salt);
-      this.#hot?.sweep();
+      const dropped = this.#options.cache.flush(tiers, salt);
+      this.#options.hot?.sweep();
       return dropped;
     });
   }
@@ -87,22 +81,22 @@ export class CacheManagement {
    */
   pin(tokens: readonly number[], salt: string | undefined, lifetimeMs: number): Promise<Pin> {
     return this.#between(() => {
-      const { host } = this.#cache.stats;
+      const { host } = this.#options.cache.stats;
       if (host === undefined) {
         throw new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'There is no host tier to keep prompts in.' });
       }
-      const node = this.#pins.size < MOST_PINS ? this.#cache.keep(tokens, salt) : undefined;
+      const node = this.#pins.size < MOST_PINS ? this.#options.cache.keep(tokens, salt) : undefined;
       if (node === undefined) {
         throw this.#pins.size < MOST_PINS
           ? new WarmpathError('WARMPATH_INVALID_REQUEST', { detail: 'Nothing of this prompt is cached.' })
           : new WarmpathError('WARMPATH_OVERLOADED', { detail: `${MOST_PINS} prompts are pinned already.` });
       }
       if (this.#pinnedBytes(node) > PINNED_SHARE * host.capacityBytes) {
-        this.#cache.letGo(node);
+        this.#options.cache.letGo(node);
         throw new WarmpathError('WARMPATH_OVERLOADED', { detail: 'Pinned prompts may take half of the host tier.' });
       }
       const end = Math.min(node.end, tokens.length);
-      const pin = { id: randomUUID(), tokens: end, expiresMs: this.#clock() + lifetimeMs, node, salt };
+      const pin = { id: randomUUID(), tokens: end, expiresMs: this.#options.clock() + lifetimeMs, node, salt };
       this.#pins.set(pin.id, pin);
       return pin;
     });
@@ -124,7 +118,7 @@ export class CacheManagement {
     for (const work of this.#waiting.splice(0)) {
       work();
     }
-    const nowMs = this.#clock();
+    const nowMs = this.#options.clock();
     for (const pin of this.#pins.values()) {
       if (pin.expiresMs <= nowMs) {
         this.#end(pin);
@@ -140,7 +134,7 @@ export class CacheManagement {
 
   #end(pin: HeldPin): void {
     this.#pins.delete(pin.id);
-    this.#cache.letGo(pin.node);
+    this.#options.cache.letGo(pin.node);
   }
 
   /** Bytes in host memory of all pinned prompts together with another. */
@@ -166,7 +160,7 @@ export class CacheManagement {
       if (this.#isClosed) {
         this.step();
       }
-      this.#wake();
+      this.#options.wake();
     });
   }
 }

@@ -54,28 +54,14 @@ export interface DecodeStepOptions {
 
 /** One step of the running requests: what it holds is planned and computed, and its tokens are handed out. */
 export class DecodeStep {
-  readonly #context: NativeContext;
-  readonly #cache: PrefixCache;
-  readonly #places: RequestPlaces;
-  readonly #adjacent: AdjacentCells;
-  readonly #pacing: StepPacing;
-  readonly #announcer: LoopAnnouncer;
-  readonly #vocabulary: TokenPieces;
-  readonly #contextTokens: number;
+  readonly #options: DecodeStepOptions;
   /** Decodes so far. */
   #steps = 0;
   /** What the decode in flight is expected to take. */
   #expectedMs: number | undefined;
 
-  constructor({ context, cache, places, adjacent, pacing, announcer, vocabulary, contextTokens }: DecodeStepOptions) {
-    this.#context = context;
-    this.#cache = cache;
-    this.#places = places;
-    this.#adjacent = adjacent;
-    this.#pacing = pacing;
-    this.#announcer = announcer;
-    this.#vocabulary = vocabulary;
-    this.#contextTokens = contextTokens;
+  constructor(options: DecodeStepOptions) {
+    this.#options = options;
   }
 
   /** The decode in flight, if there is one. */
@@ -91,39 +77,39 @@ export class DecodeStep {
    * the account of the cells is wrong, or native code broke its word.
    */
   async run(): Promise<void> {
-    const { running } = this.#places;
-    this.#adjacent.gather(running);
-    const limits = this.#pacing.limits(running, this.#cache.leasedCells());
-    const entries = planStep(running, this.#cache, limits);
-    const isAnyDone = this.#places.finishPrefills();
+    const { running } = this.#options.places;
+    this.#options.adjacent.gather(running);
+    const limits = this.#options.pacing.limits(running, this.#options.cache.leasedCells());
+    const entries = planStep(running, this.#options.cache, limits);
+    const isAnyDone = this.#options.places.finishPrefills();
     if (entries.length > 0) {
       await this.#compute(entries);
     } else if (!isAnyDone && running.some(({ isAwaitingDisk }) => isAwaitingDisk)) {
       await this.#waitForDisk();
     } else if (!isAnyDone) {
-      this.#places.giveWay();
+      this.#options.places.giveWay();
     }
   }
 
   async #compute(entries: readonly StepEntry[]): Promise<void> {
     const outputs = this.#fillBatch(entries);
     const startedMs = performance.now();
-    const cells = this.#cache.leasedCells();
+    const cells = this.#options.cache.leasedCells();
     this.#steps++;
-    this.#expectedMs = this.#pacing.expectedMs(entries, cells, this.#context.warmUpMs);
-    const code = await this.#context.decode(cells);
+    this.#expectedMs = this.#options.pacing.expectedMs(entries, cells, this.#options.context.warmUpMs);
+    const code = await this.#options.context.decode(cells);
     this.#expectedMs = undefined;
     const durationMs = performance.now() - startedMs;
-    this.#announcer.step(entries, durationMs);
+    this.#options.announcer.step(entries, durationMs);
     if (code === 0) {
-      this.#pacing.learn(entries, cells, durationMs);
+      this.#options.pacing.learn(entries, cells, durationMs);
       this.#settle(entries, outputs);
     } else if (code === NO_FREE_CELLS) {
       // By the cache's account there were enough, so the account is wrong and every later decode would fail too.
       throw new Error('llama_decode finds no free cells where there should be some');
     } else {
       const error = new WarmpathError('WARMPATH_ENGINE_FAILED', { detail: `llama_decode gave ${code}` });
-      this.#places.failRunning(
+      this.#options.places.failRunning(
         entries.map(({ task }) => task),
         error,
       );
@@ -132,7 +118,7 @@ export class DecodeStep {
 
   /** @returns For each entry, the index of its last token in the batch when its logits are wanted. */
   #fillBatch(entries: readonly StepEntry[]): (number | undefined)[] {
-    const batch = this.#context.batch;
+    const batch = this.#options.context.batch;
     batch.clear();
     return entries.map(({ task, count }) => {
       const end = task.computed + count;
@@ -152,36 +138,36 @@ export class DecodeStep {
       const wasDecoding = task.isDecoding;
       task.computed += count;
       if (!wasDecoding) {
-        this.#places.commit(task);
+        this.#options.places.commit(task);
       }
     }
-    this.#places.finishPrefills();
+    this.#options.places.finishPrefills();
     for (const [index, { task }] of entries.entries()) {
       const output = outputs[index];
       if (output === undefined || task.aborted) {
         continue;
       }
       const isFirst = !task.hasAnswered;
-      const logits = this.#context.logits(output);
+      const logits = this.#options.context.logits(output);
       let finish: FinishReason | undefined;
       try {
-        finish = task.advance(logits, this.#vocabulary, this.#contextTokens, performance.now());
+        finish = task.advance(logits, this.#options.vocabulary, this.#options.contextTokens, performance.now());
       } catch (error) {
         if (!WarmpathError.isInstance(error)) {
           throw error;
         }
-        this.#places.failRunning([task], error);
+        this.#options.places.failRunning([task], error);
         continue;
       }
       if (isFirst) {
-        this.#announcer.prompt(task);
+        this.#options.announcer.prompt(task);
       } else {
-        this.#announcer.token(task);
+        this.#options.announcer.token(task);
       }
       if (finish !== undefined) {
-        this.#places.end(task, 'finished', finish);
+        this.#options.places.end(task, 'finished', finish);
       } else if (task.isHeld) {
-        this.#places.hold(task);
+        this.#options.places.hold(task);
       }
     }
   }
@@ -191,7 +177,7 @@ export class DecodeStep {
     const poll = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, DISK_POLL_MS);
     });
-    await Promise.race([this.#cache.waitForDisk(), poll]);
+    await Promise.race([this.#options.cache.waitForDisk(), poll]);
     clearTimeout(timer);
   }
 }

@@ -28,27 +28,15 @@ export interface RequestPlacesOptions {
  * touches the cache.
  */
 export class RequestPlaces {
-  readonly #cache: PrefixCache;
-  readonly #hot: HotCopies | undefined;
-  readonly #announcer: LoopAnnouncer;
-  readonly #maxRunning: number;
-  readonly #cachedDocuments: number | undefined;
-  readonly #isReused: boolean;
-  readonly #waiting: WaitingTasks;
+  readonly #options: RequestPlacesOptions;
   readonly #running: GenerationTask[] = [];
   /** Held until they are released, without cells. */
   readonly #held = new Set<GenerationTask>();
   /** What was aborted since the last turn. */
   readonly #aborted: GenerationTask[] = [];
 
-  constructor({ cache, hot, waiting, announcer, maxRunning, cachedDocuments, isReused }: RequestPlacesOptions) {
-    this.#cache = cache;
-    this.#hot = hot;
-    this.#waiting = waiting;
-    this.#announcer = announcer;
-    this.#maxRunning = maxRunning;
-    this.#cachedDocuments = cachedDocuments;
-    this.#isReused = isReused;
+  constructor(options: RequestPlacesOptions) {
+    this.#options = options;
   }
 
   /** The requests that have cells, in the order of their admission. */
@@ -57,12 +45,12 @@ export class RequestPlaces {
   }
 
   get counts(): { readonly running: number; readonly waiting: number; readonly held: number } {
-    return { running: this.#running.length, waiting: this.#waiting.size, held: this.#held.size };
+    return { running: this.#running.length, waiting: this.#options.waiting.size, held: this.#held.size };
   }
 
   /** A new request waits. */
   add(task: GenerationTask): void {
-    this.#waiting.push(task);
+    this.#options.waiting.push(task);
   }
 
   /** Notes that a request is to end with the next turn. Again, it does nothing. */
@@ -81,7 +69,7 @@ export class RequestPlaces {
     task.released = true;
     if (this.#held.delete(task)) {
       // In turn with the others: it gave its place away, and finds nearly all of its tokens in the cache.
-      this.#waiting.push(task);
+      this.#options.waiting.push(task);
     }
   }
 
@@ -89,30 +77,30 @@ export class RequestPlaces {
     for (const task of this.#aborted.splice(0)) {
       if (this.#running.includes(task)) {
         this.end(task, 'aborted');
-      } else if (this.#waiting.remove(task) || this.#held.delete(task)) {
-        this.#announcer.end(task, 'aborted');
+      } else if (this.#options.waiting.remove(task) || this.#held.delete(task)) {
+        this.#options.announcer.end(task, 'aborted');
       }
     }
   }
 
   /** Takes requests from the queue as long as there are places, and cells for the prompt of the one that goes next. */
   admit(): void {
-    while (this.#running.length < this.#maxRunning) {
-      const task = this.#waiting.next();
+    while (this.#running.length < this.#options.maxRunning) {
+      const task = this.#options.waiting.next();
       if (task === undefined) {
         return;
       }
       const { boundaries, salt, priority = 0 } = task.request;
-      const lease = this.#cache.acquire(task.tokens, task.sharedAtMost, boundaries, salt, priority > 0);
+      const lease = this.#options.cache.acquire(task.tokens, task.sharedAtMost, boundaries, salt, priority > 0);
       if (lease === undefined) {
-        this.#waiting.putBack(task);
+        this.#options.waiting.putBack(task);
         return;
       }
       const promised = this.#running.reduce((sum, running) => sum + running.pending, 0);
       const needed = task.tokens.length - lease.length;
-      if (this.#running.length > 0 && this.#cache.availableCells() < promised + needed) {
-        this.#cache.release(lease, false);
-        this.#waiting.putBack(task);
+      if (this.#running.length > 0 && this.#options.cache.availableCells() < promised + needed) {
+        this.#options.cache.release(lease, false);
+        this.#options.waiting.putBack(task);
         return;
       }
       this.#running.push(task);
@@ -125,13 +113,13 @@ export class RequestPlaces {
   /** Has the disk tier read what it holds of the prompts that wait longest, while others are computed. */
   prefetch(): void {
     let ahead = 0;
-    for (const task of this.#waiting) {
+    for (const task of this.#options.waiting) {
       if (ahead++ === PREFETCH_AHEAD) {
         return;
       }
       if (!task.isPrefetched) {
         task.isPrefetched = true;
-        this.#cache.prefetch(task.tokens, task.sharedAtMost, task.request.salt);
+        this.#options.cache.prefetch(task.tokens, task.sharedAtMost, task.request.salt);
       }
     }
   }
@@ -140,12 +128,12 @@ export class RequestPlaces {
    * Puts what a running task has computed into the tree, as far as it is to be cached; the rest stays private to it.
    */
   commit(task: GenerationTask): void {
-    if (!this.#isReused) {
+    if (!this.#options.isReused) {
       return;
     }
     const lease = task.lease!;
-    const end = Math.min(task.computed, task.cachedAtMost(this.#cachedDocuments));
-    this.#cache.commit(lease, task.tokens.slice(lease.length, end));
+    const end = Math.min(task.computed, task.cachedAtMost(this.#options.cachedDocuments));
+    this.#options.cache.commit(lease, task.tokens.slice(lease.length, end));
   }
 
   /**
@@ -158,7 +146,7 @@ export class RequestPlaces {
     );
     for (const task of done) {
       const finish = task.finishPrefill(performance.now());
-      this.#announcer.prompt(task);
+      this.#options.announcer.prompt(task);
       this.end(task, 'finished', finish);
     }
     return done.length > 0;
@@ -171,7 +159,7 @@ export class RequestPlaces {
     if (outcome === 'finished') {
       task.listener.onFinish(task.result(reason));
     }
-    this.#announcer.end(task, outcome, reason);
+    this.#options.announcer.end(task, outcome, reason);
   }
 
   /**
@@ -194,8 +182,8 @@ export class RequestPlaces {
     const priority = ({ request }: GenerationTask): number => request.priority ?? 0;
     const last = this.#running.reduce((least, task) => (priority(task) >= priority(least) ? task : least));
     this.#takeCells(last);
-    this.#waiting.putBack(last);
-    this.#announcer.preemption();
+    this.#options.waiting.putBack(last);
+    this.#options.announcer.preemption();
   }
 
   /** Ends running requests whose decode failed. */
@@ -206,7 +194,7 @@ export class RequestPlaces {
       }
       // What this decode left in the cells is not to be trusted; what was committed before it is.
       this.#leave(task, false);
-      this.#announcer.end(task, 'failed');
+      this.#options.announcer.end(task, 'failed');
     }
   }
 
@@ -216,12 +204,12 @@ export class RequestPlaces {
     for (const task of running) {
       task.freeGrammar();
     }
-    this.#drop([...running, ...this.#waiting, ...this.#held], error);
+    this.#drop([...running, ...this.#options.waiting, ...this.#held], error);
   }
 
   /** Refuses what waits and has never run. What has begun may have given its client half an answer. */
   refuseUnstarted(): void {
-    this.#drop([...this.#waiting].filter((task) => !task.hasStarted));
+    this.#drop([...this.#options.waiting].filter((task) => !task.hasStarted));
   }
 
   refuseHeld(): void {
@@ -230,7 +218,7 @@ export class RequestPlaces {
 
   /** Tells what runs and waits that time is up, and aborts it. */
   expire(): void {
-    for (const task of [...this.#running, ...this.#waiting].filter((candidate) => !candidate.aborted)) {
+    for (const task of [...this.#running, ...this.#options.waiting].filter((candidate) => !candidate.aborted)) {
       task.listener.onError(new WarmpathError('WARMPATH_SHUTTING_DOWN'));
       this.abort(task);
     }
@@ -238,20 +226,20 @@ export class RequestPlaces {
 
   #drop(tasks: readonly GenerationTask[], error = new WarmpathError('WARMPATH_SHUTTING_DOWN')): void {
     for (const task of tasks) {
-      this.#waiting.remove(task);
+      this.#options.waiting.remove(task);
       this.#held.delete(task);
       if (!task.aborted) {
         task.listener.onError(error);
       }
-      this.#announcer.end(task, 'failed');
+      this.#options.announcer.end(task, 'failed');
     }
   }
 
   /** Only what was answered counts as a use: a request that was held, gave way, or was aborted is not two. */
   #leave(task: GenerationTask, wasUsed: boolean): void {
-    this.#cache.release(task.lease!, wasUsed);
+    this.#options.cache.release(task.lease!, wasUsed);
     if (wasUsed) {
-      this.#hot?.noteUse();
+      this.#options.hot?.noteUse();
     }
     task.lease = undefined;
     task.freeGrammar();
