@@ -104,7 +104,7 @@ async function runCommand(args: string[]): Promise<void> {
       process.stdout.write(json ? `${JSON.stringify({ type: 'built', directory })}\n` : `Built into ${directory}.\n`);
     } else if (line.task === 'profile') {
       // Loads the native library, which the process in front of a worker does without.
-      const { runProfileCommand } = await import('./profile/profile-command.js');
+      const { runProfileCommand } = await import('./profile/profile-engine.js');
       await runProfileCommand(line.options);
     } else {
       await runEngineCommand(line.options);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { costOf, newProfile, profileSubject, storedProfile, storeProfile } from '../../src/profile/engine-profile.js';
 import type { ProfileProgress } from '../../src/profile/measure-engine.js';
-import { runProfileCommand } from '../../src/profile/profile-command.js';
+import { runProfileCommand } from '../../src/profile/profile-engine.js';
 import { startEngineServer } from '../../src/server.js';
 
 const SUBJECT = {
