@@ -62,7 +62,7 @@ export function likeliestTokens(logits: Float32Array, count: number): number[] {
       }
     } else if (below(kept[0]!, token)) {
       kept[0] = token;
-      sink(kept, { size: count, start: 0, before: below });
+      sink(kept, below);
     }
   }
   return kept.sort((a, b) => (below(a, b) ? 1 : -1));
@@ -147,49 +147,33 @@ export function drawFromAll(weights: Float64Array, target: number): number {
   return last;
 }
 
-/** Takes tokens from a heap, most likely first, until they hold `topP` of the mass, then draws among them. */
+/** Takes tokens, most likely first, until they hold `topP` of the mass, then draws among them. */
 function drawFromNucleus(weights: Float64Array, total: number, topP: number, draw: number): number {
-  const heap = likeliest(weights, topP * total);
-  const before = (a: number, b: number): boolean => weights[a]! > weights[b]! || (weights[a]! === weights[b]! && a < b);
-  let size = heap.length;
-  for (let parent = (size >> 1) - 1; parent >= 0; parent--) {
-    sink(heap, { size, start: parent, before });
-  }
-  const nucleus: number[] = [];
+  const tokens = likeliest(weights, topP * total).sort((a, b) => weights[b]! - weights[a]! || a - b);
+  let size = 0;
   let mass = 0;
-  while (size > 0 && (nucleus.length === 0 || mass < topP * total)) {
-    const token = heap[0]!;
-    nucleus.push(token);
-    mass += weights[token]!;
-    size--;
-    heap[0] = heap[size]!;
-    sink(heap, { size, start: 0, before });
+  while (size < tokens.length && (size === 0 || mass < topP * total)) {
+    mass += weights[tokens[size]!]!;
+    size++;
   }
   let rest = draw * mass;
-  for (const token of nucleus) {
+  for (const token of tokens.slice(0, size)) {
     rest -= weights[token]!;
     if (rest < 0) {
       return token;
     }
   }
-  return nucleus[nucleus.length - 1]!;
+  return tokens[size - 1]!;
 }
 
-/** Moves the token at `start` down in a heap, of which the first `size` count, until none below it comes before it. */
-function sink(
-  heap: number[],
-  { size, start, before }: { readonly size: number; readonly start: number; before(a: number, b: number): boolean },
-): void {
-  let parent = start;
-  for (;;) {
+/** Moves the first token of a heap down until none below it comes before it. */
+function sink(heap: number[], before: (a: number, b: number) => boolean): void {
+  for (let parent = 0; ; ) {
     let child = 2 * parent + 1;
-    if (child >= size) {
-      return;
-    }
-    if (child + 1 < size && before(heap[child + 1]!, heap[child]!)) {
+    if (child + 1 < heap.length && before(heap[child + 1]!, heap[child]!)) {
       child++;
     }
-    if (!before(heap[child]!, heap[parent]!)) {
+    if (child >= heap.length || !before(heap[child]!, heap[parent]!)) {
       return;
     }
     const swapped = heap[parent]!;
