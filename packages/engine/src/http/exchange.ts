@@ -61,18 +61,11 @@ export async function answer(
   format: AnswerFormat,
   exchange: { readonly reply: FastifyReply; readonly options: StreamOptions },
 ): Promise<FastifyReply> {
-  const { reply, options } = exchange;
-  return options.stream ? streamAnswer(target, request, format, exchange) : wholeAnswer(target, request, format, reply);
-}
-
-async function wholeAnswer(
-  target: GenerationTarget,
-  request: GenerationRequest,
-  format: AnswerFormat,
-  reply: FastifyReply,
-): Promise<FastifyReply> {
-  const { text, result, tokens } = await generateWhole(target, request, reply);
-  return reply.send(format.whole(text, result, tokens));
+  if (exchange.options.stream) {
+    return streamAnswer(target, request, format, exchange);
+  }
+  const { text, result, tokens } = await generateWhole(target, request, exchange.reply);
+  return exchange.reply.send(format.whole(text, result, tokens));
 }
 
 /**

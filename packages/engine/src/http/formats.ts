@@ -1,5 +1,4 @@
-import type { TokensByTier } from '../cache/tokens-by-tier.js';
-import type { ChosenToken, GenerationResult, GenerationTimings, TokenChance } from '../loop/generation.js';
+import type { ChosenToken, GenerationResult, TokenChance } from '../loop/generation.js';
 import { type PartialCall, readCall } from './answer-form.js';
 import type { AnswerFormat } from './exchange.js';
 
@@ -149,20 +148,8 @@ export function completionFormat(head: AnswerHead, { hasLogprobs }: FormatOption
   };
 }
 
-/** OpenAI's usage object; the cached count stands in it always, also when it is 0. */
-interface Usage {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly total_tokens: number;
-  readonly prompt_tokens_details: {
-    readonly cached_tokens: number;
-    /** The same by where the tokens were found. */
-    readonly cached_tokens_by_tier: TokensByTier;
-  };
-}
-
-/** Usage and timings, as they stand at the end of every answer. */
-function accounts(result: GenerationResult): { usage: Usage; timings: GenerationTimings } {
+/** Usage and timings, as they stand at the end of every answer. The cached count is there always, also when it is 0. */
+function accounts(result: GenerationResult): object {
   return {
     usage: {
       prompt_tokens: result.promptTokens,
