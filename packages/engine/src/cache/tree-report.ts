@@ -12,54 +12,13 @@ export interface TreeReportOptions {
   readonly sort: (typeof PATH_ORDERS)[number];
 }
 
-interface TierContent {
-  readonly nodes: number;
-  readonly tokens: number;
-}
-
-/** A node without what it says. */
-interface ReportedNode {
-  readonly tokens: number;
-  /** Requests that ended on a path through it. */
-  readonly uses: number;
-  /** Running requests that end exactly here. */
-  readonly pins: number;
-  readonly children: number;
-  readonly tiers: readonly Tier[];
-}
-
-/** From where prompts begin to a leaf. */
-interface ReportedPath {
-  readonly tokens: number;
-  readonly uses: number;
-  /** Whether it belongs to a salt. */
-  readonly salted: boolean;
-  /** The first ones, parents before children. */
-  readonly nodes: readonly ReportedNode[];
-  /** How many follow. */
-  readonly nodes_left_out: number;
-}
-
-/** What a tree holds, in counts and sizes: no text, no token and no salt. */
-export interface TreeReport {
-  /** Salts that anything is held for. */
-  readonly salts: number;
-  readonly nodes: number;
-  readonly leaves: number;
-  /** Nodes at which a running request ends. */
-  readonly pinned: number;
-  /** Nodes of the longest path. */
-  readonly deepest: number;
-  /** Nodes at each depth, from 1 on; those that are deeper stand in the last place. */
-  readonly nodes_by_depth: readonly number[];
-  readonly tiers: Readonly<Record<Tier, TierContent>>;
-  readonly paths: readonly ReportedPath[];
-}
-
 const TIERS: readonly Tier[] = ['device', 'host', 'disk'];
 
-/** Walks a tree, which must not change meanwhile. Cost: O(nodes × log paths). */
-export function reportTree(roots: readonly RadixNode[], { paths, depth, sort }: TreeReportOptions): TreeReport {
+/**
+ * What a tree holds, in counts and sizes: no text, no token and no salt. Walks the tree, which must not change
+ * meanwhile. Cost: O(nodes × log paths).
+ */
+export function reportTree(roots: readonly RadixNode[], { paths, depth, sort }: TreeReportOptions) {
   const tiers = { device: { nodes: 0, tokens: 0 }, host: { nodes: 0, tokens: 0 }, disk: { nodes: 0, tokens: 0 } };
   const byDepth: number[] = [];
   const best: RadixNode[] = [];
@@ -81,6 +40,7 @@ export function reportTree(roots: readonly RadixNode[], { paths, depth, sort }: 
   }
   const salts = roots.filter(({ salt }) => salt !== undefined).length;
   const reported = best.map((leaf) => reportPath(leaf, depth));
+  // By depth from 1 on; nodes that are deeper stand in the last place.
   return { salts, nodes, leaves, pinned, deepest, nodes_by_depth: byDepth, tiers, paths: reported };
 }
 
@@ -119,7 +79,8 @@ function keepBest(
   best.length = Math.min(best.length, limit);
 }
 
-function reportPath(leaf: RadixNode, depth: number): ReportedPath {
+/** From where prompts begin to a leaf: the first nodes, parents before children, and how many follow. */
+function reportPath(leaf: RadixNode, depth: number) {
   const path = leaf.path();
   return {
     tokens: leaf.end,

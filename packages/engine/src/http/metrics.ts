@@ -1,8 +1,7 @@
 import type { ErrorCode } from '@warmpath/core';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
-import type { LoopObserver } from '../loop/announcer.js';
-import type { EndEvent } from '../loop/events.js';
+import type { EndEvent, LoopObserver } from '../loop/events.js';
 import type { LoopStats } from '../loop/loop-options.js';
 import { SPECULATION_OUTCOMES, type SpeculationOutcome, type Speculations } from '../loop/speculations.js';
 import type { GrammarCounts } from '../native/grammar.js';

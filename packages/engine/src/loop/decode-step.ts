@@ -3,7 +3,7 @@ import { WarmpathError } from '@warmpath/core';
 import type { PrefixCache } from '../cache/prefix-cache.js';
 import type { NativeContext } from '../native/context.js';
 import type { AdjacentCells } from './adjacent-cells.js';
-import type { LoopAnnouncer } from './announcer.js';
+import type { LoopAnnouncer } from './events.js';
 import type { FinishReason } from './generation.js';
 import type { RequestPlaces } from './request-places.js';
 import type { StepPacing } from './step-pacing.js';

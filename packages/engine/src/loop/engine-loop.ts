@@ -1,9 +1,9 @@
 import { WarmpathError } from '@warmpath/core';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
-import { reportTree, type TreeReport, type TreeReportOptions } from '../cache/tree-report.js';
-import { LoopAnnouncer } from './announcer.js';
+import { reportTree, type TreeReportOptions } from '../cache/tree-report.js';
 import { CacheManagement } from './cache-management.js';
 import { type DecodeInFlight, DecodeStep } from './decode-step.js';
+import { LoopAnnouncer } from './events.js';
 import {
   type GenerationHandle,
   type GenerationListener,
@@ -96,7 +96,7 @@ export class EngineLoop {
   }
 
   /** What the cache holds, in counts and sizes. Cost: O(nodes), during which nothing else happens. */
-  report(options: TreeReportOptions): TreeReport {
+  report(options: TreeReportOptions): ReturnType<typeof reportTree> {
     return reportTree(this.#memory.cache.roots, options);
   }
 

@@ -67,6 +67,14 @@ export interface GenerationTimings {
   readonly predicted_n: number;
 }
 
+/** How long a request took, in milliseconds. */
+export interface RequestTimes {
+  /** From arrival to the start of its computation, or to the end if it never started. */
+  readonly queueMs: number;
+  /** From arrival to the end. */
+  readonly totalMs: number;
+}
+
 export interface GenerationResult {
   readonly finishReason: FinishReason;
   /** The stop string that ended it, if one did. */

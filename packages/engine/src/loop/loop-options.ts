@@ -6,7 +6,7 @@ import type { LlamaBindings } from '../native/bindings.js';
 import type { NativeModel } from '../native/model.js';
 import type { ResolvedEngineOptions } from '../options.js';
 import type { StateStoreOptions } from '../store/state-store.js';
-import type { LoopObserver } from './announcer.js';
+import type { LoopObserver } from './events.js';
 
 /** A folder of stored states. */
 export interface StoreOptions extends Pick<StateStoreOptions, 'directory' | 'capacityBytes'> {

@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { HotCopies } from '../cache/hot-copies.js';
 import type { PrefixCache } from '../cache/prefix-cache.js';
-import type { LoopAnnouncer } from './announcer.js';
+import type { LoopAnnouncer } from './events.js';
 import type { FinishReason } from './generation.js';
 import type { GenerationTask } from './task.js';
 import type { WaitingTasks } from './waiting-tasks.js';

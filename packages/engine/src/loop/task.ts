@@ -1,13 +1,13 @@
 import type { Lease } from '../cache/lease-table.js';
 import type { TokensByTier } from '../cache/tokens-by-tier.js';
 import type { TokenGrammar } from '../native/grammar.js';
-import type { RequestTimes } from './events.js';
 import type {
   ChosenToken,
   FinishReason,
   GenerationListener,
   GenerationRequest,
   GenerationResult,
+  RequestTimes,
   TokenChance,
 } from './generation.js';
 import { chooseWithGrammar } from './grammar-choice.js';
