@@ -4,7 +4,7 @@ import type { Writable } from 'node:stream';
 import type { WarmpathError } from '@warmpath/core';
 import { ChatTemplate } from './chat/chat-template.js';
 import type { KvEventPublisher } from './events/kv-event.js';
-import { KvEventFeed } from './events/kv-event-feed.js';
+import { KvEventFeed } from './events/kv-event-log.js';
 import { openKvEvents } from './events/open-publisher.js';
 import { createApp } from './http/app.js';
 import { largestBodyBytes } from './http/json-body.js';

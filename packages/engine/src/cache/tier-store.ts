@@ -3,9 +3,9 @@ import type { StateRecord } from '../store/stored-state.js';
 import { DiskTier, type DiskTierOptions, type DiskTierStats } from './disk-tier.js';
 import type { EvictionOrder } from './eviction-order.js';
 import { type HostCopy, HostTier, type HostTierOptions, type HostTierStats } from './host-tier.js';
+import type { TierListener } from './radix-node.js';
 import { type DiskCopy, RadixNode } from './radix-node.js';
 import type { SequenceId } from './sequence-memory.js';
-import type { TierListener } from './tier-listener.js';
 import { WriteGate } from './write-gate.js';
 
 export interface TierStoreOptions {

@@ -3,9 +3,9 @@ import type { DiskTierOptions, DiskTierStats } from './disk-tier.js';
 import { EvictionOrder, type LeaseUse } from './eviction-order.js';
 import type { HostTierOptions, HostTierStats } from './host-tier.js';
 import type { PromptCursor } from './prompt-cursor.js';
+import type { TierListener } from './radix-node.js';
 import { type PathStep, RadixNode, SaltedRoots } from './radix-node.js';
 import { type SequenceId, type SequenceMemory, SequencePool } from './sequence-memory.js';
-import type { TierListener } from './tier-listener.js';
 import { TierStore } from './tier-store.js';
 import type { TokensByTier, TreeReuse } from './tokens-by-tier.js';
 

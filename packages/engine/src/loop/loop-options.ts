@@ -1,7 +1,7 @@
 import type { CostModel } from '@warmpath/core';
 import type { HotCopiesStats } from '../cache/hot-copies.js';
 import type { PrefixCacheStats } from '../cache/prefix-cache.js';
-import type { KvEventFeed } from '../events/kv-event-feed.js';
+import type { KvEventFeed } from '../events/kv-event-log.js';
 import type { LlamaBindings } from '../native/bindings.js';
 import type { NativeModel } from '../native/model.js';
 import type { ResolvedEngineOptions } from '../options.js';

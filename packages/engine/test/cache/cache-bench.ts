@@ -5,7 +5,7 @@ import type { DiskTierOptions } from '../../src/cache/disk-tier.js';
 import type { Extension, Lease } from '../../src/cache/lease-table.js';
 import { PrefixCache } from '../../src/cache/prefix-cache.js';
 import type { PromptCursor } from '../../src/cache/prompt-cursor.js';
-import type { TierListener } from '../../src/cache/tier-listener.js';
+import type { TierListener } from '../../src/cache/radix-node.js';
 import type { TokensByTier } from '../../src/cache/tokens-by-tier.js';
 import { FakeMemory } from './fake-memory.js';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ReplayBuffer } from '../../src/events/replay-buffer.js';
+import { ReplayBuffer } from '../../src/events/zmq-publisher.js';
 
 describe('the replay buffer', () => {
   it('holds the newest batches within its limits, as a plain list would', () => {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { PassThrough, Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { ArrivingBytes } from '../../src/models/arriving-bytes.js';
+import { ArrivingBytes } from '../../src/models/hub-request.js';
 
 const CHUNK = Buffer.alloc(64 * 1024, 'x');
 
