@@ -13,7 +13,7 @@ import type { EngineHooks, EngineServer } from '../server.js';
 import { Front } from './front.js';
 import { FrontMetrics } from './front-metrics.js';
 import { Supervisor } from './supervisor.js';
-import { WarmFolder } from './warm-folder.js';
+import { createWarmFolder } from './warm-folder.js';
 import { startWorker, type Worker } from './worker.js';
 
 /** An engine that listens in this process and computes in another, which is started again when it crashes. */
@@ -38,8 +38,8 @@ export async function startSupervisedEngine(
   const settings = parseEngineOptions(options);
   hooks.signal?.throwIfAborted();
   const kvEvents = await openKvEvents(settings);
-  const sockets = await SocketFolder.create();
-  const warm = settings.warmRestartBytes > 0 ? await WarmFolder.create(settings.warmRestartBytes) : undefined;
+  const sockets = await openSocketPaths();
+  const warm = settings.warmRestartBytes > 0 ? await createWarmFolder(settings.warmRestartBytes) : undefined;
   let loadedMs: number | undefined;
   const supervisor = new Supervisor<Worker>({
     start: async (signal) => {
@@ -128,31 +128,18 @@ async function end(supervisor: Supervisor<Worker>, server: Server, graceMs: numb
   });
 }
 
-/** Where workers listen: Unix domain sockets in a folder that only this user can enter, named pipes on Windows. */
-class SocketFolder {
-  readonly #folder: string | undefined;
-  #count = 0;
-
-  private constructor(folder: string | undefined) {
-    this.#folder = folder;
+/**
+ * Where workers listen: Unix domain sockets in a folder that only this user can enter, named pipes on Windows. Each path
+ * is of one worker alone: one that is slow to go must not take the next one's connections.
+ */
+async function openSocketPaths(): Promise<{ next(): string; remove(): Promise<void> }> {
+  if (process.platform === 'win32') {
+    return { next: () => `\\\\.\\pipe\\warmpath-engine-${randomUUID()}`, remove: () => Promise.resolve() };
   }
-
-  static async create(): Promise<SocketFolder> {
-    const isWindows = process.platform === 'win32';
-    return new SocketFolder(isWindows ? undefined : await mkdtemp(join(tmpdir(), 'warmpath-engine-')));
-  }
-
-  /** A path that no worker has had: one that is slow to go must not take the next one's connections. */
-  next(): string {
-    this.#count++;
-    return this.#folder === undefined
-      ? `\\\\.\\pipe\\warmpath-engine-${randomUUID()}`
-      : join(this.#folder, `worker-${this.#count}`);
-  }
-
-  async remove(): Promise<void> {
-    if (this.#folder !== undefined) {
-      await rm(this.#folder, { recursive: true, force: true });
-    }
-  }
+  const folder = await mkdtemp(join(tmpdir(), 'warmpath-engine-'));
+  let count = 0;
+  return {
+    next: () => join(folder, `worker-${++count}`),
+    remove: () => rm(folder, { recursive: true, force: true }),
+  };
 }

@@ -3,40 +3,26 @@ import { mkdtemp, readdir, rm, stat, statfs } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isProcessAlive } from '../models/file-lock.js';
+import type { WarmPlace } from '../server.js';
 
 /** Where Linux keeps files in memory. */
 const MEMORY_FILES = '/dev/shm';
 const PREFIX = 'warmpath-warm';
 
 /**
- * A folder for what a worker leaves to the next one, in memory where the system has files in memory and else among its
- * temporary files. It lives as long as this process: what a front that was killed has left is removed by the next one.
+ * Makes a folder for what a worker leaves to the next one, in memory where the system has files in memory and else among
+ * its temporary files. It lives as long as this process: what a front that was killed has left is removed by the next
+ * one.
+ *
+ * @param mostBytes Most bytes of what it will hold; half of what is free is taken at most, for containers have little.
  */
-export class WarmFolder {
-  readonly path: string;
-  /** Most bytes of what it holds. */
-  readonly capacityBytes: number;
-
-  private constructor(path: string, capacityBytes: number) {
-    this.path = path;
-    this.capacityBytes = capacityBytes;
-  }
-
-  /**
-   * @param mostBytes Most bytes of what it will hold; half of what is free is taken at most, for containers have
-   *   little.
-   */
-  static async create(mostBytes: number): Promise<WarmFolder> {
-    const parent = (await isFolder(MEMORY_FILES)) ? MEMORY_FILES : tmpdir();
-    await removeAbandoned(parent);
-    const { bavail, bsize } = await statfs(parent);
-    const path = await mkdtemp(join(parent, `${PREFIX}-${hostKey()}-${process.pid}-`));
-    return new WarmFolder(path, Math.min(mostBytes, Math.floor((bavail * bsize) / 2)));
-  }
-
-  async remove(): Promise<void> {
-    await rm(this.path, { recursive: true, force: true });
-  }
+export async function createWarmFolder(mostBytes: number): Promise<WarmPlace & { remove(): Promise<void> }> {
+  const parent = (await isFolder(MEMORY_FILES)) ? MEMORY_FILES : tmpdir();
+  await removeAbandoned(parent);
+  const { bavail, bsize } = await statfs(parent);
+  const path = await mkdtemp(join(parent, `${PREFIX}-${hostKey()}-${process.pid}-`));
+  const capacityBytes = Math.min(mostBytes, Math.floor((bavail * bsize) / 2));
+  return { path, capacityBytes, remove: () => rm(path, { recursive: true, force: true }) };
 }
 
 /** Removes the folders of processes of this host that are gone. Those of other users stay, and nobody hears of it. */

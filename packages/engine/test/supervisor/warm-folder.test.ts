@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { mkdir, readdir, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { expect, it } from 'vitest';
-import { WarmFolder } from '../../src/supervisor/warm-folder.js';
+import { createWarmFolder } from '../../src/supervisor/warm-folder.js';
 
 it('a warm folder is its owner’s alone, goes with it, and takes those of dead processes along', async () => {
-  const folder = await WarmFolder.create(1_000);
+  const folder = await createWarmFolder(1_000);
   expect(folder.capacityBytes).toBe(1_000);
   expect((await stat(folder.path)).mode & 0o777).toBe(0o700);
   const child = spawn(process.execPath, ['--version'], { stdio: 'ignore' });
@@ -15,7 +15,7 @@ it('a warm folder is its owner’s alone, goes with it, and takes those of dead 
   const foreign = join(dirname(folder.path), `warmpath-warm-00000000-${child.pid}-x`);
   await mkdir(abandoned);
   await mkdir(foreign);
-  const next = await WarmFolder.create(Number.MAX_SAFE_INTEGER);
+  const next = await createWarmFolder(Number.MAX_SAFE_INTEGER);
   expect(next.capacityBytes).toBeLessThan(Number.MAX_SAFE_INTEGER / 2);
   const names = (await readdir(dirname(folder.path))).map((name) => join(dirname(folder.path), name));
   expect(names).toEqual(expect.arrayContaining([folder.path, next.path, foreign]));
