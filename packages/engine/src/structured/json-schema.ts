@@ -322,11 +322,11 @@ type Range = Pick<NumberBounds, 'min' | 'max'>;
 
 /** The whole numbers within the bounds, and within those that JavaScript counts exactly. */
 function wholeBounds(closed: Range, open: Range): NumberBounds {
-  const min = higher(up(closed.min), open.min === undefined ? undefined : Math.floor(open.min) + 1);
-  const max = lower(down(closed.max), open.max === undefined ? undefined : Math.ceil(open.max) - 1);
+  const min = higher(closed.min, open.min === undefined ? undefined : Math.floor(open.min) + 1);
+  const max = lower(closed.max, open.max === undefined ? undefined : Math.ceil(open.max) - 1);
   return {
-    min: min === undefined ? undefined : Math.max(min, Number.MIN_SAFE_INTEGER),
-    max: max === undefined ? undefined : Math.min(max, Number.MAX_SAFE_INTEGER),
+    min: min === undefined ? undefined : Math.max(Math.ceil(min), Number.MIN_SAFE_INTEGER),
+    max: max === undefined ? undefined : Math.min(Math.floor(max), Number.MAX_SAFE_INTEGER),
   };
 }
 
@@ -339,14 +339,6 @@ function fractionBounds(closed: Range, open: Range): NumberBounds {
     isMinOpen: open.min !== undefined && open.min === min,
     isMaxOpen: open.max !== undefined && open.max === max,
   };
-}
-
-function up(value: number | undefined): number | undefined {
-  return value === undefined ? undefined : Math.ceil(value);
-}
-
-function down(value: number | undefined): number | undefined {
-  return value === undefined ? undefined : Math.floor(value);
 }
 
 function higher(a: number | undefined, b: number | undefined): number | undefined {
