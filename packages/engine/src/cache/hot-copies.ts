@@ -6,6 +6,7 @@ import type { PrefixCache } from './prefix-cache.js';
 import type { RadixNode } from './radix-node.js';
 import type { SavableMemory } from './sequence-memory.js';
 import { stateRecord } from './tier-store.js';
+import { keepBest } from './tree-report.js';
 
 /**
  * Fewest uses of a node that is copied: what was asked for once only is cheaper to compute again than to copy ahead.
@@ -258,17 +259,12 @@ export class HotCopies {
     const hottest: RadixNode[] = [];
     // Descending by uses; what would come after MOST_COPIES others is of no interest.
     const frontier: RadixNode[] = [];
-    const add = (node: RadixNode): void => {
-      const room = MOST_COPIES - hottest.length;
-      if (room === 0 || node.uses < LEAST_USES || (frontier.length >= room && frontier[room - 1]!.uses >= node.uses)) {
-        return;
-      }
-      frontier.splice(placeOf(node.uses, frontier), 0, node);
-      frontier.length = Math.min(frontier.length, room);
-    };
+    const isBetter = (a: RadixNode, b: RadixNode): boolean => a.uses > b.uses;
     const addChildren = (node: RadixNode): void => {
       for (const child of node.children.values()) {
-        add(child);
+        if (child.uses >= LEAST_USES) {
+          keepBest(frontier, child, { limit: MOST_COPIES - hottest.length, isBetter });
+        }
       }
     };
     for (const root of this.#cache.roots) {
@@ -280,18 +276,4 @@ export class HotCopies {
     }
     return hottest;
   }
-}
-
-/** The first place behind all nodes with at least so many uses. */
-function placeOf(uses: number, descending: readonly RadixNode[]): number {
-  let [low, high] = [0, descending.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (descending[middle]!.uses >= uses) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
 }

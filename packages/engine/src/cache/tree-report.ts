@@ -22,6 +22,10 @@ export function reportTree(roots: readonly RadixNode[], { paths, depth, sort }: 
   const tiers = { device: { nodes: 0, tokens: 0 }, host: { nodes: 0, tokens: 0 }, disk: { nodes: 0, tokens: 0 } };
   const byDepth: number[] = [];
   const best: RadixNode[] = [];
+  const isBetter = (a: RadixNode, b: RadixNode): boolean => {
+    const [byUses, byTokens] = [a.uses - b.uses, a.end - b.end];
+    return (sort === 'uses' ? byUses || byTokens : byTokens || byUses) > 0;
+  };
   let [nodes, leaves, pinned, deepest] = [0, 0, 0, 0];
   for (const [node, level] of nodesOf(roots)) {
     nodes++;
@@ -35,7 +39,7 @@ export function reportTree(roots: readonly RadixNode[], { paths, depth, sort }: 
     }
     if (node.children.size === 0) {
       leaves++;
-      keepBest(best, node, { limit: paths, sort });
+      keepBest(best, node, { limit: paths, isBetter });
     }
   }
   const salts = roots.filter(({ salt }) => salt !== undefined).length;
@@ -54,28 +58,22 @@ function* nodesOf(roots: readonly RadixNode[]): Iterable<readonly [node: RadixNo
   }
 }
 
-/** Puts a leaf in its place among the best, and the worst out when there are too many. */
-function keepBest(
+/** Puts a node in its place among the best, the best first, and the worst out when there are too many. */
+export function keepBest(
   best: RadixNode[],
-  leaf: RadixNode,
-  { limit, sort }: { readonly limit: number; readonly sort: TreeReportOptions['sort'] },
+  node: RadixNode,
+  { limit, isBetter }: { readonly limit: number; isBetter(a: RadixNode, b: RadixNode): boolean },
 ): void {
-  const isBetter = (other: RadixNode): boolean => {
-    const byUses = leaf.uses - other.uses;
-    const byTokens = leaf.end - other.end;
-    return (sort === 'uses' ? byUses || byTokens : byTokens || byUses) > 0;
-  };
-  let low = 0;
-  let high = best.length;
+  let [low, high] = [0, best.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (isBetter(best[middle]!)) {
+    if (isBetter(node, best[middle]!)) {
       high = middle;
     } else {
       low = middle + 1;
     }
   }
-  best.splice(low, 0, leaf);
+  best.splice(low, 0, node);
   best.length = Math.min(best.length, limit);
 }
 
