@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { TreeReport } from '../../src/cache/tree-report.js';
+import type { reportTree } from '../../src/cache/tree-report.js';
 import { someTokens, TestEngine, textOf } from '../support/engine.js';
 
 interface Report {
@@ -10,8 +10,8 @@ interface Report {
   sequences: { free: number; running: number };
   prompt_tokens: { device: number; host: number; disk: number; computed: number };
   tiers: Record<string, Record<string, number>>;
-  tree: Omit<TreeReport, 'tiers' | 'paths'>;
-  paths: TreeReport['paths'];
+  tree: Omit<ReturnType<typeof reportTree>, 'tiers' | 'paths'>;
+  paths: ReturnType<typeof reportTree>['paths'];
 }
 
 describe('GET /kv', () => {
