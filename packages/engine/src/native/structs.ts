@@ -11,68 +11,6 @@ export const FLASH_ATTENTION_ENABLED = 1;
 export const KV_TYPES = { f16: 1, q8_0: 8 } as const;
 export type KvType = keyof typeof KV_TYPES;
 
-/** `struct llama_model_params` of llama.cpp 0.5.0, field for field. */
-export interface ModelParams {
-  devices: NativePointer | null;
-  tensor_buft_overrides: NativePointer | null;
-  n_gpu_layers: number;
-  split_mode: number;
-  load_mode: number;
-  lazy_mode: number;
-  main_gpu: number;
-  tensor_split: NativePointer | null;
-  progress_callback: NativePointer | null;
-  progress_callback_user_data: NativePointer | null;
-  kv_overrides: NativePointer | null;
-  vocab_only: boolean;
-  check_tensors: boolean;
-  use_extra_bufts: boolean;
-  no_host: boolean;
-  no_alloc: boolean;
-  load_mtp: boolean;
-}
-
-/** `struct llama_context_params` of llama.cpp 0.5.0, field for field. */
-export interface ContextParams {
-  n_ctx: number;
-  n_batch: number;
-  n_ubatch: number;
-  n_seq_max: number;
-  n_rs_seq: number;
-  n_outputs_max: number;
-  n_outputs_max_per_seq: number;
-  n_threads: number;
-  n_threads_batch: number;
-  ctx_type: number;
-  rope_scaling_type: number;
-  pooling_type: number;
-  attention_type: number;
-  flash_attn_type: number;
-  rope_freq_base: number;
-  rope_freq_scale: number;
-  yarn_ext_factor: number;
-  yarn_attn_factor: number;
-  yarn_beta_fast: number;
-  yarn_beta_slow: number;
-  yarn_orig_ctx: number;
-  defrag_thold: number;
-  cb_eval: NativePointer | null;
-  cb_eval_user_data: NativePointer | null;
-  type_k: number;
-  type_v: number;
-  abort_callback: NativePointer | null;
-  abort_callback_data: NativePointer | null;
-  embeddings: boolean;
-  offload_kqv: boolean;
-  no_perf: boolean;
-  op_offload: boolean;
-  swa_full: boolean;
-  kv_unified: boolean;
-  samplers: NativePointer | null;
-  n_samplers: number;
-  ctx_other: NativePointer | null;
-}
-
 /** `struct llama_batch`: parallel arrays of `n_tokens` entries in native memory. */
 export interface BatchStruct {
   n_tokens: number;
@@ -90,16 +28,25 @@ export const TOKEN_DATA = { bytes: 12, id: 0, logit: 1 } as const;
 /** `struct llama_token_data_array`: its size, and where its fields stand, in bytes. */
 export const TOKEN_DATA_ARRAY = { bytes: 32, data: 0, size: 8, selected: 16, sorted: 24 } as const;
 
-type FieldType = 'int32' | 'uint32' | 'float' | 'bool' | 'size_t' | 'void *';
+/** A field: its C type, and the value that the library's own defaults must have. */
+type Field =
+  | readonly [type: 'int32' | 'uint32' | 'float' | 'size_t', defaultValue: number]
+  | readonly [type: 'bool', defaultValue: boolean]
+  | readonly [type: 'void *', defaultValue: null];
 
-/** One row a field, in the header's order: the C type, and the value that the library's own defaults must have. */
-type Layout<T> = { readonly [K in keyof T]: readonly [type: FieldType, defaultValue: T[K]] };
+/** One row a field, in the header's order. */
+type Layout = Readonly<Record<string, Field>>;
+
+/** What a struct of a layout holds. */
+type Struct<T extends Layout> = {
+  [Name in keyof T]: T[Name][0] extends 'bool' ? boolean : T[Name][0] extends 'void *' ? NativePointer | null : number;
+};
 
 /**
- * The layout of {@link ModelParams} and the defaults that `llama_model_default_params()` fills in
- * (src/llama-model.cpp of the same build).
+ * `struct llama_model_params` of llama.cpp 0.5.0, field for field, and the defaults that `llama_model_default_params()`
+ * fills in (src/llama-model.cpp of the same build).
  */
-export const MODEL_PARAMS_LAYOUT: Layout<ModelParams> = {
+export const MODEL_PARAMS_LAYOUT = {
   devices: ['void *', null],
   tensor_buft_overrides: ['void *', null],
   n_gpu_layers: ['int32', -1],
@@ -117,13 +64,11 @@ export const MODEL_PARAMS_LAYOUT: Layout<ModelParams> = {
   no_host: ['bool', false],
   no_alloc: ['bool', false],
   load_mtp: ['bool', false],
-};
+} as const satisfies Layout;
+export type ModelParams = Struct<typeof MODEL_PARAMS_LAYOUT>;
 
-/**
- * The layout of {@link ContextParams} and the defaults that `llama_context_default_params()` fills in
- * (src/llama-context.cpp of the same build).
- */
-export const CONTEXT_PARAMS_LAYOUT: Layout<ContextParams> = {
+/** `struct llama_context_params`, as above, with the defaults of `llama_context_default_params()` (src/llama-context.cpp). */
+export const CONTEXT_PARAMS_LAYOUT = {
   n_ctx: ['uint32', 512],
   n_batch: ['uint32', 2048],
   n_ubatch: ['uint32', 512],
@@ -161,11 +106,11 @@ export const CONTEXT_PARAMS_LAYOUT: Layout<ContextParams> = {
   samplers: ['void *', null],
   n_samplers: ['size_t', 0],
   ctx_other: ['void *', null],
-};
+} as const satisfies Layout;
+export type ContextParams = Struct<typeof CONTEXT_PARAMS_LAYOUT>;
 
-function structOf<T>(layout: Layout<T>): TypeObject {
-  const fields = Object.entries(layout) as [string, readonly [FieldType, unknown]][];
-  return ffi().struct(Object.fromEntries(fields.map(([name, [type]]) => [name, type])));
+function structOf(layout: Layout): TypeObject {
+  return ffi().struct(Object.fromEntries(Object.entries(layout).map(([name, [type]]) => [name, type])));
 }
 
 /** FFI types of the structs that cross the boundary by value. */
@@ -186,7 +131,6 @@ export function structTypes(): Readonly<Record<'modelParams' | 'contextParams' |
  * The names of the fields whose value is not the documented default. A library of another build that moved, added or
  * removed a field reads as other values at these offsets; an empty answer means that the layout fits.
  */
-export function fieldsThatDiffer<T extends object>(layout: Layout<T>, actual: T): string[] {
-  const names = Object.keys(layout) as (keyof T & string)[];
-  return names.filter((name) => actual[name] !== layout[name][1]);
+export function fieldsThatDiffer<T extends Layout>(layout: T, actual: Struct<T>): string[] {
+  return Object.keys(layout).filter((name) => actual[name] !== layout[name]![1]);
 }
