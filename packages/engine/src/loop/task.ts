@@ -54,9 +54,8 @@ export class GenerationTask {
   isAwaitingDisk = false;
   /** Whether what the disk holds of it was asked for. */
   isPrefetched = false;
-  #deviceTokens = 0;
-  #hostTokens = 0;
-  #diskTokens = 0;
+  /** Tokens of its prompt that it did not have to compute, by where they were. */
+  readonly #found = { device: 0, host: 0, disk: 0 };
   /** Tokens that it had when it lost its cells. */
   #furthest = 0;
   /** Tokens of its answer that are still to be chosen as an earlier run has chosen them. */
@@ -151,16 +150,13 @@ export class GenerationTask {
    * The next tokens are there without being computed. Those that it had before it lost its cells do not count again,
    * nor those of its answer.
    */
-  share({ device, host, disk }: TokensByTier): void {
+  share(tokens: TokensByTier): void {
     const most = this.request.prompt.length - (this.isPrefillOnly ? 0 : 1);
-    const next = (count: number): number => {
-      const from = this.computed;
-      this.computed += count;
-      return this.hasAnswered ? 0 : Math.max(0, Math.min(this.computed, most) - Math.max(from, this.#furthest));
-    };
-    this.#deviceTokens += next(device);
-    this.#hostTokens += next(host);
-    this.#diskTokens += next(disk);
+    for (const tier of ['device', 'host', 'disk'] as const) {
+      const from = Math.max(this.computed, this.#furthest);
+      this.computed += tokens[tier];
+      this.#found[tier] += this.hasAnswered ? 0 : Math.max(0, Math.min(this.computed, most) - from);
+    }
   }
 
   /** Its lease has ended before it has, and what it had must be found in the cache again, or computed. */
@@ -273,7 +269,8 @@ export class GenerationTask {
 
   result(finishReason: FinishReason): GenerationResult {
     const promptTokens = this.request.prompt.length;
-    const cachedTokens = this.#deviceTokens + this.#hostTokens + this.#diskTokens;
+    const { device, host, disk } = this.#found;
+    const cachedTokens = device + host + disk;
     const started = this.#startedMs ?? 0;
     const first = this.#promptDoneMs ?? started;
     return {
@@ -281,14 +278,14 @@ export class GenerationTask {
       stopString: this.#stops.matched,
       promptTokens,
       cachedTokens,
-      cachedByTier: { device: this.#deviceTokens, host: this.#hostTokens, disk: this.#diskTokens },
+      cachedByTier: { device, host, disk },
       completionTokens: this.generated,
       timings: {
         prompt_ms: first - started,
         cached: cachedTokens,
-        cached_device: this.#deviceTokens,
-        cached_host: this.#hostTokens,
-        cached_disk: this.#diskTokens,
+        cached_device: device,
+        cached_host: host,
+        cached_disk: disk,
         prompt_n: promptTokens - cachedTokens,
         predicted_ms: (this.#lastTokenMs ?? first) - first,
         predicted_n: this.generated,
