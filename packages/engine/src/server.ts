@@ -109,25 +109,13 @@ export async function startEngineServer(options: EngineOptions, hooks: WorkerHoo
   hooks.onModelFile?.((await stat(resolved.path)).size);
   const bindings = await llamaFor(resolved.path, settings);
   const model = await NativeModel.load(bindings, resolved.path, settings.gpuLayers);
+  let publisher: KvEventPublisher | undefined;
   try {
-    return await serve(settings, resolved, model, hooks);
-  } catch (error) {
-    await model.free();
-    throw error;
-  }
-}
-
-async function serve(
-  settings: ResolvedEngineOptions,
-  resolved: ResolvedModel,
-  model: NativeModel,
-  { front, warm, kvEvents }: WorkerHooks,
-): Promise<EngineServer> {
-  const publisher = kvEvents ?? (await openKvEvents(settings));
-  try {
-    return await serveModel(settings, resolved, { model, publisher, front, warm });
+    publisher = hooks.kvEvents ?? (await openKvEvents(settings));
+    return await serve(settings, resolved, { model, publisher, front: hooks.front, warm: hooks.warm });
   } catch (error) {
     await publisher?.close();
+    await model.free();
     throw error;
   }
 }
@@ -140,7 +128,7 @@ interface Opened {
   readonly warm: WarmPlace | undefined;
 }
 
-async function serveModel(
+async function serve(
   settings: ResolvedEngineOptions,
   resolved: ResolvedModel,
   { model, publisher, front, warm }: Opened,

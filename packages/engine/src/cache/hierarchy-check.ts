@@ -1,14 +1,7 @@
 import type { Tier } from '@warmpath/core';
+import type { HeldLease } from './lease-table.js';
 import type { RadixNode } from './radix-node.js';
-import type { SequenceId } from './sequence-memory.js';
 import type { TieredTree } from './tiered-tree.js';
-
-/** What the check must know of a lease. */
-export interface CheckedLease {
-  readonly sequence: SequenceId;
-  readonly length: number;
-  readonly node: RadixNode;
-}
 
 /**
  * Whether a tree is what it says of itself: the shape, the hierarchy of the tiers, who owns which sequence, every
@@ -17,7 +10,7 @@ export interface CheckedLease {
  * @param sequences Sequence ids in all.
  * @throws Error that names the first thing that is wrong.
  */
-export function checkHierarchy(tree: TieredTree, leases: readonly CheckedLease[], sequences: number): void {
+export function checkHierarchy(tree: TieredTree, leases: readonly HeldLease[], sequences: number): void {
   const nodes = tree.roots.flatMap((root) => [...nodesBelow(root)]);
   for (const node of nodes) {
     checkNode(node);
@@ -103,7 +96,7 @@ function checkFile(node: RadixNode, children: readonly RadixNode[]): void {
 function checkSequences(
   tree: TieredTree,
   nodes: readonly RadixNode[],
-  leases: readonly CheckedLease[],
+  leases: readonly HeldLease[],
   sequences: number,
 ): void {
   const owners = nodes.flatMap(({ owner }) => (owner === undefined ? [] : [owner]));

@@ -95,18 +95,12 @@ export class PrefixCache {
     };
   }
 
-  /**
-   * Cells that a lease could get now: free ones, and cached ones that no lease's path needs. Cost: that of {@link
-   * leasedCells}.
-   */
+  /** As {@link LeaseTable.availableCells}. */
   availableCells(): number {
     return this.#leases.availableCells();
   }
 
-  /**
-   * Cells that leases hold: their paths', each counted once, and private ones. Cost: O(nodes on the paths of all
-   * leases).
-   */
+  /** As {@link LeaseTable.leasedCells}. */
   leasedCells(): number {
     return this.#leases.leasedCells();
   }
