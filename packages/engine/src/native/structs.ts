@@ -67,7 +67,10 @@ export const MODEL_PARAMS_LAYOUT = {
 } as const satisfies Layout;
 export type ModelParams = Struct<typeof MODEL_PARAMS_LAYOUT>;
 
-/** `struct llama_context_params`, as above, with the defaults of `llama_context_default_params()` (src/llama-context.cpp). */
+/**
+ * `struct llama_context_params`, in the same way, with the defaults of `llama_context_default_params()`
+ * (src/llama-context.cpp).
+ */
 export const CONTEXT_PARAMS_LAYOUT = {
   n_ctx: ['uint32', 512],
   n_batch: ['uint32', 2048],

@@ -129,8 +129,8 @@ async function end(supervisor: Supervisor<Worker>, server: Server, graceMs: numb
 }
 
 /**
- * Where workers listen: Unix domain sockets in a folder that only this user can enter, named pipes on Windows. Each path
- * is of one worker alone: one that is slow to go must not take the next one's connections.
+ * Where workers listen: Unix domain sockets in a folder that only this user can enter, named pipes on Windows. Each
+ * path is of one worker alone: one that is slow to go must not take the next one's connections.
  */
 async function openSocketPaths(): Promise<{ next(): string; remove(): Promise<void> }> {
   if (process.platform === 'win32') {

@@ -10,9 +10,9 @@ const MEMORY_FILES = '/dev/shm';
 const PREFIX = 'warmpath-warm';
 
 /**
- * Makes a folder for what a worker leaves to the next one, in memory where the system has files in memory and else among
- * its temporary files. It lives as long as this process: what a front that was killed has left is removed by the next
- * one.
+ * Makes a folder for what a worker leaves to the next one, in memory where the system has files in memory and else
+ * among its temporary files. It lives as long as this process: what a front that was killed has left is removed by the
+ * next one.
  *
  * @param mostBytes Most bytes of what it will hold; half of what is free is taken at most, for containers have little.
  */
