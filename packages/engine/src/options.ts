@@ -120,7 +120,9 @@ export const engineOptionsSchema = z.strictObject({
   batchInvariant: z
     .boolean()
     .default(false)
-    .describe('Compute a request in the same way whatever runs beside it; slower, where few tokens make up a step'),
+    .describe(
+      'Compute a request in the same way whatever runs beside it, but for the order of sums; slower, where few tokens make up a step',
+    ),
   verifyCache: z
     .boolean()
     .default(false)
