@@ -220,7 +220,9 @@ describe('an answer that follows the grammar of a schema', () => {
     expect(follow(grammarOf(schema), 300, 1)).toBeGreaterThan(0);
   });
 
-  it('can be followed in every schema that is not refused, however its parts refer to each other', () => {
+  it('can be followed in every schema that is not refused, however its parts refer to each other', {
+    timeout: 120_000,
+  }, () => {
     const names = ['a', 'b', 'c', 'd'];
     const reference = fc.constantFrom(...names).map((name) => ({ $ref: `#/$defs/${name}` }));
     const leaf = fc.constantFrom<object>({ type: 'null' }, { type: 'string' }, { const: 1 }, {});
