@@ -129,11 +129,25 @@ function atOnce(count, worker) {
 }
 
 /** Milliseconds until the answer is complete. Whatever is not an answer ends the benchmark. */
-function send(pool, headers, body) {
-  return new Promise((resolve, reject) => {
+async function send(pool, headers, body) {
+  let bytes = 0;
+  const { status, ms, error } = await exchange(pool, headers, body, (chunk) => {
+    bytes += chunk.length;
+  });
+  if (error !== undefined) throw error;
+  if (status !== 200 || bytes === 0) throw new Error(`answered by ${status} and ${bytes} bytes`);
+  return ms;
+}
+
+/**
+ * One exchange, of which `take` gets each piece of the answer: `{started, ms, status, error}` once it is over; `status`
+ * is 0 where no answer began. Never rejects.
+ */
+function exchange(pool, headers, body, take) {
+  return new Promise((resolve) => {
     const started = performance.now();
     let status = 0;
-    let bytes = 0;
+    const finish = (error) => resolve({ started, ms: performance.now() - started, status, error });
     pool.dispatch(
       { method: 'POST', path: PATH, headers, body },
       {
@@ -141,14 +155,9 @@ function send(pool, headers, body) {
         onResponseStart(_, code) {
           status = code;
         },
-        onResponseData(_, chunk) {
-          bytes += chunk.length;
-        },
-        onResponseEnd() {
-          if (status === 200 && bytes > 0) resolve(performance.now() - started);
-          else reject(new Error(`answered by ${status} and ${bytes} bytes`));
-        },
-        onResponseError: (_, error) => reject(error),
+        onResponseData: (_, chunk) => take(chunk),
+        onResponseEnd: () => finish(),
+        onResponseError: (_, error) => finish(error),
       },
     );
   });
@@ -192,32 +201,15 @@ export async function loadStreams(lane, { connections, each, spreadMs, frames })
 }
 
 /** One stream: when each piece of it came, how many events it had, and whether it ended as one does. Never rejects. */
-function readStream(pool, headers, body) {
-  return new Promise((resolve) => {
-    const started = performance.now();
-    const times = [];
-    let status = 0;
-    let text = '';
-    const finish = (isComplete) => {
-      const isEnded = isComplete && text.endsWith('data: [DONE]\n\n');
-      resolve({ started, times, status, events: text.split('\n\n').length - 1, isEnded });
-    };
-    pool.dispatch(
-      { method: 'POST', path: PATH, headers, body },
-      {
-        onRequestStart() {},
-        onResponseStart(_, code) {
-          status = code;
-        },
-        onResponseData(_, chunk) {
-          times.push(performance.now());
-          text += chunk.toString('latin1');
-        },
-        onResponseEnd: () => finish(true),
-        onResponseError: () => finish(false),
-      },
-    );
+async function readStream(pool, headers, body) {
+  const times = [];
+  let text = '';
+  const { started, status, error } = await exchange(pool, headers, body, (chunk) => {
+    times.push(performance.now());
+    text += chunk.toString('latin1');
   });
+  const isEnded = error === undefined && text.endsWith('data: [DONE]\n\n');
+  return { started, times, status, events: text.split('\n\n').length - 1, isEnded };
 }
 
 /** One exchange in full: `{headers, text}`. */
