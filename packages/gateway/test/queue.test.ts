@@ -5,6 +5,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
 import type { Dispatch, EnginePlace } from '../src/dispatch/dispatch.js';
 import { DispatchQueue } from '../src/dispatch/dispatch-queue.js';
+import type { Waiting } from '../src/dispatch/tenant-queue.js';
 import {
   chat,
   DOCUMENTS,
@@ -230,7 +231,7 @@ describe('DispatchQueue', () => {
         const queue = new DispatchQueue(limit, settings, PARTS);
         const running: (() => void)[] = [];
         const started: [tenant: string, number: number][] = [];
-        const waiting: { dispatch: Dispatch; entry: [string, number] }[] = [];
+        const waiting: { dispatch: Dispatch; waits: Waiting | undefined; entry: [string, number] }[] = [];
         let number = 0;
         for (const each of steps) {
           if (each.kind === 'enter') {
@@ -265,8 +266,8 @@ describe('DispatchQueue', () => {
             const before = started.length;
             if (isRefused) expect(() => queue.enter(dispatch)).toThrow(/WARMPATH_OVERLOADED|wait/);
             else {
-              queue.enter(dispatch);
-              if (started.length === before) waiting.push({ dispatch, entry });
+              const waits = queue.enter(dispatch);
+              if (started.length === before) waiting.push({ dispatch, waits, entry });
             }
           } else if (each.kind === 'end' && running.length > 0) {
             const [release] = running.splice(each.which % running.length, 1);
@@ -275,8 +276,8 @@ describe('DispatchQueue', () => {
             release!();
           } else if (each.kind === 'leave' && waiting.length > 0) {
             const [left] = waiting.splice(each.which % waiting.length, 1);
-            expect(queue.leave(left!.dispatch)).toBe(true);
-            expect(queue.leave(left!.dispatch)).toBe(false);
+            expect(queue.leave(left!.waits!)).toBe(true);
+            expect(queue.leave(left!.waits!)).toBe(false);
           }
           expect(queue.underWay).toBe(running.length);
           expect(queue.depth).toBe(waiting.length);
@@ -287,7 +288,10 @@ describe('DispatchQueue', () => {
           const numbers = started.filter(([of]) => of === tenant).map(([, place]) => place);
           expect(numbers).toEqual([...numbers].sort((a, b) => a - b));
         }
-        for (const { dispatch } of [...waiting]) queue.leave(dispatch);
+        const left = waiting.map(({ dispatch }) => dispatch);
+        expect(queue.takeAll()).toEqual(left);
+        expect(queue.depth).toBe(0);
+        for (const { waits } of waiting) expect(queue.leave(waits!)).toBe(false);
       }),
       { seed: 31, numRuns: 300 },
     );

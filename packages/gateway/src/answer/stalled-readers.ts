@@ -1,3 +1,5 @@
+import { OpenTable } from '../observe/open-table.js';
+
 /** As much of an answer as says how its client takes it. */
 export interface WrittenAnswer {
   /** Bytes that were written and that the client's connection has not taken. */
@@ -6,12 +8,10 @@ export interface WrittenAnswer {
 }
 
 /** An answer that may be written. */
-export interface OpenAnswer {
+interface OpenAnswer {
   readonly answer: WrittenAnswer;
   /** Bytes that waited at the last look. */
   waiting: number;
-  /** Where it stands among the others. */
-  place: number;
 }
 
 /**
@@ -21,11 +21,7 @@ export interface OpenAnswer {
  */
 export class StalledReaders {
   readonly #stallMs: () => number;
-  /**
-   * An array, and no Map: a Map that entries come to and leave all the time replaces its table again and again, each
-   * table holds on to the next one, and so to every request until the next full collection (7 ms a scavenge, not 1.5).
-   */
-  readonly #open: OpenAnswer[] = [];
+  readonly #open = new OpenTable<OpenAnswer>();
   #timer: NodeJS.Timeout | undefined;
 
   /** @param stallMs Milliseconds between two looks. */
@@ -33,30 +29,26 @@ export class StalledReaders {
     this.#stallMs = stallMs;
   }
 
-  /** An answer may be written, until `ended` gets what this returns. O(1). */
-  began(answer: WrittenAnswer): OpenAnswer {
-    const open = { answer, waiting: 0, place: this.#open.length };
-    this.#open.push(open);
+  /** An answer may be written, until `ended` gets the number that this returns. O(1). */
+  began(answer: WrittenAnswer): number {
+    const number = this.#open.add({ answer, waiting: 0 });
     // One timer for all, and none while there is nothing to look at.
     this.#timer ??= setTimeout(this.#look, this.#stallMs()).unref();
-    return open;
+    return number;
   }
 
-  /** It is over. To be called once. O(1). */
-  ended({ place }: OpenAnswer): void {
-    const last = this.#open.pop()!;
-    if (place === this.#open.length) return;
-    this.#open[place] = last;
-    last.place = place;
+  /** It is over. O(1). */
+  ended(number: number): void {
+    this.#open.delete(number);
   }
 
   readonly #look = (): void => {
     this.#timer = undefined;
-    for (const open of [...this.#open]) {
+    for (const open of this.#open.values()) {
       const waiting = open.answer.writableLength;
       if (open.waiting > 0 && waiting >= open.waiting) open.answer.destroy();
       else open.waiting = waiting;
     }
-    if (this.#open.length > 0) this.#timer = setTimeout(this.#look, this.#stallMs()).unref();
+    if (this.#open.size > 0) this.#timer = setTimeout(this.#look, this.#stallMs()).unref();
   };
 }

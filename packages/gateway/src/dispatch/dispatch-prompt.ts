@@ -23,6 +23,7 @@ import { ownHeaders } from './forward.js';
 import { clientTimeoutMs } from './headers.js';
 import { type ColdPrefix, coldPrefix } from './leading-prompts.js';
 import { sendPrompt } from './send-prompt.js';
+import type { Waiting } from './tenant-queue.js';
 
 const NONE: readonly never[] = [];
 
@@ -108,17 +109,18 @@ function enter(prompt: PromptUnderWay): void {
       }
     },
   };
+  let waiting: Waiting | undefined;
   try {
-    engine.queue.enter(dispatch);
+    waiting = engine.queue.enter(dispatch);
   } catch (error) {
     place.computed();
     throw error;
   }
-  if (tried.length > 0 || !reply.sent) {
-    reply.raw.once('close', () => {
-      if (engine.queue.leave(dispatch)) place.computed();
-    });
-  }
+  if (waiting === undefined || waiting.isOver) return;
+  const own = waiting;
+  reply.raw.once('close', () => {
+    if (engine.queue.leave(own)) place.computed();
+  });
 }
 
 function waited({ now }: Gateway, exchange: Exchange, queuedMs: number): void {

@@ -40,8 +40,10 @@ export class DispatchQueue {
   readonly #leading = new LeadingPrompts();
   /** Only tenants with waiting requests, in turn. */
   readonly #tenants = new Map<string, TenantQueue>();
-  readonly #places = new Map<Dispatch, Waiting>();
   readonly #underWayOf = new Map<string, number>();
+  /** Requests that wait; a Map of them kept them alive, as `OpenTable` says. */
+  #depth = 0;
+  #arrivals = 0;
   #filling = false;
   #again: NodeJS.Timeout | undefined;
   /** Mean milliseconds between two dispatches while requests wait, over so many of them. */
@@ -59,12 +61,12 @@ export class DispatchQueue {
 
   /** Requests that wait. */
   get depth(): number {
-    return this.#places.size;
+    return this.#depth;
   }
 
   /** Whether one more would be refused, or cost another one its place. */
   get isFull(): boolean {
-    return this.#places.size >= this.#settings.capacity;
+    return this.#depth >= this.#settings.capacity;
   }
 
   /** Requests that the engine has. */
@@ -88,52 +90,56 @@ export class DispatchQueue {
   }
 
   /**
-   * Starts a request, or lets it wait. Error: `WARMPATH_OVERLOADED` when there is no place for it, or its turn would
-   * come too late. O(tenants that wait); O(waiting) when the queue is full.
+   * Starts a request, or lets it wait: then it answers what `leave` takes. Error: `WARMPATH_OVERLOADED` when there is no
+   * place for it, or its turn would come too late. O(tenants that wait); O(waiting) when the queue is full.
    */
-  enter(dispatch: Dispatch): void {
+  enter(dispatch: Dispatch): Waiting | undefined {
     const isFollowing = this.#isLed(dispatch);
-    if (this.#hasRoom && this.#places.size === 0 && !isFollowing) {
+    if (this.#hasRoom && this.#depth === 0 && !isFollowing) {
       this.#start(dispatch, 0);
-      return;
+      return undefined;
     }
     const now = this.#parts.now();
     const allowedMs = this.#allowedMs(dispatch, now);
     this.#refuseLate(dispatch, allowedMs);
     const { capacity } = this.#settings;
-    if (this.#places.size >= capacity) this.#makeRoomFor(dispatch.tenant);
+    if (this.#depth >= capacity) this.#makeRoomFor(dispatch.tenant);
     const queue = this.#tenants.get(dispatch.tenant) ?? new TenantQueue(this.#settings);
     const waiting: Waiting = {
       dispatch,
+      number: this.#arrivals++,
       since: now,
       urgency: dispatch.urgency(),
       timer: undefined,
       followTimer: undefined,
       followsNobody: false,
+      isOver: false,
     };
     waiting.timer = setTimeout(() => this.#expire(waiting, allowedMs), allowedMs);
     queue.push(waiting);
     this.#tenants.set(dispatch.tenant, queue);
-    this.#places.set(dispatch, waiting);
+    this.#depth++;
     this.#fill();
+    return waiting;
   }
 
-  /** Takes a request out that is not wanted any more; false if it does not wait. O(requests of its tenant). */
-  leave(dispatch: Dispatch): boolean {
-    const waiting = this.#places.get(dispatch);
-    if (waiting === undefined) return false;
-    const queue = this.#tenants.get(dispatch.tenant)!;
+  /** Takes a request out that is not wanted any more; false if its wait is over. O(requests of its tenant). */
+  leave(waiting: Waiting): boolean {
+    if (waiting.isOver) return false;
+    const { tenant } = waiting.dispatch;
+    const queue = this.#tenants.get(tenant)!;
     queue.remove(waiting);
-    if (queue.size === 0) this.#tenants.delete(dispatch.tenant);
+    if (queue.size === 0) this.#tenants.delete(tenant);
     this.#forget(waiting);
     return true;
   }
 
-  /** Takes all out that wait, in order of arrival. O(waiting). */
+  /** Takes all out that wait, in order of arrival. O(waiting * log waiting). */
   takeAll(): Dispatch[] {
-    const dispatches = [...this.#places.keys()];
-    for (const dispatch of dispatches) this.leave(dispatch);
-    return dispatches;
+    const all = [...this.#tenants.values()].flatMap((queue) => [...queue]).sort((a, b) => a.number - b.number);
+    this.#tenants.clear();
+    for (const waiting of all) this.#forget(waiting);
+    return all.map(({ dispatch }) => dispatch);
   }
 
   /**
@@ -181,17 +187,17 @@ export class DispatchQueue {
     throw overloaded(detail, waitMs - allowedMs);
   }
 
-  #expire({ dispatch }: Waiting, allowedMs: number): void {
-    if (!this.leave(dispatch)) return;
+  #expire(waiting: Waiting, allowedMs: number): void {
+    if (!this.leave(waiting)) return;
     const { maxWaitMs } = this.#settings;
     const why = allowedMs < maxWaitMs ? "the client's own timeout" : '`queue.maxWaitMs`';
     const detail = `No room in the engine within ${Math.round(allowedMs)} ms (${why}).`;
-    dispatch.refuse(overloaded(detail, this.#drainMs));
+    waiting.dispatch.refuse(overloaded(detail, this.#drainMs));
   }
 
   /** Milliseconds until all that wait now have gone, as far as that is known. */
   get #drainMs(): number {
-    return this.#places.size * this.#paceMs;
+    return this.#depth * this.#paceMs;
   }
 
   /** The tenant with the fewest requests under way, of equals the one whose turn it is. O(waiting tenants). */
@@ -215,13 +221,13 @@ export class DispatchQueue {
     for (const queue of this.#tenants.values()) if (queue.size > (most?.size ?? 0)) most = queue;
     const own = this.#tenants.get(tenant)?.size ?? 0;
     const error = overloaded(
-      `${this.#places.size} requests wait for the engine, ${own} of them yours (\`queue.capacity\`).`,
+      `${this.#depth} requests wait for the engine, ${own} of them yours (\`queue.capacity\`).`,
       this.#drainMs,
     );
     if (most === undefined || most.size <= own + 1) throw error;
-    const latest = [...most].at(-1)!.dispatch;
+    const latest = [...most].at(-1)!;
     this.leave(latest);
-    latest.refuse(overloaded('Requests of others, who have fewer, wait in its place.', this.#drainMs));
+    latest.dispatch.refuse(overloaded('Requests of others, who have fewer, wait in its place.', this.#drainMs));
   }
 
   /** False where nobody may go: all that wait follow others. */
@@ -321,10 +327,10 @@ export class DispatchQueue {
     // A request that fails at once gives its place back while it is being started.
     if (this.#filling) return;
     this.#filling = true;
-    while (this.#hasRoom && this.#places.size > 0) if (!this.#startNext()) break;
+    while (this.#hasRoom && this.#depth > 0) if (!this.#startNext()) break;
     this.#filling = false;
     // Nobody waits for room any more: what comes later says nothing about the pace.
-    if (this.#places.size === 0 || this.#hasRoom) this.#lastStart = undefined;
+    if (this.#depth === 0 || this.#hasRoom) this.#lastStart = undefined;
     else if (this.#settings.adaptive) this.#lookAgain();
   }
 
@@ -344,10 +350,11 @@ export class DispatchQueue {
     this.#again.unref();
   }
 
-  #forget({ dispatch, timer, followTimer }: Waiting): void {
-    clearTimeout(timer);
-    clearTimeout(followTimer);
-    this.#places.delete(dispatch);
+  #forget(waiting: Waiting): void {
+    clearTimeout(waiting.timer);
+    clearTimeout(waiting.followTimer);
+    waiting.isOver = true;
+    this.#depth--;
   }
 }
 

@@ -11,6 +11,8 @@ const UNKNOWN_REUSE: PromptReuse = { cachedTokens: 0, hostTokens: 0, computeToke
 /** A request that waits. */
 export interface Waiting {
   readonly dispatch: Dispatch;
+  /** In order of arrival. */
+  readonly number: number;
   readonly since: number;
   /** What it goes by among its tenant's own: the higher the sooner. */
   readonly urgency: number;
@@ -20,6 +22,8 @@ export interface Waiting {
   followTimer: NodeJS.Timeout | undefined;
   /** It has waited for another one as long as it may. */
   followsNobody: boolean;
+  /** It waits no longer: it has started, or left. */
+  isOver: boolean;
 }
 
 interface UrgencyClass {

@@ -21,7 +21,7 @@ const NOT_HTTP = ['400 Bad Request', 'This is not HTTP/1.1.'] as const;
  * under way is closed without a word: bytes written there would be taken for a part of that answer.
  */
 export class MalformedRequests {
-  /** Few of each; arrays for the reason that `StalledReaders` has. */
+  /** Few of each; arrays for the reason that `OpenTable` has. */
   readonly #open = new WeakMap<Socket, IncomingMessage[]>();
 
   /** A request's headers have come. */

@@ -5,6 +5,7 @@ import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { CLIENT_TIMEOUTS } from '../intake/malformed-requests.js';
+import { OpenTable } from '../observe/open-table.js';
 import { Channel, type Frame } from './channel.js';
 import {
   type ClosedAnswer,
@@ -214,7 +215,7 @@ class Worker {
   readonly #parts: WorkerParts;
   readonly #process: ChildProcess;
   readonly #channel: Channel;
-  readonly #exchanges = new Map<number, RemoteExchange>();
+  #exchanges = new OpenTable<RemoteExchange>();
   /** Connections on their way to the process; it has got none of them yet, but perhaps the first. */
   readonly #passing: Socket[] = [];
   readonly #over: Promise<void>;
@@ -290,10 +291,9 @@ class Worker {
     const [first, ...waiting] = this.#passing.splice(0);
     first?.destroy();
     for (const socket of waiting) this.#parts.left(socket);
-    for (const [exchange, open] of this.#exchanges) {
-      this.#exchanges.delete(exchange);
-      open.lost();
-    }
+    const open = this.#exchanges.values();
+    this.#exchanges = new OpenTable();
+    for (const exchange of open) exchange.lost();
     this.#channel.destroy();
   }
 

@@ -5,13 +5,14 @@ import type { WarmpathError } from '@warmpath/core';
 import type { ClientResponse } from '../answer/held-reply.js';
 import { type EngineFailure, type RelayedExchange, relay } from '../answer/relay.js';
 import { UntouchedBody } from '../answer/response-body.js';
-import { type OpenAnswer, StalledReaders } from '../answer/stalled-readers.js';
+import { StalledReaders } from '../answer/stalled-readers.js';
 import { RESPONSE_HEADERS, withError } from '../dispatch/headers.js';
 import { type ExchangeEnd, Upstream } from '../dispatch/upstream.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { CLIENT_TIMEOUTS, MalformedRequests } from '../intake/malformed-requests.js';
 import type { ErrorSource } from '../observe/exchange.js';
 import { describeDefect } from '../observe/fail-open.js';
+import { OpenTable } from '../observe/open-table.js';
 import { Channel, type Frame } from './channel.js';
 import {
   type AnswerHead,
@@ -33,7 +34,7 @@ const USAGE_MS = 2_000;
 /** Engines whose connections are kept; those that are idle go first. */
 const MAX_ENGINES = 1_024;
 
-const exchanges = new Map<number, ClientExchange>();
+const exchanges = new OpenTable<ClientExchange>();
 const malformed = new MalformedRequests();
 /** The setup comes before the first connection does. */
 const readers = new StalledReaders(() => setup!.upstream.timeouts.idleMs);
@@ -41,7 +42,6 @@ const upstreams = new Map<string, { readonly upstream: Upstream; toldRetries: nu
 let setup: WorkerSetup | undefined;
 let isDraining = false;
 let connections = 0;
-let lastExchange = 0;
 
 const channel = new Channel(new Socket({ fd: CHANNEL_FD, readable: true, writable: true }), {
   frame: take,
@@ -49,10 +49,7 @@ const channel = new Channel(new Socket({ fd: CHANNEL_FD, readable: true, writabl
 });
 
 const server = createServer(CLIENT_TIMEOUTS);
-server.on('request', (request, response) => {
-  lastExchange = (lastExchange + 1) % 2 ** 32;
-  exchanges.set(lastExchange, new ClientExchange(lastExchange, request, response));
-});
+server.on('request', (request, response) => new ClientExchange(request, response));
 server.on('clientError', (error, socket) => {
   if (malformed.refuse(error, socket as Socket)) channel.send(FRAME.malformed);
 });
@@ -128,20 +125,20 @@ class ClientExchange {
   readonly #id: number;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
-  readonly #answer: OpenAnswer;
+  readonly #answer: number;
   #unread = 0;
   #untold = 0;
 
-  constructor(id: number, request: IncomingMessage, response: ServerResponse) {
-    this.#id = id;
+  constructor(request: IncomingMessage, response: ServerResponse) {
     this.#request = request;
     this.#response = response;
+    this.#id = exchanges.add(this);
     malformed.began(request);
     this.#answer = readers.began(response);
     const { method, url, httpVersion, headers } = request;
-    channel.send(FRAME.request, id, { method, url, httpVersion, headers });
+    channel.send(FRAME.request, this.#id, { method, url, httpVersion, headers });
     request.on('data', (chunk: Buffer) => this.#body(chunk));
-    request.on('end', () => channel.send(FRAME.bodyEnd, id));
+    request.on('end', () => channel.send(FRAME.bodyEnd, this.#id));
     request.on('error', () => {});
     response.on('drain', () => this.#tellTaken());
     response.once('close', () => this.#closed());
@@ -282,7 +279,9 @@ class Failures implements RelayedExchange {
 class SettledFirst implements ClientResponse {
   readonly #response: ServerResponse;
   readonly #setHeaders: OutgoingHttpHeaders;
-  #end: (() => void) | undefined;
+  /** No function that ends it: one in a field kept every request alive until the next full collection. */
+  #hasEnded = false;
+  #rest: Buffer | string | undefined;
 
   constructor(response: ServerResponse, setHeaders: OutgoingHttpHeaders) {
     this.#response = response;
@@ -332,7 +331,8 @@ class SettledFirst implements ClientResponse {
   }
 
   end(data?: Buffer | string): void {
-    this.#end = () => this.#response.end(data);
+    this.#hasEnded = true;
+    this.#rest = data;
   }
 
   destroy(): void {
@@ -340,7 +340,7 @@ class SettledFirst implements ClientResponse {
   }
 
   settled(): void {
-    this.#end?.();
+    if (this.#hasEnded) this.#response.end(this.#rest);
   }
 }
 
