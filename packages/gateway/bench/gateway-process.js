@@ -1,5 +1,8 @@
 // The gateway of the benchmarks, in a process of its own so that its CPU time and memory are its own.
 import { readFileSync } from 'node:fs';
+import { setImmediate as turn } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { startGateway } from '@warmpath/gateway';
 
 const [, , url, given = '{}'] = process.argv;
@@ -37,7 +40,28 @@ function heldMs() {
   return held;
 }
 
-process.on('message', (message) => {
+let collect;
+
+/** What is left when everything is collected that nobody needs: `{heapBytes, bufferBytes}`, V8's heap and beside it. */
+async function kept() {
+  if (collect === undefined) {
+    setFlagsFromString('--expose-gc');
+    collect = runInNewContext('gc');
+  }
+  // What the first collection finds of buffers is freed on another thread; the second one waits for that.
+  for (let i = 0; i < 2; i++) {
+    collect();
+    await turn();
+  }
+  const { heapUsed, external } = process.memoryUsage();
+  return { heapBytes: heapUsed, bufferBytes: external };
+}
+
+process.on('message', async (message) => {
+  if (message === 'kept') {
+    process.send(await kept());
+    return;
+  }
   if (message === 'held') {
     process.send({ heldMs: heldMs() });
     return;

@@ -98,6 +98,12 @@ export async function usageOf({ child }) {
   return messageFrom(child);
 }
 
+/** What a gateway of the benchmarks keeps: `{heapBytes, bufferBytes}` after a collection. Rejects: it ended. */
+export async function keptBy({ child }) {
+  child.send('kept');
+  return messageFrom(child);
+}
+
 function usageInProc(pid) {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
   // The second field is the program's name, which may have spaces and brackets in it; behind it come state, parent, …

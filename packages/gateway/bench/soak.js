@@ -2,7 +2,8 @@
 // seen documents, streams, more tenants than are kept), some of which go wrong: engines that reset, break off, refuse
 // or talk nonsense, clients that read slowly or leave in all states. Each answer is checked against its own question
 // and documents, each failure against what was played. `node bench/soak.js [--requests 1000000] [--seed 42] [--json
-// FILE]`. Exits with 1 where a request is not answered, an answer is wrong, anything is left behind, or memory grows.
+// FILE]`. Exits with 1 where a request is not answered, an answer is wrong, anything is left behind, or memory grows:
+// what is kept after a collection, and, in long runs, what is resident.
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -10,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Pool } from 'undici';
 import { draws } from './draw.js';
-import { start, stopAll, usageOf } from './processes.js';
+import { keptBy, start, stopAll, usageOf } from './processes.js';
 import { answerTo, FILLER, NONSENSE, PLAYS, REFUSED } from './soak-plays.js';
 
 const { values: given } = parseArgs({
@@ -22,6 +23,8 @@ const { values: given } = parseArgs({
 });
 const REQUESTS = Number(given.requests);
 const SAMPLES = 40;
+/** Requests between two samples, at least: a collection takes as long as some requests. */
+const LEAST_BETWEEN = 100;
 const CONCURRENT = 32;
 const TENANTS = 3_000;
 const PATH = '/v1/chat/completions';
@@ -29,8 +32,11 @@ const PATH = '/v1/chat/completions';
 const UNANSWERED_MS = 30_000;
 /** The last quarter of the requests may find so much more memory in use than the second did. */
 const GROWTH = 0.1;
-/** Below, the trees and tenants that are bounded are not full yet in the second quarter. */
-const FLAT_FROM = 400_000;
+/**
+ * From so many requests on, what is bounded is full in the second quarter: trees and tenants after 5,000 requests. What
+ * is resident settles later: memory that was freed in small pieces stays with the process until it fits again.
+ */
+const JUDGED_FROM = { heap: 40_000, buffers: 40_000, resident: 400_000 };
 /** A reader's pause, and how many it makes. */
 const PAUSE_MS = 40;
 const PAUSES = 5;
@@ -228,20 +234,37 @@ async function leftBehind(engine, gateway) {
   }
 }
 
-/** Means of the second and of the last quarter: the first quarter fills what is bounded, such as trees and tenants. */
+/** What is resident, and then what of it is left after a collection, in MiB. */
+async function memoryOf(gateway) {
+  const { residentBytes } = await usageOf(gateway);
+  const { heapBytes, bufferBytes } = await keptBy(gateway);
+  const [resident, heap, buffers] = [residentBytes, heapBytes, bufferBytes].map((bytes) => bytes / 2 ** 20);
+  return { resident, heap, buffers };
+}
+
+/**
+ * Means of the second and of the last quarter of the samples, in MiB, by kind of memory: the first quarter fills what
+ * is bounded, such as trees and tenants.
+ */
 function drift(samples) {
-  const quarter = Math.floor(samples.length / 4);
-  const mean = (part) => part.reduce((sum, { residentMiB: value }) => sum + value, 0) / part.length;
-  return { secondQuarterMiB: mean(samples.slice(quarter, 2 * quarter)), lastQuarterMiB: mean(samples.slice(-quarter)) };
+  const quarter = Math.max(1, Math.floor(samples.length / 4));
+  const mean = (part, kind) => part.reduce((sum, { memory }) => sum + memory[kind], 0) / part.length;
+  const kinds = Object.entries(JUDGED_FROM).map(([kind, from]) => {
+    const [second, last] = [samples.slice(quarter, 2 * quarter), samples.slice(-quarter)].map((part) =>
+      mean(part, kind),
+    );
+    const isJudged = REQUESTS >= from;
+    return [kind, { second, last, isJudged, grows: isJudged && last > second * (1 + GROWTH) }];
+  });
+  return Object.fromEntries(kinds);
 }
 
 async function measure() {
   const engine = await start('soak-engine-process.js');
   const gateway = await start('gateway-process.js', engine.url);
   const soak = new Soak(gateway.url);
-  const residentMiB = async () => (await usageOf(gateway)).residentBytes / 2 ** 20;
-  const samples = [{ requests: 0, residentMiB: await residentMiB() }];
-  const perSample = Math.ceil(REQUESTS / SAMPLES);
+  const samples = [{ requests: 0, memory: await memoryOf(gateway) }];
+  const perSample = Math.max(LEAST_BETWEEN, Math.ceil(REQUESTS / SAMPLES));
   const started = performance.now();
   let next = 0;
   while (next < REQUESTS) {
@@ -250,11 +273,11 @@ async function measure() {
       while (next < end) await soak.send(next++);
     };
     await Promise.all(Array.from({ length: CONCURRENT }, worker));
-    samples.push({ requests: next, residentMiB: await residentMiB() });
+    samples.push({ requests: next, memory: await memoryOf(gateway) });
     const seconds = (performance.now() - started) / 1_000;
     const leftS = ((REQUESTS - next) * seconds) / next;
     const left = leftS < 100 ? `${leftS.toFixed(0)} s` : `${(leftS / 60).toFixed(0)} min`;
-    const figures = `${(next / seconds).toFixed(0)}/s, ${samples.at(-1).residentMiB.toFixed(0)} MiB, ${soak.failed} wrong`;
+    const figures = `${(next / seconds).toFixed(0)}/s, ${shown(samples.at(-1).memory)}, ${soak.failed} wrong`;
     console.error(`${next} of ${REQUESTS} requests, ${figures}, ${left} left`);
   }
   const seconds = (performance.now() - started) / 1_000;
@@ -268,21 +291,26 @@ async function measure() {
     );
   }
   const memory = drift(samples);
-  const isFlat = memory.lastQuarterMiB <= memory.secondQuarterMiB * (1 + GROWTH);
-  if (REQUESTS >= FLAT_FROM && !isFlat) problems.push('memory grows');
-  return { requests: REQUESTS, seconds, played, failed, unanswered, aborted, ...memory, samples, problems };
+  for (const [kind, { grows }] of Object.entries(memory)) if (grows) problems.push(`memory grows: ${kind}`);
+  return { requests: REQUESTS, seconds, played, failed, unanswered, aborted, memory, samples, problems };
+}
+
+function shown({ resident, heap, buffers }) {
+  return `${resident.toFixed(0)} MiB resident, kept ${heap.toFixed(0)} in the heap and ${buffers.toFixed(0)} beside it`;
 }
 
 try {
   const result = await measure();
   if (given.json !== undefined) writeFileSync(given.json, `${JSON.stringify(result, null, 1)}\n`);
-  const { seconds, played, failed, unanswered, secondQuarterMiB, lastQuarterMiB, problems } = result;
+  const { seconds, played, failed, unanswered, memory, problems } = result;
   for (const [play, count] of Object.entries(played)) console.log(`${String(count).padStart(10)} ${play}`);
   console.log(`${REQUESTS} requests in ${seconds.toFixed(0)} s, ${(REQUESTS / seconds).toFixed(0)} a second`);
   console.log(`${failed} answered wrongly, ${unanswered} of them not at all`);
-  const judged = REQUESTS < FLAT_FROM ? `; judged from ${FLAT_FROM} requests on` : '';
-  const [second, last] = [secondQuarterMiB, lastQuarterMiB].map((value) => `${value.toFixed(0)} MiB`);
-  console.log(`memory: ${second} in the second quarter of the requests, ${last} in the last${judged}`);
+  for (const [kind, { second, last, isJudged }] of Object.entries(memory)) {
+    const judged = isJudged ? '' : `; judged from ${JUDGED_FROM[kind]} requests on`;
+    const [before, after] = [second, last].map((value) => `${value.toFixed(1)} MiB`);
+    console.log(`memory, ${kind}: ${before} in the second quarter of the requests, ${after} in the last${judged}`);
+  }
   for (const problem of problems) console.log(problem);
   if (problems.length > 0) process.exitCode = 1;
 } finally {
