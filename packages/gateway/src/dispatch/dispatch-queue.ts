@@ -90,8 +90,8 @@ export class DispatchQueue {
   }
 
   /**
-   * Starts a request, or lets it wait: then it answers what `leave` takes. Error: `WARMPATH_OVERLOADED` when there is no
-   * place for it, or its turn would come too late. O(tenants that wait); O(waiting) when the queue is full.
+   * Starts a request, or lets it wait: then it answers what `leave` takes. Error: `WARMPATH_OVERLOADED` when there is
+   * no place for it, or its turn would come too late. O(tenants that wait); O(waiting) when the queue is full.
    */
   enter(dispatch: Dispatch): Waiting | undefined {
     const isFollowing = this.#isLed(dispatch);
