@@ -2,8 +2,8 @@ import { createProgram } from '../../packages/cli/dist/program.js';
 import { code, page, table } from './markdown.js';
 
 /** Every command with its own help text, from the program itself. */
-export function cliPage() {
-  const program = createProgram({});
+export async function cliPage() {
+  const program = await createProgram({ argv: [] });
   return page(
     'Command line',
     '`npx warmpath <command>`. Every command has `--json`: standard output then has JSON and nothing else, errors too.',

@@ -24,7 +24,7 @@ const files = {
   'reference/headers.md': headersPage(),
   'reference/metrics.md': metricsPage(),
   'reference/errors.md': errorsPage(),
-  'reference/cli.md': cliPage(),
+  'reference/cli.md': await cliPage(),
   'reference/core.md': apiPage('core'),
   'reference/client.md': apiPage('client'),
   ...drawings(),

@@ -28,6 +28,26 @@ export function addCommand(program: Command, name: string, description: string):
     .addHelpText('after', EXIT_CODES_HELP);
 }
 
+/** Adds a command, or several under one name. */
+type AddCommand = (program: Command, context: CommandContext) => void | Promise<void>;
+
+/**
+ * Loads and adds the command that the command line names under `program`; all of them where it names none, for the help
+ * and for suggestions. Loading every command would take most of the time that a short one needs.
+ */
+export async function addCommands(
+  program: Command,
+  context: CommandContext,
+  commands: Readonly<Record<string, () => Promise<AddCommand>>>,
+): Promise<void> {
+  const named = context.argv[program.name() === PROGRAM ? 0 : 1];
+  const loads = named !== undefined && Object.hasOwn(commands, named) ? [commands[named]!] : Object.values(commands);
+  for (const load of loads) {
+    const add = await load();
+    await add(program, context);
+  }
+}
+
 /** A fresh context. */
 export function createContext(terminal: Terminal): CommandContext {
   return {

@@ -16,7 +16,8 @@ const terminal = new Terminal(process, {
 });
 const context = createContext(terminal);
 try {
-  await createProgram(context).parseAsync(process.argv);
+  const program = await createProgram(context);
+  await program.parseAsync(process.argv);
   process.exitCode = context.exitCode;
 } catch (error) {
   process.exitCode = reportFailure(error, terminal);

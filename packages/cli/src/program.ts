@@ -1,26 +1,10 @@
 import { Command } from 'commander';
-import { type CommandContext, PROGRAM } from './command-context.js';
-import { addArrangeCommand } from './commands/arrange.js';
-import { addAskCommand } from './commands/ask.js';
-import { addCheckConfigCommand } from './commands/check-config.js';
-import { addCollectionsCommand } from './commands/collections.js';
-import { addDemoCommand } from './commands/demo.js';
-import { addDoctorCommand } from './commands/doctor.js';
-import { addEngineCommand } from './commands/engine.js';
-import { addExplainCommand } from './commands/explain.js';
-import { addHashKeyCommand } from './commands/hash-key.js';
-import { addIngestCommand } from './commands/ingest.js';
-import { addLabCommand } from './commands/lab.js';
-import { addPlanCommand } from './commands/plan.js';
-import { addServeCommand } from './commands/serve.js';
-import { addSessionsCommand } from './commands/sessions.js';
-import { addTopCommand } from './commands/top.js';
-import { addUpCommand } from './commands/up.js';
+import { addCommands, type CommandContext, PROGRAM } from './command-context.js';
 import { EXIT_CODES_HELP } from './exit-codes.js';
 import { packageVersion } from './version.js';
 
-/** The whole command line. Throws commander's errors instead of ending the process. */
-export function createProgram(context: CommandContext): Command {
+/** The whole command line, of which only the command that `context.argv` names is loaded; without one, every command. */
+export async function createProgram(context: CommandContext): Promise<Command> {
   const program = new Command(PROGRAM)
     .description('Starts every RAG prompt with tokens that the LLM engine has already prefilled.')
     .version(packageVersion())
@@ -29,21 +13,23 @@ export function createProgram(context: CommandContext): Command {
     .exitOverride()
     // Errors are printed in one place, in one form (failure.ts).
     .configureOutput({ outputError: () => {} });
-  addUpCommand(program, context);
-  addServeCommand(program, context);
-  addEngineCommand(program, context);
-  addDemoCommand(program, context);
-  addIngestCommand(program, context);
-  addAskCommand(program, context);
-  addCollectionsCommand(program, context);
-  addDoctorCommand(program, context);
-  addTopCommand(program, context);
-  addArrangeCommand(program, context);
-  addExplainCommand(program, context);
-  addLabCommand(program, context);
-  addPlanCommand(program, context);
-  addSessionsCommand(program, context);
-  addCheckConfigCommand(program, context);
-  addHashKeyCommand(program, context);
+  await addCommands(program, context, {
+    up: async () => (await import('./commands/up.js')).addUpCommand,
+    serve: async () => (await import('./commands/serve.js')).addServeCommand,
+    engine: async () => (await import('./commands/engine.js')).addEngineCommand,
+    demo: async () => (await import('./commands/demo.js')).addDemoCommand,
+    ingest: async () => (await import('./commands/ingest.js')).addIngestCommand,
+    ask: async () => (await import('./commands/ask.js')).addAskCommand,
+    collections: async () => (await import('./commands/collections.js')).addCollectionsCommand,
+    doctor: async () => (await import('./commands/doctor.js')).addDoctorCommand,
+    top: async () => (await import('./commands/top.js')).addTopCommand,
+    arrange: async () => (await import('./commands/arrange.js')).addArrangeCommand,
+    explain: async () => (await import('./commands/explain.js')).addExplainCommand,
+    lab: async () => (await import('./commands/lab.js')).addLabCommand,
+    plan: async () => (await import('./commands/plan.js')).addPlanCommand,
+    sessions: async () => (await import('./commands/sessions.js')).addSessionsCommand,
+    'check-config': async () => (await import('./commands/check-config.js')).addCheckConfigCommand,
+    'hash-key': async () => (await import('./commands/hash-key.js')).addHashKeyCommand,
+  });
   return program;
 }

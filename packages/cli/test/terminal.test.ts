@@ -104,8 +104,8 @@ describe('the time left', () => {
   });
 });
 
-describe('examples in the help', () => {
-  const program = createProgram(createContext(terminalOf().terminal));
+describe('examples in the help', async () => {
+  const program = await createProgram({ ...createContext(terminalOf().terminal), argv: [] });
 
   it.each(Object.entries(HELP_EXAMPLES))('%s', (name, examples) => {
     for (const example of examples) {
