@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { freePort, stopGroup } from '../own-process.js';
+import { freePort } from '../free-port.js';
+import { stopGroup } from '../own-process.js';
 
 // Builds the images of the Dockerfile with `buildah`, and runs them: `npm run test:containers`, as root, in some ten
 // minutes. The base image is made here (Debian by `debootstrap`, and Node.js from npm's registry), because there may be

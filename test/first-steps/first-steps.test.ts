@@ -6,7 +6,8 @@ import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 import { afterAll, describe, expect, it } from 'vitest';
-import { freePort, stopGroup } from '../own-process.js';
+import { freePort } from '../free-port.js';
+import { stopGroup } from '../own-process.js';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../..');

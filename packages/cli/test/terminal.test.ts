@@ -1,5 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { timeLeft } from '@warmpath/lab';
+import type { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
 import { createContext } from '../src/command-context.js';
 import { HELP_EXAMPLES } from '../src/help-examples.js';
@@ -102,6 +103,34 @@ describe('the time left', () => {
     waiting.stop();
     expect(other.noted()).toBe('Starting …\n');
   });
+});
+
+describe('the commands that are loaded', () => {
+  const programOf = (...argv: string[]) => createProgram({ ...createContext(terminalOf().terminal), argv });
+  const named = (command: Command) => command.commands.map((each) => each.name());
+
+  it('are the one that is named alone', async () => {
+    expect(named(await programOf('arrange', '--json'))).toEqual(['arrange']);
+    const program = await programOf('lab', 'run', '--json');
+    expect([named(program), named(program.commands[0]!)]).toEqual([['lab'], ['run']]);
+  });
+
+  it.each([[], ['--help'], ['help', 'lab'], ['arange'], ['constructor'], ['--json', 'lab', 'run']])(
+    'are all where none is named: %j',
+    async (...argv) => {
+      const program = await programOf(...argv);
+      expect(named(program)).toHaveLength(16);
+      expect(named(program.commands.find((each) => each.name() === 'lab')!)).toHaveLength(5);
+    },
+  );
+
+  it.each([[['lab']], [['lab', '--help']], [['lab', 'rn']], [['lab', 'help', 'run']]])(
+    'are all of the lab where none of those is named: %j',
+    async (argv) => {
+      const program = await programOf(...argv);
+      expect([named(program), named(program.commands[0]!).length]).toEqual([['lab'], 5]);
+    },
+  );
 });
 
 describe('examples in the help', async () => {

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { resolveModel } from '@warmpath/engine';
 import { request } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
+import { freePort } from '../../../test/free-port.js';
 import { startFakeEngine } from './fake-engine.js';
 import { MAIN, type RunningCli, runCli, startCli } from './run-cli.js';
 
@@ -22,6 +23,9 @@ interface Usage {
     readonly prompt_tokens_details: { readonly cached_tokens: number };
   };
 }
+
+/** An engine starts eight times, later each time. */
+const SLOW = { timeout: 120_000 };
 
 const started: RunningCli[] = [];
 
@@ -130,7 +134,7 @@ describe('warmpath up', () => {
     expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_INVALID', param: '--port' } });
   });
 
-  it('starts an engine again that dies, and says so and fails when it cannot be started', async () => {
+  it('starts an engine again that dies, and says so and fails when it cannot be started', SLOW, async () => {
     const folder = await mkdtemp(join(tmpdir(), 'warmpath-up-'));
     try {
       const model = join(folder, 'model.gguf');
@@ -251,13 +255,12 @@ describe('a line for each request', () => {
 
 describe('warmpath serve', () => {
   it('says at once what is wrong with the engine, waits for it, and says when it is there', async () => {
-    const place = await startFakeEngine();
-    await place.close();
-    const cli = start(['serve', '--engine', place.url.replace('//', '//user:hidden@'), '--port', '0']);
+    const port = await freePort();
+    const cli = start(['serve', '--engine', `http://user:hidden@127.0.0.1:${port}`, '--port', '0']);
     await cli.waitForNote(
       /The engine at http:\/\/127\.0\.0\.1:\d+: The engine cannot be reached: nothing listens.*\n {2}remedy {2}Start the engine/,
     );
-    const engine = await startFakeEngine({ port: Number(new URL(place.url).port) });
+    const engine = await startFakeEngine({ port });
     try {
       await cli.waitForNote(/is there; it serves fake-model\./);
     } finally {

@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
+import { freePort } from '../../../test/free-port.js';
 import { closing } from '../../gateway/test/harness.js';
 import type { TreeSnapshot } from '../src/feed.js';
 import { accessibilityFaults, live, type OpenDashboard, openDashboard } from './open-dashboard.js';
@@ -191,13 +192,13 @@ describe('texts of clients', () => {
 
 describe('a gateway that goes away', () => {
   it('is missed, and found again', async () => {
-    const simulation = await simulate();
+    const port = await freePort();
+    const simulation = await simulate({ server: { port } });
     await simulation.run(questions(10, 1));
     const dashboard = await openDashboard(simulation.gateway.url);
     const { page } = dashboard;
     await live(dashboard);
     const prompts = await tile(page, 'Prompts');
-    const port = Number(new URL(simulation.gateway.url).port);
     await simulation.gateway.close();
     await page
       .getByRole('alert')

@@ -1,17 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { freePort } from '../../../test/free-port.js';
 import { startGateway } from '../src/start-gateway.js';
-import { FakeEngine } from './fake-engine.js';
 import { chat, closing, errorOf, gatewayAt, send, stand } from './harness.js';
 
 const PATH = '/v1/chat/completions';
-
-/** A port that is free now, for gateways that must name each other before they listen. */
-async function freePort(): Promise<number> {
-  const engine = await FakeEngine.start();
-  const { port } = new URL(engine.url);
-  await engine.close();
-  return Number(port);
-}
 
 describe('a gateway whose engine is a gateway', () => {
   it('refuses what it sent itself', async () => {

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { createInterface } from 'node:readline';
+import { freePort } from '../../../test/free-port.js';
 
 const BINARY = process.env['REDIS_SERVER'] ?? 'redis-server';
 const MISSING = `These tests need a real server: ${BINARY} was not found. Install Debian's package redis-server, or name a binary of Redis or Valkey in REDIS_SERVER.`;
@@ -80,13 +80,4 @@ async function launch(port: number, options: readonly string[]): Promise<ChildPr
     });
   });
   return server;
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

@@ -1,11 +1,11 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PGlite } from '@electric-sql/pglite';
 import { vector } from '@electric-sql/pglite-pgvector';
 import { PGLiteSocketServer } from '@electric-sql/pglite-socket';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { freePort } from '../../../test/free-port.js';
 import { Collections, type CollectionsOptions } from '../src/index.js';
 import { startFakeEmbeddings } from './fake-embeddings.js';
 import { startJsonServer } from './json-server.js';
@@ -129,11 +129,3 @@ describe('a collection that lives in a database', () => {
     expect(server.requests).toEqual([]);
   });
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}

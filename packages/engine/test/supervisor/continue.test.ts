@@ -28,11 +28,11 @@ interface StreamedChunk extends Chunk {
 const usage = { stream_options: { include_usage: true } };
 const plain = (prompt: number[] | string, fields: object): Asked => ({
   path: '/v1/completions',
-  body: { prompt, temperature: 0, stream: true, max_tokens: 150, ignore_eos: true, ...usage, ...fields },
+  body: { prompt, temperature: 0, stream: true, max_tokens: 100, ignore_eos: true, ...usage, ...fields },
 });
 const chat = (content: string, fields: object): Asked => ({
   path: '/v1/chat/completions',
-  body: { messages: [{ role: 'user', content }], stream: true, max_tokens: 150, ignore_eos: true, ...usage, ...fields },
+  body: { messages: [{ role: 'user', content }], stream: true, max_tokens: 100, ignore_eos: true, ...usage, ...fields },
 });
 
 /** Bytes of `é` and `🌍`, drawn in any order: characters that are whole, cut, and wrong. */
@@ -179,7 +179,7 @@ describe('a stream whose worker dies', { timeout: TIMEOUT_MS }, () => {
     vi.stubEnv('CRASH_AT', place);
     vi.stubEnv('CRASH_MARKS', marks);
     // A stream commits its prompt and its end, and decodes once a token: the second one below is in its middle.
-    vi.stubEnv('CRASH_AFTER', place === 'commit' ? '2' : '200');
+    vi.stubEnv('CRASH_AFTER', place === 'commit' ? '2' : '150');
     vi.stubEnv('CRASH_TIMES', '1');
     await start();
     const asked = REQUESTS['a plain greedy one']!;

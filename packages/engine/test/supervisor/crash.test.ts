@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { type IncomingMessage, request as sendRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,18 +14,21 @@ const TIMEOUT_MS = 60_000;
 
 describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
   let marks: string;
+  /** The one that was started last. */
   let engine: SupervisedEngine;
+  let engines: SupervisedEngine[];
   let crashes: WarmpathError[];
   let tellCrash: () => void;
 
   beforeEach(async () => {
     marks = await mkdtemp(join(tmpdir(), 'warmpath-crash-'));
     crashes = [];
+    engines = [];
     tellCrash = () => undefined;
   });
   afterEach(async () => {
     vi.unstubAllEnvs();
-    await engine.close();
+    for (const each of engines) await each.close();
     await rm(marks, { recursive: true });
   });
 
@@ -39,6 +42,7 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
         },
       },
     );
+    engines.push(engine);
   }
 
   /** The worker will crash at this place. */
@@ -112,25 +116,32 @@ describe('an engine whose native part crashes', { timeout: TIMEOUT_MS }, () => {
     expect(await metric('warmpath_engine_retries_total')).toBe(0);
   });
 
-  it.each([
-    ['loop', /no sign of life for 8 s/],
-    ['hang', /One step has been computed for \d+ s, and [\d.]+ ms were expected/],
-  ])('that hangs (%s) is ended, and what it was asked is computed by the next one', async (place, reason) => {
-    crashAt(place, { after: 12 });
-    await start();
-    const streaming = new StreamedRequest(`${engine.url}/v1/completions`, {
-      prompt: someTokens(40),
-      stream: true,
-      temperature: 0,
-      max_tokens: 40,
-      ignore_eos: true,
-    });
-    // The first decode warms the context up, the eleven after it are the prompt and ten tokens.
-    const text = textOf(await streaming.rest());
-    expect(crashes[0]!.message).toMatch(reason);
-    expect(engine.restarts).toBe(1);
-    expect(await metric('warmpath_engine_continued_streams_total')).toBe(1);
-    expect(text).toBe(textIn(await complete(someTokens(40), { max_tokens: 40 })));
+  it('that hangs is ended, and what it was asked is computed by the next one', async () => {
+    // Two engines at once: the watch over each takes seconds.
+    const hanging = [];
+    for (const place of ['loop', 'hang']) {
+      const own = join(marks, place);
+      await mkdir(own);
+      // The first decode warms the context up, the eleven after it are the prompt and ten tokens.
+      crashAt(place, { after: 12 });
+      vi.stubEnv('CRASH_MARKS', own);
+      await start();
+      const fields = { prompt: someTokens(40), stream: true, temperature: 0, max_tokens: 40, ignore_eos: true };
+      hanging.push({ engine, streaming: new StreamedRequest(`${engine.url}/v1/completions`, fields) });
+    }
+    // The next workers are whole.
+    vi.unstubAllEnvs();
+    for (const { engine: hung, streaming } of hanging) {
+      const text = textOf(await streaming.rest());
+      engine = hung;
+      expect(engine.restarts).toBe(1);
+      expect(await metric('warmpath_engine_continued_streams_total')).toBe(1);
+      expect(text).toBe(textIn(await complete(someTokens(40), { max_tokens: 40 })));
+    }
+    expect(crashes.map(({ message }) => message).toSorted()).toEqual([
+      expect.stringMatching(/no sign of life for 8 s/),
+      expect.stringMatching(/One step has been computed for \d+ s, and [\d.]+ ms were expected/),
+    ]);
   });
 
   it('while requests wait: they are computed by the next one, and a stream that had begun goes on', async () => {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type EngineOptions, type EngineProcess, spawnEngine } from '@warmpath/engine';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { freePort } from '../../../../test/free-port.js';
 import { modelPath } from '../../../engine/bench/random-model/src/model-path.js';
 import { closing, gatewayAt, send } from '../harness.js';
 
@@ -105,8 +106,8 @@ describe('residency by the events of a real engine', { timeout: 120_000 }, () =>
   });
 
   test('an engine that was restarted holds nothing, and a gateway that comes late hears what it holds', async () => {
-    await start({});
-    const port = Number(new URL(engine.url).port);
+    const port = await freePort();
+    await start({ port });
     const url = await gateway();
     await untilHeard(url);
     const documents = [passage(1), passage(2)];

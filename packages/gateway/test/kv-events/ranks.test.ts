@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { Encoder } from '@msgpack/msgpack';
 import { describe, expect, test } from 'vitest';
 import { XPublisher } from 'zeromq';
+import { freePort } from '../../../../test/free-port.js';
 import { engineSettings, type GatewayConfigInput } from '../../src/config/schema.js';
 import { decodeBatch, noDecodeAnomalies } from '../../src/engines/kv-events/decode-batch.js';
 import { resolveConfig, startGateway } from '../../src/index.js';
@@ -97,7 +97,7 @@ describe('data-parallel ranks', () => {
   });
 
   test('are heard one by one, and a request goes to the rank that holds its documents', async () => {
-    const port = await twoFreePorts();
+    const port = await freePort(2);
     const publishers = await Promise.all([0, 1].map((rank) => publisher(port + rank)));
     const ranks: (string | undefined)[] = [];
     const engine = closing(
@@ -189,24 +189,4 @@ async function publisher(port: number) {
       await socket.send(['', number, encoder.encode([1.5, events, ...(rank === undefined ? [] : [rank])])]);
     },
   };
-}
-
-/** The first of two that nobody listens on. */
-async function twoFreePorts(): Promise<number> {
-  for (;;) {
-    const port = await listens(0);
-    if (port < 65_535 && (await listens(port + 1)) > 0) return port;
-  }
-}
-
-/** Whether a port can be listened on: the port, or 0. */
-function listens(port: number): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer()
-      .on('error', () => resolve(0))
-      .listen(port, '127.0.0.1', () => {
-        const address = server.address() as { readonly port: number };
-        server.close(() => resolve(address.port));
-      });
-  });
 }
