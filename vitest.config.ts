@@ -16,6 +16,9 @@ export default defineConfig({
     testTimeout: kind ? 120_000 : 30_000,
     hookTimeout: 60_000,
     maxWorkers: 2,
+    // What is built is loaded as Node loads it for a user, not module by module through Vite, as packages would be whose
+    // folder is a link to one here.
+    server: { deps: { external: [/\/packages\/[^/]+\/dist\//] } },
     reporters: ['default', new PlainSummaryReporter()],
   },
 });
