@@ -16,8 +16,8 @@ export default defineConfig({
     testTimeout: kind ? 120_000 : 30_000,
     hookTimeout: 60_000,
     maxWorkers: 2,
-    // What is built is loaded as Node loads it for a user, not module by module through Vite, as packages would be whose
-    // folder is a link to one here.
+    // What is built is loaded as Node loads it for a user. The packages here are links to folders of this repository,
+    // so Vite would otherwise load them module by module, anew for each file of tests.
     server: { deps: { external: [/\/packages\/[^/]+\/dist\//] } },
     reporters: ['default', new PlainSummaryReporter()],
   },

@@ -3,7 +3,7 @@ import { addCommands, type CommandContext, PROGRAM } from './command-context.js'
 import { EXIT_CODES_HELP } from './exit-codes.js';
 import { packageVersion } from './version.js';
 
-/** The whole command line, of which only the command that `context.argv` names is loaded; without one, every command. */
+/** The whole command line. Only the command that `context.argv` names is loaded; without one, all of them. */
 export async function createProgram(context: CommandContext): Promise<Command> {
   const program = new Command(PROGRAM)
     .description('Starts every RAG prompt with tokens that the LLM engine has already prefilled.')
