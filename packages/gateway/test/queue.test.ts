@@ -60,6 +60,10 @@ const asked = (user: string, documents: readonly object[] = DOCUMENTS) => chat(d
 const ids = (waiting: ArrangeRequest['waiting']) => waiting?.map((documents) => documents.map(({ id }) => id));
 const [velka, orsin, tamir] = DOCUMENTS;
 
+interface ArrangeAnswer {
+  readonly order: readonly number[];
+}
+
 describe('a limit of prompts in the engine', () => {
   it('lets the others wait, and dispatches them in order of arrival', async () => {
     const { both, arrive, answer, users, engine } = await oneAtATime();
@@ -96,6 +100,63 @@ describe('a limit of prompts in the engine', () => {
     expect(told[2]).toBeUndefined();
     expect(told[3]).toEqual([['tamir']]);
     expect(told.slice(4)).toEqual([undefined, undefined, undefined]);
+  });
+
+  it('tells calls of /v1/arrange of the prompts that wait, and these of the order they were given', async () => {
+    const waitings: ArrangeRequest['waiting'][] = [];
+    const { both, engine, arrive, answer } = await oneAtATime({ arrange: { hints: false } }, waitings);
+    const system = 'Answer from the documents.';
+    const orderOf = async (fields: object, authorization = 'Bearer one') => {
+      const body = { model: 'm', preamble: system, documents: DOCUMENTS, ...fields };
+      const { text } = await send(`${both.gateway.url}/v1/arrange`, body, { headers: { authorization } });
+      return (JSON.parse(text) as { documents: { id: string }[] }).documents.map(({ id }) => id);
+    };
+    const retrieved = DOCUMENTS.map(({ id }) => id);
+    expect(await orderOf({}, 'Bearer zero')).toEqual(retrieved);
+    const replies = await arrive([
+      [chat([], { documents: undefined }), 'Bearer one'],
+      [asked('a', [tamir, orsin]), 'Bearer one'],
+      [asked('b', [orsin, tamir]), 'Bearer one'],
+    ]);
+    waitings.length = 0;
+    // Others' prompts, and those of another model or behind another text, are nobody's here.
+    expect(await orderOf({}, 'Bearer two')).toEqual(retrieved);
+    expect(await orderOf({ model: 'other' })).toEqual(retrieved);
+    expect(await orderOf({ preamble: 'Be brief.' })).toEqual(retrieved);
+    expect(await orderOf({ preamble: undefined })).toEqual(retrieved);
+    expect(waitings.map((waiting) => ids(waiting))).toEqual([undefined, undefined, undefined, undefined]);
+    const order = await orderOf({});
+    expect(ids(waitings[4])).toEqual([
+      ['tamir', 'orsin'],
+      ['orsin', 'tamir'],
+    ]);
+    expect(order.at(-1)).toBe('velka');
+    for (let i = 0; i < replies.length; i++) await answer();
+    await Promise.all(replies);
+    for (const { body } of engine.received.slice(1)) expect(labelsIn(body)).toEqual(order.slice(0, 2));
+  });
+
+  it('changes no order of /v1/arrange where what waits shares nothing with it', async () => {
+    const calls = [[velka, orsin], [orsin, tamir], DOCUMENTS];
+    const ordersBeside = async (waiting: readonly (readonly object[])[]) => {
+      const { both, arrive, answer } = await oneAtATime();
+      const replies = await arrive([
+        [asked('first', [])],
+        ...waiting.map((documents) => [asked('', documents)] as const),
+      ]);
+      const orders: unknown[] = [];
+      for (const documents of calls) {
+        const body = { model: 'm', preamble: 'Answer from the documents.', documents };
+        orders.push((JSON.parse((await send(`${both.gateway.url}/v1/arrange`, body)).text) as ArrangeAnswer).order);
+      }
+      for (let i = 0; i < replies.length; i++) await answer();
+      await Promise.all(replies);
+      return orders;
+    };
+    const other = (id: string) => ({ id, content: `${id} is told of in its own book, on the first page.` });
+    const alone = await ordersBeside([]);
+    expect(await ordersBeside([[other('a'), other('b')], [other('b')]])).toEqual(alone);
+    expect(await ordersBeside([])).toEqual(alone);
   });
 
   it('tells the policy of documents that stand in the prompts that wait', async () => {

@@ -1,8 +1,9 @@
+import { LAYOUT_NAMES } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
 import { CHAT_RESPONSE } from './fake-engine.js';
-import { closing, DOCUMENTS, errorOf, gatewayAt, send, stand, told } from './harness.js';
+import { chat, closing, DOCUMENTS, errorOf, gatewayAt, send, stand, told } from './harness.js';
 
-const [VELKA, ORSIN] = DOCUMENTS;
+const [VELKA, ORSIN, TAMIR] = DOCUMENTS;
 
 describe('passthrough', () => {
   it.each([
@@ -199,6 +200,22 @@ describe('POST /v1/arrange', () => {
     for (const apart of [{ preamble: 'Be long.' }, { model: 'other', preamble: 'Be brief.' }]) {
       expect((await ask({ documents: [ORSIN, VELKA], ...apart })).order).toEqual([0, 1]);
     }
+  });
+
+  it.each(LAYOUT_NAMES)('knows of chats whose system message is its preamble: layout %s', async (layout) => {
+    const { gateway } = await stand(undefined, { arrange: { layout, hints: false } });
+    const orderOf = async (fields: object) => {
+      const body = { model: 'm', documents: [ORSIN, VELKA], ...fields };
+      return (JSON.parse((await send(`${gateway.url}/v1/arrange`, body)).text) as Answer).order;
+    };
+    const question = { role: 'user', content: 'How heavy is Velka?' };
+    const system = { role: 'system', content: 'Answer from the documents.' };
+    await send(`${gateway.url}/v1/chat/completions`, chat([VELKA, ORSIN], { messages: [system, question] }));
+    expect(await orderOf({ preamble: '' })).toEqual([0, 1]);
+    expect(await orderOf({ preamble: system.content, model: 'other' })).toEqual([0, 1]);
+    expect(await orderOf({ preamble: system.content })).toEqual([1, 0]);
+    await send(`${gateway.url}/v1/chat/completions`, chat([TAMIR, VELKA], { messages: [question] }));
+    expect(await orderOf({ preamble: '', documents: [VELKA, TAMIR] })).toEqual([1, 0]);
   });
 
   it('hears what became of a prompt, from the tenant that asked for its order, once', async () => {

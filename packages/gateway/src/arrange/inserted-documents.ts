@@ -215,6 +215,16 @@ export class InsertedDocuments {
   }
 
   /**
+   * What stands before the documents of a prompt of which only the text before them is known: that of a chat whose
+   * system message is that text, or that has none. So both know of each other.
+   */
+  preambleOfText(text: string, model: string): Preamble {
+    const question = { role: 'user', content: '' };
+    const messages = text === '' ? [question] : [{ role: 'system', content: text }, question];
+    return chatPreamble(messages, modelScope(model), this.#config.arrange);
+  }
+
+  /**
    * The body that prefills a path behind a served request's preamble: its documents and an empty question. It is a
    * prefix of every prompt that begins with these documents, up to what the chat template writes behind the user's
    * text.
@@ -373,7 +383,7 @@ export class InsertedDocuments {
 function promptScope({ api, model, body }: ScopedRequest): string {
   const known = scopes.get(body);
   if (known !== undefined) return known;
-  const parts = [JSON.stringify(model)];
+  const parts = [modelScope(model)];
   for (const field of api.promptFields) {
     const value = body.value(field);
     if (value !== undefined) parts.push(`${field}:${byteChain(body.bytes, [value])[0]}`);
@@ -381,6 +391,11 @@ function promptScope({ api, model, body }: ScopedRequest): string {
   const scope = parts.join('\n');
   scopes.set(body, scope);
   return scope;
+}
+
+/** The scope of a prompt that has nothing else in front of its messages. */
+function modelScope(model: string): string {
+  return JSON.stringify(model);
 }
 
 type ScopedRequest = Pick<ParsedRequest, 'api' | 'model' | 'body'>;

@@ -1,9 +1,7 @@
 import {
   type ArrangeRequest,
   type Document,
-  estimateTokens,
   expectedReuse,
-  fingerprint,
   observe,
   renderHint,
   WarmpathError,
@@ -24,12 +22,13 @@ const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
 
 /**
  * `POST /v1/arrange`: the order alone, for clients that build their own prompts. The answer counts as served: the next
- * request is arranged as if the engine had seen this one, which is what makes the order useful. Calls that come at the
- * same time behind the same preamble know of each other, as prompts that wait do. `id` names it for
+ * request is arranged as if the engine had seen this one, which is what makes the order useful. Behind the same
+ * preamble, a call knows of the prompts that wait for the engine, and of calls that come at the same time. Prompts that
+ * wait find the order that it was given in the tree: whichever comes first computes what they share. `id` names it for
  * `POST /v1/observe`.
  *
  * Body: `documents` and the switches of the `warmpath` field; `preamble` is the text that the client puts before the
- * documents, `model` keeps the histories of several models apart. Of several engines, `engine` names the one that the
+ * documents, which counts as the system message of a chat; `model` keeps the histories of several models apart. Of several engines, `engine` names the one that the
  * prompt goes to; without it the gateway chooses one, as for its own prompts, and the answer says which.
  */
 export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
@@ -102,7 +101,7 @@ class WaitingCalls {
   }
 }
 
-/** Other calls that a policy is told of; it reads no more. */
+/** Other requests that a policy is told of; it reads no more. */
 const MAX_OTHERS = 64;
 
 function placed(
@@ -111,11 +110,11 @@ function placed(
   { body, preamble, engine: wanted }: ReturnType<typeof readBody>,
   asked: ArrangeRequest,
 ): PlacedCall {
+  const place = { tenant: exchange.caller.tenant, model: modelOf(body), wanted };
   const request =
     typeof preamble === 'string'
-      ? { ...asked, preamble: { key: `text#${fingerprint([preamble])}`, tokens: estimateTokens(preamble) } }
+      ? { ...asked, preamble: gateway.documents.preambleOfText(preamble, place.model) }
       : asked;
-  const place = { tenant: exchange.caller.tenant, model: modelOf(body), wanted };
   return {
     request,
     engine: engineFor(gateway, request, place, gateway.now()),
@@ -132,7 +131,10 @@ function arrangeOnly(
   const { documents, config } = gateway;
   const now = gateway.now();
   const state = gateway.histories.of(engine, tenant, model);
-  const known = others.length === 0 ? request : { ...request, waiting: others };
+  const { preamble } = request;
+  const queued = preamble === undefined ? NO_OTHERS : engine.queue.waitingBehind(preamble, tenant);
+  const waiting = [...queued, ...others].slice(0, MAX_OTHERS);
+  const known = waiting.length === 0 ? request : { ...request, waiting };
   const arrangement = documents.arrange(known, state.history, now);
   const served = withoutTexts(arrangement);
   observe({ kind: 'dispatched', arrangement: served, now }, state.history);
