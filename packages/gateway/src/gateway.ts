@@ -8,6 +8,7 @@ import type { GatewayConfig } from './config/schema.js';
 import type { Conversations } from './conversation/conversations.js';
 import type { EngineParts } from './engines/engine.js';
 import type { Engines } from './engines/engines.js';
+import type { Indexer } from './engines/indexer/indexer.js';
 import type { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Authenticator } from './intake/authenticate.js';
 import type { Cors } from './intake/cors.js';
@@ -48,6 +49,8 @@ export interface Gateway {
   readonly histories: ServedHistories;
   /** Which engines got bodies that begin alike. */
   readonly sentPrefixes: SentPrefixes;
+  /** Only where one is configured. */
+  readonly indexer: Indexer | undefined;
   /** Large bodies that are worked through. */
   readonly slices: WorkSlices;
   readonly documents: InsertedDocuments;

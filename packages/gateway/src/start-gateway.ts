@@ -16,6 +16,7 @@ import { type Engine, logChange } from './engines/engine.js';
 import type { EngineReport } from './engines/engine-probe.js';
 import { logReport } from './engines/engine-watch.js';
 import { Engines } from './engines/engines.js';
+import { Indexer } from './engines/indexer/indexer.js';
 import { SentPrefixes } from './engines/sent-prefixes.js';
 import type { Gateway } from './gateway.js';
 import { Authenticator } from './intake/authenticate.js';
@@ -141,6 +142,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
     await gateway.conversations.store.close();
     await gateway.collections?.close();
     await gateway.engines.close();
+    await gateway.indexer?.close();
     throw error;
   }
   watchEngines(gateway, app, parts.onEngine);
@@ -221,6 +223,7 @@ async function assemble(
     sessionTurns: () => sessions.turns,
     sessionStoreUp: () => sessions.isUp,
     peers: () => gateway?.peers?.counts,
+    indexer: () => indexer?.counts,
     histories: () => histories.size,
     treeNodes: () => histories.treeNodes,
     warmPrefixes: () => prefixes.size,
@@ -242,10 +245,15 @@ async function assemble(
       arrangements: () => arrangements.bytes,
       requests: () => requests.bytes,
       prefixes: () => prefixes.bytes,
-      beginnings: () => sentPrefixes.bytes,
+      beginnings: () => sentPrefixes.bytes + (indexer?.bytes ?? 0),
     },
   });
-  const sentPrefixes = new SentPrefixes(bytesOf('beginnings'));
+  // What an index is asked about takes half of what is known of beginnings otherwise.
+  const beginnings = Math.floor(bytesOf('beginnings') / (config.residency.indexer === undefined ? 1 : 2));
+  const sentPrefixes = new SentPrefixes(beginnings);
+  const indexer =
+    config.residency.indexer &&
+    new Indexer(config.residency.indexer, config.upstream.timeouts, { now, maxBytes: beginnings });
   const warmups = new Warmups(prefixes, now);
   const plans = new PlanJobs(config);
   const arrangements = new OpenArrangements(bytesOf('arrangements'));
@@ -295,6 +303,7 @@ async function assemble(
     bodies,
     histories,
     sentPrefixes,
+    indexer,
     slices: new WorkSlices(),
     documents,
     cacheSalts,
@@ -344,4 +353,5 @@ async function shutDown(
   await gateway.conversations.store.close();
   await gateway.collections?.close();
   await gateway.engines.close();
+  await gateway.indexer?.close();
 }

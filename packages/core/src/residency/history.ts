@@ -46,6 +46,17 @@ export interface ServedRequest {
   readonly order?: readonly number[];
 }
 
+/** How far an index says that a request's path is held, in documents of its order. */
+export interface IndexedDocuments {
+  /** Leading documents that are there. */
+  readonly held: number;
+  /** The first one behind which nothing of the path is there; their number, or more, where that is not known. */
+  readonly goneFrom: number;
+}
+
+/** Milliseconds by which an index may lag behind what the engine was sent. */
+const INDEX_LAG_MS = 10_000;
+
 /**
  * Residency from what was recently served: the source that works with every engine, and the least certain one. One
  * instance per engine replica and tenant, for caches are never shared across either.
@@ -189,6 +200,24 @@ export class ServedHistory implements ResidencyView {
     this.#pruneToCapacity();
   }
 
+  /**
+   * An index of the engine's cache says how far it holds this request's path. What is there counts as expected: that it
+   * is missing later must not prove anything. What is not there goes, unless it was used of late, because an index lags
+   * behind. Where the engine's own events or slots are followed, these alone count. O(path + removed).
+   */
+  indexed(request: ServedRequest, { held, goneFrom }: IndexedDocuments, now: number): void {
+    if (this.#isExact || this.#slots !== undefined) return;
+    const { keys, tokens } = pathOf(request);
+    const before = keys.length - request.documents.length;
+    if (goneFrom < request.documents.length) {
+      const gone = keys.slice(0, before + goneFrom + 1);
+      if (this.#isUnusedSince(gone, now - INDEX_LAG_MS)) this.#tree.removePath(gone);
+    }
+    if (held === 0) return;
+    this.#tree.insert({ keys: keys.slice(0, before + held), tokens: tokens.slice(0, before + held) }, 'expected', now);
+    this.#pruneToCapacity();
+  }
+
   /** The engine's events say that this path came back, whoever asked for it. O(path). */
   restored(path: ServedPath, now: number): void {
     this.#tree.insert(path, 'confirmed', now);
@@ -222,6 +251,15 @@ export class ServedHistory implements ResidencyView {
     const { missing, exceeded } = this.#predictions.judge(tokens, dispatch, { cachedTokens, promptTokens });
     if (exceeded) this.#capacity.exceeded();
     if (this.#evictsLeastRecent) this.#learnCapacity(missing, total - cachedTokens);
+  }
+
+  #isUnusedSince(keys: readonly string[], time: number): boolean {
+    let node = 0;
+    for (const key of keys) {
+      node = this.#tree.child(node, key);
+      if (node < 0) return false;
+    }
+    return this.#tree.inspect(node).lastUsedAt < time;
   }
 
   get #isExact(): boolean {

@@ -18,6 +18,7 @@ import { errorShapeOf } from '../intake/apis/error-shape.js';
 import { BodyView } from '../intake/body-view.js';
 import { mentionsKey } from '../intake/parse-request.js';
 import type { ChosenEngine, Exchange } from '../observe/exchange.js';
+import { askIndexer, type IndexedShares, type RouteQuestion } from './ask-indexer.js';
 import type { Dispatch, WaitingContext } from './dispatch.js';
 import { ownHeaders } from './forward.js';
 import { clientTimeoutMs } from './headers.js';
@@ -40,11 +41,26 @@ interface PromptUnderWay {
   /** Engines that failed to answer it, and how many of them may have begun. */
   readonly tried: readonly Engine[];
   readonly begun: number;
+  /** What an index of the engines' caches says of it. */
+  readonly indexed: IndexedShares | undefined;
 }
 
 /** The prompt goes to an engine, and waits for it if it must. */
 export function dispatchPrompt(gateway: Gateway, call: Call, prepared: PreparedPrompt): void {
-  enter({ gateway, call, prepared, tried: [], begun: 0 });
+  const { indexer, engines, now } = gateway;
+  const prompt = { gateway, call, prepared, tried: [], begun: 0 };
+  if (indexer === undefined || engines.only !== undefined) {
+    enter({ ...prompt, indexed: undefined });
+    return;
+  }
+  const question = routeQuestion(gateway, call.tenant, prepared, now());
+  void askIndexer(gateway, indexer, call, prepared, question).then((indexed) => {
+    try {
+      enter({ ...prompt, indexed });
+    } catch (error) {
+      fail({ ...prompt, indexed }, error);
+    }
+  });
 }
 
 function enter(prompt: PromptUnderWay): void {
@@ -184,7 +200,7 @@ interface Place {
 
 const nothing = (): void => {};
 
-function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
+function placeOf({ gateway, call, prepared, tried, indexed }: PromptUnderWay): Place {
   const { engines, sentPrefixes, now } = gateway;
   const { only } = engines;
   const { tenant, body } = call;
@@ -192,11 +208,20 @@ function placeOf({ gateway, call, prepared, tried }: PromptUnderWay): Place {
   const beginnings = sentPrefixes.beginningsOf(tenant, body);
   const sharedBytes = sentPrefixes.sharedBytes(beginnings);
   const question = routeQuestion(gateway, tenant, prepared, now());
-  const tokensPerByte = estimateTokensOfBytes(body) / Math.max(1, body.length);
+  const promptTokens = estimateTokensOfBytes(body);
+  const tokensPerByte = promptTokens / Math.max(1, body.length);
+  const beginningTokens = (engine: Engine): number => {
+    const share = indexed?.of(engine);
+    const sent = tokensPerByte * sharedBytes(engine.number);
+    if (share === undefined) return sent;
+    // What it has not begun to answer is in no index yet.
+    const isBehind = !indexed!.isComplete || engine.prefilling > 0;
+    return isBehind ? Math.max(share * promptTokens, sent) : share * promptTokens;
+  };
   const { engine, route } = engines.route({
     model: () => question?.model ?? modelIn(call),
-    promptTokens: estimateTokensOfBytes(body),
-    cachedTokens: (engine) => Math.max(question?.cachedTokens(engine) ?? 0, tokensPerByte * sharedBytes(engine.number)),
+    promptTokens,
+    cachedTokens: (engine) => Math.max(question?.cachedTokens(engine) ?? 0, beginningTokens(engine)),
     tried,
   });
   sentPrefixes.sent(beginnings, engine.number);
@@ -237,7 +262,7 @@ function routeQuestion(
   tenant: string,
   prepared: PreparedPrompt,
   now: number,
-): { readonly model: string; readonly cachedTokens: (engine: Engine) => number } | undefined {
+): RouteQuestion | undefined {
   if (prepared.kind === 'plain') return undefined;
   try {
     const open = prepared.kind === 'found' ? openDocuments(gateway, prepared) : prepared.request;

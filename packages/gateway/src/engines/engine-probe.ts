@@ -136,10 +136,13 @@ export function askModels(
   return askText(upstream, { path: '/v1/models', headers }, { totalMs, limitBytes: LIST_BYTES });
 }
 
-/** Gets a text, of which so many bytes are read, within a time; or why there is none. Never rejects. */
+/**
+ * Gets a text, or posts a body and gets one, of which so many bytes are read, within a time; or why there is none.
+ * Never rejects.
+ */
 export function askText(
   upstream: Upstream,
-  { path, headers }: Pick<UpstreamRequest, 'path' | 'headers'>,
+  { path, headers, body = null }: Pick<UpstreamRequest, 'path' | 'headers'> & Partial<Pick<UpstreamRequest, 'body'>>,
   { totalMs, limitBytes }: { readonly totalMs: number; readonly limitBytes: number },
 ): Promise<TextAnswer | WarmpathError> {
   return new Promise((resolve) => {
@@ -147,7 +150,7 @@ export function askText(
     const chunks: Buffer[] = [];
     let bytes = 0;
     upstream.start(
-      { method: 'GET', path, headers, body: null },
+      { method: body === null ? 'GET' : 'POST', path, headers, body },
       {
         onHead: (answered) => {
           status = answered;
@@ -160,7 +163,8 @@ export function askText(
         onEnd: () => resolve({ status, text: Buffer.concat(chunks).toString('utf8') }),
         onError: resolve,
       },
-      { totalMs, isBackground: true },
+      // There is no time for a second try.
+      { totalMs, isBackground: true, retries: body === null },
     );
   });
 }

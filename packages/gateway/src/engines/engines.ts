@@ -96,6 +96,11 @@ export class Engines {
     return { engine, route: { name, candidates: engines.length, newTokens, pendingTokens, tried } };
   }
 
+  /** Those that may get a request for a model, at least one. Errors: as `route`. */
+  takers(model: () => string): readonly Engine[] {
+    return this.#available(model, NONE);
+  }
+
   /** The engine for what is no prompt and changes nothing: always the same one while it is well. Errors: as `route`. */
   first(model: () => string = noModel): Engine {
     return this.only ?? this.#available(model, NONE)[0]!;

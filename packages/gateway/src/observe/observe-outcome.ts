@@ -2,11 +2,11 @@ import { observe, type ServedHistory } from '@warmpath/core';
 import type { RelayResult } from '../answer/relay.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import type { Call } from '../arrange/prepare-prompt.js';
+import { documentTexts, tokensRequest } from '../dispatch/ask-tokens.js';
 import { engineHeaders, promptHeaders } from '../dispatch/forward.js';
 import { requestHeaders } from '../dispatch/headers.js';
 import type { Engine } from '../engines/engine.js';
 import type { KvResidency } from '../engines/kv-residency.js';
-import { tokenizeBody } from '../engines/prompt-tokens.js';
 import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
 import type { ParsedRequest } from '../intake/parse-request.js';
@@ -92,9 +92,6 @@ function observeAnswer(
   if (prompt.parsed !== undefined) observeForPrewarming(engine, call, prompt.parsed, prompt);
 }
 
-/** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
-const TOKENIZER = '/tokenize';
-
 /** What the engine's events say of this prompt can be read once its tokens are known. */
 function followTokens(
   gateway: Gateway,
@@ -103,23 +100,11 @@ function followTokens(
   history: ServedHistory,
 ): void {
   const body = viewOf(sent);
-  const { cache } = gateway.documents;
-  const { requestId } = call.request.exchange;
-  const own = { ...engineHeaders(engine, requestId), ...promptHeaders(engine, call) };
-  const headers = requestHeaders(call.request.headers, { ...own, 'accept-encoding': 'identity' });
   residency.completed({
     history,
     arrangements: prompt.arrangements,
-    texts: () =>
-      prompt.arrangements.flatMap(({ documents }) =>
-        documents.map((document) =>
-          prompt.isInserted ? (JSON.parse(`"${cache.rendered(document)}"`) as string) : document.content,
-        ),
-      ),
-    request: () => {
-      const asked = body && tokenizeBody(body);
-      return asked && { method: 'POST', path: engine.dialect.tokenizer ?? TOKENIZER, headers, body: asked };
-    },
+    texts: () => documentTexts(gateway, prompt),
+    request: () => body && tokensRequest(engine, call, body),
     salt: body?.string('cache_salt'),
   });
 }

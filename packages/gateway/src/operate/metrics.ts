@@ -13,6 +13,8 @@ export interface GaugeSources {
   readonly sessionStoreUp: () => boolean;
   /** What gateways tell each other, where the store of conversations is shared. */
   readonly peers: () => Readonly<Record<'told' | 'heard' | 'lost' | 'unreadable', number>> | undefined;
+  /** What became of prompts that an index of the engines' caches could have been asked about, where there is one. */
+  readonly indexer: () => Readonly<Record<string, number>> | undefined;
   readonly warmPrefixes: () => number;
   /** The engines, each by its own name. */
   readonly engines: () => readonly EngineFigures[];
@@ -150,6 +152,7 @@ export class Metrics {
     const isUp = () => Number(sources.sessionStoreUp());
     this.#read('session_store_up', 'Whether the store of conversations can be asked: 1, or 0.', isUp);
     this.#readPeers(sources.peers);
+    this.#readIndexer(sources.indexer);
     this.#read('warm_prefixes', 'Prompt prefixes whose last use is remembered.', sources.warmPrefixes);
     this.#readEngines(sources.engines);
     this.#read('plans_waiting', 'Batches that wait to be planned.', sources.plansWaiting);
@@ -345,6 +348,20 @@ export class Metrics {
       collect: () => {
         counter.reset();
         for (const [event, count] of Object.entries(peers() ?? {})) counter.inc({ event }, count);
+      },
+    });
+  }
+
+  /** What an index of the engines' caches was asked. */
+  #readIndexer(indexer: GaugeSources['indexer']): void {
+    const counter: Counter<'outcome'> = new Counter({
+      name: 'warmpath_indexer_prompts_total',
+      help: 'Prompts that an index of the caches (`residency.indexer`) could be asked about, by what became of it.',
+      labelNames: ['outcome'],
+      registers: [this.#registry],
+      collect: () => {
+        counter.reset();
+        for (const [outcome, count] of Object.entries(indexer() ?? {})) counter.inc({ outcome }, count);
       },
     });
   }

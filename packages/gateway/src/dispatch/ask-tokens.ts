@@ -1,0 +1,34 @@
+import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
+import type { Call } from '../arrange/prepare-prompt.js';
+import type { Engine } from '../engines/engine.js';
+import { tokenizeBody } from '../engines/prompt-tokens.js';
+import type { Gateway } from '../gateway.js';
+import type { BodyView } from '../intake/body-view.js';
+import { engineHeaders, promptHeaders } from './forward.js';
+import { requestHeaders } from './headers.js';
+import type { UpstreamRequest } from './upstream.js';
+
+/** Where the tokens of a prompt are asked for, of an engine that nothing is known of. */
+const TOKENIZER = '/tokenize';
+
+/** Asks an engine which tokens a prompt becomes; `undefined` for one that it cannot be asked about. */
+export function tokensRequest(
+  engine: Engine,
+  call: Call,
+  sent: BodyView,
+): (UpstreamRequest & { readonly body: Buffer }) | undefined {
+  const body = tokenizeBody(sent);
+  if (body === undefined) return undefined;
+  const own = { ...engineHeaders(engine, call.request.exchange.requestId), ...promptHeaders(engine, call) };
+  const headers = requestHeaders(call.request.headers, { ...own, 'accept-encoding': 'identity' });
+  return { method: 'POST', path: engine.dialect.tokenizer ?? TOKENIZER, headers, body };
+}
+
+/** The text that stands in a prompt for each document, in its order. */
+export function documentTexts({ documents: { cache } }: Gateway, prompt: ArrangedPrompt): readonly string[] {
+  return prompt.arrangements.flatMap(({ documents }) =>
+    documents.map((document) =>
+      prompt.isInserted ? (JSON.parse(`"${cache.rendered(document)}"`) as string) : document.content,
+    ),
+  );
+}
