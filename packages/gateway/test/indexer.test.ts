@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../src/config/load.js';
+import { Indexer } from '../src/engines/indexer/indexer.js';
 import { startGateway } from '../src/start-gateway.js';
 import { answerJson, FakeEngine, type ReceivedRequest } from './fake-engine.js';
 import { chat, closing, gatewayAt, labelsIn, metricOf, send, told } from './harness.js';
@@ -89,7 +90,10 @@ interface Questioned {
 }
 
 /** Engines `a` and `b`, an index that hears what they got, and a gateway of which it may say more than it saw. */
-async function fleet(version: Version, config: { readonly cacheSaltKey?: string } = {}) {
+async function fleet(
+  version: Version,
+  { timeoutMs = 60_000, ...upstream }: { readonly cacheSaltKey?: string; readonly timeoutMs?: number } = {},
+) {
   const held = new HeldBlocks();
   const engines: FakeEngine[] = [];
   const broken = { tokenizer: undefined as number | undefined };
@@ -112,7 +116,6 @@ async function fleet(version: Version, config: { readonly cacheSaltKey?: string 
   };
   const index = closing(await FakeEngine.start(usual));
   const clock = { ms: 0 };
-  const upstream = { ...config };
   const listed = engines.map(({ url }, i) => ({ name: 'ab'[i]!, url, instance: '78'[i]! }));
   const gateway = closing(
     await startGateway(
@@ -123,7 +126,7 @@ async function fleet(version: Version, config: { readonly cacheSaltKey?: string 
         upstream,
         engines: listed,
         arrange: { hints: false },
-        residency: { indexer: { kind: kindOf(version), url: index.url } },
+        residency: { indexer: { kind: kindOf(version), url: index.url, timeoutMs } },
       },
       { now: () => clock.ms },
     ),
@@ -153,10 +156,14 @@ const question = (content: string) => ({
 const VERSIONS = Object.keys(SPEAKERS) as Version[];
 
 describe.each(VERSIONS)('an index that speaks as %s', (version) => {
-  it('says which engine holds a prompt that another gateway sent, and in which order', async () => {
-    const { engines, ask, elsewhere, outcome, index } = await fleet(version);
+  it('says which engine holds a prompt that another gateway sent, and how far', async () => {
+    const { engines, gateway, ask, elsewhere, outcome, index } = await fleet(version);
     await elsewhere([x, y, z]);
-    expect(await ask([x, y, z], question('How heavy?'))).toBe('b');
+    const summary = told(
+      await send(gateway.url + CHAT, chat([x, y, z], question('How heavy?')), { headers: { authorization: 'one' } }),
+    );
+    expect(summary).toMatchObject({ engine: 'b' });
+    expect(Number(summary['predicted'])).toBeGreaterThan(100);
     expect(index.last.path).toBe(kindOf(version) === 'dynamo' ? '/query' : '/lookup');
     // Its answer is in the tree: the same documents in another order go there in the one that is held.
     expect(await ask([z, y, x], question('How old?'))).toBe('b');
@@ -215,18 +222,17 @@ describe.each(VERSIONS)('an index that speaks as %s', (version) => {
     expect(await outcome('answered')).toBe(1);
   });
 
-  it.each<[string, (response: ServerResponse) => void]>([
-    ['fails', (response) => response.writeHead(503).end()],
-    ['cuts the connection', (response) => response.destroy()],
-    ['never answers', () => {}],
-    ['never ends its answer', (response) => response.write('{')],
-  ])('costs no answer where it %s', async (_, fails) => {
-    const { index, ask, outcome, questions } = await fleet(version);
+  it.each<[string, number, (response: ServerResponse) => void]>([
+    ['fails', 60_000, (response) => response.writeHead(503).end()],
+    ['cuts the connection', 60_000, (response) => response.destroy()],
+    ['never answers', 50, () => {}],
+    ['never ends its answer', 50, (response) => response.write('{')],
+  ])('costs no answer where it %s', async (_, timeoutMs, fails) => {
+    const { index, ask, outcome, questions } = await fleet(version, { timeoutMs });
     index.answer = fails;
     for (let round = 0; round < 4; round++) await ask([x, y], question(`Round ${round}?`));
-    expect(await outcome('failed')).toBe(3);
-    expect(await outcome('paused')).toBe(1);
-    expect(questions()).toHaveLength(3);
+    expect([await outcome('failed'), await outcome('paused')]).toEqual([3, 1]);
+    expect(questions().length).toBeLessThanOrEqual(3);
   });
 
   it('costs no answer where nobody listens any more', async () => {
@@ -251,17 +257,32 @@ describe.each(VERSIONS)('an index that speaks as %s', (version) => {
     for (let round = 0; round < 5; round++) await ask([x, y], question(`Round ${round}!`));
     expect([await outcome('silent'), await outcome('paused')]).toEqual([10, 0]);
   });
+});
 
-  it('holds no more than 64 prompts up at once', async () => {
-    const { index, usual, ask, outcome } = await fleet(version);
-    const waiting: (() => void)[] = [];
-    index.answer = (response, request) => waiting.push(() => usual(response, request));
-    // No time passes on the gateway's clock, but a question has an end: those that come after it ask again.
-    const replies = Array.from({ length: 65 }, (_, round) => ask([x], question(`Round ${round}?`)));
-    await Promise.all(replies);
-    expect(await outcome('busy')).toBeGreaterThanOrEqual(1);
-    for (const answer of waiting) answer();
-  });
+it('is asked by 64 prompts at once, and by one while it has failed', async () => {
+  const clock = { ms: 0 };
+  const { upstream } = resolveConfig({ upstream: { url: 'http://127.0.0.1:1' } });
+  const settings = { kind: 'dynamo', url: 'http://127.0.0.1:2', timeoutMs: 200 } as const;
+  const indexer = new Indexer(settings, upstream.timeouts, { now: () => clock.ms, maxBytes: 1_000 });
+  closing(indexer);
+  const turns = Array.from({ length: 64 }, () => indexer.turn()!);
+  expect(indexer.turn()).toBeUndefined();
+  for (const turn of turns) turn.end('answered');
+  const again = indexer.turn()!;
+  clock.ms += 150;
+  expect(again.leftMs()).toBe(50);
+  again.end('answered');
+  for (let time = 0; time < 3; time++) indexer.turn()!.end('failed');
+  expect(indexer.turn()).toBeUndefined();
+  clock.ms += 10_000;
+  const probe = indexer.turn()!;
+  expect(indexer.turn()).toBeUndefined();
+  probe.end('failed');
+  expect(indexer.turn()).toBeUndefined();
+  clock.ms += 10_000;
+  indexer.turn()!.end('silent');
+  expect([indexer.turn(), indexer.turn()]).not.toContain(undefined);
+  expect(indexer.counts).toMatchObject({ busy: 2, paused: 2, failed: 4 });
 });
 
 describe('salts', () => {
@@ -320,16 +341,19 @@ describe('salts', () => {
 
 it('forgets what the index does not find any more, but not what was sent of late', async () => {
   const { ask, held, clock, elsewhere } = await fleet('dynamo 1.5');
-  const last = () => question(`At ${clock.ms}?`);
-  expect(await ask([x, y], last())).toBe('a');
-  held.clear();
-  await elsewhere([x, z]);
+  const documents = [x, ...['u', 'v', 'w', 'q', 'r'].map(passage)];
+  const next = () => ask(documents, question(`At ${clock.ms}?`));
+  expect(await next()).toBe('a');
+  const lose = async () => {
+    held.clear();
+    await elsewhere([x, z]);
+  };
+  await lose();
   // What the engine was just given may not be in the index yet.
-  expect(await ask([x, y], last())).toBe('a');
-  held.clear();
-  await elsewhere([x, z]);
+  expect(await next()).toBe('a');
+  await lose();
   clock.ms += 60_000;
-  expect(await ask([x, y], last())).toBe('b');
+  expect(await next()).toBe('b');
 });
 
 it('refuses two engines of one instance', () => {

@@ -223,6 +223,9 @@ const indexer = z.strictObject({
       "Whose API it speaks: Dynamo's standalone indexer and Mooncake's (`POST /query`), or LMCache's controller (`POST /lookup`), which does not know salts and so does not go with `upstream.cacheSaltKey`.",
     ),
   url: engineUrl().describe('Its address.'),
+  timeoutMs: milliseconds()
+    .default(200)
+    .describe("Milliseconds that a prompt waits for it, and for the engine's answer which tokens the prompt is."),
 });
 
 const residency = z.strictObject({

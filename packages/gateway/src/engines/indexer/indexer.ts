@@ -4,13 +4,7 @@ import type { GatewayConfig } from '../../config/schema.js';
 import { Upstream } from '../../dispatch/upstream.js';
 import { TenantCache } from '../../observe/tenant-cache.js';
 import { askText } from '../engine-probe.js';
-import {
-  INDEXER_FORMATS,
-  type IndexerFormat,
-  type IndexerKind,
-  type IndexerQuestion,
-  type InstanceMatches,
-} from './wire-formats.js';
+import { INDEXER_FORMATS, type IndexerFormat, type IndexerQuestion, type InstanceMatches } from './wire-formats.js';
 
 /** A prompt's tokens, and where its documents end among them. */
 export type IndexedTokens = Omit<PromptTokens, 'salt'>;
@@ -51,8 +45,6 @@ export interface IndexedEngine {
   readonly rank: number | undefined;
 }
 
-/** Milliseconds that a prompt waits for its tokens and for the answer, both together. */
-const ASK_MS = 200;
 /** Prompts that ask at once; one while it has failed and nobody knows whether it is back. */
 const MAX_ASKING = 64;
 /** Failures in a row after which nobody asks for a while. */
@@ -85,6 +77,7 @@ export class Indexer {
   readonly #counts: Record<IndexerOutcome, number>;
   readonly #format: IndexerFormat;
   readonly #upstream: Upstream;
+  readonly #timeoutMs: number;
   readonly #now: () => number;
   readonly #tokens: TenantCache<IndexedTokens>;
   #asking = 0;
@@ -97,10 +90,11 @@ export class Indexer {
 
   /** `now`: the monotonic clock, in milliseconds. `maxBytes` of tokens are kept. */
   constructor(
-    { kind, url }: { readonly kind: IndexerKind; readonly url: string },
+    { kind, url, timeoutMs }: NonNullable<GatewayConfig['residency']['indexer']>,
     timeouts: GatewayConfig['upstream']['timeouts'],
     { now, maxBytes }: { readonly now: () => number; readonly maxBytes: number },
   ) {
+    this.#timeoutMs = timeoutMs;
     this.#format = INDEXER_FORMATS[kind];
     this.#upstream = new Upstream(url, { timeouts, maxConcurrent: MAX_ASKING });
     this.#now = now;
@@ -126,7 +120,7 @@ export class Indexer {
       return undefined;
     }
     this.#asking++;
-    const until = this.#now() + ASK_MS;
+    const until = this.#now() + this.#timeoutMs;
     return {
       leftMs: () => Math.max(1, until - this.#now()),
       end: (outcome) => {
