@@ -89,11 +89,14 @@ interface Questioned {
   readonly model_name?: string;
 }
 
+interface FleetOptions {
+  readonly cacheSaltKey?: string;
+  readonly timeoutMs?: number;
+  readonly isAsked?: boolean;
+}
+
 /** Engines `a` and `b`, an index that hears what they got, and a gateway of which it may say more than it saw. */
-async function fleet(
-  version: Version,
-  { timeoutMs = 60_000, ...upstream }: { readonly cacheSaltKey?: string; readonly timeoutMs?: number } = {},
-) {
+async function fleet(version: Version, { timeoutMs = 60_000, isAsked = true, ...upstream }: FleetOptions = {}) {
   const held = new HeldBlocks();
   const engines: FakeEngine[] = [];
   const broken = { tokenizer: undefined as number | undefined };
@@ -126,7 +129,7 @@ async function fleet(
         upstream,
         engines: listed,
         arrange: { hints: false },
-        residency: { indexer: { kind: kindOf(version), url: index.url, timeoutMs } },
+        residency: isAsked ? { indexer: { kind: kindOf(version), url: index.url, timeoutMs } } : {},
       },
       { now: () => clock.ms },
     ),
@@ -356,10 +359,50 @@ it('forgets what the index does not find any more, but not what was sent of late
   expect(await next()).toBe('b');
 });
 
+it('changes nothing of prompts and of what is said of them where it says nothing', { timeout: 30_000 }, async () => {
+  const played = async (answer: 'unconfigured' | 'cut' | 'of nobody'): Promise<unknown[]> => {
+    const { engines, index, gateway } = await fleet('dynamo 1.5', { isAsked: answer !== 'unconfigured' });
+    index.answer = (response) => (answer === 'cut' ? response.destroy() : response.end('{"scores":{}}'));
+    const random = randomOf(11);
+    const summaries: unknown[] = [];
+    for (let turn = 0; turn < 40; turn++) {
+      const ids = ['k', 'l', 'm', 'n', 'o'].filter(() => random() < 0.6);
+      const written = ids.map((id) => `<document id="${id}">${passage(id).content}</document>`).join('\n');
+      const session = `s${Math.floor(random() * 3)}`;
+      const said = question(`Question ${Math.floor(random() * 4)}?`);
+      const body = [
+        () => chat(ids.map(passage), said),
+        () => chat(ids.map(passage), { ...said, warmpath: { session, forgotten: 'mark' } }),
+        () => ({ model: 'm', ...question(`${written}\n\nHow heavy?`), warmpath: { recognise: 'conservative' } }),
+        () => chat(ids.map(passage), { ...said, warmpath: { policy: 'greedy', pin: ids.slice(0, 1) } }),
+      ][Math.floor(random() * 4)]!();
+      const reply = await send(gateway.url + CHAT, body, { headers: { authorization: `t${turn % 2}` } });
+      const { overhead: _, ...summary } = told(reply);
+      summaries.push([reply.status, summary]);
+    }
+    const prompts = engines.map(({ received }) => received.filter(({ path }) => path === CHAT).map(({ body }) => body));
+    return [summaries, prompts];
+  };
+  const alone = await played('unconfigured');
+  expect(await played('cut')).toEqual(alone);
+  expect(await played('of nobody')).toEqual(alone);
+  expect(alone[0]).toHaveLength(40);
+  expect((alone[0] as [number][]).filter(([status]) => status === 200).length).toBeGreaterThan(30);
+});
+
 it('refuses two engines of one instance', () => {
   const engines = ['a', 'b'].map((name, port) => ({ name, url: `http://127.0.0.1:${port + 1}`, instance: '1' }));
   expect(() => resolveConfig({ engines })).toThrow('engines.1.instance');
 });
+
+/** A linear congruential generator: numbers from 0 to 1. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
 
 function tooMany(): object {
   const names = Array.from({ length: 5_000 }, (_, i) => String(i));

@@ -8,6 +8,7 @@ import type { IndexedTokens, Indexer, IndexerAnswer, IndexerTurn } from '../engi
 import { readPromptTokens } from '../engines/prompt-tokens.js';
 import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
+import { Exchange } from '../observe/exchange.js';
 import { documentTexts, tokensRequest } from './ask-tokens.js';
 
 /** Longer prompts are routed without a question: their tokens take long to make, and to read. */
@@ -41,8 +42,6 @@ export async function askIndexer(
   prepared: PreparedPrompt,
   question: RouteQuestion | undefined,
 ): Promise<IndexedShares | undefined> {
-  const { exchange } = call.request;
-  const { warnings } = exchange;
   if (!isAskable(call)) return undefined;
   let turn = indexer.turn();
   if (turn === undefined) return undefined;
@@ -50,7 +49,7 @@ export async function askIndexer(
     const model = question?.model ?? modelIn(call);
     const candidates = gateway.engines.takers(() => model);
     const engine = believedBest(candidates, question);
-    const prompt = arrangePrompt(gateway, engine, call, prepared);
+    const prompt = arrangePrompt(gateway, engine, unnoted(call), prepared);
     const sent = new BodyView(gateway.cacheSalts?.salted(prompt.body, call.tenant) ?? prompt.body);
     const salt = sent.string('cache_salt');
     const tokens = indexer.takes(salt)
@@ -77,10 +76,16 @@ export async function askIndexer(
     // Bad input is refused, and a defect counted, where the order is decided.
     turn?.end('untokenised');
     return undefined;
-  } finally {
-    // What was noted of this order is noted anew.
-    exchange.warnings = warnings;
   }
+}
+
+/** The same call, of which nothing that is decided is noted: its order is decided anew when an engine has room. */
+function unnoted(call: Call): Call {
+  const { requestId, arrivedAt, caller } = call.request.exchange;
+  const exchange = new Exchange({ 'x-request-id': requestId }, arrivedAt);
+  exchange.caller = caller;
+  const request = Object.create(call.request, { exchange: { value: exchange } }) as Call['request'];
+  return { ...call, request };
 }
 
 /** Whether a prompt can be asked about: an engine can say its tokens, and in no long time. */
