@@ -115,7 +115,7 @@ export { BlockIndex, chainsOf } from './residency/block-index.js';
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
 export type { EventResidencyOptions, PromptTokens } from './residency/event-residency.js';
 export { EventResidency } from './residency/event-residency.js';
-export type { IndexedDocuments, ServedHistoryOptions, ServedRequest } from './residency/history.js';
+export type { IndexedTokens, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
 export type { KvEvent, KvTier } from './residency/kv-event.js';
 export { KV_TIERS } from './residency/kv-event.js';

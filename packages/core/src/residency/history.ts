@@ -46,12 +46,15 @@ export interface ServedRequest {
   readonly order?: readonly number[];
 }
 
-/** How far an index says that a request's path is held, in documents of its order. */
-export interface IndexedDocuments {
-  /** Leading documents that are there. */
-  readonly held: number;
-  /** The first one behind which nothing of the path is there; their number, or more, where that is not known. */
-  readonly goneFrom: number;
+/** What an index of the engine's cache says of a request's tokens. */
+export interface IndexedTokens {
+  /** Positions behind the last token of what stands before the documents, and of each document. */
+  readonly preambleEnd: number;
+  readonly documentEnds: readonly number[];
+  /** Leading tokens that are there. */
+  readonly heldTokens: number;
+  /** No prefix of so many tokens, or more, is there; `undefined` where that is not known. */
+  readonly missingFrom: number | undefined;
 }
 
 /** Milliseconds by which an index may lag behind what the engine was sent. */
@@ -201,16 +204,23 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * An index of the engine's cache says how far it holds this request's path. What is there counts as expected: that it
-   * is missing later must not prove anything. What is not there goes, unless it was used of late, because an index lags
-   * behind. Where the engine's own events or slots are followed, these alone count. O(path + removed).
+   * An index of the engine's cache says how far it holds this request's path. A document of which at least half is there
+   * counts as held, because an index counts whole blocks; and as expected: that it is missing later must not prove
+   * anything. What is not there goes, unless it was used of late, for an index lags behind. Where the engine's own
+   * events or slots are followed, these alone count. O(path + removed).
    */
-  indexed(request: ServedRequest, { held, goneFrom }: IndexedDocuments, now: number): void {
+  indexed(request: ServedRequest, found: IndexedTokens, now: number): void {
     if (this.#isExact || this.#slots !== undefined) return;
+    const { documentEnds, heldTokens, missingFrom = Number.POSITIVE_INFINITY } = found;
     const { keys, tokens } = pathOf(request);
     const before = keys.length - request.documents.length;
-    if (goneFrom < request.documents.length) {
-      const gone = keys.slice(0, before + goneFrom + 1);
+    let held = 0;
+    for (let start = found.preambleEnd; held < documentEnds.length; start = documentEnds[held++]!) {
+      if (heldTokens < (start + documentEnds[held]!) / 2) break;
+    }
+    const missing = documentEnds.findIndex((end) => end >= missingFrom);
+    if (missing >= 0) {
+      const gone = keys.slice(0, before + Math.max(missing, held) + 1);
       if (this.#isUnusedSince(gone, now - INDEX_LAG_MS)) this.#tree.removePath(gone);
     }
     if (held === 0) return;

@@ -1,10 +1,10 @@
-import { byteChain, type IndexedDocuments, WarmpathError } from '@warmpath/core';
+import { byteChain, WarmpathError } from '@warmpath/core';
 import { arrangePrompt } from '../arrange/arrange-prompt.js';
 import type { ArrangedPrompt } from '../arrange/arranged-prompt.js';
 import { type Call, isReadable, modelIn, type PreparedPrompt } from '../arrange/prepare-prompt.js';
 import type { Engine } from '../engines/engine.js';
 import { askText } from '../engines/engine-probe.js';
-import type { IndexedTokens, Indexer, IndexerAnswer, IndexerTurn } from '../engines/indexer/indexer.js';
+import type { Indexer, IndexerAnswer, IndexerTurn, TokenisedPrompt } from '../engines/indexer/indexer.js';
 import { readPromptTokens } from '../engines/prompt-tokens.js';
 import type { Gateway } from '../gateway.js';
 import { BodyView } from '../intake/body-view.js';
@@ -117,7 +117,7 @@ async function tokensOf(
   indexer: Indexer,
   { engine, call, prompt, sent }: AskedPrompt,
   turn: IndexerTurn,
-): Promise<IndexedTokens | 'untokenised' | 'failed'> {
+): Promise<TokenisedPrompt | 'untokenised' | 'failed'> {
   const request = sent.bytes.length > MAX_BODY_BYTES ? undefined : tokensRequest(engine, call, sent);
   if (request === undefined) return 'untokenised';
   const texts = documentTexts(gateway, prompt);
@@ -138,38 +138,24 @@ async function tokensOf(
 interface ToldPrompt {
   readonly call: Call;
   readonly prompt: ArrangedPrompt;
-  readonly tokens: IndexedTokens;
+  readonly tokens: TokenisedPrompt;
   readonly answer: IndexerAnswer;
 }
 
 /** What an engine holds of the order that was asked about enters its tree. */
 function tell(gateway: Gateway, engine: Engine, { call, prompt, tokens, answer }: ToldPrompt): void {
-  const held = answer.tokensOn(engine);
-  if (held === undefined || prompt.state === undefined) return;
+  const heldTokens = answer.tokensOn(engine);
+  if (heldTokens === undefined || prompt.state === undefined) return;
   const { history } = gateway.histories.of(engine, call.tenant, prompt.state.model);
-  const least = answer.isComplete && answer.blockTokens !== undefined ? held + answer.blockTokens : undefined;
-  let start = tokens.preambleEnd;
+  const { isComplete, blockTokens } = answer;
+  // The block behind what is held is missing.
+  const missingFrom = isComplete && blockTokens !== undefined ? heldTokens + blockTokens : undefined;
+  let { preambleEnd } = tokens;
   let place = 0;
   for (const arrangement of prompt.arrangements) {
-    const ends = tokens.documentEnds.slice(place, place + arrangement.documents.length);
-    history.indexed(arrangement, documentsWithin(ends, start, { held, least }), gateway.now());
-    place += ends.length;
-    start = ends.at(-1) ?? start;
+    const documentEnds = tokens.documentEnds.slice(place, place + arrangement.documents.length);
+    history.indexed(arrangement, { preambleEnd, documentEnds, heldTokens, missingFrom }, gateway.now());
+    place += documentEnds.length;
+    preambleEnd = documentEnds.at(-1) ?? preambleEnd;
   }
-}
-
-/**
- * Which documents are within `held` tokens: those of which at least half is, for an index counts whole blocks. What
- * ends at `least` tokens or behind is not there: the block behind what is held is missing.
- */
-function documentsWithin(
-  ends: readonly number[],
-  start: number,
-  { held, least }: { readonly held: number; readonly least: number | undefined },
-): IndexedDocuments {
-  let count = 0;
-  let from = start;
-  while (count < ends.length && held >= (from + ends[count]!) / 2) from = ends[count++]!;
-  const gone = least === undefined ? -1 : ends.findIndex((end) => end >= least);
-  return { held: count, goneFrom: gone < 0 ? Number.POSITIVE_INFINITY : Math.max(gone, count) };
 }

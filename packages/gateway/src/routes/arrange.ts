@@ -28,8 +28,9 @@ const FIELDS = ['documents', ...SWITCHES, 'preamble', 'model', 'engine'];
  * `POST /v1/observe`.
  *
  * Body: `documents` and the switches of the `warmpath` field; `preamble` is the text that the client puts before the
- * documents, which counts as the system message of a chat; `model` keeps the histories of several models apart. Of several engines, `engine` names the one that the
- * prompt goes to; without it the gateway chooses one, as for its own prompts, and the answer says which.
+ * documents, which counts as the system message of a chat; `model` keeps the histories of several models apart. Of
+ * several engines, `engine` names the one that the prompt goes to; without it the gateway chooses one, as for its own
+ * prompts, and the answer says which.
  */
 export function arrangeRoute(app: FastifyInstance, gateway: Gateway): void {
   const calls = new WaitingCalls();

@@ -7,7 +7,7 @@ import { askText } from '../engine-probe.js';
 import { INDEXER_FORMATS, type IndexerFormat, type IndexerQuestion, type InstanceMatches } from './wire-formats.js';
 
 /** A prompt's tokens, and where its documents end among them. */
-export type IndexedTokens = Omit<PromptTokens, 'salt'>;
+export type TokenisedPrompt = Omit<PromptTokens, 'salt'>;
 
 /** What became of prompts that an index could have been asked about. */
 const OUTCOMES = [
@@ -79,7 +79,7 @@ export class Indexer {
   readonly #upstream: Upstream;
   readonly #timeoutMs: number;
   readonly #now: () => number;
-  readonly #tokens: TenantCache<IndexedTokens>;
+  readonly #tokens: TenantCache<TokenisedPrompt>;
   #asking = 0;
   #failures = 0;
   #notBefore = Number.NEGATIVE_INFINITY;
@@ -138,11 +138,11 @@ export class Indexer {
   }
 
   /** The tokens of a prompt that were asked for before. */
-  tokensOf(tenant: string, prompt: string): IndexedTokens | undefined {
+  tokensOf(tenant: string, prompt: string): TokenisedPrompt | undefined {
     return this.#tokens.get(tenant, prompt);
   }
 
-  keepTokens(tenant: string, prompt: string, tokens: IndexedTokens): void {
+  keepTokens(tenant: string, prompt: string, tokens: TokenisedPrompt): void {
     const count = tokens.tokens.length + tokens.documentEnds.length;
     this.#tokens.set(tenant, prompt, tokens, ENTRY_BYTES + TOKEN_BYTES * count);
   }

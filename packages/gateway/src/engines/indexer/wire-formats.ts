@@ -6,7 +6,7 @@ export interface IndexerQuestion {
 }
 
 /** Tokens at a prompt's beginning that an instance holds, and of its data-parallel ranks, where it has several. */
-export interface InstanceMatch {
+interface InstanceMatch {
   readonly tokens: number;
   readonly ranks: ReadonlyMap<string, number>;
 }
