@@ -204,10 +204,10 @@ export class ServedHistory implements ResidencyView {
   }
 
   /**
-   * An index of the engine's cache says how far it holds this request's path. A document of which at least half is there
-   * counts as held, because an index counts whole blocks; and as expected: that it is missing later must not prove
-   * anything. What is not there goes, unless it was used of late, for an index lags behind. Where the engine's own
-   * events or slots are followed, these alone count. O(path + removed).
+   * An index of the engine's cache says how far it holds this request's path. A document of which at least half is
+   * there counts as held, because an index counts whole blocks; and as expected: that it is missing later must not
+   * prove anything. What is not there goes, unless it was used of late, for an index lags behind. Where the engine's
+   * own events or slots are followed, these alone count. O(path + removed).
    */
   indexed(request: ServedRequest, found: IndexedTokens, now: number): void {
     if (this.#isExact || this.#slots !== undefined) return;
