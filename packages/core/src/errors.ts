@@ -295,6 +295,12 @@ export const ERROR_TABLE = {
     message: 'The files of a collection cannot be read.',
     remedy: 'Check who may read them and that the disk is not full; else delete the collection and ingest it again.',
   },
+  WARMPATH_COLLECTION_UNWRITABLE: {
+    status: 500,
+    type: 'server_error',
+    message: 'A collection cannot be written to.',
+    remedy: 'Make room on the disk, or check who may write there; then do the same again: what was written is kept.',
+  },
   WARMPATH_UNREADABLE_FILE: {
     status: 422,
     type: 'invalid_request_error',

@@ -286,6 +286,25 @@ describe('an ingestion in another process', () => {
       ]),
     );
 
+  it('ends with what the disk took, where it takes no more, and goes on later', async () => {
+    const root = await files(corpus(600));
+    const script = fileURLToPath(new URL('./ingest-process.js', import.meta.url));
+    // Files of at most 512 KiB: the error comes from the database itself, as on a disk that is full.
+    const limited = ['-c', 'ulimit -f 512; exec "$@"', 'bash', process.execPath, script];
+    const child = spawn('bash', [...limited, join(folder, 'collections'), root], { stdio: ['pipe', 'pipe', 'ignore'] });
+    children.push(child);
+    child.stdin!.end('go on\n');
+    let told = '';
+    child.stdout!.on('data', (text: Buffer) => (told += text.toString()));
+    const [status] = await once(child, 'close');
+    expect(status).toBe(3);
+    expect(told.trimEnd().split('\n').at(-1)).toBe('WARMPATH_COLLECTION_UNWRITABLE');
+    const collection = await collections.get('default', 'handbook');
+    const { documents } = collection.totals;
+    expect(documents).toBeLessThan(600);
+    expect((await collection.ingest([root])).added).toBe(600 - documents);
+  });
+
   it('is told apart from a second one, and does not disturb who searches', async () => {
     const root = await files(corpus(600));
     const { child, closed, lines } = start(root);

@@ -1,6 +1,6 @@
 // Ingests a folder in a process of its own, for tests that kill it: writes how much is committed after each
 // transaction (documents, or passages with vectors where there is an endpoint), and holds still after the first one
-// until it is told to go on.
+// until it is told to go on. Where it fails, it writes the code of the error, and ends with 3.
 import { readSync, writeSync } from 'node:fs';
 import { Collections } from '../dist/index.js';
 
@@ -16,6 +16,11 @@ const tell = (count) => {
 };
 const progress =
   url === undefined ? { onProgress: () => tell(collection.totals.documents) } : { onEmbedded: (count) => tell(count) };
-await collection.ingest([root], progress);
+try {
+  await collection.ingest([root], progress);
+} catch (error) {
+  writeSync(1, `${error.code}\n`);
+  process.exit(3);
+}
 await collection.close();
 process.exit(0);

@@ -1,9 +1,9 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
+import { rename, rm, statfs } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import { type Database, open, type RootDatabase } from 'lmdb';
 
 /** Origin of documents that were handed in, and not read from a file. */
@@ -151,6 +151,8 @@ const LOOKED_AT_ONCE = 1024;
 /** How often a writer says that it lives, and after what silence it is taken for dead on another machine. */
 const RENEWAL_MS = 5_000;
 const SILENCE_MS = 120_000;
+/** Room on the disk with which documents are still taken in: more than a transaction takes. */
+const LEAST_ROOM_BYTES = 16 * 2 ** 20;
 
 /**
  * One collection on disk: documents, their passages, and the files they came from, in an LMDB environment of its own.
@@ -193,7 +195,9 @@ export class CollectionStore {
 
   private constructor(folder: string) {
     this.folder = folder;
-    this.#root = open({ path: folder, maxDbs: 12, encoding: 'msgpack' });
+    // Every write is a transaction of its own. Batches by turns of the event loop leave a promise behind that nobody can
+    // handle: a disk that is full would end the process.
+    this.#root = open({ path: folder, maxDbs: 12, encoding: 'msgpack', eventTurnBatching: false });
     this.#state = this.#root.openDB({ name: 'state' });
     this.#documents = this.#root.openDB({ name: 'documents' });
     this.#numbers = this.#root.openDB({ name: 'numbers' });
@@ -307,7 +311,8 @@ export class CollectionStore {
    */
   async apply({ documents = [], removedDocuments = [], files = [], removedFiles = [] }: Edits): Promise<Applied> {
     const applied = { added: 0, changed: 0, unchanged: 0, removed: 0 };
-    await this.#root.childTransaction(() => {
+    if (documents.length > 0) await this.#requireRoom();
+    await this.#transaction(() => {
       const before = this.#read();
       if (before.deleted) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
       const draft = { ...before, totals: { ...before.totals } };
@@ -372,7 +377,8 @@ export class CollectionStore {
    * between `beginWriting` and `endWriting`. Error: WARMPATH_COLLECTION_EMBEDDINGS.
    */
   async putVectors(vectors: ReadonlyMap<number, Float32Array>, embedding: StoredEmbedding): Promise<void> {
-    await this.#root.childTransaction(() => {
+    await this.#requireRoom();
+    await this.#transaction(() => {
       const before = this.#read();
       if (before.deleted) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
       if (before.embedding !== undefined) checkEmbedding(before.embedding, embedding);
@@ -394,7 +400,7 @@ export class CollectionStore {
   /** Drops vectors of passages that left and did not come back. Call at the end of a write. */
   async dropLeftVectors(): Promise<void> {
     if (this.#leftVectors.getKeysCount({ limit: 1 }) === 0) return;
-    await this.#root.childTransaction(() => {
+    await this.#transaction(() => {
       for (const hash of [...this.#leftVectors.getKeys()]) this.#leftVectors.remove(hash);
     });
   }
@@ -406,7 +412,7 @@ export class CollectionStore {
 
   /** Error: WARMPATH_COLLECTION_BUSY while another process, or another part of this one, writes. */
   async beginWriting(nowMs: number): Promise<void> {
-    const holder = await this.#root.childTransaction(() => {
+    const holder = await this.#transaction(() => {
       const other = this.#state.get('writer') as WriterRecord | undefined;
       if (other !== undefined && isAlive(other, nowMs)) return other;
       this.#state.put('writer', thisProcess(nowMs));
@@ -416,19 +422,21 @@ export class CollectionStore {
       const who = holder.host === hostname() ? `process ${holder.process}` : `a process on ${holder.host}`;
       throw new WarmpathError('WARMPATH_COLLECTION_BUSY', { detail: `${who} is writing to this collection.` });
     }
-    this.#renewal = setInterval(() => void this.#state.put('writer', thisProcess(Date.now())), RENEWAL_MS).unref();
+    // A renewal that fails is nothing against the write that fails with it.
+    const renew = () => this.#transaction(() => void this.#state.put('writer', thisProcess(Date.now()))).catch(() => {});
+    this.#renewal = setInterval(renew, RENEWAL_MS).unref();
   }
 
   async endWriting(): Promise<void> {
     clearInterval(this.#renewal);
     this.#renewal = undefined;
-    if (!this.#isClosed) await this.#root.childTransaction(() => void this.#state.remove('writer'));
+    if (!this.#isClosed) await this.#transaction(() => void this.#state.remove('writer'));
   }
 
   /** Deletes the collection; whoever has it open finds it deleted. Begin to write before. */
   async delete(): Promise<void> {
     clearInterval(this.#renewal);
-    await this.#root.childTransaction(() => {
+    await this.#transaction(() => {
       this.#state.put('state', { ...this.#read(), deleted: true });
     });
     await this.close();
@@ -443,6 +451,24 @@ export class CollectionStore {
     this.#isClosed = true;
     clearInterval(this.#renewal);
     await this.#root.close();
+  }
+
+  /** Done whole, or not at all. Error: WARMPATH_COLLECTION_UNWRITABLE where the disk does not take it. */
+  async #transaction<Result>(change: () => Result): Promise<Result> {
+    try {
+      return (await this.#root.childTransaction(change)) as Result;
+    } catch (cause) {
+      if (WarmpathError.isInstance(cause)) throw cause;
+      // The database rejects this, too, and names no more than a number.
+      (cause as { readonly commitError?: Promise<never> }).commitError?.catch(() => {});
+      throw unwritable(this.folder, await roomIn(this.folder), cause);
+    }
+  }
+
+  /** What does not fit is refused before the database finds out. Error: WARMPATH_COLLECTION_UNWRITABLE. */
+  async #requireRoom(): Promise<void> {
+    const room = await roomIn(this.folder);
+    if (room < LEAST_ROOM_BYTES) throw unwritable(this.folder, room);
   }
 
   #read(): State {
@@ -575,9 +601,30 @@ export function hashOf(text: string | Uint8Array): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 22);
 }
 
-/** Makes the folder of a collection, for its owner alone. */
+/** Makes the folder of a collection, for its owner alone. Error: WARMPATH_COLLECTION_UNWRITABLE. */
 export function makeFolder(folder: string): void {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    const detail = `the folder ${folder} cannot be made: ${fileErrorReason(cause)}.`;
+    throw new WarmpathError('WARMPATH_COLLECTION_UNWRITABLE', { detail, cause });
+  }
+}
+
+/** Bytes that can still be written where a folder is; without end where the file system does not say. */
+async function roomIn(folder: string): Promise<number> {
+  try {
+    const { blocks, bavail, bsize } = await statfs(folder);
+    return blocks === 0 ? Number.POSITIVE_INFINITY : bavail * bsize;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}
+
+function unwritable(folder: string, roomBytes: number, cause?: unknown): WarmpathError {
+  const room = roomBytes < LEAST_ROOM_BYTES ? `: the disk has ${(roomBytes / 2 ** 20).toFixed(1)} MB left` : '';
+  const detail = `nothing more can be written to the collection in ${folder}${room}.`;
+  return new WarmpathError('WARMPATH_COLLECTION_UNWRITABLE', { detail, ...(cause !== undefined && { cause }) });
 }
 
 function thisProcess(nowMs: number): WriterRecord {

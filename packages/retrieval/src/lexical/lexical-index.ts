@@ -45,7 +45,13 @@ export class LexicalIndex {
     const { postings } = await this.current();
     if (this.#unsaved < SAVE_AFTER || this.#unsaved < SAVE_SHARE * postings.ordinals.length) return;
     const version = this.#version;
-    await savePostings(join(this.#store.folder, FILE), { version, postings: this.#bm25.postings });
+    try {
+      await savePostings(join(this.#store.folder, FILE), { version, postings: this.#bm25.postings });
+    } catch (error) {
+      // What the disk does not take is built anew.
+      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+      return;
+    }
     this.#unsaved = 0;
   }
 

@@ -175,6 +175,7 @@ function readHtml(html: string): ParsedText {
   let whole = 0;
   let pre = 0;
   let inTitle = false;
+  let pictures = 0;
   let depth = 0;
   const end = () => {
     const lines = text.split('\n').map((one) => one.trimEnd());
@@ -197,7 +198,9 @@ function readHtml(html: string): ParsedText {
     {
       onopentagname(name) {
         if (++depth > DEEPEST) throw TOO_DEEP;
-        if (name === 'title') inTitle = true;
+        // Pictures within the page have titles, too.
+        if (name === 'svg') pictures++;
+        if (name === 'title') inTitle = pictures === 0 && title === undefined;
         if (SILENT.has(name)) silent++;
         if (/^h[1-6]$/.test(name)) {
           end();
@@ -224,6 +227,7 @@ function readHtml(html: string): ParsedText {
       onclosetag(name) {
         depth--;
         if (name === 'title') inTitle = false;
+        if (name === 'svg') pictures = Math.max(0, pictures - 1);
         if (SILENT.has(name)) silent = Math.max(0, silent - 1);
         if (name === 'td' || name === 'th') text += ' | ';
         if (/^h[1-6]$/.test(name)) {
