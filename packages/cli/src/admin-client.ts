@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 import { WarmpathError } from '@warmpath/core';
 import { loadConfig } from '@warmpath/gateway';
 import { Client } from 'undici';
+import { errorOfServer } from './server-error.js';
 
 /** Where a running gateway listens to its operator. */
 export interface AdminAddress {
@@ -33,7 +34,7 @@ export class AdminClient {
   /** The body of an answer, as it comes. */
   async get(path: string, headers: Readonly<Record<string, string>>): Promise<Readable> {
     const { statusCode, body } = await this.#request('GET', path, headers);
-    if (statusCode !== 200) throw errorOf(await body.json());
+    if (statusCode !== 200) throw refusalOf(await body.json());
     return body;
   }
 
@@ -46,7 +47,7 @@ export class AdminClient {
   ): Promise<unknown> {
     const { statusCode, body } = await this.#request(method, path, headers, input);
     const answer: unknown = await body.json();
-    if (statusCode !== 200) throw errorOf(answer);
+    if (statusCode !== 200) throw refusalOf(answer);
     return answer;
   }
 
@@ -69,14 +70,13 @@ export class AdminClient {
       if (file !== undefined && file !== this.#socket) {
         throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail: `cannot read ${file}`, cause });
       }
-      throw new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { detail: `${this.#socket}: ${String(code)}`, cause });
+      const detail = `no gateway listens at the socket ${this.#socket} (${String(code)}).`;
+      throw new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { detail, cause });
     }
   }
 }
 
-function errorOf(answer: unknown): WarmpathError {
-  const { code, message, param } = (answer as { error: { code: string; message: string; param: string | null } }).error;
-  if (param === null) return new WarmpathError(code as WarmpathError['code'], { detail: message });
-  // The message begins with the path.
-  return new WarmpathError(code as WarmpathError['code'], { path: param, detail: message.slice(param.length + 2) });
+function refusalOf(answer: unknown): WarmpathError {
+  const detail = 'what listens at the socket is no gateway of this version.';
+  return errorOfServer(answer) ?? new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { detail });
 }

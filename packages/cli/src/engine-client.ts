@@ -1,6 +1,7 @@
 import { readServerSentEvents } from '@warmpath/client';
-import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import { type Dispatcher, Pool } from 'undici';
+import { errorOfServer } from './server-error.js';
 
 /** How an OpenAI-compatible server is reached. */
 export interface EngineAddress {
@@ -190,7 +191,7 @@ export class EngineClient {
       return new WarmpathError('WARMPATH_UPSTREAM_TIMEOUT', { path, detail, cause: error });
     }
     const detail = `${where} cannot be reached (${code}); does an engine listen there?`;
-    return new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE', { path, detail, cause: error });
+    return new WarmpathError('WARMPATH_UPSTREAM_UNREACHABLE', { detail, cause: error });
   }
 }
 
@@ -247,20 +248,20 @@ function reasonOf(error: unknown): string {
 
 /** The server's own code where it speaks ours, and its message where it speaks OpenAI's shape. */
 function toError(body: unknown, path: string, status?: number): WarmpathError {
+  const own = errorOfServer(body);
+  if (own !== undefined) return own;
   const error = (body as { error?: { code?: unknown; type?: unknown; message?: unknown } } | undefined)?.error;
-  const code = typeof error?.code === 'string' && Object.hasOwn(ERROR_TABLE, error.code) ? error.code : undefined;
   const message = typeof error?.message === 'string' ? error.message : undefined;
   const detail = [status === undefined ? undefined : `status ${status}`, message].filter(Boolean).join(', ');
-  if (code === undefined && (status === 401 || status === 403)) {
+  if (status === 401 || status === 403) {
     return new WarmpathError('WARMPATH_UNAUTHORIZED', {
       path,
       detail: `the engine wants a key (${detail}): ${NAME_KEY}`,
     });
   }
-  if (code === undefined && status === 404 && path === '/v1/models') {
+  if (status === 404 && path === '/v1/models') {
     return new WarmpathError('WARMPATH_UPSTREAM_ERROR', { path, detail: `there is nothing (status 404): ${BASE_URL}` });
   }
   const isTooLong = [error?.code, error?.type, message].some((word) => typeof word === 'string' && TOO_LONG.test(word));
-  const otherwise = isTooLong ? 'WARMPATH_CONTEXT_TOO_LONG' : 'WARMPATH_UPSTREAM_ERROR';
-  return new WarmpathError((code as ErrorCode | undefined) ?? otherwise, { path, detail });
+  return new WarmpathError(isTooLong ? 'WARMPATH_CONTEXT_TOO_LONG' : 'WARMPATH_UPSTREAM_ERROR', { path, detail });
 }

@@ -36,7 +36,9 @@ function read(flag: EngineFlag, text: string): string | number {
   try {
     return readFlag(flag, text);
   } catch (error) {
-    throw WarmpathError.isInstance(error) ? new InvalidArgumentError(error.message) : error;
+    if (!WarmpathError.isInstance(error)) throw error;
+    // The flag is named already.
+    throw new InvalidArgumentError(error.message.replace(`${flag.flag}: `, ''));
   }
 }
 

@@ -15,6 +15,12 @@ export function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER): (text: 
 /** A TCP port; 0 for any free one. */
 export const tcpPort = wholeNumber(0, 65_535);
 
+/** Parses an option that takes a URL of HTTP. */
+export function httpUrl(text: string): string {
+  if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return text;
+  throw new InvalidArgumentError('An http:// or https:// URL was expected.');
+}
+
 /** The options of commands that can work on an engine that runs already. */
 export interface EngineUrlOptions {
   readonly engine?: string;
@@ -25,7 +31,11 @@ export interface EngineUrlOptions {
 
 /** Adds `--engine` and `--key-env`. */
 export function addEngineUrlOptions(command: Command, description: string): Command {
-  return addKeyOption(command).option('--engine <url>', `${description}; --model then names one of its models`);
+  return addKeyOption(command).option(
+    '--engine <url>',
+    `${description}; --model then names one of its models`,
+    httpUrl,
+  );
 }
 
 /** Adds `--key-env`. */
@@ -35,7 +45,7 @@ export function addKeyOption(command: Command): Command {
 
 /** Adds `--gateway`. */
 export function addGatewayOption(command: Command): Command {
-  return command.option('--gateway <url>', 'the gateway', 'http://127.0.0.1:8080');
+  return command.option('--gateway <url>', 'the gateway', httpUrl, 'http://127.0.0.1:8080');
 }
 
 /** The key from the variable that `--key-env` names. Error: `WARMPATH_CONFIG_VARIABLE`. */

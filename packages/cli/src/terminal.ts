@@ -32,6 +32,11 @@ export class Terminal {
     this.showsProgress = streams.stderr.isTTY === true && !this.json && kind !== 'dumb';
   }
 
+  /** Characters of a line of standard output, where it is a terminal that says so; without end otherwise. */
+  get columns(): number {
+    return (this.isWatched && this.#stdout.columns) || Number.POSITIVE_INFINITY;
+  }
+
   /** One line for a person; silent with `--json`. */
   line(text = ''): void {
     if (!this.json) this.#stdout.write(`${text}\n`);
@@ -59,7 +64,10 @@ export class Terminal {
 
   /** A line on standard error that the next one replaces, on a terminal only; an empty one removes it. */
   status(text: string): void {
-    if (this.showsProgress) this.#stderr.write(`\r\u001b[2K${text}`);
+    if (!this.showsProgress) return;
+    // What is wider than the terminal would go on in a line that the next one does not replace.
+    const columns = this.#stderr.columns || Number.POSITIVE_INFINITY;
+    this.#stderr.write(`\r\u001b[2K${text.length < columns ? text : text.slice(0, columns - 1)}`);
   }
 
   /** What went wrong, for a person, on standard error; with `--json`, the value on standard output instead. */

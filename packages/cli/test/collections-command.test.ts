@@ -47,6 +47,17 @@ describe('warmpath ingest and collections', () => {
     expect(stdout).toContain('3 documents added');
   });
 
+  it('makes no collection of what is not there, and says where it looked', async () => {
+    const missing = join(folder, 'missing');
+    const ingested = await run(['ingest', missing, '--collection', 'none']);
+    expect(ingested).toMatchObject({ code: 2, stdout: '' });
+    expect(ingested.stderr).toContain(`cannot read ${missing}: there is no such file or folder`);
+    expect((await run(['collections', 'import', 'none', missing])).code).toBe(2);
+    expect((await run(['collections', 'list'])).stdout).toContain(
+      `There are no collections in ${join(folder, 'data', 'collections')}.`,
+    );
+  });
+
   it('takes folder and embeddings from the configuration of the gateway, and goes on where they failed', async () => {
     const fake = await startFakeEmbeddings();
     const config = join(folder, 'gateway.yaml');
@@ -117,6 +128,37 @@ describe('warmpath ask', () => {
     } finally {
       await gateway.close();
       await engine.close();
+    }
+  });
+
+  it('says what the search went without, and what the gateway refuses once and in its own words', async () => {
+    const fake = await startFakeEmbeddings();
+    const embeddings = { url: fake.url, model: 'fake' };
+    const collections = new Collections(join(folder, 'data', 'collections'), { embeddings });
+    await (await collections.getOrMake('default', 'documents')).ingest([docs()]);
+    await collections.close();
+    fake.answer = () => ({ status: 500, body: {} });
+    const engine = await startFakeEngine();
+    const gateway = await startGateway({
+      upstream: { url: engine.url },
+      server: { port: 0 },
+      collections: { folder: join(folder, 'data', 'collections'), embeddings },
+      log: { level: 'silent' },
+    });
+    try {
+      const ask = ['ask', 'What is the weight of Velka?', '--gateway', gateway.url];
+      const { code, stdout, stderr } = await run(ask);
+      expect([code, stdout]).toEqual([0, expect.stringMatching(/Velka {2}docs\/velka\.md {2}0\.\d*[1-9]/)]);
+      expect(stderr).toMatch(/The search went without a part: .*\(WARMPATH_RETRIEVAL_\w+\)/);
+      const refused = await run([...ask, '--collection', 'none']);
+      expect(refused).toMatchObject({ code: 1, stdout: '' });
+      expect(refused.stderr).toMatch(
+        /^error: there is no collection "none"\.\n {2}code {4}WARMPATH_COLLECTION_NOT_FOUND\n {2}remedy {2}See .*\n$/,
+      );
+    } finally {
+      await gateway.close();
+      await engine.close();
+      await fake.close();
     }
   });
 

@@ -37,6 +37,11 @@ describe('warmpath', () => {
     ['a value out of range', ['demo', '--questions', '0']],
     ['an unknown choice', ['demo', '--workload', 'x']],
     ['a URL that is none', ['doctor', '--engine', 'localhost']],
+    ['the URL of a gateway that is none', ['ask', 'Why?', '--gateway', 'localhost']],
+    ['the URL of an engine to serve that is none', ['serve', '--engine', 'localhost']],
+    ['a choice that the engine does not have', ['engine', '--kv-type', 'q2']],
+    ['a number that the engine refuses', ['up', '--context-tokens', '3']],
+    ['a question without words', ['ask', ' ']],
     ['no engine to serve', ['serve']],
     ['a size that is none', ['engine', '--host-tier', '5x']],
     ['a port that is none', ['serve', '--engine', 'http://127.0.0.1', '--port', '70000']],
@@ -77,7 +82,7 @@ describe('warmpath', () => {
     // Port 9 (discard) is closed on any machine that runs tests.
     const { code, stdout } = await runCli(['doctor', '--engine', 'http://127.0.0.1:9', '--json']);
     expect(code).toBe(1);
-    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_UNREACHABLE', param: '/v1/models' } });
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_UPSTREAM_UNREACHABLE', param: null } });
   });
 
   it('ends quietly when nobody reads its output any more', async () => {

@@ -12,8 +12,10 @@ import { formatTable, Terminal } from '../src/terminal.js';
 const ESCAPE = '\u001b';
 
 /** A terminal whose streams are kept. */
-function terminalOf({ isTTY = true, json = false, environment = {} } = {}) {
-  const [stdout, stderr] = [new PassThrough(), new PassThrough()].map((stream) => Object.assign(stream, { isTTY }));
+function terminalOf({ isTTY = true, json = false, environment = {}, columns = 0 } = {}) {
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()].map((stream) =>
+    Object.assign(stream, { isTTY, columns }),
+  );
   const streams = { stdout, stderr } as unknown as { stdout: NodeJS.WriteStream; stderr: NodeJS.WriteStream };
   const terminal = new Terminal(streams, { json, environment });
   return { terminal, said: () => String(stdout!.read() ?? ''), noted: () => String(stderr!.read() ?? '') };
@@ -91,6 +93,12 @@ describe('the time left', () => {
     [3_600_000, 1, 4, 'about 3 h left'],
   ])('%i ms for %i of %i: %j', (ms, done, total, text) => {
     expect(timeLeft(ms, done, total)).toBe(text);
+  });
+
+  it('a status is no wider than the terminal', () => {
+    const { terminal, noted } = terminalOf({ columns: 12 });
+    terminal.status('Downloading the model');
+    expect(noted()).toBe('\r\u001b[2KDownloading');
   });
 
   it('what is waited for is said at once, and only once where nobody watches', () => {

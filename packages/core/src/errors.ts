@@ -30,7 +30,7 @@ export const ERROR_TABLE = {
     status: 400,
     type: 'invalid_request_error',
     message: 'A field of the request has the wrong type or value.',
-    remedy: 'Correct the field that `param` names.',
+    remedy: 'Correct the field that the message names.',
   },
   WARMPATH_BODY_TOO_LARGE: {
     status: 413,
@@ -341,7 +341,7 @@ export const ERROR_TABLE = {
     status: 502,
     type: 'upstream_error',
     message: 'The gateway cannot be reached.',
-    remedy: 'Check that `warmpath serve` or `warmpath up` runs at the URL that the client was given.',
+    remedy: 'Check that `warmpath serve` or `warmpath up` runs at the address that was given.',
   },
   WARMPATH_CLIENT_CLOSED: {
     status: 499,

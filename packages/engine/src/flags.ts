@@ -50,18 +50,22 @@ export function engineFlags(): readonly EngineFlag[] {
 }
 
 /**
- * What the text behind a flag means; the schema checks it later.
+ * What the text behind a flag means.
  *
- * @throws WARMPATH_CONFIG_INVALID for a number or a size that is none.
+ * @throws WARMPATH_CONFIG_INVALID for a number or a size that is none, and for a value that the option cannot have.
  */
-export function readFlag({ flag, kind }: EngineFlag, text: string): string | number {
-  if (kind === 'text' || kind === 'switch') {
+export function readFlag({ name, flag, kind }: EngineFlag, text: string): string | number {
+  if (kind === 'switch') {
     return text;
   }
-  const value = kind === 'bytes' ? readBytes(text) : readNumber(text);
+  const refuse = (detail: string) => new WarmpathError('WARMPATH_CONFIG_INVALID', { path: flag, detail });
+  const value = kind === 'text' ? text : kind === 'bytes' ? readBytes(text) : readNumber(text);
   if (value === undefined) {
-    const expected = kind === 'bytes' ? 'A size in bytes, like 536870912 or 512MiB,' : 'A number';
-    throw new WarmpathError('WARMPATH_CONFIG_INVALID', { path: flag, detail: `${expected} was expected.` });
+    throw refuse(`${kind === 'bytes' ? 'A size in bytes, like 536870912 or 512MiB,' : 'A number'} was expected.`);
+  }
+  const { error } = z.safeParse(engineOptionsSchema.shape[name], value);
+  if (error !== undefined) {
+    throw refuse(`${error.issues[0]!.message}.`);
   }
   return value;
 }

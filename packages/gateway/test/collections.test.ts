@@ -440,4 +440,11 @@ describe('an answer from a collection', () => {
       references: expect.anything() as string,
     });
   });
+
+  it('are what a gateway without any says that it misses', async () => {
+    const { gateway } = await stand();
+    const reply = await send(`${gateway.url}/v1/chat/completions`, question('Velka', { warmpath: { retrieval } }));
+    expect(errorOf(reply)).toMatchObject({ code: 'WARMPATH_INVALID_REQUEST', param: 'warmpath.retrieval' });
+    expect(errorOf(reply).message).toContain('the configuration of this gateway has no `collections`');
+  });
 });

@@ -221,7 +221,18 @@ describe('loadConfig', () => {
     const error = await loadConfig(file, {}).catch((caught: unknown) => caught);
     expect(WarmpathError.isInstance(error)).toBe(true);
     expect(error).toMatchObject({ code: 'WARMPATH_CONFIG_UNKNOWN_KEY', path: 'server.prt' });
-    expect((error as Error).message).toBe('server.prt: unknown key; did you mean server.port? (line 2); and 1 more');
+    expect((error as Error).message).toBe(
+      `server.prt: unknown key; did you mean server.port? (line 2 of ${file}); and 1 more: \`warmpath check-config ${file}\` lists them`,
+    );
+  });
+
+  it('says in words that a key is missing, or of another type', () => {
+    const models = 'collections: { folder: x, models: { handbook: { model: m } } }';
+    const { problems } = checkConfig(`${URL_LINE}\nserver: { port: abc }\n${models}`, {});
+    expect(problems.map(({ line, message }) => [line, message.split(';')[0]])).toEqual([
+      [2, 'must be of type number, and not string'],
+      [3, 'is missing (a string)'],
+    ]);
   });
 
   it('names a file that is not there', async () => {

@@ -47,17 +47,18 @@ export function collectionsFolder(environment: NodeJS.ProcessEnv): string {
 export async function withCollections<Result>(
   { folder, config }: CollectionsOptions,
   environment: NodeJS.ProcessEnv,
-  body: (collections: Collections) => Promise<Result>,
+  body: (collections: Collections, folder: string) => Promise<Result>,
 ): Promise<Result> {
   const settings = config === undefined ? undefined : await collectionsSettings(config, environment);
   const named = folder ?? settings?.folder;
+  const path = named === undefined ? collectionsFolder(environment) : resolve(named);
   // Only these commands need the database and the parsers.
   const { Collections: OpenedCollections } = await import('@warmpath/retrieval');
-  const collections = new OpenedCollections(named === undefined ? collectionsFolder(environment) : resolve(named), {
+  const collections = new OpenedCollections(path, {
     embeddings: settings?.embeddings,
   });
   try {
-    return await body(collections);
+    return await body(collections, path);
   } finally {
     await collections.close();
   }
@@ -70,9 +71,14 @@ async function collectionsSettings(file: string, environment: NodeJS.ProcessEnv)
   throw new WarmpathError('WARMPATH_USAGE', { path: '--config', detail: `${file} configures no collections` });
 }
 
+/** A number of things: `1 file`, `1,200 files`. */
+export function counted(count: number, thing: string): string {
+  return `${count.toLocaleString('en')} ${thing}${count === 1 ? '' : 's'}`;
+}
+
 /** Sums of a collection as a person reads them. */
 export function describeTotals({ totals }: Collection): string {
   const { documents, passages, duplicates } = totals;
   const twice = duplicates === 0 ? '' : `, ${duplicates.toLocaleString('en')} of them found again elsewhere`;
-  return `${documents.toLocaleString('en')} documents, ${passages.toLocaleString('en')} passages${twice}`;
+  return `${counted(documents, 'document')}, ${counted(passages, 'passage')}${twice}`;
 }

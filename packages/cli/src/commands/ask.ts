@@ -1,4 +1,4 @@
-import { WarmpathError } from '@warmpath/core';
+import { WarmpathError, type Warning } from '@warmpath/core';
 import type { Command } from 'commander';
 import { addCollectionOption } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';
@@ -25,13 +25,21 @@ interface Source {
   readonly content: string;
 }
 
+/** What the gateway tells beside an answer. */
+interface Retrieved {
+  readonly sources?: readonly Source[];
+  /** What the search went without. */
+  readonly warnings?: readonly Warning[];
+}
+
 /** What comes with Warmpath. */
 const DEMO_MODEL = 'warmpath-tiny';
 const DEMO_NOTE =
   'The demo model answers simple facts only. Read the passages, or start `warmpath up --model` with a larger one.';
-/** Lines of a passage that are printed, of at most so many characters. */
+/** Lines of a passage that are printed, of at most so many characters; of fewer on a narrow terminal. */
 const EXCERPT_LINES = 3;
 const LINE_LENGTH = 110;
+const SHORTEST_LINE = 20;
 const INDENT = '     ';
 
 /** Adds `warmpath ask`. */
@@ -52,6 +60,7 @@ async function ask(
   { terminal, environment }: CommandContext,
   signal: AbortSignal,
 ): Promise<void> {
+  if (question.trim() === '') throw new WarmpathError('WARMPATH_USAGE', { detail: 'the question is empty' });
   const apiKey = keyFrom(keys, environment);
   const client = new EngineClient({ url, ...(apiKey !== undefined && { apiKey }) });
   try {
@@ -66,16 +75,18 @@ async function ask(
     );
     let answer = '';
     let sources: readonly Source[] = [];
+    let warnings: readonly Warning[] = [];
     for await (const chunk of chunks) {
       const text = chunk.choices?.[0]?.delta?.content ?? '';
       answer += text;
       terminal.text(text);
-      sources = (chunk.warmpath as { readonly sources?: readonly Source[] } | undefined)?.sources ?? sources;
+      ({ sources = sources, warnings = warnings } = (chunk.warmpath ?? {}) as Retrieved);
     }
     terminal.line();
     printSources(terminal, question, sources);
+    for (const { code, message } of warnings) terminal.note(`The search went without a part: ${message} (${code})`);
     if (name === DEMO_MODEL) terminal.note(DEMO_NOTE);
-    terminal.data({ question, collection, model: name, answer, sources });
+    terminal.data({ question, collection, model: name, answer, sources, warnings });
   } catch (error) {
     throw aboutGateway(error, url);
   } finally {
@@ -98,12 +109,18 @@ function printSources(terminal: Terminal, question: string, sources: readonly So
   }
   terminal.line(bold('Passages'));
   const words = markedWords(question);
+  const length = Math.max(SHORTEST_LINE, Math.min(LINE_LENGTH, terminal.columns - INDENT.length));
   for (const [place, { title, source, id, score, content }] of sources.entries()) {
     const name = title ?? source ?? id;
     const from = source === undefined || source === name ? '' : dim(`  ${source}`);
-    terminal.line(`${String(place + 1).padStart(3)}  ${cyan(name)}${from}  ${dim(score.toFixed(1))}`);
-    for (const line of excerpt(content, words)) terminal.line(INDENT + marked(line, words, bold));
+    terminal.line(`${String(place + 1).padStart(3)}  ${cyan(name)}${from}  ${dim(shownScore(score))}`);
+    for (const line of excerpt(content, words, length)) terminal.line(INDENT + marked(line, words, bold));
   }
+}
+
+/** Scores of words are some units large, fused ones some hundredths. */
+function shownScore(score: number): string {
+  return Math.abs(score) >= 1 ? score.toFixed(1) : score.toPrecision(2);
 }
 
 /** Words of the question that say something, in lower case: short ones are articles and the like. */
@@ -117,7 +134,7 @@ function markedWords(question: string): ReadonlySet<string> {
 const WORDS = /[\p{L}\p{N}_]+/gu;
 
 /** The lines of a passage, one after the other, that have most of these words. */
-function excerpt(content: string, words: ReadonlySet<string>): readonly string[] {
+function excerpt(content: string, words: ReadonlySet<string>, length: number): readonly string[] {
   const lines = content
     .split('\n')
     .map(plain)
@@ -133,7 +150,7 @@ function excerpt(content: string, words: ReadonlySet<string>): readonly string[]
     best = first;
     most = sum;
   }
-  return lines.slice(best, best + EXCERPT_LINES).map(shortened);
+  return lines.slice(best, best + EXCERPT_LINES).map((line) => shortened(line, length));
 }
 
 /** Without control characters, which a document may send to a terminal. */
@@ -141,8 +158,8 @@ function plain(line: string): string {
   return line.replace(/\p{Cc}/gu, ' ').trim();
 }
 
-function shortened(line: string): string {
-  return line.length <= LINE_LENGTH ? line : `${line.slice(0, LINE_LENGTH - 1).toWellFormed()}…`;
+function shortened(line: string, length: number): string {
+  return line.length <= length ? line : `${line.slice(0, length - 1).toWellFormed()}…`;
 }
 
 function marked(line: string, words: ReadonlySet<string>, mark: (text: string) => string): string {

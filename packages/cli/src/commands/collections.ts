@@ -1,10 +1,12 @@
 import { createReadStream } from 'node:fs';
+import { access } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import type { Command } from 'commander';
 import {
   addCollectionsOptions,
   type CollectionsOptions,
+  counted,
   describeTotals,
   withCollections,
 } from '../collections/open-collection.js';
@@ -42,7 +44,7 @@ export function addCollectionsCommand(program: Command, context: CommandContext)
 }
 
 function list(options: CollectionsOptions, { terminal, environment }: CommandContext): Promise<void> {
-  return withCollections(options, environment, async (collections) => {
+  return withCollections(options, environment, async (collections, folder) => {
     const rows = [['collection', 'documents', 'passages', 'again', 'tokens', 'MB']];
     const found = [];
     for (const name of await collections.names(options.tenant)) {
@@ -53,7 +55,7 @@ function list(options: CollectionsOptions, { terminal, environment }: CommandCon
       rows.push([name, ...counts, (bytes / 1e6).toFixed(1)]);
     }
     terminal.data(found);
-    if (found.length === 0) terminal.line('There are no collections. `warmpath ingest docs` makes one.');
+    if (found.length === 0) terminal.line(`There are no collections in ${folder}. \`warmpath ingest docs\` makes one.`);
     else for (const line of formatTable(rows)) terminal.line(line);
   });
 }
@@ -83,9 +85,12 @@ function importCollection(
   { terminal, environment, stdin }: CommandContext,
 ): Promise<void> {
   return withCollections(options, environment, async (collections) => {
+    if (file !== undefined && file !== '-') await access(file).catch((cause: unknown) => refuseInput(file, cause));
     const collection = await collections.getOrMake(options.tenant, name);
     const applied = await collection.import(linesOf(file, stdin));
-    terminal.line(`${applied.added} documents added, ${applied.changed} changed, ${applied.unchanged} as they were.`);
+    terminal.line(
+      `${counted(applied.added, 'document')} added, ${applied.changed} changed, ${applied.unchanged} as before.`,
+    );
     terminal.data({ collection: name, ...applied });
   });
 }
@@ -101,10 +106,14 @@ async function* linesOf(file: string | undefined, stdin: Readable): AsyncIterabl
       yield* lines;
     }
   } catch (cause) {
-    const detail = `cannot read ${file ?? 'standard input'}: ${fileErrorReason(cause)}`;
-    throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail, cause });
+    refuseInput(file ?? 'standard input', cause);
   }
   yield rest;
+}
+
+function refuseInput(name: string, cause: unknown): never {
+  const detail = `cannot read ${name}: ${fileErrorReason(cause)}`;
+  throw new WarmpathError('WARMPATH_USAGE', { path: 'file', detail, cause });
 }
 
 function deleteCollection(
@@ -115,7 +124,7 @@ function deleteCollection(
   return withCollections(options, environment, async (collections) => {
     const { totals } = await collections.get(options.tenant, name);
     await collections.delete(options.tenant, name);
-    terminal.line(`Collection ${name} deleted, with ${totals.documents.toLocaleString('en')} documents.`);
+    terminal.line(`Collection ${name} deleted, with ${counted(totals.documents, 'document')}.`);
     terminal.data({ collection: name, deleted: true, ...totals });
   });
 }

@@ -1,3 +1,5 @@
+import { stat } from 'node:fs/promises';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import { timeLeft } from '@warmpath/lab';
 import type { EmbeddingReport, IngestProgress, IngestReport } from '@warmpath/retrieval';
 import type { Command } from 'commander';
@@ -5,6 +7,7 @@ import {
   addCollectionOption,
   addCollectionsOptions,
   type CollectionsOptions,
+  counted,
   describeTotals,
   withCollections,
 } from '../collections/open-collection.js';
@@ -44,6 +47,8 @@ async function ingest(
   const { terminal, environment } = context;
   const { collection: name, tenant, chunkTokens } = options;
   await withCollections(options, environment, async (collections) => {
+    // A name that was mistyped makes no collection.
+    await requireSome(paths);
     const collection = await collections.getOrMake(tenant, name);
     let shown = 0;
     const progress = showProgress(terminal);
@@ -77,6 +82,21 @@ async function ingest(
   });
 }
 
+/** Error: WARMPATH_USAGE where none of the paths can be read. */
+async function requireSome(paths: readonly string[]): Promise<void> {
+  let failure: WarmpathError | undefined;
+  for (const path of paths) {
+    try {
+      await stat(path);
+      return;
+    } catch (cause) {
+      const detail = `cannot read ${path}: ${fileErrorReason(cause)}`;
+      failure ??= new WarmpathError('WARMPATH_USAGE', { path: 'paths', detail, cause });
+    }
+  }
+  if (failure !== undefined) throw failure;
+}
+
 /** A line with the share that is done and the time left, on a terminal. */
 function showProgress(terminal: Terminal) {
   const startedAt = performance.now();
@@ -106,14 +126,14 @@ function tell(
   { name, totals }: { readonly name: string; readonly totals: string },
 ): void {
   const parts = [
-    `${added} documents added`,
+    `${counted(added, 'document')} added`,
     `${changed} changed`,
     `${removed} removed`,
-    ...(unchangedFiles > 0 ? [`${unchangedFiles} files as they were`] : []),
-    ...(skippedFiles > 0 ? [`${skippedFiles} files that are no text left out`] : []),
-    ...(embedding !== undefined ? [`${embedding.embedded} passages embedded`] : []),
+    ...(unchangedFiles > 0 ? [`${counted(unchangedFiles, 'file')} as before`] : []),
+    ...(skippedFiles > 0 ? [`${counted(skippedFiles, 'file')} left out (not text)`] : []),
+    ...(embedding !== undefined ? [`${counted(embedding.embedded, 'passage')} embedded`] : []),
     ...(errorCount > 0 ? [`${errorCount} could not be read`] : []),
   ];
-  terminal.line(`${files} files: ${parts.join(', ')}.`);
+  terminal.line(`${counted(files, 'file')}: ${parts.join(', ')}.`);
   terminal.line(`Collection ${name}: ${totals}.`);
 }

@@ -18,7 +18,7 @@ import {
 } from '../gateway-settings.js';
 import { interrupted, withInterruption } from '../interruption.js';
 import { describeListenError } from '../listen-address.js';
-import { addKeyOption, keyFrom, wholeNumber } from '../options.js';
+import { addKeyOption, httpUrl, keyFrom, wholeNumber } from '../options.js';
 import type { Terminal } from '../terminal.js';
 
 interface ServeOptions extends GatewayOptions {
@@ -34,7 +34,7 @@ const MAX_WORKERS = 64;
 export function addServeCommand(program: Command, context: CommandContext): void {
   const command = addCommand(program, 'serve', 'the gateway alone, in front of an engine that runs already');
   addKeyOption(addGatewayOptions(command))
-    .option('--engine <url>', "base URL of the engine's OpenAI API; goes before the file's upstream.url")
+    .option('--engine <url>', "base URL of the engine's OpenAI API; goes before the file's upstream.url", httpUrl)
     .option(
       '--workers <number>',
       'processes beside this one that have the connections of clients and relay answers (default: 0)',

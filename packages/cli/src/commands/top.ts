@@ -33,9 +33,6 @@ export function addTopCommand(program: Command, context: CommandContext): void {
     .option('--operator-key-env <name>', "environment variable that holds the gateway's operator key")
     .option('--once', 'print one frame and end')
     .action(async ({ gateway, operatorKeyEnv, once }: TopOptions) => {
-      if (!URL.canParse(gateway) || !/^https?:$/.test(new URL(gateway).protocol)) {
-        throw new WarmpathError('WARMPATH_USAGE', { path: '--gateway', detail: 'an http or https URL was expected' });
-      }
       const operatorKey = keyFrom(operatorKeyEnv === undefined ? {} : { keyEnv: operatorKeyEnv }, context.environment);
       const address = { url: gateway, operatorKey };
       await withInterruption(async (signal) => {
@@ -62,7 +59,9 @@ async function showOnce(address: FeedAddress, { terminal }: CommandContext, sign
       return;
     }
   }
-  throw new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { detail: `${address.url}: it ended the connection` });
+  throw new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', {
+    detail: `the gateway at ${address.url} ended the connection.`,
+  });
 }
 
 /** Frames until somebody leaves. The terminal is afterwards as it was before, however this ends. */

@@ -1,7 +1,8 @@
 import { readServerSentEvents } from '@warmpath/client';
-import { ERROR_TABLE, type ErrorCode, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import type { FeedStart, FeedTick } from '@warmpath/dashboard';
 import { type Dispatcher, Pool } from 'undici';
+import { errorOfServer } from '../server-error.js';
 
 /** Milliseconds to connect, and without an event, after which the gateway counts as gone; it sends one each second. */
 const CONNECT_MS = 5_000;
@@ -36,7 +37,10 @@ export async function* readFeed({ url, operatorKey }: FeedAddress, signal: Abort
     signal.throwIfAborted();
     if (WarmpathError.isInstance(cause)) throw cause;
     const { code, message } = cause as NodeJS.ErrnoException;
-    throw new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { detail: `${url}: ${code ?? message}`, cause });
+    throw new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', {
+      detail: `no gateway answers at ${url} (${code ?? message}).`,
+      cause,
+    });
   } finally {
     await pool.destroy();
   }
@@ -51,8 +55,8 @@ function eventOf(data: string): FeedEvent {
 async function refusalOf(status: number, body: Dispatcher.ResponseData['body']): Promise<WarmpathError> {
   const text = await body.text();
   try {
-    const { code, message } = (JSON.parse(text) as { error: { code: string; message: string } }).error;
-    if (code in ERROR_TABLE) return new WarmpathError(code as ErrorCode, { detail: message });
+    const own = errorOfServer(JSON.parse(text));
+    if (own !== undefined) return own;
   } catch {
     // No gateway of ours answers like that.
   }

@@ -53,7 +53,7 @@ export async function loadConfig(file: string, environment: Environment, engineU
     });
   }
   const { config, problems } = checkConfig(text, environment, engineUrl);
-  if (config === undefined) throw toError(problems);
+  if (config === undefined) throw toError(problems, file);
   return config;
 }
 
@@ -129,10 +129,13 @@ function problem(code: ConfigProblem['code'], path: string, line: number | undef
   return { code, path, line, message };
 }
 
-function toError(problems: readonly ConfigProblem[]): WarmpathError {
+function toError(problems: readonly ConfigProblem[], file?: string): WarmpathError {
   const first = problems[0]!;
-  const where = first.line === undefined ? '' : ` (line ${first.line})`;
-  const more = problems.length === 1 ? '' : `; and ${problems.length - 1} more`;
+  const line = first.line === undefined ? undefined : `line ${first.line}`;
+  const place = [line, file].filter((part) => part !== undefined).join(' of ');
+  const where = place === '' ? '' : ` (${place})`;
+  const all = file === undefined ? '' : `: \`warmpath check-config ${file}\` lists them`;
+  const more = problems.length === 1 ? '' : `; and ${problems.length - 1} more${all}`;
   const detail = `${first.message}${where}${more}`;
   return new WarmpathError(first.code, first.path === '' ? { detail } : { detail, path: first.path });
 }
@@ -249,7 +252,15 @@ function describeIssue(
     });
   }
   const path = issue.path.join('.');
-  return [problem('WARMPATH_CONFIG_INVALID', path, lineOf(issue.path), `${issue.message}${wanted(issue.path)}`)];
+  return [problem('WARMPATH_CONFIG_INVALID', path, lineOf(issue.path), `${inWords(issue)}${wanted(issue.path)}`)];
+}
+
+/** What the schema says of a value of the wrong type, as a person says it. */
+function inWords({ code, message }: z.core.$ZodIssue): string {
+  if (code !== 'invalid_type') return message;
+  const [, expected, received] = /expected (\w+), received (\w+)$/.exec(message) ?? [];
+  if (expected === undefined) return message;
+  return received === 'undefined' ? `is missing (a ${expected})` : `must be of type ${expected}, and not ${received}`;
 }
 
 /** What the key is for, where that says what would be right. */

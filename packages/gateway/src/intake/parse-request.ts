@@ -211,6 +211,10 @@ interface Switches extends Pick<ParsedRequest, 'bypass' | 'recognise' | 'dedupli
   readonly forgotten: 'refuse' | 'mark' | undefined;
 }
 
+/** What is read before, where there is something to search. */
+const NOTHING_TO_SEARCH =
+  'there is nothing to search: the configuration of this gateway has no `collections`, or the API has no messages';
+
 const NO_SWITCHES: Switches = {
   bypass: false,
   session: undefined,
@@ -225,6 +229,7 @@ function readSwitches(value: unknown): Switches {
   if (value === undefined || value === null) return NO_SWITCHES;
   if (typeof value !== 'object' || Array.isArray(value)) throw invalid('warmpath', 'an object was expected');
   for (const key of Object.keys(value)) {
+    if (key === 'retrieval') throw invalid('warmpath.retrieval', NOTHING_TO_SEARCH);
     if (!SWITCHES.includes(key))
       throw invalid(`warmpath.${key}`, `unknown field; known ones are ${SWITCHES.join(', ')}`);
   }

@@ -423,7 +423,8 @@ export class CollectionStore {
       throw new WarmpathError('WARMPATH_COLLECTION_BUSY', { detail: `${who} is writing to this collection.` });
     }
     // A renewal that fails is nothing against the write that fails with it.
-    const renew = () => this.#transaction(() => void this.#state.put('writer', thisProcess(Date.now()))).catch(() => {});
+    const renew = () =>
+      this.#transaction(() => void this.#state.put('writer', thisProcess(Date.now()))).catch(() => {});
     this.#renewal = setInterval(renew, RENEWAL_MS).unref();
   }
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { WarmpathError } from '@warmpath/core';
+import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embedding-endpoint.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
@@ -203,6 +203,7 @@ async function entriesOf(folder: string): Promise<string[]> {
   return readdir(folder).catch((error: NodeJS.ErrnoException) => {
     // A file beside the folders of tenants is none of them.
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return [];
-    throw error;
+    const detail = `the folder ${folder} cannot be read: ${fileErrorReason(error)}.`;
+    throw new WarmpathError('WARMPATH_COLLECTION_UNREADABLE', { detail, cause: error });
   });
 }
