@@ -350,9 +350,18 @@ describe('warmpath engine', () => {
     expect((await cli.ended).code).toBe(0);
   });
 
-  it('refuses an option that the engine does not allow, with exit code 78', async () => {
-    const { code, stdout } = await runCli(['engine', '--port', '0', '--context-tokens', '7', '--json']);
+  it('refuses options that do not go together, with exit code 78', async () => {
+    const { code, stdout } = await runCli([
+      'engine',
+      '--port',
+      '0',
+      '--batch-tokens',
+      '32',
+      '--max-running',
+      '64',
+      '--json',
+    ]);
     expect(code).toBe(78);
-    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_INVALID', param: 'contextTokens' } });
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'WARMPATH_CONFIG_INVALID', param: 'batchTokens' } });
   });
 });

@@ -18,6 +18,8 @@ interface Series {
 interface ChartProps {
   readonly title: string;
   readonly note: string;
+  /** Said where there is no value: what it takes for one. */
+  readonly whenEmpty?: string;
   /** Ends of the bins on the gateway's monotonic clock. */
   readonly ends: readonly number[];
   readonly series: readonly Series[];
@@ -31,7 +33,7 @@ const HEIGHT = 200;
 
 /** A line chart over time with its legend, and the same figures as a table. */
 export function Chart(props: ChartProps) {
-  const { title, note, series, format } = props;
+  const { title, note, whenEmpty = 'Nothing in this time', series, format } = props;
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latest = useRef(props);
@@ -74,7 +76,7 @@ export function Chart(props: ChartProps) {
           </li>
         ))}
       </ul>
-      {isEmpty ? <p class="nothing">Nothing in this time</p> : <div ref={place} class="plot" aria-hidden="true" />}
+      {isEmpty ? <p class="nothing">{whenEmpty}</p> : <div ref={place} class="plot" aria-hidden="true" />}
       <FigureTable {...props} />
     </figure>
   );
@@ -137,7 +139,8 @@ function optionsFor(element: HTMLElement, latest: { readonly current: ChartProps
     width: element.clientWidth,
     height: HEIGHT,
     legend: { show: false },
-    padding: [10, 12, 0, 0],
+    // The last time stands half beyond the end of its axis.
+    padding: [10, 20, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     plugins: [tooltip(latest)],
     scales: {

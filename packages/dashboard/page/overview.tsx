@@ -22,6 +22,9 @@ export function Overview() {
   );
 }
 
+/** Engines tell the cached tokens of a stream to those clients only that ask for them. */
+const NO_STREAMS = 'No stream with usage in this time. Clients ask for it with stream_options: {"include_usage": true}';
+
 function Empty() {
   return (
     <section class="card empty">
@@ -130,6 +133,7 @@ function Charts() {
       <Chart
         title="TTFT, mostly cached prompts"
         note={`${count(countOf(sums.ttftCached))} streams with half of the prompt or more from the cache`}
+        whenEmpty={NO_STREAMS}
         ends={ends}
         series={cached}
         format={milliseconds}
@@ -138,6 +142,7 @@ function Charts() {
       <Chart
         title="TTFT, mostly computed prompts"
         note={`${count(countOf(sums.ttftComputed))} streams with less than half from the cache`}
+        whenEmpty={NO_STREAMS}
         ends={ends}
         series={computed}
         format={milliseconds}

@@ -166,11 +166,14 @@ function Explained({ record }: { readonly record: Record }) {
   );
 }
 
-function prefixText(prefix: Record['prefix']): string {
+function prefixText(prefix: Record['prefix']): ComponentChildren {
   if (prefix === null) {
-    return settings.value!.comparesPrompts
-      ? 'This prompt was not compared with earlier ones.'
-      : 'Set `explain.prompts: all` to learn where prompts part from earlier ones, and why.';
+    if (settings.value!.comparesPrompts) return 'This prompt was not compared with earlier ones.';
+    return (
+      <>
+        Set <code>explain.prompts: all</code> to learn where prompts part from earlier ones, and why.
+      </>
+    );
   }
   if (prefix.comparedWith === null) return 'No earlier prompt of this tenant and model is known.';
   if (prefix.break === null) return `It continues request ${prefix.comparedWith} without a break.`;

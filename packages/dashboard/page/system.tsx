@@ -148,6 +148,11 @@ function Collections() {
         </div>
       )}
       {collections?.isAll === false && <p class="beside">There are more.</p>}
+      {!settings.value!.names && collections !== null && collections.listed.length > 0 && (
+        <p class="beside">
+          Collections and tenants stand under short hashes. <code>dashboard.names: true</code> shows their names.
+        </p>
+      )}
     </section>
   );
 }

@@ -190,6 +190,7 @@ describe('collections', () => {
     await name.waitFor();
     expect(await name.textContent()).toMatch(/^[0-9a-f]{8}$/);
     expect(await page.content()).not.toContain('handbook');
+    await page.getByText('dashboard.names: true').waitFor();
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390);
   });
 

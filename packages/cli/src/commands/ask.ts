@@ -69,6 +69,8 @@ async function ask(
       {
         model: name,
         messages: [{ role: 'user', content: question }],
+        // The dashboard shows what of the prompt was cached.
+        stream_options: { include_usage: true },
         warmpath: { retrieval: { collection, ...(passages !== undefined && { k: passages }) } },
       },
       signal,

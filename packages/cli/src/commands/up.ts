@@ -27,7 +27,8 @@ export function addUpCommand(program: Command, context: CommandContext): void {
     .action((options: UpOptions) => withInterruption((signal) => up(options, context, signal)));
 }
 
-async function up(options: UpOptions, { terminal, environment }: CommandContext, signal: AbortSignal): Promise<void> {
+async function up(options: UpOptions, context: CommandContext, signal: AbortSignal): Promise<void> {
+  const { terminal, environment } = context;
   // Who starts an engine with Warmpath wants to see what it does, also to prompts of clients that know nothing of it.
   const defaults = { logLevel: 'warn', segments: true, recognise: 'conservative' } as const;
   // The engine's address is not known yet; everything else is checked before a model is loaded for minutes.
@@ -57,7 +58,7 @@ async function up(options: UpOptions, { terminal, environment }: CommandContext,
         },
       );
       try {
-        announce(terminal, gateway, engine);
+        announce(context, gateway, engine);
         await Promise.race([interrupted(signal), givenUp(engine)]);
         terminal.note('stopping …');
       } finally {
@@ -114,16 +115,18 @@ const EXAMPLE = {
   ],
 };
 
-function announce(terminal: Terminal, gateway: RunningGateway, engine: SupervisedEngine): void {
+function announce({ terminal, environment }: CommandContext, gateway: RunningGateway, engine: SupervisedEngine): void {
   const { name, notice } = engine.model;
   const metrics = `${gateway.url}/metrics`;
   terminal.data({ url: gateway.url, engine: engine.url, enginePid: engine.workerPid, model: name, metrics });
   const { bold, dim, cyan } = terminal.style;
+  // Started by npm, as in a checkout, the command is not on the path.
+  const program = environment['npm_execpath'] === undefined ? 'warmpath' : 'npx warmpath';
   terminal.line(bold('Warmpath is ready.'));
   terminal.line();
   terminal.line(`  gateway   ${cyan(gateway.url)}  ${dim(`OpenAI API; base URL for clients: ${gateway.url}/v1`)}`);
   terminal.line(`  engine    ${engine.url}  ${dim(name)}`);
-  terminal.line(`  numbers   ${metrics}  ${dim('and `warmpath demo` compares both orders on real documents')}`);
+  terminal.line(`  numbers   ${metrics}  ${dim(`and \`${program} demo\` compares both orders on real documents`)}`);
   terminal.line(`  page      ${gateway.url}/ui  ${dim('what is saved, and why not more')}`);
   if (notice !== undefined) terminal.line(`  note      ${notice}`);
   terminal.line();
@@ -136,7 +139,7 @@ function announce(terminal: Terminal, gateway: RunningGateway, engine: Supervise
   terminal.line(
     dim('  Ask again with the documents swapped: usage.prompt_tokens_details.cached_tokens shows what was reused.'),
   );
-  terminal.line(dim('  Or ask documents of your own: `warmpath ingest docs`, then `warmpath ask "…"`.'));
+  terminal.line(dim(`  Or ask documents of your own: \`${program} ingest docs\`, then \`${program} ask "…"\`.`));
   terminal.line(dim('  Ctrl-C stops both.'));
   terminal.line();
 }
