@@ -195,8 +195,8 @@ export class CollectionStore {
 
   private constructor(folder: string) {
     this.folder = folder;
-    // Every write is a transaction of its own. Batches by turns of the event loop leave a promise behind that nobody can
-    // handle: a disk that is full would end the process.
+    // Every write is a transaction of its own. Batches by turns of the event loop would leave a promise behind that
+    // nobody can handle: a disk that is full would end the process.
     this.#root = open({ path: folder, maxDbs: 12, encoding: 'msgpack', eventTurnBatching: false });
     this.#state = this.#root.openDB({ name: 'state' });
     this.#documents = this.#root.openDB({ name: 'documents' });
