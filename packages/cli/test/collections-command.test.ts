@@ -92,6 +92,16 @@ describe('warmpath ingest and collections', () => {
     expect((await run(['collections', 'export', 'copy'])).stdout).toBe(exported);
   });
 
+  it('lists what can be read beside what cannot', async () => {
+    await fill('handbook');
+    const broken = join(folder, 'data', 'collections', 'default', 'broken');
+    await mkdir(broken);
+    await writeFile(join(broken, 'data.mdb'), 'no database');
+    const { code, stdout, stderr } = await run(['collections', 'list']);
+    expect([code, stdout]).toEqual([1, expect.stringMatching(/^handbook +2 /m)]);
+    expect(stderr).toContain(`the collection in ${broken} cannot be opened`);
+  });
+
   it('lists and deletes', async () => {
     await fill('one', 'two');
     expect(await run(['collections', 'delete', 'one'])).toMatchObject({ code: 0 });
@@ -159,6 +169,22 @@ describe('warmpath ask', () => {
       await gateway.close();
       await engine.close();
       await fake.close();
+    }
+  });
+
+  it('tells a gateway whose engine is gone from one that is gone itself', async () => {
+    const gateway = await startGateway({
+      upstream: { url: 'http://127.0.0.1:9' },
+      server: { port: 0 },
+      collections: { folder: join(folder, 'data', 'collections') },
+      log: { level: 'silent' },
+    });
+    await fill('documents');
+    try {
+      const { code, stderr } = await run(['ask', 'x', '--model', 'm', '--gateway', gateway.url]);
+      expect([code, stderr]).toEqual([1, expect.stringContaining('The engine cannot be reached')]);
+    } finally {
+      await gateway.close();
     }
   });
 

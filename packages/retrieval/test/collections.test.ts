@@ -286,6 +286,18 @@ describe('an ingestion in another process', () => {
       ]),
     );
 
+  it('is refused where its file is no database, and does not end the process', async () => {
+    const place = join(folder, 'collections', 'default', 'handbook');
+    await mkdir(place, { recursive: true });
+    for (const bytes of ['x', 'no database '.repeat(10_000)]) {
+      await writeFile(join(place, 'data.mdb'), bytes);
+      await expect(collections.get('default', 'handbook')).rejects.toMatchObject({
+        code: 'WARMPATH_COLLECTION_UNREADABLE',
+        message: expect.stringContaining('data.mdb is no database') as string,
+      });
+    }
+  });
+
   it('ends with what the disk took, where it takes no more, and goes on later', async () => {
     const root = await files(corpus(600));
     const script = fileURLToPath(new URL('./ingest-process.js', import.meta.url));

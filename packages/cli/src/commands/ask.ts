@@ -98,6 +98,8 @@ async function ask(
 
 function aboutGateway(error: unknown, url: string): unknown {
   if (!WarmpathError.isInstance(error) || error.code !== 'WARMPATH_UPSTREAM_UNREACHABLE') return error;
+  // A gateway that answers says so of its engine.
+  if (error.cause === undefined) return error;
   const detail = `no gateway answers at ${url}; start one with \`warmpath up\`, or name it with --gateway`;
   return new WarmpathError('WARMPATH_GATEWAY_UNREACHABLE', { path: '--gateway', detail, cause: error });
 }

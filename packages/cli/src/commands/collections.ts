@@ -2,6 +2,7 @@ import { createReadStream } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import type { Collections, CollectionTotals } from '@warmpath/retrieval';
 import type { Command } from 'commander';
 import {
   addCollectionsOptions,
@@ -11,7 +12,7 @@ import {
   withCollections,
 } from '../collections/open-collection.js';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { EXIT_CODES_HELP } from '../exit-codes.js';
+import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
 import { writeLines } from '../files/write-lines.js';
 import { examplesHelp } from '../help-examples.js';
 import { formatTable } from '../terminal.js';
@@ -43,20 +44,32 @@ export function addCollectionsCommand(program: Command, context: CommandContext)
     .action((name: string, options: CollectionsOptions) => deleteCollection(name, options, context));
 }
 
-function list(options: CollectionsOptions, { terminal, environment }: CommandContext): Promise<void> {
+async function readTotals(collections: Collections, tenant: string, name: string): Promise<CollectionTotals> {
+  return (await collections.get(tenant, name)).totals;
+}
+
+/** One that cannot be read is named on standard error, and keeps no other back. */
+function list(options: CollectionsOptions, context: CommandContext): Promise<void> {
+  const { terminal, environment } = context;
   return withCollections(options, environment, async (collections, folder) => {
     const rows = [['collection', 'documents', 'passages', 'again', 'tokens', 'MB']];
     const found = [];
     for (const name of await collections.names(options.tenant)) {
-      const { totals } = await collections.get(options.tenant, name);
+      const totals = await readTotals(collections, options.tenant, name).catch((error: unknown) => {
+        if (!WarmpathError.isInstance(error)) throw error;
+        terminal.note(error.message);
+        context.exitCode = EXIT_CODES.failure;
+      });
+      if (totals === undefined) continue;
       found.push({ name, ...totals });
       const { documents, passages, duplicates, tokens, bytes } = totals;
       const counts = [documents, passages, duplicates, tokens].map((count) => count.toLocaleString('en'));
       rows.push([name, ...counts, (bytes / 1e6).toFixed(1)]);
     }
     terminal.data(found);
-    if (found.length === 0) terminal.line(`There are no collections in ${folder}. \`warmpath ingest docs\` makes one.`);
-    else for (const line of formatTable(rows)) terminal.line(line);
+    if (found.length === 0 && context.exitCode === EXIT_CODES.ok)
+      terminal.line(`There are no collections in ${folder}. \`warmpath ingest docs\` makes one.`);
+    else if (found.length > 0) for (const line of formatTable(rows)) terminal.line(line);
   });
 }
 

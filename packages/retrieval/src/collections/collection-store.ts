@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, readSync } from 'node:fs';
 import { rename, rm, statfs } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -183,8 +183,10 @@ export class CollectionStore {
 
   /** Opens a collection, which is made where `create` is set. Errors: WARMPATH_COLLECTION_UNREADABLE. */
   static open(folder: string, { create = false } = {}): CollectionStore | undefined {
-    if (!create && !existsSync(join(folder, 'data.mdb'))) return undefined;
+    const file = join(folder, 'data.mdb');
+    if (!create && !existsSync(file)) return undefined;
     try {
+      requireDatabase(file);
       return new CollectionStore(folder);
     } catch (cause) {
       if (WarmpathError.isInstance(cause)) throw cause;
@@ -600,6 +602,25 @@ function passageHash({ title, content }: NewPassage): string {
 /** 132 bits of SHA-256: keys of the store are short, whatever the length of what they stand for. */
 export function hashOf(text: string | Uint8Array): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 22);
+}
+
+/** What a file of LMDB has behind the head of its first page, whose length depends on the build. */
+const DATABASE_MAGIC = 0xbeefc0de;
+const MAGIC_WITHIN = 64;
+
+/** The library ends the process where a file is not its own. An empty one is a database that nobody wrote to yet. */
+function requireDatabase(file: string): void {
+  if (!existsSync(file)) return;
+  const head = Buffer.alloc(MAGIC_WITHIN);
+  const handle = openSync(file, 'r');
+  try {
+    const length = readSync(handle, head, 0, head.length, 0);
+    if (length === 0) return;
+    for (let at = 0; at < MAGIC_WITHIN; at += 4) if (head.readUInt32LE(at) === DATABASE_MAGIC) return;
+  } finally {
+    closeSync(handle);
+  }
+  throw new Error('data.mdb is no database');
 }
 
 /** Makes the folder of a collection, for its owner alone. Error: WARMPATH_COLLECTION_UNWRITABLE. */
