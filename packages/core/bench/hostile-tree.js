@@ -1,12 +1,18 @@
 /**
  * Times `arrange` on a tree that was served to be slow: a quarter of a million nodes, all of documents that the request
  * holds, and no path that holds them all, so that a search could go on everywhere and finds no reason to stop. The
- * budget of operations ends it; what is left is checked against 2 ms. Each call is made three times, thousands of calls
- * apart, and the least time counts: a call takes the same steps every time, and what else takes time (the collector of
- * garbage, the clock's own ticks) does not come back in the same place.
+ * budget of operations ends it; what is left is checked against 2 ms.
+ *
+ * What is timed is the CPU that the main thread itself takes, which is what holds up the event loop: neither what other
+ * processes do nor V8's own threads count. Each call is made three times, thousands of calls apart. The least of the
+ * three is what the call takes, for it takes the same steps every time; `single` is each time by itself, collection of
+ * garbage on the main thread included, and the last column says in how many of the slowest thousandth there was one.
  * Usage: node --expose-gc bench/hostile-tree.js [--json]
  */
+import { openSync, readSync } from 'node:fs';
 import { cpus } from 'node:os';
+import { PerformanceObserver, performance } from 'node:perf_hooks';
+import { setTimeout as delay } from 'node:timers/promises';
 import { arrange, createPolicy, ServedHistory } from '../dist/index.js';
 import { randomSource } from './random-source.js';
 import { documentsOf } from './workload.js';
@@ -46,30 +52,73 @@ function percentile(sorted, share) {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
 }
 
-/** Milliseconds of CPU of this process since its start: what others do on the machine is not in it. */
-function cpuMs() {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1e3;
+/**
+ * Milliseconds of CPU of the main thread since its start (Linux); elsewhere of the whole process. The kernel writes a
+ * running thread's time when someone asks for it, which `cpuUsage` does, else once a tick.
+ */
+function mainThreadClock() {
+  const text = Buffer.alloc(128);
+  let file;
+  try {
+    file = openSync('/proc/self/schedstat', 'r');
+  } catch {}
+  return () => {
+    const { user, system } = process.cpuUsage();
+    if (file === undefined) return (user + system) / 1e3;
+    return Number.parseInt(text.latin1Slice(0, readSync(file, text, 0, text.length, 0)), 10) / 1e6;
+  };
 }
 
-/** Milliseconds of CPU of every call after a warm-up, the least of three rounds, sorted. */
-function time(history, { policy, waiting, limits }) {
+const cpuMs = mainThreadClock();
+
+/** Starts and ends of collections, as `performance.now` has them. */
+const collections = [];
+new PerformanceObserver((list) => {
+  for (const { startTime, duration } of list.getEntries()) collections.push([startTime, startTime + duration]);
+}).observe({ entryTypes: ['gc'] });
+
+/** Milliseconds of CPU of every call after a warm-up. */
+async function time(history, { policy, waiting, limits }) {
   const requests = Array.from({ length: 2_000 }, () => shuffled(documents));
   const queues = Array.from({ length: 20 }, () => Array.from({ length: waiting }, () => shuffled(documents)));
-  const times = new Float64Array(CALLS).fill(Number.POSITIVE_INFINITY);
-  for (let call = 0; call < ROUNDS * CALLS + WARM_UP; call++) {
+  const calls = Array.from({ length: ROUNDS * CALLS }, () => ({ ms: 0, from: 0, to: 0 }));
+  for (let call = -WARM_UP; call < calls.length; call++) {
     const request = {
-      documents: requests[call % 2_000],
+      documents: requests[(call + WARM_UP) % 2_000],
       preamble: PREAMBLE,
       policy,
-      waiting: queues[call % 20],
+      waiting: queues[(call + WARM_UP) % 20],
       ...limits,
     };
+    const from = performance.now();
     const start = cpuMs();
     arrange(request, history, 0);
-    if (call >= WARM_UP) times[call % CALLS] = Math.min(times[call % CALLS], cpuMs() - start);
+    const ms = cpuMs() - start;
+    if (call >= 0) Object.assign(calls[call], { ms, from, to: performance.now() });
   }
-  return times.sort();
+  // What was collected is told between turns of the event loop.
+  await delay(20);
+  return calls;
+}
+
+/** The least of the rounds by call, every call by itself, and the collections in the slowest thousandth of them. */
+function summary(calls) {
+  const least = new Float64Array(CALLS).fill(Number.POSITIVE_INFINITY);
+  for (const [call, { ms }] of calls.entries()) least[call % CALLS] = Math.min(least[call % CALLS], ms);
+  least.sort();
+  const single = calls.toSorted((one, other) => one.ms - other.ms);
+  const slowest = single.slice(Math.floor(single.length * 0.999));
+  const collected = slowest.filter(({ from, to }) => collections.some(([start]) => start >= from && start < to));
+  return {
+    p50: percentile(least, 0.5),
+    p99: percentile(least, 0.99),
+    p999: percentile(least, 0.999),
+    most: least.at(-1),
+    singleP999: slowest[0].ms,
+    singleMost: slowest.at(-1).ms,
+    slowest: slowest.length,
+    collected: collected.length,
+  };
 }
 
 const history = hostileHistory();
@@ -83,36 +132,33 @@ const cases = ['greedy', 'exact', 'foresight'].flatMap((policy) =>
     [{}, { maxShift: DOCUMENTS - 1 }, { shiftPrice: 2 }].map((limits) => ({ policy, waiting, limits })),
   ),
 );
-const results = cases.map((each) => {
+const results = [];
+for (const each of cases) {
   globalThis.gc?.();
-  const times = time(history, each);
-  return {
-    ...each,
-    p50: percentile(times, 0.5),
-    p99: percentile(times, 0.99),
-    p999: percentile(times, 0.999),
-    most: times.at(-1),
-  };
-});
+  results.push({ ...each, ...summary(await time(history, each)) });
+}
 
 if (process.argv.includes('--json')) {
   const machine = { node: process.version, cpu: cpus()[0]?.model };
   console.log(JSON.stringify({ ...machine, nodes: history.tree.nodes, withoutBudget, results }, null, 2));
 } else {
   console.log(
-    `arrange on ${history.tree.nodes} hostile nodes, ms of CPU a call (Node ${process.version}, ${cpus()[0]?.model})`,
+    `arrange on ${history.tree.nodes} hostile nodes, ms of the main thread's CPU a call (Node ${process.version}, ${cpus()[0]?.model})`,
   );
   console.log(`one search of \`exact\` without a budget: ${withoutBudget.toFixed(1)} ms\n`);
   console.table(
     Object.fromEntries(
-      results.map(({ policy, waiting, limits, p50, p99, p999, most }) => [
+      results.map(({ policy, waiting, limits, ...of }) => [
         [`${policy}, ${waiting} waiting`, ...Object.keys(limits)].join(', '),
         {
-          p50: p50.toFixed(2),
-          p99: p99.toFixed(2),
-          'p99.9': p999.toFixed(2),
-          most: most.toFixed(2),
-          [`p99.9 <= ${LIMIT_MS} ms`]: p999 <= LIMIT_MS ? 'yes' : 'NO',
+          p50: of.p50.toFixed(2),
+          p99: of.p99.toFixed(2),
+          'p99.9': of.p999.toFixed(2),
+          most: of.most.toFixed(2),
+          'single p99.9': of.singleP999.toFixed(2),
+          'single most': of.singleMost.toFixed(2),
+          [`both p99.9 <= ${LIMIT_MS} ms`]: Math.max(of.p999, of.singleP999) <= LIMIT_MS ? 'yes' : 'NO',
+          'GC in the slowest': `${of.collected} of ${of.slowest}`,
         },
       ]),
     ),

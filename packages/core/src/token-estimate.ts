@@ -13,6 +13,9 @@ const UNITS_PER_TOKEN = 20;
 /** Bytes of text looked at in one step. */
 const STEP = 16_384;
 
+/** Up to so many characters, encoding a text takes longer than reading it unit by unit, and it allocates. */
+const SHORT = 64;
+
 /**
  * Twentieths of a token by UTF-8 byte: the first byte of a character tells its kind (up to U+07FF, up to U+2FFF, up to
  * U+FFFF, beyond), the others cost nothing. A character beyond U+FFFF is two UTF-16 units, and counts twice.
@@ -47,13 +50,25 @@ const pairs = new Uint16Array(bytes.buffer);
  * times as long.
  */
 export function estimateTokens(text: string): number {
-  let cost = 0;
+  return tokensOfCost(costOfText(text));
+}
+
+/** What the characters of a text cost, which adds up over its parts; `tokensOfCost` makes tokens of it. O(length). */
+export function costOfText(text: string): number {
+  let cost = text.length <= SHORT ? costOfShort(text) : -1;
+  if (cost >= 0) return cost;
+  cost = 0;
   let rest = text;
   while (rest.length > 0) {
     const { read, written } = encoder.encodeInto(rest, bytes);
     cost += costOfStep(written);
     rest = rest.slice(read);
   }
+  return cost;
+}
+
+/** See `costOfText`. */
+export function tokensOfCost(cost: number): number {
   return Math.max(1, Math.ceil(cost / UNITS_PER_TOKEN));
 }
 
@@ -65,7 +80,18 @@ export function estimateTokensOfBytes(text: Uint8Array): number {
     bytes.set(part);
     cost += costOfStep(part.length);
   }
-  return Math.max(1, Math.ceil(cost / UNITS_PER_TOKEN));
+  return tokensOfCost(cost);
+}
+
+/** Of a text of ASCII characters; -1 for any other. */
+function costOfShort(text: string): number {
+  let cost = 0;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    if (unit >= 0x80) return -1;
+    cost += COST_OF_BYTE[unit]!;
+  }
+  return cost;
 }
 
 /** Of the first so many of `bytes`. */

@@ -7,6 +7,8 @@ import {
   chatPreamble,
   completionPreamble,
   documentName,
+  estimateTokens,
+  hintTokens,
   LAYOUT_NAMES,
   prepareDocuments,
   type RenderOptions,
@@ -132,6 +134,18 @@ describe('the order hint', () => {
     const order = [1, 3, 0, 2, 4];
     const arrangement = { ...moved(), documents: order.map((rank) => documents[rank]!), order };
     expect(renderHint(arrangement, 'xml')).toBe('In order of relevance: [a] > [b], [c] > [d].\n');
+  });
+
+  test('is estimated by the names in it, each with what stands around it', () => {
+    fc.assert(
+      fc.property(fc.shuffledSubarray([...Array(9).keys()], { minLength: 9 }), anyText(), (order, text) => {
+        const { documents } = prepareDocuments(order.map((number) => ({ id: `${text}${number}`, content: 'Text.' })));
+        const names = movedChains(order).flatMap((chain) => chain.map((rank) => documents[rank]!.label));
+        const wording = names.length === 0 ? 0 : estimateTokens('In order of relevance: \n.');
+        const tokens = names.reduce((sum, name) => sum + estimateTokens(`[${name}] > `), wording);
+        expect(hintTokens(documents, order)).toBe(tokens);
+      }),
+    );
   });
 
   test('in `plain`, names documents as the prompt does, by title and label', () => {

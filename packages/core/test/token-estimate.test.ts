@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { estimateTokens } from '../src/index.js';
+import { estimateTokens, estimateTokensOfBytes } from '../src/index.js';
 import { anyText } from './arbitraries.js';
 
 test('never below 1, and never more than one token a UTF-16 unit', () => {
@@ -21,6 +21,15 @@ test('depends on the signs of a text and not on their order, however long it is'
       expect(estimateTokens(signs.toReversed().join(''))).toBe(estimateTokens(signs.join('')));
     }),
     { numRuns: 50 },
+  );
+});
+
+test('is the same for a text and for its bytes, short or long', () => {
+  fc.assert(
+    fc.property(anyText(), fc.constantFrom(1, 100), (text, times) => {
+      const whole = text.toWellFormed().repeat(times);
+      expect(estimateTokens(whole)).toBe(estimateTokensOfBytes(new TextEncoder().encode(whole)));
+    }),
   );
 });
 

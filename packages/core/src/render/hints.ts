@@ -1,6 +1,6 @@
 import type { Arrangement } from '../arrangement.js';
 import type { Document } from '../document.js';
-import { estimateTokens } from '../token-estimate.js';
+import { costOfText, estimateTokens, tokensOfCost } from '../token-estimate.js';
 import { DEFAULT_HINT_WORDING, HINT_PLACE, type HintWording } from './hint-wording.js';
 import type { TemplateName } from './prompt.js';
 import { documentName } from './template.js';
@@ -32,46 +32,63 @@ export function renderHint(
  * documents as can be count as not moved, the most relevant one among them. Empty if nothing moved. O(k log k).
  */
 export function movedChains(order: readonly number[]): readonly (readonly number[])[] {
-  if (order.every((rank, place) => rank === place)) return [];
-  const stays = longestRise(order.slice(order.indexOf(0)));
+  if (isRetrievalOrder(order)) return [];
+  const stays = stayingRanks(order);
   const chains: number[][] = [];
   for (let rank = 1; rank < order.length; rank++) {
-    if (stays.has(rank)) continue;
-    if (stays.has(rank - 1)) chains.push([rank - 1]);
+    if (stays[rank] === 1) continue;
+    if (stays[rank - 1] === 1) chains.push([rank - 1]);
     chains.at(-1)!.push(rank);
   }
   return chains;
 }
 
-/** The members of a longest rising subsequence that begins with the first number, which is the least. O(n log n). */
-function longestRise(numbers: readonly number[]): ReadonlySet<number> {
-  /** By length less one: the place of the least number that ends a subsequence of that length. */
-  const ends: number[] = [];
-  const before: (number | undefined)[] = [];
-  for (const [place, number] of numbers.entries()) {
+function isRetrievalOrder(order: readonly number[]): boolean {
+  for (let place = 0; place < order.length; place++) if (order[place] !== place) return false;
+  return true;
+}
+
+/**
+ * By rank, 1 for the members of a longest rising subsequence of the order that begins with rank 0. O(k log k). Runs for
+ * every request that is moved: sets and iterators in place of its flat arrays made two thirds of `arrange`'s garbage.
+ */
+function stayingRanks(order: readonly number[]): readonly number[] {
+  const stays: number[] = new Array(order.length).fill(0);
+  /** By length less one: the place of the least rank that ends a subsequence of that length. */
+  const ends: number[] = new Array(order.length).fill(-1);
+  const before: number[] = new Array(order.length).fill(-1);
+  let longest = 0;
+  for (let place = order.indexOf(0); place < order.length; place++) {
     let low = 0;
-    let high = ends.length;
+    let high = longest;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if (numbers[ends[middle]!]! < number) low = middle + 1;
+      if (order[ends[middle]!]! < order[place]!) low = middle + 1;
       else high = middle;
     }
-    before[place] = ends[low - 1];
+    if (low > 0) before[place] = ends[low - 1]!;
     ends[low] = place;
+    if (low === longest) longest++;
   }
-  const rise = new Set<number>();
-  for (let place = ends.at(-1); place !== undefined; place = before[place]) rise.add(numbers[place]!);
-  return rise;
+  for (let place = ends[longest - 1]!; place >= 0; place = before[place]!) stays[order[place]!] = 1;
+  return stays;
 }
 
 const WORDING_TOKENS = estimateTokens(DEFAULT_HINT_WORDING.order.replace(HINT_PLACE, '\n'));
 
+/** What stands around a document's name. */
+const LINK_COST = costOfText('[] > ');
+
 /** Tokens of the order hint, estimated in its usual wording and with labels for names. O(k log k). */
 export function hintTokens(documents: readonly Document[], order: readonly number[]): number {
-  const chains = movedChains(order);
-  if (chains.length === 0) return 0;
+  if (isRetrievalOrder(order)) return 0;
+  const stays = stayingRanks(order);
   let tokens = WORDING_TOKENS;
-  for (const rank of chains.flat()) tokens += estimateTokens(`[${documents[rank]!.label}] > `);
+  for (let rank = 0; rank < order.length; rank++) {
+    // The documents that `movedChains` names: those that moved, and those in front of a chain of them.
+    const isNamed = stays[rank] === 0 || (rank + 1 < order.length && stays[rank + 1] === 0);
+    if (isNamed) tokens += tokensOfCost(LINK_COST + costOfText(documents[rank]!.label));
+  }
   return tokens;
 }
 
