@@ -1,7 +1,16 @@
 import type { ChainStep, Holders, SharedSubsets } from './shared-subsets.js';
 
 /** Rounds without a better bound after which steps become half as long. */
-const PATIENCE = 12;
+const PATIENCE = 3;
+
+/** Length of the first steps, as a part of Polyak's: whole ones overshoot, for the best trie known is above the bound. */
+const FIRST_STEP = 0.15;
+
+/** Part of a direction that goes on into the next round: what two rounds disagree about is smoothed out. */
+const MOMENTUM = 0.85;
+
+/** A direction below this in all its numbers has died away. */
+const LEAST_DIRECTION = 1e-4;
 
 /** Steps shorter than this move nothing. */
 const LEAST_STEP = 1e-3;
@@ -18,13 +27,16 @@ const TOLERANCE = 1e-9;
  * cheapest chain of subsets up to itself, a shortest path; and the sum over all sets is a lower bound, whatever the
  * division. (It is the Lagrangian relaxation of "a set that passes a node pays for it": its best value is that of
  * the linear programme of flows on the lattice of subsets.) Subgradient steps look for the best division: who uses a
- * subset pays more of it, who does not pays less.
+ * subset pays more of it, who does not pays less. Directions have momentum, which takes half of the rounds for the same
+ * bound.
  */
 export class CostShares {
   readonly #subsets: SharedSubsets;
   readonly #shares: readonly Float64Array[];
+  /** By subset in use of late: where its division moves, a number for each holder. */
+  readonly #directions = new Map<Holders, Float64Array>();
   #best = 0;
-  #length = 1;
+  #length = FIRST_STEP;
   #since = 0;
 
   /** All holders of a subset pay as much at first. */
@@ -72,30 +84,52 @@ export class CostShares {
     }
   }
 
-  /** Polyak's step along the subgradient, within the divisions that there are. */
+  /** Polyak's step along the directions, within the divisions that there are. */
   #step(used: ReadonlyMap<Holders, ReadonlyMap<number, number>>, missing: number): void {
+    const directions = this.#directions;
+    for (const holders of used.keys()) {
+      if (!directions.has(holders)) directions.set(holders, new Float64Array(holders.sets.length));
+    }
     let squares = 0;
-    for (const [{ sets }, users] of used) {
-      let sum = 0;
-      for (const tokens of users.values()) {
-        sum += tokens;
-        squares += tokens * tokens;
-      }
-      squares -= (sum * sum) / sets.length;
+    for (const [holders, direction] of directions) {
+      const size = turn(direction, holders, used.get(holders));
+      if (size.most < LEAST_DIRECTION) directions.delete(holders);
+      else squares += size.squares;
     }
     if (squares <= 0 || missing <= 0) return;
     const length = (this.#length * missing) / squares;
-    for (const [holders, users] of used) this.#move(holders, users, length);
+    for (const [holders, direction] of directions) this.#move(holders, direction, length);
   }
 
-  #move({ sets, slots }: Holders, users: ReadonlyMap<number, number>, length: number): void {
+  #move({ sets, slots }: Holders, direction: Float64Array, length: number): void {
     const moved = new Float64Array(sets.length);
     for (let i = 0; i < sets.length; i++) {
-      moved[i] = this.#shares[sets[i]!]![slots[i]!]! + length * (users.get(sets[i]!) ?? 0);
+      moved[i] = this.#shares[sets[i]!]![slots[i]!]! + length * direction[i]!;
     }
     projectOnShares(moved);
     for (let i = 0; i < sets.length; i++) this.#shares[sets[i]!]![slots[i]!] = moved[i]!;
   }
+}
+
+/** Turns a direction towards who uses a subset, away from who does not, by a sum of 0; says how large it is then. */
+function turn(
+  direction: Float64Array,
+  { sets }: Holders,
+  users: ReadonlyMap<number, number> | undefined,
+): { readonly most: number; readonly squares: number } {
+  let paid = 0;
+  if (users !== undefined) for (const tokens of users.values()) paid += tokens;
+  const mean = paid / sets.length;
+  let most = 0;
+  let squares = 0;
+  for (let i = 0; i < sets.length; i++) {
+    const now = (users?.get(sets[i]!) ?? 0) - mean;
+    const turned = MOMENTUM * direction[i]! + (1 - MOMENTUM) * now;
+    direction[i] = turned;
+    squares += turned * turned;
+    most = Math.max(most, Math.abs(turned));
+  }
+  return { most, squares };
 }
 
 /** The nearest numbers that are nowhere below 0 and add up to 1. O(numbers²) at worst, a few passes as a rule. */

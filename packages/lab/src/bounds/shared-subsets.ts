@@ -34,9 +34,10 @@ export class SharedSubsets {
   /** By document: the sets that hold it, and its place in them. */
   readonly #lists = new Map<number, { readonly set: number; readonly place: number }[]>();
   readonly #holders = new Map<string, Holders>();
-  /** Scratch memory by mask, and by set. */
+  /** Scratch memory by mask, of which 0 stays 0, by place, and by set. */
   readonly #cost = new Float64Array(1 << MAX_DOCUMENTS);
-  readonly #last = new Uint8Array(1 << MAX_DOCUMENTS);
+  readonly #tokens = new Float64Array(1 << MAX_DOCUMENTS);
+  readonly #setWeights = new Float64Array(MAX_DOCUMENTS);
   readonly #seen: Int32Array;
   readonly #mask: Int32Array;
 
@@ -83,39 +84,50 @@ export class SharedSubsets {
    */
   cheapestChain(set: number, prices: Float64Array): { readonly cost: number; readonly steps: readonly ChainStep[] } {
     const masks = this.masks[set]!;
-    const weights = this.sets[set]!.map((document) => this.weights[document]!);
+    const weights = this.#setWeights;
     const cost = this.#cost;
-    const last = this.#last;
-    const all = weights.reduce((sum, weight) => sum + weight, 0);
-    cost[0] = 0;
+    const tokens = this.#tokens;
+    let all = 0;
+    for (const [place, document] of this.sets[set]!.entries()) all += weights[place] = this.weights[document]!;
     let least = all;
     let end = 0;
     for (let slot = 0; slot < masks.length; slot++) {
       const mask = masks[slot]!;
       const price = prices[slot]!;
       let best = Number.POSITIVE_INFINITY;
-      let from = 0;
-      let rest = all;
       for (let left = mask; left !== 0; left &= left - 1) {
-        const place = 31 - Math.clz32(left & -left);
-        const weight = weights[place]!;
-        rest -= weight;
-        const value = cost[mask ^ (1 << place)]! + price * weight;
-        if (value >= best) continue;
-        best = value;
-        from = place;
+        const bit = left & -left;
+        const value = cost[mask ^ bit]! + price * weights[31 - Math.clz32(bit)]!;
+        if (value < best) best = value;
       }
       cost[mask] = best;
-      last[mask] = from;
-      if (best + rest >= least) continue;
-      least = best + rest;
+      // What a set shares, it shares without its first document too: that mask was here before.
+      tokens[mask] = tokens[mask & (mask - 1)]! + weights[31 - Math.clz32(mask & -mask)]!;
+      const whole = best + all - tokens[mask]!;
+      if (whole >= least) continue;
+      least = whole;
       end = mask;
     }
     const steps: ChainStep[] = [];
-    for (let mask = end; mask !== 0; mask ^= 1 << last[mask]!) {
-      steps.push({ slot: this.slotOf(set, mask), place: last[mask]! });
+    for (let mask = end; mask !== 0; ) {
+      const slot = this.slotOf(set, mask);
+      const place = this.#lastPlace(mask, prices[slot]!);
+      steps.push({ slot, place });
+      mask ^= 1 << place;
     }
     return { cost: least, steps: steps.reverse() };
+  }
+
+  /** The place of the document that the cheapest way to a mask adds last. Right behind its cost is known. */
+  #lastPlace(mask: number, price: number): number {
+    let best = Number.POSITIVE_INFINITY;
+    let last = 0;
+    for (let left = mask; left !== 0; left &= left - 1) {
+      const place = 31 - Math.clz32(left & -left);
+      const value = this.#cost[mask ^ (1 << place)]! + price * this.#setWeights[place]!;
+      if (value < best) [best, last] = [value, place];
+    }
+    return last;
   }
 
   /** The slot of a mask that is one of the set's. O(log subsets). */
