@@ -25,11 +25,13 @@ test('depends on the signs of a text and not on their order, however long it is'
 });
 
 /** Characters of one byte in UTF-8, of two (one of them below U+0100), three and four. */
-const ofAllKinds = fc.string({ unit: fc.constantFrom('a', '7', 'é', 'ж', '漢', '😀'), maxLength: 70 });
+const ofAllKinds = fc
+  .subarray(['a', '7', 'é', 'ж', '漢', '😀'], { minLength: 1 })
+  .chain((kinds) => fc.string({ unit: fc.constantFrom(...kinds), maxLength: 70 }));
 
 test('is the same for a text and for its bytes, short or long', () => {
   fc.assert(
-    fc.property(fc.oneof(anyText(), ofAllKinds), fc.constantFrom(1, 100), (text, times) => {
+    fc.property(fc.oneof(anyText(), ofAllKinds), fc.constantFrom(1, 2, 100), (text, times) => {
       const whole = text.toWellFormed().repeat(times);
       expect(estimateTokens(whole)).toBe(estimateTokensOfBytes(new TextEncoder().encode(whole)));
     }),
