@@ -6,7 +6,6 @@
  * `npm run bench:fleet -w packages/lab` (some minutes; `-- --quick` for fewer requests, `-- --write` to put the tables
  * into docs/research/fleet.md). How long it will take still is said on the way.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import {
   closedLoopClients,
@@ -15,10 +14,9 @@ import {
   sessionsTrace,
   simulateServer,
   toWorkload,
-  VllmBlockCache,
 } from '../dist/index.js';
-import { FIGURES_FILE, LANES, PAGE_FILE, tablesOf } from './fleet-tables.js';
-import { withTables } from './page-tables.js';
+import { fleetServer, writeFigures } from './fleet-server.js';
+import * as tables from './fleet-tables.js';
 
 const { values } = parseArgs({
   options: {
@@ -46,17 +44,7 @@ const SESSIONS = 8;
 /** Of a run, the part before which caches and histories are not yet as they will be. */
 const WARM_UP = 1 / 4;
 
-function serverOf(replicas) {
-  return {
-    createCache: () => new VllmBlockCache({ blocks: Number(values.blocks) }),
-    replicas,
-    maxBatch: 16,
-    stepTokens: 2_048,
-    chunked: true,
-    queue: 16,
-    answerTokens: () => 32,
-  };
-}
+const serverOf = (replicas) => fleetServer({ replicas, blocks: Number(values.blocks) });
 
 /** Requests a second that the fleet can just serve in retrieval order, each in turn. */
 function capacityOf(workload, replicas) {
@@ -81,7 +69,9 @@ function figuresOf({ outcomes, replicas: runs }) {
   };
 }
 
-const runs = fleets.flatMap((replicas) => loads.flatMap((load) => LANES.map((lane) => ({ replicas, load, lane }))));
+const runs = fleets.flatMap((replicas) =>
+  loads.flatMap((load) => tables.LANES.map((lane) => ({ replicas, load, lane }))),
+);
 /** How many seconds a run of a fleet takes, by the runs so far; a fleet not yet seen counts as one so much larger. */
 const began = performance.now();
 let doneRequests = 0;
@@ -122,13 +112,8 @@ const settings = {
   seed,
 };
 console.log(
-  Object.entries(tablesOf(cells))
+  Object.entries(tables.tablesOf(cells))
     .map(([name, table]) => `\n${name}\n\n${table}`)
     .join('\n'),
 );
-const raw = `${JSON.stringify({ settings, cells }, undefined, 2)}\n`;
-if (values.json !== undefined) writeFileSync(values.json, raw);
-if (values.write) {
-  writeFileSync(FIGURES_FILE, raw);
-  writeFileSync(PAGE_FILE, withTables(readFileSync(PAGE_FILE, 'utf8'), tablesOf(cells)));
-}
+writeFigures({ settings, cells }, values, tables);

@@ -4,7 +4,6 @@
  *
  * `npm run bench:gateways -w packages/lab` (about a minute; `-- --write` puts the table into docs/research/fleet.md).
  */
-import { readFileSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import {
   createWorkload,
@@ -14,10 +13,10 @@ import {
   sessionsTrace,
   simulateServer,
   toWorkload,
-  VllmBlockCache,
 } from '../dist/index.js';
-import { FIGURES_FILE, LANES, PAGE_FILE, tablesOf } from './gateways-tables.js';
-import { rounded, withTables } from './page-tables.js';
+import { fleetServer, writeFigures } from './fleet-server.js';
+import * as tables from './gateways-tables.js';
+import { rounded } from './page-tables.js';
 
 const { values } = parseArgs({
   options: {
@@ -46,14 +45,8 @@ const PER_SECOND = { 1: 8, 4: 24 };
 function uncachedOf(workload, seed, { policy, replicas, blocks, gateways, heardAfterMs }) {
   const clients = poissonClients({ perSecond: PER_SECOND[replicas], seed });
   const { outcomes } = simulateServer(workload, policy, clients, {
-    createCache: () => new VllmBlockCache({ blocks }),
-    replicas,
+    ...fleetServer({ replicas, blocks }),
     router: ROUTERS['cache-pressure'],
-    maxBatch: 16,
-    stepTokens: 2_048,
-    chunked: true,
-    queue: 16,
-    answerTokens: () => 32,
     gateways,
     ...(heardAfterMs !== null && { heardAfterMs }),
   });
@@ -65,7 +58,7 @@ for (const [name, { create, blocks }] of Object.entries(CASES)) {
   const workloads = seeds.map(create);
   for (const replicas of Object.keys(PER_SECOND).map(Number)) {
     for (const policy of ['exact', 'foresight']) {
-      const row = LANES.map((lane) => {
+      const row = tables.LANES.map((lane) => {
         const settings = { policy, replicas, blocks, ...lane };
         return rounded(estimate(seeds.map((seed, place) => uncachedOf(workloads[place], seed, settings))));
       });
@@ -75,10 +68,5 @@ for (const [name, { create, blocks }] of Object.entries(CASES)) {
   }
 }
 
-console.log(`\n${tablesOf(cells).gateways}`);
-const raw = `${JSON.stringify({ seeds: seeds.join(), cells }, undefined, 2)}\n`;
-if (values.json !== undefined) writeFileSync(values.json, raw);
-if (values.write) {
-  writeFileSync(FIGURES_FILE, raw);
-  writeFileSync(PAGE_FILE, withTables(readFileSync(PAGE_FILE, 'utf8'), tablesOf(cells)));
-}
+console.log(`\n${tables.tablesOf(cells).gateways}`);
+writeFigures({ seeds: seeds.join(), cells }, values, tables);
