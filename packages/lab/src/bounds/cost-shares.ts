@@ -3,7 +3,7 @@ import type { ChainStep, Holders, SharedSubsets } from './shared-subsets.js';
 /** Rounds without a better bound after which steps become half as long. */
 const PATIENCE = 3;
 
-/** Length of the first steps, as a part of Polyak's: whole ones overshoot, for the best trie known is above the bound. */
+/** Length of the first steps, as a part of Polyak's, which overshoot: the best trie known is above the best bound. */
 const FIRST_STEP = 0.15;
 
 /** Part of a direction that goes on into the next round: what two rounds disagree about is smoothed out. */

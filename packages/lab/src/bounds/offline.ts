@@ -48,10 +48,10 @@ const ROUNDING = 1e-4;
 const SMALL_SET = 8;
 
 /** Of the time of a group of larger sets, what the search for a better trie gets before all else. */
-const SEARCH_PART = 1 / 4;
+const SEARCH_PART = 1 / 6;
 
-/** Steps of that search for each set: more hardly find more. */
-const STEPS_A_SET = 10_000;
+/** Steps of that search for each pair of sets, at most: more hardly find more. */
+const STEPS_A_PAIR = 60;
 
 /** Steps between looks at the clock. */
 const STEPS_AT_ONCE = 64;
@@ -73,9 +73,9 @@ const LEAST_SECONDS = 0.02;
  * matter, and the optimum is the trie of fewest tokens over the requests' sets, a Steiner tree in the lattice of their
  * intersections. Requests that share no document are solved apart, small groups first. A group that is too large, or
  * for which no time is left, gets the best of what `planBatch`, a search (`TrieSearch`, for sets of more than 8
- * documents) and the solver found as `low`, as `high` the least of the solver's relaxation, the heaviest spanning tree of what pairs of requests share, and what shared costs leave possible
- * (`CostShares`, the first choice for sets of more than 8 documents), which comes the nearer the more time there is. An
- * upper bound for smaller caches too.
+ * documents) and the solver found as `low`; as `high` the least of the solver's relaxation, the heaviest spanning tree
+ * of what pairs of requests share, and what shared costs leave possible (`CostShares`, the first choice for sets of
+ * more than 8 documents), which comes the nearer the more time there is. An upper bound for smaller caches too.
  */
 export async function loadOfflineSolver(): Promise<OfflineSolver> {
   // Its types describe the CommonJS module, whose default export `import` does not see.
@@ -142,7 +142,7 @@ function searchedCost({ sets, weights }: Group, bracket: LeastCost, seconds: num
   const search = new TrieSearch(sets, weights);
   const documents = [...new Set(sets.flat())];
   const mean = documents.reduce((sum, document) => sum + weights[document]!, 0) / documents.length;
-  const steps = STEPS_A_SET * sets.length;
+  const steps = (STEPS_A_PAIR * sets.length * sets.length) / 2;
   let done = 0;
   for (let part = 0; part < 1 && search.least > bracket.least; done += STEPS_AT_ONCE) {
     part = Math.max(done / steps, (performance.now() - started) / 1_000 / seconds);
