@@ -1,7 +1,7 @@
 import { arrange, ConversationLog, prepareRequest, renderHint, SeenBlocks, ServedHistory } from '@warmpath/core';
 import { expect } from 'vitest';
 import { copies, Pipeline } from '../../packages/core/test/conversation-model.js';
-import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/warm/warm-prefixes.js';
+import { prefixOf, WarmPrefixes } from '../../packages/gateway/src/warm/warmups.js';
 import type { ConformanceCase } from './case.js';
 
 const user = (content: string) => ({ role: 'user', content });

@@ -1,7 +1,65 @@
 import type { Command } from 'commander';
 import { EXIT_CODES, EXIT_CODES_HELP, type ExitCode } from './exit-codes.js';
-import { examplesHelp } from './help-examples.js';
 import type { Terminal } from './terminal.js';
+
+/** Command lines that work as they stand, under the help of each command. A test runs what needs no other program. */
+export const HELP_EXAMPLES: Readonly<Record<string, readonly string[]>> = {
+  up: ['warmpath up', 'warmpath up --model hf:org/repo/file.gguf --port 8080'],
+  serve: [
+    'warmpath serve --engine http://127.0.0.1:8000',
+    'warmpath serve --engine https://engine.example --key-env ENGINE_KEY',
+    'warmpath serve --config warmpath.yaml',
+  ],
+  engine: ['warmpath engine --port 8081', 'warmpath engine --model path/to/model.gguf --profile'],
+  demo: ['warmpath demo', 'warmpath demo --engine http://127.0.0.1:8000 --questions 20'],
+  ingest: [
+    'warmpath ingest docs',
+    'warmpath ingest handbook.pdf notes --collection handbook',
+    'warmpath ingest docs --config gateway.yaml',
+  ],
+  ask: ['warmpath ask "How do I put it before vLLM?"', 'warmpath ask "Who may sign?" --collection handbook -k 10'],
+  collections: ['warmpath collections list'],
+  'collections list': ['warmpath collections list --json'],
+  'collections export': ['warmpath collections export handbook handbook.jsonl'],
+  'collections import': ['warmpath collections import handbook handbook.jsonl'],
+  'collections delete': ['warmpath collections delete handbook'],
+  doctor: ['warmpath doctor', 'warmpath doctor --engine http://127.0.0.1:8000 --key-env ENGINE_KEY'],
+  top: ['warmpath top', 'warmpath top --gateway http://127.0.0.1:8080 --once'],
+  arrange: [
+    'echo \'{"documents": [{"id": "a", "content": "A."}, {"id": "b", "content": "B."}], "history": [["b"]]}\' | warmpath arrange',
+  ],
+  explain: [
+    'warmpath explain request.json',
+    'warmpath explain request.json --after earlier.json --config warmpath.yaml',
+  ],
+  lab: ['warmpath lab run headline', 'warmpath lab replay requests.jsonl', 'warmpath lab eval --data almanac'],
+  'lab run': [
+    'warmpath lab run headline --policies retrieval,exact,foresight --seeds 1..10',
+    'warmpath lab run sessions --load 1.2 --replicas 2 --seeds 1..3 --report sessions.html',
+  ],
+  'lab replay': ['warmpath lab replay requests.jsonl --caches 4096,radix:65536'],
+  'lab profile': ['warmpath lab profile --engine http://127.0.0.1:8000 --output profile.json'],
+  'lab eval': [
+    'warmpath lab eval --data almanac',
+    'warmpath lab eval --engine http://127.0.0.1:8000 --data path/to/beir --limit 200',
+  ],
+  'lab calibrate': ['warmpath lab calibrate --engine http://127.0.0.1:8080 --data path/to/beir --limit 200'],
+  plan: [
+    'echo \'{"documents": ["a", "b"]}\' | warmpath plan -',
+    'warmpath plan requests.jsonl --output plan.jsonl --capacity 65536',
+  ],
+  sessions: ['warmpath sessions export sessions.jsonl --config warmpath.yaml'],
+  'sessions export': ['warmpath sessions export sessions.jsonl --config warmpath.yaml'],
+  'sessions import': ['warmpath sessions import sessions.jsonl --socket /run/warmpath.sock'],
+  'sessions forget': ['warmpath sessions forget --session chat-17 --tenant acme --socket /run/warmpath.sock'],
+  'check-config': ['warmpath check-config warmpath.yaml', 'warmpath check-config warmpath.yaml --connect'],
+  'hash-key': ['printf %s "$CLIENT_KEY" | warmpath hash-key'],
+};
+
+/** The examples of a command as they stand in its help. Throws for a command that has none. */
+export function examplesHelp(command: string): string {
+  return `\nExamples:\n${HELP_EXAMPLES[command]!.map((line) => `  ${line}`).join('\n')}`;
+}
 
 /** What every command works with. */
 export interface CommandContext {

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { isExactAnswer, readAlmanac } from '../src/demo/almanac.js';
+import { isExactAnswer, readAlmanac, readQuestions } from '../src/demo/almanac.js';
 import { readCorpus } from '../src/demo/corpus.js';
-import { readQuestions } from '../src/demo/questions.js';
 import { almanacWorkload, documentationWorkload } from '../src/demo/workload.js';
 
 describe("the demo's documents", () => {

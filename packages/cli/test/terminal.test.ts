@@ -2,11 +2,10 @@ import { PassThrough } from 'node:stream';
 import { timeLeft } from '@warmpath/lab';
 import type { Command } from 'commander';
 import { describe, expect, it } from 'vitest';
-import { createContext } from '../src/command-context.js';
-import { HELP_EXAMPLES } from '../src/help-examples.js';
+import { createContext, HELP_EXAMPLES } from '../src/command-context.js';
+import { describeRequest } from '../src/gateway-settings.js';
 import { createProgram } from '../src/program.js';
 import { startWaiting } from '../src/progress.js';
-import { describeRequest } from '../src/request-lines.js';
 import { formatTable, Terminal } from '../src/terminal.js';
 
 const ESCAPE = '\u001b';

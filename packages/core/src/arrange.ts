@@ -1,16 +1,46 @@
-import type { Arrangement, ArrangeRequest, OrderHint } from './arrangement.js';
+import type { Arrangement, ArrangeRequest, OrderHint, Outcome } from './arrangement.js';
 import type { Document } from './document.js';
 import { type ErrorCode, WarmpathError } from './errors.js';
-import { withCachedPrefix } from './ordering/cached-prefix.js';
-import { createPolicy } from './ordering/create-policy.js';
 import { isShiftPrice, placesMoved } from './ordering/placement.js';
-import type { Context, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
-import { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
-import { retrievalOrder } from './ordering/retrieval-order.js';
+import { createPolicy } from './ordering/policies.js';
+import {
+  type Context,
+  DEFAULT_POLICY,
+  type Ordering,
+  type OrderingPolicy,
+  POLICY_NAMES,
+  type PolicyName,
+} from './ordering/policy.js';
+import { retrievalOrder, withCachedPrefix } from './ordering/retrieval-order.js';
 import { readPolicyName } from './prepare-request.js';
 import { hintTokens, movedChains } from './render/hints.js';
+import type { ServedHistory } from './residency/history.js';
 import type { ResidencyView } from './residency/view.js';
 import { type Deduplication, deduplicate, shortenDocuments, withFreeLabels } from './session/dedup.js';
+
+/**
+ * The one way state changes: tells the history what became of a request. Report `dispatched` when the request goes to
+ * the engine, then `completed` or `failed`, each with the arrangement object that `arrange` returned; `heard` when
+ * another gateway sent a request there; and `prewarmed` when it has prefilled a path of `planPrewarm`. Cost: O(path).
+ */
+export function observe(outcome: Outcome, history: ServedHistory): void {
+  switch (outcome.kind) {
+    case 'dispatched':
+      history.dispatched(outcome.arrangement, outcome.now);
+      return;
+    case 'completed':
+      history.completed(outcome.arrangement, outcome.now, outcome);
+      return;
+    case 'failed':
+      history.failed(outcome.arrangement);
+      return;
+    case 'heard':
+      history.heard(outcome.arrangement, outcome.now);
+      return;
+    case 'prewarmed':
+      history.prewarmed(outcome.path, outcome.now);
+  }
+}
 
 const POLICIES: ReadonlyMap<PolicyName, OrderingPolicy> = new Map(
   POLICY_NAMES.map((name) => [name, createPolicy(name)]),

@@ -6,7 +6,7 @@ import type { Preamble } from './preamble.js';
 import type { ServedRequest } from './residency/history.js';
 import type { ResidencyState } from './residency/view.js';
 import type { SeenBlocks } from './session/blocks.js';
-import type { VisibleDocuments } from './session/visible-documents.js';
+import type { VisibleDocuments } from './session/sent-turn.js';
 
 /**
  * What `arrange` is asked: prepared documents and the constraints. Validation of raw input happens in `prepareRequest`.

@@ -1,4 +1,4 @@
-export { arrange } from './arrange.js';
+export { arrange, observe } from './arrange.js';
 export type {
   Arrangement,
   ArrangementTrace,
@@ -7,7 +7,6 @@ export type {
   Outcome,
   RawArrangeRequest,
 } from './arrangement.js';
-export { contentHash } from './content-hash.js';
 export type { ConversationTurn, RenderedTurn } from './conversation.js';
 export {
   editsOf,
@@ -31,6 +30,7 @@ export type {
   PreparedDocuments,
   TokenCounter,
 } from './document.js';
+export { contentHash } from './document.js';
 export type { ErrorCode, ErrorEntry, WarmpathErrorOptions, Warning } from './errors.js';
 export { ERROR_TABLE, fileErrorReason, WarmpathError } from './errors.js';
 export type { OutlinedPiece, PieceKind, PromptOutline, PromptPiece } from './explain/outline.js';
@@ -40,17 +40,14 @@ export { BREAK_CAUSES, findPrefixBreak, sharedLength } from './explain/prefix-br
 export { fingerprint } from './fingerprint.js';
 export { describeJsonError } from './json-error.js';
 export { nearestName } from './nearest-name.js';
-export { observe } from './observe.js';
-export { withCachedPrefix } from './ordering/cached-prefix.js';
-export type { PolicyOptions } from './ordering/create-policy.js';
-export { createPolicy } from './ordering/create-policy.js';
-export { createStatisticPolicy } from './ordering/hotness.js';
 export { placesMoved } from './ordering/placement.js';
+export type { PolicyOptions } from './ordering/policies.js';
+export { createPolicy, createStatisticPolicy } from './ordering/policies.js';
 export type { Context, CutShort, Ordering, OrderingPolicy, PolicyName } from './ordering/policy.js';
 export { DEFAULT_POLICY, POLICY_NAMES } from './ordering/policy.js';
 export type { PrewarmOptions, PrewarmPath } from './ordering/prewarm.js';
 export { PREWARM_WINDOW, planPrewarm } from './ordering/prewarm.js';
-export { limitShift } from './ordering/shift-limit.js';
+export { limitShift, withCachedPrefix } from './ordering/retrieval-order.js';
 export type { ContextIndexOptions, IndexedContext } from './plan/context-index.js';
 export { ContextIndex } from './plan/context-index.js';
 export type { PlanMethod } from './plan/methods.js';
@@ -79,20 +76,17 @@ export type { PromptFindings, Recognised, RecogniseOptions, RecognitionMode } fr
 export { RECOGNITION_MODES, recognise, recogniseAll, recogniseBehind } from './recognise/recognise.js';
 export type { References } from './recognise/references.js';
 export type { RepeatedDocument, SeenMark, WithReferences } from './recognise/repeats.js';
-export { SeenDocuments, withReferences } from './recognise/repeats.js';
-export { hasRepeatedResult, withResults } from './recognise/results.js';
+export { hasRepeatedResult, SeenDocuments, withReferences, withResults } from './recognise/repeats.js';
 export type { BlockRewrite } from './recognise/rewrite.js';
 export { blockDocuments, rewriteText, type TextMove, textMoves } from './recognise/rewrite.js';
 export type { SuggestedTemplate } from './recognise/suggest-template.js';
 export { suggestTemplate } from './recognise/suggest-template.js';
 export type { DocumentTemplate } from './recognise/template-regions.js';
-export { canonicalJson } from './render/canonical-json.js';
-export type { HintWording } from './render/hint-wording.js';
-export { DEFAULT_HINT_WORDING, HINT_PLACE } from './render/hint-wording.js';
 export { hintTokens, renderHint } from './render/hints.js';
 export type { PreambleOptions, RenderChatOptions } from './render/layout.js';
 export {
   applyEdits,
+  canonicalJson,
   chatEdits,
   chatPreamble,
   chatTokens,
@@ -101,8 +95,16 @@ export {
   renderChat,
   renderCompletion,
 } from './render/layout.js';
-export type { ChatEdit, ChatMessage, ContentPart, LayoutName, RenderOptions, TemplateName } from './render/prompt.js';
-export { LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
+export type {
+  ChatEdit,
+  ChatMessage,
+  ContentPart,
+  HintWording,
+  LayoutName,
+  RenderOptions,
+  TemplateName,
+} from './render/prompt.js';
+export { DEFAULT_HINT_WORDING, HINT_PLACE, LAYOUT_NAMES, TEMPLATE_NAMES } from './render/prompt.js';
 export type { RenderedFields } from './render/template.js';
 export { documentName, renderDocument, renderDocuments } from './render/template.js';
 export type { NodeOwner } from './replacement/eviction-queue.js';
@@ -110,22 +112,19 @@ export type { NodeUse, ReplacementPolicy, ReplacementPolicyName, Tier } from './
 export { REPLACEMENT_POLICY_NAMES, replacementPolicy, USE_HALF_LIFE } from './replacement/policy.js';
 export type { PathUse, ReplacementOptions } from './replacement/replacement.js';
 export { DEFAULT_USE_WINDOW, Replacement } from './replacement/replacement.js';
-export type { BlockAnomalies, BlockIndexOptions } from './residency/block-index.js';
-export { BlockIndex, chainsOf } from './residency/block-index.js';
+export type { BlockAnomalies, BlockIndexOptions, KvEvent, KvTier } from './residency/block-index.js';
+export { BlockIndex, chainsOf, KV_TIERS } from './residency/block-index.js';
 export type { DocumentStatisticsOptions } from './residency/document-statistics.js';
 export type { EventResidencyOptions, PromptTokens } from './residency/event-residency.js';
 export { EventResidency } from './residency/event-residency.js';
 export type { IndexedTokens, ServedHistoryOptions, ServedRequest } from './residency/history.js';
 export { ServedHistory } from './residency/history.js';
-export type { KvEvent, KvTier } from './residency/kv-event.js';
-export { KV_TIERS } from './residency/kv-event.js';
 export type { EngineReport } from './residency/prediction-record.js';
 export type { HeldPrompt, HeldSpan, PromptSlotsOptions, SlotReuse, SlotUse } from './residency/prompt-slots.js';
 export { PromptSlots, takeSpans } from './residency/prompt-slots.js';
 export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './residency/view.js';
 export type { Route, RouteCandidate } from './route/cache-pressure.js';
-export { CachePressure } from './route/cache-pressure.js';
-export { expectedReuse } from './route/expected-reuse.js';
+export { CachePressure, expectedReuse } from './route/cache-pressure.js';
 export type { CacheAwareSchedulerOptions } from './schedule/cache-aware.js';
 export { CacheAwareScheduler } from './schedule/cache-aware.js';
 export type { SentRequest } from './schedule/concurrency-limiter.js';
@@ -155,11 +154,9 @@ export type {
   TurnLookup,
 } from './session/recall.js';
 export { recallHistory } from './session/recall.js';
-export type { SentDocument, SentTurn, TurnName } from './session/sent-turn.js';
-export { MAX_ANSWERS, MAX_RENDERINGS } from './session/sent-turn.js';
+export type { SentDocument, SentTurn, TurnName, VisibleDocuments } from './session/sent-turn.js';
+export { MAX_ANSWERS, MAX_RENDERINGS, NOTHING_VISIBLE } from './session/sent-turn.js';
 export { isAmong, readSessionEntry, type SessionEntry, type SessionFilter } from './session/session-entry.js';
-export type { VisibleDocuments } from './session/visible-documents.js';
-export { NOTHING_VISIBLE } from './session/visible-documents.js';
 export type { SearchStage, SpeculationAction, SpeculativePipelineOptions } from './speculation/pipeline.js';
 export { SpeculativePipeline } from './speculation/pipeline.js';
 export type { FinishedSearch, SpeculationGateOptions } from './speculation/speculation-gate.js';

@@ -1,5 +1,11 @@
-import { cacheContentHash, textHash } from './content-hash.js';
-import type { Document, DocumentLimits, PreparedDocuments, TokenCounter } from './document.js';
+import {
+  cacheContentHash,
+  type Document,
+  type DocumentLimits,
+  type PreparedDocuments,
+  type TokenCounter,
+  textHash,
+} from './document.js';
 import { WarmpathError, type Warning } from './errors.js';
 import { fingerprint } from './fingerprint.js';
 import type { TemplateName } from './render/prompt.js';

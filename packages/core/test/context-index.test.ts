@@ -1,17 +1,16 @@
+import fc from 'fast-check';
+import './seed.js';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { planBatch } from '../src/index.js';
-import { averageLinkage } from '../src/plan/average-linkage.js';
-import { contextDistance } from '../src/plan/context-distance.js';
+import { averageLinkage, contextDistance } from '../src/plan/average-linkage.js';
 import { ContextIndex } from '../src/plan/context-index.js';
-import { schedulePaths } from '../src/plan/path-schedule.js';
-import './seed.js';
+import { schedulePaths } from '../src/plan/execution-order.js';
 
 // The real one, counted.
-vi.mock('../src/plan/context-distance.js', async (original) => {
-  const { contextDistance: real } = await original<typeof import('../src/plan/context-distance.js')>();
+vi.mock('../src/plan/average-linkage.js', async (original) => {
+  const { contextDistance: real } = await original<typeof import('../src/plan/average-linkage.js')>();
   return { contextDistance: vi.fn(real) };
 });
 

@@ -11,8 +11,7 @@ import {
   type ResidencyView,
   ServedHistory,
 } from '../src/index.js';
-import { RankSurvival } from '../src/residency/rank-survival.js';
-import { RecentRequests } from '../src/residency/recent-requests.js';
+import { RankSurvival, RecentRequests } from '../src/residency/recent-requests.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
 import { NaiveForesight } from './naive-foresight.js';
 import { documentsOf, historyOf, idsOf } from './served.js';

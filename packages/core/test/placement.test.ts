@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ConstraintRule, type OrderConstraints } from '../src/ordering/placement.js';
-import { limitShift } from '../src/ordering/shift-limit.js';
+import { limitShift } from '../src/ordering/retrieval-order.js';
 import { constraints } from './arbitraries.js';
 
 function permutations(count: number): number[][] {

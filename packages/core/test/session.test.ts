@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import './seed.js';
 import { describe, expect, it } from 'vitest';
 import {
   answerHash,
@@ -19,9 +20,8 @@ import {
   turnPreamble,
   WarmpathError,
 } from '../src/index.js';
-import { visibleIn } from '../src/session/visible-documents.js';
+import { visibleIn } from '../src/session/sent-turn.js';
 import { labelsIn, type Passage, Pipeline } from './conversation-model.js';
-import './seed.js';
 
 const NAME = { tenant: 'a', session: 's' };
 const SYSTEM: ChatMessage = { role: 'system', content: 'Answer.' };

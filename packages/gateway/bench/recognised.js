@@ -4,7 +4,7 @@ import { arrange, observe, ServedHistory } from '@warmpath/core';
 import { arrangeInPlace, rememberOrders } from '../dist/arrange/found/arrange-in-place.js';
 import { recogniseRequest } from '../dist/arrange/found/recognised-request.js';
 import { SentOrders } from '../dist/arrange/found/sent-orders.js';
-import { chatApi } from '../dist/intake/apis/chat-api.js';
+import { chatApi } from '../dist/intake/apis/prompt-apis.js';
 import { RequestLog } from '../dist/operate/explain/request-log.js';
 import { draws, prose } from './draw.js';
 

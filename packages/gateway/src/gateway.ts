@@ -26,8 +26,7 @@ import type { RequestLog } from './operate/explain/request-log.js';
 import type { Metrics } from './operate/metrics.js';
 import type { PlanJobs } from './plan/plan-jobs.js';
 import type { CacheSalts } from './render/cache-salts.js';
-import type { WarmPrefixes } from './warm/warm-prefixes.js';
-import type { Warmups } from './warm/warmups.js';
+import type { WarmPrefixes, Warmups } from './warm/warmups.js';
 
 /** What every route works with. */
 export interface Gateway {

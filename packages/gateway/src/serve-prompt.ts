@@ -7,8 +7,8 @@ import { dispatchPrompt } from './dispatch/dispatch-prompt.js';
 import type { Way } from './engines/engine-apis.js';
 import { type TranslatedApi, translateRequest } from './engines/translate-request.js';
 import type { Gateway } from './gateway.js';
-import { chatApi } from './intake/apis/chat-api.js';
 import { hasMessages, type PromptApi } from './intake/apis/prompt-api.js';
+import { chatApi } from './intake/apis/prompt-apis.js';
 import { bodyOf } from './intake/request-body.js';
 import { whenReady } from './intake/work-slices.js';
 

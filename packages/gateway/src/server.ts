@@ -16,7 +16,7 @@ import { RESPONSE_HEADERS, retryAfter, summaryHeader } from './dispatch/headers.
 import type { Gateway } from './gateway.js';
 import { admit } from './intake/admit.js';
 import { errorShapeOf } from './intake/apis/error-shape.js';
-import { messagesApi } from './intake/apis/messages-api.js';
+import { messagesApi } from './intake/apis/prompt-apis.js';
 import { checkHops } from './intake/hops.js';
 import { withPlace } from './intake/json-scanner.js';
 import { CLIENT_TIMEOUTS, MalformedRequests } from './intake/malformed-requests.js';
@@ -27,17 +27,18 @@ import { servedRequest } from './observe/served-request.js';
 import { recordOf } from './operate/explain/request-log.js';
 import { arrangeRoute } from './routes/arrange.js';
 import { collectionsRoutes } from './routes/collections.js';
-import { countTokensRoute } from './routes/count-tokens.js';
-import { DASHBOARD_ROUTES, dashboardRoutes, FEED_ROUTE } from './routes/dashboard.js';
 import { healthRoutes } from './routes/health.js';
-import { metricsRoute } from './routes/metrics.js';
 import { observeRoute } from './routes/observe.js';
+import {
+  DASHBOARD_ROUTES,
+  dashboardRoutes,
+  FEED_ROUTE,
+  metricsRoute,
+  requestsRoute,
+  sessionsRoute,
+} from './routes/operator.js';
 import { passthroughRoute, speculationsRoute } from './routes/passthrough.js';
-import { planRoute } from './routes/plan.js';
-import { promptRoutes } from './routes/prompts.js';
-import { requestsRoute } from './routes/requests.js';
-import { sessionsRoute } from './routes/sessions.js';
-import { warmupRoute } from './routes/warmup.js';
+import { countTokensRoute, planRoute, promptRoutes, warmupRoute } from './routes/prompts.js';
 import type { WorkerPool } from './workers/worker-pool.js';
 
 declare module 'fastify' {

@@ -13,8 +13,8 @@ import { engineSettings, type GatewayConfig, type GatewayConfigInput } from './c
 import { createConversationStore } from './conversation/conversation-store.js';
 import { Conversations } from './conversation/conversations.js';
 import { type Engine, logChange } from './engines/engine.js';
+import { logReport } from './engines/engine-health.js';
 import type { EngineReport } from './engines/engine-probe.js';
-import { logReport } from './engines/engine-watch.js';
 import { Engines } from './engines/engines.js';
 import { Indexer } from './engines/indexer/indexer.js';
 import { SentPrefixes } from './engines/sent-prefixes.js';
@@ -41,8 +41,7 @@ import { PlanJobs } from './plan/plan-jobs.js';
 import { CacheSalts } from './render/cache-salts.js';
 import { buildServer } from './server.js';
 import { Prewarmer } from './warm/prewarmer.js';
-import { WarmPrefixes } from './warm/warm-prefixes.js';
-import { Warmups } from './warm/warmups.js';
+import { WarmPrefixes, Warmups } from './warm/warmups.js';
 import { WorkerPool } from './workers/worker-pool.js';
 
 /** What becomes of engines, as `{engine, kind, reason}`, for whoever lives in the same process. */

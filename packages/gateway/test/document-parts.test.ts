@@ -4,9 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { arrangeInPlace } from '../src/arrange/found/arrange-in-place.js';
 import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
-import { messagesApi } from '../src/intake/apis/messages-api.js';
 import type { PromptApi } from '../src/intake/apis/prompt-api.js';
-import { responsesApi } from '../src/intake/apis/responses-api.js';
+import { messagesApi, responsesApi } from '../src/intake/apis/prompt-apis.js';
 import { answerAsAsked } from './fake-engine.js';
 import { send, stand, told } from './harness.js';
 

@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { exportSPKI, generateKeyPair, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
-import { adopt, changesOf } from '../src/config/changes.js';
 import { describeConfig } from '../src/config/describe.js';
 import { resolveConfig } from '../src/config/load.js';
 import type { GatewayConfigInput } from '../src/config/schema.js';
+import { adopt, changesOf } from '../src/operate/reload-config.js';
 import { answerJson, CHAT_STREAM, FakeEngine, startStream } from './fake-engine.js';
 import { chat, closing, errorOf, gatewayAt, metricOf, type Reply, send, told } from './harness.js';
 

@@ -1,8 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chatApi } from '../src/intake/apis/chat-api.js';
-import { completionsApi } from '../src/intake/apis/completions-api.js';
-import { messagesApi } from '../src/intake/apis/messages-api.js';
+import { chatApi, completionsApi, messagesApi, responsesApi } from '../src/intake/apis/prompt-apis.js';
 import {
   type JsonObject,
   type JsonPath,
@@ -10,7 +8,6 @@ import {
   type TextChange,
   textEdits,
 } from '../src/intake/apis/request-texts.js';
-import { responsesApi } from '../src/intake/apis/responses-api.js';
 import { BodyView } from '../src/intake/body-view.js';
 import { applyEdits } from '../src/intake/json-scanner.js';
 

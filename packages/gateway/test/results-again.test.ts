@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { arrangeInPlace, rememberOrders } from '../src/arrange/found/arrange-in-place.js';
 import { recogniseRequest } from '../src/arrange/found/recognised-request.js';
 import { SentOrders } from '../src/arrange/found/sent-orders.js';
-import { chatApi } from '../src/intake/apis/chat-api.js';
+import { chatApi } from '../src/intake/apis/prompt-apis.js';
 import { explainRequest } from '../src/operate/explain/explain-request.js';
 import { type Message, write } from './agent-conversations.js';
 import { answerAsAsked } from './fake-engine.js';

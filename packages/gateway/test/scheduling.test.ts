@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { arrange } from '@warmpath/core';
 import { describe, expect, it } from 'vitest';
-import { sumOfMetric } from '../src/engines/queue-reports.js';
+import { sumOfMetric } from '../src/engines/engine.js';
 import { CHAT_STREAM, startStream } from './fake-engine.js';
 import {
   chat,

@@ -5,7 +5,7 @@ import { resolveConfig } from '../src/config/load.js';
 import { dialectOf } from '../src/engines/dialects/dialects.js';
 import { EngineCounts } from '../src/observe/engine-counts.js';
 import { ServedHistories, type TenantModel } from '../src/observe/served-histories.js';
-import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/warm/warm-prefixes.js';
+import { type PromptPrefix, prefixOf, WarmPrefixes } from '../src/warm/warmups.js';
 
 const { residency } = resolveConfig({ upstream: { url: 'http://engine' } });
 

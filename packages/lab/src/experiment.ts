@@ -4,7 +4,6 @@ import { seenBeforeShare } from './bounds/seen-before.js';
 import type { PrefixCacheModel } from './cache/prefix-cache.js';
 import type { ConversationLayout } from './conversations.js';
 import type { LabPolicyName } from './ordering/lab-policies.js';
-import { documentShare, tokenShare } from './served-share.js';
 import { type ServerFigures, type ServerOutcome, serverFigures } from './server/outcome.js';
 import { meanFigures, type PreparedServer, prepareServer, type ServerSettings } from './server/settings.js';
 import { type SimulateOptions, simulate } from './simulate.js';
@@ -12,6 +11,18 @@ import type { ServedOutcome } from './simulated-engine.js';
 import { type Estimate, estimate, mean, percentile, settledTimes } from './statistics.js';
 import { meanAdjacentJaccard } from './workloads/trace.js';
 import type { Workload } from './workloads/workload.js';
+
+/** Mean over the requests with documents of the share of their documents that was reused. O(n). */
+function documentShare(outcomes: readonly ServedOutcome[]): number {
+  const counted = outcomes.filter(({ documents }) => documents > 0);
+  return mean(counted.map(({ cachedDocuments, documents }) => cachedDocuments / documents));
+}
+
+/** Reused tokens over all prompt tokens; 0 for none. O(n). */
+function tokenShare(outcomes: readonly ServedOutcome[]): number {
+  const total = outcomes.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
+  return total === 0 ? 0 : outcomes.reduce((sum, { cachedTokens }) => sum + cachedTokens, 0) / total;
+}
 
 /** What to compare, on what. */
 export interface ExperimentSettings {
@@ -303,4 +314,57 @@ function offlineOf(done: readonly SeedFigures[]): Pick<ExperimentReport['bounds'
   const low = mean(bounds.map((bound) => bound.low));
   const high = mean(bounds.map((bound) => bound.high));
   return { offline: bounds.every((bound) => bound.low === bound.high) ? { value: low } : { low, high } };
+}
+
+/** A policy's figures in the detail that a plot needs. */
+export interface PolicySeries {
+  readonly policy: LabPolicyName;
+  /** Percentiles 0 to 100 of the milliseconds to the first token, over the requests of all seeds. */
+  readonly ttftMs: readonly number[];
+  /** By stretch of the run: reused tokens over all prompt tokens, mean over seeds. */
+  readonly cachedTokenShare: readonly number[];
+}
+
+/** An experiment in the detail that plots need. */
+export interface ExperimentSeries {
+  /** Number of the last request of each stretch of the run, counted from 1 after the warm-up. */
+  readonly stretchEnds: readonly number[];
+  readonly policies: readonly PolicySeries[];
+}
+
+/** Stretches that a run is cut into, at most. */
+const STRETCHES = 20;
+
+/** The series of the seeds that are done. O(outcomes × log outcomes). */
+export function experimentSeries(done: readonly SeedFigures[], policies: readonly LabPolicyName[]): ExperimentSeries {
+  const requests = Math.max(0, ...done.flatMap(({ outcomes }) => policies.map((policy) => outcomes[policy]!.length)));
+  const stretchEnds = endsOfStretches(requests);
+  return {
+    stretchEnds,
+    policies: policies.map((policy) => {
+      const bySeed = done.map(({ outcomes }) => outcomes[policy]!);
+      return {
+        policy,
+        ttftMs: percentiles(bySeed.flat().map(({ ttftMs }) => ttftMs)),
+        cachedTokenShare: stretchEnds.map((end, i) => {
+          const start = i === 0 ? 0 : stretchEnds[i - 1]!;
+          return mean(bySeed.map((outcomes: readonly ServedOutcome[]) => tokenShare(outcomes.slice(start, end))));
+        }),
+      };
+    }),
+  };
+}
+
+/** By the rule of `percentile`, with one sort for all of them. */
+function percentiles(values: readonly number[]): number[] {
+  const sorted = Float64Array.from(values).sort();
+  return Array.from(
+    { length: 101 },
+    (_, i) => sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * i) / 100))] ?? 0,
+  );
+}
+
+function endsOfStretches(requests: number): number[] {
+  const count = Math.min(STRETCHES, requests);
+  return Array.from({ length: count }, (_, i) => Math.round(((i + 1) * requests) / count));
 }

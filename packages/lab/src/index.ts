@@ -1,11 +1,10 @@
 export type { OfflineBound, OfflineLimits, OfflineSolver } from './bounds/offline.js';
 export { loadOfflineSolver } from './bounds/offline.js';
 export { seenBeforeShare } from './bounds/seen-before.js';
-export { CACHE_SPECIFICATIONS, readCache } from './cache/cache-specification.js';
+export { CACHE_SPECIFICATIONS, createNoCache, readCache } from './cache/cache-specification.js';
 export type { GraftCacheOptions } from './cache/grafts.js';
 export { GraftCache } from './cache/grafts.js';
 export { LlamaSlots } from './cache/llama-slots.js';
-export { createNoCache } from './cache/off.js';
 export type { Admission, CachedPrompt, CachedPromptReuse, PrefixCacheModel } from './cache/prefix-cache.js';
 export { promptTokens, serveAtOnce } from './cache/prefix-cache.js';
 export type { SglangRadixCacheOptions } from './cache/sglang-radix.js';
@@ -18,17 +17,17 @@ export type { ConversationLayout } from './conversations.js';
 export { CONVERSATION_LAYOUTS } from './conversations.js';
 export type { DataFormat } from './data/formats.js';
 export { DATA_FORMATS } from './data/formats.js';
-export type { GoldAnswers } from './data/gold-answers.js';
 export type { LogSummary } from './data/logged-requests.js';
 export { LoggedRequests } from './data/logged-requests.js';
 export type { Dialogue, DialogueTurn } from './data/mtrag.js';
 export { mtragDialogues } from './data/mtrag.js';
+export type { Passage } from './data/passages.js';
+export { Retriever } from './data/passages.js';
 export type { DataSet, ReadDataOptions } from './data/read-data.js';
 export { readData } from './data/read-data.js';
 export type { LoggedDocument, LoggedRequest, ReadRequestLogOptions } from './data/request-log.js';
 export { readRequestLog } from './data/request-log.js';
-export type { Passage } from './data/retriever.js';
-export { Retriever } from './data/retriever.js';
+export type { GoldAnswers } from './data/requests.js';
 export type { AnswerScore } from './evaluation/answer-score.js';
 export { normalisedWords, REFUSAL, SCORE_NAMES, scoreAnswer } from './evaluation/answer-score.js';
 export type { DrawOptions, SourcedQuestion } from './evaluation/drawn-conversations.js';
@@ -48,17 +47,21 @@ export type {
 } from './evaluation/evaluation-report.js';
 export { CONVERSATION_STRATEGIES, EVALUATION_STRATEGIES, evaluationReport } from './evaluation/evaluation-report.js';
 export type { BootstrapMean, BootstrapOptions, PairedTest } from './evaluation/paired-statistics.js';
-export { bootstrapMeans, pairedTTest } from './evaluation/paired-statistics.js';
+export { bootstrapMeans, pairedTTest, signFlipTest } from './evaluation/paired-statistics.js';
 export type { AnsweredTurn, EvaluationQuestion, EvaluationQuestions } from './evaluation/questions.js';
 export { readConversationQuestions, readQuestions } from './evaluation/questions.js';
 export type { PricedAnswers, PricedStrategy, ShiftPriceFit } from './evaluation/shift-price.js';
 export { fitShiftPrice, pricedStrategy, priceLadder, shiftPriceOf } from './evaluation/shift-price.js';
-export { signFlipTest } from './evaluation/sign-flip-test.js';
 export { studentTPValue } from './evaluation/student-t.js';
-export type { ExperimentReport, ExperimentSettings, PolicyResult, SeedFigures } from './experiment.js';
-export { Experiment } from './experiment.js';
-export type { ExperimentSeries, PolicySeries } from './experiment-series.js';
-export { experimentSeries } from './experiment-series.js';
+export type {
+  ExperimentReport,
+  ExperimentSeries,
+  ExperimentSettings,
+  PolicyResult,
+  PolicySeries,
+  SeedFigures,
+} from './experiment.js';
+export { Experiment, experimentSeries } from './experiment.js';
 export { RTX_4060_TI, RTX_4090 } from './latency.js';
 export type { LabPolicyName } from './ordering/lab-policies.js';
 export { createLabPolicy, LAB_POLICY_NAMES, readLabPolicyName } from './ordering/lab-policies.js';

@@ -9,7 +9,7 @@ import {
   RAGBOOST_TURNS,
   type Trace,
 } from '../src/index.js';
-import { interleave } from '../src/workloads/interleave.js';
+import { interleave } from '../src/workloads/trace.js';
 
 const SEEDS = [101, 102, 103];
 

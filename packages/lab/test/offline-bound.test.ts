@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { CostShares } from '../src/bounds/cost-shares.js';
 import { distinctContexts } from '../src/bounds/distinct-contexts.js';
-import { mostShared } from '../src/bounds/most-shared.js';
+import { mostShared } from '../src/bounds/offline.js';
 import { SharedSubsets } from '../src/bounds/shared-subsets.js';
 import { TrieSearch } from '../src/bounds/trie-search.js';
 import {

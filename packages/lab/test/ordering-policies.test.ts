@@ -6,7 +6,7 @@ import { constraints, order, servedOrders } from '../../core/test/arbitraries.js
 import { orderingPolicyCases } from '../../core/test/conformance/ordering-policy.cases.js';
 import { documentsOf, historyOf, serve } from '../../core/test/served.js';
 import { createLabPolicy, LAB_POLICY_NAMES, type LabPolicyName, readLabPolicyName } from '../src/index.js';
-import { createRandomPolicy } from '../src/ordering/random.js';
+import { createRandomPolicy } from '../src/ordering/lab-policies.js';
 
 const BASELINES = LAB_POLICY_NAMES.filter((name) => !POLICY_NAMES.some((core) => core === name));
 

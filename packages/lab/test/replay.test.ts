@@ -18,8 +18,8 @@ import {
   simulateServer,
   type Workload,
 } from '../src/index.js';
-import { Distribution } from '../src/replay/distribution.js';
-import { SessionRepeats } from '../src/replay/session-repeats.js';
+import { Distribution } from '../src/replay/reuse-sums.js';
+import { SessionRepeats } from '../src/replay/traffic.js';
 
 const cache = (name: string) => ({ name, create: readCache(name) });
 

@@ -10,8 +10,8 @@ import {
   readCache,
   renderReport,
 } from '../src/index.js';
-import { drawChart } from '../src/report/draw-chart.js';
 import { axisDomain } from '../src/report/frame.js';
+import { drawChart } from '../src/report/render-report.js';
 import { settledTimes } from '../src/statistics.js';
 import { HOSTILE_TEXTS, reportOf } from './hostile.js';
 

@@ -2,10 +2,12 @@
 import assert from 'node:assert/strict';
 import { isUtf8 } from 'node:buffer';
 import { WarmpathError } from '@warmpath/core';
-import { chatApi } from '../../../packages/gateway/dist/intake/apis/chat-api.js';
-import { completionsApi } from '../../../packages/gateway/dist/intake/apis/completions-api.js';
-import { messagesApi } from '../../../packages/gateway/dist/intake/apis/messages-api.js';
-import { responsesApi } from '../../../packages/gateway/dist/intake/apis/responses-api.js';
+import {
+  chatApi,
+  completionsApi,
+  messagesApi,
+  responsesApi,
+} from '../../../packages/gateway/dist/intake/apis/prompt-apis.js';
 import { BodyView } from '../../../packages/gateway/dist/intake/body-view.js';
 import { readObject } from '../../../packages/gateway/dist/intake/json-body.js';
 import { JsonScanner } from '../../../packages/gateway/dist/intake/json-scanner.js';

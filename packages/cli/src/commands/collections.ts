@@ -11,10 +11,9 @@ import {
   describeTotals,
   withCollections,
 } from '../collections/open-collection.js';
-import { addCommand, type CommandContext } from '../command-context.js';
+import { addCommand, type CommandContext, examplesHelp } from '../command-context.js';
 import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
 import { writeLines } from '../files/write-lines.js';
-import { examplesHelp } from '../help-examples.js';
 import { formatTable } from '../terminal.js';
 
 /** Adds `warmpath collections`. */

@@ -1,8 +1,8 @@
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
+import { WORKLOAD_NAMES, type WorkloadName } from '../demo/almanac.js';
 import { type EngineSource, embeddedEngine, remoteEngine } from '../demo/cold-engine.js';
 import { printComparison, printExactAnswers } from '../demo/print-report.js';
-import { WORKLOAD_NAMES, type WorkloadName } from '../demo/questions.js';
 import { compare, compareGraded, type DemoReport } from '../demo/report.js';
 import { type ComparisonSettings, runBoth } from '../demo/run-both.js';
 import { almanacWorkload, documentationWorkload, PASSAGES_PER_QUESTION, type Workload } from '../demo/workload.js';

@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { addCommands, type CommandContext } from '../command-context.js';
+import { addCommands, type CommandContext, examplesHelp } from '../command-context.js';
 import { EXIT_CODES_HELP } from '../exit-codes.js';
-import { examplesHelp } from '../help-examples.js';
 
 /** Adds `warmpath lab`. */
 export async function addLabCommand(program: Command, context: CommandContext): Promise<void> {

@@ -12,7 +12,7 @@ import {
 import { readRequestLog } from '@warmpath/lab';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../command-context.js';
-import { readingProgress } from '../files/reading-progress.js';
+import { readingProgress } from '../files/read-input.js';
 import { wholeNumber } from '../options.js';
 import { percent, type Terminal } from '../terminal.js';
 

@@ -5,10 +5,9 @@ import { WarmpathError } from '@warmpath/core';
 import type { SessionImport } from '@warmpath/gateway';
 import { type Command, Option } from 'commander';
 import { type AdminAddress, AdminClient, adminSocket } from '../admin-client.js';
-import { addCommand, type CommandContext } from '../command-context.js';
+import { addCommand, type CommandContext, examplesHelp } from '../command-context.js';
 import { EXIT_CODES, EXIT_CODES_HELP } from '../exit-codes.js';
 import { writeLines } from '../files/write-lines.js';
-import { examplesHelp } from '../help-examples.js';
 
 const KEY_HEADERS = ['authorization', 'x-api-key', 'api-key'] as const;
 

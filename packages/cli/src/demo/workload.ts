@@ -1,8 +1,7 @@
 import { Retriever } from '@warmpath/lab';
-import { type AlmanacQuestion, readAlmanac } from './almanac.js';
+import { type AlmanacQuestion, readAlmanac, readQuestions, type WorkloadName } from './almanac.js';
 import type { Passage } from './chunk.js';
 import { readCorpus } from './corpus.js';
-import { readQuestions, type WorkloadName } from './questions.js';
 
 /** Passages retrieved for a question. */
 export const PASSAGES_PER_QUESTION = 5;

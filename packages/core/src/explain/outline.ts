@@ -1,5 +1,5 @@
 import { Fingerprint } from '../fingerprint.js';
-import { canonicalJson } from '../render/canonical-json.js';
+import { canonicalJson } from '../render/layout.js';
 
 /** What a part of a prompt is, in the order in which chat templates write them. */
 export type PieceKind = 'model' | 'tools' | 'field' | 'system' | 'user' | 'tool' | 'assistant';

@@ -1,6 +1,5 @@
 import type { ResidencyView } from '../residency/view.js';
-import { OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
-import { preambleNode } from '../tree/preamble-path.js';
+import { OPERATIONS_A_LOOK_UP, preambleNode } from '../tree/best-path.js';
 import type { ConstraintRule } from './placement.js';
 import type { Context } from './policy.js';
 

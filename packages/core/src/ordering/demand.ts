@@ -1,4 +1,4 @@
-import { SURVIVAL_RANKS } from '../residency/rank-survival.js';
+import { SURVIVAL_RANKS } from '../residency/recent-requests.js';
 import type { ResidencyView } from '../residency/view.js';
 import { BEST_PATH_MAX_OPERATIONS } from '../tree/best-path.js';
 import type { CachedPaths } from './cached-paths.js';

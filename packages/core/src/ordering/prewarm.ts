@@ -2,7 +2,7 @@ import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
 import type { ServedRequest } from '../residency/history.js';
 import type { ResidencyView } from '../residency/view.js';
-import { preambleNode } from '../tree/preamble-path.js';
+import { preambleNode } from '../tree/best-path.js';
 import { CachedPaths } from './cached-paths.js';
 import { Demand } from './demand.js';
 import { CHAIN_MAX_DOCUMENTS } from './foresight-chain.js';

@@ -1,8 +1,7 @@
 import type { ResidencyView, SlotsView } from '../residency/view.js';
-import { withCachedPrefix } from './cached-prefix.js';
 import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering } from './policy.js';
-import { followedByRetrievalOrder, retrievalOrder } from './retrieval-order.js';
+import { followedByRetrievalOrder, retrievalOrder, withCachedPrefix } from './retrieval-order.js';
 
 /** Documents whose subsets are all weighed; for more, the documents behind a start keep their retrieval order. */
 const MAX_DOCUMENTS = 8;

@@ -1,7 +1,6 @@
-import { averageLinkage } from './average-linkage.js';
-import { contextDistance } from './context-distance.js';
+import { averageLinkage, contextDistance } from './average-linkage.js';
+import { schedulePaths } from './execution-order.js';
 import { MaxHeap } from './max-heap.js';
-import { schedulePaths } from './path-schedule.js';
 
 /** Fewer places than this are not worth putting the heap in order for. */
 const LEAST_COMPACTED = 64;

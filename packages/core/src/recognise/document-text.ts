@@ -1,5 +1,63 @@
 import type { BlockFormat, DocumentSpan } from './block.js';
-import { trimmed } from './plausible.js';
+
+/** Characters from which on a text is taken for more than a name or a path. */
+const SENTENCE = 24;
+/** Characters a passage has at the least, on the average of a block, in forms that other things share. */
+export const PASSAGE = 40;
+
+/** Whether a document says something: more than one word, or longer than names are. O(1). */
+export function saysSomething(text: string, { contentStart, contentEnd }: DocumentSpan): boolean {
+  const head = text.slice(contentStart, Math.min(contentEnd, contentStart + 400)).trim();
+  return head.length >= SENTENCE || /\S\s+\S/.test(head);
+}
+
+/** Mean characters of the documents' contents. */
+export function meanLength(documents: readonly DocumentSpan[]): number {
+  let sum = 0;
+  for (const { contentStart, contentEnd } of documents) sum += contentEnd - contentStart;
+  return sum / Math.max(1, documents.length);
+}
+
+/** `[start, end)` without white space at either end; an empty one stands at `start`. */
+export function trimmed(text: string, start: number, end: number): readonly [number, number] {
+  let from = start;
+  let to = end;
+  while (from < to && isSpace(text.charCodeAt(from))) from++;
+  while (to > from && isSpace(text.charCodeAt(to - 1))) to--;
+  return [from, to];
+}
+
+/** Whether nothing but white space stands in `[start, end)`. */
+export function isBlank(text: string, start: number, end: number): boolean {
+  for (let at = start; at < end; at++) if (!isSpace(text.charCodeAt(at))) return false;
+  return true;
+}
+
+function isSpace(code: number): boolean {
+  return code === 32 || (code >= 9 && code <= 13) || code === 0xa0 || code === 0x2028 || code === 0x2029;
+}
+
+/** Words that a line in front of documents says, whatever the language: documents, sources, context, results. */
+const DOCUMENT_WORDS =
+  /(?<![a-z])(?:documents?|docs|passages?|sources?|contexts?|excerpts?|snippets?|chunks?|evidence|knowledge|articles?|(?:search |web |retrieval )results?|retrieved|information|materials?|dokumente?|quellen?|kontext|auszüge|wissen|documentos?|fuentes?|contexto|contexte|extraits?|documenti|fonti|contesto|документ\w*|источник\w*|контекст)(?![a-z])|المصادر|المستندات|الوثائق|المقاطع|السياق|资料|文档|上下文|知识|参考|検索結果|文書|資料|문서|자료/i;
+/** Headings of what lists sources instead of quoting them. */
+const BIBLIOGRAPHY =
+  /^[\s#*]*(?:references|bibliography|works cited|literature(?: cited)?|footnotes|(?:end)?notes|literatur(?:verzeichnis)?|bibliographie|referencias|参考文献)[\s*:]*$/i;
+/** Characters of a line that are read. */
+const LINE_LENGTH = 300;
+
+/** The last line before `at` that says something, at most two line ends away; empty if there is none. O(1). */
+export function lineBefore(text: string, at: number): string {
+  const window = text.slice(Math.max(0, at - LINE_LENGTH), at).split('\n');
+  // A rule under a heading, or the fence of a code block, says nothing itself.
+  const lines = window.slice(-4).reverse();
+  return lines.find((line) => /[\p{L}\p{N}]/u.test(line) && !/^\s*```/.test(line)) ?? '';
+}
+
+/** Whether a line announces documents. */
+export function saysDocuments(line: string): boolean {
+  return DOCUMENT_WORDS.test(line) && !BIBLIOGRAPHY.test(line);
+}
 
 /** Where a document's own words stand, and what they are. */
 export interface DocumentText {

@@ -1,7 +1,7 @@
 import type { DocumentSpan, LabelSpan } from './block.js';
+import { trimmed } from './document-text.js';
 import type { Found, Region } from './format.js';
 import { beforeRule, endOfLast, shapeOf } from './open-end.js';
-import { trimmed } from './plausible.js';
 
 /** Where a document opens that is closed by nothing but the next one. */
 export interface Header {

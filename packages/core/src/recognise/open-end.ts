@@ -1,5 +1,5 @@
 import type { PromptRole } from './block.js';
-import { isBlank, trimmed } from './plausible.js';
+import { isBlank, trimmed } from './document-text.js';
 
 /** A line that opens what is not a document: a question, an instruction, the end of what was opened before. */
 const LEAD_OUT =

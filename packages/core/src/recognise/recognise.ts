@@ -2,16 +2,13 @@ import type { DocumentBlock, DocumentSpan, PromptText } from './block.js';
 import { documentElements } from './elements.js';
 import { type DocumentFormat, type Found, Region } from './format.js';
 import { fields } from './formats/fields.js';
-import { headed } from './formats/headed.js';
+import { headed, markdown } from './formats/headed.js';
 import { json } from './formats/json.js';
-import { markdown } from './formats/markdown.js';
-import { numbered } from './formats/numbered.js';
+import { numbered, separator } from './formats/numbered.js';
 import { python } from './formats/python.js';
-import { separator } from './formats/separator.js';
 import { tags } from './formats/tags.js';
 import { type MarkedRegion, markedRegions } from './marker.js';
-import { hasOwnOrder } from './own-order.js';
-import { type References, referencesIn, saysOwnOrder } from './references.js';
+import { hasOwnOrder, type References, referencesIn, saysOwnOrder } from './references.js';
 import { type DocumentTemplate, knownRegions, type TemplateRegion, templateRegions } from './template-regions.js';
 
 /** Every format, the surest first: where two see documents in one place, the first has it. */

@@ -1,6 +1,6 @@
 import type { Document } from '../document.js';
 import { fingerprint } from '../fingerprint.js';
-import { HINT_PLACE } from '../render/hint-wording.js';
+import { HINT_PLACE } from '../render/prompt.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { DocumentBlock, DocumentSpan } from './block.js';
 

@@ -1,7 +1,6 @@
 import type { PromptText } from './block.js';
-import { saysDocuments } from './lead-in.js';
+import { saysDocuments, trimmed } from './document-text.js';
 import { isLeadOut } from './open-end.js';
-import { trimmed } from './plausible.js';
 import { type DocumentTemplate, templateRegions } from './template-regions.js';
 
 /** A frame in which a prompt seems to hold documents, for somebody to look at before it is set. */

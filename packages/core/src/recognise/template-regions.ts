@@ -1,5 +1,5 @@
 import type { DocumentSpan } from './block.js';
-import { trimmed } from './plausible.js';
+import { trimmed } from './document-text.js';
 
 /** Where a prompt that always has the same frame holds its documents: somebody who knows the frame vouches for it. */
 export interface DocumentTemplate {

@@ -1,8 +1,7 @@
 import type { Arrangement } from '../arrangement.js';
 import type { Document } from '../document.js';
 import { costOfText, estimateTokens, tokensOfCost } from '../token-estimate.js';
-import { DEFAULT_HINT_WORDING, HINT_PLACE, type HintWording } from './hint-wording.js';
-import type { TemplateName } from './prompt.js';
+import { DEFAULT_HINT_WORDING, HINT_PLACE, type HintWording, type TemplateName } from './prompt.js';
 import { documentName } from './template.js';
 
 /**

@@ -5,10 +5,25 @@ import { Fingerprint, fingerprint } from '../fingerprint.js';
 import type { Preamble } from '../preamble.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { WorkSteps } from '../work-steps.js';
-import { canonicalJson } from './canonical-json.js';
 import { renderHint } from './hints.js';
 import type { ChatEdit, ChatMessage, ContentPart, RenderOptions } from './prompt.js';
 import { renderDocuments } from './template.js';
+
+/**
+ * JSON with object keys in sorted order, so that equal data gives equal text whatever order a client wrote its fields
+ * in. For data that came out of a JSON parser. O(size).
+ */
+export function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_key, inner: unknown) => {
+    if (typeof inner !== 'object' || inner === null || Array.isArray(inner)) return inner;
+    const record = inner as Readonly<Record<string, unknown>>;
+    return Object.fromEntries(
+      Object.keys(record)
+        .sort()
+        .map((key) => [key, record[key]]),
+    );
+  });
+}
 
 /** Tokens that a chat template spends on one message beside its text (ChatML: start, role, line end, end). */
 const TOKENS_PER_MESSAGE = 5;

@@ -1,6 +1,5 @@
-import { type BlockAnomalies, BlockIndex, chainsOf } from './block-index.js';
+import { type BlockAnomalies, BlockIndex, chainsOf, type KvEvent } from './block-index.js';
 import { pathOf, type ServedHistory, type ServedRequest } from './history.js';
-import type { KvEvent } from './kv-event.js';
 
 export interface EventResidencyOptions {
   /** Bound on blocks of the mirror. See `BlockIndexOptions`. */

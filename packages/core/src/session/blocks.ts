@@ -1,5 +1,5 @@
 import { Fingerprint } from '../fingerprint.js';
-import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/hint-wording.js';
+import { DEFAULT_HINT_WORDING, HINT_PLACE } from '../render/prompt.js';
 import { estimateTokens } from '../token-estimate.js';
 
 /** Characters from which a block is worth a reference. */

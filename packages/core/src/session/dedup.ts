@@ -1,10 +1,8 @@
-import { contentHash } from '../content-hash.js';
-import type { Document, DocumentReference } from '../document.js';
+import { contentHash, type Document, type DocumentReference } from '../document.js';
 import { fingerprint } from '../fingerprint.js';
 import { estimateTokens } from '../token-estimate.js';
 import type { SeenBlocks } from './blocks.js';
-import type { SentDocument } from './sent-turn.js';
-import type { VisibleDocuments } from './visible-documents.js';
+import type { SentDocument, VisibleDocuments } from './sent-turn.js';
 
 /** What is left of a context, and what stands for the rest. */
 export interface Deduplication {

@@ -1,7 +1,14 @@
 import type { ChatMessage } from '../render/prompt.js';
 import { answerHash, messageChain } from './message-chain.js';
-import { MAX_ANSWERS, MAX_RENDERINGS, type SentTurn, type TurnName } from './sent-turn.js';
-import { NOTHING_VISIBLE, type VisibleDocuments, visibleIn } from './visible-documents.js';
+import {
+  MAX_ANSWERS,
+  MAX_RENDERINGS,
+  NOTHING_VISIBLE,
+  type SentTurn,
+  type TurnName,
+  type VisibleDocuments,
+  visibleIn,
+} from './sent-turn.js';
 
 /** The turns that were sent where the hash chain has this link, in the order in which they were last used. */
 export type TurnLookup = (link: string) => readonly SentTurn[];

@@ -12,8 +12,39 @@ import {
   ROOT,
   SCAN_UP_TO,
 } from './node-store.js';
-import { preambleNode, residentPreambleTokens } from './preamble-path.js';
-import type { CachedPath, PlacementRule } from './view.js';
+import type { CachedPath, KnowledgeTreeView, PlacementRule } from './view.js';
+
+type Tree = Pick<KnowledgeTreeView, 'child'>;
+
+/** The node behind which the documents stand, or -1 if the preamble is not resident as a whole. O(steps). */
+export function preambleNode(tree: Tree, preamble: Preamble | undefined): number {
+  if (preamble === undefined) return 0;
+  let node = 0;
+  if (preamble.steps !== undefined) {
+    for (const { key } of preamble.steps) {
+      node = tree.child(node, key);
+      if (node < 0) return -1;
+    }
+  }
+  return tree.child(node, preamble.key);
+}
+
+/**
+ * Tokens of the preamble that are resident: a conversation's new turn finds what the turns before it left. `node` is
+ * what `preambleNode` answered. O(1), or O(steps) where the whole preamble is not resident.
+ */
+export function residentPreambleTokens(tree: Tree, preamble: Preamble | undefined, node: number): number {
+  if (preamble === undefined) return 0;
+  if (node >= 0) return preamble.tokens;
+  let reached = 0;
+  let tokens = 0;
+  for (const step of preamble.steps ?? []) {
+    reached = tree.child(reached, step.key);
+    if (reached < 0) break;
+    tokens += step.tokens;
+  }
+  return tokens;
+}
 
 /** Operations that one search may take, where nothing else is asked for: well below a millisecond on any tree. */
 export const BEST_PATH_MAX_OPERATIONS = 65_536;

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { type DocumentSpan, type PromptText, recognise } from '../../src/index.js';
 import { Region } from '../../src/recognise/format.js';
 import { lineOpenings } from '../../src/recognise/line-openings.js';
-import { hasOwnOrder } from '../../src/recognise/own-order.js';
 import { DOCUMENT_FORMATS } from '../../src/recognise/recognise.js';
+import { hasOwnOrder } from '../../src/recognise/references.js';
 import { FRAGMENTS } from './fragments.js';
 import { PROMPTS } from './prompts/index.js';
 

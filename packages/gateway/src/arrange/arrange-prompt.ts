@@ -7,7 +7,7 @@ import { applyEdits } from '../intake/json-scanner.js';
 import type { RecordedBlock } from '../observe/exchange.js';
 import { failOpen } from '../observe/fail-open.js';
 import { traced } from '../observe/tracing.js';
-import { prefixOf } from '../warm/warm-prefixes.js';
+import { prefixOf } from '../warm/warmups.js';
 import type { ArrangedPrompt } from './arranged-prompt.js';
 import { arrangeFound } from './found/serve-recognised.js';
 import { type ArrangedInsertion, type InsertedRequest, isBadInput } from './inserted-documents.js';

@@ -19,12 +19,11 @@ import { BodyView } from '../intake/body-view.js';
 import { mentionsKey } from '../intake/parse-request.js';
 import type { ChosenEngine, Exchange } from '../observe/exchange.js';
 import { askIndexer, type IndexedShares, type RouteQuestion } from './ask-indexer.js';
-import type { Dispatch, WaitingContext } from './dispatch.js';
 import { ownHeaders } from './forward.js';
 import { clientTimeoutMs } from './headers.js';
 import { type ColdPrefix, coldPrefix } from './leading-prompts.js';
 import { sendPrompt } from './send-prompt.js';
-import type { Waiting } from './tenant-queue.js';
+import type { Dispatch, Waiting, WaitingContext } from './tenant-queue.js';
 
 const NONE: readonly never[] = [];
 

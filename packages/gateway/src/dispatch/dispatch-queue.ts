@@ -1,8 +1,7 @@
 import { ConcurrencyLimiter, type Document, type Preamble, WarmpathError } from '@warmpath/core';
 import type { GatewayConfig } from '../config/schema.js';
-import type { Dispatch } from './dispatch.js';
 import { LeadingPrompts } from './leading-prompts.js';
-import { TenantQueue, type Waiting } from './tenant-queue.js';
+import { type Dispatch, TenantQueue, type Waiting } from './tenant-queue.js';
 
 export interface DispatchQueueParts {
   /** The monotonic clock, in milliseconds. */

@@ -1,11 +1,85 @@
+import { isDeepStrictEqual } from 'node:util';
 import { WarmpathError } from '@warmpath/core';
 import type { FastifyBaseLogger } from 'fastify';
-import { adopt, changesOf } from '../config/changes.js';
+import { isChangedAtOnce } from '../config/describe.js';
+import { resolveConfig } from '../config/load.js';
 import { engineSettings, type GatewayConfig } from '../config/schema.js';
+import { checksKeys } from '../config/schema-server.js';
 import type { Gateway } from '../gateway.js';
 import { Authenticator } from '../intake/authenticate.js';
 import { Cors } from '../intake/cors.js';
 import type { WorkerPool } from '../workers/worker-pool.js';
+
+/** What another configuration changes. */
+export interface ConfigChanges {
+  /** What holds from now on: the new values of the keys that change at once, and the old ones of all others. */
+  readonly config: GatewayConfig;
+  /** Paths of keys, without their values. */
+  readonly changed: readonly string[];
+  readonly needRestart: readonly string[];
+}
+
+/**
+ * Compares a configuration with the one that holds. A list is one value, such as `server.keys`.
+ *
+ * @throws WarmpathError `WARMPATH_CONFIG_INVALID` where the keys that change at once do not go with what stays.
+ */
+export function changesOf(current: GatewayConfig, next: GatewayConfig): ConfigChanges {
+  const mixed = structuredClone(current);
+  const changed: string[] = [];
+  const needRestart: string[] = [];
+  const mayChange = (path: string): boolean => {
+    // Who checks callers, and so who they are, stays; which keys and tokens are right may change.
+    const isAccess = path.startsWith('server.keys') || path.startsWith('server.jwt');
+    return isChangedAtOnce(path) && (!isAccess || (checksKeys(current.server) && checksKeys(next.server)));
+  };
+  for (const { path, take } of differences(mixed, next, '')) {
+    if (mayChange(path)) {
+      take();
+      changed.push(path);
+    } else needRestart.push(path);
+  }
+  return { config: checked(mixed, needRestart), changed, needRestart };
+}
+
+function checked(mixed: GatewayConfig, needRestart: readonly string[]): GatewayConfig {
+  try {
+    return resolveConfig(mixed);
+  } catch (cause) {
+    const detail = `${(cause as Error).message}; it would be right after a restart, which ${needRestart.join(', ')} needs`;
+    throw new WarmpathError('WARMPATH_CONFIG_INVALID', { detail, cause });
+  }
+}
+
+/** Takes over what differs, in place: whoever holds the configuration, or a section of it, reads the new values. */
+export function adopt(current: GatewayConfig, next: GatewayConfig): void {
+  for (const { take } of [...differences(current, next, '')]) take();
+}
+
+interface Difference {
+  readonly path: string;
+  take(): void;
+}
+
+function* differences(current: object, next: object, path: string): Generator<Difference> {
+  const [own, other] = [current as Record<string, unknown>, next as Record<string, unknown>];
+  for (const key of new Set([...Object.keys(own), ...Object.keys(other)])) {
+    const at = path === '' ? key : `${path}.${key}`;
+    const [before, after] = [own[key], other[key]];
+    if (isSection(before) && isSection(after)) yield* differences(before, after, at);
+    else if (!isDeepStrictEqual(before, after)) {
+      const take = (): void => {
+        if (after === undefined) delete own[key];
+        else own[key] = after;
+      };
+      yield { path: at, take };
+    }
+  }
+}
+
+function isSection(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
 
 /** What became of another configuration: paths of keys, never their values. */
 export interface ReloadReport {

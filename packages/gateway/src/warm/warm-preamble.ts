@@ -10,8 +10,7 @@ import { BodyView } from '../intake/body-view.js';
 import { modelOf } from '../intake/parse-request.js';
 import { invalid, PromptView } from '../intake/prompt-view.js';
 import { prefillBody } from '../render/prefill.js';
-import { prefixOf } from './warm-prefixes.js';
-import type { Warmup } from './warmups.js';
+import { prefixOf, type Warmup } from './warmups.js';
 
 /** What stands before the documents of a request, and the body that prefills it. */
 export interface PreambleToWarm {

@@ -1,10 +1,25 @@
 import { REPLACEMENT_POLICY_NAMES, replacementPolicy, WarmpathError } from '@warmpath/core';
 import { LlamaSlots } from './llama-slots.js';
-import { createNoCache } from './off.js';
-import type { PrefixCacheModel } from './prefix-cache.js';
+import type { Admission, PrefixCacheModel } from './prefix-cache.js';
 import { SglangRadixCache } from './sglang-radix.js';
 import { TieredTree } from './tiered-tree.js';
 import { VllmBlockCache } from './vllm-blocks.js';
+
+const ADMISSION: Admission = { cachedTokens: 0, enter: () => {}, release: () => {} };
+
+/** An engine without a prefix cache: every token is computed every time, and memory never ends. */
+export function createNoCache(): PrefixCacheModel {
+  return {
+    name: 'off',
+    granularity: 1,
+    evictsLeastRecent: true,
+    usedTokens: 0,
+    capacityTokens: 0,
+    cachedTokens: () => 0,
+    admit: () => ADMISSION,
+    clear: () => {},
+  };
+}
 
 /** What `readCache` understands, for help texts. */
 export const CACHE_SPECIFICATIONS =

@@ -2,12 +2,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Document } from '@warmpath/core';
 import type { WorkloadRequest } from '../workloads/workload.js';
-import { type GoldAnswers, readGoldAnswers } from './gold-answers.js';
 import { invalid, JsonFields } from './json-fields.js';
 import { readLines } from './lines.js';
-import { readCorpus } from './passages.js';
-import { questionKey, singleRequest } from './requests.js';
-import { Retriever } from './retriever.js';
+import { Retriever, readCorpus } from './passages.js';
+import { type GoldAnswers, questionKey, readGoldAnswers, singleRequest } from './requests.js';
 
 /** A query of a BEIR folder. */
 export interface BeirQuery {

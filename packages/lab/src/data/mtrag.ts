@@ -2,9 +2,8 @@ import { fingerprint, WarmpathError } from '@warmpath/core';
 import type { WorkloadRequest } from '../workloads/workload.js';
 import { invalid, JsonFields } from './json-fields.js';
 import { readLines } from './lines.js';
-import { type IndexedPassage, indexedPassage } from './passages.js';
+import { type IndexedPassage, indexedPassage, Retriever } from './passages.js';
 import { textSpan } from './requests.js';
-import { Retriever } from './retriever.js';
 
 /** Tasks are held together, for their passages are the corpus. */
 const MAX_TASKS = 100_000;

@@ -1,16 +1,102 @@
 import { readFile } from 'node:fs/promises';
 import { describeJsonError, fileErrorReason, WarmpathError } from '@warmpath/core';
-import { interleave } from '../workloads/interleave.js';
 import { readTrace } from '../workloads/read-trace.js';
+import { interleave } from '../workloads/trace.js';
 import type { Workload, WorkloadRequest } from '../workloads/workload.js';
 import { beirContextRequests, beirRequests, readRecall } from './beir.js';
 import { type DataFormat, locateData } from './formats.js';
+import { invalid, JsonFields } from './json-fields.js';
+import { readLines } from './lines.js';
 import { LoggedRequests } from './logged-requests.js';
-import { mooncakeRequests } from './mooncake.js';
 import { mtragContextRequests, mtragConversations } from './mtrag.js';
-import { nqOpenRequests } from './nq-open.js';
+import { indexedPassage, Retriever, readCorpus } from './passages.js';
 import { readRequestLog } from './request-log.js';
-import { collectWorkload } from './requests.js';
+import { collectWorkload, singleRequest } from './requests.js';
+
+/** Tokens that one hash id stands for. */
+const BLOCK_TOKENS = 512;
+
+/** A context window that no engine exceeds bounds the blocks of a request. */
+const MAX_BLOCKS = 2 ** 15;
+
+/**
+ * A Mooncake trace: `{timestamp, input_length, output_length, hash_ids}` a line, in milliseconds and tokens; equal ids
+ * stand for equal blocks of 512 tokens behind equal blocks, the last one partly filled. A request is a recorded prefix
+ * with no documents: it tells caches apart, and there is nothing to reorder. Errors with line and path, also for a
+ * length that does not fit the ids.
+ */
+async function* mooncakeRequests(file: string): AsyncGenerator<WorkloadRequest> {
+  let first: number | undefined;
+  for await (const line of readLines(file)) {
+    const fields = JsonFields.ofLine(line);
+    const timestamp = fields.count('timestamp');
+    first ??= timestamp;
+    const ids = fields.list('hash_ids');
+    if (ids.length > MAX_BLOCKS) throw invalid(fields.pathOf('hash_ids'), `at most ${MAX_BLOCKS} blocks are read`);
+    const last = fields.count('input_length') - BLOCK_TOKENS * (ids.length - 1);
+    if (ids.length === 0 || last < 1 || last > BLOCK_TOKENS) {
+      throw invalid(
+        fields.pathOf('input_length'),
+        `${ids.length} blocks of ${BLOCK_TOKENS} tokens do not have that length`,
+      );
+    }
+    yield {
+      documents: [],
+      history: ids.map((id, place) => ({
+        key: `block ${String(id)}`,
+        tokens: place === ids.length - 1 ? last : BLOCK_TOKENS,
+      })),
+      question: { key: 'nothing', tokens: 0 },
+      answer: { key: `answer ${line.number}`, tokens: fields.count('output_length') },
+      arrivalMs: Math.max(0, timestamp - first),
+    };
+  }
+}
+
+interface QuestionRecord {
+  readonly question: string;
+  readonly answers: readonly string[];
+}
+
+/** Reads the first records of NQ-open: `{question, answer: [text, …]}` a line. Errors with line and path. */
+async function* readRecords(file: string, records: number): AsyncGenerator<QuestionRecord> {
+  let read = 0;
+  for await (const line of readLines(file)) {
+    if (read++ === records) return;
+    const fields = JsonFields.ofLine(line);
+    yield { question: fields.text('question'), answers: fields.texts('answer') };
+  }
+}
+
+/**
+ * NQ-open has no passages, so they come from elsewhere: from the corpus of a BEIR folder or, without one, from the
+ * records themselves, each question with its answers a passage (as CacheWeaver does, Table 6). BM25 finds `topK`.
+ */
+async function* nqOpenRequests(
+  file: string,
+  topK: number,
+  { corpus: corpusFolder, records = Number.POSITIVE_INFINITY }: { readonly corpus?: string; readonly records?: number },
+): AsyncGenerator<WorkloadRequest> {
+  const passages = corpusFolder === undefined ? await recordPassages(file, records) : await readCorpus(corpusFolder);
+  const retriever = new Retriever(passages);
+  let number = 0;
+  for await (const { question } of readRecords(file, records)) {
+    const found = retriever.search(question, topK);
+    yield singleRequest(
+      String(number++),
+      question,
+      found.map(({ document }) => document),
+    );
+  }
+}
+
+async function recordPassages(file: string, records: number) {
+  const passages = [];
+  for await (const { question, answers } of readRecords(file, records)) {
+    passages.push(indexedPassage({ id: `record_${passages.length}`, title: question, content: answers.join('; ') }));
+  }
+  return passages;
+}
 
 /** Passages that are retrieved for a question unless it is said how many. */
 const DEFAULT_TOP_K = 5;

@@ -1,4 +1,4 @@
-import type { GoldAnswers } from '../data/gold-answers.js';
+import type { GoldAnswers } from '../data/requests.js';
 
 /** How good one answer is; each figure is from 0 to 1. */
 export interface AnswerScore {

@@ -1,5 +1,5 @@
 import { WarmpathError } from '@warmpath/core';
-import { type Passage, Retriever } from '../data/retriever.js';
+import { type Passage, Retriever } from '../data/passages.js';
 import { MersenneTwister } from '../workloads/mersenne-twister.js';
 import type { AnsweredTurn, EvaluationQuestion } from './questions.js';
 

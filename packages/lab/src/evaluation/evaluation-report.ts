@@ -1,6 +1,13 @@
 import { mean } from '../statistics.js';
 import { type AnswerScore, SCORE_NAMES } from './answer-score.js';
-import { type BootstrapMean, bootstrapMeans, type PairedTest, pairedTTest, unitSums } from './paired-statistics.js';
+import {
+  type BootstrapMean,
+  bootstrapMeans,
+  type PairedTest,
+  pairedTTest,
+  signFlipTest,
+  unitSums,
+} from './paired-statistics.js';
 import type { EvaluationQuestion } from './questions.js';
 import {
   fitShiftPrice,
@@ -9,7 +16,6 @@ import {
   type ShiftPriceFit,
   shiftPriceOf,
 } from './shift-price.js';
-import { signFlipTest } from './sign-flip-test.js';
 
 /** What questions that stand alone are asked with; the first is what the others are compared with. */
 export const EVALUATION_STRATEGIES = ['retrieval', 'arranged', 'arranged-hints'] as const;

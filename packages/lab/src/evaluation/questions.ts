@@ -1,9 +1,8 @@
 import { readQueries } from '../data/beir.js';
-import type { GoldAnswers } from '../data/gold-answers.js';
 import { invalid } from '../data/json-fields.js';
 import { mtragDialogues } from '../data/mtrag.js';
-import { readCorpus } from '../data/passages.js';
-import { type Passage, Retriever } from '../data/retriever.js';
+import { type Passage, Retriever, readCorpus } from '../data/passages.js';
+import type { GoldAnswers } from '../data/requests.js';
 
 /** A question with its right answers and the passages that retrieval found for it. */
 export interface EvaluationQuestion {

@@ -1,6 +1,4 @@
-import type { ExperimentReport, PolicyResult } from '../experiment.js';
-
-import type { ExperimentSeries } from '../experiment-series.js';
+import type { ExperimentReport, ExperimentSeries, PolicyResult } from '../experiment.js';
 import type { ClientSettings, ServerSettings } from '../server/settings.js';
 import { type Estimate, WARM_UP_CALLS } from '../statistics.js';
 import type { IntervalRow } from './chart.js';

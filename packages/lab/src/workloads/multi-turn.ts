@@ -1,6 +1,5 @@
-import { interleave } from './interleave.js';
 import { MersenneTwister } from './mersenne-twister.js';
-import type { Trace, TraceRequest } from './trace.js';
+import { interleave, type Trace, type TraceRequest } from './trace.js';
 import { ZipfDistribution } from './zipf.js';
 
 const TOPIC_SIZE = 50;

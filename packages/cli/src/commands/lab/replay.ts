@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { WarmpathError } from '@warmpath/core';
 import {
   CACHE_SPECIFICATIONS,
+  describeCache,
   type LabPolicyName,
   type LoggedRequest,
   loadOfflineSolver,
@@ -11,20 +12,71 @@ import {
   type RecordedReplaySettings,
   Replay,
   type ReplayReport,
+  type ReplayResult,
   readCache,
   readRequestLog,
   replayPage,
 } from '@warmpath/lab';
 import { type Command, Option } from 'commander';
 import { addCommand, type CommandContext } from '../../command-context.js';
-import { readingProgress } from '../../files/reading-progress.js';
+import { readingProgress } from '../../files/read-input.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, readLatency } from '../../lab/latency.js';
-import { policiesOption } from '../../lab/options.js';
-import { printReplay } from '../../lab/print-replay.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
-import { wholeNumber } from '../../options.js';
+import { policiesOption, wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
+import { formatTable, percent, type Terminal } from '../../terminal.js';
+
+/**
+ * Prints what a log would have saved, for a person: the traffic, every policy cache by cache beside its bounds, the
+ * finding.
+ */
+export function printReplay(report: ReplayReport, terminal: Terminal): void {
+  const { traffic, results, bounds, finding, assumptions } = report;
+  const { bold, dim } = terminal.style;
+  terminal.line(
+    `${bold(report.log)}: ${count(traffic.requests)} requests, ${count(traffic.documents)} documents, ${count(traffic.distinctDocuments)} of them different`,
+  );
+  terminal.line(
+    `  adjacent requests share ${percent(traffic.jaccard)} of their documents (Jaccard); of all tokens, ${percent(traffic.seenBefore)} were seen before at any position`,
+  );
+  if (traffic.repeatedInSession > 0) {
+    terminal.line(`  ${percent(traffic.repeatedInSession)} of the documents had been in the same session before`);
+  }
+  for (const { cache, oracle } of bounds) {
+    const rows = results.filter((result) => result.cache === cache);
+    if (rows.length === 0) continue;
+    terminal.line();
+    terminal.line(`  ${bold(describeCache(rows[0]!))}`);
+    const header = ['policy', 'tokens cached', 'uncached a request', 'TTFT p50', 'p95', 'p99', 'mean ms'];
+    for (const line of formatTable([header, ...rows.map(cells)])) terminal.line(`    ${line}`);
+    terminal.line(
+      dim(
+        `    bounds: best order of each request alone ${percent(oracle)}, seen before ${percent(traffic.seenBefore)}`,
+      ),
+    );
+    const { tooLong } = rows[0]!;
+    if (tooLong > 0) terminal.line(`    ${count(tooLong)} requests do not fit this engine's memory and were left out`);
+  }
+  if (report.offline !== undefined) {
+    const { low, high } = report.offline;
+    const share = low === high ? percent(low) : `${percent(low)} to ${percent(high)}`;
+    terminal.line();
+    terminal.line(dim(`  best orders of all requests together, no cache limit: ${share} of the documents' tokens`));
+  }
+  terminal.line();
+  terminal.line(bold(finding));
+  for (const assumption of assumptions) terminal.line(dim(`  - ${assumption}`));
+}
+
+function cells({ policy, cachedTokenShare, uncachedTokens, ttftMs }: ReplayResult): readonly string[] {
+  const times = [ttftMs.p50, ttftMs.p95, ttftMs.p99, ttftMs.mean].map((value) => value.toFixed(1));
+  return [policy, percent(cachedTokenShare), uncachedTokens.mean.toFixed(0), ...times];
+}
+
+function count(value: number): string {
+  return value.toLocaleString('en-US');
+}
 
 const FORMAT_HELP = `
 The log has one request a line, in the order in which they came:

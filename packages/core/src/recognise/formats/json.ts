@@ -1,8 +1,7 @@
 import type { DocumentSpan, LabelSpan } from '../block.js';
+import { isBlank, lineBefore, meanLength, PASSAGE, saysDocuments } from '../document-text.js';
 import type { DocumentFormat, Found, Region } from '../format.js';
 import { type JsonEntry, JsonTextReader, type JsonValue, memberOf } from '../json-text.js';
-import { lineBefore, saysDocuments } from '../lead-in.js';
-import { isBlank, meanLength, PASSAGE } from '../plausible.js';
 
 /** Members that hold the text of a document, best first. */
 const TEXT_KEYS =

@@ -1,6 +1,6 @@
 import type { DocumentSpan, LabelSpan } from '../block.js';
+import { isBlank, meanLength, PASSAGE, saysSomething } from '../document-text.js';
 import type { DocumentFormat, Found, Region } from '../format.js';
-import { isBlank, meanLength, PASSAGE, saysSomething } from '../plausible.js';
 
 /** Tags that mean a document wherever two of them stand side by side. */
 const DOCUMENT_TAGS = names(

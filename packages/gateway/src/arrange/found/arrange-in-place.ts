@@ -14,9 +14,8 @@ import {
 } from '@warmpath/core';
 import { type TextChange, textEdits } from '../../intake/apis/request-texts.js';
 import { applyEdits } from '../../intake/json-scanner.js';
-import { PromptSoFar, type SentPrompt } from './prompt-so-far.js';
 import { isOrdered, type RecognisedMessage, type RecognisedRequest } from './recognised-request.js';
-import type { SentMessage, SentOrder, SentOrders } from './sent-orders.js';
+import { PromptSoFar, type SentMessage, type SentOrder, type SentOrders, type SentPrompt } from './sent-orders.js';
 
 /** A block of a request, and what became of its documents. */
 export interface PlacedBlock {

@@ -1,8 +1,7 @@
 import type { SeenMark } from '@warmpath/core';
 import type { BlockReport } from './block-report.js';
-import type { SentPrompt } from './prompt-so-far.js';
 import type { PromptFacts } from './recognised-request.js';
-import type { SentMessage } from './sent-orders.js';
+import type { SentMessage, SentPrompt } from './sent-orders.js';
 
 /** A request's messages up to some point, and all that later ones need to know of them. */
 export interface KnownPrompt {

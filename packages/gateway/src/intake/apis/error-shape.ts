@@ -1,7 +1,6 @@
 import type { WarmpathError } from '@warmpath/core';
 import { messagesErrorType } from '@warmpath/translate';
-import { messagesApi } from './messages-api.js';
-import { responsesApi } from './responses-api.js';
+import { messagesApi, responsesApi } from './prompt-apis.js';
 
 /** How the clients of an API are told of errors. */
 export interface ErrorShape {

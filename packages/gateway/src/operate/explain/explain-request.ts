@@ -18,13 +18,10 @@ import { isTold, type PlacedBlock } from '../../arrange/found/arrange-in-place.j
 import { InPlacePrompts, type InPlaceSwitches, type PlacedPrompt } from '../../arrange/found/in-place-prompts.js';
 import { type RecognisedRequest, recogniseRequest } from '../../arrange/found/recognised-request.js';
 import type { GatewayConfig } from '../../config/schema.js';
-import { chatApi } from '../../intake/apis/chat-api.js';
-import { completionsApi } from '../../intake/apis/completions-api.js';
 import { isObject } from '../../intake/apis/content-texts.js';
-import { messagesApi } from '../../intake/apis/messages-api.js';
 import type { ApiName, PromptApi } from '../../intake/apis/prompt-api.js';
+import { chatApi, completionsApi, messagesApi, responsesApi } from '../../intake/apis/prompt-apis.js';
 import { type JsonObject, pathName } from '../../intake/apis/request-texts.js';
-import { responsesApi } from '../../intake/apis/responses-api.js';
 import { parseObject } from '../../intake/json-scanner.js';
 import { promptPieces } from './prompt-pieces.js';
 import { apiOfBody, readRecorded } from './recorded-request.js';

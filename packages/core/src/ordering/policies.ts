@@ -1,0 +1,159 @@
+import type { Document } from '../document.js';
+import type { HotnessView, ResidencyView } from '../residency/view.js';
+import {
+  BEST_PATH_MAX_OPERATIONS,
+  OPERATIONS_A_LOOK_UP,
+  preambleNode,
+  residentPreambleTokens,
+} from '../tree/best-path.js';
+import { createExactPolicy, createForesightPolicy } from './foresight.js';
+import { ConstraintRule, isFree } from './placement.js';
+import type { Context, Ordering, OrderingPolicy, PolicyName } from './policy.js';
+import { followedByRetrievalOrder, limitShift, retrievalOrder, withCachedPrefix } from './retrieval-order.js';
+
+/** Leaves the documents as they came. What every doubt falls back to. O(k). */
+function createRetrievalPolicy(): OrderingPolicy {
+  return {
+    name: 'retrieval',
+    arrange: (context, view) => withCachedPrefix(retrievalOrder(context.documents.length), context, view),
+  };
+}
+
+/**
+ * Orders by id, code unit by code unit: the baseline of RAGCache++ §4.1 («APC + Sorted»), which needs no state.
+ * O(k log k).
+ */
+function createSortedPolicy(): OrderingPolicy {
+  return {
+    name: 'sorted',
+    arrange(context, view) {
+      const { documents } = context;
+      const desired = retrievalOrder(documents.length).sort(
+        (a, b) => compareIds(documents[a]!, documents[b]!) || a - b,
+      );
+      return withCachedPrefix(limitShift(desired, context), context, view);
+    },
+  };
+}
+
+function compareIds(a: Document, b: Document): number {
+  if (a.id === b.id) return 0;
+  return a.id < b.id ? -1 : 1;
+}
+
+/**
+ * Orders by requests in the sliding window that held a document, most first: the CA-Table of the CP-Tree paper. O(k log
+ * k).
+ */
+function createHotnessPolicy(): OrderingPolicy {
+  return createStatisticPolicy('hotness', (hotness, key) => hotness.frequency(key));
+}
+
+/**
+ * A policy that orders by a statistic of each document, highest first; equal documents keep retrieval order. O(k log
+ * k).
+ */
+export function createStatisticPolicy(
+  name: string,
+  statistic: (hotness: HotnessView, key: string) => number,
+): OrderingPolicy {
+  return {
+    name,
+    arrange(context, view) {
+      const { documents } = context;
+      const values = documents.map((document) => statistic(view.hotness, document.key));
+      const desired = retrievalOrder(documents.length).sort((a, b) => values[b]! - values[a]! || a - b);
+      return withCachedPrefix(limitShift(desired, context), context, view);
+    },
+  };
+}
+
+/**
+ * Algorithm 1 of RAGCache++ (§3.3): at each node, follow the first document in retrieval rank that has a cached child;
+ * when there is none, append the rest in retrieval order. Under constraints, a document that may not stand at the place
+ * is passed over; where moving has a price, the walk is cut where it saves most above it. O(k²) look-ups, and the walk
+ * ends where they would pass `maxOperations`.
+ */
+function createGreedyPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIONS): OrderingPolicy {
+  return { name: 'greedy', arrange: (context, view) => arrangeGreedily(context, view, maxOperations) };
+}
+
+function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: number): Ordering {
+  const { documents, preamble } = context;
+  const { tree } = view;
+  const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
+  const path: number[] = [];
+  let node = preambleNode(tree, preamble);
+  let cachedTokens = residentPreambleTokens(tree, preamble, node);
+  const left: number[] = [];
+  const numbers: number[] = [];
+  for (let rank = 0; rank < documents.length; rank++) {
+    const number = node < 0 ? -1 : tree.numberOf(documents[rank]!.key);
+    if (number >= 0) {
+      left.push(rank);
+      numbers.push(number);
+    }
+  }
+  let operationsLeft = maxOperations;
+  let most = 0;
+  let kept = 0;
+  let walkedTokens = 0;
+  for (let i = 0; i < left.length; ) {
+    operationsLeft -= OPERATIONS_A_LOOK_UP;
+    if (operationsLeft < 0) break;
+    const rank = left[i]!;
+    const child = tree.childByNumber(node, numbers[i]!);
+    if (child < 0 || (rule !== undefined && !rule.allows(path, rank))) {
+      i++;
+      continue;
+    }
+    path.push(rank);
+    cachedTokens += documents[rank]!.tokens;
+    node = child;
+    left.splice(i, 1);
+    numbers.splice(i, 1);
+    i = 0;
+    if (rule?.priceOf === undefined) continue;
+    walkedTokens += documents[rank]!.tokens;
+    const worth = walkedTokens - rule.priceOf(path);
+    if (worth > most) [most, kept] = [worth, path.length];
+  }
+  if (rule?.priceOf !== undefined) path.length = kept;
+  const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
+  if (view.slots !== undefined) return { ...withCachedPrefix(order, context, view), laterTokens: 0 };
+  const ordering =
+    rule?.priceOf === undefined
+      ? { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 }
+      : { ...withCachedPrefix(order, context, view), laterTokens: 0 };
+  return operationsLeft < 0 ? { ...ordering, cutShort: 'partial' } : ordering;
+}
+
+export interface PolicyOptions {
+  /**
+   * Operations that one decision of `greedy`, `exact` or `foresight` may take; `foresight` takes at most twice as many:
+   * once for all that it looks up in the tree, and once for the steps of its plan. Default 65,536, a fraction of a
+   * millisecond. `trace.cutShort` says what was done with too few.
+   */
+  readonly maxOperations?: number;
+}
+
+/**
+ * The ordering policy of a name. Policies keep no state between calls and may be shared. `readPolicyName` checks a name
+ * from outside.
+ */
+export function createPolicy(name: PolicyName, options: PolicyOptions = {}): OrderingPolicy {
+  switch (name) {
+    case 'retrieval':
+      return createRetrievalPolicy();
+    case 'sorted':
+      return createSortedPolicy();
+    case 'hotness':
+      return createHotnessPolicy();
+    case 'greedy':
+      return createGreedyPolicy(options.maxOperations);
+    case 'exact':
+      return createExactPolicy(options.maxOperations);
+    case 'foresight':
+      return createForesightPolicy(options.maxOperations);
+  }
+}
