@@ -10,8 +10,8 @@ import { schedulePaths } from '../src/plan/execution-order.js';
 
 // The real one, counted.
 vi.mock('../src/plan/average-linkage.js', async (original) => {
-  const { contextDistance: real } = await original<typeof import('../src/plan/average-linkage.js')>();
-  return { contextDistance: vi.fn(real) };
+  const real = await original<typeof import('../src/plan/average-linkage.js')>();
+  return { ...real, contextDistance: vi.fn(real.contextDistance) };
 });
 
 const context = fc.uniqueArray(fc.nat(12), { maxLength: 8 });
