@@ -105,7 +105,7 @@ describe('the packed packages in an empty folder', () => {
   it('takes documents in, without an install script having run', async () => {
     await writeFile(join(folder, 'note.md'), '# Velka\n\nThe weight of Velka is 42 kg.');
     const data = join(folder, 'collections');
-    expect(await warmpath('ingest', 'note.md', '--folder', data)).toContain('1 documents, 1 passages');
+    expect(await warmpath('ingest', 'note.md', '--folder', data)).toContain('1 document, 1 passage.');
   });
 
   it('draws a report page', async () => {
