@@ -14,13 +14,8 @@ import {
   calibrationRequests,
 } from '../../lab/calibration.js';
 import { readQuestionSource } from '../../lab/evaluation/question-source.js';
-import {
-  addEngineUrlOptions,
-  type EngineUrlOptions,
-  engineAddress,
-  policiesOption,
-  wholeNumber,
-} from '../../options.js';
+import { policiesOption } from '../../lab/options.js';
+import { addEngineUrlOptions, type EngineUrlOptions, engineAddress, wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
 import { formatTable, percent, type Terminal } from '../../terminal.js';
 

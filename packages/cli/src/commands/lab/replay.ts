@@ -22,8 +22,9 @@ import { addCommand, type CommandContext } from '../../command-context.js';
 import { readingProgress } from '../../files/read-input.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, readLatency } from '../../lab/latency.js';
+import { policiesOption } from '../../lab/options.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
-import { policiesOption, wholeNumber } from '../../options.js';
+import { wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
 import { formatTable, percent, type Terminal } from '../../terminal.js';
 

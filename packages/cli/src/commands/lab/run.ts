@@ -21,6 +21,7 @@ import { addCommand, type CommandContext } from '../../command-context.js';
 import { Journal, type JournalSettings } from '../../files/journal.js';
 import { withInterruption } from '../../interruption.js';
 import { latencyOption, type NamedLatency, readLatency } from '../../lab/latency.js';
+import { policiesOption, seedsOption } from '../../lab/options.js';
 import { printExperiment, printRecall } from '../../lab/print-report.js';
 import { addReportOption, type ReportOption, writeReport } from '../../lab/report-file.js';
 import { addServerOptions, type ServerOptions, serverSettings } from '../../lab/server-options.js';
@@ -30,7 +31,7 @@ import {
   type WorkloadSource,
   workloadSource,
 } from '../../lab/workload-source.js';
-import { policiesOption, seedsOption, wholeNumber } from '../../options.js';
+import { wholeNumber } from '../../options.js';
 import { startProgress } from '../../progress.js';
 import type { Terminal } from '../../terminal.js';
 import { packageVersion } from '../../version.js';
