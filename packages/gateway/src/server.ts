@@ -81,7 +81,10 @@ const QUIET_ROUTES: ReadonlySet<string> = new Set([...PROBES, ...DASHBOARD_ROUTE
 export function buildServer(gateway: Gateway, workers: WorkerPool | undefined): FastifyInstance {
   const { server, log } = gateway.config;
   const malformed = new MalformedRequests();
-  const readers = new StalledReaders(() => gateway.config.upstream.timeouts.idleMs);
+  const readers = new StalledReaders(
+    () => gateway.config.upstream.timeouts.idleMs,
+    () => gateway.metrics.readerStalled(),
+  );
   const app = fastify({
     bodyLimit: server.bodyLimitBytes,
     routerOptions: { maxParamLength: MAX_PARAMETER_LENGTH },

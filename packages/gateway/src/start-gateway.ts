@@ -58,10 +58,10 @@ export interface RunningGateway {
   close(): Promise<void>;
   /**
    * Takes another configuration, as far as it can change while requests are under way; says, also in the log, what
-   * needs a restart. Engines that it lists no more answer what they have and go. Errors: those of a configuration;
-   * nothing has changed then.
+   * needs a restart. Engines that it lists no more answer what they have and go. Errors: those of a configuration, and
+   * of reading it; nothing has changed then.
    */
-  reload(input: GatewayConfigInput): Promise<ReloadReport>;
+  reload(input: GatewayConfigInput | Promise<GatewayConfigInput>): Promise<ReloadReport>;
 }
 
 /** Parts that a caller may replace. */
@@ -109,6 +109,7 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
           count,
           setup: { upstream: { timeouts: config.upstream.timeouts, maxConcurrent: config.upstream.maxConcurrent } },
           malformed: () => gateway.metrics.error('WARMPATH_INVALID_REQUEST', 'gateway'),
+          readerStalled: () => gateway.metrics.readerStalled(),
         });
   const gateway = await assemble(config, authenticator, {
     ...parts,
@@ -151,8 +152,14 @@ export async function startGateway(input: GatewayConfigInput, parts: GatewayPart
   return {
     url,
     reload: (input) => {
-      const reloaded = reloading.then(() => reloadConfig(gateway, resolveConfig(input), { log: app.log, workers }));
-      reloading = reloaded.catch(() => {});
+      const earlier = reloading;
+      const reloaded = Promise.all([input, earlier]).then(([read]) =>
+        reloadConfig(gateway, resolveConfig(read), { log: app.log, workers }),
+      );
+      const taken = () => gateway.metrics.reloaded('taken');
+      const refused = () => gateway.metrics.reloaded('refused');
+      // One that cannot be read is refused before the earlier ones are done.
+      reloading = reloaded.then(taken, refused).then(() => earlier);
       return reloaded;
     },
     close: () => {

@@ -139,6 +139,21 @@ describe('a changed configuration', () => {
     expect((await ask(OLD_KEY)).status).toBe(200);
     expect((await ask(NEW_KEY)).status).toBe(401);
   });
+
+  it('that cannot be read is refused as well, and each is counted in its turn', async () => {
+    const { gateway, engine, reload } = await standing();
+    const unread = gateway.reload(Promise.reject(new Error('warmpath.yaml: line 3')));
+    await expect(Promise.all([reload({ arrange: { maxShift: 2 } }), unread])).rejects.toThrow('line 3');
+    let given = (_: GatewayConfigInput) => {};
+    const late = gateway.reload(new Promise<GatewayConfigInput>((resolve) => (given = resolve)));
+    const later = reload({ arrange: { maxShift: 7 } });
+    const base = { server: { port: 0 }, upstream: { url: engine.url }, log: { level: 'silent' } } as const;
+    given({ ...base, arrange: { maxShift: 5 } });
+    expect((await late).changed).toEqual(['arrange.maxShift']);
+    expect((await later).changed).toEqual(['arrange.maxShift']);
+    const counted = (outcome: string) => metricOf(gateway, `warmpath_config_reloads_total{outcome="${outcome}"}`);
+    expect([await counted('taken'), await counted('refused')]).toEqual([3, 1]);
+  });
 });
 
 describe('keys', () => {

@@ -4,7 +4,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { StalledReaders } from '../src/answer/stalled-readers.js';
 import { startStream } from './fake-engine.js';
-import { chat, memoryOf, send, stand, untilMetric } from './harness.js';
+import { chat, memoryOf, metricOf, send, stand, untilMetric } from './harness.js';
 
 const PATH = '/v1/chat/completions';
 const CHUNK = Buffer.from(`data: {"choices":[{"delta":{"content":"${'x'.repeat(65_536)}"}}]}\n\n`);
@@ -32,6 +32,7 @@ describe('a client that asks and takes nothing', () => {
     await untilMetric(gateway, 'warmpath_requests_in_flight', 1);
     await untilMetric(gateway, 'warmpath_upstream_in_flight', 0);
     await untilMetric(gateway, 'warmpath_client_aborts_total', 1);
+    await untilMetric(gateway, 'warmpath_stalled_readers_total', 1);
     expect((await memoryOf(gateway))['bodies']).toBe(0);
     socket.destroy();
     // Whoever reads goes on, for many times as long.
@@ -48,10 +49,15 @@ describe('a client that asks and takes nothing', () => {
     };
     const reply = await send(gateway.url + PATH, chat(undefined, { stream: true }));
     expect([reply.status, reply.broken, reply.text.endsWith('[DONE]\n\n')]).toEqual([200, false, true]);
+    expect(await metricOf(gateway, 'warmpath_stalled_readers_total')).toBe(1);
   });
 
   it('does not keep an answer that is complete', async () => {
-    const readers = new StalledReaders(() => 50);
+    let stalled = 0;
+    const readers = new StalledReaders(
+      () => 50,
+      () => stalled++,
+    );
     const server = createServer((_, response) => {
       const answer = readers.began(response);
       response.on('close', () => readers.ended(answer));
@@ -68,6 +74,7 @@ describe('a client that asks and takes nothing', () => {
       await once(response, 'close');
       // Ended by the server: the client has most of it still to come.
       expect(socket.bytesRead).toBeLessThan(16 * 2 ** 20);
+      expect(stalled).toBe(1);
       socket.destroy();
     } finally {
       server.close();

@@ -104,8 +104,7 @@ async function reloadConfig(
   terminal: Terminal,
 ): Promise<void> {
   try {
-    const config = await read();
-    const { changed, needRestart } = await gateway.reload(config);
+    const { changed, needRestart } = await gateway.reload(read());
     terminal.note(`Configuration read again: ${changed.length === 0 ? 'nothing' : changed.join(', ')} changed.`);
     if (needRestart.length > 0) terminal.note(`  needs a restart  ${needRestart.join(', ')}`);
   } catch (error) {

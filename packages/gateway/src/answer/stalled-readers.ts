@@ -21,12 +21,17 @@ interface OpenAnswer {
  */
 export class StalledReaders {
   readonly #stallMs: () => number;
+  readonly #stalled: () => void;
   readonly #open = new OpenTable<OpenAnswer>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param stallMs Milliseconds between two looks. */
-  constructor(stallMs: () => number) {
+  /**
+   * @param stallMs Milliseconds between two looks.
+   * @param stalled An answer is ended.
+   */
+  constructor(stallMs: () => number, stalled: () => void) {
     this.#stallMs = stallMs;
+    this.#stalled = stalled;
   }
 
   /** An answer may be written, until `ended` gets the number that this returns. O(1). */
@@ -46,8 +51,10 @@ export class StalledReaders {
     this.#timer = undefined;
     for (const open of this.#open.values()) {
       const waiting = open.answer.writableLength;
-      if (open.waiting > 0 && waiting >= open.waiting) open.answer.destroy();
-      else open.waiting = waiting;
+      if (open.waiting > 0 && waiting >= open.waiting) {
+        open.answer.destroy();
+        this.#stalled();
+      } else open.waiting = waiting;
     }
     if (this.#open.size > 0) this.#timer = setTimeout(this.#look, this.#stallMs()).unref();
   };

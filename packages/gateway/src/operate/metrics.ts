@@ -124,6 +124,13 @@ export class Metrics {
     'reason',
   ]);
   readonly #clientAborts = this.#counter('client_aborts_total', 'Clients that left before their answer was complete.');
+  readonly #stalled = this.#counter(
+    'stalled_readers_total',
+    'Answers ended because their client took nothing of them.',
+  );
+  readonly #reloads = this.#counter('config_reloads_total', 'Configurations to change to: `taken`, or `refused`.', [
+    'outcome',
+  ]);
   readonly #plans = this.#counter('plans_total', 'Batches to plan, by what became of them.', ['outcome']);
   readonly #retrieval = this.#histogram('retrieval_seconds', 'Until the last stage of a search.', SECONDS);
   readonly #speculations = this.#counter(
@@ -271,6 +278,16 @@ export class Metrics {
   /** A request was refused because the process has too much to do. */
   shed(reason: SheddingReason): void {
     this.#shed.inc({ reason });
+  }
+
+  /** An answer was ended because its client took nothing of it. */
+  readerStalled(): void {
+    this.#stalled.inc();
+  }
+
+  /** Another configuration was read, and holds as far as it can, or changed nothing. */
+  reloaded(outcome: 'taken' | 'refused'): void {
+    this.#reloads.inc({ outcome });
   }
 
   waited(ms: number): void {

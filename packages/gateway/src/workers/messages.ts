@@ -34,6 +34,8 @@ export const FRAME = {
   connected: 13,
   /** Of an exchange that the worker was handed: the first content of a stream has come. */
   firstContent: 14,
+  /** An answer was ended because its client took nothing of it. */
+  readerStalled: 15,
   // To a worker.
   /** The first of all; its head is a `WorkerSetup`. */
   setup: 32,

@@ -36,6 +36,8 @@ export interface WorkerPoolOptions {
   readonly setup: WorkerSetup;
   /** A client sent what is not HTTP. */
   readonly malformed: () => void;
+  /** An answer was ended because its client took nothing of it. */
+  readonly readerStalled: () => void;
 }
 
 /**
@@ -310,6 +312,7 @@ class Worker {
       if (this.#passing.length > 0) this.#pass(this.#passing[0]!);
     } else if (kind === FRAME.usage) this.usage = head as WorkerUsage;
     else if (kind === FRAME.malformed) this.#parts.malformed();
+    else if (kind === FRAME.readerStalled) this.#parts.readerStalled();
     else if (kind === FRAME.disconnected) this.connections--;
     else {
       const open = this.#exchanges.get(exchange);

@@ -37,7 +37,10 @@ const MAX_ENGINES = 1_024;
 const exchanges = new OpenTable<ClientExchange>();
 const malformed = new MalformedRequests();
 /** The setup comes before the first connection does. */
-const readers = new StalledReaders(() => setup!.upstream.timeouts.idleMs);
+const readers = new StalledReaders(
+  () => setup!.upstream.timeouts.idleMs,
+  () => channel.send(FRAME.readerStalled),
+);
 const upstreams = new Map<string, { readonly upstream: Upstream; toldRetries: number }>();
 let setup: WorkerSetup | undefined;
 let isDraining = false;
