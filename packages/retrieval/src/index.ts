@@ -1,11 +1,11 @@
 export { Collection } from './collections/collection.js';
-export type { Applied, CollectionTotals, DocumentRecord } from './collections/collection-store.js';
 export {
   Collections,
   type CollectionsOptions,
   type ListedCollection,
   type SearchableCollection,
 } from './collections/collections.js';
+export type { Applied, CollectionTotals, DocumentRecord } from './collections/records.js';
 export type { Embedder, EmbeddingPurpose } from './embeddings/embedder.js';
 export type { EmbeddingSettings } from './embeddings/embedding-endpoint.js';
 export { HashedTfIdf, type TfIdfState } from './embeddings/hashed-tf-idf.js';

@@ -1,114 +1,27 @@
-import { createHash, randomUUID } from 'node:crypto';
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, readSync } from 'node:fs';
-import { rename, rm, statfs } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { fileErrorReason, WarmpathError } from '@warmpath/core';
+import { WarmpathError } from '@warmpath/core';
 import { type Database, open, type RootDatabase } from 'lmdb';
-
-/** Origin of documents that were handed in, and not read from a file. */
-export const HANDED_IN = 'API';
-
-/** A document as it is stored: what was put in under one id, cut into passages. */
-export interface DocumentRecord {
-  /** Leads the ids of its passages: a path with the folder that was ingested, or the caller's id. */
-  readonly id: string;
-  readonly title?: string;
-  readonly metadata?: Readonly<Record<string, unknown>>;
-  /** Of everything above and the passages. */
-  readonly hash: string;
-  /** The file it was read from, or `HANDED_IN`. */
-  readonly origin: string;
-  readonly bytes: number;
-  /** Ordinals of its passages, in the order of the text. */
-  readonly passages: readonly number[];
-}
-
-/** A passage before it is stored. */
-export interface NewPassage {
-  readonly title?: string;
-  readonly content: string;
-  /** Estimated. */
-  readonly tokens: number;
-}
-
-/** A document before it is stored. */
-export interface NewDocument {
-  readonly id: string;
-  readonly title?: string;
-  readonly metadata?: Readonly<Record<string, unknown>>;
-  readonly origin: string;
-  readonly bytes: number;
-  readonly passages: readonly NewPassage[];
-}
-
-/** What is known of a file that was read: enough not to read it again. */
-export interface FileRecord {
-  readonly path: string;
-  readonly size: number;
-  /** 0 where the file was written so shortly before it was read that its time proves nothing. */
-  readonly modifiedMs: number;
-  readonly hash: string;
-  readonly settings: string;
-}
-
-/** A passage that is stored once, however many documents hold it. */
-export interface StoredPassage {
-  readonly id: string;
-  readonly title?: string;
-  readonly content: string;
-  readonly metadata: Readonly<Record<string, unknown>>;
-}
-
-/** A passage as search reads it, title first. */
-export interface PassageText {
-  readonly ordinal: number;
-  readonly text: string;
-}
-
-/** Sums over a collection. */
-export interface CollectionTotals {
-  readonly documents: number;
-  readonly passages: number;
-  /** Passages that are in a document and not stored for it, because another one has the same. */
-  readonly duplicates: number;
-  readonly tokens: number;
-  readonly bytes: number;
-}
-
-/** What one transaction changed, for an index to follow. Ordinals are never given twice. */
-export interface Change {
-  /** Ordinals from here to below `to` were added. */
-  readonly from: number;
-  readonly to: number;
-  readonly removed: readonly number[];
-  /** Ordinals from before that got their vectors. */
-  readonly embedded?: readonly number[];
-}
-
-/** Whose vectors a collection has: all of one model, in one dimension. */
-export interface StoredEmbedding {
-  readonly model: string;
-  readonly dimension: number;
-  /** Every passage below this ordinal has its vector. */
-  readonly through: number;
-}
-
-/** One transaction. All of it is done, or none. */
-export interface Edits {
-  readonly documents?: readonly NewDocument[];
-  readonly removedDocuments?: readonly string[];
-  readonly files?: readonly FileRecord[];
-  readonly removedFiles?: readonly string[];
-}
-
-/** What a transaction did. */
-export interface Applied {
-  readonly added: number;
-  readonly changed: number;
-  readonly unchanged: number;
-  readonly removed: number;
-}
+import { isAlive, requireDatabase, requireRoom, thisProcess, unwritable, type WriterRecord } from './folder.js';
+import {
+  type Applied,
+  type Change,
+  type CollectionTotals,
+  type DocumentRecord,
+  type Edits,
+  type FileRecord,
+  hashOf,
+  type NewDocument,
+  type NewPassage,
+  type PassageText,
+  passageHash,
+  type StoredEmbedding,
+  type StoredPassage,
+  textOf,
+} from './records.js';
 
 interface State {
   readonly format: number;
@@ -129,13 +42,6 @@ interface PassageRecord {
   readonly tokens: number;
 }
 
-interface WriterRecord {
-  readonly process: number;
-  readonly started: string;
-  readonly host: string;
-  readonly renewedMs: number;
-}
-
 const FORMAT = 1;
 const EMPTY: State = {
   format: FORMAT,
@@ -148,11 +54,8 @@ const EMPTY: State = {
 const KEPT_CHANGES = 100_000;
 /** Passages that are looked at for vectors before others get their turn. */
 const LOOKED_AT_ONCE = 1024;
-/** How often a writer says that it lives, and after what silence it is taken for dead on another machine. */
+/** How often a writer says that it lives. */
 const RENEWAL_MS = 5_000;
-const SILENCE_MS = 120_000;
-/** Room on the disk with which documents are still taken in: more than a transaction takes. */
-const LEAST_ROOM_BYTES = 16 * 2 ** 20;
 
 /**
  * One collection on disk: documents, their passages, and the files they came from, in an LMDB environment of its own.
@@ -313,7 +216,7 @@ export class CollectionStore {
    */
   async apply({ documents = [], removedDocuments = [], files = [], removedFiles = [] }: Edits): Promise<Applied> {
     const applied = { added: 0, changed: 0, unchanged: 0, removed: 0 };
-    if (documents.length > 0) await this.#requireRoom();
+    if (documents.length > 0) await requireRoom(this.folder);
     await this.#transaction(() => {
       const before = this.#read();
       if (before.deleted) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
@@ -379,7 +282,7 @@ export class CollectionStore {
    * between `beginWriting` and `endWriting`. Error: WARMPATH_COLLECTION_EMBEDDINGS.
    */
   async putVectors(vectors: ReadonlyMap<number, Float32Array>, embedding: StoredEmbedding): Promise<void> {
-    await this.#requireRoom();
+    await requireRoom(this.folder);
     await this.#transaction(() => {
       const before = this.#read();
       if (before.deleted) throw new WarmpathError('WARMPATH_COLLECTION_NOT_FOUND', { detail: 'it was just deleted.' });
@@ -464,14 +367,8 @@ export class CollectionStore {
       if (WarmpathError.isInstance(cause)) throw cause;
       // The database rejects this, too, and names no more than a number.
       (cause as { readonly commitError?: Promise<never> }).commitError?.catch(() => {});
-      throw unwritable(this.folder, await roomIn(this.folder), cause);
+      throw await unwritable(this.folder, cause);
     }
-  }
-
-  /** What does not fit is refused before the database finds out. Error: WARMPATH_COLLECTION_UNWRITABLE. */
-  async #requireRoom(): Promise<void> {
-    const room = await roomIn(this.folder);
-    if (room < LEAST_ROOM_BYTES) throw unwritable(this.folder, room);
   }
 
   #read(): State {
@@ -589,88 +486,4 @@ export function checkEmbedding(
 function vectorOf(bytes: Buffer): Float32Array {
   const { buffer, byteOffset, byteLength } = bytes;
   return new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer);
-}
-
-function textOf({ title, content }: NewPassage): string {
-  return title === undefined ? content : `${title}\n${content}`;
-}
-
-function passageHash({ title, content }: NewPassage): string {
-  return hashOf(`${title ?? ''}\0${content}`);
-}
-
-/** 132 bits of SHA-256: keys of the store are short, whatever the length of what they stand for. */
-export function hashOf(text: string | Uint8Array): string {
-  return createHash('sha256').update(text).digest('base64url').slice(0, 22);
-}
-
-/** What a file of LMDB has behind the head of its first page, whose length depends on the build. */
-const DATABASE_MAGIC = 0xbeefc0de;
-const MAGIC_WITHIN = 64;
-
-/** The library ends the process where a file is not its own. An empty one is a database that nobody wrote to yet. */
-function requireDatabase(file: string): void {
-  if (!existsSync(file)) return;
-  const head = Buffer.alloc(MAGIC_WITHIN);
-  const handle = openSync(file, 'r');
-  try {
-    const length = readSync(handle, head, 0, head.length, 0);
-    if (length === 0) return;
-    for (let at = 0; at < MAGIC_WITHIN; at += 4) if (head.readUInt32LE(at) === DATABASE_MAGIC) return;
-  } finally {
-    closeSync(handle);
-  }
-  throw new Error('data.mdb is no database');
-}
-
-/** Makes the folder of a collection, for its owner alone. Error: WARMPATH_COLLECTION_UNWRITABLE. */
-export function makeFolder(folder: string): void {
-  try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
-  } catch (cause) {
-    const detail = `the folder ${folder} cannot be made: ${fileErrorReason(cause)}.`;
-    throw new WarmpathError('WARMPATH_COLLECTION_UNWRITABLE', { detail, cause });
-  }
-}
-
-/** Bytes that can still be written where a folder is; without end where the file system does not say. */
-async function roomIn(folder: string): Promise<number> {
-  try {
-    const { blocks, bavail, bsize } = await statfs(folder);
-    return blocks === 0 ? Number.POSITIVE_INFINITY : bavail * bsize;
-  } catch {
-    return Number.POSITIVE_INFINITY;
-  }
-}
-
-function unwritable(folder: string, roomBytes: number, cause?: unknown): WarmpathError {
-  const room = roomBytes < LEAST_ROOM_BYTES ? `: the disk has ${(roomBytes / 2 ** 20).toFixed(1)} MB left` : '';
-  const detail = `nothing more can be written to the collection in ${folder}${room}.`;
-  return new WarmpathError('WARMPATH_COLLECTION_UNWRITABLE', { detail, ...(cause !== undefined && { cause }) });
-}
-
-function thisProcess(nowMs: number): WriterRecord {
-  return { process: process.pid, started: startOf(process.pid), host: hostname(), renewedMs: nowMs };
-}
-
-/** A writer on this machine is asked for; of one elsewhere only its silence is known. */
-function isAlive({ process: id, started, host, renewedMs }: WriterRecord, nowMs: number): boolean {
-  if (host !== hostname()) return nowMs - renewedMs < SILENCE_MS;
-  try {
-    process.kill(id, 0);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
-  return startOf(id) === started;
-}
-
-/** When a process began, in the kernel's ticks, so that another one with the same number is not taken for it. */
-function startOf(id: number): string {
-  try {
-    const stat = readFileSync(`/proc/${id}/stat`, 'latin1');
-    // The name stands in parentheses and may hold anything; the 20th field behind it is the start.
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
-  } catch {
-    return '';
-  }
 }

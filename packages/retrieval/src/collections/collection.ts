@@ -8,15 +8,8 @@ import { LexicalIndex } from '../lexical/lexical-index.js';
 import { DEFAULT_CHUNKS } from '../parse/chunk.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { CollectionSearch } from '../vector/collection-vectors.js';
-import {
-  type Applied,
-  type CollectionStore,
-  type CollectionTotals,
-  checkEmbedding,
-  type DocumentRecord,
-  HANDED_IN,
-  type NewDocument,
-} from './collection-store.js';
+import { type CollectionStore, checkEmbedding } from './collection-store.js';
+import { type Applied, type CollectionTotals, type DocumentRecord, HANDED_IN, type NewDocument } from './records.js';
 
 /** Documents written in one transaction when they are handed in. */
 const BATCH = 256;

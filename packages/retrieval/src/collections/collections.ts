@@ -6,7 +6,9 @@ import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embeddi
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
 import { Collection } from './collection.js';
-import { CollectionStore, type CollectionTotals, hashOf, makeFolder } from './collection-store.js';
+import { CollectionStore } from './collection-store.js';
+import { makeFolder } from './folder.js';
+import { type CollectionTotals, hashOf } from './records.js';
 
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 /** Folders of tenants. */

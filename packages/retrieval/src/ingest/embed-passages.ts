@@ -1,5 +1,6 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
-import type { CollectionStore, PassageText } from '../collections/collection-store.js';
+import type { CollectionStore } from '../collections/collection-store.js';
+import type { PassageText } from '../collections/records.js';
 import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import { toleratedFailure } from '../fusion/inner-search.js';
 import { refusalStatus } from '../remote/json-service.js';

@@ -1,12 +1,7 @@
 import { lstat } from 'node:fs/promises';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
-import {
-  type CollectionStore,
-  type FileRecord,
-  HANDED_IN,
-  hashOf,
-  type NewDocument,
-} from '../collections/collection-store.js';
+import type { CollectionStore } from '../collections/collection-store.js';
+import { type FileRecord, HANDED_IN, hashOf, type NewDocument } from '../collections/records.js';
 import { type ChunkSettings, DEFAULT_CHUNKS } from '../parse/chunk.js';
 import { type FoundFile, findFiles, type IngestError, isWithin } from './find-files.js';
 import { readDocuments } from './read-file.js';

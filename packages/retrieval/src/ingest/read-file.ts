@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { WarmpathError } from '@warmpath/core';
-import type { NewDocument } from '../collections/collection-store.js';
+import type { NewDocument } from '../collections/records.js';
 import { type ChunkSettings, chunk } from '../parse/chunk.js';
 import { parsePdf } from '../parse/parse-pdf.js';
 import { type ParsedText, parseText, type TextFormat } from '../parse/parse-text.js';

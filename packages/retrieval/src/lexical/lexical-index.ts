@@ -1,5 +1,6 @@
 import { join } from 'node:path';
-import type { Change, CollectionStore } from '../collections/collection-store.js';
+import type { CollectionStore } from '../collections/collection-store.js';
+import type { Change } from '../collections/records.js';
 import { Bm25 } from './bm25.js';
 import { EMPTY_POSTINGS, mergePostings, type Postings, PostingsBuilder } from './postings.js';
 import { loadPostings, savePostings } from './postings-file.js';

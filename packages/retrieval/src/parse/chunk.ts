@@ -1,5 +1,5 @@
 import { estimateTokens } from '@warmpath/core';
-import type { NewPassage } from '../collections/collection-store.js';
+import type { NewPassage } from '../collections/records.js';
 
 /** A paragraph, list, table, code block or page of a document, under its headings. */
 export interface Block {

@@ -1,11 +1,7 @@
 import { join } from 'node:path';
 import { WarmpathError } from '@warmpath/core';
-import {
-  type Change,
-  type CollectionStore,
-  checkEmbedding,
-  type StoredEmbedding,
-} from '../collections/collection-store.js';
+import { type CollectionStore, checkEmbedding } from '../collections/collection-store.js';
+import type { Change, StoredEmbedding } from '../collections/records.js';
 import type { Embedder } from '../embeddings/embedder.js';
 import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
 import { HybridRetriever } from '../fusion/hybrid-retriever.js';
