@@ -263,6 +263,77 @@ describe('collections over HTTP', () => {
     });
   });
 
+  it('ranks what a search finds anew, where an endpoint does that, and goes without where it fails', async () => {
+    let isDown = false;
+    // Velka is the answer whatever is asked; Cohere's and Jina's shape.
+    const server = closing(
+      await startJsonServer(({ body }) => {
+        if (isDown) return { status: 503, body: { message: 'no key-of-the-endpoint' } };
+        const results = (body.documents as string[])
+          .map((text, index) => ({ index, relevance_score: text.startsWith('Velka\n') ? 0.9 : 0.1 / (index + 1) }))
+          .sort((a, b) => b.relevance_score - a.relevance_score)
+          .slice(0, body.top_n as number);
+        return { body: { id: 'r', results, meta: {} } };
+      }),
+    );
+    const points = [
+      { id: 1, version: 3, score: 0.9, payload: { content: 'Of Orsin.' } },
+      { id: 2, version: 3, score: 0.1, payload: { content: 'Of Velka.', title: 'Velka' } },
+    ];
+    const qdrant = closing(await startJsonServer(() => ({ body: { result: { points }, status: 'ok' } })));
+    const fake = closing(await startFakeEmbeddings());
+    const one = await here({
+      collections: {
+        rerank: { url: `${server.url}/v2/`, model: 'reranker', apiKey: 'key-of-the-endpoint', candidates: 3 },
+        embeddings: { url: fake.url, model: 'fake' },
+        stores: { stored: { kind: 'qdrant', url: qdrant.url, collection: 'kb' } },
+      },
+    });
+    await fill(one);
+    const query = 'weight and founder of Orsin';
+    const find = async (name = 'handbook') =>
+      json(await send(one.at(`collections/${name}/search`), { query, k: 1 })) as unknown as {
+        results: { title?: string; score: number }[];
+        warnings?: object[];
+      };
+    expect(await find()).toMatchObject({ results: [{ title: 'Velka', score: 0.9 }] });
+    expect(server.requests).toMatchObject([
+      {
+        path: '/v2/rerank',
+        headers: { authorization: 'Bearer key-of-the-endpoint' },
+        body: { model: 'reranker', query, documents: { length: 3 }, top_n: 1 },
+      },
+    ]);
+    expect(await find('stored')).toMatchObject({ results: [{ title: 'Velka', score: 0.9 }] });
+    const ask = () => send(one.at('chat/completions'), question(query, { warmpath: { retrieval } }));
+    expect(json(await ask())).toMatchObject({ warmpath: { sources: [{ source: 'velka' }, { source: 'orsin' }] } });
+    const events = await send(
+      one.at('collections/handbook/search'),
+      { query, k: 1 },
+      { headers: { accept: 'text/event-stream' } },
+    );
+    expect(events.text.match(/"index":\d,"final":\w+,"results":\[\{"id":"\w+/g)).toEqual([
+      '"index":0,"final":false,"results":[{"id":"orsin',
+      '"index":1,"final":false,"results":[{"id":"orsin',
+      '"index":2,"final":true,"results":[{"id":"velka',
+    ]);
+    isDown = true;
+    const without = await find();
+    expect(without).toMatchObject({ results: [{ title: 'Orsin' }], warnings: [{ path: 'rerank' }] });
+    const reply = await ask();
+    expect([reply.status, told(reply)['warnings']]).toEqual([200, 'WARMPATH_RETRIEVAL_ERROR rerank']);
+    expect(json(reply)).toMatchObject({ warmpath: { sources: [{ source: 'orsin' }, {}], warnings: [{}] } });
+    expect(reply.text + JSON.stringify(without)).not.toMatch(/key-of-the-endpoint|127\.0\.0\.1/);
+  });
+
+  it.each([
+    [{ url: 'cohere.com', model: 'm' }, 'collections.rerank.url'],
+    [{ url: 'http://127.0.0.1:1' }, 'collections.rerank.model'],
+    [{ url: 'http://127.0.0.1:1', model: 'm', candidates: 1_001 }, 'collections.rerank.candidates'],
+  ])('refuses %j to rank with', async (rerank, path) => {
+    await expect(here({ collections: { rerank } })).rejects.toMatchObject({ code: 'WARMPATH_CONFIG_INVALID', path });
+  });
+
   it('bounds what a collection holds', async () => {
     const one = await here({ collections: { maxBytes: 100 } });
     expect(errorOf(await fill(one)).code).toBe('WARMPATH_BODY_TOO_LARGE');

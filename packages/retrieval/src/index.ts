@@ -11,6 +11,7 @@ export type { EmbeddingSettings } from './embeddings/embedding-endpoint.js';
 export { HashedTfIdf, type TfIdfState } from './embeddings/hashed-tf-idf.js';
 export { type EmbeddingCache, OpenAiEmbedder, type OpenAiEmbedderOptions } from './embeddings/openai-embedder.js';
 export { type HybridOptions, HybridRetriever, reciprocalRankFusion } from './fusion/hybrid-retriever.js';
+export { RerankEndpoint, type RerankSettings } from './fusion/rerank-endpoint.js';
 export { type RerankOptions, RerankRetriever } from './fusion/rerank-retriever.js';
 export type { EmbeddingReport } from './ingest/embed-passages.js';
 export type { IngestError } from './ingest/find-files.js';

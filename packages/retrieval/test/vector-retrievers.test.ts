@@ -6,6 +6,7 @@ import {
   HashedTfIdf,
   HybridRetriever,
   OpenAiEmbedder,
+  RerankEndpoint,
   RerankRetriever,
   reciprocalRankFusion,
   type VectorIndexKind,
@@ -62,12 +63,9 @@ const rerankServer = () =>
 
 runStagedRetrieverCases('reranked search', async (documents) => {
   const server = await rerankServer();
-  const retriever = new RerankRetriever({
-    url: server.url,
-    model: 'm',
-    retriever: await vectorRetriever(documents, 'exact'),
-  });
-  return { retriever, close: async () => void (await Promise.all([retriever.close(), server.close()])) };
+  const endpoint = new RerankEndpoint({ url: server.url, model: 'm' });
+  const retriever = new RerankRetriever({ endpoint, retriever: await vectorRetriever(documents, 'exact') });
+  return { retriever, close: async () => void (await Promise.all([endpoint.close(), server.close()])) };
 });
 
 runStagedRetrieverCases('vector search through an embedding endpoint', async (documents) => {
@@ -275,18 +273,23 @@ describe('hybrid search', () => {
 describe('reranking', () => {
   const over = async (answer: Parameters<typeof startJsonServer>[0], timeoutMs?: number) => {
     const server = await startJsonServer(answer);
+    let clock = 0;
+    const endpoint = new RerankEndpoint(
+      { url: `${server.url}/v2`, apiKey: 'secret-key', model: 'reranker' },
+      { now: () => clock, ...(timeoutMs !== undefined && { timeoutMs }) },
+    );
     const retriever = new RerankRetriever({
-      url: `${server.url}/v2`,
-      apiKey: 'secret-key',
-      model: 'reranker',
+      endpoint,
       retriever: stagesOf([found('a')], [found('a'), found('b'), found('c')]),
-      ...(timeoutMs !== undefined && { timeoutMs }),
     });
     closing.push(
-      () => retriever.close(),
+      () => endpoint.close(),
       () => server.close(),
     );
-    return { server, retriever };
+    const pass = (ms: number) => {
+      clock += ms;
+    };
+    return { server, retriever, pass };
   };
 
   it.each([
@@ -345,6 +348,26 @@ describe('reranking', () => {
     expect(last).toMatchObject({ final: true, index: 2, warnings: [{ code, path: 'rerank' }] });
     expect(last.warnings![0]!.message).toContain(words);
     expect(JSON.stringify(last.warnings)).not.toContain('secret-key');
+  });
+
+  it('does not wait for an endpoint that keeps failing, and asks it again after a while', async () => {
+    let isDown = true;
+    const { retriever, server, pass } = await over(({ body }) => {
+      if (isDown) return { status: 503 };
+      const indices = (body.documents as string[]).map((_, index) => index);
+      return { body: { results: indices.map((index) => ({ index, relevance_score: index })) } };
+    });
+    const last = async () => {
+      const { candidates, warnings } = (await allStages(retriever, 'q', 2)).at(-1)!;
+      return [candidates.map(({ id }) => id).join(''), warnings?.[0]?.code];
+    };
+    for (let time = 0; time < 6; time++) expect(await last()).toEqual(['ab', 'WARMPATH_RETRIEVAL_ERROR']);
+    expect(server.requests).toHaveLength(3);
+    isDown = false;
+    expect(await last()).toEqual(['ab', 'WARMPATH_RETRIEVAL_ERROR']);
+    pass(5_000);
+    expect(await last()).toEqual(['cb', undefined]);
+    expect(server.requests).toHaveLength(4);
   });
 });
 

@@ -61,8 +61,8 @@ export class OpenCollections {
   /** Error: WARMPATH_CONFIG_INVALID where the package is not installed. */
   static async open(settings: Settings, observer: Observer): Promise<OpenCollections> {
     const { Collections } = await loadRetrieval();
-    const { folder, embeddings, stores } = settings;
-    return new OpenCollections(settings, new Collections(folder, { embeddings, stores }), observer);
+    const { folder, embeddings, rerank, stores } = settings;
+    return new OpenCollections(settings, new Collections(folder, { embeddings, rerank, stores }), observer);
   }
 
   names(tenant: string): Promise<string[]> {

@@ -4,6 +4,9 @@ import { count } from './schema-values.js';
 const collectionName = () =>
   z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, { error: 'must be lower-case letters, digits, - and _' });
 
+const text = (most: number) => z.string().min(1).max(most);
+const httpUrl = () => z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
+
 const model = z.strictObject({
   model: z.string().min(1).max(256).describe('What the engine calls the model that answers.'),
   collection: collectionName().describe('Where passages for its answers are looked for.'),
@@ -17,9 +20,7 @@ const model = z.strictObject({
 });
 
 const embeddings = z.strictObject({
-  url: z
-    .url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' })
-    .describe('Base URL of an OpenAI-compatible API of embeddings, with `/v1` at its end.'),
+  url: httpUrl().describe('Base URL of an OpenAI-compatible API of embeddings, with `/v1` at its end.'),
   model: z
     .string()
     .min(1)
@@ -31,8 +32,17 @@ const embeddings = z.strictObject({
     .describe("Dimensions to ask for, of a model that can shorten its vectors; the model's own if left out."),
 });
 
-const text = (most: number) => z.string().min(1).max(most);
-const httpUrl = () => z.url({ protocol: /^https?$/, error: 'must be an http:// or https:// URL' });
+const rerank = z.strictObject({
+  url: httpUrl().describe(
+    'Base URL of a reranking API as Cohere, Jina, Voyage, vLLM and llama-server have it, with `/v1` or `/v2` at its end: `/rerank` is put behind it.',
+  ),
+  model: text(256).describe('Its model.'),
+  apiKey: text(4_096).optional().describe('Its key. Best taken from the environment.'),
+  candidates: count(1_000)
+    .default(50)
+    .describe('Passages of a search that it ranks; more find more and cost more of its time.'),
+});
+
 const storeTenant = {
   tenant: text(256).optional().describe('Whose collection it is; `default`, as without keys, if left out.'),
 };
@@ -96,6 +106,9 @@ export const collections = z
     embeddings: embeddings
       .optional()
       .describe('Where passages and questions get vectors; collections are searched by words alone if left out.'),
+    rerank: rerank
+      .optional()
+      .describe('What ranks the passages of each search anew, as its last stage; nothing does if left out.'),
     k: count(100).default(6).describe('Passages for an answer where neither the request nor the model says.'),
     wastedShare: z
       .number()

@@ -1,5 +1,7 @@
 import { estimateTokens, WarmpathError } from '@warmpath/core';
 import type { EmbeddingEndpoint } from '../embeddings/embedding-endpoint.js';
+import type { RerankEndpoint } from '../fusion/rerank-endpoint.js';
+import { RerankRetriever } from '../fusion/rerank-retriever.js';
 import { type EmbeddingReport, type EmbedPassagesOptions, embedPassages } from '../ingest/embed-passages.js';
 import { type IngestOptions, type IngestReport, ingestFiles } from '../ingest/ingest.js';
 import { cutDocument, type DocumentText } from '../ingest/read-file.js';
@@ -29,7 +31,7 @@ export class Collection {
   readonly name: string;
   /**
    * Over the passages as they are when a search begins: by words, and where passages have vectors of the configured
-   * model, then by words and vectors together.
+   * model, then by words and vectors together; ranked anew at last where an endpoint does that.
    */
   readonly retriever: StagedRetriever;
   readonly #store: CollectionStore;
@@ -44,8 +46,13 @@ export class Collection {
     store: CollectionStore,
     {
       endpoint,
+      reranker,
       graphAbove,
-    }: { readonly endpoint?: EmbeddingEndpoint | undefined; readonly graphAbove?: number | undefined },
+    }: {
+      readonly endpoint?: EmbeddingEndpoint | undefined;
+      readonly reranker?: RerankEndpoint | undefined;
+      readonly graphAbove?: number | undefined;
+    },
   ) {
     this.name = name;
     this.#store = store;
@@ -56,7 +63,8 @@ export class Collection {
       passage: (ordinal) => store.passage(ordinal),
     });
     this.#search = endpoint && new CollectionSearch(store, endpoint, { lexical, graphAbove });
-    this.retriever = this.#search ?? lexical;
+    const retriever = this.#search ?? lexical;
+    this.retriever = reranker === undefined ? retriever : new RerankRetriever({ retriever, endpoint: reranker });
   }
 
   get totals(): CollectionTotals {

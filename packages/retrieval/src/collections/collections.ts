@@ -3,6 +3,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileErrorReason, WarmpathError } from '@warmpath/core';
 import { EmbeddingEndpoint, type EmbeddingSettings } from '../embeddings/embedding-endpoint.js';
+import { RerankEndpoint, type RerankSettings } from '../fusion/rerank-endpoint.js';
+import { RerankRetriever } from '../fusion/rerank-retriever.js';
 import type { StagedRetriever } from '../staged-retriever.js';
 import { openStore, type StoredCollection, type StoreSettings } from '../stores/open-store.js';
 import { Collection } from './collection.js';
@@ -32,6 +34,8 @@ export interface ListedCollection {
 export interface CollectionsOptions {
   /** Where passages and questions get vectors; collections are searched by words alone without. */
   readonly embeddings?: EmbeddingSettings | undefined;
+  /** What ranks the candidates of each search anew at last; nothing does without. */
+  readonly rerank?: RerankSettings | undefined;
   /** Collections that live in databases of their own, by name. */
   readonly stores?: Readonly<Record<string, StoreSettings & { readonly tenant?: string | undefined }>> | undefined;
   /** Vectors of a collection above which they are searched through a graph; 20,000 by default. */
@@ -51,6 +55,7 @@ export interface SearchableCollection {
 export class Collections {
   readonly #folder: string;
   readonly #endpoint: EmbeddingEndpoint | undefined;
+  readonly #reranker: RerankEndpoint | undefined;
   readonly #graphAbove: number | undefined;
   /** By folder, the one that was asked for last at the end. */
   readonly #open = new Map<string, Collection>();
@@ -58,11 +63,12 @@ export class Collections {
   readonly #openStores = new Map<string, Promise<StoredCollection>>();
   #isClosed = false;
 
-  /** Error: WARMPATH_CONFIG_INVALID where the URL of the embeddings is none. */
-  constructor(folder: string, { embeddings, graphAbove, stores = {} }: CollectionsOptions = {}) {
+  /** Error: WARMPATH_CONFIG_INVALID where the URL of an endpoint is none. */
+  constructor(folder: string, { embeddings, rerank, graphAbove, stores = {} }: CollectionsOptions = {}) {
     this.#stores = stores;
     this.#folder = folder;
     this.#endpoint = embeddings && new EmbeddingEndpoint(embeddings);
+    this.#reranker = rerank && new RerankEndpoint(rerank);
     this.#graphAbove = graphAbove;
   }
 
@@ -81,7 +87,7 @@ export class Collections {
     if (!this.#isStored(tenant, name)) return this.get(tenant, name);
     let opening = this.#openStores.get(name);
     if (opening === undefined) {
-      opening = openStore(name, this.#stores[name]!, this.#endpoint);
+      opening = this.#openStore(name);
       this.#openStores.set(name, opening);
       opening.catch(() => this.#openStores.delete(name));
     }
@@ -145,6 +151,14 @@ export class Collections {
     this.#openStores.clear();
     for (const store of stores) await (await store.catch(() => undefined))?.close();
     await this.#endpoint?.close();
+    await this.#reranker?.close();
+  }
+
+  async #openStore(name: string): Promise<StoredCollection> {
+    const store = await openStore(name, this.#stores[name]!, this.#endpoint);
+    const endpoint = this.#reranker;
+    if (endpoint === undefined) return store;
+    return { ...store, retriever: new RerankRetriever({ retriever: store.retriever, endpoint }) };
   }
 
   #isStored(tenant: string, name: string): boolean {
@@ -171,7 +185,11 @@ export class Collections {
     if (make) makeFolder(folder);
     const store = CollectionStore.open(folder, { create: make });
     if (store === undefined) return undefined;
-    const collection = new Collection(name, store, { endpoint: this.#endpoint, graphAbove: this.#graphAbove });
+    const collection = new Collection(name, store, {
+      endpoint: this.#endpoint,
+      reranker: this.#reranker,
+      graphAbove: this.#graphAbove,
+    });
     this.#open.set(folder, collection);
     const [[longestAgo, other]] = this.#open as unknown as [[string, Collection]];
     if (this.#open.size > MOST_OPEN) {
