@@ -173,6 +173,8 @@ describe('collections over HTTP', () => {
     ],
     ['POST', 'collections/handbook/search', { query: 'a', k: 0 }, 'WARMPATH_INVALID_REQUEST', 'k'],
     ['POST', 'collections/handbook/search', { query: 'a', k: 10_000 }, 'WARMPATH_INVALID_REQUEST', 'k'],
+    ['POST', 'collections/handbook/search', { query: 'a', stages: 0 }, 'WARMPATH_INVALID_REQUEST', 'stages'],
+    ['POST', 'collections/handbook/search', { query: 'a', stages: '1' }, 'WARMPATH_INVALID_REQUEST', 'stages'],
     ['POST', 'collections/handbook/search', { k: 1 }, 'WARMPATH_INVALID_REQUEST', 'query'],
     ['POST', 'collections/unknown/search', { query: 'a' }, 'WARMPATH_COLLECTION_NOT_FOUND', null],
     ['DELETE', 'collections/handbook/documents', undefined, 'WARMPATH_INVALID_REQUEST', 'id'],
@@ -204,6 +206,13 @@ describe('collections over HTTP', () => {
       'WARMPATH_INVALID_REQUEST',
       'warmpath.retrieval.k',
     ],
+    ...[0, -1, 1.5, 33, '2', null, [1]].map((stages): [string, string, object, string, string] => [
+      'POST',
+      'chat/completions',
+      question('a', { warmpath: { retrieval: { ...retrieval, stages } } }),
+      'WARMPATH_INVALID_REQUEST',
+      'warmpath.retrieval.stages',
+    ]),
     [
       'POST',
       'chat/completions',
@@ -324,6 +333,46 @@ describe('collections over HTTP', () => {
     expect([reply.status, told(reply)['warnings']]).toEqual([200, 'WARMPATH_RETRIEVAL_ERROR rerank']);
     expect(json(reply)).toMatchObject({ warmpath: { sources: [{ source: 'orsin' }, {}], warnings: [{}] } });
     expect(reply.text + JSON.stringify(without)).not.toMatch(/key-of-the-endpoint|127\.0\.0\.1/);
+  });
+
+  it('ends a search with the stage that is asked for, and begins nothing that only later ones need', async () => {
+    const results = [1, 0].map((index) => ({ index, relevance_score: index }));
+    const server = closing(await startJsonServer(() => ({ body: { results } })));
+    const fake = closing(await startFakeEmbeddings());
+    const embeddings = { url: fake.url, model: 'fake' };
+    const one = await here({ collections: { embeddings, rerank: { url: server.url, model: 'm', candidates: 2 } } });
+    await fill(one);
+    const before = fake.requests.length;
+    const asked = () => [fake.requests.length - before, server.requests.length];
+    const find = async (stages: number) => {
+      const fields = { query: 'weight and founder of Orsin', k: 2, stages };
+      const whole = json(await send(one.at('collections/handbook/search'), fields)) as unknown as {
+        results: { id: string }[];
+      };
+      const headers = { accept: 'text/event-stream' };
+      const { text } = await send(one.at('collections/handbook/search'), fields, { headers });
+      const ends = [...text.matchAll(/"final":(\w+)/g)].map(([, final]) => final);
+      return [ends, whole.results.map(({ id }) => id.split('#')[0])];
+    };
+    expect(await find(1)).toEqual([['true'], ['orsin', 'velka']]);
+    const retrieve = async (stages: number) => {
+      const fields = { warmpath: { retrieval: { ...retrieval, stages } } };
+      const reply = await send(one.at('chat/completions'), question('founder of Orsin', fields));
+      const { warmpath } = json(reply) as unknown as { warmpath: { sources: { source: string }[] } };
+      return warmpath.sources.map(({ source }) => source);
+    };
+    expect((await retrieve(1))[0]).toBe('orsin');
+    expect(asked()).toEqual([0, 0]);
+    expect((await find(2))[0]).toEqual(['false', 'true']);
+    expect(asked()).toEqual([2, 0]);
+    expect(await find(3)).toEqual([
+      ['false', 'false', 'true'],
+      ['velka', 'orsin'],
+    ]);
+    expect(asked()).toEqual([4, 2]);
+    // More than there are is all.
+    expect((await find(32))[0]).toHaveLength(3);
+    expect((await retrieve(4))[0]).toBe('velka');
   });
 
   it.each([

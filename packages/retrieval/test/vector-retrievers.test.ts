@@ -214,6 +214,12 @@ describe('hybrid search', () => {
     const hybrid = new HybridRetriever({ lexical: stagesOf([found('a')]), dense });
     await hybrid.search({ text: 'q' }, { k: 1, signal })[Symbol.asyncIterator]().next();
     expect(isDenseAsked).toBe(true);
+    // Nobody waits for it where one stage is all that is taken; who takes the next one all the same gets it.
+    isDenseAsked = false;
+    const one = hybrid.search({ text: 'q' }, { k: 1, signal, stages: 1 })[Symbol.asyncIterator]();
+    await one.next();
+    expect(isDenseAsked).toBe(false);
+    expect(await one.next()).toMatchObject({ value: { index: 1, final: true } });
   });
 
   it.each([

@@ -1,10 +1,11 @@
 import { ERROR_TABLE, SpeculationGate, WarmpathError, type Warning } from '@warmpath/core';
 import type { CollectionStatus } from '@warmpath/dashboard';
-import type { Collection, Collections, SearchableCollection, Stage } from '@warmpath/retrieval';
+import type { Collection, Collections, SearchableCollection, SearchOptions, Stage } from '@warmpath/retrieval';
 import type { FastifyRequest } from 'fastify';
 import type { GatewayConfig } from '../config/schema.js';
 import { checksKeys, isLoopback } from '../config/schema-server.js';
 import type { Caller } from '../intake/authenticate.js';
+import { invalid } from '../intake/prompt-view.js';
 
 type Settings = NonNullable<GatewayConfig['collections']>;
 
@@ -16,6 +17,8 @@ const MOST_SEARCHED = 1_024;
 const MOST_LISTED = 64;
 /** Collections of one tenant that can be made over HTTP. */
 const MOST_COLLECTIONS = 100;
+/** The n-th stage by which a caller may end a search at most. No search has as many. */
+export const MOST_STAGES = 32;
 /** Kinds of what searches go without that are told apart in the log. */
 const MOST_LOGGED = 64;
 
@@ -28,7 +31,8 @@ const NONE: readonly never[] = [];
 
 /** What is known of the searches of a collection. */
 interface Searched {
-  readonly gate: SpeculationGate;
+  /** By the stages that were asked for: which stage agrees with the last one depends on which is the last. */
+  readonly gates: Map<number | undefined, SpeculationGate>;
   searches: number;
   failed: number;
   /** Of those that did not fail. */
@@ -99,22 +103,33 @@ export class OpenCollections {
     return this.#collections.delete(tenant, name);
   }
 
-  /** What decides whether generation may start before a search of that collection is over. */
-  gateOf(tenant: string, name: string): SpeculationGate {
-    return this.#searchedOf(tenant, name).gate;
+  /** What decides whether generation may start before a search of that collection, of so many stages, is over. */
+  gateOf(tenant: string, name: string, stages: number | undefined): SpeculationGate {
+    const { gates } = this.#searchedOf(tenant, name);
+    let gate = gates.get(stages);
+    if (gate === undefined) {
+      gate = new SpeculationGate({ wastedShare: this.settings.wastedShare });
+      gates.set(stages, gate);
+    }
+    return gate;
   }
 
-  /** The stages of a search, whose time is noted. Errors: those of `searchable`, and those of the search. */
+  /**
+   * The stages of a search, whose time is noted; it ends with the n-th where `stages` says so. Errors: those of
+   * `searchable`, and those of the search.
+   */
   async *search(
     tenant: string,
     name: string,
-    { text, k, signal }: { readonly text: string; readonly k: number; readonly signal: AbortSignal },
+    { text, ...options }: { readonly text: string } & SearchOptions,
   ): AsyncGenerator<Stage, void> {
     const { retriever } = await this.searchable(tenant, name);
     const searched = this.#searchedOf(tenant, name);
     const startedAt = this.#observer.now();
+    const { signal, stages } = options;
     try {
-      for await (const stage of retriever.search({ text }, { k, signal })) {
+      for await (const given of retriever.search({ text }, options)) {
+        const stage = given.index + 1 === stages ? { ...given, final: true } : given;
         if (stage.final) {
           const ms = this.#observer.now() - startedAt;
           searched.searches++;
@@ -122,6 +137,7 @@ export class OpenCollections {
           this.#observer.searched(ms);
         }
         yield stage;
+        if (stage.final) return;
       }
     } catch (error) {
       // Who leaves, or asks for what cannot be, says nothing about the collection.
@@ -146,8 +162,7 @@ export class OpenCollections {
     let searched = this.#searched.get(place);
     if (searched === undefined) {
       if (this.#searched.size === MOST_SEARCHED) this.#searched.delete(this.#searched.keys().next().value!);
-      const gate = new SpeculationGate({ wastedShare: this.settings.wastedShare });
-      searched = { gate, searches: 0, failed: 0, ms: 0 };
+      searched = { gates: new Map(), searches: 0, failed: 0, ms: 0 };
       this.#searched.set(place, searched);
     }
     return searched;
@@ -192,6 +207,13 @@ export function collectionTenant(
   throw new WarmpathError('WARMPATH_FORBIDDEN', {
     detail: 'Collections are for callers that the gateway can tell from others.',
   });
+}
+
+/** The number of stages with which a caller wants a search to end; undefined for all. Error: with the path. */
+export function readStages(stages: unknown, path: string): number | undefined {
+  if (stages === undefined) return undefined;
+  if (typeof stages === 'number' && Number.isInteger(stages) && stages >= 1 && stages <= MOST_STAGES) return stages;
+  throw invalid(path, `a whole number from 1 to ${MOST_STAGES} was expected`);
 }
 
 function isCallersFault(error: unknown): boolean {

@@ -8,7 +8,7 @@ import { BodyView } from '../intake/body-view.js';
 import { applyEdits, type ByteEdit } from '../intake/json-scanner.js';
 import { modelOf } from '../intake/parse-request.js';
 import { invalid } from '../intake/prompt-view.js';
-import { collectionTenant, type OpenCollections } from './open-collections.js';
+import { collectionTenant, type OpenCollections, readStages } from './open-collections.js';
 
 /** A call whose documents are to be looked for. */
 export interface RetrievalCall {
@@ -33,9 +33,11 @@ interface Retrieval {
   readonly k: number;
   /** The last message of the user if left out. */
   readonly query: string | undefined;
+  /** With which stage the search ends; with its own last one if left out. */
+  readonly stages: number | undefined;
 }
 
-const FIELDS = ['collection', 'k', 'query'];
+const FIELDS = ['collection', 'k', 'query', 'stages'];
 /** Passages of one answer. */
 const MOST_PASSAGES = 100;
 /** Ids of documents that a prompt takes have this length at most; the end of an id tells it from others. */
@@ -70,12 +72,12 @@ export function readRetrievalCall(gateway: Gateway, collections: OpenCollections
   if (brings) return { ...call, body: applyEdits(call.body, edits) };
   const asked = readRetrieval(gateway, collections, call, { given: given ?? {}, model });
   const query = asked.query ?? lastQuestion(api, body);
-  const { tenant, collection, k } = asked;
+  const { tenant, collection, k, stages } = asked;
   return {
     call,
-    gate: collections.gateOf(tenant, collection),
+    gate: collections.gateOf(tenant, collection, stages),
     mayNotSpeculate: namesConversation(call, body, switches),
-    search: (signal) => collections.search(tenant, collection, { text: query, k, signal }),
+    search: (signal) => collections.search(tenant, collection, { text: query, k, stages, signal }),
     withDocuments(passages) {
       const documents = passages.map(({ id, title, content }) => ({ id: id.slice(-LONGEST_ID), title, content }));
       const bytes = applyEdits(call.body, [...edits, body.with('documents', JSON.stringify(documents))]);
@@ -122,7 +124,7 @@ function readRetrieval(
   for (const key of Object.keys(given)) {
     if (!FIELDS.includes(key)) throw invalid(`${path}.${key}`, `unknown field; known ones are ${FIELDS.join(', ')}`);
   }
-  const { collection, k = model?.k ?? settings.k, query } = given as Record<string, unknown>;
+  const { collection, k = model?.k ?? settings.k, query, stages } = given as Record<string, unknown>;
   if (collection !== undefined && typeof collection !== 'string')
     throw invalid(`${path}.collection`, 'a string was expected');
   if (query !== undefined && typeof query !== 'string') throw invalid(`${path}.query`, 'a string was expected');
@@ -135,7 +137,7 @@ function readRetrieval(
   // What the operator lends is the collection that he named, and no other of its tenant.
   const lender = own === model?.collection ? model.tenant : undefined;
   const tenant = lender ?? collectionTenant(config, request.exchange.caller);
-  return { tenant, collection: own, k, query };
+  return { tenant, collection: own, k, query, stages: readStages(stages, `${path}.stages`) };
 }
 
 /** The text of the last message of the user, as the API writes it. */

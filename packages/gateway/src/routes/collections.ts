@@ -1,7 +1,7 @@
 import { WarmpathError } from '@warmpath/core';
 import type { DocumentText, Stage } from '@warmpath/retrieval';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { collectionTenant, type OpenCollections } from '../collections/open-collections.js';
+import { collectionTenant, type OpenCollections, readStages } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
@@ -53,12 +53,13 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
     const { name } = request.params;
     const tenant = tenantOf(request);
     await collections.searchable(tenant, name);
-    const { query, k = RESULTS, ...rest } = readObject(bodyOf(request));
-    refuseUnknown(rest, ['query', 'k']);
+    const { query, k = RESULTS, stages: given, ...rest } = readObject(bodyOf(request));
+    refuseUnknown(rest, ['query', 'k', 'stages']);
     if (typeof query !== 'string') throw invalid('query', 'a string was expected');
     if (typeof k !== 'number') throw invalid('k', 'a number was expected');
+    const stages = readStages(given, 'stages');
     const isStreamed = request.headers.accept?.includes('text/event-stream') === true;
-    const search = (signal: AbortSignal) => collections.search(tenant, name, { text: query, k, signal });
+    const search = (signal: AbortSignal) => collections.search(tenant, name, { text: query, k, stages, signal });
     return searched(request, reply, { collections, name, search, isStreamed });
   });
 

@@ -1,5 +1,6 @@
 import { PLAN_METHODS, POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
+import { MOST_STAGES } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import { CLIENT_PATHS } from './passthrough.js';
 
@@ -47,11 +48,16 @@ const switches = z
   })
   .meta({ description: 'How this request is arranged; the configuration decides what is left out.' });
 
+const stages = z.int().min(1).max(MOST_STAGES).optional().meta({
+  description: 'The search ends with its n-th stage, if it has as many: 1 is words alone, with nothing to wait for.',
+});
+
 const retrieval = z
   .strictObject({
     collection: name.optional().meta({ description: 'Where to look; the one of the model if left out.' }),
     k: z.int().min(1).max(100).optional().meta({ description: 'How many passages.' }),
     query: z.string().optional().meta({ description: 'What to look for; the last message of the user if left out.' }),
+    stages,
   })
   .meta({ description: 'Has documents retrieved for this request, where collections are configured.' });
 
@@ -327,7 +333,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
     post: {
       summary:
         'Looks for passages. With `accept: text/event-stream`, each stage of the search is an event (`index`, `final`, `results`, `warnings`).',
-      body: z.strictObject({ query: z.string(), k: z.int().min(1).max(1000).optional() }),
+      body: z.strictObject({ query: z.string(), k: z.int().min(1).max(1000).optional(), stages }),
       parameters: ['name'],
       answers: {
         200: z.strictObject({ object: z.literal('search'), collection: name, results: z.array(passage), warnings }),

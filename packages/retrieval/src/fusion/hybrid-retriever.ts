@@ -39,10 +39,12 @@ export class HybridRetriever implements StagedRetriever {
 
   async *search(query: Query, options: SearchOptions): AsyncGenerator<Stage, void> {
     checkSearch(options);
-    const { k, signal } = options;
-    const depth = Math.min(MOST_CANDIDATES, Math.max(LEAST_DEPTH, 2 * k));
-    const dense = new InnerSearch(this.#dense, query, depth, signal);
-    const lexical = new InnerSearch(this.#lexical, query, depth, signal);
+    const { k, signal, stages } = options;
+    const inner = { signal, k: Math.min(MOST_CANDIDATES, Math.max(LEAST_DEPTH, 2 * k)) };
+    const searchDense = () => new InnerSearch(this.#dense, query, inner);
+    // Whoever wants one stage wants none of an embedding either.
+    let dense = stages === 1 ? undefined : searchDense();
+    const lexical = new InnerSearch(this.#lexical, query, inner);
     const warnings: Warning[] = [];
     let index = 0;
     let [byWords, byMeaning]: (readonly ScoredDocument[])[] = [[], []];
@@ -58,6 +60,7 @@ export class HybridRetriever implements StagedRetriever {
       }
       let isFinal = false;
       try {
+        dense ??= searchDense();
         for await (const { candidates, final } of dense.stages()) {
           byMeaning = candidates;
           isFinal = final;
@@ -72,7 +75,7 @@ export class HybridRetriever implements StagedRetriever {
       }
     } finally {
       lexical.end();
-      dense.end();
+      dense?.end();
     }
   }
 }

@@ -1,5 +1,5 @@
 import { WarmpathError, type Warning } from '@warmpath/core';
-import type { Query, Stage, StagedRetriever } from '../staged-retriever.js';
+import type { Query, SearchOptions, Stage, StagedRetriever } from '../staged-retriever.js';
 
 /**
  * A search that another one has begun. It starts at once, whether or not its stages are taken yet, and ends with the
@@ -12,10 +12,10 @@ export class InnerSearch {
   readonly #abort = () => this.#end.abort(this.#signal.reason);
   #next: Promise<IteratorResult<Stage>>;
 
-  constructor(retriever: StagedRetriever, query: Query, k: number, signal: AbortSignal) {
+  constructor(retriever: StagedRetriever, query: Query, { k, signal, stages }: SearchOptions) {
     this.#signal = signal;
     signal.addEventListener('abort', this.#abort);
-    this.#stages = retriever.search(query, { k, signal: this.#end.signal })[Symbol.asyncIterator]();
+    this.#stages = retriever.search(query, { k, signal: this.#end.signal, stages })[Symbol.asyncIterator]();
     this.#next = this.#advance();
   }
 
