@@ -3,13 +3,13 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ScoredDocument, SearchOptions, Stage, StagedRetriever } from '@warmpath/retrieval';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
 import { OpenCollections } from '../src/collections/open-collections.js';
 import { type Answer, answerJson } from './fake-engine.js';
 import { closing, errorOf, openRequest, type Reply, type StandConfig, send, stand } from './harness.js';
+import { ScriptedSearch } from './scripted-search.js';
 
 let folder: string;
 beforeEach(async () => {
@@ -19,56 +19,6 @@ afterEach(async () => {
   vi.restoreAllMocks();
   await rm(folder, { recursive: true, force: true });
 });
-
-const passage = (id: string, place: number): ScoredDocument => {
-  return { id, content: `What is known of ${id}.`, score: 1 / (place + 1) };
-};
-
-/** A search whose stages come when the test says so. */
-class ScriptedSearch implements StagedRetriever {
-  readonly #stages: (Stage | Error)[] = [];
-  #index = 0;
-  #wake: () => void = () => {};
-  /** Resolves when somebody has searched and left before the end. */
-  readonly left: Promise<unknown>;
-  #leave: (reason: unknown) => void = () => {};
-
-  constructor() {
-    this.left = new Promise((resolve) => {
-      this.#leave = resolve;
-    });
-  }
-
-  /** One letter a document. */
-  stage(ids: string, final = false): void {
-    this.#stages.push({ candidates: [...ids].map(passage), index: this.#index++, final });
-    this.#wake();
-  }
-
-  fail(error: Error): void {
-    this.#stages.push(error);
-    this.#wake();
-  }
-
-  async *search(_: unknown, { signal }: SearchOptions): AsyncGenerator<Stage, void> {
-    signal.addEventListener('abort', () => {
-      this.#leave(signal.reason);
-      this.#wake();
-    });
-    for (;;) {
-      const stage = this.#stages.shift();
-      signal.throwIfAborted();
-      if (stage instanceof Error) throw stage;
-      if (stage !== undefined) yield stage;
-      if (stage?.final) return;
-      if (stage === undefined) {
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
-        });
-      }
-    }
-  }
-}
 
 /** Says which documents the prompt has. */
 const documentsOf = (body: string) =>
