@@ -5,6 +5,7 @@ import { startGateway } from '@warmpath/gateway';
 import { Collections } from '@warmpath/retrieval';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { startFakeEmbeddings } from '../../retrieval/test/fake-embeddings.js';
+import { showProgress } from '../src/commands/ingest.js';
 import { startFakeEngine } from './fake-engine.js';
 import { runCli } from './run-cli.js';
 
@@ -81,6 +82,36 @@ describe('warmpath ingest and collections', () => {
     } finally {
       await fake.close();
     }
+  });
+
+  it('says how much is done and how long the rest takes, of reading and then of embedding', () => {
+    let clock = 5_000;
+    const lines: string[] = [];
+    const progress = showProgress({ status: (line) => lines.push(line) }, () => clock);
+    const after = (ms: number) => {
+      clock += ms;
+    };
+    after(500);
+    progress.update({ files: 0, totalFiles: 2, bytes: 100, totalBytes: 1_000 });
+    after(1_500);
+    progress.update({ files: 1, totalFiles: 2, bytes: 250, totalBytes: 1_000 });
+    after(6_000);
+    progress.update({ files: 2, totalFiles: 2, bytes: 1_000, totalBytes: 1_000 });
+    after(4_000);
+    progress.embedded(2_000, 8_000);
+    after(12_000);
+    progress.embedded(8_000, 8_000);
+    progress.update({ files: 0, totalFiles: 0, bytes: 0, totalBytes: 0 });
+    progress.clear();
+    expect(lines.map((line) => line.trim())).toEqual([
+      '10 %  0 of 2 files',
+      '25 %  1 of 2 files  about 6 s left',
+      '100 %  2 of 2 files',
+      '25 %  2,000 of 8,000 passages embedded  about 12 s left',
+      '100 %  8,000 of 8,000 passages embedded',
+      '100 %  0 of 0 files',
+      '',
+    ]);
   });
 
   it('exports and imports', async () => {

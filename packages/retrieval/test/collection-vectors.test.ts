@@ -89,6 +89,30 @@ describe('a collection with an embedding endpoint', () => {
     expect(stages[1]!.warnings).toBeUndefined();
   });
 
+  it('says how many of the passages without vectors have got theirs, those of before among them', async () => {
+    const documents = many(700);
+    const before = await open().getOrMake('default', 'c');
+    await before.put([...documents.slice(0, 100), { id: 'gone', content: 'The tale that leaves.' }]);
+    await before.remove(['gone']);
+    for (const close of closing.splice(0).reverse()) await close();
+    const collection = await open(await fakeEmbeddings()).getOrMake('default', 'c');
+    const file = join(folder, 'more.jsonl');
+    const rest = documents.slice(100).map(({ id, content }) => `${JSON.stringify({ id, content })}\n`);
+    await writeFile(file, rest.join(''));
+    const told: number[][] = [];
+    await collection.ingest([file], { onEmbedded: (...progress) => told.push(progress) });
+    expect(told).toEqual([
+      [256, 700],
+      [512, 700],
+      [700, 700],
+    ]);
+    told.length = 0;
+    await collection.put(many(3, 'song'));
+    await writeFile(file, [...rest, `${JSON.stringify({ id: 'last', content: 'The last tale.' })}\n`].join(''));
+    await collection.ingest([file], { onEmbedded: (...progress) => told.push(progress) });
+    expect(told).toEqual([[1, 1]]);
+  });
+
   it('asks for no passage twice: not again, not after a move, not for another document that has it', async () => {
     const fake = await fakeEmbeddings();
     const root = join(folder, 'docs');

@@ -148,6 +148,27 @@ describe('a collection', () => {
     expect((await find(collection, 'twin'))[0]!.metadata).toEqual({ n: 1, source: 'x:6' });
   });
 
+  it('says how far it is within a file of many documents, batch by batch', async () => {
+    const documents = Array.from({ length: 1_000 }, (_, i) =>
+      JSON.stringify({ id: `d${i}`, text: `Document ${i}. ä` }),
+    );
+    // One line with nothing, and none at the end of the file.
+    const lines = ['', ...documents].join('\n');
+    const root = await files({ 'corpus.jsonl': lines, 'note.md': 'A note.' });
+    const collection = await collections.getOrMake('default', 'handbook');
+    const told: { bytes: number; totalBytes: number; documents: number }[] = [];
+    await collection.ingest([root], {
+      onProgress: ({ bytes, totalBytes }) => told.push({ bytes, totalBytes, documents: collection.totals.documents }),
+    });
+    const whole = Buffer.byteLength(lines);
+    const bytesOf = (count: number) => 1 + Buffer.byteLength(documents.slice(0, count).join('\n')) + 1;
+    const totalBytes = whole + 'A note.'.length;
+    expect(told).toEqual([
+      ...[256, 512, 768].map((count) => ({ bytes: bytesOf(count), totalBytes, documents: count })),
+      { bytes: totalBytes, totalBytes, documents: 1_001 },
+    ]);
+  });
+
   it('says which files it cannot read, and takes the others in', async () => {
     const root = await files({
       'good.md': 'readable text',

@@ -97,16 +97,23 @@ async function requireSome(paths: readonly string[]): Promise<void> {
   if (failure !== undefined) throw failure;
 }
 
-/** A line with the share that is done and the time left, on a terminal. */
-function showProgress(terminal: Terminal) {
-  const startedAt = performance.now();
+/** A line with the share that is done and the time left, on a terminal. `now`: milliseconds of a monotonic clock. */
+export function showProgress(terminal: Pick<Terminal, 'status'>, now: () => number = () => performance.now()) {
+  const startedAt = now();
+  let readAt = startedAt;
+  const share = (done: number, total: number) => (total === 0 ? 100 : Math.floor((100 * done) / total));
   return {
     update: ({ files, totalFiles, bytes, totalBytes }: IngestProgress) => {
-      const left = timeLeft(performance.now() - startedAt, bytes, totalBytes);
-      const share = totalBytes === 0 ? 100 : Math.floor((100 * bytes) / totalBytes);
-      terminal.status(`  ${share} %  ${files} of ${totalFiles} files  ${left}`);
+      readAt = now();
+      const left = timeLeft(readAt - startedAt, bytes, totalBytes);
+      terminal.status(`  ${share(bytes, totalBytes)} %  ${files} of ${totalFiles} files  ${left}`);
     },
-    embedded: (count: number) => terminal.status(`  ${count.toLocaleString('en')} passages embedded`),
+    // After all is read: the pace of reading says nothing of an endpoint's.
+    embedded: (count: number, total: number) => {
+      const left = timeLeft(now() - readAt, count, total);
+      const passages = `${count.toLocaleString('en')} of ${total.toLocaleString('en')} passages embedded`;
+      terminal.status(`  ${share(count, total)} %  ${passages}  ${left}`);
+    },
     clear: () => terminal.status(''),
   };
 }

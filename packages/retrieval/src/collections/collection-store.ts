@@ -261,6 +261,12 @@ export class CollectionStore {
     }
   }
 
+  /** Passages that have no vector. */
+  get vectorless(): number {
+    const { entryCount } = this.#vectors.getStats() as { readonly entryCount: number };
+    return this.totals.passages - entryCount;
+  }
+
   /** The first so many passages from an ordinal on that have no vector, as `texts` gives them. */
   async withoutVector(from: number, count: number): Promise<PassageText[]> {
     const found: PassageText[] = [];

@@ -107,7 +107,10 @@ export class Collection {
    */
   ingest(
     paths: readonly string[],
-    { onEmbedded, ...options }: IngestOptions & { readonly onEmbedded?: (embedded: number) => void } = {},
+    {
+      onEmbedded,
+      ...options
+    }: IngestOptions & { readonly onEmbedded?: (embedded: number, total: number) => void } = {},
   ): Promise<IngestReport & Embedded> {
     const { signal } = options;
     return this.#writing(async () => {

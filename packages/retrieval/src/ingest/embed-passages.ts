@@ -19,8 +19,8 @@ export interface EmbedPassagesOptions {
   /** Passages that are asked for at most. */
   readonly most?: number;
   readonly signal: AbortSignal;
-  /** Called after each transaction with the passages that got their vectors so far. */
-  readonly onProgress?: ((embedded: number) => void) | undefined;
+  /** Called after each transaction with the passages that got their vectors so far, of those that had none. */
+  readonly onProgress?: ((embedded: number, total: number) => void) | undefined;
 }
 
 /** Passages of one transaction: four requests at once, as the embedder sends them. */
@@ -46,6 +46,7 @@ export async function embedPassages(
 ): Promise<EmbeddingReport> {
   const known = store.embedding?.through ?? 0;
   const steps = new Steps(endpoint, signal);
+  const total = Math.min(most, store.vectorless);
   let next = from ?? known;
   // Only who begins where all have vectors can say how far all have them.
   const saysHowFar = next <= known;
@@ -63,7 +64,7 @@ export async function embedPassages(
       }
       if (waiting.length === 0) break;
       embedded += vectors.size;
-      onProgress?.(embedded);
+      onProgress?.(embedded, total);
     }
   } catch (error) {
     return { embedded, warning: toleratedFailure(error, 'embeddings', signal) };

@@ -82,6 +82,8 @@ class Ingestion {
   readonly #onError: (error: IngestError) => void;
   readonly #totalFiles: number;
   readonly #totalBytes: number;
+  /** Of the file that is being read, what is in documents that were taken. */
+  #partOfFile = 0;
   #documents: NewDocument[] = [];
   #passages = 0;
   #files: FileRecord[] = [];
@@ -130,6 +132,7 @@ class Ingestion {
     }
     this.#counts.files++;
     this.#counts.bytes += file.size;
+    this.#partOfFile = 0;
     if (this.#passages === 0 && this.#documents.length === 0) this.#tell();
   }
 
@@ -169,6 +172,8 @@ class Ingestion {
       seen.add(id);
       this.#documents.push({ ...document, id, origin: file.path });
       this.#passages += document.passages.length;
+      // A file may grow while it is read.
+      this.#partOfFile = Math.min(file.size, reading.bytes);
       if (this.#documents.length >= BATCH_DOCUMENTS || this.#passages >= BATCH_PASSAGES) await this.#flush();
     }
     for (const id of this.#store.documentsFrom(file.path)) if (!seen.has(id)) this.#removedDocuments.push(id);
@@ -202,7 +207,12 @@ class Ingestion {
 
   #tell(): void {
     const { files, bytes } = this.#counts;
-    this.#onProgress({ files, bytes, totalFiles: this.#totalFiles, totalBytes: this.#totalBytes });
+    this.#onProgress({
+      files,
+      bytes: bytes + this.#partOfFile,
+      totalFiles: this.#totalFiles,
+      totalBytes: this.#totalBytes,
+    });
   }
 }
 

@@ -29,6 +29,8 @@ type ReadDocument = Omit<NewDocument, 'origin'> | { readonly position: string; r
 /** A file that is read: its documents, and at the end its hash. */
 export interface FileReading {
   documents(): AsyncIterable<ReadDocument>;
+  /** Bytes of the file whose documents have been given. */
+  readonly bytes: number;
   /** Known when all documents were read. */
   hash(): string;
 }
@@ -77,6 +79,8 @@ export async function readDocuments(
   const hash = createHash('sha256').update(bytes).digest('base64url');
   return {
     hash: () => hash,
+    // One document, which is given at the end.
+    bytes: 0,
     documents: async function* () {
       const parsed =
         format === 'pdf' ? await parsePdf(new Uint8Array(bytes), signal) : parseText(decode(bytes), format);
@@ -114,11 +118,16 @@ class LineReading implements FileReading {
   readonly #settings: ChunkSettings;
   readonly #signal: AbortSignal;
   readonly #hash = createHash('sha256');
+  #bytes = 0;
 
   constructor(file: FoundFile, settings: ChunkSettings, signal: AbortSignal) {
     this.#file = file;
     this.#settings = settings;
     this.#signal = signal;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
   }
 
   hash(): string {
@@ -152,6 +161,7 @@ class LineReading implements FileReading {
     let parts: Buffer[] = [];
     let length = 0;
     const take = () => {
+      this.#bytes += length + 1;
       const line = length > LONGEST_LINE_BYTES ? undefined : Buffer.concat(parts).toString('utf8');
       parts = [];
       length = 0;
