@@ -55,6 +55,9 @@ describe('the first five minutes', () => {
     if (clone !== undefined) await rm(clone, { recursive: true, force: true });
   });
 
+  /** Collections lie in the clone, and leave with it. */
+  const environment = () => ({ ...process.env, WARMPATH_DATA_DIR: join(clone, '.data') });
+
   function say(what: string): void {
     process.stdout.write(`${((performance.now() - started) / 1_000).toFixed(0).padStart(4)} s  ${what}\n`);
   }
@@ -64,6 +67,7 @@ describe('the first five minutes', () => {
     const port = await freePort();
     const child = spawn('npm', ['start', '--', '--port', String(port), '--live', ...flags], {
       cwd: clone,
+      env: environment(),
       detached: true,
     });
     children.push(child);
@@ -122,6 +126,16 @@ describe('the first five minutes', () => {
     const { prompt_tokens: prompt, prompt_tokens_details: details } = second.usage;
     expect(details.cached_tokens).toBeGreaterThan(0.5 * prompt);
     say(`asked twice: ${details.cached_tokens} of ${prompt} tokens of the second prompt were cached`);
+  });
+
+  it('takes its own docs in, and finds in them how it is put before vLLM', { timeout: 120_000 }, async () => {
+    const warmpath = (...args: string[]) => run('npx', ['warmpath', ...args], { cwd: clone, env: environment() });
+    const { stdout: taken } = await warmpath('ingest', 'docs');
+    say(taken.trim().split('\n').at(-1)!);
+    const { stdout: said } = await warmpath('ask', 'How do I put it before vLLM?', '--gateway', url);
+    const passages = said.slice(said.indexOf('Passages')).match(/^ {1,2}\d+ {2}.*$/gm)!;
+    expect(passages.slice(0, 3).join('\n')).toContain('docs/engines/vllm.md');
+    say('asked its own docs');
   });
 
   it('shows itself on a page', { timeout: 60_000 }, async () => {

@@ -1,6 +1,9 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { startGateway } from '@warmpath/gateway';
 import { Collections } from '@warmpath/retrieval';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -146,6 +149,34 @@ describe('warmpath ingest and collections', () => {
 });
 
 describe('warmpath ask', () => {
+  it('finds the page that answers a question about this repository in its own docs', { timeout: 60_000 }, async () => {
+    // What a clone has, and nothing that was built since.
+    const root = join(import.meta.dirname, '../../..');
+    const { stdout: pages } = await promisify(execFile)('git', ['ls-files', 'docs'], { cwd: root });
+    const cloned = join(folder, 'clone', 'docs');
+    for (const page of pages.trim().split('\n')) {
+      const from = join(root, page);
+      if (existsSync(from)) await cp(from, join(folder, 'clone', page));
+    }
+    expect(await run(['ingest', cloned])).toMatchObject({ code: 0 });
+    const engine = await startFakeEngine();
+    const gateway = await startGateway({
+      upstream: { url: engine.url },
+      server: { port: 0 },
+      collections: { folder: join(folder, 'data', 'collections') },
+      log: { level: 'silent' },
+    });
+    try {
+      const asked = await run(['ask', 'How do I put it before vLLM?', '--gateway', gateway.url, '--json']);
+      const { sources } = JSON.parse(asked.stdout) as { sources: { source: string; content: string }[] };
+      expect(sources.slice(0, 3).map(({ source }) => source)).toContain('docs/engines/vllm.md');
+      expect(sources.some(({ content }) => content.includes('npx warmpath serve --engine'))).toBe(true);
+    } finally {
+      await gateway.close();
+      await engine.close();
+    }
+  });
+
   it('prints the answer and the passages behind it, without what could command a terminal', async () => {
     await fill('documents');
     const engine = await startFakeEngine();
