@@ -51,7 +51,7 @@ export function fromLangChain(retriever: LangChainRetriever): FunctionRetriever 
     (await retriever.invoke(text, { signal })).map(({ id, pageContent, metadata }) => ({
       id: id ?? pageContent,
       content: pageContent,
-      metadata,
+      ...given(metadata),
     })),
   );
 }
@@ -71,9 +71,14 @@ export function fromLlamaIndex(retriever: LlamaIndexRetriever): FunctionRetrieve
   return new FunctionRetriever(async ({ text }) =>
     (await retriever.retrieve({ query: text })).map(({ score, node }) => ({
       id: node.id_,
-      content: node.getContent('none' as never),
-      metadata: node.metadata,
+      content: node.getContent('NONE' as never),
+      ...given(node.metadata),
       ...(score !== undefined && { score }),
     })),
   );
+}
+
+/** Metadata, where there are any: frameworks write `{}` for none. */
+function given(metadata: Record<string, unknown>): Pick<FoundDocument, 'metadata'> {
+  return Object.keys(metadata).length > 0 ? { metadata } : {};
 }
