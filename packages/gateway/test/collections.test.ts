@@ -82,6 +82,50 @@ describe('collections over HTTP', () => {
     expect(one.engine.received).toEqual([]);
   });
 
+  describe('documents as JSON lines', () => {
+    const headers = { 'content-type': 'application/x-ndjson; charset=utf-8' };
+    const lines = DOCUMENTS.map((document) => JSON.stringify(document));
+    const put = (one: Here, body: string) => send(one.at('collections/handbook/documents'), body, { headers });
+
+    it.each([
+      ['as they are', lines.join('\n')],
+      ['with an end and empty ones', `\n${lines.join('\n\n')}\n`],
+      ['of Windows', `${lines.join('\r\n')}\r\n\r\n`],
+    ])('are taken in like an array of them, %s', async (_, body) => {
+      const one = await here();
+      expect(json(await put(one, body))).toMatchObject({ object: 'ingestion', added: 3 });
+      expect(json(await fill(one))).toMatchObject({ added: 0, unchanged: 3 });
+    });
+
+    it.each([
+      ['{bad', 'WARMPATH_INVALID_JSON', 'line 3'],
+      ['["an array"]', 'WARMPATH_INVALID_JSON', 'line 3'],
+      ['{"id": "a", "content": "b"} {}', 'WARMPATH_INVALID_JSON', 'line 3'],
+      ['{"id": "a"}', 'WARMPATH_INVALID_DOCUMENT', 'line 3.content'],
+      ['{"content": "a"}', 'WARMPATH_INVALID_DOCUMENT', 'line 3.id'],
+      ['{"id": "a", "content": "b", "x": 1}', 'WARMPATH_INVALID_REQUEST', 'line 3.x'],
+      [`{"id": "a", "content": "b", "metadata": ${'['.repeat(300)}`, 'WARMPATH_BODY_TOO_COMPLEX', 'line 3'],
+      [`{"id": "a", "metadata": {"x": [${'1,'.repeat(50_000)}1]}}`, 'WARMPATH_BODY_TOO_COMPLEX', 'line 3'],
+    ])('are refused with the line of what is wrong, all of them: %s', async (line, code, param) => {
+      const one = await here();
+      const reply = await put(one, `${lines[0]}\n\n${line}\n${lines[1]}\n`);
+      expect(errorOf(reply)).toMatchObject({ code, param });
+      expect(json(await send(one.at('collections')))).toMatchObject({ data: [] });
+    });
+
+    it('are bounded as an array of them is', async () => {
+      const one = await here({ limits: { documents: 2 } });
+      const refused = async (body: string) => errorOf(await put(one, body)).code;
+      expect(await refused(lines.join('\n'))).toBe('WARMPATH_TOO_MANY_DOCUMENTS');
+      expect(await refused('\n'.repeat(60_000))).toBe('WARMPATH_BODY_TOO_COMPLEX');
+      expect(await refused('{}\n'.repeat(60_000))).toBe('WARMPATH_BODY_TOO_COMPLEX');
+      expect(await refused(JSON.stringify({ id: 'a', content: 'x'.repeat(8_400_000) }))).toBe(
+        'WARMPATH_BODY_TOO_LARGE',
+      );
+      expect(await refused('\n')).toBe('WARMPATH_INVALID_REQUEST');
+    });
+  });
+
   it('streams the stages of a search to whoever accepts events', async () => {
     const one = await here();
     await fill(one);

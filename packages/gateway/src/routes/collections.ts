@@ -5,7 +5,7 @@ import { collectionTenant, type OpenCollections, readStages } from '../collectio
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
 import type { Gateway } from '../gateway.js';
 import { errorShapeOf } from '../intake/apis/error-shape.js';
-import { readObject } from '../intake/json-body.js';
+import { readLines, readObject } from '../intake/json-body.js';
 import { invalid } from '../intake/prompt-view.js';
 import { bodyOf } from '../intake/request-body.js';
 
@@ -13,6 +13,8 @@ import { bodyOf } from '../intake/request-body.js';
 const PAGE = 100;
 /** Results of one search. */
 const RESULTS = 10;
+/** The media type of documents that come line by line. */
+export const JSON_LINES = 'application/x-ndjson';
 const FORMATS = ['text', 'markdown', 'html'] as const;
 
 type Named = { Params: { name: string } };
@@ -78,9 +80,7 @@ export function collectionsRoutes(app: FastifyInstance, gateway: Gateway): void 
 
   app.post<Named>('/v1/collections/:name/documents', async (request, reply) => {
     const tenant = tenantOf(request);
-    const { documents, ...rest } = readObject(bodyOf(request));
-    refuseUnknown(rest, ['documents']);
-    const texts = readDocuments(documents, gateway.config.limits);
+    const texts = readDocuments(givenDocuments(request), gateway.config.limits);
     const collection = await collections.getOrMake(tenant, request.params.name);
     const bytes = texts.reduce((sum, { content }) => sum + Buffer.byteLength(content), collection.totals.bytes);
     const { maxBytes } = collections.settings;
@@ -159,11 +159,27 @@ async function searched(
   return reply;
 }
 
-function readDocuments(given: unknown, limits: Gateway['config']['limits']): DocumentText[] {
-  if (!Array.isArray(given) || given.length === 0) throw invalid('documents', 'an array of documents was expected');
+/** A document as it came, and where it stands. */
+interface GivenDocument {
+  readonly path: string;
+  readonly document: unknown;
+}
+
+/** The documents of a body: `{"documents": […]}`, or each a line of its own. */
+function givenDocuments(request: FastifyRequest): GivenDocument[] {
+  if (request.headers['content-type']?.startsWith(JSON_LINES) === true) {
+    return readLines(bodyOf(request)).map(({ line, object }) => ({ path: `line ${line}`, document: object }));
+  }
+  const { documents, ...rest } = readObject(bodyOf(request));
+  refuseUnknown(rest, ['documents']);
+  if (!Array.isArray(documents)) throw invalid('documents', 'an array of documents was expected');
+  return documents.map((document: unknown, place) => ({ path: `documents[${place}]`, document }));
+}
+
+function readDocuments(given: readonly GivenDocument[], limits: Gateway['config']['limits']): DocumentText[] {
+  if (given.length === 0) throw invalid('documents', 'an array of documents was expected');
   if (given.length > limits.documents) throw new WarmpathError('WARMPATH_TOO_MANY_DOCUMENTS', { path: 'documents' });
-  return given.map((document: unknown, place) => {
-    const path = `documents[${place}]`;
+  return given.map(({ path, document }) => {
     if (typeof document !== 'object' || document === null || Array.isArray(document)) {
       throw new WarmpathError('WARMPATH_INVALID_DOCUMENT', { path, detail: 'An object was expected.' });
     }

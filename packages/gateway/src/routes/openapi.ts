@@ -2,6 +2,7 @@ import { PLAN_METHODS, POLICY_NAMES, RECOGNITION_MODES } from '@warmpath/core';
 import { z } from 'zod';
 import { MOST_STAGES } from '../collections/open-collections.js';
 import { RESPONSE_HEADERS } from '../dispatch/headers.js';
+import { JSON_LINES } from './collections.js';
 import { CLIENT_PATHS } from './passthrough.js';
 
 // The HTTP interface as data, for the reference page and for generated clients. The gateway reads bodies by scanning
@@ -225,6 +226,8 @@ const error = z.strictObject({
 interface Operation {
   readonly summary: string;
   readonly body?: z.ZodType;
+  /** What each line of a body of JSON lines is, where it may come so. */
+  readonly line?: z.ZodType;
   readonly parameters?: readonly string[];
   /** Schema of the answer by status; `undefined` where the engine decides, or where it is no JSON. */
   readonly answers: Readonly<Record<number, z.ZodType | undefined>>;
@@ -362,8 +365,10 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, Operati
       },
     },
     post: {
-      summary: 'Puts documents in, in the place of those of the same ids; makes the collection where there is none.',
+      summary:
+        'Puts documents in, in the place of those of the same ids; makes the collection where there is none. With `content-type: application/x-ndjson`, each line is a document.',
       body: z.strictObject({ documents: z.array(newDocument) }),
+      line: newDocument,
       parameters: ['name'],
       answers: {
         200: z.strictObject({
@@ -436,7 +441,7 @@ export function openApiDocument(version: string): OpenApiDocument {
   };
 }
 
-function describe(path: string, { summary, body, parameters = [], answers, isRelayed }: Operation): object {
+function describe(path: string, { summary, body, line, parameters = [], answers, isRelayed }: Operation): object {
   const responses = Object.entries(answers).map(([status, schema]) => {
     const description = isRelayed === true ? "The engine's answer." : statusText(Number(status));
     return [status, { description, headers: HEADERS, ...(schema && { content: json(schema) }) }];
@@ -448,7 +453,9 @@ function describe(path: string, { summary, body, parameters = [], answers, isRel
         return { name: parameter, in: 'path', required: true, schema: { type: 'string' } };
       }),
     }),
-    ...(body && { requestBody: { required: true, content: json(body) } }),
+    ...(body && {
+      requestBody: { required: true, content: { ...json(body), ...(line && json(line, JSON_LINES)) } },
+    }),
     responses: {
       ...Object.fromEntries(responses),
       ...(path.startsWith('/v1/') && { default: { description: 'An error.', headers: HEADERS, content: json(error) } }),
@@ -464,7 +471,7 @@ function statusText(status: number): string {
   return status < 300 ? 'Done.' : 'Not ready.';
 }
 
-function json(schema: z.ZodType): object {
+function json(schema: z.ZodType, type = 'application/json'): object {
   const { $schema, ...rest } = z.toJSONSchema(schema, { io: 'input', reused: 'inline' });
-  return { 'application/json': { schema: rest } };
+  return { [type]: { schema: rest } };
 }
