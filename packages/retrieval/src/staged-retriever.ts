@@ -34,7 +34,7 @@ export interface SearchOptions {
   readonly k: number;
   /** Ends the search: the iteration throws the signal's reason. */
   readonly signal: AbortSignal;
-  /** Stages that the caller will take before it ends the search: what later ones need may wait until it is asked for. */
+  /** Stages that the caller takes before it ends the search: what later ones need may wait until they are asked for. */
   readonly stages?: number | undefined;
 }
 
