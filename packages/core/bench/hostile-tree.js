@@ -1,7 +1,8 @@
 /**
  * Times `arrange` on a tree that was served to be slow: a quarter of a million nodes, all of documents that the request
  * holds, and no path that holds them all, so that a search could go on everywhere and finds no reason to stop. The
- * budget of operations ends it; what is left is checked against 2 ms.
+ * budget of operations ends it; what is left is checked against 2 ms. The same before an engine that keeps whole prompts
+ * in slots: as many saved prompts as the gateway follows, which all begin as the request does and go on apart.
  *
  * What is timed is the CPU that the main thread itself takes, which is what holds up the event loop: neither what other
  * processes do nor V8's own threads count. Each call is made three times, thousands of calls apart. The least of the
@@ -13,7 +14,7 @@ import { openSync, readSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { PerformanceObserver, performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
-import { arrange, createPolicy, ServedHistory } from '../dist/index.js';
+import { arrange, createPolicy, PromptSlots, ServedHistory } from '../dist/index.js';
 import { randomSource } from './random-source.js';
 import { documentsOf } from './workload.js';
 
@@ -48,6 +49,24 @@ function hostileHistory() {
   return history;
 }
 
+/** Ends so long that the engine takes none of the prompts for another: all are kept. */
+const LONG = 100_000;
+const SAVED_PROMPTS = 512;
+
+function hostileSlots() {
+  const slots = { prompts: new PromptSlots({ maxSaved: SAVED_PROMPTS }), name: 'bench' };
+  const served = new ServedHistory({ slots });
+  for (let now = 0; now < SAVED_PROMPTS + 8; now++) {
+    const middle = shuffled(documents.slice(8)).slice(0, DEPTH - 8);
+    const end = { ...documentsOf([`end-${now}`])[0], tokens: LONG };
+    const given = [...documents.slice(0, 8), ...middle, end];
+    const arrangement = arrange({ documents: given, preamble: PREAMBLE, policy: 'retrieval' }, served, now);
+    served.dispatched(arrangement, now);
+    served.completed(arrangement, now, {});
+  }
+  return served;
+}
+
 function percentile(sorted, share) {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
 }
@@ -78,8 +97,10 @@ new PerformanceObserver((list) => {
 }).observe({ entryTypes: ['gc'] });
 
 /** Milliseconds of CPU of every call after a warm-up. */
-async function time(history, { policy, waiting, limits }) {
-  const requests = Array.from({ length: 2_000 }, () => shuffled(documents));
+async function time(history, { policy, waiting, limits, slots: most = DOCUMENTS }) {
+  const requests = Array.from({ length: 2_000 }, () =>
+    history.slots === undefined ? shuffled(documents) : [documents[0], ...shuffled(documents.slice(1, most))],
+  );
   const queues = Array.from({ length: 20 }, () => Array.from({ length: waiting }, () => shuffled(documents)));
   const calls = Array.from({ length: ROUNDS * CALLS }, () => ({ ms: 0, from: 0, to: 0 }));
   for (let call = -WARM_UP; call < calls.length; call++) {
@@ -127,15 +148,21 @@ const started = cpuMs();
 arrange({ documents: shuffled(documents), preamble: PREAMBLE, policy: unbounded }, history, 0);
 const withoutBudget = cpuMs() - started;
 
+const slotCases = ['exact', 'foresight'].flatMap((policy) =>
+  [DOCUMENTS, 8].flatMap((most) =>
+    [{}, { maxShift: most - 1 }, { shiftPrice: 2 }].map((limits) => ({ policy, waiting: 0, limits, slots: most })),
+  ),
+);
 const cases = ['greedy', 'exact', 'foresight'].flatMap((policy) =>
   (policy === 'foresight' ? [0, 1, 16, 64] : [0]).flatMap((waiting) =>
     [{}, { maxShift: DOCUMENTS - 1 }, { shiftPrice: 2 }].map((limits) => ({ policy, waiting, limits })),
   ),
 );
 const results = [];
-for (const each of cases) {
+const slots = hostileSlots();
+for (const each of [...cases, ...slotCases]) {
   globalThis.gc?.();
-  results.push({ ...each, ...summary(await time(history, each)) });
+  results.push({ ...each, ...summary(await time(each.slots === undefined ? history : slots, each)) });
 }
 
 if (process.argv.includes('--json')) {
@@ -148,8 +175,11 @@ if (process.argv.includes('--json')) {
   console.log(`one search of \`exact\` without a budget: ${withoutBudget.toFixed(1)} ms\n`);
   console.table(
     Object.fromEntries(
-      results.map(({ policy, waiting, limits, ...of }) => [
-        [`${policy}, ${waiting} waiting`, ...Object.keys(limits)].join(', '),
+      results.map(({ policy, waiting, limits, slots: most, ...of }) => [
+        [
+          most === undefined ? `${policy}, ${waiting} waiting` : `${policy}, slots, ${most} documents`,
+          ...Object.keys(limits),
+        ].join(', '),
         {
           p50: of.p50.toFixed(2),
           p99: of.p99.toFixed(2),

@@ -121,7 +121,7 @@ export type { IndexedTokens, ServedHistoryOptions, ServedRequest } from './resid
 export { ServedHistory } from './residency/history.js';
 export type { EngineReport } from './residency/prediction-record.js';
 export type { HeldPrompt, HeldSpan, PromptSlotsOptions, SlotReuse, SlotUse } from './residency/prompt-slots.js';
-export { PromptSlots, takeSpans } from './residency/prompt-slots.js';
+export { OperationBudget, PromptSlots, takeSpans } from './residency/prompt-slots.js';
 export type { HotnessView, RecentRequestsView, ResidencyState, ResidencyView, SlotsView } from './residency/view.js';
 export type { Route, RouteCandidate } from './route/cache-pressure.js';
 export { CachePressure, expectedReuse } from './route/cache-pressure.js';

@@ -5,16 +5,19 @@ import {
   type Context,
   createPolicy,
   type Document,
+  type HeldPrompt,
   type KnowledgeTreeView,
   type PolicyName,
+  PromptSlots,
   type ResidencyView,
   ServedHistory,
+  type SlotUse,
 } from '../src/index.js';
 import { BestPathSearch, OPERATIONS_A_LOOK_UP } from '../src/tree/best-path.js';
 import { KnowledgeTree } from '../src/tree/knowledge-tree.js';
 import { DOCUMENT, FIRST_DOCUMENT, NODE_SHIFT } from '../src/tree/node-store.js';
 import { constraints, order, servedOrders } from './arbitraries.js';
-import { documentsOf, historyOf } from './served.js';
+import { documentsOf, historyOf, serve } from './served.js';
 
 const BUDGET = 10_000;
 const DOCUMENTS = Array.from({ length: 20 }, (_, number) => `document-${number}`);
@@ -208,6 +211,113 @@ describe('a search that is cut short', () => {
     const exact = createPolicy('exact', { maxOperations: BUDGET }).arrange(hostileContext(), HOSTILE, 0);
     const greedy = createPolicy('greedy').arrange(hostileContext(), HOSTILE, 0);
     expect(exact.cachedTokens).toBeGreaterThanOrEqual(greedy.cachedTokens);
+  });
+});
+
+/** Slots that count how often a span that they hold is read. */
+class CountingSlots extends PromptSlots {
+  reads = 0;
+
+  override begin(prompt: HeldPrompt): SlotUse | undefined {
+    const use = super.begin(prompt);
+    const counted = (held: HeldPrompt) => held.map(({ key, tokens }) => this.#counted(key, tokens));
+    return use && { ...use, hold: (held) => use.hold(counted(held)) };
+  }
+
+  #counted(key: string, tokens: number) {
+    const count = () => {
+      this.reads++;
+      return key;
+    };
+    return Object.defineProperty({ tokens }, 'key', { get: count, enumerable: true }) as {
+      key: string;
+      tokens: number;
+    };
+  }
+}
+
+/** Tokens of a document that keeps the rest of a prompt below what llama-server takes for the same. */
+const LONG = 100_000;
+
+/**
+ * Some 500 saved prompts: permutations, or all that begin as the retrieval order does, which is the dearest to compare;
+ * their ends are so long that the engine does not take one for the other.
+ */
+function hostileSlots(shared: boolean): { history: ServedHistory; prompts: CountingSlots } {
+  const prompts = new CountingSlots({ maxSaved: 512 });
+  const history = new ServedHistory({ slots: { prompts, name: 't' } });
+  for (const [number, ids] of hostileOrders(520).entries()) {
+    const other = { ...documentsOf([`other-${number}`])[0]!, tokens: LONG };
+    const documents = shared ? [...documentsOf(DOCUMENTS.slice(0, 19)), other] : documentsOf(ids);
+    const arrangement = arrange({ documents, policy: 'retrieval' }, history, 0);
+    history.dispatched(arrangement, 0);
+    history.completed(arrangement, 0, {});
+  }
+  expect([...prompts.prompts()].length).toBeGreaterThan(shared ? 500 : 300);
+  return { history, prompts };
+}
+
+describe.each([false, true])('a budget before an engine with slots, prompts that all begin alike: %s', (shared) => {
+  const { history, prompts } = hostileSlots(shared);
+  const limits = [{}, { maxShift: 20 }, { maxShift: 3, pinned: [4] }, { shiftPrice: 3 }];
+  const cases = SEARCHING.flatMap((name) =>
+    [8, 20].flatMap((count) => limits.map((limit) => ({ name, count, limit }))),
+  );
+
+  test.each(cases)('of 10,000 operations holds for `$name`, $count documents, $limit', ({ name, count, limit }) => {
+    const context = hostileContext({ ...limit, documents: documentsOf(DOCUMENTS.slice(0, count)) });
+    const policy = createPolicy(name, { maxOperations: BUDGET });
+    prompts.reads = 0;
+    const ordering = policy.arrange(context, history, 0);
+    expect(prompts.reads).toBeGreaterThan(0);
+    expect(prompts.reads).toBeLessThanOrEqual(BUDGET);
+    expect([...ordering.order].sort((a, b) => a - b)).toEqual([...context.documents.keys()]);
+    expect(policy.arrange(context, history, 0)).toEqual(ordering);
+    if (count === 20 && name !== 'greedy') expect(ordering.cutShort).toBe('partial');
+  });
+
+  test('is kept to by best paths, and takes less of what it leaves out', () => {
+    const find = (budget: number) => history.bestPath(documentsOf(DOCUMENTS), undefined, undefined, budget);
+    const whole = find(Number.MAX_SAFE_INTEGER);
+    expect(whole.isComplete).toBe(true);
+    for (const budget of [0, 100, 2_000, BUDGET, 65_536]) {
+      prompts.reads = 0;
+      const path = find(budget);
+      expect(prompts.reads).toBeLessThanOrEqual(path.operations);
+      expect(path.operations).toBeLessThanOrEqual(budget);
+      expect(path.tokens).toBeLessThanOrEqual(whole.tokens);
+    }
+  });
+});
+
+describe('orders before an engine with slots', () => {
+  test('are those without a budget wherever it does not bind', () => {
+    const drawn = fc.record({
+      served: servedOrders(12, 80),
+      ids: order(12, 1),
+      budget: fc.integer({ min: 0, max: 9_000 }),
+    });
+    let bound = 0;
+    fc.assert(
+      fc.property(
+        drawn.chain((each) => constraints(each.ids.length).map((limits) => ({ ...each, limits }))),
+        ({ served, ids, budget, limits }) => {
+          const history = new ServedHistory({ slots: { prompts: new PromptSlots(), name: 't' } });
+          for (const each of served) serve(history, each);
+          const context = hostileContext({ ...limits, documents: documentsOf(ids) });
+          for (const name of SEARCHING) {
+            const whole = createPolicy(name, { maxOperations: Number.MAX_SAFE_INTEGER }).arrange(context, history, 0);
+            expect(whole.cutShort).toBeUndefined();
+            expect(createPolicy(name).arrange(context, history, 0)).toEqual(whole);
+            const bounded = createPolicy(name, { maxOperations: budget }).arrange(context, history, 0);
+            if (bounded.cutShort === undefined) expect(bounded).toEqual(whole);
+            else bound++;
+          }
+        },
+      ),
+      { numRuns: 150 },
+    );
+    expect(bound).toBeGreaterThan(0);
   });
 });
 

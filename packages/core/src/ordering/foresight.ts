@@ -1,3 +1,4 @@
+import { OperationBudget } from '../residency/prompt-slots.js';
 import type { ResidencyView } from '../residency/view.js';
 import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import { CachedPaths } from './cached-paths.js';
@@ -10,6 +11,9 @@ import { followedByRetrievalOrder, retrievalOrder, withCachedPrefix } from './re
 import { lengthsDiffer, weightOfLater } from './reuse-worth.js';
 import { SlotPlanner } from './slot-plan.js';
 import { WaitingRequests } from './waiting-requests.js';
+
+/** What the search may take where its order is looked up once more, because moving has a price. */
+const PRICED_SEARCH_PART = 7 / 8;
 
 /**
  * The cached path that saves most tokens (less what it costs to move documents, where that has a price), then the rest
@@ -24,14 +28,20 @@ export function createExactPolicy(maxOperations: number = BEST_PATH_MAX_OPERATIO
     arrange(context, view) {
       const { documents, preamble } = context;
       const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
-      const path = view.bestPath(documents, preamble, rule, maxOperations);
+      const isPriced = rule?.priceOf !== undefined;
+      const path = view.bestPath(
+        documents,
+        preamble,
+        rule,
+        isPriced ? PRICED_SEARCH_PART * maxOperations : maxOperations,
+      );
       const order =
         rule === undefined ? followedByRetrievalOrder(path.order, documents.length) : rule.complete(path.order);
-      const ordering =
-        rule?.priceOf === undefined
-          ? { order, cachedDocuments: path.order.length, cachedTokens: path.tokens, laterTokens: 0 }
-          : { ...withCachedPrefix(order, context, view), laterTokens: 0 };
-      return path.isComplete ? ordering : { ...ordering, cutShort: 'partial' };
+      const budget = new OperationBudget(Math.max(0, maxOperations - path.operations));
+      const ordering = isPriced
+        ? { ...withCachedPrefix(order, context, view, budget), laterTokens: 0 }
+        : { order, cachedDocuments: path.order.length, cachedTokens: path.tokens, laterTokens: 0 };
+      return path.isComplete && !budget.isExceeded ? ordering : { ...ordering, cutShort: 'partial' };
     },
   };
 }
@@ -71,7 +81,7 @@ export function createForesightPolicy(maxOperations: number = BEST_PATH_MAX_OPER
   return {
     name: 'foresight',
     arrange(context, view, now) {
-      if (view.slots !== undefined) return slots.plan(context, view, view.slots);
+      if (view.slots !== undefined) return slots.plan(context, view, view.slots, maxOperations);
       const { ordering, cutShort } = planner.plan(context, view);
       if (ordering !== undefined) return { ...ordering, ...(cutShort && { cutShort }) };
       const exactly = (cutShort === undefined ? exact : exactBehindPlan).arrange(context, view, now);

@@ -1,4 +1,5 @@
 import type { Document } from '../document.js';
+import { OperationBudget } from '../residency/prompt-slots.js';
 import type { HotnessView, ResidencyView } from '../residency/view.js';
 import {
   BEST_PATH_MAX_OPERATIONS,
@@ -120,12 +121,12 @@ function arrangeGreedily(context: Context, view: ResidencyView, maxOperations: n
   }
   if (rule?.priceOf !== undefined) path.length = kept;
   const order = rule === undefined ? followedByRetrievalOrder(path, documents.length) : rule.complete(path);
-  if (view.slots !== undefined) return { ...withCachedPrefix(order, context, view), laterTokens: 0 };
+  const budget = new OperationBudget(Math.max(0, operationsLeft));
   const ordering =
-    rule?.priceOf === undefined
+    rule?.priceOf === undefined && view.slots === undefined
       ? { order, cachedDocuments: path.length, cachedTokens, laterTokens: 0 }
-      : { ...withCachedPrefix(order, context, view), laterTokens: 0 };
-  return operationsLeft < 0 ? { ...ordering, cutShort: 'partial' } : ordering;
+      : { ...withCachedPrefix(order, context, view, budget), laterTokens: 0 };
+  return operationsLeft < 0 || budget.isCutShort ? { ...ordering, cutShort: 'partial' } : ordering;
 }
 
 export interface PolicyOptions {

@@ -1,5 +1,6 @@
+import { OperationBudget } from '../residency/prompt-slots.js';
 import type { ResidencyView, SlotsView } from '../residency/view.js';
-import { preambleNode, residentPreambleTokens } from '../tree/best-path.js';
+import { BEST_PATH_MAX_OPERATIONS, preambleNode, residentPreambleTokens } from '../tree/best-path.js';
 import { ConstraintRule, isFree, type OrderConstraints } from './placement.js';
 import type { Context, Ordering } from './policy.js';
 
@@ -56,11 +57,19 @@ function mostDesired(place: number, state: Placing): number {
   return best;
 }
 
-/** Completes an order to an `Ordering`: how far the view holds it as a path behind the preamble. O(k) expected. */
-export function withCachedPrefix(order: readonly number[], context: Context, view: ResidencyView): Ordering {
+/**
+ * Completes an order to an `Ordering`: how far the view holds it as a path behind the preamble. O(k) expected; where the
+ * engine keeps prompts in slots, what a look at them takes, within `budget` (default: 65,536 operations).
+ */
+export function withCachedPrefix(
+  order: readonly number[],
+  context: Context,
+  view: ResidencyView,
+  budget?: OperationBudget,
+): Ordering {
   const { tree, slots } = view;
   const { preamble } = context;
-  if (slots !== undefined) return inSlots(order, context, slots);
+  if (slots !== undefined) return inSlots(order, context, slots, budget);
   let node = preambleNode(tree, preamble);
   let cachedTokens = residentPreambleTokens(tree, preamble, node);
   if (node < 0) return { order, cachedDocuments: 0, cachedTokens };
@@ -76,9 +85,14 @@ export function withCachedPrefix(order: readonly number[], context: Context, vie
 }
 
 /** What an engine with slots would reuse, and the documents that lie within it whole. */
-function inSlots(order: readonly number[], { documents, preamble }: Context, slots: SlotsView): Ordering {
+function inSlots(
+  order: readonly number[],
+  { documents, preamble }: Context,
+  slots: SlotsView,
+  budget = new OperationBudget(BEST_PATH_MAX_OPERATIONS),
+): Ordering {
   const arranged = order.map((rank) => documents[rank]!);
-  const cachedTokens = slots.predict(arranged, preamble);
+  const cachedTokens = slots.predict(arranged, preamble, budget);
   let end = preamble?.tokens ?? 0;
   let cachedDocuments = 0;
   for (const { tokens } of arranged) {

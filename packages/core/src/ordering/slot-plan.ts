@@ -1,3 +1,4 @@
+import { OperationBudget } from '../residency/prompt-slots.js';
 import type { ResidencyView, SlotsView } from '../residency/view.js';
 import { ConstraintRule, isFree } from './placement.js';
 import type { Context, Ordering } from './policy.js';
@@ -8,6 +9,9 @@ const MAX_DOCUMENTS = 8;
 const SUBSETS = 1 << MAX_DOCUMENTS;
 /** Starts that are weighed with what they leave behind, those that save most now first. */
 const MAX_STARTS = 6;
+/** What finding and weighing starts may take of the look-ups, and finding them of that. */
+const SEARCH_PART = 3 / 4;
+const STARTS_PART = 1 / 2;
 /** Recent requests that are looked at, at most. */
 const MAX_RECENT = 256;
 
@@ -20,6 +24,13 @@ const LENGTH_MARGIN = 1.2;
 /** What a token that may be saved later counts beside one that is saved now. */
 const LATER = 0.5;
 
+/** How starts are found, and completed to orders. */
+interface StartSearch {
+  readonly slots: SlotsView;
+  readonly rule: ConstraintRule | undefined;
+  readonly completed: (start: readonly number[]) => readonly number[];
+}
+
 /**
  * Orders for an engine that keeps whole prompts in slots. A prompt that is left behind serves one later request, and
  * only one that keeps a good part of it: so documents come first that reach that part soonest and are likely to come
@@ -28,6 +39,10 @@ const LATER = 0.5;
  *
  * Up to 8 documents what stands behind a start is the best by that count (a dynamic programme over sets, with the hint
  * left out of it). Cost: O(starts × k² + k 2^k + recent requests × 2^k) and up to 64 look-ups in the slots.
+ *
+ * `maxOperations` bounds what is looked up in the slots, and once more the steps of the programme. Starts that it leaves
+ * no room for are not weighed; without room for the programme, what stands behind a start keeps its retrieval order; and
+ * where nothing fits, so do all documents.
  */
 export class SlotPlanner {
   readonly #masks = new Int32Array(MAX_RECENT);
@@ -38,20 +53,21 @@ export class SlotPlanner {
   readonly #next = new Uint8Array(SUBSETS);
   #leastTokens = 0;
 
-  plan(context: Context, view: ResidencyView, slots: SlotsView): Ordering {
-    const { documents, preamble } = context;
+  plan(context: Context, view: ResidencyView, slots: SlotsView, maxOperations: number): Ordering {
+    const { documents } = context;
     const rule = isFree(context) ? undefined : new ConstraintRule(documents.length, context);
     const count = documents.length;
-    const unmoved = withCachedPrefix(retrievalOrder(count), context, view);
+    const budget = new OperationBudget(maxOperations);
+    const unmoved = withCachedPrefix(retrievalOrder(count), context, view, budget);
     const completed = (start: readonly number[]) =>
       rule === undefined ? followedByRetrievalOrder(start, count) : rule.complete(start);
-    const starts = slots
-      .starts(documents, preamble, rule)
-      .map((start) => ({ start, ordering: withCachedPrefix(completed(start), context, view) }))
+    const starts = budget
+      .share(SEARCH_PART, (part) => this.#predicted(context, view, { slots, rule, completed }, part))
       .sort((a, b) => b.ordering.cachedTokens - a.ordering.cachedTokens)
       .slice(0, MAX_STARTS);
-    const isWeighed = count > 1 && count <= MAX_DOCUMENTS;
-    if (isWeighed) this.#weigh(context, view, { leastKept: slots.leastKept, rule });
+    const steps = new OperationBudget(maxOperations);
+    const isSmall = count > 1 && count <= MAX_DOCUMENTS;
+    const isWeighed = isSmall && this.#weigh(context, view, { leastKept: slots.leastKept, rule }, steps);
     const laterOf = (order: readonly number[]) => (isWeighed ? LATER * this.#worthOf(order) : 0);
     const unmovedLater = laterOf(unmoved.order);
     const priceOf = (order: readonly number[]) =>
@@ -67,7 +83,7 @@ export class SlotPlanner {
     };
     for (const { start, ordering } of [{ start: [], ordering: unmoved }, ...starts]) {
       consider(ordering);
-      if (!isWeighed) continue;
+      if (!isWeighed || budget.isExceeded) continue;
       // The more of the best way on is followed, the longer the hint: each length of it is tried.
       let grown: readonly number[] | undefined;
       let mostGrown = Number.NEGATIVE_INFINITY;
@@ -77,18 +93,44 @@ export class SlotPlanner {
         const value = laterOf(order) - priceOf(order);
         if (value > mostGrown) [grown, mostGrown] = [order, value];
       }
-      if (grown !== undefined) consider(withCachedPrefix(grown, context, view));
+      if (grown === undefined) continue;
+      const grownOrdering = withCachedPrefix(grown, context, view, budget);
+      if (!budget.isExceeded) consider(grownOrdering);
     }
-    return best;
+    return budget.isCutShort || steps.isExceeded ? { ...best, cutShort: 'partial' } : best;
   }
 
+  /** The starts, each completed to an order, with what is reused of it. */
+  #predicted(
+    context: Context,
+    view: ResidencyView,
+    { slots, rule, completed }: StartSearch,
+    budget: OperationBudget,
+  ): { readonly start: readonly number[]; readonly ordering: Ordering }[] {
+    const { documents, preamble } = context;
+    const predicted = [];
+    for (const start of budget.share(STARTS_PART, (part) => slots.starts(documents, preamble, rule, part))) {
+      if (!budget.take(documents.length * (1 + start.length))) break;
+      const ordering = withCachedPrefix(completed(start), context, view, budget);
+      if (budget.isExceeded) break;
+      predicted.push({ start, ordering });
+    }
+    return predicted;
+  }
+
+  /** False, and nothing is weighed, where that takes more steps than are left. */
   #weigh(
     { documents, preamble }: Context,
     view: ResidencyView,
     { leastKept, rule }: { readonly leastKept: number; readonly rule: ConstraintRule | undefined },
-  ): void {
+    steps: OperationBudget,
+  ): boolean {
     const full = 2 ** documents.length - 1;
+    const limits = rule?.isOpen === false ? rule : undefined;
     const recent = view.recent.overlaps(documents, preamble, this.#masks);
+    let cost = documents.length * 2 ** documents.length * (limits === undefined ? 1 : documents.length);
+    for (let i = 0; i < recent; i++) cost += 2 ** bitCount(this.#masks[i]!);
+    if (!steps.take(cost)) return false;
     this.#tokens[0] = preamble?.tokens ?? 0;
     this.#chance.fill(0, 0, full + 1);
     for (let i = 0; i < recent; i++) {
@@ -101,7 +143,6 @@ export class SlotPlanner {
       const unknown = 1 - UNKNOWN_CHANCE ** bitCount(set);
       this.#chance[set] = 1 - Math.exp(-RECENT_RATE * this.#chance[set]!) * unknown;
     }
-    const limits = rule?.isOpen === false ? rule : undefined;
     const price = (rule?.shiftPrice ?? 0) / LATER;
     this.#leastTokens = LENGTH_MARGIN * leastKept * this.#tokens[full]!;
     this.#later[full] = 0;
@@ -118,6 +159,7 @@ export class SlotPlanner {
       }
       this.#later[set] = most;
     }
+    return true;
   }
 
   /** Nothing of a prompt is reused until the least part of it is reached; that step brings all before it. */

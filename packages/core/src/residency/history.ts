@@ -207,7 +207,7 @@ export class ServedHistory implements ResidencyView {
     rule: PlacementRule | undefined,
     maxOperations?: number,
   ): CachedPath {
-    const bySlots = this.#slots?.bestPath(documents, preamble, rule);
+    const bySlots = this.#slots?.bestPath(documents, preamble, rule, maxOperations);
     return bySlots ?? this.#search.find(documents, preamble, rule, maxOperations);
   }
 

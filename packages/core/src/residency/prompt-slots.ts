@@ -49,6 +49,49 @@ export interface SlotUse extends SlotReuse {
   release(): void;
 }
 
+/** Operations that one decision may take: spans compared, and look-ups, which count 8. */
+export class OperationBudget {
+  #left: number;
+  #isExceeded = false;
+  #isCutShort = false;
+
+  constructor(operations: number) {
+    this.#left = Math.floor(operations);
+  }
+
+  get left(): number {
+    return this.#left;
+  }
+
+  /** Whether more were asked for than were left; nothing more is given then. */
+  get isExceeded(): boolean {
+    return this.#isExceeded;
+  }
+
+  /** The same, or more than a share had. */
+  get isCutShort(): boolean {
+    return this.#isExceeded || this.#isCutShort;
+  }
+
+  /** Takes so many, if they are left. */
+  take(operations: number): boolean {
+    if (operations > this.#left) this.#isExceeded = true;
+    if (this.#isExceeded) return false;
+    this.#left -= operations;
+    return true;
+  }
+
+  /** What `work` answers, which may take this part of what is left. */
+  share<Answer>(part: number, work: (share: OperationBudget) => Answer): Answer {
+    const share = new OperationBudget(part * this.#left);
+    const given = share.left;
+    const answer = work(share);
+    this.#left -= given - share.left;
+    this.#isCutShort ||= share.isCutShort;
+    return answer;
+  }
+}
+
 interface Held {
   readonly prompt: HeldPrompt;
   readonly tokens: number;
@@ -72,6 +115,7 @@ interface Choice {
 }
 
 const NOTHING: Held = { prompt: [], tokens: 0 };
+const NOTHING_REUSED: SlotReuse = { cachedTokens: 0, isLoaded: false, kept: 0 };
 
 /**
  * The prompt cache of llama-server (`get_available_slot` and `server_prompt_cache`): a request takes the slot most like
@@ -124,11 +168,13 @@ export class PromptSlots {
 
   /**
    * What a prompt would reuse now; while all slots are busy, what it would if the request under way longest were done.
-   * Changes nothing.
+   * Changes nothing. What the budget leaves no room to look at counts as not held.
    */
-  predict(prompt: HeldPrompt): SlotReuse {
+  predict(prompt: HeldPrompt, budget?: OperationBudget): SlotReuse {
+    if (budget?.take(prompt.length) === false) return NOTHING_REUSED;
     const tokens = tokensOf(prompt);
-    const choice = this.#choose(prompt, tokens) ?? this.#chooseAmong([this.#longestUnderWay()], prompt, tokens)!;
+    const choice =
+      this.#choose(prompt, tokens, budget) ?? this.#chooseAmong([this.#longestUnderWay()], prompt, tokens, budget)!;
     return reuseOf(choice, prompt, tokens);
   }
 
@@ -196,36 +242,43 @@ export class PromptSlots {
     return this.#slots.reduce((longest, slot) => (slot.startedAt < longest.startedAt ? slot : longest));
   }
 
-  #choose(prompt: HeldPrompt, tokens: number): Choice | undefined {
+  #choose(prompt: HeldPrompt, tokens: number, budget?: OperationBudget): Choice | undefined {
     return this.#chooseAmong(
       this.#slots.filter(({ use }) => use === undefined),
       prompt,
       tokens,
+      budget,
     );
   }
 
-  #chooseAmong(slots: readonly Slot[], prompt: HeldPrompt, tokens: number): Choice | undefined {
+  #chooseAmong(
+    slots: readonly Slot[],
+    prompt: HeldPrompt,
+    tokens: number,
+    budget: OperationBudget | undefined,
+  ): Choice | undefined {
     let best: Slot | undefined;
     let similarity = SLOT_SIMILARITY;
     let oldest: Slot | undefined;
     for (const slot of slots) {
       if (oldest === undefined || slot.lastUse <= oldest.lastUse) oldest = slot;
-      const shared = commonTokens(slot.held.prompt, prompt) / Math.max(1, tokens);
+      const shared = commonTokens(slot.held.prompt, prompt, budget) / Math.max(1, tokens);
       if (shared > similarity) [best, similarity] = [slot, shared];
     }
     const slot = best ?? oldest;
     if (slot === undefined) return undefined;
     const isReplaced = best === undefined || (similarity * tokens) / slot.held.tokens < SAVE_BELOW;
-    return { slot, isReplaced, loaded: isReplaced ? this.#bestSaved(prompt, slot.held) : undefined };
+    return { slot, isReplaced, loaded: isReplaced ? this.#bestSaved(prompt, slot.held, budget) : undefined };
   }
 
   /** The saved prompt that beats what the slot holds by what it keeps of itself and by what it shares, if any. */
-  #bestSaved(prompt: HeldPrompt, { prompt: own, tokens }: Held): Held | undefined {
+  #bestSaved(prompt: HeldPrompt, { prompt: own, tokens }: Held, budget: OperationBudget | undefined): Held | undefined {
     let best: Held | undefined;
-    let shared = commonTokens(own, prompt);
+    let shared = commonTokens(own, prompt, budget);
     let kept = tokens === 0 ? -1 : shared / tokens;
     for (const held of this.#saved) {
-      const common = commonTokens(held.prompt, prompt);
+      const common = commonTokens(held.prompt, prompt, budget);
+      if (budget?.isExceeded) break;
       const keeps = common / held.tokens;
       if (keeps < LOAD_FROM || keeps <= kept || common <= shared) continue;
       [best, shared, kept] = [held, common, keeps];
@@ -274,10 +327,11 @@ function tokensOf(prompt: HeldPrompt): number {
   return sum;
 }
 
-/** Tokens that two prompts have in common at their start. O(spans in common). */
-function commonTokens(a: HeldPrompt, b: HeldPrompt): number {
+/** Tokens that two prompts have in common at their start, as far as the budget goes. O(spans in common). */
+function commonTokens(a: HeldPrompt, b: HeldPrompt, budget?: OperationBudget): number {
   let common = 0;
   for (let i = 0; i < a.length && i < b.length; i++) {
+    if (budget?.take(1) === false) break;
     const [one, other] = [a[i]!, b[i]!];
     if (one.key !== other.key) break;
     common += Math.min(one.tokens, other.tokens);

@@ -1,14 +1,24 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
+import { BEST_PATH_MAX_OPERATIONS, OPERATIONS_A_LOOK_UP } from '../tree/best-path.js';
 import type { ServedPath } from '../tree/knowledge-tree.js';
 import type { CachedPath, PlacementRule } from '../tree/view.js';
 import { CapacityEstimate } from './capacity-estimate.js';
 import { BLOCK_SLACK, type EngineReport, MissedPredictions } from './prediction-record.js';
-import { type HeldSpan, LOAD_FROM, type PromptSlots, type SlotUse } from './prompt-slots.js';
+import {
+  type HeldPrompt,
+  type HeldSpan,
+  LOAD_FROM,
+  OperationBudget,
+  type PromptSlots,
+  type SlotUse,
+} from './prompt-slots.js';
 import type { SlotsView } from './view.js';
 
 /** Starts that are weighed for one request. */
 const MAX_STARTS = 64;
+/** What looking for starts may take of the operations of a decision, so that some are left to weigh them. */
+const STARTS_PART = 1 / 2;
 /** Weight of the newest observation in the moving average of what stands behind the documents. */
 const NEWEST_WEIGHT = 0.2;
 /** Share of a saved prompt from which on it would be loaded whatever the error of counts. */
@@ -48,43 +58,57 @@ export class SlotResidency implements SlotsView {
     return this.#missed.areMost;
   }
 
-  predict(documents: readonly Document[], preamble: Preamble | undefined): number {
+  predict(documents: readonly Document[], preamble: Preamble | undefined, budget: OperationBudget): number {
     const spans: HeldSpan[] = this.#before(preamble);
     for (const { key, tokens } of documents) spans.push({ key, tokens });
     spans.push({ key: '', tokens: this.#tail });
-    return this.#prompts.predict(spans).cachedTokens;
+    return this.#prompts.predict(spans, budget).cachedTokens;
   }
 
   starts(
     documents: readonly Document[],
     preamble: Preamble | undefined,
     rule: PlacementRule | undefined,
+    budget: OperationBudget,
   ): readonly (readonly number[])[] {
+    const count = documents.length;
+    const best = new BestStarts();
+    if (!budget.take(OPERATIONS_A_LOOK_UP * count)) return [];
     const before = this.#before(preamble);
     const ranks = new Map(documents.map(({ key }, rank) => [key, rank]));
-    const found = new Map<string, { readonly order: readonly number[]; readonly tokens: number }>();
+    /** The start that a known one and one rank more make, by the number of the one and the rank. */
+    const known = new Map<number, number>();
+    const usedIn = new Int32Array(count);
+    let number = 0;
     for (const prompt of this.#prompts.prompts()) {
-      if (before.some(({ key }, place) => prompt[place]?.key !== key)) continue;
+      number++;
+      if (!startsWith(prompt, before, budget)) continue;
       const order: number[] = [];
+      let start = 0;
       let tokens = 0;
-      for (let place = before.length; place < prompt.length; place++) {
+      for (let place = before.length; place < prompt.length && budget.take(2 * OPERATIONS_A_LOOK_UP); place++) {
         const span = prompt[place]!;
         const rank = ranks.get(span.key);
-        if (rank === undefined || order.includes(rank) || rule?.allows(order, rank) === false) break;
+        if (rank === undefined || usedIn[rank] === number) break;
+        if (rule !== undefined && !(budget.take(count) && rule.allows(order, rank))) break;
         order.push(rank);
+        usedIn[rank] = number;
         tokens += span.tokens;
+        // What begins like a longer start is a choice of its own: the rest of it may cost more than it saves.
+        const name = start * count + rank;
+        const same = known.get(name);
+        if (same !== undefined) {
+          start = same;
+          continue;
+        }
+        known.set(name, known.size + 1);
+        start = known.size;
+        if (!budget.take(count)) break;
+        best.offer(order, tokens);
       }
-      // What begins like a longer start is a choice of its own: the rest of it may cost more than it saves.
-      for (let length = order.length; length > 0; length--) {
-        const start = order.slice(0, length);
-        const name = start.join();
-        if (found.has(name)) break;
-        found.set(name, { order: start, tokens });
-        tokens -= documents[start[length - 1]!]!.tokens;
-      }
+      if (budget.isExceeded) break;
     }
-    const starts = [...found.values()].sort((a, b) => b.tokens - a.tokens || compare(a.order, b.order));
-    return starts.slice(0, MAX_STARTS).map(({ order }) => order);
+    return best.orders();
   }
 
   /** The start that saves most, less its price, with the other documents behind it in retrieval order. */
@@ -92,12 +116,17 @@ export class SlotResidency implements SlotsView {
     documents: readonly Document[],
     preamble: Preamble | undefined,
     rule: PlacementRule | undefined,
+    maxOperations: number = BEST_PATH_MAX_OPERATIONS,
   ): CachedPath {
-    let best = { order: [] as readonly number[], tokens: this.predict(documents, preamble) };
+    const budget = new OperationBudget(maxOperations);
+    let best = { order: [] as readonly number[], tokens: this.predict(documents, preamble, budget) };
     let most = best.tokens;
-    for (const order of this.starts(documents, preamble, rule)) {
-      const rest = documents.filter((_, rank) => !order.includes(rank));
-      const tokens = this.predict([...order.map((rank) => documents[rank]!), ...rest], preamble);
+    for (const order of budget.share(STARTS_PART, (part) => this.starts(documents, preamble, rule, part))) {
+      if (!budget.take(OPERATIONS_A_LOOK_UP * documents.length)) break;
+      const taken = new Set(order);
+      const rest = documents.filter((_, rank) => !taken.has(rank));
+      const tokens = this.predict([...order.map((rank) => documents[rank]!), ...rest], preamble, budget);
+      if (budget.isExceeded || (rule?.priceOf !== undefined && !budget.take(documents.length))) break;
       const worth = tokens - (rule?.priceOf?.(order) ?? 0);
       const isSooner = worth === most && order.every((rank, place) => rank === place);
       if (worth > most || (isSooner && order.length > best.order.length)) {
@@ -105,7 +134,7 @@ export class SlotResidency implements SlotsView {
         most = worth;
       }
     }
-    return { ...best, operations: 0, isComplete: true };
+    return { ...best, operations: maxOperations - budget.left, isComplete: !budget.isCutShort };
   }
 
   /**
@@ -180,7 +209,44 @@ export class SlotResidency implements SlotsView {
   }
 }
 
-function compare(a: readonly number[], b: readonly number[]): number {
+interface Start {
+  readonly order: readonly number[];
+  readonly tokens: number;
+}
+
+/** The starts that hold most tokens, the best first; among equals, the first in order of ranks, then the longest. */
+class BestStarts {
+  readonly #starts: Start[] = [];
+
+  /** Keeps the start if it is among the best. O(log starts × k + starts). */
+  offer(order: readonly number[], tokens: number): void {
+    const starts = this.#starts;
+    if (starts.length === MAX_STARTS && compare({ order, tokens }, starts.at(-1)!) > 0) return;
+    let [low, high] = [0, starts.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (compare({ order, tokens }, starts[middle]!) < 0) high = middle;
+      else low = middle + 1;
+    }
+    starts.splice(low, 0, { order: order.slice(), tokens });
+    if (starts.length > MAX_STARTS) starts.pop();
+  }
+
+  orders(): readonly (readonly number[])[] {
+    return this.#starts.map(({ order }) => order);
+  }
+}
+
+function compare({ order: a, tokens }: Start, { order: b, tokens: others }: Start): number {
+  if (tokens !== others) return others - tokens;
   for (let i = 0; i < a.length && i < b.length; i++) if (a[i] !== b[i]) return a[i]! - b[i]!;
   return b.length - a.length;
+}
+
+/** Whether a prompt begins with these spans, as far as the budget goes. */
+function startsWith(prompt: HeldPrompt, spans: readonly HeldSpan[], budget: OperationBudget): boolean {
+  for (let place = 0; place < spans.length; place++) {
+    if (!budget.take(1) || prompt[place]?.key !== spans[place]!.key) return false;
+  }
+  return true;
 }

@@ -1,6 +1,7 @@
 import type { Document } from '../document.js';
 import type { Preamble } from '../preamble.js';
 import type { CachedPath, KnowledgeTreeView, PlacementRule } from '../tree/view.js';
+import type { OperationBudget } from './prompt-slots.js';
 
 /** How well a view knows what the engine holds (DESIGN, vocabulary). */
 export type ResidencyState = 'exact' | 'modelled' | 'history' | 'degraded';
@@ -36,16 +37,21 @@ export interface RecentRequestsView {
 
 /** What an engine that keeps whole prompts in slots would give (`PromptSlots`). */
 export interface SlotsView {
-  /** Tokens that the engine would reuse of a prompt with the documents in this order. Cost: that of `PromptSlots`. */
-  predict(documents: readonly Document[], preamble: Preamble | undefined): number;
+  /**
+   * Tokens that the engine would reuse of a prompt with the documents in this order, by those held prompts that the
+   * budget leaves room to look at. Cost: that of `PromptSlots`.
+   */
+  predict(documents: readonly Document[], preamble: Preamble | undefined, budget: OperationBudget): number;
   /**
    * The starts that held prompts and these documents have in common, in any order that `rule` allows: retrieval ranks
-   * in prompt order, each start once, the longest of tokens first; at most 64 are returned. O(prompts + starts × k).
+   * in prompt order, each start once, the longest of tokens first; at most 64 are returned, of the prompts that the
+   * budget leaves room to look at. O(prompts + starts × k).
    */
   starts(
     documents: readonly Document[],
     preamble: Preamble | undefined,
     rule: PlacementRule | undefined,
+    budget: OperationBudget,
   ): readonly (readonly number[])[];
   /** Least share of a held prompt that a new one must keep for it to be reused at all. */
   readonly leastKept: number;
