@@ -11,6 +11,8 @@ export interface FakeEngineOptions {
   /** Whether it caches at all. Default true. */
   readonly caches?: boolean;
   readonly owner?: string;
+  /** What `GET /props` answers, as llama-server does; 404 if left out. */
+  readonly props?: object;
   /** Answers every completion with this status. */
   readonly failsWith?: number;
   /** What it answers instead of `yes`, or the status that it fails with, and what it says then. */
@@ -72,6 +74,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, state:
   if (request.url === '/v1/models') {
     return json(response, 200, { data: [{ id: 'fake-model', object: 'model', owned_by: options.owner ?? 'fake' }] });
   }
+  if (request.url === '/props' && options.props !== undefined) return json(response, 200, options.props);
   if (request.url !== '/v1/chat/completions') return json(response, 404, { error: { message: 'no such route' } });
   if (options.failsWith !== undefined) {
     return json(response, options.failsWith, { error: { message: 'out of order', type: 'server_error', code: null } });

@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { spawnEngine } from '@warmpath/engine';
 import { MersenneTwister } from '@warmpath/lab';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type FakeEngine, type FakeEngineOptions, startFakeEngine } from './fake-engine.js';
@@ -15,6 +16,7 @@ let engine: FakeEngine | undefined;
 let child: ChildProcess | undefined;
 
 const QUESTIONS = 40;
+const EMBEDDED_TIMEOUT_MS = 120_000;
 
 /** Questions about ten subjects that share passages, as a BEIR folder. */
 beforeAll(async () => {
@@ -46,8 +48,13 @@ afterEach(async () => {
 interface Calibrated {
   readonly dialect: string;
   readonly cache: string;
+  readonly room?: { readonly deviceTokens: number; readonly hostTokens: number };
+  readonly agreesWithin: number;
+  readonly agrees: boolean;
+  readonly misses: readonly string[];
   readonly results: readonly {
     readonly policy: string;
+    readonly agrees: boolean;
     readonly engine: { readonly cachedShare: number };
     readonly model: { readonly cachedShare: number };
   }[];
@@ -80,6 +87,28 @@ describe('warmpath lab calibrate', () => {
     expect(engine!.received).toHaveLength(3 * QUESTIONS);
   });
 
+  it('says which rows miss the bar, on the terminal too', async () => {
+    const { report } = await fake({ owner: 'sglang' }, ['--cache', 'off']);
+    expect(report).toMatchObject({ agreesWithin: 0.02, agrees: false, misses: ['retrieval', 'exact', 'foresight'] });
+    expect(report.results.every(({ agrees }) => !agrees)).toBe(true);
+    const args = ['lab', 'calibrate', '--engine', engine!.url, '--data', folder, '--cache', 'off', '--limit', '8'];
+    const { stdout } = await runCli(args);
+    expect(stdout).toContain('within 2.0 %');
+    expect(stdout.match(/ NO /g)).toHaveLength(3);
+    expect(stdout).toContain('further than 2.0 % apart for retrieval, exact, foresight');
+  });
+
+  it.each([
+    [{ total_slots: 3 }, 'slots:3'],
+    [{ total_slots: 'many' }, 'slots'],
+    [{}, 'slots'],
+    [undefined, 'slots'],
+  ])('models a llama-server whose properties are %j as `%s`', async (props, cache) => {
+    const limit = ['--limit', '2', '--policies', 'retrieval'];
+    const { report } = await fake({ owner: 'llamacpp', ...(props !== undefined && { props }) }, limit);
+    expect(report).toMatchObject({ dialect: 'llama-server', cache });
+  });
+
   it('takes the cache that is named, and says where an engine reports nothing', async () => {
     const limit = ['--limit', '2', '--policies', 'retrieval'];
     expect((await fake({}, ['--cache', '4096', ...limit])).report.cache).toBe('4096');
@@ -87,6 +116,23 @@ describe('warmpath lab calibrate', () => {
     const silent = await fake({ reports: false, owner: 'vllm' }, limit);
     expect(silent.code).not.toBe(0);
     expect(silent.report.error!.message).toContain('--enable-prompt-tokens-details');
+  });
+
+  it('takes the size of an embedded engine for the model', { timeout: EMBEDDED_TIMEOUT_MS }, async () => {
+    const embedded = await spawnEngine({ port: 0, contextTokens: 4_096, hostTier: 0 });
+    try {
+      const { report } = await calibrated(embedded.url, ['--limit', '16', '--policies', 'retrieval,exact']);
+      expect(report).toMatchObject({ dialect: 'embedded', room: { deviceTokens: 4_096, hostTokens: 0 } });
+      const [, tokens] = /^radix:(\d+)$/.exec(report.cache)!;
+      // As Warmpath estimates: the demo model's tokens are shorter.
+      expect(Number(tokens)).toBeGreaterThan(4_096 / 3);
+      expect(Number(tokens)).toBeLessThan(4_096);
+      expect(report.results.map(({ agrees }) => agrees)).toEqual(
+        report.results.map(({ engine, model }) => Math.abs(engine.cachedShare - model.cachedShare) <= 0.02),
+      );
+    } finally {
+      await embedded.stop();
+    }
   });
 
   /** The path of a llama-server (`LLAMA_SERVER`) and of a model for it (`LLAMA_MODEL`). */
@@ -105,7 +151,7 @@ describe('warmpath lab calibrate', () => {
       child = spawn(server, flags, { env, stdio: ['ignore', 'ignore', 'pipe'] });
       for await (const line of createInterface(child.stderr!)) if (/listening/.test(line)) break;
       const { report } = await calibrated(`http://127.0.0.1:${port}`);
-      expect(report).toMatchObject({ dialect: 'llama-server', cache: 'slots' });
+      expect(report).toMatchObject({ dialect: 'llama-server', cache: expect.stringMatching(/^slots:\d+$/) as string });
       for (const { policy, engine, model } of report.results) {
         expect(Math.abs(engine.cachedShare - model.cachedShare), policy).toBeLessThan(0.02);
       }

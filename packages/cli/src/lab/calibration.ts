@@ -11,6 +11,7 @@ import {
   renderHint,
   ServedHistory,
 } from '@warmpath/core';
+import type { Dialect } from '@warmpath/gateway';
 import {
   createLabPolicy,
   type EvaluationQuestion,
@@ -27,6 +28,8 @@ export interface CalibratedShare {
   readonly cachedShare: number;
   /** Tokens of a request that had to be computed, hints included. */
   readonly uncachedTokens: number;
+  /** Tokens of a request in all. */
+  readonly promptTokens: number;
 }
 
 /** One policy on both. Tokens of the engine are as it counts, those of the model as Warmpath estimates. */
@@ -34,7 +37,12 @@ export interface Calibration {
   readonly policy: LabPolicyName;
   readonly engine: CalibratedShare;
   readonly model: CalibratedShare;
+  /** Whether the two cached shares lie within `AGREES_WITHIN`. */
+  readonly agrees: boolean;
 }
+
+/** A model of a cache is taken to agree with its engine up to this difference of cached shares. */
+export const AGREES_WITHIN = 0.02;
 
 /** A question as both get it. */
 interface CalibrationRequest {
@@ -59,6 +67,8 @@ interface RunHooks {
 }
 
 const TEMPLATE = 'xml';
+/** The largest cache that can be named. */
+const MAX_TOKENS = 999_999_999;
 /** Weight of the newest request in what is learned of the engine's way of counting. */
 const NEWEST_WEIGHT = 0.2;
 
@@ -136,6 +146,67 @@ export async function calibrateEngine(
   return shareOf(served.map(({ promptTokens, cachedTokens = 0 }) => ({ promptTokens, cachedTokens })));
 }
 
+/** One policy on both, and whether they agree. */
+export function calibrationOf(policy: LabPolicyName, engine: CalibratedShare, model: CalibratedShare): Calibration {
+  return { policy, engine, model, agrees: Math.abs(engine.cachedShare - model.cachedShare) <= AGREES_WITHIN };
+}
+
+/** The slots of a llama-server (`GET /props`); `undefined` where it does not say. */
+async function slotsOf(client: EngineClient, signal: AbortSignal): Promise<number | undefined> {
+  const props = (await client.get('/props', signal).catch(() => undefined)) as {
+    readonly total_slots?: unknown;
+  } | null;
+  const slots = props?.total_slots;
+  return Number.isSafeInteger(slots) && (slots as number) > 0 && (slots as number) < 1_000
+    ? (slots as number)
+    : undefined;
+}
+
+/** The lab's model of what such an engine caches, before its sizes are known, by what it says of itself. */
+export async function modelOf({ reuse }: Dialect, client: EngineClient, signal: AbortSignal): Promise<string> {
+  if (reuse.kind === 'slots') {
+    const slots = await slotsOf(client, signal);
+    return slots === undefined ? 'slots' : `slots:${slots}`;
+  }
+  return reuse.kind === 'prefix' && reuse.unit === 1 ? 'radix' : 'unlimited';
+}
+
+/** What the embedded engine can hold, in its own tokens. */
+export interface EngineRoom {
+  readonly deviceTokens: number;
+  /** 0 where nothing has left the device yet: then the host never mattered, nor is known what a token takes there. */
+  readonly hostTokens: number;
+}
+
+/** What `GET /kv` of the embedded engine says. */
+interface KvReport {
+  readonly reuse?: string;
+  readonly cells?: { readonly total?: number };
+  readonly tiers?: {
+    readonly host?: { readonly tokens: number; readonly bytes: number; readonly capacity_bytes: number };
+  };
+}
+
+/** The room of an embedded engine that has served requests; `undefined` for engines that do not say. */
+export async function roomOf(client: EngineClient, signal: AbortSignal): Promise<EngineRoom | undefined> {
+  const report = (await client.get('/kv?paths=0', signal).catch(() => undefined)) as KvReport | null | undefined;
+  const deviceTokens = report?.cells?.total;
+  if (deviceTokens === undefined || !(deviceTokens > 0) || report?.reuse !== 'prefix') return undefined;
+  const host = report.tiers?.host;
+  const holds = host !== undefined && host.tokens > 0 && host.bytes > 0;
+  return { deviceTokens, hostTokens: holds ? Math.floor((host.capacity_bytes * host.tokens) / host.bytes) : 0 };
+}
+
+/**
+ * The model of an engine with that room. The engine reuses to the token along a tree over cells and host memory, which
+ * is a radix tree of both together, in tokens as Warmpath estimates; what goes first it decides by `pgdsf`, the model by
+ * age. RAGCache's tree (`tiered`) knows that policy, but reuses whole documents only.
+ */
+export function modelWithRoom({ deviceTokens, hostTokens }: EngineRoom, tokensPerEstimated: number): string {
+  const tokens = Math.max(1, Math.round((deviceTokens + hostTokens) / tokensPerEstimated));
+  return tokens > MAX_TOKENS ? 'radix' : `radix:${tokens}`;
+}
+
 function opening(mark: string, systemPrompt: string): string {
   return `${mark} ${systemPrompt}`;
 }
@@ -156,5 +227,6 @@ function shareOf(
   return {
     cachedShare: prompt === 0 ? 0 : cached / prompt,
     uncachedTokens: outcomes.length === 0 ? 0 : (prompt - cached) / outcomes.length,
+    promptTokens: outcomes.length === 0 ? 0 : prompt / outcomes.length,
   };
 }

@@ -7,11 +7,17 @@ import { addCommand, type CommandContext } from '../../command-context.js';
 import { EngineClient } from '../../engine-client.js';
 import { withInterruption } from '../../interruption.js';
 import {
+  AGREES_WITHIN,
+  type CalibratedShare,
   type Calibration,
   type CalibrationSettings,
   calibrateEngine,
   calibrateModel,
+  calibrationOf,
   calibrationRequests,
+  modelOf,
+  modelWithRoom,
+  roomOf,
 } from '../../lab/calibration.js';
 import { readQuestionSource } from '../../lab/evaluation/question-source.js';
 import { policiesOption } from '../../lab/options.js';
@@ -27,8 +33,6 @@ interface CalibrateOptions extends EngineUrlOptions {
   readonly limit?: number;
 }
 
-/** A model of a cache is taken to agree with its engine up to this difference of cached shares. */
-const AGREES_WITHIN = 0.02;
 const MARK_BYTES = 6;
 /** Nothing is drawn here: the order of data sets without conversations of their own is that of the file. */
 const SEED = 42;
@@ -70,30 +74,39 @@ async function calibrate(
       throw new WarmpathError('WARMPATH_MODEL_NOT_FOUND', { path: '--model', detail: 'the engine names no model' });
     }
     const dialect = dialectOfOwner(models[0]?.owned_by) ?? configuredDialect({ dialect: 'auto', url: address.url });
-    const cache = options.cache ?? modelOf(dialect);
-    const createCache = given ?? readCache(cache);
-    const results: Calibration[] = [];
+    const first = options.cache ?? (await modelOf(dialect, client, signal));
+    const createFirst = given ?? readCache(first);
+    const onEngine: { readonly policy: LabPolicyName; readonly engine: CalibratedShare; readonly mark: string }[] = [];
     for (const policy of options.policies) {
       const mark = randomBytes(MARK_BYTES).toString('hex');
-      const settings: CalibrationSettings = { model, createCache, systemPrompt: source.systemPrompt, mark };
+      const settings = { model, createCache: createFirst, systemPrompt: source.systemPrompt, mark };
       const hooks = { signal, onRequest: () => progress.advance() };
       const engine = await calibrateEngine(requests, policy, client, { ...settings, ...hooks });
       if (engine === undefined) throw withoutCounts(dialect);
-      results.push({ policy, engine, model: calibrateModel(requests, policy, settings) });
+      onEngine.push({ policy, engine, mark });
     }
     progress.stop();
-    terminal.data({ engine: address.url, model, dialect: dialect.name, cache, requests: requests.length, results });
+    const played = (createCache: CalibrationSettings['createCache']) =>
+      onEngine.map(({ policy, engine, mark }): Calibration => {
+        const settings = { model, createCache, systemPrompt: source.systemPrompt, mark };
+        return calibrationOf(policy, engine, calibrateModel(requests, policy, settings));
+      });
+    let [cache, results] = [first, played(createFirst)];
+    const room = options.cache === undefined && dialect.name === 'embedded' ? await roomOf(client, signal) : undefined;
+    const [one] = results;
+    if (room !== undefined && one !== undefined && one.model.promptTokens > 0) {
+      cache = modelWithRoom(room, one.engine.promptTokens / one.model.promptTokens);
+      results = played(readCache(cache));
+    }
+    const misses = results.filter(({ agrees }) => !agrees).map(({ policy }) => policy);
+    const bar = { agreesWithin: AGREES_WITHIN, agrees: misses.length === 0, misses };
+    const engine = { engine: address.url, model, dialect: dialect.name, ...(room !== undefined && { room }) };
+    terminal.data({ ...engine, cache, requests: requests.length, ...bar, results });
     print(results, { terminal, title: `${address.url} beside ${cache}: ${requests.length} requests` });
   } finally {
     progress.stop();
     await client.close();
   }
-}
-
-/** The lab's model of what such an engine caches. */
-function modelOf({ reuse }: Dialect): string {
-  if (reuse.kind === 'slots') return 'slots';
-  return reuse.kind === 'prefix' && reuse.unit === 1 ? 'radix' : 'unlimited';
 }
 
 function withoutCounts({ advice }: Dialect): WarmpathError {
@@ -110,12 +123,24 @@ function print(
 ): void {
   const first = results[0]!;
   terminal.line(terminal.style.bold(title));
-  const header = ['policy', 'cached, engine', 'model', 'apart', 'uncached, engine', 'model', 'ratio, engine', 'model'];
-  const rows = results.map(({ policy, engine, model }) => [
+  const within = `within ${percent(AGREES_WITHIN)}`;
+  const header = [
+    'policy',
+    'cached, engine',
+    'model',
+    'apart',
+    within,
+    'uncached, engine',
+    'model',
+    'ratio, engine',
+    'model',
+  ];
+  const rows = results.map(({ policy, engine, model, agrees }) => [
     policy,
     percent(engine.cachedShare),
     percent(model.cachedShare),
     percent(Math.abs(engine.cachedShare - model.cachedShare)),
+    agrees ? 'yes' : 'NO',
     engine.uncachedTokens.toFixed(0),
     model.uncachedTokens.toFixed(0),
     (engine.uncachedTokens / first.engine.uncachedTokens).toFixed(3),
@@ -123,7 +148,7 @@ function print(
   ]);
   for (const line of formatTable([header, ...rows])) terminal.line(`  ${line}`);
   terminal.line();
-  const apart = results.filter(({ engine, model }) => Math.abs(engine.cachedShare - model.cachedShare) > AGREES_WITHIN);
+  const apart = results.filter(({ agrees }) => !agrees);
   if (apart.length === 0) terminal.line(`The model agrees with the engine within ${percent(AGREES_WITHIN)}.`);
   else
     terminal.line(
